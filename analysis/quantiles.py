@@ -6,7 +6,7 @@ definition 7). It is what numpy's ``quantile`` and ``percentile`` do by themselv
 with p = 1/2 it is the median of both and of ``statistics``. What isn't known, None or NaN, isn't counted.
 
 When a share of the jobs, or of their work, is *done* is no quantile but an instant of a curve: see
-``analysis.metrics.completion_times``.
+``analysis.metrics.run_metrics``.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from analysis.charts.chart_style import GRID, MUTED, Chart, arrange, safe, time_unit
-from analysis.charts.gantt_bars import Drawn, add_bars, described, room_px
-from analysis.charts.gantt_lanes import Bar, bars
+from analysis.charts.gantt_bars import Bar, Drawn, add_bars, bars, described, room_px
 from analysis.charts.system_use import load_map
 from analysis.metrics import core_lists, node_entries, stretches
 from foundation.records import RunInfo

@@ -13,7 +13,7 @@ from analysis.comparison.job_by_job import RunErrors, pair, run_errors
 from analysis.metrics import MetricOptions, RunMetrics, measure
 from analysis.tables import told_apart
 from analysis.verdict import Verdict, verdict_of
-from analysis.verdict.compared_settings import are_errors, are_of_one_trace
+from analysis.verdict.paired_differences import are_errors, are_of_one_trace
 from foundation.errors import OutputError, UsageError
 from foundation.records import Run
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs, origin_s
-from analysis.metrics.core_occupancy import core_lists, node_entries, spans
 from analysis.metrics.derived_columns import (
     BETA_S,
     MOST_SPREAD,
@@ -19,21 +17,27 @@ from analysis.metrics.run_metrics import (
     KindMetrics,
     KindName,
     RunMetrics,
+    WorkMetrics,
+    completion_by_cpu_time,
+    completion_by_jobs,
     measure,
     metrics_csv,
     named_figures,
+    origin_s,
 )
 from analysis.metrics.slice_metrics import (
     ATTENDED,
     USED,
     SliceMetrics,
     busy_slices,
+    core_lists,
+    node_entries,
     numbered_once,
+    spans,
     unattended_by_node,
     usage_intervals,
 )
 from analysis.metrics.use_of_host import LEAST_JOBS, HostUse, host_use, pace_of
-from analysis.metrics.work_and_waste import WorkMetrics
 
 __all__ = [
     "ATTENDED",

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from foundation.records import parse_cores
-from foundation.records.agreement import in_order
+from foundation.records.record_checks import in_order
 
 STRETCHES = ("row", "life", "why", "start_s", "end_s", "placement", "held_cores", "again_s", "lost_s")
 

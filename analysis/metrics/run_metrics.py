@@ -2,6 +2,12 @@
 
 Definitions: thesis, section 5.3.2 (waiting time, S, S_OSub, completion percentiles); ``derived`` has the
 formulas. A job that lacks a value is counted as missing, never dropped silently.
+
+When how much of a run was done: completion over time, by jobs and by CPU time, and its percentiles.
+
+Thesis, section 5.3.2, Figure 7.6 and Tables 5.5, 6.3 and 7.6. Time counts from the run's first due time. A
+job counts at its end, with one (by jobs) or with the work that it stands for (by CPU time: ``work_core_s``,
+which is the same under every setting). Only jobs that ran and ended count; the others are missing.
 """
 
 from __future__ import annotations
@@ -9,21 +15,144 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from analysis.metrics.completion_times import PERCENTS, completion_by_cpu_time, completion_by_jobs, origin_s
-from analysis.metrics.core_occupancy import Occupancy, occupancy
 from analysis.metrics.derived_columns import MetricOptions, with_derived
 from analysis.metrics.fitness import unfit
 from analysis.metrics.held_stretches import stretches
-from analysis.metrics.slice_metrics import SliceMetrics, measure_slices
+from analysis.metrics.slice_metrics import Occupancy, SliceMetrics, measure_slices, occupancy
 from analysis.metrics.use_of_host import HostUse, host_use
-from analysis.metrics.work_and_waste import WorkMetrics, preemptions, work_of
 from analysis.quantiles import quantile
 from foundation.records import Run, RunInfo
+
+
+class WorkMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the core seconds that jobs held, all jobs and all of their lives together.
+
+    Parameters
+    ----------
+    allocated_core_s
+        What they held; a core that two jobs hold counts twice.
+    lost_core_s, again_core_s
+        The parts of it that were thrown away, and that set up once more.
+    useful_core_s
+        The rest.
+    missing
+        Jobs that started, and of which it is not known how long they held what: they are in no sum.
+    preemptions, requeues, resumptions, resizes
+        How often jobs were preempted; started again after a requeue, and after a preemption or from a
+        checkpoint; and went on with other cores.
+    jobs_again
+        Jobs that started more than once.
+    """
+
+    allocated_core_s: float
+    useful_core_s: float
+    lost_core_s: float
+    again_core_s: float
+    missing: int
+    preemptions: int
+    requeues: int
+    resumptions: int
+    resizes: int
+    jobs_again: int
+
+
+def work_of(ran: pl.DataFrame) -> WorkMetrics:
+    """Add up the jobs that started; ``ran`` has their derived columns."""
+    known = ran.filter(pl.col("allocated_core_s").is_not_null())
+    allocated, lost, again = (
+        float(known.get_column(name).sum()) for name in ("allocated_core_s", "lost_core_s", "again_core_s")
+    )
+    counts = {name: int(ran.get_column(name).sum()) for name in ("requeues", "resumptions", "resizes")}
+    return WorkMetrics(
+        allocated_core_s=allocated,
+        useful_core_s=allocated - lost - again,
+        lost_core_s=lost,
+        again_core_s=again,
+        missing=ran.height - known.height,
+        preemptions=int(ran.select(preemptions().sum()).item()),
+        jobs_again=ran.filter(pl.col("lives") > 1).height,
+        **counts,
+    )
+
+
+def preemptions() -> pl.Expr:
+    """Return how often each job was preempted: as it says, and at least as often as it came back."""
+    return pl.max_horizontal("preemptions", pl.col("resumptions").fill_null(0))
+
+
+PERCENTS = (90, 95, 100)
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Completion over time.
+
+    Parameters
+    ----------
+    time_s
+        Shape (n,), ascending: ends of jobs, from the run's first due time.
+    share
+        Shape (n,), ascending to 1: what is done at that instant.
+    missing
+        Jobs without an end, or without the weight.
+    """
+
+    time_s: Floats
+    share: Floats
+    missing: int
+
+    def at(self, percent: float) -> float | None:
+        """Return the first instant at which ``percent`` of the whole is done; None without any job."""
+        if not len(self.time_s):
+            return None
+        reached = np.searchsorted(self.share, percent / 100 - 1e-12)
+        return float(self.time_s[min(int(reached), len(self.time_s) - 1)])
+
+    def thinned(self, points: int) -> Completion:
+        """Return at most about ``points`` points of the curve, the last among them."""
+        if len(self.time_s) <= points:
+            return self
+        kept = np.unique(np.linspace(0, len(self.time_s) - 1, points).astype(np.int64))
+        return Completion(self.time_s[kept], self.share[kept], self.missing)
+
+
+def origin_s(jobs: pl.DataFrame) -> float:
+    """Return the first due time, from which completion counts (0 for a whole run)."""
+    first = jobs.get_column("due_s").min()
+    return float(first) if isinstance(first, int | float) else 0.0
+
+
+def completion_by_jobs(jobs: pl.DataFrame, origin: float) -> Completion:
+    """Return the share of jobs that are done over time."""
+    return _completion(jobs.with_columns(weight=pl.lit(1.0)), origin)
+
+
+def completion_by_cpu_time(jobs: pl.DataFrame, origin: float) -> Completion:
+    """Return the share of the work that is done over time; ``jobs`` has the derived columns."""
+    return _completion(jobs.with_columns(weight=pl.col("work_core_s")), origin)
+
+
+def _completion(jobs: pl.DataFrame, origin: float) -> Completion:
+    ended = jobs.filter(pl.all_horizontal(pl.col("start_s", "end_s", "weight").is_not_null()))
+    steps = ended.group_by("end_s").agg(pl.col("weight").sum()).sort("end_s")
+    weights = steps.get_column("weight").to_numpy()
+    total = weights.sum()
+    share = np.cumsum(weights) / total if total > 0 else np.ones(len(weights))
+    return Completion(
+        time_s=steps.get_column("end_s").to_numpy() - origin,
+        share=np.minimum(share, 1.0),
+        missing=jobs.height - ended.height,
+    )
+
 
 KindName = Literal["all", "batch", "interactive", "ondemand"]
 KINDS: tuple[KindName, ...] = ("all", "batch", "interactive", "ondemand")

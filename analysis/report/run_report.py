@@ -2,28 +2,261 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from types import MappingProxyType
 
-from analysis.charts import Measured
-from analysis.metrics import MetricOptions, RunMetrics, measure, stretches, with_derived
-from analysis.pages.page_content import Page, Section
+import polars as pl
+
+from analysis.charts import (
+    INTERVAL_COLUMNS,
+    Measured,
+    completion_chart,
+    excerpt_chart,
+    gantt,
+    interval_chart,
+    interval_rows,
+    lateness_chart,
+    slowdown_chart,
+    use_chart,
+    wait_chart,
+    wait_over_time_chart,
+)
+from analysis.metrics import (
+    ATTENDED,
+    MetricOptions,
+    RunMetrics,
+    SliceMetrics,
+    measure,
+    stretches,
+    with_derived,
+)
+from analysis.pages.page_content import Block, Grid, Page, Section
 from analysis.pages.page_frame import write_page
-from analysis.report.report_page import Subject, picture, sections
 from analysis.report.report_parts import (
     answered,
     cards,
     facts_section,
+    mark_of,
     metrics_section,
     of_one,
     terms_section,
     told,
 )
+from analysis.tables import ABSENT
 from analysis.verdict import verdict_of
+from analysis.verdict.paired_differences import grouped, layout_key
 from analysis.verdict.verdict_page import differences_section
 from foundation.records import Run
-from foundation.units import counted
+from foundation.units import counted, number
+
+WORST_JOBS = 12
+FIRST_PX = 440
+"""Height of the first picture at most, so that it is on the first screen with the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One run of the page with all that was computed from it; ``held`` is what its jobs held."""
+
+    run: Run
+    held: pl.DataFrame
+    metrics: RunMetrics
+    measured: Measured
+
+
+def picture(subjects: Sequence[Subject]) -> Section | None:
+    """Return the section that a reader looks at first: who ran where, in up to three runs; None without any.
+
+    Of several runs these are the reference and what the verdict holds against it: sharing by the operating
+    system and gang scheduling, else the first other setting; real ones before simulated ones.
+    """
+    blocks = list(_schedules(subjects, first_looked_at(subjects), FIRST_PX))
+    least = 380 if len(blocks) > 2 else 480
+    return Section("schedule", "Schedule by node and core", blocks, abreast=least) if blocks else None
+
+
+def sections(subjects: Sequence[Subject]) -> list[Section]:
+    """Return the further sections that these runs have something for."""
+    looked_at = first_looked_at(subjects)
+    others = [subject for subject in subjects if subject not in looked_at]
+    every = [
+        Section("waiting", "Waiting times", list(_waiting(subjects))),
+        Section("slowdown", "Slowdown and degradation", list(_slowdown(subjects))),
+        Section("completion", "Completion over time", list(_completion(subjects))),
+        Section("use", "Cores in use over time", list(_use(subjects))),
+        Section("slices", "Time slices", list(_slices(subjects))),
+        Section("schedules", "Schedules of the other runs", list(_schedules(subjects, others)), abreast=480),
+    ]
+    return [section for section in every if section.blocks]
+
+
+def first_looked_at(subjects: Sequence[Subject]) -> list[Subject]:
+    """Return the one to three runs that are pictured first, the reference among them."""
+    real = [subject for subject in subjects if not subject.measured.simulated]
+    firsts = [group.runs[0] for group in grouped([subject.run for subject in real or subjects])]
+    some = [subject for subject in subjects if any(subject.run is run for run in firsts)]
+    for naive, gang in permutations(some, 2):
+        one, other = naive.run.info, gang.run.info
+        shares = one.most_a_core > 1
+        if layout_key(one) == layout_key(other) and shares and one.gang.kind == "none" != other.gang.kind:
+            return [*(some[:1] if some[0] not in (naive, gang) else ()), naive, gang]
+    return some[:2]
+
+
+def _last_s(subjects: Sequence[Subject]) -> float:
+    return max((subject.metrics.makespan_s or 0.0 for subject in subjects), default=0.0)
+
+
+def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject], most_px: int = 900) -> Iterator[Block]:
+    last_s = _last_s(subjects)
+    infos = [subject.run.info for subject in subjects]
+    most = max(info.most_a_core for info in infos)
+    for subject in drawn:
+        chart = gantt(
+            subject.measured.jobs,
+            subject.run.info,
+            last_s or None,
+            subject.held,
+            most_a_core=most,
+            most_px=most_px,
+        )
+        if chart is not None:
+            missing = subject.metrics.placement_missing
+            lacking = f" {counted(missing, 'job')} ran at a place that is not known." if missing else ""
+            yield Block(subject.measured.label, chart.caption + lacking, chart=chart)
+
+
+def _use(subjects: Sequence[Subject]) -> Iterator[Block]:
+    last_s = _last_s(subjects)
+    used = [(subject.measured, subject.held, subject.run.info.capacity_cores) for subject in subjects]
+    in_use = use_chart(used, last_s) if last_s else None
+    if in_use is not None:
+        yield Block("", in_use.caption, chart=in_use)
+
+
+def _waiting(subjects: Sequence[Subject]) -> Iterator[Block]:
+    runs = [subject.measured for subject in subjects]
+    if any(subject.metrics.kinds["all"].wait_s.known for subject in subjects):
+        chart = wait_chart(runs, subjects[0].metrics.options)
+        yield Block("Distribution", chart.caption, chart=chart)
+        chart = wait_over_time_chart(runs)
+        yield Block("Over time", chart.caption, chart=chart)
+
+
+def _slowdown(subjects: Sequence[Subject]) -> Iterator[Block]:
+    runs = [subject.measured for subject in subjects]
+    if not any(subject.metrics.kinds["all"].degradation.known for subject in subjects):
+        return
+    chart = slowdown_chart(runs)
+    yield Block("Distribution", chart.caption, chart=chart)
+    columns, rows = worst_jobs(runs)
+    yield Block(
+        "The jobs that suffered most",
+        "The largest S_OSub under any setting; the wait is in seconds.",
+        grid=Grid(
+            groups=(("", len(columns)), *((run.label, 3) for run in runs)),
+            columns=(*columns, *("wait", "degradation", "S_OSub") * len(runs)),
+            rows=rows,
+            texts=3,
+            marks=tuple(mark for run in runs for mark in (mark_of(run),) * 3),
+        ),
+    )
+
+
+def _completion(subjects: Sequence[Subject]) -> Iterator[Block]:
+    if any(subject.metrics.makespan_s is not None for subject in subjects):
+        chart = completion_chart([subject.measured for subject in subjects])
+        yield Block("", chart.caption, chart=chart)
+
+
+def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
+    sliced: list[tuple[str, SliceMetrics]] = []
+    for subject in subjects:
+        slices, metrics, label = subject.run.slices, subject.metrics.slices, subject.measured.label
+        if slices is None or metrics is None:
+            continue
+        slices = slices.filter(ATTENDED)
+        if not slices.height:
+            continue
+        sliced.append((label, metrics))
+        excerpt = excerpt_chart(slices, subject.run.jobs, subject.held)
+        if excerpt is not None:
+            yield Block(f"{label}: an excerpt", excerpt.caption, chart=excerpt)
+        yield Block(
+            f"{label}: usage intervals of the most degraded jobs",
+            _fairness(metrics),
+            grid=Grid(
+                groups=(("", 3), ("usage interval", INTERVAL_COLUMNS)),
+                columns=(
+                    "job",
+                    "application, cores",
+                    "degradation",
+                    *(str(interval) for interval in range(1, INTERVAL_COLUMNS)),
+                    f"{INTERVAL_COLUMNS} or more",
+                ),
+                rows=interval_rows(slices, subject.measured.jobs),
+                texts=2,
+            ),
+        )
+        lateness = lateness_chart(slices)
+        if lateness is not None:
+            yield Block(f"{label}: lateness", lateness.caption, chart=lateness)
+    if sliced:
+        chart = interval_chart(sliced)
+        yield Block("Usage intervals of all jobs", chart.caption, chart=chart)
+
+
+def _fairness(metrics: SliceMetrics) -> str:
+    if metrics.fairness is None:
+        return "No two busy jobs shared a core, so there was nothing to divide fairly."
+    missing = (
+        f" {counted(metrics.fairness_missing, 'job')} without a known place."
+        if metrics.fairness_missing
+        else ""
+    )
+    return (
+        f"Jain's fairness index is {metrics.fairness:.4f} over "
+        f"{counted(metrics.contended_jobs, 'contended job')}; 1 is perfectly fair, "
+        f"{number(1 / metrics.contended_jobs)} is one job served alone.{missing}"
+    )
+
+
+def worst_jobs(runs: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and the rows of a table of the jobs with the largest S_OSub in any run.
+
+    Columns: job, kind, application, cores; then, for each run, wait, degradation and S_OSub.
+    """
+    ranked = pl.concat([run.jobs.select("trace_job", "slowdown_osub").drop_nulls() for run in runs]).group_by(
+        "trace_job"
+    )
+    worst = ranked.agg(pl.col("slowdown_osub").max()).sort(
+        "slowdown_osub", "trace_job", descending=[True, False]
+    )
+    numbers = worst.get_column("trace_job").head(WORST_JOBS).to_list()
+    details = [
+        {row["trace_job"]: row for row in _chosen(run.jobs, numbers).iter_rows(named=True)} for run in runs
+    ]
+    rows: list[list[str]] = []
+    for job in numbers:
+        first = next(known[job] for known in details if job in known)
+        cells = [str(job), first["kind"], first["app"] or ABSENT, f"{first['cores']:,}"]
+        for known in details:
+            row = known.get(job, {})
+            cells += [
+                ABSENT if (value := row.get(name)) is None else number(value)
+                for name in ("wait_s", "degradation", "slowdown_osub")
+            ]
+        rows.append(cells)
+    return ["job", "kind", "application", "cores"], rows
+
+
+def _chosen(jobs: pl.DataFrame, numbers: Sequence[int]) -> pl.DataFrame:
+    columns = ["trace_job", "kind", "app", "cores", "wait_s", "degradation", "slowdown_osub"]
+    return jobs.select(columns).filter(pl.col("trace_job").is_in(numbers))
+
 
 _NO_TWINS: Mapping[str, str] = MappingProxyType({})
 

@@ -9,8 +9,16 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.metrics import MetricOptions, unfit
-from analysis.verdict.compared_settings import Group, are_of_one_trace, grouped, layout_key
-from analysis.verdict.paired_differences import Difference, Evidence, Paired, paired
+from analysis.verdict.paired_differences import (
+    Difference,
+    Evidence,
+    Group,
+    Paired,
+    are_of_one_trace,
+    grouped,
+    layout_key,
+    paired,
+)
 from analysis.verdict.sentences import (
     about_answer,
     about_cost,

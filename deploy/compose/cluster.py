@@ -39,7 +39,7 @@ from deploy.shape import Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError
 from foundation.slurm import JobSnapshot, Node
 from foundation.slurm.calling.run_command import run_command
-from foundation.slurm.reading.record_faults import SlurmRefusedError, SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 from foundation.units import counted
 
 _COMPOSE_WITHIN_S = 600.0

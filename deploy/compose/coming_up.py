@@ -19,7 +19,7 @@ from deploy.compose.state import ComposeState
 from deploy.local.layout import state_option
 from foundation.errors import ClusterError
 from foundation.one_line import one_line
-from foundation.slurm.reading.record_faults import SlurmRefusedError, SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 
 STUCK_S = 300.0
 """A cluster that has not come further for so long is given up; a slow host may take longer in all."""

@@ -8,7 +8,7 @@ from deploy.compose.containers import Container, of_role
 from deploy.compose.engine import Engine
 from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.run_command import Answer
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmUnreachableError
 
 _SLURM_NEEDS = ("LC_ALL", "TZ", "SLURM_TIME_FORMAT")
 _WITHIN_S = 30.0

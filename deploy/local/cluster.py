@@ -47,7 +47,7 @@ from deploy.local.state import ClusterState, read_own_state, require_state, writ
 from deploy.shape import Gang, Shape, pin_cpus
 from foundation.errors import ClusterError, OsubError, OutputError
 from foundation.slurm import CommandSlurm, JobSnapshot, Node
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmUnreachableError
 
 _UP_TRIES = 3
 _FOLDERS: tuple[FolderName, ...] = ("log", "run", "spool", "slurmctld", "scratch")

@@ -24,7 +24,7 @@ from deploy.local.members import MARK
 from deploy.local.processes import read_facts
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmUnreachableError
 
 _DEADLINE_S = 60.0
 _POLL_S = 0.02

@@ -26,10 +26,16 @@ from foundation.records.trace_copy import TRACE_NAME, trace_sha256
 
 if TYPE_CHECKING:
     from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
-    from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
     from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
     from foundation.records.reader import Run, load_run
-    from foundation.records.row_journal import RowJournal, read_journal
+    from foundation.records.row_journal import (
+        JobEntry,
+        JobJournal,
+        RowJournal,
+        job_frames,
+        read_entries,
+        read_journal,
+    )
     from foundation.records.writer import RunWriter, utc_now, write_run
 
 __all__ = [
@@ -71,10 +77,11 @@ __all__ = [
 
 _TABLES = {
     **dict.fromkeys(("ALLOCATIONS", "HOST", "JOBS", "SLICES"), "columns"),
-    **dict.fromkeys(("JobEntry", "JobJournal", "job_frames", "read_entries"), "job_journal"),
+    **dict.fromkeys(
+        ("JobEntry", "JobJournal", "RowJournal", "job_frames", "read_entries", "read_journal"), "row_journal"
+    ),
     **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "parse_cores"), "placement"),
     **dict.fromkeys(("Run", "load_run"), "reader"),
-    **dict.fromkeys(("RowJournal", "read_journal"), "row_journal"),
     **dict.fromkeys(("RunWriter", "utc_now", "write_run"), "writer"),
 }
 """What needs polars, by its module: imported when first used, for gangd writes slices without tables."""

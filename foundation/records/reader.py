@@ -8,12 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
-from foundation.records.agreement import check_agreement
 from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
-from foundation.records.job_journal import job_frames
-from foundation.records.record_checks import check_table
+from foundation.records.record_checks import check_agreement, check_table
 from foundation.records.records_folder import LOG_NAME, is_finished, journal_path, read_info
-from foundation.records.row_journal import read_events, read_journal
+from foundation.records.row_journal import job_frames, read_events, read_journal
 from foundation.records.run_info import RunInfo
 from foundation.records.table_files import read_table
 

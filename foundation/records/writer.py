@@ -19,11 +19,10 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError, OutputError
-from foundation.records.agreement import check_agreement
 from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES
-from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
 from foundation.records.journal import AppendFile
 from foundation.records.placement import PlacementArrays
+from foundation.records.record_checks import check_agreement
 from foundation.records.records_folder import (
     LOG_NAME,
     FolderLock,
@@ -34,7 +33,15 @@ from foundation.records.records_folder import (
     write_info,
     write_start,
 )
-from foundation.records.row_journal import RowJournal, good_lines_length, read_journal
+from foundation.records.row_journal import (
+    JobEntry,
+    JobJournal,
+    RowJournal,
+    good_lines_length,
+    job_frames,
+    read_entries,
+    read_journal,
+)
 from foundation.records.row_types import HostRecord, JobRecord, SliceRecord
 from foundation.records.run_info import RunInfo
 from foundation.records.table_files import complete, write_table

@@ -18,24 +18,37 @@ from foundation.slurm.calling.run_command import (
     submit_environment,
 )
 from foundation.slurm.calling.sbatch_options import sbatch_options
-from foundation.slurm.job_accounting import MOST_AT_ONCE as MOST_ACCOUNTED
-from foundation.slurm.job_accounting import Accounted, accounting_words, read_accounting
-from foundation.slurm.job_updates import MarkField, marking_script, moving_script, read_outcomes
-from foundation.slurm.reading.completion_file import CompletionFile
 from foundation.slurm.reading.completions import TYPE as COMPLETIONS
+from foundation.slurm.reading.completions import CompletionFile
 from foundation.slurm.reading.job_sources import ChosenSource, JobSource, JsonSource, TextSource
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.quiet_sources import QuietSource
-from foundation.slurm.reading.record_faults import (
+from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions, read_reservations
+from foundation.slurm.slurm_client import MOST_AT_ONCE as MOST_ACCOUNTED
+from foundation.slurm.slurm_client import (
+    Accounted,
+    MarkField,
+    Receiver,
+    SubmitRequest,
+    accounting_words,
+    marking_script,
+    moving_script,
+    read_accounting,
+    read_outcomes,
+)
+from foundation.slurm.slurm_types import (
+    AccountingNames,
     AnswerTooLongError,
+    Job,
+    JobSnapshot,
+    Node,
+    Partition,
+    Reservation,
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,
     UnreadableJobError,
 )
-from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions, read_reservations
-from foundation.slurm.slurm_client import Receiver, SubmitRequest
-from foundation.slurm.slurm_types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 from foundation.units import counted_of
 
 # Slurm's words for a controller that is away or restarting: nothing was done, so one may try again.

@@ -1,16 +1,177 @@
-"""The protocol that every view of Slurm fulfils, and the request to submit a job."""
+"""The protocol that every view of Slurm fulfils, and the request to submit a job.
+
+What became of jobs, by Slurm's accounting (sacct(1), slurmdbd), which forgets none that has ended.
+
+Only fields are asked for in which no user writes, and a line that is not exactly of their form counts for
+nothing, as if accounting had not told of that job.
+
+Updates of many jobs by one command: ``scontrol`` reads what it is to do from its standard input.
+
+Each job has a line of its own. After it comes a word that ``scontrol`` does not know: it says so on standard
+error, which tells where the complaints of one job end and those of the next begin, and that the line before
+was carried out. Nothing that a user writes goes in. Two things are written so:
+
+* The *end* of a job: each has another one.
+* A *mark*, a word about a job where its user sees it, once and in a field that is empty. Slurm has two fields
+  for it (slurmctld/job_mgr.c). ``AdminComment`` is in every release, and takes the rights of root, of Slurm's
+  user, or of an administrator in slurmdbd (an operator's do not suffice). ``Extra`` of jobs is there from
+  23.02 on; operators may write it, and so may the job's owner. What is written replaces what was there: who
+  marks has looked whether the field is empty, and who writes between the look and the mark loses.
+"""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from foundation.slurm.job_accounting import Accounted
-from foundation.slurm.job_updates import MarkField
-from foundation.slurm.slurm_types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
+from foundation.slurm.slurm_types import (
+    AccountingNames,
+    Job,
+    JobSnapshot,
+    JobState,
+    Node,
+    Partition,
+    Reservation,
+)
+
+MARK = "end-of-"
+"""What comes before the number of a job whose line is over."""
+_UNKNOWN = f"invalid keyword: {MARK}"
+
+EXTRA_SINCE = (23, 2)
+"""The first release in which jobs have an ``Extra``."""
+
+_TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:=_-]{0,127}")
+
+
+def moving_script(ends: Mapping[int, int]) -> str:
+    """Return what gives jobs these ends, seconds since the epoch, when ``scontrol`` reads it with TZ=UTC."""
+    lines = []
+    for job_id, end_time in ends.items():
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(end_time))
+        lines.append(f"update JobId={job_id:d} EndTime={stamp}\n{MARK}{job_id:d}\n")
+    return "".join(lines)
+
+
+def read_outcomes(errors: str) -> dict[int, str]:
+    """Return what was said of each job, in one line, empty if nothing was: its end was moved.
+
+    A job that is missing was not come to: the command was ended before.
+    """
+    outcomes: dict[int, str] = {}
+    said: list[str] = []
+    for line in errors.splitlines():
+        if not line.startswith(_UNKNOWN):
+            said.append(line.strip())
+            continue
+        number = line.removeprefix(_UNKNOWN).strip()
+        if number.isascii() and number.isdigit():
+            outcomes[int(number)] = "; ".join(filter(None, said))
+        said = []
+    return outcomes
+
+
+class MarkField(StrEnum):
+    """Where the word is written, as ``scontrol`` names it."""
+
+    ADMIN_COMMENT = "AdminComment"
+    EXTRA = "Extra"
+
+    def is_empty(self, job: Job) -> bool:
+        """Whether the field is known to be empty."""
+        return job.admin_comment is None if self is MarkField.ADMIN_COMMENT else job.extra == ""
+
+
+def sharing_text(wall_s: float) -> str:
+    """Return what is written of a job that shares its cores since an instant, seconds since the epoch."""
+    return f"gangd-shares-cores={time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(wall_s))}"
+
+
+def marking_script(job_ids: Iterable[int], where: MarkField, text: str) -> str:
+    """Return what marks jobs when ``scontrol`` reads it; ``foundation.slurm.ends`` reads the outcome.
+
+    Raises
+    ------
+    ValueError
+        The text has characters that could be something else for ``scontrol``.
+    """
+    if not _TEXT.fullmatch(text):
+        raise ValueError(f"{text!r} cannot be written with a job")
+    return "".join(f"update JobId={job_id:d} {where}={text}\n{MARK}{job_id:d}\n" for job_id in job_ids)
+
+
+FIELDS = ("JobIDRaw", "State", "ExitCode", "Submit", "Start", "End")
+MOST_AT_ONCE = 500
+
+_LINE = re.compile(
+    r"([1-9][0-9]{0,9})\|([A-Z_]{1,20})(?: by [0-9]{1,10})?\|([0-9]{1,3}):([0-9]{1,3})"
+    r"\|([0-9T:-]{19}|Unknown|None)\|([0-9T:-]{19}|Unknown|None)\|([0-9T:-]{19}|Unknown|None)"
+)
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_STATES = {str(state): state for state in JobState}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounted:
+    """A job as accounting has it; times in epoch seconds, None for what has not happened.
+
+    ``exit_code`` and ``exit_signal`` are the batch script's, the signal None for none.
+    """
+
+    job_id: int
+    state: JobState
+    exit_code: int
+    exit_signal: int | None
+    submit_time: int | None
+    start_time: int | None
+    end_time: int | None
+
+
+def accounting_words(job_ids: Iterable[int]) -> tuple[str, ...]:
+    """Return the command that tells what became of jobs, the lives of those that were requeued included."""
+    return (
+        *("sacct", "--noheader", "--parsable2", "--allocations", "--duplicates"),
+        f"--format={','.join(FIELDS)}",
+        f"--jobs={','.join(map(str, job_ids))}",
+    )
+
+
+def read_accounting(text: str) -> dict[int, Accounted]:
+    """Return the last life of each job in what ``accounting_words`` prints under TZ=UTC."""
+    found: dict[int, Accounted] = {}
+    for line in text.split("\n"):
+        parts = _LINE.fullmatch(line)
+        state = None if parts is None else _STATES.get(parts[2])
+        if parts is None or state is None:
+            continue
+        one = Accounted(
+            job_id=int(parts[1]),
+            state=state,
+            exit_code=int(parts[3]),
+            exit_signal=int(parts[4]) or None,
+            submit_time=_instant(parts[5]),
+            start_time=_instant(parts[6]),
+            end_time=_instant(parts[7]),
+        )
+        before = found.get(one.job_id)
+        if before is None or (one.submit_time or 0) >= (before.submit_time or 0):
+            found[one.job_id] = one
+    return found
+
+
+def _instant(text: str) -> int | None:
+    if _TIME.fullmatch(text) is None:
+        return None
+    try:
+        return int(datetime.fromisoformat(f"{text}+00:00").timestamp())
+    except ValueError:
+        return None
 
 
 class Receiver(StrEnum):
@@ -89,7 +250,7 @@ class SlurmClient(Protocol):
     """What the toolkit needs of Slurm.
 
     Every method raises :class:`foundation.errors.ClusterError` (or one of the kinds in
-    ``reading.record_faults``) when Slurm cannot be reached, does not answer in time, or refuses.
+    ``slurm_types``) when Slurm cannot be reached, does not answer in time, or refuses.
     """
 
     def version(self) -> str:

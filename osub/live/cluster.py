@@ -9,7 +9,7 @@ from deploy.local.state import FILE, ClusterState, read_state
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.conf_file import check_conf
-from foundation.slurm.reading.record_faults import SlurmRefusedError
+from foundation.slurm.slurm_types import SlurmRefusedError
 
 _CONF = "slurm.conf"
 

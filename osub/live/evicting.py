@@ -21,8 +21,7 @@ from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES
 from simulator.eviction.jobs_file import read_cells
 from simulator.eviction.live_answers import LiveAnswers, answer_world
 from simulator.eviction.running_jobs import Known, Rules, Running, World, look
-from submitter.eviction.carry_out import Eviction, Outcome
-from submitter.eviction.eviction_orders import Fate, Order, Ways
+from submitter.eviction import Eviction, Fate, Order, Outcome, Ways
 
 NO_SYSTEM = "System checkpoints are left out: no --system-command says how to take one (DMTCP, CRIU)."
 NO_APP = "No job is known to save itself at a signal (--app-min, --times): jobs can only be killed."

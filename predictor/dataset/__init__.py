@@ -6,8 +6,7 @@ are in ``tables.py``, what describes the whole in ``about.py``, and what E_v and
 
 from __future__ import annotations
 
-from predictor.dataset.pairs_about import FORMAT_VERSION, About, Host
-from predictor.dataset.pairs_folder import Pairs, read_pairs, write_pairs
+from predictor.dataset.pairs_folder import FORMAT_VERSION, About, Host, Pairs, read_pairs, write_pairs
 from predictor.dataset.pairs_tables import (
     APPLICATIONS,
     COUNTERS,
@@ -16,10 +15,13 @@ from predictor.dataset.pairs_tables import (
     STRESSOR,
     TABLES,
     TRIALS,
+    Kind,
     Source,
     Table,
+    ideal_loss,
+    opponent_loss,
+    victim_loss,
 )
-from predictor.dataset.shared_loss import Kind, ideal_loss, opponent_loss, victim_loss
 
 __all__ = [
     "APPLICATIONS",

@@ -28,10 +28,18 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.version import VERSION
-from predictor.dataset.pairs_about import FORMAT_VERSION, About, Host
-from predictor.dataset.pairs_folder import Pairs
-from predictor.dataset.pairs_tables import APPLICATIONS, COUNTERS, NAME, PAIRS, SOLO, TRIALS, Source
-from predictor.dataset.shared_loss import Kind, ideal_loss
+from predictor.dataset.pairs_folder import FORMAT_VERSION, About, Host, Pairs
+from predictor.dataset.pairs_tables import (
+    APPLICATIONS,
+    COUNTERS,
+    NAME,
+    PAIRS,
+    SOLO,
+    TRIALS,
+    Kind,
+    Source,
+    ideal_loss,
+)
 
 COUNTED = {
     "l2miss": "PAPI_L2_TCM",

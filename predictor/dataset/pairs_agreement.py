@@ -16,7 +16,7 @@ import polars as pl
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from predictor.dataset.pairs_folder import Pairs
-from predictor.dataset.shared_loss import Kind
+from predictor.dataset.pairs_tables import Kind
 
 WITHIN = (0.05, 0.10)
 _DRAWS = 2000

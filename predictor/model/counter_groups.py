@@ -15,8 +15,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 
 from predictor.model.counter_features import Features, Floats
-from predictor.model.linear_models import Scaling
-from predictor.model.one_thread import one_thread
+from predictor.model.linear_models import Scaling, one_thread
 from predictor.model.pair_records import Flags, Places, Records
 
 THESIS_K = 4

@@ -20,9 +20,8 @@ from foundation.units import counted
 from predictor.dataset import STRESSOR, Kind, Pairs
 from predictor.model.counter_features import features_of
 from predictor.model.counter_groups import THESIS_K, groups_of
-from predictor.model.linear_models import Scaling, fit_loss
+from predictor.model.linear_models import Scaling, fit_loss, one_thread
 from predictor.model.model_judges import KindReport, evaluate_kind, is_enough, rank_of
-from predictor.model.one_thread import one_thread
 from predictor.model.pair_records import Places, Records, records_of
 from predictor.model.stressor_curves import curves_of
 

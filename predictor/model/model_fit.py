@@ -10,9 +10,8 @@ from analysis.quantiles import quantiles
 from foundation.version import VERSION
 from predictor.dataset import Kind, Pairs
 from predictor.model.counter_groups import cluster
-from predictor.model.linear_models import Fitted, Scaling, cut_of, fit_danger, fit_loss
+from predictor.model.linear_models import Fitted, Scaling, cut_of, fit_danger, fit_loss, one_thread
 from predictor.model.model_judges import COST, check_enough, judge_unseen
-from predictor.model.one_thread import one_thread
 from predictor.model.pair_records import records_of
 from predictor.model.stored_model import MODEL_VERSION, Application, Cluster, Data, Linear, Model
 

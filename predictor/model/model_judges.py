@@ -19,23 +19,21 @@ from predictor.model.counter_features import Floats
 from predictor.model.counter_groups import THESIS_K, Clustering, cluster
 from predictor.model.linear_models import (
     Scaling,
-    cut_of,
-    fit_danger,
-    fit_loss,
-    nearest_loss,
-    no_twins,
-    probability,
-)
-from predictor.model.one_thread import one_thread
-from predictor.model.pair_records import Flags, Records
-from predictor.model.record_folds import (
     Split,
     at_random,
     by_application,
     by_pair,
+    cut_of,
     each_application,
     each_family,
+    fit_danger,
+    fit_loss,
+    nearest_loss,
+    no_twins,
+    one_thread,
+    probability,
 )
+from predictor.model.pair_records import Flags, Records
 from predictor.model.stepwise import fit_stepwise
 from predictor.model.stressor_curves import Curves, predict_unseen
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from predictor.model.linear_models import at_random, one_thread
 from predictor.model.model_judges import FOLDS
-from predictor.model.one_thread import one_thread
 from predictor.model.pair_records import Records
-from predictor.model.record_folds import at_random
 from predictor.model.stepwise import fit_stepwise
 
 

@@ -24,7 +24,7 @@ from foundation.kernel_cache import usable_cache
 from foundation.one_line import one_line
 from predictor.dataset import STRESSOR
 from predictor.programs.npb_program import ITERATIONS
-from workloads.npb.npb_run import find_binary
+from workloads.npb import find_binary
 
 ENDLESS_STEPS = 10**12
 NPB_CLASSES = ("S", "W", "A", "B", "C")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from submitter.follow.following import Following
-from submitter.follow.job_copies import CLAIM, choose_copy, job_name, own_jobs
-from submitter.follow.job_rows import Submission, planned_row, submitted_row
-from submitter.follow.job_stamps import JOBS_FOLDER, read_stamps
-from submitter.follow.reconcile import disagreements, submissions
-from submitter.follow.slurm_poll import Poll
+from submitter.follow.following import CLAIM, Following, Poll, choose_copy, job_name, own_jobs
+from submitter.follow.job_rows import Submission, disagreements, planned_row, submissions, submitted_row
+from submitter.follow.journal_lives import JOBS_FOLDER, read_stamps
 
 __all__ = [
     "CLAIM",

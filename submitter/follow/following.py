@@ -2,29 +2,170 @@
 
 What is decided stands in ``follow`` (rows), ``copies`` (which copy is the job) and ``stuck`` (what can never
 start); here it is carried out.
+
+Finding a replay's own jobs in Slurm, and telling the copies of a job apart.
+
+A submission that got no answer may have arrived nevertheless, and be made again: Slurm then has two copies.
+The job's script lets only the first one that starts do the work: it makes a link ``<job>.claim`` that names
+itself, which no second one can make. So the copy that claimed is the job. Pure, but for the link.
 """
 
 from __future__ import annotations
 
 import os
+import queue
+import threading
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 
 import msgspec
 
 from foundation.errors import ClusterError
 from foundation.one_line import launch_fault
 from foundation.records import JobEntry, JobRecord, RunWriter
-from foundation.slurm import Job, SlurmClient
-from foundation.slurm.job_accounting import Accounted
-from submitter.follow.job_copies import choose_copy, forbid, own_jobs
-from submitter.follow.job_rows import began_again, ended, lost, progressed, reopened, stamps_due, waits
-from submitter.follow.job_stamps import JOBS_FOLDER, look_again, read_stamps
-from submitter.follow.journal_lives import StampsOf
-from submitter.follow.reconcile import job_of, submissions
-from submitter.follow.slurm_poll import Answer
+from foundation.slurm import Job, JobSnapshot, Node, SlurmClient
+from foundation.slurm.slurm_client import Accounted
+from submitter.follow.job_rows import (
+    began_again,
+    ended,
+    job_of,
+    lost,
+    progressed,
+    reopened,
+    stamps_due,
+    submissions,
+    waits,
+)
+from submitter.follow.journal_lives import JOBS_FOLDER, StampsOf, look_again, read_stamps
 from submitter.follow.stuck_jobs import Blocked, Hope, StuckJobs, hope_of, nodes_up
-from submitter.plan import Timing
+from submitter.plan import Clock, Timing
+
+# What the claim of a job says that nobody may run any more.
+_NOBODY = "nobody"
+_LONGEST_NUMBER = 18
+CLAIM = ".claim"
+
+
+def job_name(run_id: str, trace_job: int) -> str:
+    """Return the name by which a replay's job is found again in Slurm."""
+    return f"osub-{run_id}-{trace_job}"
+
+
+def trace_job_of(name: str, run_id: str) -> int | None:
+    """Return the trace's job number from a job's name, None for a job of somebody else."""
+    prefix = f"osub-{run_id}-"
+    number = name.removeprefix(prefix)
+    plain = number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER
+    return int(number) if name.startswith(prefix) and plain else None
+
+
+def own_jobs(jobs: Iterable[Job], run_id: str, uids: Collection[int]) -> dict[int, list[Job]]:
+    """Return this run's jobs by trace job, each with its copies in order of their ids.
+
+    A name is anybody's to choose, so only jobs of the users ``uids`` are believed to be the run's.
+    """
+    found: dict[int, list[Job]] = {}
+    for job in sorted(jobs, key=lambda job: job.job_id):
+        number = trace_job_of(job.name, run_id) if job.name and job.uid in uids else None
+        if number is not None:
+            found.setdefault(number, []).append(job)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The copy that is the job, and the others."""
+
+    job_id: int
+    others: tuple[Job, ...] = ()
+
+
+def choose_copy(copies: Iterable[Job], known: int | None, claimed: int | None) -> Choice | None:
+    """Return which copy counts, None where there is none at all.
+
+    Parameters
+    ----------
+    copies
+        What Slurm has under the job's name, in order of their ids.
+    known
+        The id that is recorded for the job.
+    claimed
+        The id that the job's own start stamp tells: once there is one, it is the job.
+    """
+    copies = tuple(copies)
+    first = min((job.job_id for job in copies), default=None)
+    chosen = claimed if claimed is not None else known if known is not None else first
+    if chosen is None:
+        return None
+    return Choice(chosen, tuple(job for job in copies if job.job_id != chosen))
+
+
+def claim_path(folder: Path, trace_job: int) -> Path:
+    """Return the link by which a copy claims the job; its target is the copy's id."""
+    return folder / f"{trace_job}{CLAIM}"
+
+
+def forbid(folder: Path, trace_job: int) -> int | None:
+    """Let no copy of a job start any more; returns the id of one that has started already."""
+    path = claim_path(folder, trace_job)
+    try:
+        path.symlink_to(_NOBODY)
+    except FileExistsError:
+        with suppress(OSError, ValueError):
+            return int(path.readlink().name)
+    except OSError:
+        pass  # a file system without links: whatever turns up is cancelled when it is seen
+    return None
+
+
+# A cluster with very many jobs is asked less often: at most a fifth of the time.
+_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Slurm said, or why it said nothing, when the answer came; nodes only where they were wanted."""
+
+    at: float
+    jobs: JobSnapshot | None = None
+    nodes: tuple[Node, ...] | None = None
+    error: ClusterError | None = None
+
+
+class Poll:
+    """The work of asking, step by step; answers are put on ``answers``.
+
+    Parameters
+    ----------
+    client
+        Slurm.
+    timing, clock
+        How often, on which clock.
+    """
+
+    def __init__(self, client: SlurmClient, timing: Timing, clock: Clock) -> None:
+        self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.wants_nodes = threading.Event()
+        self._client = client
+        self._timing = timing
+        self._clock = clock
+
+    def step(self) -> float | None:
+        """Ask once; see :class:`Worker`."""
+        asked = self._clock.monotonic()
+        try:
+            jobs = self._client.jobs()
+            nodes = tuple(self._client.nodes()) if self.wants_nodes.is_set() else None
+        except ClusterError as error:
+            self.answers.put(Answer(self._clock.monotonic(), error=error))
+            return self._timing.poll_s
+        now = self._clock.monotonic()
+        self.answers.put(Answer(now, jobs, nodes))
+        return max(self._timing.poll_s, _SHARE * (now - asked))
+
 
 # An answer that was long in coming tells of one instant only.
 _LONGEST_STEP_S = 5.0

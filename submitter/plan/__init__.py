@@ -12,13 +12,29 @@ from submitter.plan.apart_applications import (
     read_apart,
     write_apart,
 )
-from submitter.plan.apps_table import read_apps
-from submitter.plan.fitted_trace import fitting
 from submitter.plan.job_script import batch_script, job_environment
-from submitter.plan.replay_options import ReplayOptions, exported, restored
-from submitter.plan.replay_plan import COUNTS, RRBA, Oversize, Plan, PlannedJob, left_out, make_plan, quoted
-from submitter.plan.replay_timing import PATIENCE_S, Clock, SystemClock, Timing, look_back_s
-from submitter.plan.target_cluster import DownNodes, Target, Wanted, look_at_target
+from submitter.plan.replay_options import (
+    PATIENCE_S,
+    Clock,
+    ReplayOptions,
+    SystemClock,
+    Timing,
+    exported,
+    look_back_s,
+    restored,
+)
+from submitter.plan.replay_plan import (
+    COUNTS,
+    RRBA,
+    Oversize,
+    Plan,
+    PlannedJob,
+    left_out,
+    make_plan,
+    quoted,
+    read_apps,
+)
+from submitter.plan.target_cluster import DownNodes, Target, Wanted, fitting, look_at_target
 
 __all__ = [
     "COUNTS",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from submitter.replay.begin_run import DrawnUp, draw_up, prepare_trace
-from submitter.replay.job_request import dry_run
+from submitter.replay.begin_run import DrawnUp, draw_up, dry_run, prepare_trace
 from submitter.replay.replay_loop import Replay
 from submitter.replay.replay_progress import Collect, Look, Progress, Wish
 

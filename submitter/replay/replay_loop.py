@@ -41,8 +41,14 @@ from submitter.plan import (
     read_apart,
     restored,
 )
-from submitter.replay.begin_run import begin_run, origin_of, plan_again, recover_rows, wait_for_orphans
-from submitter.replay.job_request import submit_request
+from submitter.replay.begin_run import (
+    begin_run,
+    origin_of,
+    plan_again,
+    recover_rows,
+    submit_request,
+    wait_for_orphans,
+)
 from submitter.replay.replay_progress import Collect, HeldTime, Look, Progress, Watch, Wish, time_left_s
 from submitter.replay.timed_submission import Submissions
 from submitter.replay.work_beside import Running, Worker, WorkerThread

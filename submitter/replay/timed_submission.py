@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError, OsubError
 from foundation.slurm import SlurmClient, SubmitRequest
-from foundation.slurm.reading.record_faults import (
+from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,

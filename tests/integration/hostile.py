@@ -12,8 +12,8 @@ from deploy.local import LocalCluster
 from foundation.slurm import Job, JobSnapshot
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.record_faults import SlurmRefusedError
 from foundation.slurm.reading.site_text import read_nodes
+from foundation.slurm.slurm_types import SlurmRefusedError
 
 SLEEP = "sleep 100000"
 

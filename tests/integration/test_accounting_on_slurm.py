@@ -23,7 +23,7 @@ from foundation.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
 from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.pyslurm_library import is_installed
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmUnreachableError
 from gangd.controller.controller_status import read_status
 from gangd.controller.site.controller_config import load_config
 from gangd.controller.site.sayings import policy_of

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import JobState
-from foundation.slurm.reading.completion_file import CompletionFile
+from foundation.slurm.reading.completions import CompletionFile
 from tests.integration.hostile import Hostile, Words
 from tests.integration.waiting import wait_until
 

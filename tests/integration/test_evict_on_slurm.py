@@ -17,8 +17,7 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import CommandSlurm, Job, JobState
 from foundation.slurm.calling.run_command import Answer, run_command
-from submitter.eviction.carry_out import End, Eviction
-from submitter.eviction.eviction_orders import Fate, Order, Ways
+from submitter.eviction import End, Eviction, Fate, Order, Ways
 from tests.fixtures import saver
 from tests.integration.conftest import empty_folder, end_cluster, quick_to_kill
 from tests.integration.waiting import wait_until

@@ -16,8 +16,7 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.records import Run, load_run
 from foundation.slurm import CommandSlurm, JobSnapshot, SubmitRequest
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_timing import Timing
+from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.replay.replay_loop import Replay
 from submitter.replay.replay_progress import Progress, Wish
 from tests.fixtures.replay_world import events, rows

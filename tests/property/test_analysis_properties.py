@@ -5,12 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs
-from analysis.metrics.core_occupancy import core_entries, occupancy
 from analysis.metrics.derived_columns import MetricOptions, with_derived
 from analysis.metrics.held_stretches import stretches
-from analysis.metrics.run_metrics import quantity
-from analysis.metrics.slice_metrics import busy_slices, jain_index, usage_intervals
+from analysis.metrics.run_metrics import completion_by_cpu_time, completion_by_jobs, quantity
+from analysis.metrics.slice_metrics import busy_slices, core_entries, jain_index, occupancy, usage_intervals
 from analysis.quantiles import quantile
 from foundation.records import JOBS, SLICES, JobRecord, Placement, SliceRecord
 from foundation.records.table_files import frame_of

@@ -9,7 +9,7 @@ from workloads.behaviour.period_model import busy_idle, sampled
 from workloads.behaviour.recording_library import Recording, embed_recordings
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.durations import to_ms
-from workloads.trace.transforms.arrivals import scale_arrivals
+from workloads.trace.transforms.busy_window import scale_arrivals
 from workloads.trace.transforms.filters import Selection, select_jobs
 from workloads.trace.transforms.merge import merge_traces
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.exchange import BATSIM, CSV, ELASTISIM, MODEL, Said, osub
 from tests.fixtures.tier import examples
-from workloads.exchange.machines import Machines
+from workloads.exchange.fields import Machines
 from workloads.exchange.simgrid_platform import batsim_platform
 from workloads.swf import read_swf
 

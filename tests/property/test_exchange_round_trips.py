@@ -25,8 +25,8 @@ from tests.fixtures.records import make_info, make_trace
 from tests.fixtures.tier import examples
 from workloads.exchange import json_stream
 from workloads.exchange.elastisim.application_model import evaluate
-from workloads.exchange.jobs_csv.intervals import format_intervals, parse_intervals
-from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.fields import Machines, Unit
+from workloads.exchange.jobs_csv.jobs_csv_write import format_intervals, parse_intervals
 from workloads.exchange.simgrid_platform import batsim_platform, elastisim_platform, read_platform
 from workloads.exchange.sizes import JobSizes, read_job_sizes, sizes_pieces
 from workloads.swf import SWF_FIELDS, SwfComment, SwfHeader, SwfJob, SwfTrace, read_swf, write_swf

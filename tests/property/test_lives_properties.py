@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.charts.gantt_lanes import bars
+from analysis.charts.gantt_bars import bars
 from analysis.charts.system_use import HEAT_COLUMNS, mean_load, use_over_time
-from analysis.metrics.core_occupancy import core_lists, node_entries, occupancy
 from analysis.metrics.derived_columns import with_derived
 from analysis.metrics.held_stretches import stretches
 from analysis.metrics.run_metrics import measure
+from analysis.metrics.slice_metrics import core_lists, node_entries, occupancy
 from foundation.records import Run, parse_cores
-from foundation.records.agreement import check_agreement
+from foundation.records.record_checks import check_agreement
 from tests.fixtures.lives_world import LivesWorld, lives_world
 from tests.fixtures.tier import examples
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from foundation.records import load_run
 from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
 from submitter.follow.job_rows import _STATES
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_timing import Timing
+from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.replay.replay_progress import Progress, Wish
 from tests.fixtures.fake_slurm import SubmitFault
 from tests.fixtures.replay_world import START, World, make_world, write_trace

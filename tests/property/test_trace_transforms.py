@@ -15,8 +15,7 @@ from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.miniature import fcfs_makespan_s
 from workloads.trace.scaling.slot_choice import halved, kind_of, nearest_of_kind
 from workloads.trace.transforms.busy_window import cut_window, find_window
-from workloads.trace.transforms.run_times import clip_run_times
-from workloads.trace.transforms.time_compression import compress, compress_apart
+from workloads.trace.transforms.run_times import clip_run_times, compress, compress_apart
 
 DAY_S = 86_400
 

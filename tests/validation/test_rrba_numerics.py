@@ -15,7 +15,7 @@ import pytest
 # The kernel is tested in this process, where MPI need not be started.
 mpi4py.rc.initialize = False
 
-from workloads.rrba.cuts.slabs import Grid, Slab  # noqa: E402
+from workloads.rrba.cuts import Grid, Slab  # noqa: E402
 from workloads.rrba.solvers.jacobi import decay, exact, sweep  # noqa: E402
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -25,7 +25,7 @@ import sys
 import numpy as np
 from mpi4py import MPI
 from workloads.rrba.solvers.applications import application_named
-from workloads.rrba.cuts.slabs import parse_grid, slab_of
+from workloads.rrba.cuts import parse_grid, slab_of
 
 name, grid, steps, out = sys.argv[1], parse_grid(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 comm = MPI.COMM_WORLD

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 mpi4py.rc.initialize = False
 
 from tests.fixtures.thread_ranks import ThreadRank, run_on_ranks  # noqa: E402
-from workloads.rrba.cuts.slabs import Grid  # noqa: E402
+from workloads.rrba.cuts import Grid  # noqa: E402
 from workloads.rrba.solvers.bt import BlockTridiagonal  # noqa: E402
 from workloads.rrba.solvers.kernels import bt_kernels, mg_kernels, sp_kernels  # noqa: E402
 from workloads.rrba.solvers.lu import Relaxation  # noqa: E402
@@ -84,7 +84,7 @@ MESSAGE_PASSING = """
 import sys
 from mpi4py import MPI
 from workloads.rrba.solvers.applications import APPLICATIONS
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 
 world = MPI.COMM_WORLD
 for name, counts in (("bt", (1, 4)), ("sp", (1, 4)), ("lu", (1, 2, 4)), ("mg", (1, 2, 4))):

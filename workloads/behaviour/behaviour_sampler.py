@@ -4,14 +4,146 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
-from foundation.errors import OutputError, UsageError
-from workloads.behaviour.job_usage import Usage
+import psutil
+
+from foundation.errors import HostError, OutputError, UsageError
 from workloads.behaviour.utilisation_series import HEADING, SAMPLE_S, UtilisationSeries, series_row
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+_DEPTH = 7
+_NS_PER_S, _US_PER_S = 1e9, 1e6
+
+
+class Usage(Protocol):
+    """A source of CPU time."""
+
+    def cpu_s(self) -> float | None:
+        """Return the CPU seconds used so far, ``None`` once there is nothing left of the job."""
+
+
+class CgroupUsage:
+    """CPU time of the cgroup ``folder``, of either generation: ``cpu.stat``, or ``cpuacct.usage`` of v1."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in ("cpu.stat", "cpuacct.usage"):
+            self._file = folder / name
+            if self._read() is not None:
+                return
+        raise UsageError(
+            f"{folder} is no cgroup that counts CPU time: it has no cpu.stat and no cpuacct.usage"
+        )
+
+    def cpu_s(self) -> float | None:
+        """Return the CPU seconds so far, ``None`` after the cgroup was removed."""
+        return self._read()
+
+    def _read(self) -> float | None:
+        try:
+            text = self._file.read_text()
+        except OSError:
+            return None
+        if self._file.name == "cpuacct.usage":
+            return int(text) / _NS_PER_S
+        used = next((line.split()[1] for line in text.splitlines() if line.startswith("usage_usec ")), None)
+        return None if used is None else int(used) / _US_PER_S
+
+
+class CgroupsUsage:
+    """CPU time of several cgroups together, such as one a node where nodes share a host."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self._parts = [CgroupUsage(folder) for folder in folders]
+        self._last_s = [0.0] * len(folders)
+
+    def cpu_s(self) -> float | None:
+        """Return the sum; a cgroup that is gone counts as when it was last seen."""
+        found = [part.cpu_s() for part in self._parts]
+        if all(used_s is None for used_s in found):
+            return None
+        self._last_s = [last if now is None else now for now, last in zip(found, self._last_s, strict=True)]
+        return sum(self._last_s)
+
+
+class TreeUsage:
+    """CPU time of a process and its descendants, those that ended and were waited for included.
+
+    Descendants stay members when they are adopted by another process; what such a one used is lost
+    when it ends.
+    """
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._members = {psutil.Process(pid)}
+        except (psutil.NoSuchProcess, ValueError) as error:
+            raise UsageError(f"there is no process {pid}: give the one to record") from error
+
+    def cpu_s(self) -> float | None:
+        """Return the CPU seconds so far, ``None`` when no member is left."""
+        used_s = 0.0
+        living: set[psutil.Process] = set()
+        for member in self._members:
+            try:
+                living.update((member, *member.children(recursive=True)))
+            except psutil.NoSuchProcess:
+                continue
+        counted: set[psutil.Process] = set()
+        ended = True
+        for process in living:
+            try:
+                times = process.cpu_times()
+                # one that nobody waited for is still there, with what it used, but does nothing any more
+                ended = ended and process.status() == psutil.STATUS_ZOMBIE
+            except psutil.NoSuchProcess:
+                continue
+            used_s += times.user + times.system + times.children_user + times.children_system
+            counted.add(process)
+        self._members = counted
+        return None if ended else used_s
+
+
+def job_cgroups(job: int, root: Path = CGROUP_ROOT) -> list[Path]:
+    """Return the cgroups of Slurm job ``job`` on this host that count CPU time.
+
+    v2: ``.../[<node>_]slurmstepd.scope/job_J``; v1: ``cpuacct/slurm[_<node>]/uid_U/job_J``, or below
+    another controller that is mounted together with cpuacct.
+
+    Raises
+    ------
+    HostError
+        There is none: the job is not here, or Slurm does not use cgroups.
+    """
+    found: dict[tuple[int, int], Path] = {}
+    for folder in _folders(root, f"job_{job}"):
+        if (folder / "cpu.stat").exists() or (folder / "cpuacct.usage").exists():
+            # cpu and cpuacct may be one hierarchy under two names
+            status = folder.stat()
+            found.setdefault((status.st_dev, status.st_ino), folder)
+    counting = [folder for folder in found.values() if (folder / "cpuacct.usage").exists()]
+    chosen = counting or list(found.values())
+    if not chosen:
+        raise HostError(
+            f"no cgroup of Slurm job {job} here: run this on a node of the job, or give --pid or --cgroup"
+        )
+    return sorted(chosen)
+
+
+def _folders(root: Path, name: str) -> Iterator[Path]:
+    base = len(root.parts)
+    for folder, names, _ in os.walk(root):
+        here = Path(folder)
+        if len(here.parts) - base >= _DEPTH:
+            names.clear()
+        if name in names:
+            yield here / name
+            names.remove(name)
+
 
 SHORTEST_SAMPLE_S = 0.05
 

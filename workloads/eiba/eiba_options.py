@@ -15,7 +15,7 @@ from pathlib import Path
 
 from foundation.errors import UsageError
 from workloads.eiba.busy_work import KERNELS, Load
-from workloads.task.command_line import LineParser
+from workloads.task.slurm_task import LineParser
 
 WORKER_LIMIT = 4096
 MEMORY_LIMIT_MIB = 2**30

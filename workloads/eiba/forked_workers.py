@@ -18,9 +18,8 @@ from typing import NoReturn
 
 from foundation.errors import HostError
 from workloads.eiba.busy_work import Kernel, consume
-from workloads.eiba.eiba_messages import Channel, Message, PeerGoneError, Terminated, receive, send
-from workloads.eiba.inbox import Inbox
-from workloads.task.pinning import Pin, apply_pin
+from workloads.eiba.inbox import Channel, Inbox, Message, PeerGoneError, Terminated, receive, send
+from workloads.task.slurm_task import Pin, apply_pin
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ from typing import Protocol
 from foundation.errors import OsubError, PeerError, UsageError
 from foundation.units import counted
 from foundation.whole_file import write_whole
-from workloads.eiba.eiba_messages import Channel, Message, PeerGoneError, last_words, receive, send
-from workloads.eiba.inbox import Inbox
+from workloads.eiba.inbox import Channel, Inbox, Message, PeerGoneError, last_words, receive, send
 from workloads.task.slurm_task import SlurmTask
 
 # A stranger that connects and says nothing may delay the others by no more than this.

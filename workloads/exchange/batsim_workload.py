@@ -21,9 +21,8 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
 from workloads.exchange.carried import Left, carried, given_back, header_of
-from workloads.exchange.fields import Fields, Numbering, record, shown
+from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown
 from workloads.exchange.json_stream import members
-from workloads.exchange.machines import Machines, Unit
 from workloads.swf import SwfHeader, SwfJob
 from workloads.swf.swf_job import format_number
 from workloads.swf.swf_line import LARGEST

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foundation.errors import InputError
-from workloads.exchange.fields import Fields, shown
-from workloads.exchange.machines import Machines
+from workloads.exchange.fields import Fields, Machines, shown
 from workloads.swf import SwfComment, SwfHeader, SwfJob
 from workloads.swf.swf_job import SWF_FIELDS
 from workloads.swf.swf_line import LARGEST
-from workloads.swf.swf_writer import swf_lines
+from workloads.swf.swf_trace import swf_lines
 
 MOST_HEADER_LINES = 1_000
 _TOLD = frozenset({"job_number", "submit_s", "run_s"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 
@@ -12,11 +13,18 @@ from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.batsim_workload import batsim_pieces
 from workloads.exchange.carried import Left, fitting, header_lines
 from workloads.exchange.elastisim.elastisim_jobs import write_elastisim
-from workloads.exchange.forms import ExchangeForm
-from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.fields import Machines, Unit
 from workloads.exchange.simgrid_platform import batsim_platform
 from workloads.exchange.sizes import read_job_sizes
 from workloads.swf import SwfJob, iter_swf
+
+
+class ExchangeForm(StrEnum):
+    """A simulator, or a tool that draws what simulators did."""
+
+    BATSIM = "batsim"
+    ELASTISIM = "elastisim"
+    EVALYS = "evalys"
 
 
 @dataclass(slots=True)

@@ -18,8 +18,7 @@ from workloads.exchange.elastisim.elastisim_jobs import (
     elastisim_jobs,
     look_at_elastisim,
 )
-from workloads.exchange.fields import Numbering
-from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.fields import Machines, Numbering, Unit
 from workloads.exchange.simgrid_platform import read_platform
 from workloads.exchange.sizes import sizes_pieces
 

@@ -15,8 +15,7 @@ from xml.sax.saxutils import quoteattr
 from foundation.errors import InputError
 from foundation.id_list import spans_of
 from foundation.units import counted
-from workloads.exchange.fields import shown
-from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.fields import Machines, Unit, shown
 
 MOST_BYTES = 64 << 20
 MOST_HOSTS = 10_000_000

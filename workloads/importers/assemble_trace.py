@@ -13,8 +13,15 @@ from zoneinfo import ZoneInfo
 from foundation.errors import InputError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.units import counted, verb
-from workloads.importers.accounting_record import AccountingJob, AccountingLog
-from workloads.importers.slurm_words import ENDS_OF_WAITING, MOST, REQUEUED, UNFINISHED, swf_status
+from workloads.importers.slurm_words import (
+    ENDS_OF_WAITING,
+    MOST,
+    REQUEUED,
+    UNFINISHED,
+    AccountingJob,
+    AccountingLog,
+    swf_status,
+)
 from workloads.swf import ReadReport, SwfComment, SwfHeader, SwfJob, SwfTrace
 
 INTERACTIVE_QUEUE = 0

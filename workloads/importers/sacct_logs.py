@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 
 from foundation.errors import InputError
 from foundation.units import counted
-from workloads.importers.accounting_record import AccountingJob, AccountingLog
 from workloads.importers.slurm_words import (
     MOST,
+    AccountingJob,
+    AccountingLog,
     LocalClock,
     NotKnownError,
     count,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from foundation.errors import UsageError
 from foundation.units import counted, verb
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 from workloads.rrba.rrba_options import parse_options
 from workloads.rrba.solvers.applications import application_named
 

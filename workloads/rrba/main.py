@@ -15,9 +15,8 @@ from pathlib import Path
 from foundation.errors import OsubError
 from foundation.mpi_start import is_lone, mpi_environment, start_mpi
 from workloads.rrba.rrba_options import RrbaOptions, parse_options
-from workloads.task.pinning import apply_pin, apply_pins, choose_pin
 from workloads.task.process_clock import ProcessStart, process_start
-from workloads.task.slurm_task import SlurmTask, slurm_task
+from workloads.task.slurm_task import SlurmTask, apply_pin, apply_pins, choose_pin, slurm_task
 
 # A wrapper's stamp further back than this is not of this start of the program.
 LAUNCH_LIMIT_S = 5.0
@@ -60,7 +59,7 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
         pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, allowed))
     os.environ.update(mpi_environment(os.environ))
     if options.npb is not None:
-        from workloads.npb.npb_run import run_npb
+        from workloads.npb import run_npb
 
         return run_npb(options, options.npb, begin, task, pin, launch_s(os.environ, begin))
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

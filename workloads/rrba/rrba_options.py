@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import UsageError
-from workloads.rrba.cuts.slabs import Grid, parse_grid
+from workloads.rrba.cuts import Grid, parse_grid
 from workloads.rrba.solvers.applications import APPLICATIONS, Application, application_named
-from workloads.task.command_line import LineParser
+from workloads.task.slurm_task import LineParser
 
 STEP_LIMIT = 10**12
 

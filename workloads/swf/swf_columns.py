@@ -20,13 +20,30 @@ import polars as pl
 from numpy.typing import NDArray
 
 from foundation.errors import InputError
-from workloads.swf.job_parts import PART_STATUSES, JoinedParts, join_parts
 from workloads.swf.swf_header import SwfComment, SwfHeader
 from workloads.swf.swf_job import SWF_FIELDS, SwfJob
-from workloads.swf.swf_line import FIELD_COUNT, LARGEST, LineFaultError, is_blank, parse_line
-from workloads.swf.swf_reader import EXAMPLES_KEPT, LONE_PART, no_jobs, refusal, trace_name
+from workloads.swf.swf_line import (
+    FIELD_COUNT,
+    LARGEST,
+    LONGEST_LINE,
+    STREAM_FAULTS,
+    LineFaultError,
+    is_blank,
+    open_trace,
+    parse_line,
+    stream_fault,
+)
+from workloads.swf.swf_reader import (
+    EXAMPLES_KEPT,
+    LONE_PART,
+    PART_STATUSES,
+    JoinedParts,
+    join_parts,
+    no_jobs,
+    refusal,
+    trace_name,
+)
 from workloads.swf.swf_trace import ReadReport
-from workloads.swf.trace_bytes import LONGEST_LINE, STREAM_FAULTS, open_trace, stream_fault
 
 CHUNK_BYTES = 1 << 21
 _PLAIN = b"0123456789-. \t\r\n"

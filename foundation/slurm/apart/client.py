@@ -28,8 +28,14 @@ from foundation.slurm.apart.frames import (
 )
 from foundation.slurm.calling.run_command import command_environment
 from foundation.slurm.command_slurm import CommandSlurm
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
-from foundation.slurm.slurm_types import Difference, Job, JobSnapshot, Node, UnreadableJob
+from foundation.slurm.slurm_types import (
+    Difference,
+    Job,
+    JobSnapshot,
+    Node,
+    SlurmUnreachableError,
+    UnreadableJob,
+)
 
 LONGEST_ANSWER_S = 90.0
 """The commands of a look may take 20 s and are tried three times."""

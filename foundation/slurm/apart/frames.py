@@ -13,13 +13,15 @@ from typing import TypeVar
 import msgspec
 
 from foundation.errors import ClusterError
-from foundation.slurm.reading.record_faults import (
+from foundation.slurm.slurm_types import (
     AnswerTooLongError,
+    Job,
+    Node,
     SlurmRefusedError,
     SlurmUnreachableError,
     UnknownFormatError,
+    UnreadableJob,
 )
-from foundation.slurm.slurm_types import Job, Node, UnreadableJob
 
 PART_BYTES = 64 << 10
 MOST_BYTES = 8 << 20

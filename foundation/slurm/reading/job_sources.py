@@ -14,9 +14,7 @@ from typing import Protocol
 from foundation.errors import ClusterError
 from foundation.slurm.hosts import expand_hosts
 from foundation.slurm.reading.json_jobs import JsonReader
-from foundation.slurm.reading.nodebook import AT_MOST_EVERY_S, NodeBook
-from foundation.slurm.reading.placing import BadRecordError, snapshot_of
-from foundation.slurm.reading.record_faults import AnswerTooLongError, SlurmRefusedError, UnknownFormatError
+from foundation.slurm.reading.nodebook import AT_MOST_EVERY_S, BadRecordError, NodeBook, snapshot_of
 from foundation.slurm.reading.text_jobs import (
     SEPARATOR,
     Written,
@@ -27,7 +25,15 @@ from foundation.slurm.reading.text_jobs import (
     read_facts,
     state_of,
 )
-from foundation.slurm.slurm_types import Job, JobSnapshot, NodeCores, UnreadableJob
+from foundation.slurm.slurm_types import (
+    AnswerTooLongError,
+    Job,
+    JobSnapshot,
+    NodeCores,
+    SlurmRefusedError,
+    UnknownFormatError,
+    UnreadableJob,
+)
 
 log = logging.getLogger("foundation.slurm")
 

@@ -17,9 +17,16 @@ import msgspec
 from msgspec import Meta
 
 from foundation.one_line import one_line
-from foundation.slurm.reading.placing import BadRecordError, FindNode, each_once, place, snapshot_of
-from foundation.slurm.reading.record_faults import SlurmUnreachableError, UnknownFormatError
-from foundation.slurm.slurm_types import Job, JobSnapshot, JobState, NodeCores, UnreadableJob
+from foundation.slurm.reading.nodebook import BadRecordError, FindNode, each_once, place, snapshot_of
+from foundation.slurm.slurm_types import (
+    Job,
+    JobSnapshot,
+    JobState,
+    NodeCores,
+    SlurmUnreachableError,
+    UnknownFormatError,
+    UnreadableJob,
+)
 
 Whole = Annotated[int, Meta(ge=0, le=1 << 53)]
 Id = Annotated[int, Meta(ge=1, le=(1 << 32) - 1)]

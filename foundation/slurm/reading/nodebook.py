@@ -3,9 +3,54 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from foundation.slurm.slurm_types import Node
+from foundation.slurm.slurm_types import Job, JobSnapshot, Node, NodeCores, UnreadableJob
+
+FindNode = Callable[[str], Node | None]
+"""Returns the cluster's node of a name, None where it has none."""
+
+
+class BadRecordError(Exception):
+    """A job's record says what cannot be; the message can be printed. It never leaves this package."""
+
+
+def place(name: str, cores: Iterable[int], memory_mib: int, find: FindNode) -> NodeCores:
+    """Return cores of a node, ascending.
+
+    Raises
+    ------
+    BadRecordError
+        The cluster has no such node, or not so many cores on it, or there are none.
+    """
+    node = find(name)
+    if node is None:
+        raise BadRecordError("it is on a node that the cluster does not have")
+    ids = tuple(sorted(cores))
+    if not ids or ids[0] < 0 or ids[-1] >= node.cores or len(set(ids)) < len(ids):
+        raise BadRecordError(f"its cores on {node.name} are not among the {node.cores} that there are")
+    return NodeCores(node.name, ids, memory_mib or None)
+
+
+def each_once(places: Iterable[NodeCores]) -> tuple[NodeCores, ...]:
+    """Return the places of a job; raises BadRecordError where a node is among them twice."""
+    found = tuple(places)
+    if len({held.node for held in found}) < len(found):
+        raise BadRecordError("it is twice on one node")
+    return found
+
+
+def snapshot_of(jobs: Iterable[Job], unreadable: Iterable[UnreadableJob]) -> JobSnapshot:
+    """Return a snapshot in which an id stands once: where two jobs have it, neither is believed."""
+    byid: dict[int, Job] = {}
+    bad = {one.job_id: one for one in unreadable}
+    for job in jobs:
+        if job.job_id in byid or job.job_id in bad:
+            bad.setdefault(job.job_id, UnreadableJob(job.job_id, "Slurm tells of it twice"))
+        byid[job.job_id] = job
+    good = (job for key, job in byid.items() if key not in bad) if bad else byid.values()
+    return JobSnapshot(tuple(good), tuple(bad.values()))
+
 
 EVERY_S = 60.0
 AT_MOST_EVERY_S = 5.0

@@ -22,10 +22,23 @@ from typing import Any, Protocol
 from foundation.errors import ClusterError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_ids
-from foundation.slurm.reading.nodebook import AT_MOST_EVERY_S, NodeBook
-from foundation.slurm.reading.placing import BadRecordError, FindNode, each_once, place, snapshot_of
-from foundation.slurm.reading.record_faults import UnknownFormatError
-from foundation.slurm.slurm_types import Job, JobSnapshot, JobState, NodeCores, UnreadableJob
+from foundation.slurm.reading.nodebook import (
+    AT_MOST_EVERY_S,
+    BadRecordError,
+    FindNode,
+    NodeBook,
+    each_once,
+    place,
+    snapshot_of,
+)
+from foundation.slurm.slurm_types import (
+    Job,
+    JobSnapshot,
+    JobState,
+    NodeCores,
+    UnknownFormatError,
+    UnreadableJob,
+)
 
 MODULE = "pyslurm"
 _LONGEST_IDS = 120

@@ -29,9 +29,8 @@ from typing import Protocol
 
 from foundation.slurm.reading.job_sources import Ask, JobSource
 from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.record_faults import AnswerTooLongError
 from foundation.slurm.reading.text_jobs import FACTS, SEPARATOR
-from foundation.slurm.slurm_types import JobSnapshot
+from foundation.slurm.slurm_types import AnswerTooLongError, JobSnapshot
 
 FULL_EVERY_S = 30.0
 """A full look comes so often all the same."""

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from foundation.errors import ClusterError
 from foundation.slurm.hosts import expand_hosts, expand_ids
-from foundation.slurm.reading.placing import BadRecordError, FindNode, each_once, place
+from foundation.slurm.reading.nodebook import BadRecordError, FindNode, each_once, place
 from foundation.slurm.slurm_types import Job, JobState, NodeCores
 
 FACTS = (

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from foundation.errors import UsageError
-from foundation.slurm.job_updates import MarkField
+from foundation.slurm.slurm_client import MarkField
 from foundation.toml_file import load_toml
 from foundation.trust import read_trusted
 from gangd.controller.slice_record.slicefiles import HOUR_NS, MIB, Retention

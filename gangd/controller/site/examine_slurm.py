@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError
 from foundation.slurm import Partition, SlurmClient
-from foundation.slurm.job_updates import EXTRA_SINCE, MarkField
 from foundation.slurm.reading.pyslurm_library import release
+from foundation.slurm.slurm_client import EXTRA_SINCE, MarkField
 from foundation.units import counted
 from gangd.controller.site.controller_config import Config, Saying
 from gangd.core import Settings

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from foundation.slurm import Job
-from foundation.slurm.job_updates import MarkField
+from foundation.slurm.slurm_client import MarkField
 from gangd.controller.site.slurm_view import STATES
 
 AT_ONCE = 50

@@ -24,7 +24,7 @@ from functools import partial
 
 from foundation.errors import OsubError
 from foundation.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
-from foundation.slurm.job_updates import MarkField, sharing_text
+from foundation.slurm.slurm_client import MarkField, sharing_text
 from foundation.units import counted
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import examine

@@ -22,7 +22,7 @@ from osub.live.forward import forward, is_in_containers
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solvers import LIMIT_S
-from submitter.eviction.eviction_orders import Requeue, Ways, read_template
+from submitter.eviction import Requeue, Ways, read_template
 
 
 def evict(

@@ -27,8 +27,7 @@ from osub.live.evicting import (
     surroundings,
 )
 from simulator.eviction import Answer
-from submitter.eviction.carry_out import End, Eviction, Outcome
-from submitter.eviction.eviction_orders import Fate, Order, Ways, commands
+from submitter.eviction import End, Eviction, Fate, Order, Outcome, Ways, commands
 
 STYLES = {
     End.CANCELLED: "green",

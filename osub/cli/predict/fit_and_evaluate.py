@@ -68,8 +68,7 @@ def evaluate(
     check_free(html, force, makes_folder=True)
     needs_learning()
     from predictor.model.judged import judge
-    from predictor.model.judges_page import write_page
-    from predictor.model.judges_tables import json_of
+    from predictor.model.judges_page import json_of, write_page
 
     pairs = pairs_of(data)
     kinds = list(pairs.about.kinds) if kind is None else [kind_of(kind, pairs)]
@@ -103,7 +102,7 @@ def evaluate(
 
 def _show(console: Console, name: str, report: KindReport) -> None:
     """Print how the models of a kind did."""
-    from predictor.model.judges_tables import curves_sentence, rows_of, sentence_of
+    from predictor.model.judges_page import curves_sentence, rows_of, sentence_of
 
     console.print(
         f"[b]{name}[/b]: {counted(len(report.records), 'pair')} of "

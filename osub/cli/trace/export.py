@@ -12,9 +12,8 @@ from foundation.units import counted
 from foundation.writable import refuse_unwritable
 from osub.cli.trace.files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.live.system_named import size_named
-from workloads.exchange.exported import Export, export_run, export_trace
-from workloads.exchange.forms import ExchangeForm
-from workloads.exchange.machines import Unit
+from workloads.exchange.exported import ExchangeForm, Export, export_run, export_trace
+from workloads.exchange.fields import Unit
 
 Format = Annotated[ExchangeForm, typer.Option("--format", help="Whose files they are.")]
 Hosts = Annotated[

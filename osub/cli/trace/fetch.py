@@ -13,8 +13,7 @@ from rich.table import Table
 from foundation.units import counted
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, counting, print_json
-from workloads.importers.archive_logs import ARCHIVE, LOGS, find_log
-from workloads.importers.fetch_log import cache_folder, fetch_log
+from workloads.importers.fetch_log import ARCHIVE, LOGS, cache_folder, fetch_log, find_log
 
 
 def fetch(

@@ -13,7 +13,7 @@ from foundation.writable import refuse_unwritable
 from osub.cli.trace.export import Format, Hosts
 from osub.cli.trace.files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.live.system_named import size_named
-from workloads.exchange.forms import ExchangeForm
+from workloads.exchange.exported import ExchangeForm
 from workloads.exchange.imported import Source, import_batsim, import_elastisim, import_run
 
 

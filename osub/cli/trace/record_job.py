@@ -14,8 +14,15 @@ from foundation.units import counted
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, check_free, print_json
-from workloads.behaviour.behaviour_sampler import record, write_as_taken
-from workloads.behaviour.job_usage import CgroupsUsage, CgroupUsage, TreeUsage, Usage, job_cgroups
+from workloads.behaviour.behaviour_sampler import (
+    CgroupsUsage,
+    CgroupUsage,
+    TreeUsage,
+    Usage,
+    job_cgroups,
+    record,
+    write_as_taken,
+)
 from workloads.behaviour.period_model import THRESHOLD_CORES, busy_idle
 from workloads.behaviour.utilisation_series import SAMPLE_S
 

@@ -17,7 +17,7 @@ from foundation.errors import InputError
 from foundation.units import counted
 from simulator.engine.kernels.field_records import Ints
 from workloads.swf import InteractivePattern, SwfColumns, procs_column
-from workloads.swf.busy_pattern import RESERVED_COLUMNS
+from workloads.swf.swf_job import RESERVED_COLUMNS
 from workloads.trace.models import MOST_CORES, MOST_RUN_S, choose, synthesize_patterns
 
 DATA_SETS = (1_762, 6_500, 15_913, 25_336, 34_772, 39_473)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs, origin_s
+from analysis.metrics.run_metrics import completion_by_cpu_time, completion_by_jobs, origin_s
 
 
 def frame(ends: list[float | None], work: list[float | None] | None = None) -> pl.DataFrame:

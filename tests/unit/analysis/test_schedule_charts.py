@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from analysis.charts.distribution_curves import scale
+from analysis.charts.gantt_bars import Bar, bars
 from analysis.charts.gantt_chart import gantt
-from analysis.charts.gantt_lanes import Bar, bars
 from analysis.charts.slice_charts import excerpt_chart, interval_rows
 from analysis.charts.system_use import HEAT_COLUMNS, mean_load
 from analysis.metrics.derived_columns import with_derived

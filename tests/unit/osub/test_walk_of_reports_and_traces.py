@@ -96,7 +96,7 @@ def test_what_is_no_number_is_refused(
 def test_arrivals_that_no_memory_holds_are_refused(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workloads.trace.transforms.arrivals.MOST_JOBS", 100)
+    monkeypatch.setattr("workloads.trace.transforms.busy_window.MOST_JOBS", 100)
     told = said(capsys, "trace", "convert", "t.swf", "--arrivals", "20", "--out", "o.swf", code=2)
     assert "makes 160 jobs of t's 8" in told
 

@@ -24,9 +24,8 @@ from foundation.units import seconds_of
 from osub.cli.main import run
 from predictor.dataset import SOLO, TRIALS, Kind, read_pairs
 from predictor.measure.frozen_program import ProgramError, Running, weigh_session
-from predictor.measure.measure_pairs import Measurement, Settings, places
+from predictor.measure.measure_pairs import Measurement, Plan, Settings, pairs_of, places
 from predictor.measure.measured_host import describe_host, siblings
-from predictor.measure.next_pair import Plan, pairs_of
 from predictor.measure.pair_trial import Lengths, Row, Trial
 from predictor.measure.pairs_store import JOURNAL_NAME, Journal, Store, pair_frame
 from predictor.measure.speed_window import Pace, Turns, measure, share_taken, shares_taken

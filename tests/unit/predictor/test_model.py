@@ -21,12 +21,18 @@ from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, Kind, Pai
 from predictor.model import Model, read_model, write_model
 from predictor.model.counter_features import features_of, with_cpu
 from predictor.model.counter_groups import cluster
-from predictor.model.judges_tables import json_of, rows_of
-from predictor.model.linear_models import cut_of
+from predictor.model.judges_page import json_of, rows_of
+from predictor.model.linear_models import (
+    at_random,
+    by_application,
+    by_pair,
+    cut_of,
+    each_application,
+    each_family,
+)
 from predictor.model.model_fit import fit_model
 from predictor.model.model_judges import KindReport, evaluate_kind, rank_of
 from predictor.model.pair_records import Records, records_of, threshold_of
-from predictor.model.record_folds import at_random, by_application, by_pair, each_application, each_family
 from predictor.model.stepwise import fit_stepwise
 from predictor.model.stressor_curves import curves_of, predict_unseen
 from simulator.pairing import read_pair_table

@@ -13,7 +13,7 @@ from foundation.slurm import Node, Partition, SubmitRequest
 from submitter.plan.replay_options import ReplayOptions, exported, restored
 from submitter.plan.replay_plan import Oversize, PlanOptions, make_plan
 from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
-from submitter.replay.job_request import submit_request
+from submitter.replay.begin_run import submit_request
 from submitter.replay.replay_progress import Wish
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.replay_world import World, make_world, rows

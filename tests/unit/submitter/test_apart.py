@@ -23,10 +23,10 @@ from submitter.plan.apart_applications import (
     read_apart,
     write_apart,
 )
-from submitter.plan.apps_table import AppChoice, read_apps
 from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_plan import AppChoice, read_apps
 from submitter.plan.target_cluster import Pool, Target
-from submitter.replay.job_request import submit_request
+from submitter.replay.begin_run import submit_request
 from tests.fixtures.tier import examples
 
 NAMES = ("a", "b", "c", "d", "e")

@@ -10,8 +10,18 @@ import pytest
 from foundation.errors import HostError, UsageError
 from foundation.slurm import Job, JobState, Receiver, SubmitRequest
 from foundation.slurm.calling.run_command import Answer
-from submitter.eviction.carry_out import END_PATIENCE_S, End, Eviction, Outcome
-from submitter.eviction.eviction_orders import Fate, Order, Requeue, Ways, commands, read_template
+from submitter.eviction import (
+    END_PATIENCE_S,
+    End,
+    Eviction,
+    Fate,
+    Order,
+    Outcome,
+    Requeue,
+    Ways,
+    commands,
+    read_template,
+)
 from tests.fixtures.fake_slurm import FakeSlurm
 
 KILL, APP, SYSTEM = Fate.KILL, Fate.APP, Fate.SYSTEM

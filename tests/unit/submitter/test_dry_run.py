@@ -6,8 +6,7 @@ import subprocess
 from pathlib import Path
 
 from submitter.plan.replay_options import ReplayOptions
-from submitter.replay.begin_run import draw_up
-from submitter.replay.job_request import dry_run
+from submitter.replay.begin_run import draw_up, dry_run
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.replay_world import write_trace
 

@@ -9,7 +9,7 @@ import pytest
 from analysis.metrics.run_metrics import measure
 from foundation.records import load_run
 from foundation.slurm import JobState
-from submitter.plan.replay_timing import Timing
+from submitter.plan.replay_options import Timing
 from submitter.replay.replay_progress import Progress, Wish
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 

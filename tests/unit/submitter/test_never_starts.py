@@ -9,8 +9,7 @@ import pytest
 from foundation.records import Run
 from foundation.slurm import Job, JobSnapshot, JobState
 from submitter.follow.stuck_jobs import Hope, StuckJobs, hope_of
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_timing import Timing
+from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.replay.replay_progress import Progress, Wish
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 

@@ -11,8 +11,8 @@ import pytest
 from foundation.errors import ClusterError, HostError
 from foundation.records import load_run
 from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
-from foundation.slurm.job_accounting import Accounted
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_client import Accounted
+from foundation.slurm.slurm_types import SlurmUnreachableError
 from submitter.follow.job_rows import Submission
 from submitter.replay.replay_progress import Progress, Wish
 from submitter.replay.work_beside import WorkerThread

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
-from submitter.plan.apps_table import AppChoice, read_apps
 from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import Oversize, PlanOptions, left_out, make_plan
+from submitter.plan.replay_plan import AppChoice, Oversize, PlanOptions, left_out, make_plan, read_apps
 from submitter.plan.target_cluster import Pool, Target
 from workloads.job_shape import JobShape, job_shape
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace

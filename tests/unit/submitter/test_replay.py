@@ -16,8 +16,7 @@ import pytest
 from foundation.errors import ClusterError, InputError, OutputError
 from foundation.records import HostRecord, load_run
 from foundation.slurm import JobSnapshot, JobState, SubmitRequest
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_timing import Timing
+from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.replay.replay_loop import Replay
 from submitter.replay.replay_progress import Progress, Wish
 from tests.fixtures.fake_slurm import FakeSlurm

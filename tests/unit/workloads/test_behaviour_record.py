@@ -12,8 +12,14 @@ import pytest
 
 from foundation.errors import HostError, UsageError
 from osub.cli.main import run
-from workloads.behaviour.behaviour_sampler import Sample, record
-from workloads.behaviour.job_usage import CgroupsUsage, CgroupUsage, TreeUsage, job_cgroups
+from workloads.behaviour.behaviour_sampler import (
+    CgroupsUsage,
+    CgroupUsage,
+    Sample,
+    TreeUsage,
+    job_cgroups,
+    record,
+)
 from workloads.behaviour.utilisation_series import read_series
 
 BUSY = "import time\nend = time.process_time() + 60\nwhile time.process_time() < end: pass"

@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfJob
-from workloads.trace.models.coupled_jobs import (
+from workloads.trace.models.interactive_jobs import (
     BATCH_QUEUE,
     INTERACTIVE_QUEUE,
     JOBS_A_BLOCK,

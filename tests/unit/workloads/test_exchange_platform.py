@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError
-from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.fields import Machines, Unit
 from workloads.exchange.simgrid_platform import read_platform
 
 HOSTS = '<cluster id="c" prefix="a" suffix="" radical="{}" speed="1Gf" bw="1GBps" lat="0us" core="4"/>'

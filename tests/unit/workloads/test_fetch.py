@@ -15,8 +15,15 @@ import pytest
 
 from foundation.errors import HostError, InputError, OutputError, UsageError
 from osub.cli.main import run
-from workloads.importers.archive_logs import LOGS, ArchiveLog, find_log
-from workloads.importers.fetch_log import Body, cache_folder, fetch_log, open_address
+from workloads.importers.fetch_log import (
+    LOGS,
+    ArchiveLog,
+    Body,
+    cache_folder,
+    fetch_log,
+    find_log,
+    open_address,
+)
 
 TEXT = b"; MaxRecords: 2\n; Acknowledge: the lab\n" + b"".join(
     b"%d 0 1 10 1 -1 -1 1 20 -1 1 1 1 -1 1 -1 -1 -1\n" % number for number in (1, 2)

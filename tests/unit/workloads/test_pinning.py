@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from workloads.task.pinning import Pin, apply_pin, choose_pin, parse_job_cores
+from workloads.task.slurm_task import Pin, apply_pin, choose_pin, parse_job_cores
 
 CORES = {"OSUB_PIN": "1", "OSUB_JOB_CORES": "n1:0,2;n2:0-1,3"}
 
@@ -59,7 +59,7 @@ def test_what_cannot_be_pinned_stays_free_and_says_why(
 def test_pinned_process_runs_on_its_cpu_alone() -> None:
     cpu = max(os.sched_getaffinity(0))
     script = (
-        "import os; from workloads.task.pinning import Pin, apply_pin; "
+        "import os; from workloads.task.slurm_task import Pin, apply_pin; "
         f"print(apply_pin(Pin(cpu={cpu})).cpu, sorted(os.sched_getaffinity(0)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 from foundation.errors import UsageError
-from workloads.rrba.cuts.boxes import box_of, rank_box
-from workloads.rrba.cuts.multipartition import multipartition
-from workloads.rrba.cuts.pencils import pencil, rank_grid
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid, box_of, multipartition, pencil, rank_box, rank_grid
 from workloads.rrba.solvers.applications import APPLICATIONS
 
 SQUARES = (1, 4, 9, 16, 25, 36, 49, 64)

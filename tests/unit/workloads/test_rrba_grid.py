@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import HostError, UsageError
-from workloads.rrba.cuts.slabs import Grid, default_grid, parse_grid, slab_of
-from workloads.rrba.solvers.applications import APPLICATIONS, application_named
-from workloads.rrba.solvers.solver_memory import check_fits
+from workloads.rrba.cuts import Grid, default_grid, parse_grid, slab_of
+from workloads.rrba.solvers.applications import APPLICATIONS, application_named, check_fits
 
 
 def test_grid_is_a_cube_or_three_edges() -> None:

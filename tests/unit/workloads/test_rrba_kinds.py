@@ -8,7 +8,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.rrba.calibration_kinds import kind_from_words, kind_of, target_of
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 from workloads.rrba.rrba_options import parse_options
 
 

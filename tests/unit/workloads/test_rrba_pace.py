@@ -5,10 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.rrba.steps.step_pace import WARM_UP_STEPS, Pace, StepTimes, estimate_pace
 from workloads.rrba.steps.step_plan import (
+    WARM_UP_STEPS,
+    Pace,
     Sample,
+    StepTimes,
     dedicated_startup_s,
+    estimate_pace,
     fit_line,
     plan_steps,
     sample_lengths,

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from workloads.rrba.cuts.slabs import parse_grid
+from workloads.rrba.cuts import parse_grid
 from workloads.rrba.ranks.shared_segments import discard_segments
 from workloads.rrba.steps.calibrations import Calibration, key_of, load_calibrations, store_calibration
 

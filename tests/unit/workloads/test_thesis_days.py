@@ -9,7 +9,7 @@ import pytest
 from foundation.errors import InputError, UsageError
 from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf
-from workloads.trace.scaling.kept_share import Room, keep_shares
+from workloads.trace.scaling.replayable_trace import Room, keep_shares
 from workloads.trace.scaling.thesis_days import (
     BUSIEST_JOB,
     FIRST_JOBS,

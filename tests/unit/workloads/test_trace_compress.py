@@ -5,8 +5,7 @@ import pytest
 from foundation.errors import UsageError
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.durations import stretch
-from workloads.trace.transforms.run_times import clip_run_times
-from workloads.trace.transforms.time_compression import compress, compress_apart
+from workloads.trace.transforms.run_times import clip_run_times, compress, compress_apart
 
 JOB = SwfJob(
     1,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from osub.cli.main import run
-from submitter.plan.apps_table import read_apps
+from submitter.plan.replay_plan import read_apps
 from workloads.rrba.calibration_kinds import kind_of, target_of
 
 TRACE = "".join(

@@ -25,9 +25,8 @@ from foundation.units import counted
 from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.carried import Left, carried, given_back, header_of
 from workloads.exchange.elastisim.application_model import Models, NotToldError, run_time
-from workloads.exchange.fields import Fields, Numbering, record, shown
+from workloads.exchange.fields import Fields, Machines, Numbering, record, shown
 from workloads.exchange.json_stream import members
-from workloads.exchange.machines import Machines
 from workloads.exchange.simgrid_platform import elastisim_platform
 from workloads.exchange.sizes import MOST_NODES, JobSizes
 from workloads.swf import SwfHeader, SwfJob

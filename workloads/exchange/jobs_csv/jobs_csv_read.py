@@ -31,10 +31,8 @@ from foundation.records.table_files import ROWS_A_PIECE, frame_of
 from foundation.units import counted
 from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
-from workloads.exchange.fields import Fields, Numbering, record, shown
-from workloads.exchange.jobs_csv.intervals import parse_intervals
-from workloads.exchange.jobs_csv.jobs_csv_write import TOLD, node_name
-from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown
+from workloads.exchange.jobs_csv.jobs_csv_write import TOLD, node_name, parse_intervals
 from workloads.swf import SwfHeader, SwfJob
 
 _SWF_STATUS = {"COMPLETED": 1, "FAILED": 0, "TIMEOUT": 0, "NODE_FAIL": 0, "CANCELLED": 5, "REFUSED": 5}

@@ -9,20 +9,58 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
 from foundation.errors import InputError
+from foundation.id_list import spans_of
 from foundation.one_line import one_line
 from foundation.records import JOBS, Run, parse_cores
 from foundation.records.record_checks import check_placements
 from foundation.records.table_files import ROWS_A_GROUP
-from workloads.exchange.fields import shown
-from workloads.exchange.jobs_csv.intervals import format_intervals
-from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.fields import Machines, Unit, shown
 from workloads.swf.swf_job import format_number
+
+
+def format_intervals(intervals: Iterable[tuple[int, int]]) -> str:
+    """Return intervals (first, last), ascending and apart, in canonical form: those that touch become one."""
+    joined: list[tuple[int, int]] = []
+    for first, last in intervals:
+        if joined and first == joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in joined)
+
+
+def parse_intervals(text: str) -> list[tuple[int, int]]:
+    """Return the intervals of a text, ascending and apart, whatever their order in it.
+
+    Raises
+    ------
+    ValueError
+        The text is no such set.
+    """
+    found = sorted(_each(text))
+    merged: list[tuple[int, int]] = []
+    for first, last in found:
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _each(text: str) -> Iterator[tuple[int, int]]:
+    for part in text.replace(",", " ").split():
+        try:
+            (span,) = spans_of(part)
+        except ValueError as error:
+            raise ValueError(f"{part[:40]!r} is no interval such as 0-3: {error}") from error
+        yield span[0], span[-1]
+
 
 COLUMNS = (
     "job_id",

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts.multipartition import Cell, Multipartition, multipartition
-from workloads.rrba.cuts.slabs import Grid
-from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.cuts import Cell, Grid, Multipartition, multipartition
+from workloads.rrba.ranks.lone_rank import Waiting
 from workloads.rrba.solvers.kernels.adi_kernels import add, right_hand_side
 from workloads.rrba.solvers.kernels.solved_model import (
     COMPONENTS,

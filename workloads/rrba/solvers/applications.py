@@ -2,6 +2,11 @@
 
 To add one: write a module whose class satisfies ``Solver`` and enter it in ``APPLICATIONS``. Choosing
 the number of steps, reporting, calibration and termination are the program's and the same for all.
+
+The memory of one rank by solver, known before anything is allocated, and whether this host has it.
+
+In bytes, for legal rank counts. What does not fit is refused before it is touched and the kernel kills for
+it.
 """
 
 from __future__ import annotations
@@ -11,17 +16,74 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from foundation.errors import UsageError
-from workloads.rrba.cuts.boxes import check_boxes
-from workloads.rrba.cuts.multipartition import check_cells
-from workloads.rrba.cuts.pencils import check_pencils
-from workloads.rrba.cuts.slabs import Grid, default_grid, slab_of
+from workloads.rrba.cuts import Grid, check_boxes, check_cells, check_pencils, default_grid, slab_of
 from workloads.rrba.solvers.problem_classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
-from workloads.rrba.solvers.solver_memory import bt_bytes, lu_bytes, mg_bytes, sp_bytes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from workloads.rrba.ranks.communication_time import Waiting
+    from workloads.rrba.ranks.lone_rank import Waiting
+
+
+from pathlib import Path
+
+from foundation.errors import HostError
+from workloads.rrba.cuts import box_of, multipartition, pencil
+from workloads.task.slurm_task import MEMORY, available_bytes
+
+_WORD, _COMPONENTS = 8, 5
+
+
+def bt_bytes(grid: Grid, ranks: int) -> int:
+    """Return the memory of state, change and a 5x5 block at each point."""
+    state, points = _cells(grid, ranks)
+    return _WORD * (state + points * (_COMPONENTS + _COMPONENTS**2))
+
+
+def sp_bytes(grid: Grid, ranks: int) -> int:
+    """Return the memory of state, change and two coefficients for each value."""
+    state, points = _cells(grid, ranks)
+    return _WORD * (state + 3 * points * _COMPONENTS)
+
+
+def lu_bytes(grid: Grid, ranks: int) -> int:
+    """Return the memory of state, change and forcing."""
+    part = pencil(grid, ranks, 0)
+    return 3 * _WORD * _COMPONENTS * (grid.planes + 2) * (part.rows + 2) * (part.columns + 2)
+
+
+def mg_bytes(grid: Grid, ranks: int) -> int:
+    """Return the memory of two arrays on every level, and one more on the finest."""
+    planes, rows, columns = box_of(ranks, 0).extent(grid.planes)
+    finest = (planes + 2) * (rows + 2) * (columns + 2)
+    # Each level has an eighth of the points of the one above.
+    return _WORD * (finest + 2 * finest * 8 // 7)
+
+
+def _cells(grid: Grid, ranks: int) -> tuple[int, int]:
+    """Return the values of the state with what surrounds it, and the points, of the first rank."""
+    cells = multipartition(grid, ranks, 0).cells
+    extents = [cell.extent for cell in cells]
+    return (
+        sum((a + 4) * (b + 4) * (c + 4) * _COMPONENTS for a, b, c in extents),
+        sum(cell.points for cell in cells),
+    )
+
+
+def check_fits(grid: Grid, rank_bytes: int, ranks_here: int = 1, memory: Path = MEMORY) -> None:
+    """Check that this host has ``rank_bytes`` for each of the job's ``ranks_here`` ranks on it.
+
+    Raises
+    ------
+    HostError
+        It has not; the message says how much there is. A host that does not tell is trusted.
+    """
+    available = available_bytes(memory)
+    if available is not None and rank_bytes * ranks_here > available:
+        raise HostError(
+            f"grid {grid} needs {rank_bytes >> 20} MiB a rank, {ranks_here} of them here, and "
+            f"{available >> 20} MiB are available; choose a smaller --grid or --class, or more hosts"
+        )
 
 
 class Solver(Protocol):

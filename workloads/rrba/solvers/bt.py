@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
 from workloads.rrba.solvers.kernels import bt_kernels
 from workloads.rrba.solvers.kernels.solved_model import (

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.rrba.cuts.slabs import Grid, Slab, slab_of
-from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.cuts import Grid, Slab, slab_of
+from workloads.rrba.ranks.lone_rank import Waiting
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts.pencils import Pencil, pencil
-from workloads.rrba.cuts.slabs import Grid
-from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.cuts import Grid, Pencil, pencil
+from workloads.rrba.ranks.lone_rank import Waiting
 from workloads.rrba.solvers.kernels.lu_kernels import add, right_hand_side, sweep_plane
 from workloads.rrba.solvers.kernels.solved_model import (
     COMPONENTS,

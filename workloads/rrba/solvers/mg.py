@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts.boxes import Box, box_of
-from workloads.rrba.cuts.slabs import Grid
-from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.cuts import Box, Grid, box_of
+from workloads.rrba.ranks.lone_rank import Waiting
 from workloads.rrba.solvers.kernels.mg_kernels import prolong, residual, restrict, smooth
 from workloads.rrba.solvers.kernels.solved_model import TOLERANCE, Array
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 
 
 def _cubes(**edges: int) -> Mapping[str, Grid]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
 from workloads.rrba.solvers.kernels import sp_kernels
 from workloads.rrba.solvers.kernels.adi_kernels import turn

@@ -17,7 +17,7 @@ from pathlib import Path
 from foundation.errors import InputError, OutputError
 from foundation.whole_file import write_whole
 from foundation.writable import refuse_unwritable
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 
 SCHEMA = 1
 

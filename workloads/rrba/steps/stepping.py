@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workloads.rrba.solvers.applications import Solver
-from workloads.rrba.steps.step_pace import StepTimes
+from workloads.rrba.steps.step_plan import StepTimes
 from workloads.task.step_meter import Meter
 
 if TYPE_CHECKING:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from workloads.trace.models.coupled_jobs import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
 from workloads.trace.models.generated_trace import generate_trace, offered_load
 from workloads.trace.models.interactive_jobs import (
+    INTERACTIVE_S,
+    JOBS_A_BLOCK,
     MOST_CORES,
     MOST_RUN_S,
     choose,
+    coupled_mix,
     embed_patterns,
     interactive_flags,
     make_interactive,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from workloads.trace.scaling.half_hours import scale_trace
-from workloads.trace.scaling.kept_share import Room, keep_shares
 from workloads.trace.scaling.miniature import fcfs_makespan_s, make_miniature
 from workloads.trace.scaling.replayable_trace import (
     THESIS,
     Experiment,
+    Room,
     Source,
     Target,
+    keep_shares,
     known_procs,
     make_experiment,
     source_of,

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from workloads.trace.transforms.arrivals import scale_arrivals
-from workloads.trace.transforms.busy_window import SLOT_S, THESIS_WINDOW, Window, cut_window, find_window
-from workloads.trace.transforms.filters import Selection, select_jobs
+from workloads.trace.transforms.busy_window import (
+    SLOT_S,
+    THESIS_WINDOW,
+    Window,
+    cut_window,
+    find_window,
+    scale_arrivals,
+)
+from workloads.trace.transforms.filters import DrawBy, Selection, TagField, select_jobs, tag_jobs
 from workloads.trace.transforms.merge import Align, merge_traces
-from workloads.trace.transforms.run_times import ClipReport, clip_run_times, clipped_s, with_run_time
-from workloads.trace.transforms.tagging import DrawBy, TagField, tag_jobs
-from workloads.trace.transforms.time_compression import compress, compress_apart
+from workloads.trace.transforms.run_times import (
+    ClipReport,
+    clip_run_times,
+    clipped_s,
+    compress,
+    compress_apart,
+    with_run_time,
+)
 from workloads.trace.transforms.trace_conversion import Conversion, Tag, Tagging, converted
 
 __all__ = [

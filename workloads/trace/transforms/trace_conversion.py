@@ -9,12 +9,9 @@ from foundation.errors import UsageError
 from foundation.units import counted, verb
 from workloads.swf import SwfJob, SwfTrace
 from workloads.swf.swf_line import LARGEST
-from workloads.trace.transforms.arrivals import scale_arrivals
-from workloads.trace.transforms.busy_window import cut_window
-from workloads.trace.transforms.filters import Selection, select_jobs
-from workloads.trace.transforms.run_times import clip_run_times
-from workloads.trace.transforms.tagging import DrawBy, TagField, tag_jobs
-from workloads.trace.transforms.time_compression import compress, compress_apart
+from workloads.trace.transforms.busy_window import cut_window, scale_arrivals
+from workloads.trace.transforms.filters import DrawBy, Selection, TagField, select_jobs, tag_jobs
+from workloads.trace.transforms.run_times import clip_run_times, compress, compress_apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from foundation.records import (
     load_run,
     write_run,
 )
-from foundation.records.agreement import check_agreement
+from foundation.records.record_checks import check_agreement
 from foundation.records.row_types import AllocationCause
 from foundation.records.table_files import frame_of, write_table
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace

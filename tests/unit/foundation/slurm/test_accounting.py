@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import CommandSlurm, JobState
-from foundation.slurm.job_accounting import FIELDS, Accounted, accounting_words, read_accounting
+from foundation.slurm.slurm_client import FIELDS, Accounted, accounting_words, read_accounting
 
 FAKE = """#!/bin/sh
 # Prints what is in the file beside it; refuses every word that it does not know.

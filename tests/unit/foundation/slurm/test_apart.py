@@ -28,7 +28,7 @@ from foundation.slurm.apart.frames import (
 from foundation.slurm.apart.process import Reader
 from foundation.slurm.reading.job_sources import ChosenSource
 from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.record_faults import (
+from foundation.slurm.slurm_types import (
     AnswerTooLongError,
     SlurmRefusedError,
     SlurmUnreachableError,

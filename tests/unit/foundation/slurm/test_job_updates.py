@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 
 from foundation.slurm import CommandSlurm, SubmitRequest
 from foundation.slurm.calling.run_command import Answer
-from foundation.slurm.job_updates import MarkField, marking_script, moving_script, read_outcomes, sharing_text
 from foundation.slurm.reading.json_jobs import JsonReader
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_client import (
+    MarkField,
+    marking_script,
+    moving_script,
+    read_outcomes,
+    sharing_text,
+)
+from foundation.slurm.slurm_types import SlurmUnreachableError
 from tests.fixtures.fake_slurm import FakeSlurm
 
 ENDS = {7: 1_000_000_000, 5: 1_000_000_060}

@@ -14,9 +14,9 @@ import pytest
 
 from foundation.slurm import Job, JobSnapshot, JobState, Node
 from foundation.slurm.reading.json_jobs import JsonReader
-from foundation.slurm.reading.record_faults import SlurmUnreachableError, UnknownFormatError
 from foundation.slurm.reading.site_text import read_nodes
 from foundation.slurm.reading.text_jobs import Written, job_of, read_facts
+from foundation.slurm.slurm_types import SlurmUnreachableError, UnknownFormatError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 TEXT = (FIXTURES / "jobs.json").read_text()

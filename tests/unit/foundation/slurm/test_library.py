@@ -12,7 +12,7 @@ import pytest
 from foundation.slurm import JobState, Node, NodeCores
 from foundation.slurm.reading.nodebook import EVERY_S, NodeBook
 from foundation.slurm.reading.pyslurm_library import LibraryJob, LibrarySource, fitting_load, release
-from foundation.slurm.reading.record_faults import UnknownFormatError
+from foundation.slurm.slurm_types import UnknownFormatError
 
 NODES = [
     Node(

@@ -13,8 +13,7 @@ from foundation.slurm import JobSnapshot
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.pyslurm_library import LibrarySource
 from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
-from foundation.slurm.reading.record_faults import UnknownFormatError
-from foundation.slurm.slurm_types import Job
+from foundation.slurm.slurm_types import Job, UnknownFormatError
 from tests.unit.foundation.slurm.test_library import NODES, Record
 
 LIBRARY = r"""

@@ -9,7 +9,7 @@ import pytest
 from foundation.slurm import Job, JobSnapshot, JobState
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, QuietSource
-from foundation.slurm.reading.record_faults import AnswerTooLongError, SlurmUnreachableError
+from foundation.slurm.slurm_types import AnswerTooLongError, SlurmUnreachableError
 
 
 def snapshot(state: JobState = JobState.RUNNING) -> JobSnapshot:

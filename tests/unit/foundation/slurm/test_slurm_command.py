@@ -9,7 +9,7 @@ import pytest
 
 from foundation.slurm import CommandSlurm, SubmitRequest
 from foundation.slurm.calling.run_command import Answer
-from foundation.slurm.reading.record_faults import (
+from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foundation.slurm import JobState, SubmitRequest
-from foundation.slurm.reading.record_faults import (
+from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,

@@ -24,7 +24,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.cuts import Grid
 
 Array = NDArray[np.float64]
 

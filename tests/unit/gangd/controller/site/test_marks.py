@@ -10,8 +10,8 @@ import zmq
 
 from foundation.errors import ClusterError
 from foundation.slurm import Job, Node, SubmitRequest
-from foundation.slurm.job_updates import MarkField
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_client import MarkField
+from foundation.slurm.slurm_types import SlurmUnreachableError
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import check_marks
 from gangd.controller.site.sharing_marks import AT_ONCE, EVERY_S, Marks

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from foundation.slurm import JobSnapshot, SubmitRequest
-from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmUnreachableError
 from gangd.controller.site.slurm_worker import MOVES_A_CALL, Answer, Failed, Looked, Moved, SlurmWorker
 from gangd.threads import Death
 from tests.fixtures.fake_slurm import FakeSlurm

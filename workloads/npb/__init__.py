@@ -1,1 +1,0 @@
-"""Stock NAS Parallel Benchmarks as batch jobs: with a chosen number of iterations, and without a patch."""
