@@ -196,8 +196,13 @@ def measure_overhead(run: Run, latencies: Latencies) -> float:
 def _overhead(run: Run, done: Sequence[SharedWork]) -> float:
     shared_s = sum(sum(job.seconds) for job in done)
     work_s = sum(job.work_s for job in done)
-    if shared_s <= 0 or work_s <= 0:
+    if shared_s <= 0:
         raise InputError(f"no two batch jobs of {run.info.label} shared a core: C_o cannot be measured on it")
+    if work_s <= 0:
+        raise InputError(
+            f"jobs of {run.info.label} ran longer alone than their whole work takes, so what they did on "
+            "shared cores is not known: measure C_o on a replay of more jobs on a calm host"
+        )
     return round(shared_s / work_s, 3)
 
 

@@ -40,6 +40,7 @@ from analysis.metrics import host_use, unfit
 from analysis.quantiles import quantile
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.shape import Scheduler
+from foundation.errors import InputError
 from foundation.records import Run, load_run
 from simulator.fit.fit_parameters import IDLE_PARTS
 from simulator.fit.measured_run import measure_latencies, measure_overhead
@@ -249,7 +250,11 @@ def test_fidelity_by_cause() -> None:
         for model, parts in MODELS.items():
             if setting == "gangd" and "slurm" in parts:  # exact slices take no policy that sets timers
                 continue
-            judged = [(load_run(path), simulated_as(path, parts, alone, other)) for path, other in two]
+            try:
+                judged = [(load_run(path), simulated_as(path, parts, alone, other)) for path, other in two]
+            except (InputError, AssertionError) as error:
+                say(f"| {setting} | {model} | not fitted: {error} |")
+                continue
             say(fidelity(model, setting, judged))
         if len(several) > 1:
             say(fidelity(AGAIN, setting, [(load_run(one), load_run(other)) for one, other in two]))

@@ -160,6 +160,9 @@ def test_a_job_that_waits_while_it_starts_leaves_its_core_to_others(tmp_path: Pa
 def test_overhead_cannot_be_measured_without_sharing_or_under_gang_scheduling(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="shared a core"):
         measure_overhead(real_run(tmp_path / "a", NAIVE[2:], multiplicity=2), Latencies())
+    slow = [(*job[:5], job[5] / 100, job[6]) for job in NAIVE]  # all of it was done before they shared
+    with pytest.raises(InputError, match="calm host"):
+        measure_overhead(real_run(tmp_path / "c", slow, multiplicity=2), Latencies())
     with pytest.raises(InputError, match="without gang scheduling"):
         measure_overhead(
             real_run(tmp_path / "b", NAIVE, multiplicity=2, gang=GangSettings(kind="osub")), Latencies()
