@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from deploy.compose.found import holds_one
 from deploy.local.state import FILE, ClusterState, read_state
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
@@ -49,6 +50,11 @@ def conf_in(folder: Path) -> Path:
     try:
         check_conf(conf)
     except FileNotFoundError as error:
+        if holds_one(folder):
+            raise ClusterError(
+                f"{folder} is a cluster in containers, whose Slurm this command does not reach: where it has "
+                "an option --engine, it makes a cluster of its own; else run it in the controller's container"
+            ) from error
         raise ClusterError(
             f"{folder} has no slurm.conf: name the folder of an embedded cluster (`osub cluster up "
             "--state DIR` makes one), or leave --cluster out for this host's own Slurm"

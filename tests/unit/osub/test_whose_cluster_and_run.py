@@ -38,6 +38,12 @@ def test_a_slurm_conf_that_others_may_write_is_not_used(tmp_path: Path) -> None:
         find_cluster(tmp_path)
 
 
+def test_a_cluster_in_containers_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "compose.json").write_text("{}")
+    with pytest.raises(ClusterError, match="--engine"):
+        find_cluster(tmp_path)
+
+
 @as_root
 @pytest.mark.parametrize("whose", [".", "slurm.conf"])
 def test_a_cluster_of_another_user_is_not_used(tmp_path: Path, whose: str) -> None:
