@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Column(Protocol):
+class NumberColumn(Protocol):
     """A column of numbers, such as polars has; what isn't known becomes NaN."""
 
     def to_numpy(self) -> npt.NDArray[Any]:
@@ -26,7 +26,7 @@ class Column(Protocol):
         ...
 
 
-Numbers: TypeAlias = Iterable[float | None] | npt.NDArray[Any] | Column
+Numbers: TypeAlias = Iterable[float | None] | npt.NDArray[Any] | NumberColumn
 
 
 def quantile(values: Numbers, share: float) -> float | None:

@@ -28,7 +28,7 @@ _BUSY = ("Unable to allocate resources", "Requested nodes are busy", "allocation
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class MpiTrial:
     """What became of two ranks: whether they found each other (None: not tried), and what was said."""
 
     is_started: bool | None
@@ -79,12 +79,12 @@ def _cpus(shape: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ..
         return tuple(_ALLOWED.findall(stream.read(4096).decode("ascii", "replace")))
 
 
-def try_here(mpiexec: Path) -> Trial:
+def try_here(mpiexec: Path) -> MpiTrial:
     """Start two ranks on this host by MPICH's own launcher."""
     return _try([str(mpiexec), "-n", "2"], without_slurm(os.environ), "PMI-1 of mpiexec")
 
 
-def try_on_slurm(conf: Path | None, nodes: int, *, one_host: bool = False) -> Trial:
+def try_on_slurm(conf: Path | None, nodes: int, *, one_host: bool = False) -> MpiTrial:
     """Start two ranks on two nodes of a cluster, or on its only one, if it has them free within 10 s.
 
     Parameters
@@ -105,7 +105,7 @@ def try_on_slurm(conf: Path | None, nodes: int, *, one_host: bool = False) -> Tr
     )
 
 
-def _try(launcher: Sequence[str], environment: Mapping[str, str], pmi: str) -> Trial:
+def _try(launcher: Sequence[str], environment: Mapping[str, str], pmi: str) -> MpiTrial:
     variables = mpi_environment(environment)
     netmod = variables[NETMOD] + (f" over {variables[PROVIDER]}" if PROVIDER in variables else "")
     how = f"netmod {netmod}, {pmi}"
@@ -121,15 +121,15 @@ def _try(launcher: Sequence[str], environment: Mapping[str, str], pmi: str) -> T
                     stderr=stream,
                 )
         except OSError as error:
-            return Trial(None, f"{launcher[0]}: {error.strerror}")
+            return MpiTrial(None, f"{launcher[0]}: {error.strerror}")
         code = _ended(process)
         lines = output.read_text(errors="replace").splitlines()
         said = next((line for line in lines if line.startswith("trial: ")), None)
         if code == 0 and said is not None:
-            return Trial(is_started=True, found=f"{said.removeprefix('trial: ')}; {how}")
+            return MpiTrial(is_started=True, found=f"{said.removeprefix('trial: ')}; {how}")
         words = last_words(output) or f"it ended with code {code}"
         is_busy = any(reason in line for line in lines for reason in _BUSY)
-        return Trial(None if is_busy else False, f"{words}; {how}")
+        return MpiTrial(None if is_busy else False, f"{words}; {how}")
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int:

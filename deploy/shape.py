@@ -16,7 +16,7 @@ MOST_THREADS = 8
 MOST_MULTIPLICITY = 8
 
 
-class Gang(StrEnum):
+class GangKind(StrEnum):
     """Who takes turns on shared cores: nobody, Slurm's gang scheduler, or gangd."""
 
     NONE = "none"
@@ -24,14 +24,14 @@ class Gang(StrEnum):
     OSUB = "osub"
 
 
-class Hold(StrEnum):
+class HoldSetting(StrEnum):
     """How gangd holds a job whose turn it isn't: it stands still, or takes what the owner leaves."""
 
     FREEZE = "freeze"
     YIELD = "yield"
 
 
-class Queues(StrEnum):
+class QueueKind(StrEnum):
     """One queue over all nodes (SQ), or interactive and batch nodes apart (MQ)."""
 
     SQ = "sq"
@@ -87,10 +87,10 @@ class Shape:
     virtual: bool = False
     threads: int = 1
     multiplicity: int = 1
-    gang: Gang = Gang.NONE
-    hold: Hold = Hold.YIELD
+    gang: GangKind = GangKind.NONE
+    hold: HoldSetting = HoldSetting.YIELD
     quantum_ms: float = 250.0
-    queues: Queues = Queues.SQ
+    queues: QueueKind = QueueKind.SQ
     interactive_nodes: int | None = None
     multiplicity_interactive: int = 4
     scheduler: Scheduler = Scheduler.BACKFILL
@@ -106,7 +106,7 @@ class Shape:
         _within("--multiplicity-interactive", self.multiplicity_interactive, MOST_MULTIPLICITY)
         if not 20 <= self.quantum_ms <= 5000:
             raise UsageError(f"--quantum-ms must be 20 to 5000, not {self.quantum_ms:g}")
-        if self.queues is Queues.MQ:
+        if self.queues is QueueKind.MQ:
             if self.nodes < 2:
                 raise UsageError("--queues mq needs at least 2 nodes: one interactive, one batch")
             if self.interactive_nodes is not None and not 1 <= self.interactive_nodes < self.nodes:
@@ -125,7 +125,7 @@ class Shape:
     @property
     def interactive_count(self) -> int:
         """MQ: how many nodes are interactive (one unless it was said); SQ: 0."""
-        return (self.interactive_nodes or 1) if self.queues is Queues.MQ else 0
+        return (self.interactive_nodes or 1) if self.queues is QueueKind.MQ else 0
 
 
 def _within(option: str, value: int, most: int) -> None:

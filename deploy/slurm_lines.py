@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping
 
-from deploy.shape import Gang, Scheduler, Shape
+from deploy.shape import GangKind, Scheduler, Shape
 
 _JOB_RANGES, _JOBS_A_RANGE = 60_000, 1000
 
@@ -31,7 +31,7 @@ def common_lines(shape: Shape, cluster_name: str) -> dict[str, str]:
         "SchedulerParameters": "sched_interval=1,batch_sched_delay=1,bf_interval=1,bf_resolution=1,"
         "bf_job_part_count_reserve=1,default_queue_depth=10000",
         "PreemptType": "preempt/none",
-        "PreemptMode": "GANG" if shape.gang is Gang.SLURM else "OFF",
+        "PreemptMode": "GANG" if shape.gang is GangKind.SLURM else "OFF",
         "SchedulerTimeSlice": "5",
     }
 

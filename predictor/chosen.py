@@ -10,7 +10,7 @@ from foundation.errors import HostError, InputError, UsageError
 from foundation.one_line import one_line
 
 if TYPE_CHECKING:
-    from predictor.dataset import Kind, Pairs
+    from predictor.dataset import PairKind, Pairs
 
 _PARTS = ("sklearn", "statsmodels", "scipy")
 
@@ -49,7 +49,7 @@ def steps_alone(name: str, seconds: float, data: Path | None) -> int:
     return round(seconds * speed)
 
 
-def kind_of(word: str | None, pairs: Pairs) -> Kind:
+def kind_of(word: str | None, pairs: Pairs) -> PairKind:
     """Return the kind of sharing that a word names; without a word, the only one or ``timeslice``.
 
     Raises
@@ -59,16 +59,16 @@ def kind_of(word: str | None, pairs: Pairs) -> Kind:
     InputError
         The pairs have none.
     """
-    from predictor.dataset import Kind
+    from predictor.dataset import PairKind
 
     if word is not None:
         try:
-            return Kind(word)
+            return PairKind(word)
         except ValueError as error:
-            raise UsageError(f"unknown kind {word!r}: choose {', '.join(Kind)}") from error
+            raise UsageError(f"unknown kind {word!r}: choose {', '.join(PairKind)}") from error
     kinds = list(pairs.about.kinds)
-    if Kind.TIMESLICE in kinds:
-        return Kind.TIMESLICE
+    if PairKind.TIMESLICE in kinds:
+        return PairKind.TIMESLICE
     if not kinds:
         raise InputError("the folder has no pairs: measure some with `osub predict measure`")
     if len(kinds) > 1:

@@ -160,12 +160,12 @@ def read_pair_table(path: Path, kind: str = "timeslice") -> PairTable:
 
 
 def _measured(folder: Path, kind: str) -> Iterator[tuple[str, str, float]]:
-    from predictor.dataset import STRESSOR, Kind, read_pairs
+    from predictor.dataset import STRESSOR, PairKind, read_pairs
 
     pairs = read_pairs(folder)
     frame, apps = pairs.pairs, pairs.applications
     # Stressors and jobs of several ranks have a few pairs on one core, too, and no matrix of them.
-    several = kind in {Kind.NAIVE, Kind.GANG}
+    several = kind in {PairKind.NAIVE, PairKind.GANG}
     which = (apps["ranks"] > 1) if several else (apps["ranks"] == 1)
     names = apps.filter((apps["family"] != STRESSOR) & which)["application"].to_list()
     own = frame.filter(

@@ -7,7 +7,7 @@ from simulator.hybrid import hybrid_family
 from simulator.policies.easy.ncs_plain import EasyNcs
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
 from simulator.policies.malleable import malleable_family
-from simulator.policies.policy_family import Family, Option
+from simulator.policies.policy_family import Family, PolicyOption
 from simulator.policies.slurm import slurm_family
 from simulator.timeshare import timeshare_family
 
@@ -32,19 +32,19 @@ FAMILIES: tuple[Family, ...] = (
         help="easy-elsewhere with what the thesis's simulator NCS refuses beyond EASY's rule",
         make=lambda values: EasyNcs(*(values[name] == "yes" for name in ("victims", "bounds", "ends"))),
         options=(
-            Option(
+            PolicyOption(
                 name="victims",
                 help="refuse who raises the multiplicity of a job that would end by the head's start",
                 default="yes",
                 choices=("yes", "no"),
             ),
-            Option(
+            PolicyOption(
                 name="bounds",
                 help="after such a refusal refuse all of the pass that are as large and as long",
                 default="yes",
                 choices=("yes", "no"),
             ),
-            Option(
+            PolicyOption(
                 name="ends",
                 help="make no pass while another job ends at the same instant",
                 default="yes",
@@ -77,7 +77,7 @@ def family_of(name: str) -> Family:
 def listing() -> str:
     """Return one line a policy, and one an option; options that several policies have are told once."""
     lines: list[str] = []
-    told: dict[tuple[Option, ...], str] = {}
+    told: dict[tuple[PolicyOption, ...], str] = {}
     for family in FAMILIES:
         first = told.setdefault(family.options, family.name)
         if not family.options or first == family.name:

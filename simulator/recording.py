@@ -15,10 +15,10 @@ from foundation.records import SLICES, PlacementArrays, RunInfo, write_run
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.state.cluster_view import members
-from simulator.engine.state.life_log import Stretches
+from simulator.engine.state.life_log import AllocationIntervals
 from simulator.engine.state.life_state import CAUSES
-from simulator.simulation import PoolResult, Result, Workload
-from simulator.world import Life, node_names
+from simulator.simulation import PoolResult, SimulationResult, Workload
+from simulator.world import JobLifecycle, node_names
 
 _KIB_PER_MIB = 1024
 _NS_PER_S = 1_000_000_000
@@ -26,7 +26,7 @@ _NS_PER_S = 1_000_000_000
 _PIECE = 1 << 20
 
 
-def placement_arrays(result: Result) -> PlacementArrays:
+def placement_arrays(result: SimulationResult) -> PlacementArrays:
     """Return where every job of the workload ran last, in the workload's order."""
     ranges = np.zeros(result.workload.count, dtype=np.int64)
     for pool in result.pools:
@@ -51,7 +51,7 @@ def _numbered(sets: Ints, texts: dict[str, int]) -> npt.NDArray[np.int32]:
     return np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
 
 
-def job_frame(result: Result) -> pl.DataFrame:
+def job_frame(result: SimulationResult) -> pl.DataFrame:
     """Return one row a job, without the placement."""
     workload = result.workload
     cores = workload.nodes * workload.cores
@@ -91,7 +91,7 @@ def _applications(workload: Workload) -> dict[str, pl.Series]:
     return {"app": names.gather(pl.Series(workload.app.astype(np.uint32)))}
 
 
-def _frozen_s(result: Result) -> pl.Series:
+def _frozen_s(result: SimulationResult) -> pl.Series:
     """Return how long jobs were held; null where nobody holds jobs."""
     frozen = np.full(result.workload.count, np.nan)
     for pool in result.pools:
@@ -100,7 +100,7 @@ def _frozen_s(result: Result) -> pl.Series:
     return _known(frozen)
 
 
-def slice_frame(result: Result) -> pl.DataFrame | None:
+def slice_frame(result: SimulationResult) -> pl.DataFrame | None:
     """Return the record of exact slices, or None if there were none."""
     rows = [row for pool in result.pools if pool.run.gang is not None for row in pool.run.gang.rows]
     if not any(pool.run.gang is not None for pool in result.pools):
@@ -131,7 +131,7 @@ def _number_texts(values: Ints) -> pl.Series:
     return pl.Series(values).replace(-1, None).cast(pl.String)
 
 
-def _queue_names(result: Result) -> pl.Series:
+def _queue_names(result: SimulationResult) -> pl.Series:
     queues = result.setting.queues
     if not queues.is_mq:
         return pl.Series([queues.batch.name] * result.workload.count, dtype=pl.String)
@@ -154,7 +154,7 @@ class RunTables:
     most_jobs: int | None = None
 
 
-def tables_of(result: Result) -> RunTables:
+def tables_of(result: SimulationResult) -> RunTables:
     """Return the tables of a result."""
     jobs = job_frame(result).with_columns(pl.col("memory_mib").cast(pl.Int64))
     return RunTables(
@@ -186,12 +186,12 @@ def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> N
     )
 
 
-def life_columns(result: Result) -> list[pl.Series]:
+def life_columns(result: SimulationResult) -> list[pl.Series]:
     """Return the columns of ``jobs`` that tell of lives; none where every job ran once."""
     return [*_told(result.workload.lives or ()), *_spent(result)]
 
 
-def _told(lives: Sequence[Life]) -> list[pl.Series]:
+def _told(lives: Sequence[JobLifecycle]) -> list[pl.Series]:
     """Return what was known beforehand: sizes, notices."""
     found = []
     if any(life.sizes is not None for life in lives):
@@ -213,7 +213,7 @@ def _told(lives: Sequence[Life]) -> list[pl.Series]:
     return found
 
 
-def _spent(result: Result) -> list[pl.Series]:
+def _spent(result: SimulationResult) -> list[pl.Series]:
     """Return what the lives came to."""
     books = [(pool, pool.run.books) for pool in result.pools]
     if all(entry is None for _, entry in books):
@@ -243,7 +243,7 @@ def _spent(result: Result) -> list[pl.Series]:
     return found
 
 
-def _cpu_s(result: Result, held_more: npt.NDArray[np.bool_]) -> pl.Series:
+def _cpu_s(result: SimulationResult, held_more: npt.NDArray[np.bool_]) -> pl.Series:
     """Return the CPU time of each job; null where a job held more than one thing and shared or idled there.
 
     On dedicated cores a batch job computes while it works, sets up, or does what will be lost.
@@ -262,13 +262,13 @@ def _cpu_s(result: Result, held_more: npt.NDArray[np.bool_]) -> pl.Series:
     return pl.Series("cpu_s", cpu_s).fill_nan(None)
 
 
-def allocation_frame(result: Result) -> pl.DataFrame | None:
+def allocation_frame(result: SimulationResult) -> pl.DataFrame | None:
     """Return the stretches of the jobs that held more than one thing; None if there are none."""
     frames = [_allocations(pool, result) for pool in result.pools if pool.run.stretches]
     return pl.concat(frames) if frames else None
 
 
-def _allocations(pool: PoolResult, result: Result) -> pl.DataFrame:
+def _allocations(pool: PoolResult, result: SimulationResult) -> pl.DataFrame:
     """Return the stretches of a pool by job, in order of time."""
     held = pool.run.stretches
     assert held is not None
@@ -297,7 +297,7 @@ def _allocations(pool: PoolResult, result: Result) -> pl.DataFrame:
     )
 
 
-def wasted(held: Stretches, order: Ints) -> Ints:
+def wasted(held: AllocationIntervals, order: Ints) -> Ints:
     """Return what of each stretch was lost; ``order`` has them by job, in order of time.
 
     Work that is lost at the end of a stretch may have been done in earlier ones; it is taken from the latest.

@@ -11,21 +11,21 @@ import numpy as np
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
 from simulator.engine.building.build_lives import AFTER_FAILURE
-from simulator.engine.run import Rules
+from simulator.engine.run import RunRules
 from simulator.pairing import PairTable, applications_of, read_pair_table
-from simulator.placement import PairedPlacement, Placement, SlurmPlacement, ThesisPlacement
+from simulator.placement import PairedPlacement, PlacementRule, SlurmPlacement, ThesisPlacement
 from simulator.plugin_files import load_plugin
 from simulator.policies.interface import AlonePolicy, QueuePolicy
 from simulator.policies.policy_family import Value, split_settings
 from simulator.policy_registry import family_of
 from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
-from simulator.simulation import Setting, Workload
+from simulator.simulation import SimulationSetting, Workload
 from simulator.slices.exact_slices import ExactSlices
 from simulator.world import (
     Failing,
     JobLives,
     Outage,
-    Queues,
+    PoolQueues,
     System,
     multiple_queues,
     nodes_of_share,
@@ -56,7 +56,7 @@ _NOT_ALONE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class SimulationWords:
     """A setting as it is written.
 
     ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
@@ -95,7 +95,7 @@ class Words:
     checkpoint_cost_s: float = 0.0
 
 
-def setting_of(words: Words) -> Setting:
+def setting_of(words: SimulationWords) -> SimulationSetting:
     """Return the setting that the words describe.
 
     Raises
@@ -108,10 +108,10 @@ def setting_of(words: Words) -> Setting:
     system = System.parse(words.system)
     outages, failing = _failures(words, system)
     pairing = _pairing(words)
-    return Setting(
+    return SimulationSetting(
         system=system,
         queues=_queues(words, system),
-        rules=Rules(
+        rules=RunRules(
             policy=_policy(words),
             policy_name=words.policy,
             outages=outages,
@@ -125,7 +125,7 @@ def setting_of(words: Words) -> Setting:
     )
 
 
-def _queues(words: Words, system: System) -> Queues:
+def _queues(words: SimulationWords, system: System) -> PoolQueues:
     given = [word for word in (words.interactive_share, words.interactive_nodes) if word is not None]
     if words.queues == "sq":
         if given:
@@ -139,7 +139,7 @@ def _queues(words: Words, system: System) -> Queues:
     return multiple_queues(system, nodes, words.multiplicity, words.multiplicity_interactive)
 
 
-def _policy(words: Words) -> QueuePolicy:
+def _policy(words: SimulationWords) -> QueuePolicy:
     if ":" not in words.policy:
         family = family_of(words.policy)
         policy = family.make(family.values(words.settings))
@@ -151,9 +151,9 @@ def _policy(words: Words) -> QueuePolicy:
     return cast("QueuePolicy", load_plugin(words.policy, "schedule", settings))
 
 
-def _check_alone(words: Words) -> None:
+def _check_alone(words: SimulationWords) -> None:
     """Refuse what a policy with a loop of its own would pass over."""
-    plain = Words(system=words.system)
+    plain = SimulationWords(system=words.system)
     for option in _NOT_ALONE:
         if getattr(words, option) != getattr(plain, option):
             raise UsageError(
@@ -162,12 +162,12 @@ def _check_alone(words: Words) -> None:
             )
 
 
-def takes_whole_nodes(words: Words) -> bool:
+def takes_whole_nodes(words: SimulationWords) -> bool:
     """Return whether the jobs of the policy hold whole nodes."""
     return ":" not in words.policy and family_of(words.policy).whole_nodes
 
 
-def most_jobs_a_core(words: Words) -> int:
+def most_jobs_a_core(words: SimulationWords) -> int:
     """Return how many jobs a core has at most, but for interactive nodes."""
     guests = 0 if ":" in words.policy else family_of(words.policy).guests
     return words.multiplicity + guests
@@ -183,7 +183,7 @@ def _guessed(text: str) -> Value:
     return text
 
 
-def prepared(words: Words, setting: Setting, workload: Workload) -> Workload:
+def prepared(words: SimulationWords, setting: SimulationSetting, workload: Workload) -> Workload:
     """Return the jobs with what the policy's family and the setting give them: sizes, checkpoints, ...
 
     Raises
@@ -212,7 +212,7 @@ def prepared(words: Words, setting: Setting, workload: Workload) -> Workload:
     )
 
 
-def _with_applications(words: Words, pairing: PairTable, workload: Workload) -> Workload:
+def _with_applications(words: SimulationWords, pairing: PairTable, workload: Workload) -> Workload:
     unknown = np.full(workload.count, -1, dtype=np.int64)
     names, app = applications_of(
         words.apps,
@@ -226,7 +226,7 @@ def _with_applications(words: Words, pairing: PairTable, workload: Workload) -> 
     return replace(workload, app=place[app], applications=pairing.applications)
 
 
-def _failures(words: Words, system: System) -> tuple[tuple[Outage, ...], Failing | None]:
+def _failures(words: SimulationWords, system: System) -> tuple[tuple[Outage, ...], Failing | None]:
     """Return when nodes fail, or how that is drawn."""
     if words.failures is not None and words.mtbf_h is not None:
         raise UsageError("--failures and --mtbf do not go together")
@@ -244,7 +244,7 @@ def _failures(words: Words, system: System) -> tuple[tuple[Outage, ...], Failing
     return (), failing
 
 
-def _pairing(words: Words) -> PairTable | None:
+def _pairing(words: SimulationWords) -> PairTable | None:
     """Return what applications lose to each other, if that is said and wanted."""
     wanted = words.sharing == PAIRWISE or words.placement in PAIRED_PLACEMENTS
     if words.pairing_threshold is not None and words.placement != "lln-apart":
@@ -263,7 +263,7 @@ def _pairing(words: Words) -> PairTable | None:
     return read_pair_table(words.pairs)
 
 
-def _placement(words: Words, pairing: PairTable | None) -> Placement:
+def _placement(words: SimulationWords, pairing: PairTable | None) -> PlacementRule:
     word = words.placement
     if word in PAIRED_PLACEMENTS:
         assert pairing is not None
@@ -274,10 +274,10 @@ def _placement(words: Words, pairing: PairTable | None) -> Placement:
         return ThesisPlacement()
     if ":" not in word:
         raise UsageError(f"unknown placement {word!r}: choose {', '.join(PLACEMENTS)} or FILE.py:NAME")
-    return cast("Placement", load_plugin(word, "place"))
+    return cast("PlacementRule", load_plugin(word, "place"))
 
 
-def _most_loss(words: Words) -> float:
+def _most_loss(words: SimulationWords) -> float:
     """Return the loss beyond which two do not share: as said, or a twentieth above the ideal 1 - 1/M."""
     if words.pairing_threshold is None:
         return 1.0 - 1.0 / words.multiplicity + 0.05
@@ -286,7 +286,7 @@ def _most_loss(words: Words) -> float:
     return words.pairing_threshold
 
 
-def _sharing(words: Words, system: System, pairing: PairTable | None) -> SharingModel:
+def _sharing(words: SimulationWords, system: System, pairing: PairTable | None) -> SharingModel:
     model = Proportional.of(words.overhead)
     kinds = (words.sharing is not None, bool(words.node_noise), words.quantum_ms is not None)
     if sum(kinds) > 1:
@@ -311,7 +311,7 @@ def _memory_kib(gib: float | None) -> int | None:
     return int(gib * _KIB_PER_GIB)
 
 
-def life_options(words: Words) -> dict[str, str | float | None]:
+def life_options(words: SimulationWords) -> dict[str, str | float | None]:
     """Return the words that only some runs have, for ``run.json``."""
     options: dict[str, str | float | None] = {}
     if words.settings:

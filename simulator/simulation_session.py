@@ -14,18 +14,18 @@ from foundation.records import TRACE_NAME, GangSettings, HostInfo, Run, RunInfo,
 from foundation.records.records_folder import read_info
 from foundation.records.run_info import HoldKind
 from foundation.units import US_PER_S
-from gangd.core import Hold
+from gangd.core import HoldMode
 from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of, undelayed
 from simulator.recording import RunTables, write_tables
 from simulator.setting_choices import (
-    Words,
+    SimulationWords,
     life_options,
     most_jobs_a_core,
     prepared,
     setting_of,
     takes_whole_nodes,
 )
-from simulator.simulation import Cleaning, Result, Setting, make_workload, simulate
+from simulator.simulation import Cleaning, SimulationResult, SimulationSetting, make_workload, simulate
 from simulator.world import node_names
 from workloads.swf import load_columns
 
@@ -36,7 +36,7 @@ _ORDERED = ("easy", "fcfs", "slurm")
 _MOST_ENGINE_S = 1.0
 
 
-class Session:
+class SimulationSession:
     """One trace under one setting.
 
     Parameters
@@ -63,7 +63,7 @@ class Session:
     def __init__(
         self,
         trace: Path,
-        words: Words,
+        words: SimulationWords,
         cleaning: Cleaning,
         latencies: Latencies | None = None,
         fitted_on: str | None = None,
@@ -113,7 +113,7 @@ class Session:
             )
         return order
 
-    def _ordered(self, setting: Setting) -> Setting:
+    def _ordered(self, setting: SimulationSetting) -> SimulationSetting:
         if not self._order:
             return setting
         rules = replace(setting.rules, policy=RecordedOrder(self._order), policy_name="order-of")
@@ -124,13 +124,17 @@ class Session:
         """Whether the trace is that of a RUN, and so in the run's own seconds."""
         return self.trace_path.name == TRACE_NAME and (self.trace_path.parent / _INFO_NAME).is_file()
 
-    def run(self, progress: Callable[[int], None] | None = None, *, check: bool = False) -> Result:
+    def run(self, progress: Callable[[int], None] | None = None, *, check: bool = False) -> SimulationResult:
         """Simulate; with ``check``, check the engine's invariants after every event."""
         return self._run(self.setting, progress, check=check)
 
     def _run(
-        self, setting: Setting, progress: Callable[[int], None] | None = None, *, check: bool = False
-    ) -> Result:
+        self,
+        setting: SimulationSetting,
+        progress: Callable[[int], None] | None = None,
+        *,
+        check: bool = False,
+    ) -> SimulationResult:
         if self.latencies is None:
             return simulate(self.workload, setting, progress=progress, check=check)
         late = delayed(self.workload, self.latencies)
@@ -210,7 +214,7 @@ class Session:
         write_tables(tables, out, info, self.trace_path)
 
 
-def _means(result: Result) -> dict[str, float]:
+def _means(result: SimulationResult) -> dict[str, float]:
     """Return means over the completed jobs that ran for some time: see ``RunInfo.other_overheads``."""
     run_us = result.workload.run_us
     told = (run_us > 0) & ~result.workload.timed_out
@@ -226,7 +230,7 @@ def _means(result: Result) -> dict[str, float]:
     }
 
 
-def _engine_options(words: Words) -> dict[str, str | float | None]:
+def _engine_options(words: SimulationWords) -> dict[str, str | float | None]:
     """Return how cores are chosen and shared, where the engine does it and not the policy."""
     if takes_whole_nodes(words):
         return {}
@@ -240,14 +244,14 @@ def _engine_options(words: Words) -> dict[str, str | float | None]:
     }
 
 
-def _gang(words: Words) -> GangSettings:
+def _gang(words: SimulationWords) -> GangSettings:
     if words.quantum_ms is None:
         return GangSettings()
-    hold: HoldKind = "freeze" if words.hold == Hold.FREEZE else "yield"
+    hold: HoldKind = "freeze" if words.hold == HoldMode.FREEZE else "yield"
     return GangSettings(kind="osub", quantum_ms=words.quantum_ms, hold=hold)
 
 
-def _label(words: Words) -> str:
+def _label(words: SimulationWords) -> str:
     if takes_whole_nodes(words):
         return f"{words.system} {words.policy} (sim)"
     queues = (

@@ -20,10 +20,10 @@ from foundation.one_line import last_words
 from foundation.slurm import SlurmClient, SubmitRequest
 from foundation.units import counted, verb
 from submitter.follow import read_stamps
-from submitter.plan import RRBA, PlannedJob, Target, batch_script, job_environment
-from workloads.rrba.calibration_kinds import Kind
+from submitter.plan import RRBA, PlannedJob, TargetCluster, batch_script, job_environment
+from workloads.rrba.calibration_kinds import CalibrationKind
 from workloads.rrba.steps.calibrations import Calibration, Key, refuse_unstorable, store_calibration
-from workloads.rrba.steps.step_plan import Line, Sample, fit_line, sample_lengths
+from workloads.rrba.steps.step_plan import DedicatedRun, StepLine, fit_line, sample_lengths
 
 PILOT_STEPS = 12
 _MOST_DOUBLINGS = 3
@@ -37,7 +37,7 @@ _GRACE_S = 5.0
 class RunsAlone(Protocol):
     """Runs a job of a kind with some arguments, nothing else beside it."""
 
-    def run(self, kind: Kind, length: Sequence[str]) -> Outcome:
+    def run(self, kind: CalibrationKind, length: Sequence[str]) -> CalibrationOutcome:
         """Run a job to its end."""
         ...
 
@@ -61,9 +61,9 @@ class CalibrationRow:
 class Sampled:
     """A kind, the numbers of steps to run it with, and what its runs took; the pilot is the first of them."""
 
-    kind: Kind
+    kind: CalibrationKind
     lengths: tuple[int, ...]
-    outcomes: list[tuple[int, Outcome]]
+    outcomes: list[tuple[int, CalibrationOutcome]]
 
     def sample(self, jobs: RunsAlone) -> None:
         """Run each length once more."""
@@ -79,16 +79,16 @@ class Sampled:
             for _ in range(rounds):
                 self.sample(jobs)
 
-    def line(self, least_share: float) -> Line | None:
+    def line(self, least_share: float) -> StepLine | None:
         """Return the line through the samples; None where times do not grow with the steps."""
         return fit_line(self.samples(least_share))
 
-    def samples(self, least_share: float) -> list[Sample]:
+    def samples(self, least_share: float) -> list[DedicatedRun]:
         """Return the runs that count: of the longest those in which no rank lacked its core."""
         outcomes = self._beside_pilot()
         longest = max(steps for steps, _ in outcomes)
         return [
-            Sample(steps, outcome.run_s)
+            DedicatedRun(steps, outcome.run_s)
             for steps, outcome in outcomes
             if steps < longest or outcome.core_share is None or outcome.core_share >= least_share
         ]
@@ -100,12 +100,12 @@ class Sampled:
         shares = [outcome.core_share for steps, outcome in outcomes if steps == longest]
         return [share for share in shares if share is not None]
 
-    def _beside_pilot(self) -> list[tuple[int, Outcome]]:
+    def _beside_pilot(self) -> list[tuple[int, CalibrationOutcome]]:
         # Where a step is as long as the longest sample, the pilot is the second length.
         return self.outcomes if len(self.lengths) == 1 else self.outcomes[1:]
 
 
-def try_out(jobs: RunsAlone, kind: Kind, sample_s: float) -> Sampled:
+def try_out(jobs: RunsAlone, kind: CalibrationKind, sample_s: float) -> Sampled:
     """Run a kind for a moment, to know what lengths to sample."""
     pilot = jobs.run(kind, ("--itr", str(PILOT_STEPS)))
     lengths = sample_lengths(float(pilot.report["busy_s"]) / PILOT_STEPS, sample_s)
@@ -154,7 +154,7 @@ def fit_kind(sampled: Sampled, path: Path, least_share: float) -> CalibrationRow
 
 def calibrate_kinds(
     jobs: RunsAlone,
-    kinds: Iterable[Kind],
+    kinds: Iterable[CalibrationKind],
     path: Path,
     *,
     sample_s: float,
@@ -197,7 +197,7 @@ def calibrate_kinds(
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CalibrationOutcome:
     """A job's run time between its wrapper's stamps, and rrba's report."""
 
     run_s: float
@@ -226,7 +226,7 @@ class LoneJobs:
     """
 
     def __init__(
-        self, client: SlurmClient, target: Target, folder: Path, *, pin: bool, one_host: bool = False
+        self, client: SlurmClient, target: TargetCluster, folder: Path, *, pin: bool, one_host: bool = False
     ) -> None:
         self._client = client
         self._target = target
@@ -253,7 +253,9 @@ class LoneJobs:
                 "idle, or cancel them"
             )
 
-    def run(self, kind: Kind, length: Sequence[str], calibration: Path | None = None) -> Outcome:
+    def run(
+        self, kind: CalibrationKind, length: Sequence[str], calibration: Path | None = None
+    ) -> CalibrationOutcome:
         """Run rrba as ``kind`` says with ``length`` (such as ``--itr 100``); return when it has ended.
 
         Raises
@@ -326,10 +328,10 @@ class LoneJobs:
                 return
             time.sleep(_POLL_S)
 
-    def _outcome(self, output: Path) -> Outcome:
+    def _outcome(self, output: Path) -> CalibrationOutcome:
         folder = self._folder / "jobs"
         stamps = read_stamps(folder, self._count)
         if stamps.exit_code != 0 or stamps.start_ms is None or stamps.end_ms is None:
             raise HostError(f"rrba ended with code {stamps.exit_code}: {last_words(output) or 'no output'}")
         report = json.loads((folder / f"{self._count}.report").read_text(encoding="utf-8"))
-        return Outcome((stamps.end_ms - stamps.start_ms) / 1000, report)
+        return CalibrationOutcome((stamps.end_ms - stamps.start_ms) / 1000, report)

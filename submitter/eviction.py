@@ -16,8 +16,8 @@ from enum import StrEnum
 
 from foundation.errors import ClusterError, OsubError, UsageError
 from foundation.one_line import one_line
-from foundation.slurm import Job, JobState, Receiver, SlurmClient
-from foundation.slurm.calling.run_command import Answer
+from foundation.slurm import Receiver, SlurmClient, SlurmJob, SlurmJobState
+from foundation.slurm.calling.run_command import CommandOutput
 from foundation.slurm.command_slurm import cancel_words, put_back_words, signal_words
 from foundation.slurm.slurm_types import (
     SlurmRefusedError,
@@ -45,7 +45,7 @@ class Requeue(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class EvictionOrder:
     """One job to evict.
 
     ``spec`` is what Slurm's commands call it, ``start_time`` tells this run of it from a later one,
@@ -60,7 +60,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class EvictionMeans:
     """How orders are carried out.
 
     Parameters
@@ -88,7 +88,7 @@ class Ways:
         return self.requeue is Requeue.HELD
 
 
-def commands(order: Order, ways: Ways) -> list[tuple[str, ...]]:
+def commands(order: EvictionOrder, ways: EvictionMeans) -> list[tuple[str, ...]]:
     """Return the commands of an order in turn, as they would be typed."""
     end = (
         cancel_words(order.spec)
@@ -129,7 +129,7 @@ END_PATIENCE_S = 60.0
 """How long after the deadline jobs may take to let go of their nodes: Slurm's KillWait, and an epilog."""
 
 
-class End(StrEnum):
+class OrderEnd(StrEnum):
     """What came of an order."""
 
     CANCELLED = "cancelled"
@@ -144,11 +144,11 @@ class End(StrEnum):
 
 
 @dataclass(slots=True)
-class Outcome:
+class OrderOutcome:
     """What came of an order, after how many seconds, and what else is to be said."""
 
-    order: Order
-    end: End = End.NOT_DONE
+    order: EvictionOrder
+    end: OrderEnd = OrderEnd.NOT_DONE
     after_s: float | None = None
     note: str = ""
 
@@ -177,19 +177,19 @@ class Eviction:
     """
 
     client: SlurmClient
-    orders: Sequence[Order]
-    ways: Ways
-    run_command: Callable[[Sequence[str], float], Answer]
+    orders: Sequence[EvictionOrder]
+    ways: EvictionMeans
+    run_command: Callable[[Sequence[str], float], CommandOutput]
     clock: Callable[[], float]
     pause: Callable[[float], None]
-    tell: Callable[[Outcome], None]
-    outcomes: list[Outcome] = field(init=False)
+    tell: Callable[[OrderOutcome], None]
+    outcomes: list[OrderOutcome] = field(init=False)
     holding: set[str] = field(init=False)
     freed_s: float | None = None
     _began: float = 0.0
 
     def __post_init__(self) -> None:
-        self.outcomes = [Outcome(order) for order in self.orders]
+        self.outcomes = [OrderOutcome(order) for order in self.orders]
         self.holding = {order.spec for order in self.orders}
 
     def run(self) -> None:
@@ -209,9 +209,9 @@ class Eviction:
         """Seconds since the first order."""
         return self.clock() - self._began
 
-    def _carry_out(self, one: Outcome, until: float) -> None:
+    def _carry_out(self, one: OrderOutcome, until: float) -> None:
         act = {Fate.KILL: self._kill, Fate.APP: self._let_save, Fate.SYSTEM: self._save_from_outside}
-        one.end = End.INTERRUPTED
+        one.end = OrderEnd.INTERRUPTED
         try:
             left_alone = self._left_alone(one.order)
             if left_alone is None:
@@ -219,45 +219,45 @@ class Eviction:
             else:
                 one.end = left_alone
         except SlurmRefusedError as error:
-            one.end = End.REFUSED
+            one.end = OrderEnd.REFUSED
             one.add(_reason(error))
         except ClusterError as error:
-            one.end = End.UNKNOWN
+            one.end = OrderEnd.UNKNOWN
             one.add(one_line(str(error)))
         one.after_s = self.passed_s
         self.tell(one)
 
-    def _left_alone(self, order: Order) -> End | None:
+    def _left_alone(self, order: EvictionOrder) -> OrderEnd | None:
         """Return what is to be said of a job that this run of it is no more of; None where it runs."""
         job = self._job(order)
-        if job is None or job.state is JobState.COMPLETING or not job.state.holds_cores:
-            return End.GONE
-        return None if job.start_time == order.start_time else End.RESTARTED
+        if job is None or job.state is SlurmJobState.COMPLETING or not job.state.holds_cores:
+            return OrderEnd.GONE
+        return None if job.start_time == order.start_time else OrderEnd.RESTARTED
 
-    def _kill(self, one: Outcome, _until: float) -> None:
+    def _kill(self, one: OrderOutcome, _until: float) -> None:
         if self.ways.requeue is not Requeue.NO:
             try:
                 self.client.put_back(one.order.spec, held=self.ways.holds)
             except SlurmRefusedError as error:
                 one.add(f"not put back to the queue: {_reason(error)}")
             else:
-                one.end = End.REQUEUED
+                one.end = OrderEnd.REQUEUED
                 return
         self.client.cancel([one.order.spec])
-        one.end = End.CANCELLED
+        one.end = OrderEnd.CANCELLED
 
-    def _let_save(self, one: Outcome, until: float) -> None:
+    def _let_save(self, one: OrderOutcome, until: float) -> None:
         self.client.signal(one.order.spec, self.ways.signal_name, self.ways.receiver)
         one.note = "signalled"
         job = self._wait_for_end(one.order, until)
-        if job is not None and job.state.holds_cores and job.state is not JobState.COMPLETING:
+        if job is not None and job.state.holds_cores and job.state is not SlurmJobState.COMPLETING:
             if job.start_time != one.order.start_time:
-                one.end = End.RESTARTED
+                one.end = OrderEnd.RESTARTED
                 return
             one.note = "it did not end by itself in time: whether it was saved is not known"
             self._kill(one, until)
             return
-        one.end, one.note = End.SAVED, _how_it_ended(job)
+        one.end, one.note = OrderEnd.SAVED, _how_it_ended(job)
         if self.ways.requeue is not Requeue.NO and job is not None and job.state.is_over:
             try:
                 self.client.put_back(one.order.spec, held=self.ways.holds)
@@ -265,7 +265,7 @@ class Eviction:
             except SlurmRefusedError as error:
                 one.add(f"not put back to the queue: {_reason(error)}")
 
-    def _save_from_outside(self, one: Outcome, until: float) -> None:
+    def _save_from_outside(self, one: OrderOutcome, until: float) -> None:
         words = system_words(self.ways.system_command, one.order.spec)
         try:
             answer = self.run_command(words, max(0.0, until - self.clock()))
@@ -277,7 +277,7 @@ class Eviction:
             one.note = "checkpointed" if answer.returncode == 0 else f"not checkpointed: {one_line(why)}"
         self._kill(one, until)
 
-    def _wait_for_end(self, order: Order, until: float) -> Job | None:
+    def _wait_for_end(self, order: EvictionOrder, until: float) -> SlurmJob | None:
         """Return the job once it has let go of its nodes, or when the time is up; None if it is gone.
 
         Raises
@@ -301,7 +301,7 @@ class Eviction:
     def _wait_for_nodes(self) -> None:
         """Wait until no job of an order that was carried out holds nodes any more, within bounds."""
         until = self._began + max(self.ways.deadline_s, self.passed_s) + END_PATIENCE_S
-        ended = {End.CANCELLED, End.REQUEUED, End.SAVED, End.GONE, End.RESTARTED}
+        ended = {OrderEnd.CANCELLED, OrderEnd.REQUEUED, OrderEnd.SAVED, OrderEnd.GONE, OrderEnd.RESTARTED}
         waiting = {one.order.spec: one.order.start_time for one in self.outcomes if one.end in ended}
         while True:
             try:
@@ -319,7 +319,7 @@ class Eviction:
                     return
             self.pause(POLL_S)
 
-    def _job(self, order: Order) -> Job | None:
+    def _job(self, order: EvictionOrder) -> SlurmJob | None:
         """Return the job of an order, of a heterogeneous one a component that runs if any does."""
         snapshot = self.client.jobs()
         if snapshot.is_unreadable(order.job_id):
@@ -329,16 +329,16 @@ class Eviction:
         return next(iter(running or found), None)
 
 
-def _holds(job: Job, started: Mapping[str, int]) -> bool:
+def _holds(job: SlurmJob, started: Mapping[str, int]) -> bool:
     """Whether a job holds its nodes still, in the run that was evicted; a requeued one completes first."""
-    is_same = job.start_time == started.get(job.spec) or job.state is JobState.COMPLETING
+    is_same = job.start_time == started.get(job.spec) or job.state is SlurmJobState.COMPLETING
     return job.state.holds_cores and is_same
 
 
-def _how_it_ended(job: Job | None) -> str:
+def _how_it_ended(job: SlurmJob | None) -> str:
     if job is None:
         return "Slurm does not know it any more"
-    if not job.state.is_over or job.state is JobState.COMPLETED:
+    if not job.state.is_over or job.state is SlurmJobState.COMPLETED:
         return str(job.state)
     code = "" if job.exit_code is None else f", exit code {job.exit_code}"
     signal = "" if job.exit_signal is None else f", signal {job.exit_signal}"

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from foundation.errors import HostError, InputError, UsageError
 from foundation.units import counted
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 from workloads.rrba.rrba_options import NpbChoice, RrbaOptions
 from workloads.rrba.solvers.problem_classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
 from workloads.rrba.steps.calibrations import find_calibration, host_type, key_of
@@ -59,7 +59,7 @@ class InputFile:
     text: str
 
 
-def benchmark_grid(name: str, grid_class: str) -> Grid:
+def benchmark_grid(name: str, grid_class: str) -> PointGrid:
     """Return the grid of a class.
 
     Raises
@@ -110,14 +110,14 @@ def _text(lines: list[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class NpbResult:
     """The benchmark's own account: seconds of its timed loop, and iterations."""
 
     time_s: float
     iterations: int
 
 
-def read_result(output: str, iterations: int) -> Result | str:
+def read_result(output: str, iterations: int) -> NpbResult | str:
     """Return the account, or in a sentence why there is none or a wrong one.
 
     Parameters
@@ -139,7 +139,7 @@ def read_result(output: str, iterations: int) -> Result | str:
             f"the benchmark made {made[1]} iterations, not {iterations}: it did not read its input file; "
             "is it NPB 3.4 of this class?"
         )
-    return Result(float(time_s[1]), int(made[1]))
+    return NpbResult(float(time_s[1]), int(made[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +199,12 @@ def run_npb(
         file = input_file(name, npb.grid_class, plan.steps)
         Path(folder, file.name).write_text(file.text, encoding="ascii")
         code, output, stopped = _run_child(binary, Path(folder), environment)
-    answer: Result | str = (
+    answer: NpbResult | str = (
         f"the benchmark exited with code {code}" if code else read_result(output, plan.steps)
     )
     if place.rank > 0:
         return 128 + stopped if stopped else int(code != 0)
-    result = answer if isinstance(answer, Result) else None
+    result = answer if isinstance(answer, NpbResult) else None
     failure = None if result or stopped else str(answer)
     now_s = time.monotonic()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)

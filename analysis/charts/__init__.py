@@ -16,7 +16,7 @@ from analysis.charts.chart_style import (
     safe,
 )
 from analysis.charts.distribution_curves import (
-    Measured,
+    ChartedRun,
     completion_chart,
     slowdown_chart,
     wait_chart,
@@ -41,7 +41,7 @@ __all__ = [
     "MUTED",
     "RUN_COLOURS",
     "Chart",
-    "Measured",
+    "ChartedRun",
     "arrange",
     "completion_chart",
     "excerpt_chart",

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ChartedRun:
     """A run as the charts need it.
 
     Parameters
@@ -48,7 +48,7 @@ class Measured:
     simulated: bool
 
 
-def completion_chart(runs: Sequence[Measured]) -> Chart:
+def completion_chart(runs: Sequence[ChartedRun]) -> Chart:
     """Draw what share of the jobs, and of their CPU time, was done at what time (thesis, Figure 7.6)."""
     unit = time_unit(_largest(runs, "end_s"))
     figure = make_subplots(
@@ -72,7 +72,7 @@ def completion_chart(runs: Sequence[Measured]) -> Chart:
     return Chart(figure, "A job counts when it ends. The dotted lines are at 90% and 95%." + _thinned(runs))
 
 
-def wait_chart(runs: Sequence[Measured], options: MetricOptions) -> Chart:
+def wait_chart(runs: Sequence[ChartedRun], options: MetricOptions) -> Chart:
     """Draw the distribution of waiting times by kind of job."""
     kinds = _kinds(runs)
     figure = make_subplots(
@@ -96,7 +96,7 @@ def wait_chart(runs: Sequence[Measured], options: MetricOptions) -> Chart:
     )
 
 
-def wait_over_time_chart(runs: Sequence[Measured]) -> Chart:
+def wait_over_time_chart(runs: Sequence[ChartedRun]) -> Chart:
     """Draw each job's wait at the time of its submission: when the queue was long, and for whom."""
     figure = go.Figure()
     sampled = False
@@ -133,7 +133,7 @@ def wait_over_time_chart(runs: Sequence[Measured]) -> Chart:
     return Chart(figure, caption)
 
 
-def slowdown_chart(runs: Sequence[Measured]) -> Chart:
+def slowdown_chart(runs: Sequence[ChartedRun]) -> Chart:
     """Draw the distributions of slowdown and degradation by kind (thesis, Figures 6.6c, 7.9 and 7.10)."""
     kinds = _kinds(runs)
     columns = (("slowdown_osub", "slowdown S_OSub"), ("degradation", "degradation"))
@@ -167,12 +167,12 @@ def slowdown_chart(runs: Sequence[Measured]) -> Chart:
     )
 
 
-def _kinds(runs: Sequence[Measured]) -> list[str]:
+def _kinds(runs: Sequence[ChartedRun]) -> list[str]:
     present = {kind for run in runs for kind in run.jobs.get_column("kind").unique().to_list()}
     return [kind for kind in KIND_NAMES if kind in present] or ["batch"]
 
 
-def _largest(runs: Sequence[Measured], name: str) -> float:
+def _largest(runs: Sequence[ChartedRun], name: str) -> float:
     """Return the largest known value of a column in any run; 0 without any."""
     return max((float(values[-1]) for run in runs if len(values := _values(run.jobs, name))), default=0.0)
 
@@ -181,7 +181,7 @@ def _values(jobs: pl.DataFrame, name: str) -> Floats:
     return jobs.get_column(name).drop_nulls().sort().to_numpy()
 
 
-def _add_distribution(figure: go.Figure, run: Measured, values: Floats, row: int, column: int) -> None:
+def _add_distribution(figure: go.Figure, run: ChartedRun, values: Floats, row: int, column: int) -> None:
     """Draw the share of values that are at most x, with no more than ``POINTS`` points."""
     share = 100 * np.arange(1, len(values) + 1) / max(len(values), 1)
     if len(values) > POINTS:
@@ -193,7 +193,7 @@ def _add_distribution(figure: go.Figure, run: Measured, values: Floats, row: int
     _add_steps(figure, run, values, share, row, column)
 
 
-def _add_steps(figure: go.Figure, run: Measured, x: Floats, y: Floats, row: int, column: int) -> None:
+def _add_steps(figure: go.Figure, run: ChartedRun, x: Floats, y: Floats, row: int, column: int) -> None:
     figure.add_scatter(
         x=_digits(x),
         y=_digits(y),
@@ -241,7 +241,7 @@ def _finish(figure: go.Figure, height_px: int, y_title: str) -> None:
     figure.update_yaxes(title={"text": y_title}, col=1)
 
 
-def _thinned(runs: Sequence[Measured]) -> str:
+def _thinned(runs: Sequence[ChartedRun]) -> str:
     if max(run.jobs.height for run in runs) <= POINTS:
         return ""
     return f" Curves of more than {POINTS:,} jobs are drawn with {POINTS:,} points."

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from analysis.charts.chart_style import Chart, arrange, run_style, safe, time_unit
-from analysis.charts.distribution_curves import Measured
+from analysis.charts.distribution_curves import ChartedRun
 from analysis.metrics import spans
 
 HEAT_ROWS, HEAT_COLUMNS = 120, 300
@@ -52,7 +52,7 @@ def use_over_time(held: pl.DataFrame, cores: int, until_s: float) -> Use | None:
     return Use(*(mean_load(*place, weight, 1, until_s)[0] / cores for weight in shares))
 
 
-def use_chart(runs: Sequence[tuple[Measured, pl.DataFrame, int]], last_s: float) -> Chart | None:
+def use_chart(runs: Sequence[tuple[ChartedRun, pl.DataFrame, int]], last_s: float) -> Chart | None:
     """Draw the share of the cores in use over time; None if no run has one.
 
     Parameters

@@ -4,7 +4,7 @@
 table, ``table`` and ``page`` show it.
 """
 
-from analysis.claims.claim_row import Claim, Judgement, Row, Verdict
+from analysis.claims.claim_row import Claim, ClaimRow, ClaimVerdict, Judgement
 from analysis.claims.claim_rules import (
     LEAST_SEEDS,
     best_of,
@@ -20,10 +20,10 @@ from analysis.claims.estimate import Estimate, estimate
 __all__ = [
     "LEAST_SEEDS",
     "Claim",
+    "ClaimRow",
+    "ClaimVerdict",
     "Estimate",
     "Judgement",
-    "Row",
-    "Verdict",
     "best_of",
     "direction",
     "estimate",

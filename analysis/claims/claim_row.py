@@ -9,7 +9,7 @@ import msgspec
 from analysis.claims.estimate import Estimate
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What becomes of a claim."""
 
     HOLDS = "holds"
@@ -43,12 +43,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict, what it rests on, and why or how near."""
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     estimate: Estimate | None = None
     note: str = ""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     """A judged claim; ``ours`` is our value in words and figures."""
 
     id: str
@@ -58,11 +58,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     paper: str
     ours: str
     estimate: Estimate | None
-    verdict: Verdict
+    verdict: ClaimVerdict
     note: str
 
     @classmethod
-    def of(cls, claim: Claim, judgement: Judgement, ours: str = "", unit: str = "") -> Row:
+    def of(cls, claim: Claim, judgement: Judgement, ours: str = "", unit: str = "") -> ClaimRow:
         """Return the row of a judged claim; without words of ours it shows the estimate."""
         if not ours:
             ours = judgement.estimate.text(unit) if judgement.estimate else "-"

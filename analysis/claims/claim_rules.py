@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.claims.claim_row import Judgement, Verdict
+from analysis.claims.claim_row import ClaimVerdict, Judgement
 from analysis.claims.estimate import Estimate, estimate, figures
 from foundation.units import counted_of
 
@@ -51,10 +51,10 @@ def over_settings(settings: Mapping[str, Sequence[float]], *, most: bool = False
     """
     judged = {name: direction(values) for name, values in settings.items()}
     verdict = _together([one.verdict for one in judged.values()], most=most)
-    pick = max if verdict is Verdict.FAILS else min
+    pick = max if verdict is ClaimVerdict.FAILS else min
     name, shown = pick(judged.items(), key=lambda item: _clearness(item[1]))
-    held = sum(one.verdict is Verdict.HOLDS for one in judged.values())
-    word = "nearest" if verdict is Verdict.FAILS else "least clear"
+    held = sum(one.verdict is ClaimVerdict.HOLDS for one in judged.values())
+    word = "nearest" if verdict is ClaimVerdict.FAILS else "least clear"
     note = f"{counted_of(held, len(judged), 'setting')}; {word}: {name}"
     return Judgement(verdict=verdict, estimate=shown.estimate, note=note)
 
@@ -76,8 +76,8 @@ def best_of(values: Mapping[str, Sequence[float]], named: str, *, lowest: bool) 
 def no_difference(differences: Sequence[float], margin: float = ONE_POINT) -> Judgement:
     """Judge that there is no significant difference, by one difference a seed."""
     found = estimate(differences)
-    alike = abs(found.mean) < margin or _side(found) is Verdict.TIE
-    return Judgement(verdict=Verdict.HOLDS if alike else Verdict.FAILS, estimate=found)
+    alike = abs(found.mean) < margin or _side(found) is ClaimVerdict.TIE
+    return Judgement(verdict=ClaimVerdict.HOLDS if alike else ClaimVerdict.FAILS, estimate=found)
 
 
 def magnitude(values: Sequence[float], paper: float, *, other_data: str = "") -> Judgement:
@@ -86,41 +86,41 @@ def magnitude(values: Sequence[float], paper: float, *, other_data: str = "") ->
     off = found.mean - paper if paper == 0 else (found.mean - paper) / abs(paper)
     told = f"{figures(off)} more" if paper == 0 else f"{off:+.0%}"
     if other_data:
-        return Judgement(verdict=Verdict.NOT_COMPARABLE, estimate=found, note=f"{told}; {other_data}")
+        return Judgement(verdict=ClaimVerdict.NOT_COMPARABLE, estimate=found, note=f"{told}; {other_data}")
     inside = found.low is not None and found.high is not None and found.low <= paper <= found.high
     near = inside or abs(off) <= (0 if paper == 0 else NEAR)
-    return Judgement(verdict=Verdict.HOLDS if near else Verdict.FAILS, estimate=found, note=told)
+    return Judgement(verdict=ClaimVerdict.HOLDS if near else ClaimVerdict.FAILS, estimate=found, note=told)
 
 
 def fact(*, holds: bool, note: str = "", found: Estimate | None = None) -> Judgement:
     """Judge what has no chance in it: it holds or it fails."""
-    return Judgement(verdict=Verdict.HOLDS if holds else Verdict.FAILS, estimate=found, note=note)
+    return Judgement(verdict=ClaimVerdict.HOLDS if holds else ClaimVerdict.FAILS, estimate=found, note=note)
 
 
 def not_comparable(reason: str, values: Sequence[float] = ()) -> Judgement:
     """Say why a claim cannot be judged, and what we have all the same."""
     return Judgement(
-        verdict=Verdict.NOT_COMPARABLE, estimate=estimate(values) if values else None, note=reason
+        verdict=ClaimVerdict.NOT_COMPARABLE, estimate=estimate(values) if values else None, note=reason
     )
 
 
-def _side(found: Estimate) -> Verdict:
+def _side(found: Estimate) -> ClaimVerdict:
     if found.low is None or found.high is None:
-        return Verdict.NOT_COMPARABLE
+        return ClaimVerdict.NOT_COMPARABLE
     if found.low > 0:
-        return Verdict.HOLDS
-    return Verdict.FAILS if found.high < 0 else Verdict.TIE
+        return ClaimVerdict.HOLDS
+    return ClaimVerdict.FAILS if found.high < 0 else ClaimVerdict.TIE
 
 
-def _together(verdicts: Sequence[Verdict], *, most: bool) -> Verdict:
-    if Verdict.NOT_COMPARABLE in verdicts:
-        return Verdict.NOT_COMPARABLE
-    holds = verdicts.count(Verdict.HOLDS)
-    ties = verdicts.count(Verdict.TIE)
+def _together(verdicts: Sequence[ClaimVerdict], *, most: bool) -> ClaimVerdict:
+    if ClaimVerdict.NOT_COMPARABLE in verdicts:
+        return ClaimVerdict.NOT_COMPARABLE
+    holds = verdicts.count(ClaimVerdict.HOLDS)
+    ties = verdicts.count(ClaimVerdict.TIE)
     enough = len(verdicts) / 2 if most else len(verdicts) - 1
     if holds > enough:
-        return Verdict.HOLDS
-    return Verdict.TIE if holds + ties > enough else Verdict.FAILS
+        return ClaimVerdict.HOLDS
+    return ClaimVerdict.TIE if holds + ties > enough else ClaimVerdict.FAILS
 
 
 def _clearness(judged: Judgement) -> float:

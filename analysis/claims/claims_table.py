@@ -8,28 +8,28 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from analysis.claims.claim_row import Row, Verdict
+from analysis.claims.claim_row import ClaimRow, ClaimVerdict
 from analysis.claims.claim_rules import LEAST_SEEDS
-from analysis.pages.page_content import Cell, Grid, Tone
+from analysis.pages.page_content import PageTable, TableCell, Tone
 from foundation.units import counted
 
 COLOURS = {
-    Verdict.HOLDS: "bold green",
-    Verdict.FAILS: "bold red",
-    Verdict.TIE: "bold yellow",
-    Verdict.NOT_COMPARABLE: "dim",
+    ClaimVerdict.HOLDS: "bold green",
+    ClaimVerdict.FAILS: "bold red",
+    ClaimVerdict.TIE: "bold yellow",
+    ClaimVerdict.NOT_COMPARABLE: "dim",
 }
 COLUMNS = ("claim", "setting", "quantity", "paper", "ours", "verdict")
 
-TONES: dict[Verdict, Tone] = {
-    Verdict.HOLDS: "good",
-    Verdict.FAILS: "bad",
-    Verdict.TIE: "unclear",
-    Verdict.NOT_COMPARABLE: "muted",
+TONES: dict[ClaimVerdict, Tone] = {
+    ClaimVerdict.HOLDS: "good",
+    ClaimVerdict.FAILS: "bad",
+    ClaimVerdict.TIE: "unclear",
+    ClaimVerdict.NOT_COMPARABLE: "muted",
 }
 
 
-def claims_table(rows: Sequence[Row]) -> Table:
+def claims_table(rows: Sequence[ClaimRow]) -> Table:
     """Return the claims; the note of a row stands below its verdict's line."""
     table = Table(title_justify="left", header_style="bold", pad_edge=False, show_lines=True)
     for name in COLUMNS:
@@ -46,10 +46,10 @@ def claims_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def tally(rows: Sequence[Row], seeds: int) -> str:
+def tally(rows: Sequence[ClaimRow], seeds: int) -> str:
     """Return how many claims hold, fail, tie or cannot be compared, and whether that is provisional."""
     often = Counter(row.verdict for row in rows)
-    counts = ", ".join(f"{often[verdict]} {verdict.value}" for verdict in Verdict)
+    counts = ", ".join(f"{often[verdict]} {verdict.value}" for verdict in ClaimVerdict)
     few = (
         f" {counted(seeds, 'seed')}, fewer than {LEAST_SEEDS}: the verdicts are provisional."
         if seeds < LEAST_SEEDS
@@ -58,12 +58,12 @@ def tally(rows: Sequence[Row], seeds: int) -> str:
     return f"{counted(len(rows), 'claim')}: {counts}.{few}"
 
 
-def claims_grid(rows: Sequence[Row]) -> Grid:
+def claims_grid(rows: Sequence[ClaimRow]) -> PageTable:
     """Return the claims, a row each; the verdict has its note below it."""
     cells = [
         (
-            Cell(row.id, row.where),
-            Cell(row.verdict.value, row.note, TONES[row.verdict]),
+            TableCell(row.id, row.where),
+            TableCell(row.verdict.value, row.note, TONES[row.verdict]),
             row.setting,
             row.quantity,
             row.paper,
@@ -71,7 +71,7 @@ def claims_grid(rows: Sequence[Row]) -> Grid:
         )
         for row in rows
     ]
-    return Grid(
+    return PageTable(
         groups=(),
         columns=(COLUMNS[0], COLUMNS[-1], *COLUMNS[1:-1]),
         rows=cells,

@@ -16,7 +16,7 @@ from analysis.comparison.comparison_tables import (
     job_rows,
 )
 from analysis.comparison.job_by_job import RunErrors, pair
-from analysis.pages.page_content import Block, Grid, Section
+from analysis.pages.page_content import PageBlock, PageTable, Section
 from foundation.records import Run
 from foundation.units import counted
 
@@ -43,27 +43,27 @@ def comparison_section(
     """
     references = {reference.info.label for reference, _ in compared}
     against = f"against {references.pop()}" if len(references) == 1 else "of each run against its real one"
-    blocks = [Block("", note) for note in notes]
+    blocks = [PageBlock("", note) for note in notes]
     blocks += [
-        Block(
+        PageBlock(
             f"Errors {against}",
             "Absolute differences over the jobs that completed in both; the bias has its sign.",
-            grid=Grid(
+            grid=PageTable(
                 groups=(),
                 columns=("run", *ERROR_COLUMNS),
                 rows=[[one.label, *cells] for one, cells in zip(errors, error_rows(errors), strict=True)],
                 texts=1,
             ),
         ),
-        Block("How many jobs are how far off", *_curves(compared)),
+        PageBlock("How many jobs are how far off", *_curves(compared)),
     ]
     for reference, other in compared:
         shown = min(MOST_JOBS, max(reference.jobs.height, other.jobs.height))
         blocks.append(
-            Block(
+            PageBlock(
                 f"{other.info.label} against {reference.info.label}, job by job",
                 f"The first {counted(shown, 'job')}. 0(0-1) are the cores 0 and 1 of the first node.",
-                grid=Grid(
+                grid=PageTable(
                     groups=(), columns=JOB_COLUMNS, rows=job_rows(reference, other, MOST_JOBS), texts=3
                 ),
             )

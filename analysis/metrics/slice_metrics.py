@@ -166,7 +166,7 @@ USED = pl.col("role").is_in(["run", "free"])
 ATTENDED = pl.col("role") != "unattended"
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
+class MicrosecondSpread(msgspec.Struct, frozen=True, kw_only=True):
     """A spread in microseconds over all rows that know the value; null without any."""
 
     known: int
@@ -213,8 +213,8 @@ class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     fairness: float | None
     contended_jobs: int
     fairness_missing: int
-    skew_us: Spread
-    freeze_us: Spread
+    skew_us: MicrosecondSpread
+    freeze_us: MicrosecondSpread
     switching_share: float | None
     unattended_share: float | None
 
@@ -405,10 +405,10 @@ def jain_index(ratios: pl.Series) -> float | None:
     return float(values.sum()) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def spread(values: pl.Series) -> Spread:
+def spread(values: pl.Series) -> MicrosecondSpread:
     """Summarise a column of microseconds."""
     known = values.drop_nulls()
-    return Spread(
+    return MicrosecondSpread(
         known=len(known),
         missing=values.null_count(),
         min=quantile(known, 0.0),

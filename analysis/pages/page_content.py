@@ -14,7 +14,7 @@ red are for what an interval supports."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell that is more than a text: a second line below it, or a tone."""
 
     text: str
@@ -23,7 +23,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RunMark:
     """The sign of a run before its name: its colour, hollow for a simulated one."""
 
     colour: str
@@ -31,7 +31,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class PageTable:
     """A table: a heading over groups of columns, the columns, and rows.
 
     Parameters
@@ -54,20 +54,20 @@ class Grid:
 
     groups: tuple[tuple[str, int], ...]
     columns: tuple[str, ...]
-    rows: Sequence[Sequence[str | Cell]]
+    rows: Sequence[Sequence[str | TableCell]]
     texts: int
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[RunMark, ...] = ()
     heads: bool = False
     tools: bool = True
 
-    def mark(self, column: int) -> Mark | None:
+    def mark(self, column: int) -> RunMark | None:
         """Return the sign of a column, if it has one."""
         place = column - len(self.columns) + len(self.marks)
         return self.marks[place] if place >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PageBlock:
     """A chart, a table or terms, with a title (may be empty) and a caption.
 
     Parameters
@@ -85,7 +85,7 @@ class Block:
     title: str
     caption: str
     chart: Chart | None = None
-    grid: Grid | None = None
+    grid: PageTable | None = None
     notes: Sequence[str] = ()
     terms: Sequence[tuple[str, str]] = ()
 
@@ -108,13 +108,13 @@ class Section:
 
     name: str
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[PageBlock]
     abreast: int | None = None
     lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class VerdictParagraph:
     """A paragraph of the verdict: what it is about, in a word or two, and the words."""
 
     heading: str
@@ -127,7 +127,7 @@ class Card:
     """The few figures of a run that a reader looks at first: (name, text, whether none is better)."""
 
     name: str
-    mark: Mark
+    mark: RunMark
     facts: Sequence[tuple[str, str, bool]]
 
 
@@ -155,7 +155,7 @@ class Page:
     title: str
     subtitle: str
     sections: Sequence[Section]
-    verdict: Sequence[Told] = ()
-    answer: Sequence[Told] = ()
+    verdict: Sequence[VerdictParagraph] = ()
+    answer: Sequence[VerdictParagraph] = ()
     cards: Sequence[Card] = ()
     alerts: Sequence[tuple[str, str]] = ()

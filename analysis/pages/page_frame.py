@@ -26,7 +26,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from analysis.charts import figure_json
-from analysis.pages.page_content import Block, Cell, Page
+from analysis.pages.page_content import Page, PageBlock, TableCell
 from foundation.errors import OutputError
 from foundation.records.journal import output_error
 from foundation.version import VERSION
@@ -120,18 +120,18 @@ def _digest(script: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
-def _figure(block: Block) -> Markup:
+def _figure(block: PageBlock) -> Markup:
     assert block.chart is not None
     return Markup(figure_json(block.chart.figure))  # noqa: S704 - JSON without "<"
 
 
-def _height(block: Block) -> int:
+def _height(block: PageBlock) -> int:
     assert block.chart is not None
     return int(block.chart.figure.layout.height or 420)
 
 
-def _cell(cell: str | Cell) -> Cell:
-    return cell if isinstance(cell, Cell) else Cell(cell)
+def _cell(cell: str | TableCell) -> TableCell:
+    return cell if isinstance(cell, TableCell) else TableCell(cell)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from analysis.charts import Measured, run_style
+from analysis.charts import ChartedRun, run_style
 from analysis.metrics import MetricOptions, RunMetrics
-from analysis.pages.page_content import Block, Card, Cell, Grid, Mark, Section, Told, Tone
+from analysis.pages.page_content import (
+    Card,
+    PageBlock,
+    PageTable,
+    RunMark,
+    Section,
+    TableCell,
+    Tone,
+    VerdictParagraph,
+)
 from analysis.tables import metric_rows
 from analysis.verdict import Verdict
 from analysis.verdict.verdict_in_terminal import heading, opening
@@ -42,19 +51,19 @@ _LATENCIES = {
 _GANG_NAMES = {"none": "none: the operating system shares the cores", "slurm": "Slurm's own", "osub": "gangd"}
 
 
-def mark_of(measured: Measured) -> Mark:
+def mark_of(measured: ChartedRun) -> RunMark:
     """Return the sign of a run, in the colour of its curves."""
-    return Mark(run_style(measured.number)["color"], measured.simulated)
+    return RunMark(run_style(measured.number)["color"], measured.simulated)
 
 
-def answered(verdict: Verdict) -> list[Told]:
+def answered(verdict: Verdict) -> list[VerdictParagraph]:
     """Return what comes first: which runs are unfit, and the answer, if there are any."""
     first, best = opening(verdict), verdict.best
-    unfit = [Told(*first, "unclear")] if first else []
-    return [*unfit, *([] if best is None else [Told(verdict.answer, "", _TONES[best.answer])])]
+    unfit = [VerdictParagraph(*first, "unclear")] if first else []
+    return [*unfit, *([] if best is None else [VerdictParagraph(verdict.answer, "", _TONES[best.answer])])]
 
 
-def of_one(metrics: RunMetrics) -> list[Told]:
+def of_one(metrics: RunMetrics) -> list[VerdictParagraph]:
     """Return what a single run comes to, in a sentence; nothing where no wait is known."""
     every = metrics.kinds["all"]
     if every.wait_s.mean is None or every.wait_s.max is None:
@@ -65,19 +74,23 @@ def of_one(metrics: RunMetrics) -> list[Told]:
     use = metrics.utilisation_allocated
     used = "" if use is None else f"; {use:.0%} of the cores were in use"
     jobs = counted(every.jobs, "job")
-    return [Told(f"{jobs}: waits of {mean} on average, {longest} at most{slowed}{used}.", "")]
+    return [VerdictParagraph(f"{jobs}: waits of {mean} on average, {longest} at most{slowed}{used}.", "")]
 
 
-def told(verdict: Verdict) -> list[Told]:
+def told(verdict: Verdict) -> list[VerdictParagraph]:
     """Return a paragraph for each finding, then what they stand on, but for what ``answered`` has said."""
     findings = [
-        Told(heading(one), " ".join(one.sentences), _TONES.get(one.answer, "")) for one in verdict.findings
+        VerdictParagraph(heading(one), " ".join(one.sentences), _TONES.get(one.answer, ""))
+        for one in verdict.findings
     ]
-    evidence = [Told("", sentence, "muted") for sentence in verdict.evidence[1 if opening(verdict) else 0 :]]
+    evidence = [
+        VerdictParagraph("", sentence, "muted")
+        for sentence in verdict.evidence[1 if opening(verdict) else 0 :]
+    ]
     return [*findings, *evidence]
 
 
-def cards(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> list[Card]:
+def cards(runs: Sequence[ChartedRun], metrics: Sequence[RunMetrics]) -> list[Card]:
     """Return a card for each run."""
     rows = metric_rows(metrics)
     chosen = []
@@ -91,7 +104,7 @@ def cards(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> list[Card]
     ]
 
 
-def metrics_section(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> Section:
+def metrics_section(runs: Sequence[ChartedRun], metrics: Sequence[RunMetrics]) -> Section:
     """Return the metrics, a table for each group of them; several stand side by side where there is room."""
     blocks = []
     for name, rows in groupby(metric_rows(metrics), key=lambda row: row.group):
@@ -99,13 +112,13 @@ def metrics_section(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> 
             [
                 row.name,
                 *(
-                    Cell(text, tone="best") if best else text
+                    TableCell(text, tone="best") if best else text
                     for text, best in zip(row.cells, row.best, strict=True)
                 ),
             ]
             for row in rows
         ]
-        blocks.append(Block(name, "", grid=_columns_of_runs(runs, "metric", cells, texts=1)))
+        blocks.append(PageBlock(name, "", grid=_columns_of_runs(runs, "metric", cells, texts=1)))
     note = ""
     if len(runs) > 1:
         mixed = len({run.simulated for run in runs}) > 1
@@ -117,20 +130,22 @@ def metrics_section(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> 
     return Section("metrics", "Metrics", blocks, abreast=least, lead=note)
 
 
-def facts_section(runs: Sequence[Measured], records: Sequence[Run], metrics: Sequence[RunMetrics]) -> Section:
+def facts_section(
+    runs: Sequence[ChartedRun], records: Sequence[Run], metrics: Sequence[RunMetrics]
+) -> Section:
     """Return what ran where: host, options, versions, and how the jobs ended."""
     ended = [
         ", ".join(f"{count:,} {state}" for state, count in one.kinds["all"].states.items()) for one in metrics
     ]
     rows = [[name, *texts] for name, texts in (*provenance_rows(records), ("jobs ended", ended))]
     grid = _columns_of_runs(runs, "", rows, texts=1 + len(runs))
-    return Section("where", "What ran where", [Block("", "", grid=grid)])
+    return Section("where", "What ran where", [PageBlock("", "", grid=grid)])
 
 
 def _columns_of_runs(
-    runs: Sequence[Measured], first: str, rows: Sequence[Sequence[str | Cell]], texts: int
-) -> Grid:
-    return Grid(
+    runs: Sequence[ChartedRun], first: str, rows: Sequence[Sequence[str | TableCell]], texts: int
+) -> PageTable:
+    return PageTable(
         groups=(),
         columns=(first, *(run.label for run in runs)),
         rows=rows,
@@ -181,7 +196,7 @@ def terms_section(options: MetricOptions) -> Section:
         ("Jain's fairness index", "over attained / entitled time in contended slices; 1 is fair"),
     )
     caption = "Times are in the run's own seconds, from its first due submission."
-    return Section("definitions", "Definitions", [Block("", caption, terms=terms)])
+    return Section("definitions", "Definitions", [PageBlock("", caption, terms=terms)])
 
 
 def provenance_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from analysis.charts import (
     INTERVAL_COLUMNS,
-    Measured,
+    ChartedRun,
     completion_chart,
     excerpt_chart,
     gantt,
@@ -33,7 +33,7 @@ from analysis.metrics import (
     stretches,
     with_derived,
 )
-from analysis.pages.page_content import Block, Grid, Page, Section
+from analysis.pages.page_content import Page, PageBlock, PageTable, Section
 from analysis.pages.page_frame import write_page
 from analysis.report.report_parts import (
     answered,
@@ -64,7 +64,7 @@ class Subject:
     run: Run
     held: pl.DataFrame
     metrics: RunMetrics
-    measured: Measured
+    measured: ChartedRun
 
 
 def picture(subjects: Sequence[Subject]) -> Section | None:
@@ -110,7 +110,9 @@ def _last_s(subjects: Sequence[Subject]) -> float:
     return max((subject.metrics.makespan_s or 0.0 for subject in subjects), default=0.0)
 
 
-def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject], most_px: int = 900) -> Iterator[Block]:
+def _schedules(
+    subjects: Sequence[Subject], drawn: Sequence[Subject], most_px: int = 900
+) -> Iterator[PageBlock]:
     last_s = _last_s(subjects)
     infos = [subject.run.info for subject in subjects]
     most = max(info.most_a_core for info in infos)
@@ -126,37 +128,37 @@ def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject], most_px: i
         if chart is not None:
             missing = subject.metrics.placement_missing
             lacking = f" {counted(missing, 'job')} ran at a place that is not known." if missing else ""
-            yield Block(subject.measured.label, chart.caption + lacking, chart=chart)
+            yield PageBlock(subject.measured.label, chart.caption + lacking, chart=chart)
 
 
-def _use(subjects: Sequence[Subject]) -> Iterator[Block]:
+def _use(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     last_s = _last_s(subjects)
     used = [(subject.measured, subject.held, subject.run.info.capacity_cores) for subject in subjects]
     in_use = use_chart(used, last_s) if last_s else None
     if in_use is not None:
-        yield Block("", in_use.caption, chart=in_use)
+        yield PageBlock("", in_use.caption, chart=in_use)
 
 
-def _waiting(subjects: Sequence[Subject]) -> Iterator[Block]:
+def _waiting(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     runs = [subject.measured for subject in subjects]
     if any(subject.metrics.kinds["all"].wait_s.known for subject in subjects):
         chart = wait_chart(runs, subjects[0].metrics.options)
-        yield Block("Distribution", chart.caption, chart=chart)
+        yield PageBlock("Distribution", chart.caption, chart=chart)
         chart = wait_over_time_chart(runs)
-        yield Block("Over time", chart.caption, chart=chart)
+        yield PageBlock("Over time", chart.caption, chart=chart)
 
 
-def _slowdown(subjects: Sequence[Subject]) -> Iterator[Block]:
+def _slowdown(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     runs = [subject.measured for subject in subjects]
     if not any(subject.metrics.kinds["all"].degradation.known for subject in subjects):
         return
     chart = slowdown_chart(runs)
-    yield Block("Distribution", chart.caption, chart=chart)
+    yield PageBlock("Distribution", chart.caption, chart=chart)
     columns, rows = worst_jobs(runs)
-    yield Block(
+    yield PageBlock(
         "The jobs that suffered most",
         "The largest S_OSub under any setting; the wait is in seconds.",
-        grid=Grid(
+        grid=PageTable(
             groups=(("", len(columns)), *((run.label, 3) for run in runs)),
             columns=(*columns, *("wait", "degradation", "S_OSub") * len(runs)),
             rows=rows,
@@ -166,13 +168,13 @@ def _slowdown(subjects: Sequence[Subject]) -> Iterator[Block]:
     )
 
 
-def _completion(subjects: Sequence[Subject]) -> Iterator[Block]:
+def _completion(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     if any(subject.metrics.makespan_s is not None for subject in subjects):
         chart = completion_chart([subject.measured for subject in subjects])
-        yield Block("", chart.caption, chart=chart)
+        yield PageBlock("", chart.caption, chart=chart)
 
 
-def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
+def _slices(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     sliced: list[tuple[str, SliceMetrics]] = []
     for subject in subjects:
         slices, metrics, label = subject.run.slices, subject.metrics.slices, subject.measured.label
@@ -184,11 +186,11 @@ def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
         sliced.append((label, metrics))
         excerpt = excerpt_chart(slices, subject.run.jobs, subject.held)
         if excerpt is not None:
-            yield Block(f"{label}: an excerpt", excerpt.caption, chart=excerpt)
-        yield Block(
+            yield PageBlock(f"{label}: an excerpt", excerpt.caption, chart=excerpt)
+        yield PageBlock(
             f"{label}: usage intervals of the most degraded jobs",
             _fairness(metrics),
-            grid=Grid(
+            grid=PageTable(
                 groups=(("", 3), ("usage interval", INTERVAL_COLUMNS)),
                 columns=(
                     "job",
@@ -203,10 +205,10 @@ def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
         )
         lateness = lateness_chart(slices)
         if lateness is not None:
-            yield Block(f"{label}: lateness", lateness.caption, chart=lateness)
+            yield PageBlock(f"{label}: lateness", lateness.caption, chart=lateness)
     if sliced:
         chart = interval_chart(sliced)
-        yield Block("Usage intervals of all jobs", chart.caption, chart=chart)
+        yield PageBlock("Usage intervals of all jobs", chart.caption, chart=chart)
 
 
 def _fairness(metrics: SliceMetrics) -> str:
@@ -224,7 +226,7 @@ def _fairness(metrics: SliceMetrics) -> str:
     )
 
 
-def worst_jobs(runs: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
+def worst_jobs(runs: Sequence[ChartedRun]) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of a table of the jobs with the largest S_OSub in any run.
 
     Columns: job, kind, application, cores; then, for each run, wait, degradation and S_OSub.
@@ -347,5 +349,5 @@ def _subject(number: int, run: Run, options: MetricOptions) -> Subject:
         run,
         held,
         measure(run, options, held),
-        Measured(run.info.label, jobs, number, run.info.kind == "simulated"),
+        ChartedRun(run.info.label, jobs, number, run.info.kind == "simulated"),
     )

@@ -4,7 +4,7 @@
 their interval, ``sentences`` puts them into words, and ``verdict`` is what the rest of the toolkit asks for.
 """
 
-from analysis.verdict.paired_differences import Difference, Evidence
-from analysis.verdict.verdict import Finding, Verdict, verdict_of
+from analysis.verdict.paired_differences import Evidence, QuantityDifference
+from analysis.verdict.verdict import SettingFinding, Verdict, verdict_of
 
-__all__ = ["Difference", "Evidence", "Finding", "Verdict", "verdict_of"]
+__all__ = ["Evidence", "QuantityDifference", "SettingFinding", "Verdict", "verdict_of"]

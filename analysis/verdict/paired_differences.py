@@ -25,7 +25,7 @@ from foundation.records import GangSettings, Run, RunInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RunGroup:
     """Repetitions of one setting, at least one; ``label`` is what they have in common, or the first one's."""
 
     label: str
@@ -87,13 +87,13 @@ def turns(gang: GangSettings) -> Key:
     return (gang.kind, gang.quantum_ms, gang.hold)
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def grouped(runs: Sequence[Run]) -> list[RunGroup]:
     """Return the settings in the order in which the runs name them first."""
     found: dict[Key, list[Run]] = {}
     for run in runs:
         found.setdefault(setting_key(run.info), []).append(run)
     names = _names([[run.info.label for run in members] for members in found.values()])
-    return [Group(name, tuple(members)) for name, members in zip(names, found.values(), strict=True)]
+    return [RunGroup(name, tuple(members)) for name, members in zip(names, found.values(), strict=True)]
 
 
 def _names(labels: Sequence[Sequence[str]]) -> list[str]:
@@ -144,7 +144,7 @@ LEAST_BLOCKS = 3
 Evidence = Literal["repeats", "blocks", "jobs", "too few jobs"]
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class QuantityDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity under two settings.
 
     Parameters
@@ -197,10 +197,10 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     evidence: Evidence
     runs: tuple[int, int]
-    differences: dict[str, Difference]
+    differences: dict[str, QuantityDifference]
 
 
-def paired(reference: Group, other: Group, options: MetricOptions = MetricOptions()) -> Paired:
+def paired(reference: RunGroup, other: RunGroup, options: MetricOptions = MetricOptions()) -> Paired:
     """Compare two settings; ``options`` has the least time of the bounded slowdown."""
     frames = [[_measured(run, options) for run in group.runs] for group in (reference, other)]
     common = _common([frame for group in frames for frame in group])
@@ -257,7 +257,7 @@ def _difference(
     other: Sequence[pl.DataFrame],
     evidence: Evidence,
     batches: int,
-) -> Difference | None:
+) -> QuantityDifference | None:
     values = pl.DataFrame(
         [pl.Series(str(number), frame.get_column(name)) for number, frame in enumerate((*reference, *other))]
     ).drop_nulls()
@@ -275,7 +275,7 @@ def _difference(
         change = batch_means(apart, min(batches, most))
     else:
         change = Estimate(mean=right - left, low=None, high=None, count=1)
-    return Difference(reference=left, other=right, change=change)
+    return QuantityDifference(reference=left, other=right, change=change)
 
 
 def batch_means(values: pl.Series, batches: int) -> Estimate:

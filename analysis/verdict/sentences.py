@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from analysis.metrics import Unfit
-from analysis.verdict.paired_differences import NEGLIGIBLE, Difference, Paired
+from analysis.verdict.paired_differences import NEGLIGIBLE, Paired, QuantityDifference
 from foundation.units import durations, number, several
 
 _LEAST_COST = 0.02
@@ -27,7 +27,7 @@ _LIKES = {
 
 
 def about_answer(
-    differences: Mapping[str, Difference], *, subject: str, sharing: bool, answer: str, few: bool
+    differences: Mapping[str, QuantityDifference], *, subject: str, sharing: bool, answer: str, few: bool
 ) -> str:
     """Say in one sentence what a setting does to waiting, run times and ends, and what follows.
 
@@ -55,7 +55,7 @@ def about_answer(
 
 
 def about_overhead(
-    assumed: str, turnaround: Difference | None, elsewhere: Mapping[str, tuple[float, float, float]]
+    assumed: str, turnaround: QuantityDifference | None, elsewhere: Mapping[str, tuple[float, float, float]]
 ) -> str:
     """Say that C_o is assumed, and what would change at others.
 
@@ -92,7 +92,7 @@ def jobs_a_core(most: int) -> str:
     return f"{_COUNTS[most] if most < len(_COUNTS) else most} {several(most, 'job')} a core"
 
 
-def _clause(found: Difference | None, what: str, less: str, more: str, *, clear: bool = False) -> str:
+def _clause(found: QuantityDifference | None, what: str, less: str, more: str, *, clear: bool = False) -> str:
     """Return what became of a quantity; nothing where that must be ``clear`` and is not."""
     if found is None or (clear and found.way is None):
         return ""
@@ -105,7 +105,7 @@ def _clause(found: Difference | None, what: str, less: str, more: str, *, clear:
     return f"{what} {percent(found)} {less if share < 0 else more}"
 
 
-def _run_times(found: Difference | None) -> str:
+def _run_times(found: QuantityDifference | None) -> str:
     share = None if found is None else found.share
     if found is None or share is None or abs(share) < NEGLIGIBLE:
         return ""
@@ -116,7 +116,7 @@ def _run_times(found: Difference | None) -> str:
     return f"run times {number(1 + share)} [{ends[0]}, {ends[1]}] times as long"
 
 
-def percent(difference: Difference) -> str:
+def percent(difference: QuantityDifference) -> str:
     """Return the change in per cent of the reference with its interval, such as ``79% [70%, 88%]``.
 
     Without a sign: the words beside it say which way. Empty where the reference is nothing.
@@ -134,7 +134,7 @@ def percent(difference: Difference) -> str:
     return f"{text} [{ends[0]:.0f}%, {ends[1]:.0f}%]"
 
 
-def about_wait(wait: Difference | None) -> str:
+def about_wait(wait: QuantityDifference | None) -> str:
     """Say whether waiting got shorter."""
     if wait is None:
         return "Nothing is known of the waiting."
@@ -149,7 +149,7 @@ def about_wait(wait: Difference | None) -> str:
     )
 
 
-def about_cost(degradation: Difference | None) -> str:
+def about_cost(degradation: QuantityDifference | None) -> str:
     """Say what jobs paid for it: time on cores, as a multiple of the time that they need alone."""
     if degradation is None:
         return "What the jobs paid for it is not known: their dedicated times are not."
@@ -162,7 +162,7 @@ def about_cost(degradation: Difference | None) -> str:
     return f"They ran faster: {two} times what they need alone, not {one}."
 
 
-def about_whole(turnaround: Difference | None) -> str:
+def about_whole(turnaround: QuantityDifference | None) -> str:
     """Say whether jobs were done sooner, wait and run together."""
     if turnaround is None:
         return ""
@@ -176,7 +176,7 @@ def about_whole(turnaround: Difference | None) -> str:
     )
 
 
-def about_slowdown(slowdown: Difference | None) -> str:
+def about_slowdown(slowdown: QuantityDifference | None) -> str:
     """Say whether the mean bounded slowdown fell or rose; nothing where it is not known."""
     if slowdown is None:
         return ""
@@ -189,7 +189,7 @@ def about_slowdown(slowdown: Difference | None) -> str:
     )
 
 
-def about_gang(degradation: Difference | None) -> str:
+def about_gang(degradation: QuantityDifference | None) -> str:
     """Say whether taking turns together took the cost of sharing away."""
     if degradation is None:
         return "Whether gang scheduling helps is not known: the jobs' dedicated times are not."
@@ -211,7 +211,7 @@ def about_gang(degradation: Difference | None) -> str:
     )
 
 
-def _taken(degradation: Difference) -> str:
+def _taken(degradation: QuantityDifference) -> str:
     cost = degradation.reference - 1
     if cost < _LEAST_COST:
         return "some time off"
@@ -261,7 +261,7 @@ def about_strangers(reference: str, others: Sequence[str]) -> list[str]:
     ]
 
 
-def _unclear(difference: Difference) -> str:
+def _unclear(difference: QuantityDifference) -> str:
     return "too few jobs to tell" if difference.change.low is None else "no clear difference"
 
 

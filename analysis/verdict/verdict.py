@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from analysis.metrics import MetricOptions, unfit
 from analysis.verdict.paired_differences import (
-    Difference,
     Evidence,
-    Group,
     Paired,
+    QuantityDifference,
+    RunGroup,
     are_of_one_trace,
     grouped,
     layout_key,
@@ -41,7 +41,7 @@ _BEST_FIRST: tuple[Answer, ...] = ("better", "mixed", "unclear", "worse")
 _SHARED_BY = {"osub": " under gangd", "slurm": " under Slurm's gang scheduler"}
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class SettingFinding(msgspec.Struct, frozen=True, kw_only=True):
     """What one setting does against another.
 
     Parameters
@@ -72,7 +72,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     evidence: Evidence
     runs: tuple[int, int]
-    differences: dict[str, Difference]
+    differences: dict[str, QuantityDifference]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,11 +93,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         The finding that ``answer`` is of; None where it is empty.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[SettingFinding, ...]
     evidence: tuple[str, ...]
     unfit: dict[str, str] = {}
     answer: str = ""
-    best: Finding | None = None
+    best: SettingFinding | None = None
 
 
 def verdict_of(
@@ -129,13 +129,15 @@ def verdict_of(
     )
 
 
-def _best(groups: Sequence[Group], findings: Sequence[Finding]) -> tuple[Finding | None, str]:
+def _best(
+    groups: Sequence[RunGroup], findings: Sequence[SettingFinding]
+) -> tuple[SettingFinding | None, str]:
     """Return the finding on the setting that serves the jobs best, and the answer in a sentence."""
     settings = [one for one in findings if one.question == "setting"]
     if not settings:
         return None, ""
 
-    def rank(one: Finding) -> tuple[int, float]:
+    def rank(one: SettingFinding) -> tuple[int, float]:
         whole = one.differences.get("turnaround_s")
         return _BEST_FIRST.index(one.answer), 0.0 if whole is None else whole.change.mean
 
@@ -166,11 +168,11 @@ def _differ_in_m(one: RunInfo, other: RunInfo) -> bool:
     )
 
 
-def _of_one_trace(reference: Group, other: Group) -> bool:
+def _of_one_trace(reference: RunGroup, other: RunGroup) -> bool:
     return are_of_one_trace(reference.runs[0], other.runs[0])
 
 
-def _evidence(findings: Sequence[Finding], *, simulated: bool) -> Iterator[str]:
+def _evidence(findings: Sequence[SettingFinding], *, simulated: bool) -> Iterator[str]:
     """Yield what the findings stand on; where that differs, with what it is said of."""
     about: dict[str, list[str]] = {}
     for one in findings:
@@ -181,13 +183,13 @@ def _evidence(findings: Sequence[Finding], *, simulated: bool) -> Iterator[str]:
         yield sentence if len(about) == 1 else sentence.replace("Evidence:", whose, 1)
 
 
-def _found(finding: Finding) -> Paired:
+def _found(finding: SettingFinding) -> Paired:
     return Paired(
         jobs=finding.jobs, evidence=finding.evidence, runs=finding.runs, differences=finding.differences
     )
 
 
-def _of_settings(groups: Sequence[Group], options: MetricOptions) -> Iterator[Finding]:
+def _of_settings(groups: Sequence[RunGroup], options: MetricOptions) -> Iterator[SettingFinding]:
     for other in groups[1:]:
         reference = groups[0]
         if reference.info.kind != other.info.kind or not _of_one_trace(reference, other):
@@ -206,13 +208,13 @@ def _of_settings(groups: Sequence[Group], options: MetricOptions) -> Iterator[Fi
         yield _finding("setting", reference, other, found, ("turnaround_s", "bounded_slowdown"), sentences)
 
 
-def _assumed(reference: Group, other: Group) -> str | None:
+def _assumed(reference: RunGroup, other: RunGroup) -> str | None:
     """Return the C_o that a comparison assumes; None where it plays no part, or is what differs."""
     found = {reference.overhead, other.overhead} - {None}
     return found.pop() if len(found) == 1 else None
 
 
-def _on_overhead(reference: Group, other: Group, differences: Mapping[str, Difference]) -> str:
+def _on_overhead(reference: RunGroup, other: RunGroup, differences: Mapping[str, QuantityDifference]) -> str:
     """Return what would change at other C_o; empty where it plays no part."""
     assumed = _assumed(reference, other)
     if assumed is None:
@@ -231,12 +233,12 @@ def _on_overhead(reference: Group, other: Group, differences: Mapping[str, Diffe
     return about_overhead(assumed, differences.get("turnaround_s"), elsewhere)
 
 
-def _plain(differences: Mapping[str, Difference], which: str) -> dict[str, float]:
+def _plain(differences: Mapping[str, QuantityDifference], which: str) -> dict[str, float]:
     """Return the means of a setting that C_o changes nothing in."""
     return {name: getattr(one, which) for name, one in differences.items()}
 
 
-def _of_gangs(groups: Sequence[Group], options: MetricOptions) -> Iterator[Finding]:
+def _of_gangs(groups: Sequence[RunGroup], options: MetricOptions) -> Iterator[SettingFinding]:
     for naive in groups:
         if not naive.is_shared or naive.info.gang.kind != "none" or naive.info.kind != groups[0].info.kind:
             continue
@@ -252,13 +254,13 @@ def _of_gangs(groups: Sequence[Group], options: MetricOptions) -> Iterator[Findi
 
 def _finding(
     question: Question,
-    reference: Group,
-    other: Group,
+    reference: RunGroup,
+    other: RunGroup,
     found: Paired,
     judged: tuple[str, ...],
     sentences: tuple[str, ...],
-) -> Finding:
-    return Finding(
+) -> SettingFinding:
+    return SettingFinding(
         question=question,
         reference=reference.label,
         other=other.label,
@@ -271,7 +273,7 @@ def _finding(
     )
 
 
-def _answer(judged: Sequence[Difference | None]) -> Answer:
+def _answer(judged: Sequence[QuantityDifference | None]) -> Answer:
     ways = {found.way for found in judged if found is not None} - {None}
     if not ways:
         return "unclear"

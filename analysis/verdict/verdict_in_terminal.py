@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from analysis.verdict.verdict import Finding, Verdict
+from analysis.verdict.verdict import SettingFinding, Verdict
 
 _COLOURS = {
     "better": "bold green",
@@ -42,6 +42,6 @@ def opening(verdict: Verdict) -> tuple[str, str] | None:
     return f"{'Nothing' if nothing else 'Not everything'} here can be concluded.", verdict.evidence[0]
 
 
-def heading(finding: Finding) -> str:
+def heading(finding: SettingFinding) -> str:
     """Return what is held against what, and the answer in a word."""
     return f"{finding.other} against {finding.reference}: {finding.answer}."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.pages.page_content import Block, Cell, Grid, Section, Tone
+from analysis.pages.page_content import PageBlock, PageTable, Section, TableCell, Tone
 from analysis.tables import ABSENT
 from analysis.verdict.gains import COLUMNS, gain_rows
-from analysis.verdict.paired_differences import Difference
-from analysis.verdict.verdict import Finding, Verdict
+from analysis.verdict.paired_differences import QuantityDifference
+from analysis.verdict.verdict import SettingFinding, Verdict
 from foundation.records import Run
 from foundation.units import counted, number
 
@@ -26,10 +26,10 @@ _COLUMNS = ("mean over the jobs", "reference", "other", "change", "95% interval"
 def differences_section(verdict: Verdict) -> Section | None:
     """Return the figures behind the verdict, with their intervals; None where it finds nothing."""
     blocks = [
-        Block(
+        PageBlock(
             f"{finding.other} against {finding.reference}",
             _stands_on(finding),
-            grid=Grid(
+            grid=PageTable(
                 groups=(), columns=_COLUMNS, rows=_difference_rows(finding), texts=1, heads=True, tools=False
             ),
         )
@@ -38,7 +38,7 @@ def differences_section(verdict: Verdict) -> Section | None:
     return Section("differences", "Differences, with intervals", blocks, abreast=480) if blocks else None
 
 
-def _stands_on(finding: Finding) -> str:
+def _stands_on(finding: SettingFinding) -> str:
     """Return what the differences stand on, in a sentence."""
     one, two = finding.runs
     jobs = f"Over {counted(finding.jobs, 'job')} that completed in"
@@ -48,8 +48,8 @@ def _stands_on(finding: Finding) -> str:
     return f"{jobs} both{batches.get(finding.evidence, '')}."
 
 
-def _difference_rows(finding: Finding) -> list[list[str | Cell]]:
-    rows: list[list[str | Cell]] = []
+def _difference_rows(finding: SettingFinding) -> list[list[str | TableCell]]:
+    rows: list[list[str | TableCell]] = []
     for name, told in _MEASURES.items():
         found = finding.differences.get(name)
         if found is not None:
@@ -60,7 +60,7 @@ def _difference_rows(finding: Finding) -> list[list[str | Cell]]:
                     told,
                     number(found.reference),
                     number(found.other),
-                    Cell(_signed(found.change.mean), tone=_tone(found)),
+                    TableCell(_signed(found.change.mean), tone=_tone(found)),
                     interval,
                 ]
             )
@@ -71,7 +71,7 @@ def _signed(value: float) -> str:
     return ("+" if value > 0 else "-" if value < 0 else "") + number(abs(value))
 
 
-def _tone(found: Difference) -> Tone:
+def _tone(found: QuantityDifference) -> Tone:
     """Return the tone of a change: of all of these, less is better."""
     return "" if found.way is None else "good" if found.way < 0 else "bad"
 
@@ -79,11 +79,11 @@ def _tone(found: Difference) -> Tone:
 def gains_section(compared: Sequence[tuple[Run, Run]]) -> Section:
     """Return the section on pairs of settings: which jobs gained and lost most."""
     blocks = [
-        Block(
+        PageBlock(
             f"{other.info.label} against {reference.info.label}",
             f"At most {MOST_JOBS // 2} jobs that were done sooner after their submission than under the "
             f"reference, the greatest gain first, and at most {MOST_JOBS // 2} that were done later.",
-            grid=Grid(groups=(), columns=COLUMNS, rows=gain_rows(reference, other, MOST_JOBS), texts=2),
+            grid=PageTable(groups=(), columns=COLUMNS, rows=gain_rows(reference, other, MOST_JOBS), texts=2),
         )
         for reference, other in compared
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from foundation.slurm import Node, Partition, SlurmClient
+from foundation.slurm import Partition, SlurmClient, SlurmNode
 
 _SIBLINGS = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 
@@ -54,7 +54,7 @@ class Configuration:
 
     values: Mapping[str, str]
     partitions: Sequence[Partition]
-    nodes: Sequence[Node]
+    nodes: Sequence[SlurmNode]
     freeze_cap_s: float = 5.0
     lease_s: float = 2.0
     host: str = ""

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from deploy.checks.configuration import Advice, Configuration, Grade, release_of
-from deploy.mpi_trial import Bound, Trial
-from foundation.slurm import Node, Partition
+from deploy.mpi_trial import Bound, MpiTrial
+from foundation.slurm import Partition, SlurmNode
 from foundation.units import counted
 
 LEAST_MIB = 1
@@ -44,7 +44,7 @@ def judge(found: Configuration) -> tuple[Advice, ...]:
     )
 
 
-def judge_start(trial: Trial) -> Advice:
+def judge_start(trial: MpiTrial) -> Advice:
     """Return what there is to say of two ranks of MPI that were started."""
     grade = Grade.GOOD if trial.is_started is not False else Grade.WARNING
     why = "jobs of several nodes find each other"
@@ -155,7 +155,7 @@ def _default_memory(found: Configuration) -> Advice:
     return Advice("DefMemPerCPU", Grade.BAD, told, why, write)
 
 
-def _share_mib(partition: Partition, nodes: Sequence[Node]) -> int:
+def _share_mib(partition: Partition, nodes: Sequence[SlurmNode]) -> int:
     """Return the memory of a CPU's job if all of the smallest node's CPUs have as many as they may."""
     members = [one for one in nodes if one.name in set(partition.nodes)]
     shares = [

@@ -32,12 +32,12 @@ from deploy.compose.plan import (
 from deploy.compose.slurm_inside import slurm_client
 from deploy.compose.state import FILE, ComposeState, decode_state, read_compose_state, write_compose_state
 from deploy.compose.watchers import choose_watchers
-from deploy.local.cluster import Ended
+from deploy.local.cluster import DownResult
 from deploy.local.home import Home, take_home
 from deploy.local.layout import names_of, state_option
 from deploy.shape import Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError
-from foundation.slurm import JobSnapshot, Node
+from foundation.slurm import JobSnapshot, SlurmNode
 from foundation.slurm.calling.run_command import run_command
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 from foundation.units import counted
@@ -73,7 +73,7 @@ class ComposeStatus:
 
     state: ComposeState
     containers: tuple[Container, ...]
-    nodes: tuple[Node, ...] | None
+    nodes: tuple[SlurmNode, ...] | None
     jobs: JobSnapshot | None
     failures: Mapping[str, Sequence[str]]
 
@@ -176,7 +176,7 @@ class ComposeCluster:
         state = self.state()
         engine = find_engine(state.engine, with_compose=False)
         containers = tuple(list_containers(engine, state.home, state.cluster))
-        nodes: tuple[Node, ...] | None = None
+        nodes: tuple[SlurmNode, ...] | None = None
         jobs: JobSnapshot | None = None
         with suppress(SlurmUnreachableError, SlurmRefusedError):
             client = slurm_client(engine, containers)
@@ -184,7 +184,7 @@ class ComposeCluster:
         failures = {one.name: last_words(engine, one) for one in containers if not one.is_alive}
         return ComposeStatus(state, containers, nodes, jobs, failures)
 
-    def down(self, say: Callable[[str], None] = lambda _: None) -> Ended:
+    def down(self, say: Callable[[str], None] = lambda _: None) -> DownResult:
         """End the cluster and remove what `up` made. Safe to repeat, whatever was killed.
 
         Where the folder is gone, what carries its path is removed all the same.
@@ -200,7 +200,7 @@ class ComposeCluster:
         """
         with take_home(self.folder) as home:
             if home is None:
-                return Ended(existed=self._take_down_left(say))
+                return DownResult(existed=self._take_down_left(say))
             try:
                 state = _own_state(home)
             except InputError:
@@ -219,7 +219,7 @@ class ComposeCluster:
                 existed = take_down(engine, str(home.path), cluster, debian, say) or existed
             home.empty()
             left = home.leave()
-        return Ended(existed, tuple(left))
+        return DownResult(existed, tuple(left))
 
     def _take_down_left(self, say: Callable[[str], None]) -> bool:
         path, existed = self.folder.resolve(), False

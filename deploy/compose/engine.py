@@ -17,7 +17,7 @@ from typing import Any
 from deploy.compose.inside.conf import Hierarchy
 from foundation.errors import ClusterError, HostError
 from foundation.one_line import one_line
-from foundation.slurm.calling.run_command import Answer, run_command
+from foundation.slurm.calling.run_command import CommandOutput, run_command
 
 _ANSWER_S = 30.0
 _START_INTERVAL_API = (1, 44)
@@ -31,7 +31,7 @@ class EngineName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class EngineFacts:
     """What an engine says of itself and of its host.
 
     Attributes
@@ -55,7 +55,7 @@ class Engine:
     """An engine that answers; ``compose`` is the command of its compose, empty where it is not needed."""
 
     name: EngineName
-    facts: Facts
+    facts: EngineFacts
     compose: tuple[str, ...]
 
     def run(
@@ -64,7 +64,7 @@ class Engine:
         within_s: float = 120.0,
         extra: Mapping[str, str] | None = None,
         stdin: str | None = None,
-    ) -> Answer:
+    ) -> CommandOutput:
         """Run one of the engine's commands."""
         return run_command([str(self.name), *words], stdin, {**os.environ, **(extra or {})}, within_s)
 
@@ -106,7 +106,7 @@ def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
     return Engine(name=name, facts=facts, compose=_find_compose(name) if with_compose else ())
 
 
-def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> Facts | None:
+def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> EngineFacts | None:
     """Return what ``info`` says as JSON; None where it is no engine's answer."""
     try:
         told: Any = json.loads(info)
@@ -116,7 +116,7 @@ def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> Facts | Non
             host = told["host"]
             version, cpus, memory = host["cgroupVersion"], host["cpus"], host["memTotal"]
         hierarchy: Hierarchy = "v2" if str(version).endswith("2") else "v1"
-        return Facts(
+        return EngineFacts(
             hierarchy=hierarchy,
             cpus=max(1, int(cpus)),
             memory_mib=max(1, int(memory) >> 20),
@@ -126,7 +126,7 @@ def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> Facts | Non
         return None
 
 
-def _api(name: EngineName, version: Answer) -> tuple[int, int]:
+def _api(name: EngineName, version: CommandOutput) -> tuple[int, int]:
     """Return the API's version of Docker's daemon; (0, 0) where it is not told."""
     if name is not EngineName.DOCKER or version.returncode != 0:
         return (0, 0)
@@ -154,14 +154,14 @@ def _find_compose(name: EngineName) -> tuple[str, ...]:
     )
 
 
-def checked(words: Sequence[str], answer: Answer) -> str:
+def checked(words: Sequence[str], answer: CommandOutput) -> str:
     """Return what a command printed; raises ClusterError with its last line where it failed."""
     if answer.returncode == 0:
         return answer.stdout
     raise ClusterError(f"`{one_line(' '.join(words[:6]))}` failed: {last_word(answer)}")
 
 
-def last_word(answer: Answer) -> str:
+def last_word(answer: CommandOutput) -> str:
     """Return the line of an answer that tells most of what went wrong."""
     lines = [line.strip() for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()] or lines

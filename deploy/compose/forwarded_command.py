@@ -29,7 +29,7 @@ from deploy.compose.state import read_compose_state
 from deploy.local.layout import state_option
 from foundation.errors import ClusterError, OutputError
 from foundation.mpi_start import PREFIXES
-from foundation.slurm.calling.run_command import Answer
+from foundation.slurm.calling.run_command import CommandOutput
 from foundation.version import VERSION
 
 _PYTHON, _OSUB = "/opt/osub/bin/python", "/opt/osub/bin/osub"
@@ -40,7 +40,7 @@ _COPY_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerContainer:
     """The controller's container of a cluster whose state folder is ``folder``."""
 
     folder: Path
@@ -49,7 +49,7 @@ class Controller:
     has_gangd: bool
 
     @classmethod
-    def of(cls, folder: Path) -> Controller:
+    def of(cls, folder: Path) -> ControllerContainer:
         """Return the controller, with the host's working folder and the cluster's slurm.conf made in it.
 
         Raises
@@ -178,7 +178,7 @@ class Controller:
         if answer.returncode:
             raise ClusterError(f"cannot {what}: {last_word(answer)}")
 
-    def _shell(self, text: str, user: str = HOST_USER) -> Answer:
+    def _shell(self, text: str, user: str = HOST_USER) -> CommandOutput:
         return self.engine.run(*self._words("sh", "-c", text, user=user)[1:])
 
     def _words(self, *words: str, options: Sequence[str] = (), user: str = HOST_USER) -> list[str]:
@@ -193,7 +193,7 @@ class RunningCommand:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: ControllerContainer,
         signal: Callable[[int], None],
         words: Sequence[str],
         *,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.compose.engine import Facts
-from deploy.compose.inside.settings import Settings, to_environment
+from deploy.compose.engine import EngineFacts
+from deploy.compose.inside.settings import ContainerSettings, to_environment
 from deploy.compose.state import ComposeState, Monitoring
 from deploy.shape import Shape
 from foundation.units import counted
@@ -52,12 +52,12 @@ def images_to_build(debian: int, *, accounting: bool, monitoring: Monitoring | N
     return images
 
 
-def node_memory_mib(shape: Shape, facts: Facts) -> int:
+def node_memory_mib(shape: Shape, facts: EngineFacts) -> int:
     """Return the memory one node declares, MiB: an equal part of 90 % of the host's, or as in the thesis."""
     return _VIRTUAL_NODE_MIB if shape.virtual else int(facts.memory_mib * _PHYSICAL_SHARE) // shape.nodes
 
 
-def compose_files(state: ComposeState, facts: Facts) -> list[Path]:
+def compose_files(state: ComposeState, facts: EngineFacts) -> list[Path]:
     """Return the files that fit the engine's host."""
     names = ["compose.yaml", "compose.cgroup1.yaml" if facts.hierarchy == "v1" else "compose.cgroup2.yaml"]
     if facts.knows_start_interval:
@@ -69,7 +69,7 @@ def compose_files(state: ComposeState, facts: Facts) -> list[Path]:
 
 def compose_environment(state: ComposeState) -> dict[str, str]:
     """Return the variables that compose.yaml asks for."""
-    settings = Settings(
+    settings = ContainerSettings(
         cluster=state.cluster,
         # How many nodes there are now is compose's business: in here, adding one would make all others anew.
         shape=_with_nodes(state.shape, state.most_nodes),
@@ -100,7 +100,7 @@ def compose_environment(state: ComposeState) -> dict[str, str]:
     )
 
 
-def up_words(compose: Sequence[str], state: ComposeState, facts: Facts) -> list[str]:
+def up_words(compose: Sequence[str], state: ComposeState, facts: EngineFacts) -> list[str]:
     """Return the command that starts what is missing, and ends what is too much."""
     files = [word for path in compose_files(state, facts) for word in ("-f", str(path))]
     words = [*compose, "-p", state.cluster, *files, "up", "-d"]

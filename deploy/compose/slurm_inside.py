@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from deploy.compose.containers import Container, of_role
 from deploy.compose.engine import Engine
 from foundation.slurm import CommandSlurm
-from foundation.slurm.calling.run_command import Answer
+from foundation.slurm.calling.run_command import CommandOutput
 from foundation.slurm.slurm_types import SlurmUnreachableError
 
 _SLURM_NEEDS = ("LC_ALL", "TZ", "SLURM_TIME_FORMAT")
@@ -32,7 +32,7 @@ class _Inside:
 
     def run(
         self, words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
-    ) -> Answer:
+    ) -> CommandOutput:
         """Run one; of the environment it gets what decides how an answer looks."""
         told = [
             word for key in _SLURM_NEEDS if key in environment for word in ("-e", f"{key}={environment[key]}")

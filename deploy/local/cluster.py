@@ -39,14 +39,14 @@ from deploy.local.gang import (
     wake_supervisor,
 )
 from deploy.local.home import Home, take_home
-from deploy.local.host import Host, look_at_host
+from deploy.local.host import LocalHost, look_at_host
 from deploy.local.layout import checked_path, make_layout, names_of, state_option
 from deploy.local.members import kin_of, living_daemons
 from deploy.local.slurm_setup import cgroup_conf, munged_command, slurm_commands, slurm_conf
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
-from deploy.shape import Gang, Shape, pin_cpus
+from deploy.shape import GangKind, Shape, pin_cpus
 from foundation.errors import ClusterError, OsubError, OutputError
-from foundation.slurm import CommandSlurm, JobSnapshot, Node
+from foundation.slurm import CommandSlurm, JobSnapshot, SlurmNode
 from foundation.slurm.slurm_types import SlurmUnreachableError
 
 _UP_TRIES = 3
@@ -54,12 +54,12 @@ _FOLDERS: tuple[FolderName, ...] = ("log", "run", "spool", "slurmctld", "scratch
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class LocalStatus:
     """What a cluster looks like now: daemons by role (True: alive), nodes and jobs (None: Slurm is away)."""
 
     state: ClusterState
     daemons: dict[str, bool]
-    nodes: tuple[Node, ...] | None
+    nodes: tuple[SlurmNode, ...] | None
     jobs: JobSnapshot | None
 
     @property
@@ -71,7 +71,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class DownResult:
     """What came of `down`.
 
     Attributes
@@ -155,19 +155,19 @@ class LocalCluster:
                     say("a port was taken in the meantime; trying others")
         raise ClusterError("no set of free ports found")
 
-    def status(self) -> Status:
+    def status(self) -> LocalStatus:
         """Look at daemons, nodes and jobs; Slurm being away is part of the answer."""
         state = self.state()
         alive = {daemon.role: find_process(daemon) is not None for daemon in state.daemons}
         client = CommandSlurm(self.conf, tries=1, timeout_s=5.0)
-        nodes: tuple[Node, ...] | None = None
+        nodes: tuple[SlurmNode, ...] | None = None
         jobs: JobSnapshot | None = None
         if alive.get("slurmctld"):
             with suppress(SlurmUnreachableError):
                 nodes, jobs = tuple(client.nodes()), client.jobs()
-        return Status(state, alive, nodes, jobs)
+        return LocalStatus(state, alive, nodes, jobs)
 
-    def down(self, *, keep_logs: bool = False) -> Ended:
+    def down(self, *, keep_logs: bool = False) -> DownResult:
         """End the cluster and remove what it left. Safe to repeat, whatever was killed.
 
         Raises
@@ -179,16 +179,16 @@ class LocalCluster:
         """
         with take_home(self.folder) as home:
             if home is None:
-                return Ended(existed=False)
+                return DownResult(existed=False)
             _refuse_containers(home)
             existed, remains = home.is_furnished, home.has_remains
             kept = take_down(home, keep_logs=keep_logs)
             left = home.leave()
         strangers = tuple(name for name in left if name.partition("/")[0] not in kept)
-        return Ended(existed, strangers, remains and not existed)
+        return DownResult(existed, strangers, remains and not existed)
 
     def _revive(
-        self, home: Home, state: ClusterState, shape: Shape, host: Host, say: Callable[[str], None]
+        self, home: Home, state: ClusterState, shape: Shape, host: LocalHost, say: Callable[[str], None]
     ) -> ClusterState:
         if state.shape != shape:
             raise ClusterError(
@@ -198,14 +198,14 @@ class LocalCluster:
             )
         return self._start_missing(home, self._prepare(home, state, host), host, say)
 
-    def _prepare(self, home: Home, state: ClusterState, host: Host) -> ClusterState:
+    def _prepare(self, home: Home, state: ClusterState, host: LocalHost) -> ClusterState:
         """Make folders, key and configuration; what is there already is kept."""
         home.furnish(_folders(state.shape), _mode(host))
         if home.read("munge.key") is None:
             home.write("munge.key", secrets.token_bytes(1024), 0o600)
         home.write("slurm.conf", slurm_conf(state.shape, host, state.layout))
         home.write("cgroup.conf", cgroup_conf(host))
-        if state.shape.gang is Gang.OSUB:
+        if state.shape.gang is GangKind.OSUB:
             try:
                 prepare_gang(state.shape, state.layout)
             except OSError as error:
@@ -213,7 +213,7 @@ class LocalCluster:
         return state
 
     def _start_missing(
-        self, home: Home, state: ClusterState, host: Host, say: Callable[[str], None]
+        self, home: Home, state: ClusterState, host: LocalHost, say: Callable[[str], None]
     ) -> ClusterState:
         known, alive = {daemon.role: daemon for daemon in state.daemons}, _running(home, state, host)
         state = msgspec.structs.replace(state, daemons=tuple((known | alive).values()))
@@ -241,7 +241,7 @@ class LocalCluster:
         daemons = ensure(slurm_commands(host, state.layout))
         wait_for_port(state.layout, daemons)
         wait_for_nodes(state.layout, daemons, CommandSlurm(state.layout.conf, tries=5))
-        if state.shape.gang is Gang.OSUB:
+        if state.shape.gang is GangKind.OSUB:
             since_s = time.time()
             wake_supervisor(alive)
             environment["PATH"] = os.environ.get("PATH", os.defpath)  # it looks for programs as `up` does
@@ -260,20 +260,20 @@ def _refuse_containers(home: Home) -> None:
         )
 
 
-def _mode(host: Host) -> int:
+def _mode(host: LocalHost) -> int:
     """Mode of the folders with sockets: every user may reach a cluster of root's; a user's is his alone."""
     return 0o755 if host.is_root else 0o700
 
 
 def _folders(shape: Shape) -> tuple[FolderName, ...]:
-    return (*_FOLDERS, "gang") if shape.gang is Gang.OSUB else _FOLDERS
+    return (*_FOLDERS, "gang") if shape.gang is GangKind.OSUB else _FOLDERS
 
 
-def _running(home: Home, state: ClusterState, host: Host) -> dict[str, Daemon]:
+def _running(home: Home, state: ClusterState, host: LocalHost) -> dict[str, Daemon]:
     """Return the daemons that live, by role, also one that `up` was killed before listing."""
     kin = kin_of(names_of(home.path), home.path, home.short)
     commands = munged_command(host, state.layout) | slurm_commands(host, state.layout)
-    if state.shape.gang is Gang.OSUB:
+    if state.shape.gang is GangKind.OSUB:
         commands |= gang_daemons(state.layout, host) | supervisor_command(state.layout)
     alive = {}
     for facts in living_daemons(kin).values():

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from deploy.local.layout import Layout
+from deploy.local.layout import ClusterLayout
 from deploy.local.members import MARK
 from deploy.local.processes import read_facts
 from foundation.errors import ClusterError
@@ -47,7 +47,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     ended_s: float | None = None
 
 
-def daemon_environment(layout: Layout) -> dict[str, str]:
+def daemon_environment(layout: ClusterLayout) -> dict[str, str]:
     """Return the environment of a cluster's daemons."""
     return {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -56,7 +56,7 @@ def daemon_environment(layout: Layout) -> dict[str, str]:
     }
 
 
-def log_of(layout: Layout, role: str) -> Path:
+def log_of(layout: ClusterLayout, role: str) -> Path:
     """Return the file to which a daemon's output is appended."""
     return layout.logs / f"{role.replace(' ', '-')}.out"
 
@@ -102,7 +102,7 @@ def find_process(daemon: Daemon) -> psutil.Process | None:
         return None
 
 
-def wait_for_socket(layout: Layout, munged: Daemon) -> None:
+def wait_for_socket(layout: ClusterLayout, munged: Daemon) -> None:
     """Wait until munged takes connections; raises ClusterError where it died or takes too long."""
 
     def answers() -> bool:
@@ -116,7 +116,7 @@ def wait_for_socket(layout: Layout, munged: Daemon) -> None:
     wait_for(layout, [munged], answers, "munged takes no connections")
 
 
-def wait_for_port(layout: Layout, daemons: Sequence[Daemon]) -> None:
+def wait_for_port(layout: ClusterLayout, daemons: Sequence[Daemon]) -> None:
     """Wait until slurmctld takes connections (asking it earlier costs a client many seconds)."""
 
     def answers() -> bool:
@@ -129,7 +129,7 @@ def wait_for_port(layout: Layout, daemons: Sequence[Daemon]) -> None:
     wait_for(layout, daemons, answers, "slurmctld takes no connections")
 
 
-def wait_for_nodes(layout: Layout, daemons: Sequence[Daemon], client: CommandSlurm) -> None:
+def wait_for_nodes(layout: ClusterLayout, daemons: Sequence[Daemon], client: CommandSlurm) -> None:
     """Wait until every node has registered and can take jobs."""
 
     def all_up() -> bool:
@@ -142,7 +142,9 @@ def wait_for_nodes(layout: Layout, daemons: Sequence[Daemon], client: CommandSlu
     wait_for(layout, daemons, all_up, "not every node came up")
 
 
-def wait_for(layout: Layout, daemons: Sequence[Daemon], done: Callable[[], bool], complaint: str) -> None:
+def wait_for(
+    layout: ClusterLayout, daemons: Sequence[Daemon], done: Callable[[], bool], complaint: str
+) -> None:
     """Wait until something is done; raises ClusterError where a daemon ended or it takes too long."""
     deadline = time.monotonic() + _DEADLINE_S
     while not done():
@@ -154,7 +156,7 @@ def wait_for(layout: Layout, daemons: Sequence[Daemon], done: Callable[[], bool]
         time.sleep(_POLL_S)
 
 
-def last_words(layout: Layout, role: str) -> str:
+def last_words(layout: ClusterLayout, role: str) -> str:
     """Return the last error, else the last line, that a daemon logged."""
     name = role.replace(" ", "-")
     lines: list[str] = []

@@ -23,7 +23,7 @@ from deploy.local.cgroups import cluster_cgroups, remove_all, thaw_all
 from deploy.local.home import Home
 from deploy.local.layout import names_of
 from deploy.local.members import Kin, end_all, kin_of, living_daemons, living_members
-from deploy.local.processes import PROC, Facts
+from deploy.local.processes import PROC, ProcessFacts
 from foundation.errors import ClusterError, TrustError
 from foundation.in_memory import SHM, is_segment
 from foundation.trust import names_in, open_folder
@@ -109,7 +109,7 @@ def _before_all_others() -> Iterator[None]:
         os.sched_setscheduler(0, before, how)
 
 
-def _runs(facts: Facts, programs: tuple[str, ...]) -> bool:
+def _runs(facts: ProcessFacts, programs: tuple[str, ...]) -> bool:
     return any(word.rpartition("/")[2] in programs for word in facts.words)
 
 

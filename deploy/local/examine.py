@@ -23,7 +23,7 @@ from deploy.mpi_trial import try_here
 from deploy.shape import natural_shape
 
 
-class Finding(msgspec.Struct, frozen=True):
+class HostFinding(msgspec.Struct, frozen=True):
     """One thing: whether it is here, what was found, and what it is for or how to get it."""
 
     what: str
@@ -32,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True):
     advice: str
 
 
-def examine_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> list[Finding]:
+def examine_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> list[HostFinding]:
     """Look at everything; nothing is changed."""
     return [
         *_machine(),
@@ -48,14 +48,14 @@ def examine_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> list[Finding]:
     ]
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[HostFinding]:
     cpus = sorted(os.sched_getaffinity(0))
     nodes, cores = natural_shape(len(cpus))
     memory = psutil.virtual_memory()
     share = busy_share()
     busy = "" if share is None else f"{share:.0%} busy now, "
     is_calm = share is None or share <= CALM
-    yield Finding(
+    yield HostFinding(
         "CPUs",
         "yes" if is_calm else "partly",
         f"{len(cpus)} usable of {os.cpu_count()}, {busy}load {os.getloadavg()[0]:.2f}",
@@ -63,15 +63,15 @@ def _machine() -> Iterator[Finding]:
         if is_calm
         else "others use them now: measure when it is calm",
     )
-    yield Finding(
+    yield HostFinding(
         "memory",
         "yes",
         f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} free",
         "Slurm shares it out",
     )
-    yield Finding("kernel", "yes", f"{platform.system()} {platform.release()}", "")
+    yield HostFinding("kernel", "yes", f"{platform.system()} {platform.release()}", "")
     who = "root" if os.geteuid() == 0 else f"user id {os.geteuid()}"
-    yield Finding(
+    yield HostFinding(
         "privilege",
         "yes" if os.geteuid() == 0 else "partly",
         who,
@@ -79,12 +79,12 @@ def _machine() -> Iterator[Finding]:
     )
 
 
-def _programs(what: str, names: tuple[str, ...], packages: str) -> Finding:
+def _programs(what: str, names: tuple[str, ...], packages: str) -> HostFinding:
     found = {name: find_program(name) for name in names}
     missing = [name for name, path in found.items() if path is None]
     if missing:
-        return Finding(what, "no", f"missing: {', '.join(missing)}", f"apt-get install {packages}")
-    return Finding(what, "yes", _version(str(found[names[0]])), "")
+        return HostFinding(what, "no", f"missing: {', '.join(missing)}", f"apt-get install {packages}")
+    return HostFinding(what, "yes", _version(str(found[names[0]])), "")
 
 
 def _version(path: str) -> str:
@@ -94,28 +94,28 @@ def _version(path: str) -> str:
     return path
 
 
-def _mpi() -> Finding:
+def _mpi() -> HostFinding:
     try:
         found = f"mpi4py {metadata.version('mpi4py')}, MPICH {metadata.version('mpich')}"
     except metadata.PackageNotFoundError as error:
-        return Finding("MPI", "no", f"no {error.name}", "pip install mpi4py mpich (rrba needs them)")
+        return HostFinding("MPI", "no", f"no {error.name}", "pip install mpi4py mpich (rrba needs them)")
     plugins = [Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib")]
     pmi2 = any(next(root.glob("**/slurm*/mpi_pmi2.so"), None) for root in plugins if root.is_dir())
     if not pmi2:
-        return Finding(
+        return HostFinding(
             "MPI", "partly", found, "no Slurm plugin mpi_pmi2 found: jobs of several ranks can't start"
         )
     beside = Path(sys.executable).with_name("mpiexec")
     trial = try_here(beside if beside.exists() else Path("mpiexec"))
     if trial.is_started is False:
-        return Finding("MPI", "partly", f"{found}: {trial.found}", "two ranks did not start on this host")
+        return HostFinding("MPI", "partly", f"{found}: {trial.found}", "two ranks did not start on this host")
     advice = (
         "`osub doctor --cluster` tries it across nodes" if trial.is_started else "no mpiexec to try it by"
     )
-    return Finding("MPI", "yes", f"{found}, srun --mpi=pmi2: {trial.found}", advice)
+    return HostFinding("MPI", "yes", f"{found}, srun --mpi=pmi2: {trial.found}", advice)
 
 
-def _cgroup(root: Path) -> Finding:
+def _cgroup(root: Path) -> HostFinding:
     unified = (root / "cgroup.controllers").exists()
     legacy = (root / "freezer").is_dir()
     kind = "v2" if unified else "v1" if legacy else "none mounted"
@@ -124,31 +124,31 @@ def _cgroup(root: Path) -> Finding:
     usable = usable_cgroup(root) if os.geteuid() == 0 else CgroupVersion.NONE
     here: Literal["yes", "no"] = "no" if usable is CgroupVersion.NONE else "yes"
     advice = "Slurm tracks processes in it" if here == "yes" else "needs root; process trees are used instead"
-    return Finding("cgroup", here, kind, advice)
+    return HostFinding("cgroup", here, kind, advice)
 
 
-def _freezer(root: Path) -> Finding:
+def _freezer(root: Path) -> HostFinding:
     usable = usable_cgroup(root) if os.geteuid() == 0 else CgroupVersion.NONE
     if usable is CgroupVersion.NONE:
-        return Finding(
+        return HostFinding(
             "freezer", "partly", "signals (SIGSTOP, SIGCONT)", "the cgroup freezer is better: run as root"
         )
-    return Finding("freezer", "yes", f"cgroup {usable}", "")
+    return HostFinding("freezer", "yes", f"cgroup {usable}", "")
 
 
-def _realtime() -> Finding:
+def _realtime() -> HostFinding:
     policy, parameter = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
-        return Finding(
+        return HostFinding(
             "SCHED_FIFO", "no", "not permitted", "exact switching wants CAP_SYS_NICE or an rtprio limit"
         )
     os.sched_setscheduler(0, policy, parameter)
-    return Finding("SCHED_FIFO", "yes", "permitted", "time slices begin to the fraction of a millisecond")
+    return HostFinding("SCHED_FIFO", "yes", "permitted", "time slices begin to the fraction of a millisecond")
 
 
-def _pmu() -> Finding:
+def _pmu() -> HostFinding:
     """Try to open a hardware instruction counter for this process (perf_event_open(2))."""
     attribute = struct.pack("IIQQQQQ", 0, 112, 1, 0, 0, 3, 1 << 5 | 1 << 6).ljust(112, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -159,7 +159,7 @@ def _pmu() -> Finding:
         why = os.strerror(code) if number else f"unknown machine {platform.machine()}"
         if number and code in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
             why = "this host has no counter of instructions"
-        return Finding(
+        return HostFinding(
             "PMU", "no", why.lower(), "performance counters: needs hardware, or a lower perf_event_paranoid"
         )
     try:
@@ -170,7 +170,7 @@ def _pmu() -> Finding:
     return pmu_finding(instructions, running_ns)
 
 
-def pmu_finding(instructions: int, running_ns: int) -> Finding:
+def pmu_finding(instructions: int, running_ns: int) -> HostFinding:
     """Return what a counter says that ran so long in this process, which was busy.
 
     A counter that never ran (of the other kind of core) says nothing. Some virtual machines have one that
@@ -178,5 +178,5 @@ def pmu_finding(instructions: int, running_ns: int) -> Finding:
     """
     if instructions * 100 < running_ns:
         found = f"not believed: {instructions:,} instructions in {running_ns / 1e6:.1f} ms"
-        return Finding("PMU", "no", found, "performance counters: needs a host whose PMU counts")
-    return Finding("PMU", "yes", "instructions can be counted", "")
+        return HostFinding("PMU", "no", found, "performance counters: needs a host whose PMU counts")
+    return HostFinding("PMU", "yes", "instructions can be counted", "")

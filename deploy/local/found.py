@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local.members import MARK
-from deploy.local.processes import Facts, all_facts
+from deploy.local.processes import ProcessFacts, all_facts
 from deploy.local.state import ClusterState, read_state
 from foundation.errors import OsubError
 
@@ -25,7 +25,7 @@ class FoundCluster:
     daemons: int
 
 
-def live_clusters(facts: Iterable[Facts] | None = None) -> list[FoundCluster]:
+def live_clusters(facts: Iterable[ProcessFacts] | None = None) -> list[FoundCluster]:
     """Return this user's clusters with a living daemon, by folder.
 
     A process tells its cluster's name and configuration in its environment; it is believed where it is this

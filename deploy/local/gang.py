@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from deploy.local.daemons import Daemon, find_process, last_words, wait_for
-from deploy.local.host import Host
-from deploy.local.layout import Layout
+from deploy.local.host import LocalHost
+from deploy.local.layout import ClusterLayout
 from deploy.local.state import read_supervised
 from deploy.shape import Shape
 from foundation.errors import ClusterError
@@ -28,7 +28,7 @@ SUPERVISOR_SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTE
 """Those for which the supervisor waits: it begins with them blocked."""
 
 
-def prepare_gang(shape: Shape, layout: Layout) -> None:
+def prepare_gang(shape: Shape, layout: ClusterLayout) -> None:
     """Make keys and configuration of the controller and the agents; what is there is kept.
 
     Raises
@@ -61,7 +61,7 @@ def prepare_gang(shape: Shape, layout: Layout) -> None:
     _write_health_check(layout)
 
 
-def _write_health_check(layout: Layout) -> None:
+def _write_health_check(layout: ClusterLayout) -> None:
     """Write the script that slurmd runs: quick, with no daemon and no network.
 
     slurmd starts it in ``/`` and with next to no environment.
@@ -74,22 +74,22 @@ def _write_health_check(layout: Layout) -> None:
     layout.health_check.chmod(0o700)
 
 
-def keys_folder(layout: Layout) -> Path:
+def keys_folder(layout: ClusterLayout) -> Path:
     """Return the folder of keys."""
     return layout.gang / "keys"
 
 
-def record_folder(layout: Layout) -> Path:
+def record_folder(layout: ClusterLayout) -> Path:
     """Return the folder into which the controller writes its slices."""
     return layout.gang / "record"
 
 
-def status_folder(layout: Layout) -> Path:
+def status_folder(layout: ClusterLayout) -> Path:
     """Return the folder in which the controller keeps its state and its status."""
     return layout.gang / "state"
 
 
-def gang_daemons(layout: Layout, host: Host) -> dict[str, list[str]]:
+def gang_daemons(layout: ClusterLayout, host: LocalHost) -> dict[str, list[str]]:
     """Return the command of each daemon by role."""
     promptly = [host.programs["nice"], "-n", "-10"] if host.is_root else []
     controller = [*promptly, *_CONTROLLER, "run", "--config", str(layout.gang / "gangd.toml")]
@@ -110,7 +110,7 @@ def gang_daemons(layout: Layout, host: Host) -> dict[str, list[str]]:
     return {"gangd": controller} | agents
 
 
-def gang_joined(layout: Layout, pids: Mapping[str, int], since_s: float) -> bool:
+def gang_joined(layout: ClusterLayout, pids: Mapping[str, int], since_s: float) -> bool:
     """Whether these very processes (pids by role) are the controller and its agents, by a newer status.
 
     An agent that has died counts as joined for a lease.
@@ -127,7 +127,7 @@ def gang_joined(layout: Layout, pids: Mapping[str, int], since_s: float) -> bool
     return False
 
 
-def supervisor_command(layout: Layout) -> dict[str, list[str]]:
+def supervisor_command(layout: ClusterLayout) -> dict[str, list[str]]:
     """Return the command of the supervisor by its role."""
     return {SUPERVISOR: [sys.executable, "-P", "-m", "deploy.local.supervisor", layout.state]}
 
@@ -139,7 +139,7 @@ def wake_supervisor(alive: Mapping[str, Daemon]) -> None:
         process.send_signal(signal.SIGHUP)
 
 
-def wait_for_gang(layout: Layout, supervisor: Daemon, since_s: float) -> tuple[Daemon, ...]:
+def wait_for_gang(layout: ClusterLayout, supervisor: Daemon, since_s: float) -> tuple[Daemon, ...]:
     """Wait until the controller has heard from every agent that the supervisor keeps alive; returns them all.
 
     Raises

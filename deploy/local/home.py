@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deploy.local.belongings import FILES, FOLDERS, SHORT, FileName, FolderName, remove_file, remove_folder
 from deploy.local.layout import state_option
-from deploy.local.mark import NAMES, Made, Mark, take_mark
+from deploy.local.mark import NAMES, FolderMark, MadeFolder, take_mark
 from deploy.local.short import make_short, open_short, remove_short
 from foundation.errors import ClusterError, OutputError
 from foundation.trust import make_folder, names_in, open_below, open_folder, place_of, read_file
@@ -32,7 +32,7 @@ class Home:
         Its path, without links.
     """
 
-    def __init__(self, fd: int, mark: Mark) -> None:
+    def __init__(self, fd: int, mark: FolderMark) -> None:
         self.path = Path(place_of(fd))
         self._fd = fd
         self._mark = mark
@@ -104,7 +104,7 @@ class Home:
         """
         listed = self._mark.listed
         wanted = {made.name: made for made in listed.folders}
-        wanted |= {name: Made(name) for name in folders if name not in wanted}
+        wanted |= {name: MadeFolder(name) for name in folders if name not in wanted}
         strangers = set(self._unlisted()) & {*wanted, *FILES}
         if strangers:
             raise ClusterError(
@@ -178,7 +178,7 @@ class Home:
             name for name in self._left() if name not in {*listed.files, *(m.name for m in listed.folders)}
         ]
 
-    def _make(self, made: Made, mode: int) -> Made:
+    def _make(self, made: MadeFolder, mode: int) -> MadeFolder:
         """Make a listed folder where it is missing; returns it with its identity."""
         with self._holder(made.name) as fd:
             if fd is None:
@@ -197,7 +197,7 @@ class Home:
                 f"{made.name} of {self.path} is not the folder that `up` made: move it away, and run "
                 f"`osub cluster down {state_option(self.path)}`"
             )
-        return Made(made.name, identity)
+        return MadeFolder(made.name, identity)
 
     @contextmanager
     def _holder(self, name: FolderName) -> Iterator[int | None]:

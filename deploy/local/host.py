@@ -41,7 +41,7 @@ class CgroupVersion(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class LocalHost:
     """This host, as an embedded cluster sees it.
 
     Attributes
@@ -83,7 +83,7 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":" + _SBIN)
 
 
-def look_at_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> Host:
+def look_at_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> LocalHost:
     """Look at this host.
 
     Raises
@@ -99,7 +99,7 @@ def look_at_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> Host:
         )
     is_root = os.geteuid() == 0
     name = _host_name()
-    return Host(
+    return LocalHost(
         name=name,
         name_is_loopback=_is_loopback(name),
         user=_user_name(),

@@ -54,7 +54,7 @@ class NodePlace(msgspec.Struct, frozen=True, kw_only=True):
     cpus: tuple[int, ...]
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterLayout(msgspec.Struct, frozen=True, kw_only=True):
     """Files, names and ports of one embedded cluster, kept in its ``cluster.json``.
 
     ``state`` is the folder that the user named; ``short`` holds what needs a short path.
@@ -118,7 +118,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return self.gang / "health-check"
 
 
-def make_layout(home: Path, short: Path, shape: Shape, pins: tuple[tuple[int, ...], ...]) -> Layout:
+def make_layout(home: Path, short: Path, shape: Shape, pins: tuple[tuple[int, ...], ...]) -> ClusterLayout:
     """Choose names and free ports for a new cluster.
 
     Parameters
@@ -141,7 +141,7 @@ def make_layout(home: Path, short: Path, shape: Shape, pins: tuple[tuple[int, ..
     """
     names = names_of(home)
     ports = free_ports(shape.nodes + 3)
-    return Layout(
+    return ClusterLayout(
         state=checked_path(home),
         short=checked_path(short),
         cluster_name=names.cluster,

@@ -26,7 +26,7 @@ _NAME, _FRESH = NAMES
 _MOST_BYTES = 1 << 20
 
 
-class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MadeFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A folder that was or is about to be made: its name; device and inode once it is known to be there."""
 
     name: FolderName
@@ -55,11 +55,11 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     was_made: bool
     marked_s: float
     files: tuple[FileName, ...] = ()
-    folders: tuple[Made, ...] = ()
+    folders: tuple[MadeFolder, ...] = ()
     short: Short | None = None
 
 
-class Mark:
+class FolderMark:
     """The locked mark of an open folder; get one with ``take_mark``."""
 
     def __init__(self, folder_fd: int, lock_fd: int, listed: Listed) -> None:
@@ -94,7 +94,7 @@ class Mark:
         os.close(self._lock_fd)
 
 
-def take_mark(folder_fd: int, *, create: bool, was_made: bool) -> Mark | None:
+def take_mark(folder_fd: int, *, create: bool, was_made: bool) -> FolderMark | None:
     """Lock the mark of an open folder.
 
     Parameters
@@ -163,11 +163,11 @@ def _lock(folder_fd: int, lock_fd: int) -> bool:
     return os.path.samestat(named, os.fstat(lock_fd))
 
 
-def _read(folder_fd: int, lock_fd: int, *, was_made: bool) -> Mark:
+def _read(folder_fd: int, lock_fd: int, *, was_made: bool) -> FolderMark:
     where = place_of(folder_fd)
     content = os.pread(lock_fd, _MOST_BYTES, 0)
     if not content:  # its maker was killed before he wrote anything into it, and so before he made anything
-        mark = Mark(folder_fd, lock_fd, Listed(path=where, was_made=was_made, marked_s=time.time()))
+        mark = FolderMark(folder_fd, lock_fd, Listed(path=where, was_made=was_made, marked_s=time.time()))
         try:
             mark.change()
         except OSError:
@@ -182,4 +182,4 @@ def _read(folder_fd: int, lock_fd: int, *, was_made: bool) -> Mark:
         ) from error
     if listed.path != where:
         raise ClusterError(f"the cluster in {where} was made in {listed.path}: move it back there first")
-    return Mark(folder_fd, lock_fd, listed)
+    return FolderMark(folder_fd, lock_fd, listed)

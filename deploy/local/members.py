@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local.layout import Names
-from deploy.local.processes import Facts, all_facts, end, pin, read_facts
+from deploy.local.processes import ProcessFacts, all_facts, end, pin, read_facts
 from foundation.errors import ClusterError
 from foundation.in_memory import live_folder, stand_in
 
@@ -60,14 +60,14 @@ def kin_of(names: Names, home: Path, short: Path) -> Kin:
     return Kin(names, tuple(dict.fromkeys((home, short))), ledgers, os.geteuid())
 
 
-def is_daemon(facts: Facts, kin: Kin) -> bool:
+def is_daemon(facts: ProcessFacts, kin: Kin) -> bool:
     """Whether a process is one that `up` started, or one that slurmd or slurmctld started for itself."""
     if facts.user != kin.user or f"{MARK}={kin.names.cluster}" not in facts.environment:
         return False
     return facts.name.startswith("slurm") or any(_names_one(word, kin.folders) for word in facts.words)
 
 
-def find_members(facts: Iterable[Facts], kin: Kin) -> dict[int, Facts]:
+def find_members(facts: Iterable[ProcessFacts], kin: Kin) -> dict[int, ProcessFacts]:
     """Return the processes that belong to a cluster, by pid."""
     known = {one.pid: one for one in facts}
     members = {
@@ -89,7 +89,7 @@ def find_members(facts: Iterable[Facts], kin: Kin) -> dict[int, Facts]:
     return members
 
 
-def living_members(kin: Kin) -> dict[int, Facts]:
+def living_members(kin: Kin) -> dict[int, ProcessFacts]:
     """Return the members that live now.
 
     Raises
@@ -101,7 +101,7 @@ def living_members(kin: Kin) -> dict[int, Facts]:
     return find_members(all_facts(), kin)
 
 
-def living_daemons(kin: Kin) -> dict[int, Facts]:
+def living_daemons(kin: Kin) -> dict[int, ProcessFacts]:
     """Return the daemons that live now, by pid; quick beside tens of thousands of tasks. Raises as above."""
     _refuse_own(kin)
     marked = all_facts(variable=f"{MARK}={kin.names.cluster}")
@@ -116,7 +116,7 @@ def _refuse_own(kin: Kin) -> None:
         pid = one.parent
 
 
-def end_all(members: Iterable[Facts], within_s: float) -> None:
+def end_all(members: Iterable[ProcessFacts], within_s: float) -> None:
     """End members as ``end`` does, some at a time: a user may have more processes than this one may open."""
     waiting = list(members)
     for first in range(0, len(waiting), MOST_PINNED):
@@ -125,7 +125,7 @@ def end_all(members: Iterable[Facts], within_s: float) -> None:
         end([one for one in pinned if one is not None], within_s)
 
 
-def _is_task(facts: Facts, kin: Kin) -> bool:
+def _is_task(facts: ProcessFacts, kin: Kin) -> bool:
     nodes = re.escape(kin.names.letters) + "-n[0-9]+"
     if any(
         re.search(rf"/(slurm_{nodes}|gangd_{nodes}_job_[0-9]+|{nodes}_slurmstepd\.scope)(/|$)", path)
@@ -139,7 +139,7 @@ def _is_task(facts: Facts, kin: Kin) -> bool:
     )
 
 
-def _is_guardian(facts: Facts, kin: Kin) -> bool:
+def _is_guardian(facts: ProcessFacts, kin: Kin) -> bool:
     if facts.user != kin.user or not any(_GUARDIAN in word for word in facts.words):
         return False
     return any(facts.opens_below(folder) for folder in kin.ledgers)

@@ -21,7 +21,7 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ProcessFacts:
     """What the kernel says of a living process.
 
     Attributes
@@ -61,7 +61,7 @@ class Facts:
         return False
 
 
-def read_facts(pid: int, proc: Path = PROC) -> Facts | None:
+def read_facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
     """Return what is known of a process; None if it is gone or a zombie."""
     try:
         stat, words, status, cgroups = (
@@ -76,7 +76,7 @@ def read_facts(pid: int, proc: Path = PROC) -> Facts | None:
     users = next((line.split()[1:4] for line in status.splitlines() if line.startswith(b"Uid:")), [])
     if fields[STATE] in (b"Z", b"X"):
         return None
-    return Facts(
+    return ProcessFacts(
         pid=pid,
         parent=int(fields[PARENT]),
         start_ticks=int(fields[START_TICKS]),
@@ -88,7 +88,7 @@ def read_facts(pid: int, proc: Path = PROC) -> Facts | None:
     )
 
 
-def all_facts(proc: Path = PROC, variable: str = "") -> Iterator[Facts]:
+def all_facts(proc: Path = PROC, variable: str = "") -> Iterator[ProcessFacts]:
     """Yield what is known of every process, or of those with a variable, ``NAME=value``, in the environment.
 
     One file is read of each process that has not the variable.

@@ -5,9 +5,9 @@ Sources: slurm.conf(5), cgroup.conf(5). ``gang`` has the commands of the gang sc
 
 from __future__ import annotations
 
-from deploy.local.host import CgroupVersion, Host
-from deploy.local.layout import Layout
-from deploy.shape import Gang, Queues, Shape
+from deploy.local.host import CgroupVersion, LocalHost
+from deploy.local.layout import ClusterLayout
+from deploy.shape import GangKind, QueueKind, Shape
 from deploy.slurm_lines import common_lines, with_settings
 
 # Virtual nodes declare the memory of the nodes in the thesis's Table 7.1.
@@ -17,15 +17,15 @@ HEALTH_CHECK_S = 30
 """How long a job stays frozen at most once agent, guardian and controller were killed at once."""
 
 
-def node_memory_mib(shape: Shape, host: Host) -> int:
+def node_memory_mib(shape: Shape, host: LocalHost) -> int:
     """Return the memory one node declares, MiB: an equal part of 90 % of the host's."""
     return _VIRTUAL_NODE_MIB if shape.virtual else int(host.memory_mib * _PHYSICAL_SHARE) // shape.nodes
 
 
-def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
+def slurm_conf(shape: Shape, host: LocalHost, layout: ClusterLayout) -> str:
     """Return slurm.conf."""
     memory = node_memory_mib(shape, host)
-    most = max(shape.multiplicity, shape.multiplicity_interactive if shape.queues is Queues.MQ else 1)
+    most = max(shape.multiplicity, shape.multiplicity_interactive if shape.queues is QueueKind.MQ else 1)
     tracked = host.cgroup is not CgroupVersion.NONE
     # NoInAddrAny binds daemons to the address of the host's name, whatever NodeAddr is.
     listen = {"CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny"} if host.name_is_loopback else {}
@@ -49,7 +49,7 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
         "ProctrackType": "proctrack/cgroup" if tracked else "proctrack/linuxproc",
         "JobAcctGatherType": "jobacct_gather/cgroup" if tracked else "jobacct_gather/linux",
     }
-    if shape.gang is Gang.OSUB:
+    if shape.gang is GangKind.OSUB:
         lines |= {
             "HealthCheckProgram": str(layout.health_check),
             "HealthCheckInterval": str(HEALTH_CHECK_S),
@@ -78,10 +78,10 @@ def _quoted(value: str) -> str:
     return f'"{value}"' if " " in value else value
 
 
-def _partitions(shape: Shape, layout: Layout, memory_per_cpu_mib: int) -> list[str]:
+def _partitions(shape: Shape, layout: ClusterLayout, memory_per_cpu_mib: int) -> list[str]:
     names = [node.name for node in layout.nodes]
     split = shape.interactive_count
-    if shape.queues is Queues.SQ:
+    if shape.queues is QueueKind.SQ:
         parts = [("main", names, shape.multiplicity)]
     else:
         parts = [
@@ -96,7 +96,7 @@ def _partitions(shape: Shape, layout: Layout, memory_per_cpu_mib: int) -> list[s
     ]
 
 
-def cgroup_conf(host: Host) -> str:
+def cgroup_conf(host: LocalHost) -> str:
     """Return cgroup.conf: processes are tracked, nothing is constrained."""
     plugin = "cgroup/v2" if host.cgroup is CgroupVersion.V2 else "cgroup/v1"
     systemd = "IgnoreSystemd=yes\n" if host.cgroup is CgroupVersion.V2 else ""
@@ -106,7 +106,7 @@ def cgroup_conf(host: Host) -> str:
     )
 
 
-def munged_command(host: Host, layout: Layout) -> dict[str, list[str]]:
+def munged_command(host: LocalHost, layout: ClusterLayout) -> dict[str, list[str]]:
     """Return munged's command."""
     run = layout.run
     words = [
@@ -124,7 +124,7 @@ def munged_command(host: Host, layout: Layout) -> dict[str, list[str]]:
     return {"munged": words}
 
 
-def slurm_commands(host: Host, layout: Layout) -> dict[str, list[str]]:
+def slurm_commands(host: LocalHost, layout: ClusterLayout) -> dict[str, list[str]]:
     """Return the commands of slurmctld and of every slurmd."""
     roles = {"slurmctld": [*_promptly(host), host.programs["slurmctld"], "-D", "-f", str(layout.conf)]}
     for node in layout.nodes:
@@ -133,6 +133,6 @@ def slurm_commands(host: Host, layout: Layout) -> dict[str, list[str]]:
     return roles
 
 
-def _promptly(host: Host) -> list[str]:
+def _promptly(host: LocalHost) -> list[str]:
     """Let a service answer while the jobs keep every CPU of this host busy; on a cluster it has its own."""
     return [host.programs["nice"], "-n", "-10"] if host.is_root else []

@@ -12,7 +12,7 @@ import msgspec
 from deploy.local.belongings import FileName
 from deploy.local.daemons import Daemon
 from deploy.local.home import Home
-from deploy.local.layout import Layout, names_of, state_option
+from deploy.local.layout import ClusterLayout, names_of, state_option
 from deploy.shape import Shape
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.trust import open_folder, place_of, read_file
@@ -27,7 +27,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = 1
     shape: Shape
-    layout: Layout
+    layout: ClusterLayout
     cgroup: str
     daemons: tuple[Daemon, ...] = ()
 

@@ -23,7 +23,7 @@ from deploy.backoff import Backoff, ended_by
 from deploy.local.daemons import Daemon, daemon_environment, log_of, start_daemon
 from deploy.local.gang import SUPERVISOR_SIGNALS, gang_daemons
 from deploy.local.host import look_at_host
-from deploy.local.layout import Layout
+from deploy.local.layout import ClusterLayout
 from deploy.local.processes import Pinned, pin
 from deploy.local.state import SUPERVISED, read_listed, read_supervised
 from foundation.errors import ClusterError, OsubError
@@ -56,7 +56,7 @@ class Supervised:
     """
 
     def __init__(
-        self, layout: Layout, words: Sequence[str], environment: Mapping[str, str], known: Daemon
+        self, layout: ClusterLayout, words: Sequence[str], environment: Mapping[str, str], known: Daemon
     ) -> None:
         self.daemon = known
         self.due_s: float | None = None

@@ -10,8 +10,8 @@ save their work within two minutes, leave, and wait again.
 
 from __future__ import annotations
 
-from simulator.policies.interface import Arrived, Desk, Event, Preemption, Timer
-from simulator.world import Job
+from simulator.policies.interface import Event, JobArrived, Preemption, SchedulerContext, Timer
+from simulator.world import SimulatedJob
 
 
 class MakeWay:
@@ -21,14 +21,14 @@ class MakeWay:
         self.patience_us, self.short_us = int(patience_s * 1e6), int(short_s * 1e6)
         self.warning_us = int(warning_s * 1e6)
 
-    def hear(self, desk: Desk, event: Event) -> None:
+    def hear(self, desk: SchedulerContext, event: Event) -> None:
         """Let a short job that arrives grow impatient, and act when it is."""
-        if isinstance(event, Arrived) and event.job.requested_us <= self.short_us:
+        if isinstance(event, JobArrived) and event.job.requested_us <= self.short_us:
             desk.set_timer(desk.now_us + self.patience_us, "impatient", event.job)
         if isinstance(event, Timer) and event.about in desk.waiting:
             self.make_way(desk, event.about)
 
-    def make_way(self, desk: Desk, job: Job) -> None:
+    def make_way(self, desk: SchedulerContext, job: SimulatedJob) -> None:
         """Reserve nodes for a job; whoever is on them saves its work and leaves."""
         nodes, victims = list(desk.idle_nodes()), []
         for other in sorted(desk.running, key=desk.remaining_us, reverse=True):
@@ -43,7 +43,7 @@ class MakeWay:
         for victim in victims:
             desk.preempt(victim, Preemption.CHECKPOINT, warning_us=self.warning_us)
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Start jobs in the order of the queue; the first that does not fit holds up the rest."""
         for job in desk.waiting:
             if not desk.start(job):

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulator.engine.state.cluster_view import Cluster
+from simulator.engine.state.cluster_view import PoolState
 from simulator.placement import Cores
-from simulator.policies.interface import Desk
-from simulator.world import Job
+from simulator.policies.interface import SchedulerContext
+from simulator.world import SimulatedJob
 
 
 class ShortestFirst:
     """The waiting job with the shortest requested time goes first; nothing overtakes it."""
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Make one scheduling pass; called after every arrival and every end."""
         while desk.waiting:
             shortest = min(desk.waiting, key=lambda job: (job.requested_us, job.number))
@@ -33,7 +33,7 @@ class ShortestFirst:
 class Packed:
     """The fullest nodes with room go first, and on them the lowest cores with a free slot."""
 
-    def place(self, cluster: Cluster, job: Job) -> Cores | None:
+    def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
         """Return the cores by node, or None if the job does not fit now."""
         room = {}
         for node in range(cluster.nodes):
@@ -51,6 +51,6 @@ class FastWhenAlone:
 
     scale = 1_000_000
 
-    def core_speed(self, job: Job, others: Sequence[Job], node: int) -> float:  # noqa: ARG002
+    def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> float:  # noqa: ARG002
         """Return the speed on one core; the slowest core of a job decides."""
         return 0.75 / (1 + len(others)) if others else 1.0

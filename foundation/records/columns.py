@@ -58,7 +58,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RunTable:
     """One table of a RUN.
 
     Parameters
@@ -98,7 +98,7 @@ class Table:
         """The polars schema."""
         return pl.Schema({column.name: column.dtype for column in self.columns})
 
-    def without(self, name: str) -> Table:
+    def without(self, name: str) -> RunTable:
         """Return the table less one column."""
         return replace(self, columns=tuple(column for column in self.columns if column.name != name))
 
@@ -142,12 +142,12 @@ def _unwrapped(hint: Any) -> tuple[Any, list[msgspec.Meta]]:
     return plain, metas
 
 
-def table_of(row: type[msgspec.Struct]) -> Table:
+def table_of(row: type[msgspec.Struct]) -> RunTable:
     """Return the table whose rows are ``row``."""
     return next(table for table in TABLES if table.row is row)
 
 
-JOBS = Table(
+JOBS = RunTable(
     name="jobs",
     row=JobRecord,
     key="trace_job",
@@ -165,7 +165,7 @@ JOBS = Table(
     forbids=(("state", "REFUSED", ("start_s", "end_s")),),
     later=("steps", "step_s", "steps_cpu_s", "first_step_s", "last_step_s"),
 )
-ALLOCATIONS = Table(
+ALLOCATIONS = RunTable(
     name="allocations",
     row=AllocationRecord,
     key=None,
@@ -174,14 +174,14 @@ ALLOCATIONS = Table(
     ascending=(("from_s", "to_s"),),
     later=("setup_s", "wasted_s"),
 )
-SLICES = Table(
+SLICES = RunTable(
     name="slices",
     row=SliceRecord,
     key=None,
     sort=("slice", "node", "job"),
     columns=columns_of(SliceRecord),
 )
-HOST = Table(
+HOST = RunTable(
     name="host",
     row=HostRecord,
     key=None,

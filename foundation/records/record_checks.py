@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError
-from foundation.records.columns import ALLOCATIONS, JOBS, Column, Row, Table, table_of
+from foundation.records.columns import ALLOCATIONS, JOBS, Column, Row, RunTable, table_of
 from foundation.records.placement import PLACEMENT_DTYPE, parse_cores
 from foundation.records.run_info import RunInfo
 
@@ -52,7 +52,7 @@ def check_record(record: R, source: str) -> R:
     return checked
 
 
-def check_table(frame: pl.DataFrame, table: Table, source: str, *, finished: bool = True) -> None:
+def check_table(frame: pl.DataFrame, table: RunTable, source: str, *, finished: bool = True) -> None:
     """Fail unless ``frame`` has exactly the columns and types of ``table`` and obeys its rules.
 
     Parameters
@@ -90,7 +90,7 @@ def check_table(frame: pl.DataFrame, table: Table, source: str, *, finished: boo
         refuse_first(frame, repeated, table, source, table.key, "occurs twice")
 
 
-def check_columns(schema: pl.Schema, table: Table, source: str) -> None:
+def check_columns(schema: pl.Schema, table: RunTable, source: str) -> None:
     """Fail unless the names and types are those of ``table``, and say which are not."""
     expected = table.schema
     for name in schema:
@@ -103,7 +103,9 @@ def check_columns(schema: pl.Schema, table: Table, source: str) -> None:
             raise InputError(f"{source}: column {name} has type {schema[name]}, not {dtype}")
 
 
-def _check_column(frame: pl.DataFrame, column: Column, table: Table, source: str, *, finished: bool) -> None:
+def _check_column(
+    frame: pl.DataFrame, column: Column, table: RunTable, source: str, *, finished: bool
+) -> None:
     value = pl.col(column.name)
     series = frame.get_column(column.name)
     if series.null_count() and (not column.nullable or (column.name == "state" and finished)):
@@ -146,7 +148,7 @@ def _check_some_placements(series: pl.Series, source: str, column: str) -> None:
 
 
 def refuse_first(
-    frame: pl.DataFrame, bad: pl.Expr, table: Table, source: str, column: str, what: str
+    frame: pl.DataFrame, bad: pl.Expr, table: RunTable, source: str, column: str, what: str
 ) -> None:
     """Raise for the first row where ``bad`` is true; null is not.
 
@@ -165,12 +167,12 @@ def refuse_first(
     raise InputError(f"{source}: column {column} of {name} {row[name]}: {row[column]!r} {what}{more}")
 
 
-def _row_name(table: Table, record: Row) -> str:
+def _row_name(table: RunTable, record: Row) -> str:
     name = table.key or table.sort[0]
     return f" of {name} {getattr(record, name)!r}"
 
 
-def _fault(table: Table, record: Row) -> tuple[str, str] | None:
+def _fault(table: RunTable, record: Row) -> tuple[str, str] | None:
     """Return the column and the rule that a well-typed record breaks, or None."""
     value: Any
     for column in table.columns:

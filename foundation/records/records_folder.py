@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from foundation.errors import InputError, OutputError
-from foundation.records.columns import JOBS, Table
+from foundation.records.columns import JOBS, RunTable
 from foundation.records.journal import output_error
 from foundation.records.run_info import SCHEMA_VERSION, RunInfo
 from foundation.records.trace_copy import copy_trace
@@ -25,7 +25,7 @@ INFO_NAME = "run.json"
 LOG_NAME = "log.jsonl"
 
 
-def journal_path(folder: Path, table: Table) -> Path:
+def journal_path(folder: Path, table: RunTable) -> Path:
     """Return where the rows of ``table`` wait while the run goes on."""
     return folder / f"{table.name}.journal"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import polars as pl
 
-from foundation.records.columns import TABLES, Column, Table, columns_of
+from foundation.records.columns import TABLES, Column, RunTable, columns_of
 from foundation.records.placement import PLACEMENT_DTYPE
 from foundation.records.row_types import JobRecord
 from foundation.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, RunInfo
@@ -99,7 +99,7 @@ def _struct(title: str, struct: type[msgspec.Struct]) -> Iterator[str]:
     yield ""
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: RunTable) -> Iterator[str]:
     yield f"## `{table.file_name}`\n"
     yield f"{_summary(table.row)}\n"
     is_long = table.row is JobRecord

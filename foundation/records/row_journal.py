@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError
-from foundation.records.columns import ALLOCATIONS, JOBS, Row, Table
+from foundation.records.columns import ALLOCATIONS, JOBS, Row, RunTable
 from foundation.records.journal import SYNC_EVERY_S, AppendFile, frame, good_length, read_frames
 from foundation.records.record_checks import check_record
 from foundation.records.row_types import AllocationRecord, JobRecord
@@ -77,7 +77,7 @@ class RowJournal(EntryJournal[Row]):
         return check_record(entry, source)
 
 
-def read_rows(path: Path, table: Table) -> Iterator[Row]:
+def read_rows(path: Path, table: RunTable) -> Iterator[Row]:
     """Yield the rows of a journal in the order of writing; none if there is no such file.
 
     Raises
@@ -93,12 +93,12 @@ def read_rows(path: Path, table: Table) -> Iterator[Row]:
             raise InputError(f"{path} has a row that is not one of {table.name}: {error}") from error
 
 
-def read_journal(path: Path, table: Table) -> pl.DataFrame:
+def read_journal(path: Path, table: RunTable) -> pl.DataFrame:
     """Return the rows of a journal as a sorted frame."""
     return frame_in_pieces(read_rows(path, table), table)
 
 
-def frame_in_pieces(rows: Iterable[Row], table: Table) -> pl.DataFrame:
+def frame_in_pieces(rows: Iterable[Row], table: RunTable) -> pl.DataFrame:
     """Return rows as a sorted frame, made piece by piece so that few are objects at a time."""
     source = iter(rows)
     pieces: list[pl.DataFrame] = [frame_of([], table)]

@@ -15,7 +15,7 @@ from polars.io.plugins import register_io_source
 
 from foundation.errors import InputError, OutputError
 from foundation.id_list import write_ids
-from foundation.records.columns import Column, Row, Table
+from foundation.records.columns import Column, Row, RunTable
 from foundation.records.journal import output_error
 from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
 from foundation.records.record_checks import check_table
@@ -28,7 +28,7 @@ ROWS_A_PIECE = 512
 """Rows made at once; the file does not depend on it, the peak memory of a large run does."""
 
 
-def frame_of(rows: Iterable[Row], table: Table) -> pl.DataFrame:
+def frame_of(rows: Iterable[Row], table: RunTable) -> pl.DataFrame:
     """Return rows as a frame with the columns and types of ``table``."""
     return pl.DataFrame([_cells(row) for row in rows], schema=table.schema, orient="row")
 
@@ -43,7 +43,7 @@ def _cells(row: Row) -> list[object]:
     ]
 
 
-def rows_of(frame: pl.DataFrame, table: Table) -> Iterator[Row]:
+def rows_of(frame: pl.DataFrame, table: RunTable) -> Iterator[Row]:
     """Yield the rows of a frame as structs; a Python object a row, so not for large tables."""
     for cells in frame.select(table.schema.names()).iter_rows(named=True):
         placement = cells.get("placement")
@@ -58,7 +58,7 @@ def rows_of(frame: pl.DataFrame, table: Table) -> Iterator[Row]:
         )
 
 
-def complete(frame: pl.DataFrame, table: Table, source: str) -> pl.DataFrame:
+def complete(frame: pl.DataFrame, table: RunTable, source: str) -> pl.DataFrame:
     """Return ``frame`` with the columns of ``table`` in order.
 
     Columns that may be null or have a default can be absent. Whole numbers of any width, columns of nulls and
@@ -90,7 +90,7 @@ def _completed(schema: pl.Schema, column: Column, source: str) -> pl.Expr:
 
 def write_table(
     frame: pl.DataFrame,
-    table: Table,
+    table: RunTable,
     folder: Path,
     *,
     placements: PlacementArrays | None = None,
@@ -129,7 +129,7 @@ def write_table(
 
 
 def _in_order(
-    frame: pl.DataFrame, placements: PlacementArrays, table: Table, source: str
+    frame: pl.DataFrame, placements: PlacementArrays, table: RunTable, source: str
 ) -> tuple[pl.DataFrame, npt.NDArray[np.integer] | None]:
     """Return the sorted rows, and for each of them its place before; None if they were sorted already."""
     if len(placements) != frame.height:
@@ -159,7 +159,7 @@ def _pieces(
         yield piece.select(pl.all().gather(pl.int_range(pl.len())))
 
 
-def _sink(pieces: Iterator[pl.DataFrame], table: Table, path: Path) -> None:
+def _sink(pieces: Iterator[pl.DataFrame], table: RunTable, path: Path) -> None:
     def source(
         with_columns: list[str] | None,
         predicate: pl.Expr | None,  # noqa: ARG001 - the sink has none
@@ -180,7 +180,7 @@ def _sink(pieces: Iterator[pl.DataFrame], table: Table, path: Path) -> None:
 
 
 def read_table(
-    folder: Path, table: Table, *, placement: bool = True, finished: bool = True
+    folder: Path, table: RunTable, *, placement: bool = True, finished: bool = True
 ) -> pl.DataFrame | None:
     """Read and check ``folder/table.parquet``; None if there is none.
 

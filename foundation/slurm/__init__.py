@@ -8,29 +8,29 @@ it does not believe, is in ``reading.job_sources`` and in docs/slurm.md.
 from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.slurm_client import Receiver, SlurmClient, SubmitRequest
 from foundation.slurm.slurm_types import (
-    Difference,
-    Job,
     JobSnapshot,
-    JobState,
-    Node,
     NodeCores,
     Partition,
     Reservation,
+    SlurmJob,
+    SlurmJobState,
+    SlurmNode,
+    SnapshotDifference,
     UnreadableJob,
 )
 
 __all__ = [
     "CommandSlurm",
-    "Difference",
-    "Job",
     "JobSnapshot",
-    "JobState",
-    "Node",
     "NodeCores",
     "Partition",
     "Receiver",
     "Reservation",
     "SlurmClient",
+    "SlurmJob",
+    "SlurmJobState",
+    "SlurmNode",
+    "SnapshotDifference",
     "SubmitRequest",
     "UnreadableJob",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from foundation.errors import HostError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm.calling.run_command import (
-    Answer,
+    CommandOutput,
     Runner,
     command_environment,
     run_command,
@@ -39,11 +39,11 @@ from foundation.slurm.slurm_client import (
 from foundation.slurm.slurm_types import (
     AccountingNames,
     AnswerTooLongError,
-    Job,
     JobSnapshot,
-    Node,
     Partition,
     Reservation,
+    SlurmJob,
+    SlurmNode,
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,
@@ -157,7 +157,7 @@ class CommandSlurm:
         """Return every job slurmctld knows, and those of which it says nothing that can be read."""
         return self._source.read(self._book)
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SlurmJob | None:
         """Return one job, or None where slurmctld does not know it; see :class:`SlurmClient`."""
         snapshot = self.jobs()
         for job in snapshot.jobs:
@@ -167,7 +167,7 @@ class CommandSlurm:
             raise UnreadableJobError("; ".join(map(str, snapshot.unreadable[:3])))
         return None
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[SlurmNode]:
         """Return every node."""
         nodes = self._ask_nodes()
         self._book.keep(nodes)
@@ -288,7 +288,7 @@ class CommandSlurm:
             )
         return {job: one_line(said) for job, said in outcomes.items() if said}
 
-    def _ask_nodes(self) -> list[Node]:
+    def _ask_nodes(self) -> list[SlurmNode]:
         return read_nodes(self._ask("scontrol", "show", "-o", "node"))
 
     def _tell(self, *words: str) -> None:
@@ -310,7 +310,7 @@ class CommandSlurm:
                 try:
                     check(answer.stdout)
                 except SlurmUnreachableError as error:
-                    answer = Answer(None, "", str(error))
+                    answer = CommandOutput(None, "", str(error))
                 else:
                     return answer.stdout
             if answer.too_long:
@@ -327,7 +327,7 @@ class CommandSlurm:
         )
 
 
-def _why_refused(answer: Answer) -> str:
+def _why_refused(answer: CommandOutput) -> str:
     """Return why sbatch takes no job: what the site's own filters print, and the last line, which is Slurm's.
 
     A cli_filter or job_submit plugin says why in lines of its own (``slurm.log_error``, ``slurm.log_user``),
@@ -339,7 +339,7 @@ def _why_refused(answer: Answer) -> str:
     return "; ".join([*before[:_MOST_FILTER_LINES], last])
 
 
-def _last_line(answer: Answer) -> str:
+def _last_line(answer: CommandOutput) -> str:
     """Return what a command says of its end, and why, where that stands in an earlier line alone."""
     printed = (answer.stderr or answer.stdout).splitlines()
     lines = [line.strip() for line in printed if line.strip() and not line.startswith('Try "')]

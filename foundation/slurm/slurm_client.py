@@ -32,12 +32,12 @@ from typing import Protocol
 
 from foundation.slurm.slurm_types import (
     AccountingNames,
-    Job,
     JobSnapshot,
-    JobState,
-    Node,
     Partition,
     Reservation,
+    SlurmJob,
+    SlurmJobState,
+    SlurmNode,
 )
 
 MARK = "end-of-"
@@ -83,7 +83,7 @@ class MarkField(StrEnum):
     ADMIN_COMMENT = "AdminComment"
     EXTRA = "Extra"
 
-    def is_empty(self, job: Job) -> bool:
+    def is_empty(self, job: SlurmJob) -> bool:
         """Whether the field is known to be empty."""
         return job.admin_comment is None if self is MarkField.ADMIN_COMMENT else job.extra == ""
 
@@ -114,7 +114,7 @@ _LINE = re.compile(
     r"\|([0-9T:-]{19}|Unknown|None)\|([0-9T:-]{19}|Unknown|None)\|([0-9T:-]{19}|Unknown|None)"
 )
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
-_STATES = {str(state): state for state in JobState}
+_STATES = {str(state): state for state in SlurmJobState}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Accounted:
     """
 
     job_id: int
-    state: JobState
+    state: SlurmJobState
     exit_code: int
     exit_signal: int | None
     submit_time: int | None
@@ -265,7 +265,7 @@ class SlurmClient(Protocol):
         """Return every job slurmctld still knows, and those of which it says nothing that can be read."""
         ...
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SlurmJob | None:
         """Return one job, or None where slurmctld does not know it (any more).
 
         Raises
@@ -275,7 +275,7 @@ class SlurmClient(Protocol):
         """
         ...
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[SlurmNode]:
         """Return every node."""
         ...
 
@@ -324,7 +324,7 @@ class SlurmClient(Protocol):
         ...
 
     def cancel(self, job_ids: Iterable[int | str], *, only_pending: bool = False) -> None:
-        """Cancel jobs, by id or ``Job.spec``, or those of them that have not started.
+        """Cancel jobs, by id or ``SlurmJob.spec``, or those of them that have not started.
 
         One that has ended already is no error.
         """

@@ -32,7 +32,7 @@ class SubmitUncertainError(ClusterError):
     """A submission timed out: the job may or may not exist. Look for its name before another try."""
 
 
-class JobState(StrEnum):
+class SlurmJobState(StrEnum):
     """Slurm's base job states (``scontrol show job``, JobState; squeue(1), JOB STATE CODES)."""
 
     PENDING = "PENDING"
@@ -73,28 +73,28 @@ class JobState(StrEnum):
 
 _WITH_CORES = frozenset(
     {
-        JobState.CONFIGURING,
-        JobState.RUNNING,
-        JobState.SUSPENDED,
-        JobState.COMPLETING,
-        JobState.RESIZING,
-        JobState.SIGNALING,
-        JobState.STAGE_OUT,
-        JobState.STOPPED,
+        SlurmJobState.CONFIGURING,
+        SlurmJobState.RUNNING,
+        SlurmJobState.SUSPENDED,
+        SlurmJobState.COMPLETING,
+        SlurmJobState.RESIZING,
+        SlurmJobState.SIGNALING,
+        SlurmJobState.STAGE_OUT,
+        SlurmJobState.STOPPED,
     }
 )
 _OVER = frozenset(
     {
-        JobState.COMPLETED,
-        JobState.CANCELLED,
-        JobState.FAILED,
-        JobState.TIMEOUT,
-        JobState.NODE_FAIL,
-        JobState.PREEMPTED,
-        JobState.BOOT_FAIL,
-        JobState.DEADLINE,
-        JobState.OUT_OF_MEMORY,
-        JobState.REVOKED,
+        SlurmJobState.COMPLETED,
+        SlurmJobState.CANCELLED,
+        SlurmJobState.FAILED,
+        SlurmJobState.TIMEOUT,
+        SlurmJobState.NODE_FAIL,
+        SlurmJobState.PREEMPTED,
+        SlurmJobState.BOOT_FAIL,
+        SlurmJobState.DEADLINE,
+        SlurmJobState.OUT_OF_MEMORY,
+        SlurmJobState.REVOKED,
     }
 )
 
@@ -120,7 +120,7 @@ class NodeCores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class SlurmJob:
     """One job.
 
     All of it is Slurm's, but for ``name``, ``comment`` and ``features``: users write these, any character may
@@ -141,7 +141,7 @@ class Job:
     user: str
     uid: int
     partition: str
-    state: JobState
+    state: SlurmJobState
     reason: str
     num_nodes: int
     cores: tuple[NodeCores, ...] = ()
@@ -206,7 +206,7 @@ class UnreadableJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SnapshotDifference:
     """How a snapshot differs from an earlier one of its source: who knows that one need not look at all jobs.
 
     Attributes
@@ -221,7 +221,7 @@ class Difference:
 
     number: int
     since: int
-    changed: tuple[Job, ...]
+    changed: tuple[SlurmJob, ...]
     gone: tuple[int, ...]
 
 
@@ -239,9 +239,9 @@ class JobSnapshot:
         To the snapshot before; None where the source does not tell.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[SlurmJob, ...]
     unreadable: tuple[UnreadableJob, ...] = ()
-    difference: Difference | None = field(default=None, compare=False)
+    difference: SnapshotDifference | None = field(default=None, compare=False)
 
     def is_unreadable(self, job_id: int) -> bool:
         """Whether Slurm has, or may have, this job without telling of it; a record without id may be any."""
@@ -251,7 +251,7 @@ class JobSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SlurmNode:
     """One node: ``states`` is the set of state and flags, such as {"IDLE", "DRAIN"}.
 
     ``cores`` are those of all its sockets, numbered through. ``version`` is its slurmd's, None while it is

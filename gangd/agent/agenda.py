@@ -17,7 +17,7 @@ import enum
 _NEVER = 2**63
 
 
-class Item(enum.IntEnum):
+class AgendaItem(enum.IntEnum):
     """What there is to do, in the order in which a pass does it."""
 
     FOLDERS = 0  # look for steps, as inotify or slurmd has reported a change
@@ -46,19 +46,19 @@ class Rest(enum.IntEnum):
     HELLO = 4  # greeting
 
 
-WHILE_HELD = frozenset({Item.LEASE, Item.LEAK})
-_ALWAYS = [item for item in Item if item not in WHILE_HELD]
+WHILE_HELD = frozenset({AgendaItem.LEASE, AgendaItem.LEAK})
+_ALWAYS = [item for item in AgendaItem if item not in WHILE_HELD]
 
 
 class Agenda:
     """Items and rests, with instants on the agent's clock (ns)."""
 
     def __init__(self) -> None:
-        self._from = [_NEVER] * len(Item)
-        self._by = [_NEVER] * len(Item)
+        self._from = [_NEVER] * len(AgendaItem)
+        self._by = [_NEVER] * len(AgendaItem)
         self._rests = [0] * len(Rest)
 
-    def set(self, item: Item, at_ns: int, by_ns: int | None = None) -> None:
+    def set(self, item: AgendaItem, at_ns: int, by_ns: int | None = None) -> None:
         """Put an item down, in place of what was put down of it before.
 
         Parameters
@@ -73,29 +73,29 @@ class Agenda:
         self._from[item] = at_ns
         self._by[item] = at_ns if by_ns is None else max(at_ns, by_ns)
 
-    def sooner(self, item: Item, at_ns: int) -> None:
+    def sooner(self, item: AgendaItem, at_ns: int) -> None:
         """Put an item down, unless it has to be done by then anyway."""
         if at_ns < self._by[item]:
             self.set(item, min(at_ns, self._from[item]), at_ns)
 
-    def strike(self, item: Item) -> None:
+    def strike(self, item: AgendaItem) -> None:
         """Take an item off."""
         self._from[item] = self._by[item] = _NEVER
 
-    def at(self, item: Item) -> int | None:
+    def at(self, item: AgendaItem) -> int | None:
         """From when on an item may be done; None if it is not on the agenda."""
         at_ns = self._from[item]
         return None if at_ns == _NEVER else at_ns
 
-    def may(self, item: Item, now_ns: int) -> bool:
+    def may(self, item: AgendaItem, now_ns: int) -> bool:
         """Whether an item may be done now."""
         return now_ns >= self._from[item]
 
-    def must(self, item: Item, now_ns: int) -> bool:
+    def must(self, item: AgendaItem, now_ns: int) -> bool:
         """Whether an item has to be done now."""
         return now_ns >= self._by[item]
 
-    def take(self, item: Item, now_ns: int) -> bool:
+    def take(self, item: AgendaItem, now_ns: int) -> bool:
         """Whether an item may be done now; if so it is struck: the caller does it."""
         if now_ns < self._from[item]:
             return False

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
 from foundation.units import counted, verb
-from gangd.agent.agenda import Agenda, Item
-from gangd.agent.agent_metrics import AgentMetrics, Told
+from gangd.agent.agenda import Agenda, AgendaItem
+from gangd.agent.agent_metrics import AgentMetrics, AgentReading
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.linux_host import FolderWatch, demote, promote
-from gangd.agent.mind import Node
+from gangd.agent.mind import NodeAgent
 from gangd.agent.sight.bell import Bell
-from gangd.agent.sight.census import SLACK_NS, Census, Unseen
+from gangd.agent.sight.census import SLACK_NS, ProcessScan, UnseenSteps
 from gangd.agent.switching.switch_thread import SwitchThread
-from gangd.agent.talk.controller_lines import Lines
+from gangd.agent.talk.controller_lines import ControllerLines
 from gangd.agent.talk.conversation import GOOD_NEWS
 from gangd.freezer.procfs import WORK, WORK_NS, is_shortage
 from gangd.freezer.recognise import MOST_TOLD
@@ -63,20 +63,20 @@ class Loop:
         Told once a second what is known, if anybody can ask for it.
     """
 
-    node: Node
-    lines: Lines
+    node: NodeAgent
+    lines: ControllerLines
     switch: SwitchThread
     state: StateFile
     watch: FolderWatch | None
     log: JsonLog
-    census: Census
+    census: ProcessScan
     metrics: AgentMetrics
     bell: Bell | None = None
     _without_steps: int = 0
     _demoted: dict[int, tuple[int, int]] = field(default_factory=dict)
     _recovers_ns: int | None = None
     _folders_from_ns: int = 0
-    _unseen: Unseen = field(default_factory=Unseen)
+    _unseen: UnseenSteps = field(default_factory=UnseenSteps)
     _guardian: Guardian | None = None
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
@@ -96,7 +96,7 @@ class Loop:
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGXCPU, self._exhausted)
         reason = "failed"
-        self.agenda.set(Item.CENSUS, 0, SLACK_NS)
+        self.agenda.set(AgendaItem.CENSUS, 0, SLACK_NS)
         try:
             self._start_guardian(time.monotonic_ns())
             self._watch_folders(time.monotonic_ns())
@@ -142,7 +142,7 @@ class Loop:
                 if signal.SIGHUP in told:
                     self._reload()
             if self._guardian is not None and self._guardian.pidfd in ready:
-                self.agenda.set(Item.WELL, 0)
+                self.agenda.set(AgendaItem.WELL, 0)
             self._turn(time.monotonic_ns(), ready)
 
     def _reload(self) -> None:
@@ -172,14 +172,14 @@ class Loop:
             self._take_messages()
         now_ns = time.monotonic_ns()
         self.node.on_time(now_ns)
-        if self.agenda.take(Item.WELL, now_ns):
+        if self.agenda.take(AgendaItem.WELL, now_ns):
             self._look_after_switch(now_ns)
             self._recover(now_ns)
             self._look_after_guardian(now_ns)
             self.lines.look_after(now_ns, self.node.talk.line, self.node.talk.timeline.lease_ns)
             if self.metrics.is_served:
                 self.metrics.tell(self._told(now_ns))
-        if self.agenda.take(Item.CENSUS, now_ns):
+        if self.agenda.take(AgendaItem.CENSUS, now_ns):
             self._take_census(now_ns)
         if self.node.wants_report(now_ns):
             if self._writable():
@@ -200,10 +200,10 @@ class Loop:
                 raise self.switch.failure
             self.node.on_switches(now_ns)
         if self.watch is not None and self.watch.fd in ready and self.watch.changed():
-            self.agenda.sooner(Item.FOLDERS, max(now_ns, self._folders_from_ns))
+            self.agenda.sooner(AgendaItem.FOLDERS, max(now_ns, self._folders_from_ns))
         if self.bell is not None and self.bell.fd in ready:
             self._answer_bell(self.bell, now_ns)
-        if self.agenda.take(Item.FOLDERS, now_ns):
+        if self.agenda.take(AgendaItem.FOLDERS, now_ns):
             self._watch_folders(now_ns)
 
     def _watch_folders(self, now_ns: int) -> None:
@@ -221,7 +221,7 @@ class Loop:
         cost_ns = time.thread_time_ns() - began_ns
         self._folders_from_ns = now_ns + (FOLDERS_SHARE * cost_ns if cost_ns > WORK_NS else 0)
         if new:
-            self.agenda.sooner(Item.FOLDERS, self._folders_from_ns)
+            self.agenda.sooner(AgendaItem.FOLDERS, self._folders_from_ns)
 
     def _exhausted(self, *_: object) -> None:
         """Handle SIGXCPU, anywhere in the loop: give up the priority, and the lease with it."""
@@ -257,7 +257,7 @@ class Loop:
             self.node.book.on_fault("bell", "somebody rang who is not slurmd, or said what is no job")
         self.node.book.on_born(rings.begun - self.node.table.jobs())
         if rings.begun or rings.ended:
-            self.agenda.sooner(Item.FOLDERS, max(now_ns, self._folders_from_ns))
+            self.agenda.sooner(AgendaItem.FOLDERS, max(now_ns, self._folders_from_ns))
 
     def _take_messages(self) -> None:
         if self._receive():
@@ -333,14 +333,14 @@ class Loop:
 
     def _look_at(self, at_ns: int) -> None:
         """See whether all is well at an instant, or a little later if nobody is awake."""
-        self.agenda.set(Item.WELL, at_ns, at_ns + SLACK_NS)
+        self.agenda.set(AgendaItem.WELL, at_ns, at_ns + SLACK_NS)
 
-    def _told(self, now_ns: int) -> Told:
+    def _told(self, now_ns: int) -> AgentReading:
         node, tally = self.node, self.node.book.tally
         offset = node.talk.offset(now_ns)
         held = frozenset(node.gate.held)
         yielding = sum(key.job in node.ways.yielding for key in held)
-        return Told(
+        return AgentReading(
             at_ns=now_ns,
             lease_until_ns=node.gate.lease.until_ns(),
             heard_lately=node.gate.lease.valid(now_ns),

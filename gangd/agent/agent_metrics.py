@@ -1,7 +1,7 @@
 """What the agent tells a monitoring system, and whether it is well.
 
-The loop puts down what it knows once a second (``Told``); pages are made of it in a thread of their own. The
-thread that switches has no part in it. A page costs about a millisecond, twice a second at most.
+The loop puts down what it knows once a second (``AgentReading``); pages are made of it in a thread of their
+own. The thread that switches has no part in it. A page costs about a millisecond, twice a second at most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOP_PATIENCE_NS = 5_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AgentReading:
     """What the loop knew at an instant of CLOCK_MONOTONIC; ``clock_bound_s``: None while not known."""
 
     at_ns: int
@@ -61,10 +61,10 @@ class AgentMetrics:
     clock: Callable[[], int] = time.monotonic_ns
     is_served: bool = False
     deaths: list[Death] = field(default_factory=list)
-    _told: Told | None = None
+    _told: AgentReading | None = None
     _since_ns: int = field(default_factory=time.monotonic_ns)
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: AgentReading) -> None:
         """Take what the loop knows."""
         self._told = told
 

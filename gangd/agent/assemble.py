@@ -19,7 +19,7 @@ from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import Loop
 from gangd.agent.agent_metrics import AgentMetrics
 from gangd.agent.agent_options import KEYS_DIR
-from gangd.agent.decide import Limits
+from gangd.agent.decide import HoldLimits
 from gangd.agent.hammer import state_files, thaw_recorded
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.linux_host import (
@@ -31,32 +31,32 @@ from gangd.agent.linux_host import (
     rest_collector,
     set_fifo,
 )
-from gangd.agent.mind import Node
+from gangd.agent.mind import NodeAgent
 from gangd.agent.native import NativeSwitch, load
 from gangd.agent.sight.bell import Bell, bell_name
-from gangd.agent.sight.census import Census
+from gangd.agent.sight.census import ProcessScan
 from gangd.agent.sight.second_look import Checks
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import Memory
-from gangd.agent.switching.gate import Gate
+from gangd.agent.sight.strangers import ExternalChangeTracker
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.switch_thread import SwitchThread
-from gangd.agent.talk.controller_lines import Lines
+from gangd.agent.talk.controller_lines import ControllerLines
 from gangd.agent.talk.conversation import Conversation
-from gangd.agent.talk.reach import Asked, Reach, read_reach
+from gangd.agent.talk.reach import Reach, RequestedEndpoints, read_reach
 from gangd.agent.talk.slicebook import SliceBook
-from gangd.agent.ways import Ways
-from gangd.freezer.freezer_choice import Choice, choose, make_freezer
+from gangd.agent.ways import HoldModes
+from gangd.freezer.freezer_choice import FreezerChoice, choose, make_freezer
 from gangd.freezer.harmless_freezers import DryFreezer
 from gangd.freezer.holder import Holder
 from gangd.freezer.procfs import boot_id
-from gangd.guardian.guardian_watch import End
+from gangd.guardian.guardian_watch import WatchEnd
 from gangd.guardian.place import discard, ended_path, make_private, state_path
 from gangd.guardian.state_folders import forget_folder, note_folder
 from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
-from gangd.hold.yielder_choice import KILL_WAIT_S, Slurm, Way, choose_way, make_yielder
-from gangd.monitor.address import Address
+from gangd.hold.yielder_choice import KILL_WAIT_S, SlurmLimits, Way, choose_way, make_yielder
+from gangd.monitor.address import ListenAddress
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import AGENT
 from gangd.process_setup import allow_open_files
@@ -68,7 +68,7 @@ CLUSTER_MARK = "OSUB_CLUSTER"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """Everything that the command line says about one agent."""
 
     node: str
@@ -85,11 +85,11 @@ class Settings:
     realtime: bool = True
     native: bool = True
     dry_run: bool = False
-    metrics: Address | None = None
+    metrics: ListenAddress | None = None
     metrics_token: Path | None = None
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: AgentSettings) -> int:
     """Run the agent until it is told to leave; returns the exit code.
 
     Raises
@@ -151,8 +151,8 @@ def serve(settings: Settings) -> int:
 
 
 def _assemble(
-    settings: Settings,
-    chosen: tuple[Choice, Way],
+    settings: AgentSettings,
+    chosen: tuple[FreezerChoice, Way],
     holders: tuple[Holder, BothWays | None],
     state: StateFile,
     reach: Reach,
@@ -174,11 +174,11 @@ def _assemble(
     files = FileWatch() if in_folders else None
     native = _native(settings, state, files)
     log("switch", native=native is not None)
-    gate = Gate(holder, lease, watch=files, native=native)
+    gate = HoldController(holder, lease, watch=files, native=native)
     switch = SwitchThread(gate, lambda: _begin_switching(settings))
-    table, memory, book, agenda = StepTable(gate), Memory(), SliceBook(), Agenda()
+    table, memory, book, agenda = StepTable(gate), ExternalChangeTracker(), SliceBook(), Agenda()
     watch = FolderWatch() if in_folders else None
-    node = Node(
+    node = NodeAgent(
         talk=Conversation(hello, agenda),
         gate=gate,
         switch=switch,
@@ -187,18 +187,18 @@ def _assemble(
         memory=memory,
         book=book,
         agenda=agenda,
-        limits=Limits(hold_extern=reach.hold_extern),
-        ways=Ways(both, hold_extern=reach.hold_extern),
+        limits=HoldLimits(hold_extern=reach.hold_extern),
+        ways=HoldModes(both, hold_extern=reach.hold_extern),
         guarded=False,
     )
     metrics = AgentMetrics(hello)
     bell = _bell(settings, log)
-    census = Census(settings.node, agenda, finds_strays=CLUSTER_MARK not in os.environ)
-    lines = Lines(settings.node, reach, lambda: _reach(settings))
+    census = ProcessScan(settings.node, agenda, finds_strays=CLUSTER_MARK not in os.environ)
+    lines = ControllerLines(settings.node, reach, lambda: _reach(settings))
     return Loop(node, lines, switch, state, watch, log, census, metrics, bell)
 
 
-def _bell(settings: Settings, log: JsonLog) -> Bell | None:
+def _bell(settings: AgentSettings, log: JsonLog) -> Bell | None:
     """Hang the bell that slurmd's prolog and epilog ring; nothing depends on it."""
     try:
         folder_fd, _ = make_folder(settings.state_dir)
@@ -211,12 +211,14 @@ def _bell(settings: Settings, log: JsonLog) -> Bell | None:
         return None
 
 
-def _reach(settings: Settings) -> Reach:
-    asked = Asked(settings.node, settings.config, settings.controllers, settings.keys_dir, settings.extern)
+def _reach(settings: AgentSettings) -> Reach:
+    asked = RequestedEndpoints(
+        settings.node, settings.config, settings.controllers, settings.keys_dir, settings.extern
+    )
     return read_reach(asked, KEYS_DIR)
 
 
-def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:
+def _thaw_what_is_left(settings: AgentSettings, log: JsonLog) -> None:
     """Thaw what an earlier agent of this node left, before its record is replaced; in a dry run, too."""
     left = thaw_recorded(settings.state_dir, settings.node, only_expired=False)
     if left.jobs or left.failures:
@@ -243,24 +245,24 @@ def report_last_end(path: Path, log: JsonLog, book: SliceBook) -> None:
     except (OSError, TrustError, ValueError, TypeError, KeyError):  # none, or none of ours
         return
     log("last_end", record=last)
-    if end != End.FAREWELL.value:
+    if end != WatchEnd.FAREWELL.value:
         book.on_fault("agent_died", f"the last agent of this node died ({how}); see {path}")
 
 
-def _native(settings: Settings, state: StateFile, files: FileWatch | None) -> NativeSwitch | None:
+def _native(settings: AgentSettings, state: StateFile, files: FileWatch | None) -> NativeSwitch | None:
     """Native code for the switch, where there is any and something that it could write."""
     library = load() if settings.native and not settings.dry_run else None
     return None if library is None or files is None else NativeSwitch(library, state, files.fd)
 
 
-def _begin_switching(settings: Settings) -> None:
+def _begin_switching(settings: AgentSettings) -> None:
     """Set up the switch thread, from within."""
     name_thread("gang-switch")
     if settings.realtime:
         set_fifo(SWITCH_PRIORITY)
 
 
-def _lock(settings: Settings) -> int:
+def _lock(settings: AgentSettings) -> int:
     """Make sure that one agent serves this node from this folder; the lock ends with the process."""
     try:
         folder_fd, _ = make_folder(settings.state_dir)
@@ -280,17 +282,17 @@ def _lock(settings: Settings) -> int:
     return fd
 
 
-def _slurm(settings: Settings) -> Slurm:
+def _slurm(settings: AgentSettings) -> SlurmLimits:
     """Return what matters of Slurm's configuration, if it answers and if something depends on it."""
     if settings.freezer != "auto" and settings.hold_by != "auto":
-        return Slurm()
+        return SlurmLimits()
     if settings.slurm_conf is not None:
         with contextlib.suppress(FileNotFoundError):  # without an answer of Slurm's nothing depends on it
             check_conf(settings.slurm_conf)
     try:
         config = CommandSlurm(settings.slurm_conf, timeout_s=5.0, tries=1).config()
     except OsubError:
-        return Slurm()
+        return SlurmLimits()
     words = config.get("KillWait", "").split()
     kill_wait_s = int(words[0]) if words and words[0].isdigit() else KILL_WAIT_S
-    return Slurm(config.get("ProctrackType"), config.get("JobAcctGatherType"), kill_wait_s)
+    return SlurmLimits(config.get("ProctrackType"), config.get("JobAcctGatherType"), kill_wait_s)

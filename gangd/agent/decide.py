@@ -57,7 +57,7 @@ class StepView:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HoldLimits:
     """How holding is bounded: the times (ns) as the controller's plan says, and the site's choice here."""
 
     grace_ns: int = 200_000_000
@@ -111,7 +111,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HoldDecision:
     """Steps to hold; why others of planned jobs are not held; when to decide again though nothing happens."""
 
     hold: frozenset[StepKey]
@@ -119,7 +119,7 @@ class Verdict:
     again_ns: int | None = None
 
 
-def decide(situation: Situation, limits: Limits) -> Verdict:
+def decide(situation: Situation, limits: HoldLimits) -> HoldDecision:
     """Apply the rules above to every step."""
     strange_jobs: dict[int, int] = {}
     for key, since_ns in situation.strangers.items():
@@ -163,10 +163,10 @@ def decide(situation: Situation, limits: Limits) -> Verdict:
             spared[step.key] = why
         if again_ns is not None:
             times.append(again_ns)
-    return Verdict(frozenset(hold), spared, min(times, default=None))
+    return HoldDecision(frozenset(hold), spared, min(times, default=None))
 
 
-def _spare_yielding(step: StepView, situation: Situation, limits: Limits) -> Why | None:
+def _spare_yielding(step: StepView, situation: Situation, limits: HoldLimits) -> Why | None:
     """Why a step whose job yields is not held, if it is not."""
     if not situation.open:
         return Why.CLOSED
@@ -175,7 +175,7 @@ def _spare_yielding(step: StepView, situation: Situation, limits: Limits) -> Why
     return None
 
 
-def _spare(step: StepView, situation: Situation, limits: Limits) -> tuple[Why | None, int | None]:
+def _spare(step: StepView, situation: Situation, limits: HoldLimits) -> tuple[Why | None, int | None]:
     """Why the step is not held, if it is not, and when that may change by itself."""
     since_ns = situation.ours.get(step.key)
     grace_ends_ns = step.first_seen_ns + limits.grace_ns

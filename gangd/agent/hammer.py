@@ -24,7 +24,7 @@ from gangd.guardian.place import STATE_DIR, all_stand_ins, ledger_folders
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.state_folders import noted_folders
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
-from gangd.hold.knob import IDLE1, IDLE2, KNOBS, Knob, job_of_own
+from gangd.hold.knob import IDLE1, IDLE2, KNOBS, CpuWeightControl, job_of_own
 
 _LOOKS, _LOOK_S = 3, 0.02
 V1_MOUNT = Path("/sys/fs/cgroup/freezer")
@@ -35,7 +35,7 @@ _SCOPE_DEPTH = 4
 
 
 @dataclass(slots=True)
-class Blow:
+class ThawReport:
     """What was done.
 
     Attributes
@@ -87,7 +87,7 @@ def state_files(folder: Path | None, node: str | None, failures: list[str] | Non
 
 def thaw_recorded(
     folder: Path | None, node: str | None, *, only_expired: bool, pause_s: float = 0.0, dry_run: bool = False
-) -> Blow:
+) -> ThawReport:
     """Thaw what state files record as held.
 
     Parameters
@@ -101,7 +101,7 @@ def thaw_recorded(
     dry_run
         Only find out.
     """
-    blow = Blow()
+    blow = ThawReport()
     for path in state_files(folder, node, blow.failures):
         try:
             state = StateFile.open(path)
@@ -117,7 +117,7 @@ def thaw_recorded(
     return blow
 
 
-def _strike(state: StateFile, blow: Blow, *, only_expired: bool, pause_s: float, dry_run: bool) -> None:
+def _strike(state: StateFile, blow: ThawReport, *, only_expired: bool, pause_s: float, dry_run: bool) -> None:
     alive = state.agent_alive()
     if only_expired and alive and state.lease_left_ns() > 0:
         return
@@ -136,7 +136,7 @@ def _strike(state: StateFile, blow: Blow, *, only_expired: bool, pause_s: float,
         state.void()
 
 
-def thaw_scanned(root: Path | None, node: str | None, blow: Blow, *, dry_run: bool = False) -> None:
+def thaw_scanned(root: Path | None, node: str | None, blow: ThawReport, *, dry_run: bool = False) -> None:
     """Thaw every job cgroup of Slurm that is frozen, in ``root`` or wherever cgroups are mounted."""
     for mount, dialect in _hierarchies(root):
         for path in _paths(mount, dialect, node):
@@ -150,7 +150,7 @@ def thaw_scanned(root: Path | None, node: str | None, blow: Blow, *, dry_run: bo
                 blow.failures.append(f"{mount / path}: {error.strerror}")
 
 
-def raise_scanned(node: str | None, blow: Blow, *, dry_run: bool = False, mount: Path = MOUNT) -> None:
+def raise_scanned(node: str | None, blow: ThawReport, *, dry_run: bool = False, mount: Path = MOUNT) -> None:
     """Give every cgroup of a job its usual priority back that yields, wherever cgroups are mounted."""
     for root, path, knob in low_groups(node, mount):
         try:
@@ -160,7 +160,7 @@ def raise_scanned(node: str | None, blow: Blow, *, dry_run: bool = False, mount:
             blow.failures.append(f"{root / path}: {error.strerror}")
 
 
-def find_low(folder: Path | None, node: str | None, blow: Blow, *, mount: Path = MOUNT) -> None:
+def find_low(folder: Path | None, node: str | None, blow: ThawReport, *, mount: Path = MOUNT) -> None:
     """Note which job cgroups yield though no agent that lives and has a lease holds them."""
     nodes = [node] if node or folder is None else [_node_of(path) for path in state_files(folder, None)]
 
@@ -170,7 +170,7 @@ def find_low(folder: Path | None, node: str | None, blow: Blow, *, mount: Path =
     blow.low += sorted(held_by_nobody(low, lambda: _held_rightly(folder)))
 
 
-def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: Blow) -> None:
+def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: ThawReport) -> None:
     """Note which job cgroups are frozen though no agent that lives and has a lease holds them.
 
     On cgroup v1 what Slurm suspended is among them: one bit serves both. A folder stands for the nodes whose
@@ -255,7 +255,7 @@ def _nodes(mount: Path, dialect: Dialect) -> list[str]:
     return nodes_with_scopes(mount)
 
 
-def low_groups(node: str | None, mount: Path = MOUNT) -> Iterator[tuple[Path, str, Knob]]:
+def low_groups(node: str | None, mount: Path = MOUNT) -> Iterator[tuple[Path, str, CpuWeightControl]]:
     """Every cgroup of a job or a user that yields: its hierarchy, its path there, and its knob.
 
     Parameters
@@ -305,7 +305,7 @@ def _paths2(root: Path, base: str, node: str | None, depth: int) -> Iterator[str
             yield from _paths2(root, path, node, depth - 1)
 
 
-def _is_low(folder: Path, knob: Knob) -> bool:
+def _is_low(folder: Path, knob: CpuWeightControl) -> bool:
     return _number(folder / "cpu.idle") == 1 or _number(folder / knob.weight_file) == knob.least
 
 

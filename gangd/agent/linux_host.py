@@ -155,7 +155,7 @@ class FileWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GrantedLimits:
     """What the host granted."""
 
     fifo: bool
@@ -171,7 +171,7 @@ class Standing:
         }
 
 
-def prepare_process(*, wanted: bool = True) -> Standing:
+def prepare_process(*, wanted: bool = True) -> GrantedLimits:
     """Set up the calling process before it makes threads; what the host denies, it goes without."""
     sys.setswitchinterval(_INTERPRETER_TURN_S)
     threading.stack_size(_STACK_BYTES)
@@ -187,7 +187,7 @@ def prepare_process(*, wanted: bool = True) -> Standing:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("-900")
             spared = True
-    return Standing(fifo, locked, spared)
+    return GrantedLimits(fifo, locked, spared)
 
 
 def limit_real_time() -> None:
@@ -254,7 +254,7 @@ class _Itimerspec(ctypes.Structure):
     _fields_ = (("it_interval", _Timespec), ("it_value", _Timespec))
 
 
-class Alarm:
+class TimerFd:
     """A timer on CLOCK_MONOTONIC that makes a descriptor readable at an absolute instant (``timerfd``)."""
 
     def __init__(self) -> None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 
-from gangd.agent.agenda import Agenda, Item, Rest
+from gangd.agent.agenda import Agenda, AgendaItem, Rest
 from gangd.agent.sight.job_meters import JobMeters
 from gangd.agent.sight.second_look import Checks
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import Memory
+from gangd.agent.sight.strangers import ExternalChangeTracker
 from gangd.agent.switching.switch_thread import Switch
 from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import SliceBook
-from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
-from gangd.agent.ways import Ways
+from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, SliceTracker
+from gangd.agent.ways import HoldModes
 from gangd.freezer.procfs import WORK, is_shortage
 
 LIST_SHARE, SCAN_SHARE = 300, 50
@@ -38,7 +38,7 @@ SIGNALS_NS = 400_000_000
 """Pending signals are looked for no more often than this: Slurm waits seconds between SIGTERM and SIGKILL."""
 
 
-class Looks:
+class NodeObserver:
     """The agent's eyes.
 
     Attributes
@@ -55,10 +55,10 @@ class Looks:
         switch: Switch,
         table: StepTable,
         checks: Checks,
-        memory: Memory,
+        memory: ExternalChangeTracker,
         book: SliceBook,
         meters: JobMeters,
-        turns: Turns,
+        turns: SliceTracker,
         agenda: Agenda,
     ) -> None:
         self.told = False
@@ -79,24 +79,24 @@ class Looks:
     def again_at(self, at_ns: int) -> None:
         """Look for new steps at an instant, whatever was to be looked at before."""
         self.for_new = True
-        self._agenda.set(Item.LOOK, at_ns)
+        self._agenda.set(AgendaItem.LOOK, at_ns)
 
     def begin(self, now_ns: int, *, new: bool) -> bool:
         """Begin a look; returns whether steps are looked for, which is not always cheap enough."""
         self.for_new = False
-        self._agenda.set(Item.LOOK, now_ns + IDLE_LOOK_NS)
+        self._agenda.set(AgendaItem.LOOK, now_ns + IDLE_LOOK_NS)
         return new or self._agenda.rested(Rest.REFRESH, now_ns)
 
     def end(self, now_ns: int) -> None:
         """End a look for steps: where one is being launched, another follows soon."""
         if self._is_told() and self._table.is_empty_since(now_ns - LAUNCH_NS):
             self.for_new = True
-            self._agenda.sooner(Item.LOOK, now_ns + max(TASKS_LOOK_NS, TASKS_SHARE * self._cost_ns))
+            self._agenda.sooner(AgendaItem.LOOK, now_ns + max(TASKS_LOOK_NS, TASKS_SHARE * self._cost_ns))
         elif self._is_told() and self._table.is_launching(now_ns, LAUNCH_NS):
             self.for_new = True
-            self._agenda.sooner(Item.LOOK, now_ns + LAUNCH_LOOK_NS)
+            self._agenda.sooner(AgendaItem.LOOK, now_ns + LAUNCH_LOOK_NS)
 
-    def for_steps(self, ways: Ways, grace_ns: int, now_ns: int) -> None:
+    def for_steps(self, ways: HoldModes, grace_ns: int, now_ns: int) -> None:
         """Look for steps and processes, and bring within reach what is to yield.
 
         What cannot be seen, as descriptors or memory are used up, is a fault; no job ends or idles by it.
@@ -110,7 +110,7 @@ class Looks:
             self._agenda.rest(Rest.REFRESH, now_ns + REFRESH_NS)
             self._book.on_fault("unseen", f"steps cannot be looked at, and stay as they were: {error}")
 
-    def _for_steps(self, ways: Ways, grace_ns: int, now_ns: int) -> None:
+    def _for_steps(self, ways: HoldModes, grace_ns: int, now_ns: int) -> None:
         began_ns = time.thread_time_ns()
         changes = self._table.refresh(now_ns)
         share = SCAN_SHARE if self._gate.holder.traits.searches_processes else LIST_SHARE
@@ -132,7 +132,7 @@ class Looks:
         self._memory.forget(changes.gone)
         self._talk.timeline.keep(self._table.jobs())
         if changes.new:  # one that is born in a held job runs for its launch grace, and then we count
-            self._agenda.sooner(Item.LEAK, now_ns + grace_ns + LOOK_AFTER_NS)
+            self._agenda.sooner(AgendaItem.LEAK, now_ns + grace_ns + LOOK_AFTER_NS)
         if self.at_ways(ways, now_ns) or changes.new:
             self._sees_writes = self._checks.watch_files()
         if changes.new and not self._sees_writes:
@@ -145,7 +145,7 @@ class Looks:
         self._meters.track({job: self._table.pids_of_job(job) for job in jobs}, now_ns)
         self._at_jobs_alone(now_ns)
 
-    def at_ways(self, ways: Ways, now_ns: int) -> bool:
+    def at_ways(self, ways: HoldModes, now_ns: int) -> bool:
         """Take note of how jobs are held now; whether that has changed."""
         bounds = self._talk.timeline.bounds
         restless = self._memory.restless_at(now_ns).union(
@@ -157,7 +157,7 @@ class Looks:
         self._gate.let_yield(ways.yielding)
         return changed
 
-    def at_states(self, ways: Ways, now_ns: int, *, everything: bool) -> None:
+    def at_states(self, ways: HoldModes, now_ns: int, *, everything: bool) -> None:
         """Look at states and signals of the steps that concern us, or at what nobody tells of alone."""
         self._checks.on_writes(now_ns)
         spared = ways.by_plan.union(self._talk.timeline.exempt.suspended)
@@ -168,15 +168,15 @@ class Looks:
             self._agenda.rest(Rest.SIGNALS, now_ns + SIGNALS_NS)
             self._checks.on_signals(keys, now_ns)
 
-    def for_leaks(self, ways: Ways, now_ns: int) -> None:
+    def for_leaks(self, ways: HoldModes, now_ns: int) -> None:
         """See what held jobs have used since they were held."""
         if self._switch.has_made():  # who is held is known after the next look: then, later in the slice
             prepared = self._switch.prepared()
             rest_ns = LOOK_AFTER_NS if prepared is None else max(0, prepared.instant_ns - now_ns) // 2
-            from_ns = max(self._agenda.at(Item.COLLECT) or now_ns, now_ns)
-            self._agenda.set(Item.LEAK, from_ns + min(rest_ns, 2 * LOOK_AFTER_NS))
+            from_ns = max(self._agenda.at(AgendaItem.COLLECT) or now_ns, now_ns)
+            self._agenda.set(AgendaItem.LEAK, from_ns + min(rest_ns, 2 * LOOK_AFTER_NS))
             return
-        self._agenda.set(Item.LEAK, now_ns + LEAK_LOOK_NS)
+        self._agenda.set(AgendaItem.LEAK, now_ns + LEAK_LOOK_NS)
         for job in {key.job for key in self._gate.held} - ways.yielding:
             WORK.pause_if_spent()
             leaked_ns = self._meters.leak(job, self._table.used_ns(job))

@@ -12,7 +12,7 @@ from foundation.errors import OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.units import counted
 from gangd.agent.agent_options import endpoints, parser, with_command
-from gangd.agent.hammer import Blow, find_frozen, find_low, raise_scanned, thaw_recorded, thaw_scanned
+from gangd.agent.hammer import ThawReport, find_frozen, find_low, raise_scanned, thaw_recorded, thaw_scanned
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    from gangd.agent.assemble import Settings, serve  # the hammer does without all that this imports
+    from gangd.agent.assemble import AgentSettings, serve  # the hammer does without all that this imports
     from gangd.monitor.address import read_address
 
     try:
@@ -40,7 +40,7 @@ def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> 
     if not controllers and options.config is None:
         command_line.error("--controller is needed, or --config with controllers")
     return serve(
-        Settings(
+        AgentSettings(
             node=options.node,
             state_dir=options.state,
             keys_dir=options.keys,
@@ -78,7 +78,7 @@ def _thaw(options: argparse.Namespace) -> int:
     return 1 if blow.failures or blow.frozen or blow.low else 0
 
 
-def _tell(blow: Blow, options: argparse.Namespace) -> None:
+def _tell(blow: ThawReport, options: argparse.Namespace) -> None:
     jobs = sorted(blow.jobs)
     if options.json:
         fields = {"files": blow.files, "jobs": jobs, "scanned": blow.scanned, "failures": blow.failures}

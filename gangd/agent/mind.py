@@ -11,22 +11,22 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
-from gangd.agent.agenda import Agenda, Item
-from gangd.agent.decide import Limits, Situation, Why, decide
-from gangd.agent.looks import Looks
+from gangd.agent.agenda import Agenda, AgendaItem
+from gangd.agent.decide import HoldLimits, Situation, Why, decide
+from gangd.agent.looks import NodeObserver
 from gangd.agent.sight.job_meters import JobMeters
 from gangd.agent.sight.second_look import REST_OF_SLICE_NS, Checks
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import Memory
-from gangd.agent.switching.gate import Gate
+from gangd.agent.sight.strangers import ExternalChangeTracker
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.planned_switches import Applied
 from gangd.agent.switching.switch_thread import Switch
 from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import Sender, SliceBook
-from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
-from gangd.agent.ways import Ways
+from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, SliceTracker
+from gangd.agent.ways import HoldModes
 from gangd.freezer.holder import Did
-from gangd.wire import Controller
+from gangd.wire import ControllerIdentity
 from gangd.wire.cadence import CALM_NS, silence_ns, silence_of
 
 REPORT_NS = 1_000_000_000
@@ -35,7 +35,7 @@ STUCK_NS = 50_000_000
 
 
 @dataclass
-class Node:
+class NodeAgent:
     """One node's agent without its senses; see the module.
 
     Attributes
@@ -47,20 +47,20 @@ class Node:
     """
 
     talk: Conversation
-    gate: Gate
+    gate: HoldController
     switch: Switch
     table: StepTable
     checks: Checks
-    memory: Memory
+    memory: ExternalChangeTracker
     book: SliceBook
     agenda: Agenda
-    limits: Limits = field(default_factory=Limits)
-    ways: Ways = field(default_factory=Ways)
+    limits: HoldLimits = field(default_factory=HoldLimits)
+    ways: HoldModes = field(default_factory=HoldModes)
     guarded: bool = True
     exhausted: bool = False
-    _turns: Turns = field(init=False)
-    _looks: Looks = field(init=False)
-    _follows: Controller | None = None
+    _turns: SliceTracker = field(init=False)
+    _looks: NodeObserver = field(init=False)
+    _follows: ControllerIdentity | None = None
     _trips: int = 0
     _known: object = None
     _reported_ns: int = 0
@@ -68,10 +68,10 @@ class Node:
 
     def __post_init__(self) -> None:
         meters, agenda = JobMeters(), self.agenda
-        self._turns = Turns(self.talk, self.switch, self.table, self.checks, self.book, meters, agenda)
+        self._turns = SliceTracker(self.talk, self.switch, self.table, self.checks, self.book, meters, agenda)
         seen = (self.talk, self.switch, self.table, self.checks, self.memory, self.book)
-        self._looks = Looks(*seen, meters, self._turns, agenda)
-        for item in (Item.LOOK, Item.LEASE, Item.LEAK, Item.REPORT):
+        self._looks = NodeObserver(*seen, meters, self._turns, agenda)
+        for item in (AgendaItem.LOOK, AgendaItem.LEASE, AgendaItem.LEAK, AgendaItem.REPORT):
             agenda.set(item, 0)
 
     @property
@@ -113,7 +113,7 @@ class Node:
         self._turns.take(self.ways, now_ns)
         self._prepare(now_ns)
         # A frozen task needs its core once more to stand still: looking at once would only be in its way.
-        self.agenda.set(Item.LOOK, now_ns + LOOK_AFTER_NS)
+        self.agenda.set(AgendaItem.LOOK, now_ns + LOOK_AFTER_NS)
         self._report_look(now_ns + LOOK_AFTER_NS)
 
     def look(self, now_ns: int, *, new: bool = True) -> None:
@@ -152,15 +152,15 @@ class Node:
             applied = self.gate.apply(freeze, thaw, turn=self._turns.turn)
             self._turns.on_applied(applied, self.ways.yielding)
             if self.switch.has_made():  # maybe nothing was done, as the next slice has begun: decide for that
-                self.agenda.set(Item.COLLECT, now_ns + AGAIN_NS)
+                self.agenda.set(AgendaItem.COLLECT, now_ns + AGAIN_NS)
             if reassert and any(outcome.did is Did.WROTE for outcome in applied.outcomes):
                 self._looks.again_at(now_ns + AGAIN_NS)  # until nothing new turns up
-        if self.agenda.may(Item.LEASE, now_ns):
-            self.agenda.set(Item.LEASE, now_ns + STUCK_NS)
+        if self.agenda.may(AgendaItem.LEASE, now_ns):
+            self.agenda.set(AgendaItem.LEASE, now_ns + STUCK_NS)
         if verdict.again_ns is None:
-            self.agenda.strike(Item.DECIDE)
+            self.agenda.strike(AgendaItem.DECIDE)
         else:
-            self.agenda.set(Item.DECIDE, verdict.again_ns)
+            self.agenda.set(AgendaItem.DECIDE, verdict.again_ns)
         for key, why in verdict.spared.items():
             if why is Why.LONG:
                 self.checks.stuck[key] = REST_OF_SLICE_NS
@@ -174,15 +174,15 @@ class Node:
         self.talk.on_time(now_ns)
         if self.talk.hand_over(now_ns):
             self.on_plan(now_ns)
-        if agenda.take(Item.COLLECT, now_ns):
+        if agenda.take(AgendaItem.COLLECT, now_ns):
             self._collect(now_ns)
-        if agenda.take(Item.SETTLE, now_ns) and self.checks.on_time(now_ns):
+        if agenda.take(AgendaItem.SETTLE, now_ns) and self.checks.on_time(now_ns):
             self.act(now_ns)
-        if agenda.take(Item.LOOK, now_ns):
+        if agenda.take(AgendaItem.LOOK, now_ns):
             self.look(now_ns, new=self._looks.for_new)
         elif self._must_act(now_ns):
             self.act(now_ns)
-        if self.gate.held_lately and agenda.take(Item.LEAK, now_ns):
+        if self.gate.held_lately and agenda.take(AgendaItem.LEAK, now_ns):
             self._looks.for_leaks(self.ways, now_ns)
 
     def due_ns(self) -> int:
@@ -193,13 +193,13 @@ class Node:
 
     def wants_report(self, now_ns: int) -> bool:
         """Whether a report should be sent now."""
-        if self.agenda.may(Item.REPORT, now_ns) or self.book.has_urgent():
+        if self.agenda.may(AgendaItem.REPORT, now_ns) or self.book.has_urgent():
             return True
         return now_ns >= self._reported_ns + REPORT_NS and self.book.has_news
 
     def put_off_report(self, now_ns: int) -> None:
         """Try again later: nobody takes the report now, and it must not stay due."""
-        self.agenda.set(Item.REPORT, now_ns + REPORT_NS)
+        self.agenda.set(AgendaItem.REPORT, now_ns + REPORT_NS)
 
     def report(self, now_ns: int) -> None:
         """Put a report into the outbox."""
@@ -207,7 +207,7 @@ class Node:
         self._reported_ns = now_ns
         if self._silence is not None and most_ns:
             most_ns += CALM_NS  # the look that ends the silence comes first
-        self.agenda.set(Item.REPORT, now_ns + max(REPORT_NS, most_ns))
+        self.agenda.set(AgendaItem.REPORT, now_ns + max(REPORT_NS, most_ns))
         self.talk.on_time(now_ns, reporting=True)
         offset = self.talk.offset(now_ns)
         sender = Sender(
@@ -239,7 +239,7 @@ class Node:
         may_hold = trusted and self.guarded and not self.exhausted
         until_ns = (timeline.lease_until_ns or 0) if may_hold else 0
         self.gate.lease.set_until(until_ns)
-        self.agenda.set(Item.LEASE, until_ns)
+        self.agenda.set(AgendaItem.LEASE, until_ns)
         if timeline.epoch is None:
             self._turns.current = None
         if timeline.controller != self._follows:
@@ -293,13 +293,13 @@ class Node:
             return
         prepared = self.switch.prepared()
         if prepared is not None:
-            self.agenda.set(Item.COLLECT, max(prepared.instant_ns + LOOK_AFTER_NS, now_ns + AGAIN_NS))
+            self.agenda.set(AgendaItem.COLLECT, max(prepared.instant_ns + LOOK_AFTER_NS, now_ns + AGAIN_NS))
 
     def _report_look(self, at_ns: int) -> None:
         """Report a look, unless all jobs did as they had and it is not the first after a silence."""
         most_ns, silence = self._silences()
         if not most_ns or silence != self._silence or self.book.has_moved:
-            self.agenda.set(Item.REPORT, at_ns)
+            self.agenda.set(AgendaItem.REPORT, at_ns)
 
     def _silences(self) -> tuple[int, int | None]:
         """Return for how long we may be silent, and in which silence the slice is that runs."""
@@ -312,5 +312,5 @@ class Node:
     def _must_act(self, now_ns: int) -> bool:
         """Whether time alone changes what is to be held."""
         agenda = self.agenda
-        due = [agenda.take(item, now_ns) for item in (Item.DECIDE, Item.SLICE)]
+        due = [agenda.take(item, now_ns) for item in (AgendaItem.DECIDE, AgendaItem.SLICE)]
         return any(due) or bool(self.gate.held_lately and not self.gate.lease.valid(now_ns))

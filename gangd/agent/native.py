@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangd.agent.linux_host import Alarm
-from gangd.freezer.holder import Account, Write
+from gangd.agent.linux_host import TimerFd
+from gangd.freezer.holder import CpuTimeFile, Write
 from gangd.guardian.statefile import StateFile, Word
 
 LIBRARY = Path(__file__).with_name("_switch.so")
@@ -30,7 +30,7 @@ _DONE_WORDS = 3 + MOST_ACCOUNTS
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class SwitchInstants:
     """Instants of a switch that was made: before the first write, after the last hold, after the last.
 
     ``used_ns`` is what its accounts had after that, in their order; None for one that could not be read.
@@ -81,7 +81,7 @@ class NativeSwitch:
     def __init__(self, library: ctypes.CDLL, state: StateFile, watch_fd: int) -> None:
         self._library = library
         self._state = state
-        self._alarm = Alarm()
+        self._alarm = TimerFd()
         self._command_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._gs = library.gs_new(
             self._alarm.fd,
@@ -142,7 +142,7 @@ class NativeSwitch:
         instant_ns: int,
         following_ns: int,
         writes: Iterable[Write],
-        accounts: Sequence[Account] = (),
+        accounts: Sequence[CpuTimeFile] = (),
         *,
         held_after: bool,
     ) -> bool:
@@ -178,12 +178,14 @@ class NativeSwitch:
         """How many writes of the first switch to come were made before Python had to take over."""
         return self._partial.value
 
-    def done(self, number: int, accounts: int = 0) -> Done:
+    def done(self, number: int, accounts: int = 0) -> SwitchInstants:
         """Return what is known of a switch with so many accounts that was made; the last dozens are kept."""
         self._library.gs_take(self._gs, number, ctypes.addressof(self._record))
         begin_ns, frozen_ns, end_ns = self._record[:3]
         used_ns = self._record[3 : 3 + accounts]
-        return Done(begin_ns, frozen_ns, end_ns, tuple(None if each < 0 else each for each in used_ns))
+        return SwitchInstants(
+            begin_ns, frozen_ns, end_ns, tuple(None if each < 0 else each for each in used_ns)
+        )
 
     def ended_watches(self) -> bytes:
         """Return inotify's events of watches that ended by themselves, which C has read, as they came."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gangd.agent.agenda import Agenda, Item
-from gangd.agent.decide import Limits, Situation
+from gangd.agent.agenda import Agenda, AgendaItem
+from gangd.agent.decide import HoldLimits, Situation
 from gangd.agent.sight.job_meters import JobMeters
 from gangd.agent.sight.second_look import Checks
 from gangd.agent.sight.steps import StepTable
@@ -17,12 +17,12 @@ from gangd.agent.switching.planned_switches import Applied, switches_to_look
 from gangd.agent.switching.switch_thread import Switch, Switched
 from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import SliceBook
-from gangd.agent.ways import Ways
+from gangd.agent.ways import HoldModes
 from gangd.freezer.holder import Did
 from gangd.freezer.procfs import WORK
 from gangd.wire import JobSample
 from gangd.wire.cadence import next_look
-from gangd.wire.timeline import Timeline
+from gangd.wire.timeline import SliceSchedule
 
 LOOK_AFTER_NS = 8_000_000
 """Looks begin so long after a switch: a frozen task needs its core once more to stand still."""
@@ -31,7 +31,7 @@ LATE_NS = 10_000_000
 """A switch that begins later than this is counted as late; half of the shortest slice."""
 
 
-class Turns:
+class SliceTracker:
     """What this node knows of the slices around now.
 
     Attributes
@@ -87,9 +87,9 @@ class Turns:
         timeline = self._talk.timeline
         self.current = None if offset is None else timeline.slice_at(now_ns + offset.offset_ns)
 
-    def take(self, ways: Ways, now_ns: int) -> None:
+    def take(self, ways: HoldModes, now_ns: int) -> None:
         """Take in the switches that were made, and close the slices that they have ended."""
-        self._agenda.strike(Item.COLLECT)
+        self._agenda.strike(AgendaItem.COLLECT)
         made, yielding = self._switch.collect(), ways.yielding
         # First who was held when, then the samples: what a held job uses after its sample has leaked.
         for switched in made:
@@ -107,7 +107,7 @@ class Turns:
     def prepare(
         self,
         situate: Callable[[], Situation],
-        limits: Limits,
+        limits: HoldLimits,
         is_calm: Callable[[frozenset[int]], bool],
         now_ns: int,
     ) -> None:
@@ -125,7 +125,7 @@ class Turns:
             The time.
         """
         timeline = self._talk.timeline
-        self._agenda.strike(Item.SLICE)
+        self._agenda.strike(AgendaItem.SLICE)
         following = self._following(now_ns)
         if following is None:
             self._switch.prepare()
@@ -134,16 +134,16 @@ class Turns:
         if not timeline.jobs(number) and not self._table.gate.held:
             self._switch.prepare()
             self._close(self._table.gate.yielding, now_ns, offset_ns)
-            self._agenda.set(Item.SLICE, max(instant_ns, now_ns + AGAIN_NS))
+            self._agenda.set(AgendaItem.SLICE, max(instant_ns, now_ns + AGAIN_NS))
             return
         situation, calm = situate(), is_calm(timeline.jobs(number))
         queue = switches_to_look(timeline, number, offset_ns, situation, limits, calm=calm)
         if queue != self._switch.queue() or not self._switch.is_planned:
             self._switch.prepare(*queue)
-        if self._agenda.at(Item.COLLECT) is None:
+        if self._agenda.at(AgendaItem.COLLECT) is None:
             look = next_look(number, timeline.length_ns(number) or 1, calm=calm)
             look_ns = next((each.instant_ns for each in queue if each.number >= look), queue[-1].instant_ns)
-            self._agenda.set(Item.COLLECT, max(look_ns, now_ns) + LOOK_AFTER_NS)
+            self._agenda.set(AgendaItem.COLLECT, max(look_ns, now_ns) + LOOK_AFTER_NS)
 
     def on_applied(self, applied: Applied, yielding: frozenset[int]) -> None:
         """Note what was held and let go outside of a switch."""
@@ -207,7 +207,7 @@ class Turns:
 
 def sample_slices(
     ended: Sequence[Switched | None],
-    timeline: Timeline,
+    timeline: SliceSchedule,
     yielding: frozenset[int],
     meters: JobMeters,
     read: Callable[[int], dict[str, int]],

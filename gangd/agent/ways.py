@@ -21,12 +21,12 @@ from gangd.freezer.holder import StepKey
 from gangd.freezer.procfs import WORK
 from gangd.hold.both import BothWays
 from gangd.hold.yielder import NO_CORES
-from gangd.wire.timeline import Timeline
+from gangd.wire.timeline import SliceSchedule
 
 NEWCOMER_NS = 2_000_000_000
 
 
-class Ways:
+class HoldModes:
     """How the jobs of one node are held.
 
     Parameters
@@ -57,7 +57,7 @@ class Ways:
 
     def follow(
         self,
-        timeline: Timeline,
+        timeline: SliceSchedule,
         number: int | None,
         table: StepTable,
         now_ns: int,

@@ -20,18 +20,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from foundation.slurm import Job
-from gangd.control.order_requests import Kind, Order, Request, Target, What
+from foundation.slurm import SlurmJob
+from gangd.control.order_requests import Kind, OrderRequest, OrderTarget, StandingOrder, What
 
 MOST_ORDERS = 20_000
 STOPS = frozenset({"pause", "drain"})
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobOrders:
     """What the orders say of a job: which lets it run (None: it may be held), its weight (None: as ruled)."""
 
-    free: Order | None = None
+    free: StandingOrder | None = None
     weight: float | None = None
     own_weight: float | None = None
 
@@ -41,11 +41,11 @@ class Standing:
         return weight if self.own_weight is None else min(weight, self.own_weight)
 
 
-_NOTHING = Standing()
+_NOTHING = JobOrders()
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class OrdersSurvey:
     """The orders, and what becomes of the jobs that hold cores.
 
     Attributes
@@ -56,17 +56,17 @@ class Survey:
         By target: how many jobs its order lets run; how many go on that were there before a drain.
     """
 
-    orders: tuple[Order, ...] = ()
+    orders: tuple[StandingOrder, ...] = ()
     free: Mapping[int, str] = field(default_factory=dict)
-    stopped: Mapping[Target, int] = field(default_factory=dict)
-    left: Mapping[Target, int] = field(default_factory=dict)
+    stopped: Mapping[OrderTarget, int] = field(default_factory=dict)
+    left: Mapping[OrderTarget, int] = field(default_factory=dict)
 
 
 class OrderBook:
     """The orders by what they are about."""
 
-    def __init__(self, orders: Iterable[Order] = ()) -> None:
-        self._orders: dict[tuple[str, Target], Order] = {}
+    def __init__(self, orders: Iterable[StandingOrder] = ()) -> None:
+        self._orders: dict[tuple[str, OrderTarget], StandingOrder] = {}
         for order in orders:
             self._orders[_slot(order), order.target] = order
 
@@ -79,11 +79,11 @@ class OrderBook:
         return any(order.target.kind == "job" for order in self._orders.values())
 
     @property
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[StandingOrder, ...]:
         """All of them, the oldest first."""
         return tuple(sorted(self._orders.values(), key=lambda one: (one.since_s, one.target)))
 
-    def apply(self, request: Request, uid: int, by: str, now_s: float, *, owner: bool = False) -> str:
+    def apply(self, request: OrderRequest, uid: int, by: str, now_s: float, *, owner: bool = False) -> str:
         """Enter a request that is allowed, and say in a line what is so now.
 
         What stands already stays as old as it is: a drain that is ordered again keeps out who started since.
@@ -95,7 +95,7 @@ class OrderBook:
         """
         slot = ("own weight" if owner else "weight") if request.verb == "weight" else "stop"
         wanted = _wanted(request, slot)
-        changed: list[Target] = []
+        changed: list[OrderTarget] = []
         for target in request.targets:
             stands = self._orders.get((slot, target))
             if (None if stands is None else (stands.what, stands.weight)) == wanted:
@@ -105,11 +105,11 @@ class OrderBook:
                 del self._orders[slot, target]
             else:
                 what, weight = wanted
-                order = Order(what=what, target=target, weight=weight, since_s=now_s, uid=uid, by=by)
+                order = StandingOrder(what=what, target=target, weight=weight, since_s=now_s, uid=uid, by=by)
                 self._enter(order)
         return _told(request, changed, owner=owner)
 
-    def on(self, targets: Iterable[Target]) -> list[Order]:
+    def on(self, targets: Iterable[OrderTarget]) -> list[StandingOrder]:
         """List the orders on these targets."""
         slots = ("stop", "weight", "own weight")
         return [
@@ -119,7 +119,7 @@ class OrderBook:
             if (found := self._orders.get((slot, target))) is not None
         ]
 
-    def forget(self, jobs: Mapping[str, Job]) -> list[Order]:
+    def forget(self, jobs: Mapping[str, SlurmJob]) -> list[StandingOrder]:
         """Drop the orders about jobs that are not among these names; returns them."""
         gone = [
             order
@@ -130,27 +130,27 @@ class OrderBook:
             del self._orders[_slot(order), order.target]
         return gone
 
-    def standing(self, job: Job) -> Standing:
+    def standing(self, job: SlurmJob) -> JobOrders:
         """Return what the orders say of a job."""
         if not self._orders:
             return _NOTHING
-        names = [Target("job", name) for name in names_of(job)]
-        partition, places = Target("partition", job.partition), places_of(job)
+        names = [OrderTarget("job", name) for name in names_of(job)]
+        partition, places = OrderTarget("partition", job.partition), places_of(job)
         weights = [self._weight("weight", target) for target in (*names, partition)]
         owns = [self._weight("own weight", target) for target in names]
-        return Standing(
+        return JobOrders(
             free=next((order for target in places if (order := self._stopping(target, job))), None),
             weight=next((weight for weight in weights if weight is not None), None),
             own_weight=min((weight for weight in owns if weight is not None), default=None),
         )
 
-    def survey(self, jobs: Iterable[Job]) -> Survey:
+    def survey(self, jobs: Iterable[SlurmJob]) -> OrdersSurvey:
         """Look what becomes of these jobs."""
         if not self._orders:
-            return Survey()
+            return OrdersSurvey()
         free: dict[int, str] = {}
-        stopped: Counter[Target] = Counter()
-        left: Counter[Target] = Counter()
+        stopped: Counter[OrderTarget] = Counter()
+        left: Counter[OrderTarget] = Counter()
         drained = [order.target for order in self._orders.values() if order.what == "drain"]
         for job in jobs:
             if not job.state.holds_cores:  # Slurm remembers the cores of those that are over
@@ -161,24 +161,24 @@ class OrderBook:
                 stopped[order.target] += 1
             elif drained:
                 left.update(set(places_of(job)).intersection(drained))
-        return Survey(self.orders, free, stopped, left)
+        return OrdersSurvey(self.orders, free, stopped, left)
 
-    def _stopping(self, target: Target, job: Job) -> Order | None:
+    def _stopping(self, target: OrderTarget, job: SlurmJob) -> StandingOrder | None:
         order = self._orders.get(("stop", target))
         if order is None or order.what == "pause":
             return order
         later = job.start_time is not None and job.start_time >= ceil(order.since_s)
         return order if later else None
 
-    def _weight(self, what: str, target: Target) -> float | None:
+    def _weight(self, what: str, target: OrderTarget) -> float | None:
         order = self._orders.get((what, target))
         return None if order is None else order.weight
 
-    def _enter(self, order: Order) -> None:
+    def _enter(self, order: StandingOrder) -> None:
         self._orders[_slot(order), order.target] = order
 
 
-def names_of(job: Job) -> tuple[str, ...]:
+def names_of(job: SlurmJob) -> tuple[str, ...]:
     """Return by which names a job is spoken of, the nearest first: itself, its array, its leader."""
     names = [str(job.job_id)]
     if job.array_job_id is not None:
@@ -190,28 +190,28 @@ def names_of(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def places_of(job: Job) -> list[Target]:
+def places_of(job: SlurmJob) -> list[OrderTarget]:
     """Return everything by which a job can be stopped, the nearest first."""
-    names = [Target("job", name) for name in names_of(job)]
-    nodes = [Target("node", node) for node in job.nodes]
-    return [*names, Target("partition", job.partition), *nodes, Target("all")]
+    names = [OrderTarget("job", name) for name in names_of(job)]
+    nodes = [OrderTarget("node", node) for node in job.nodes]
+    return [*names, OrderTarget("partition", job.partition), *nodes, OrderTarget("all")]
 
 
-def told_of(order: Order) -> str:
+def told_of(order: StandingOrder) -> str:
     """Return why a job is let run by an order."""
     return f"{order.target} is {'paused' if order.what == 'pause' else 'drained'}"
 
 
-def by_name(jobs: Iterable[Job]) -> dict[str, Job]:
+def by_name(jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
     """Return jobs by all of their names; those that are over have none."""
     return {name: job for job in jobs if not job.state.is_over for name in names_of(job)}
 
 
-def _slot(order: Order) -> str:
+def _slot(order: StandingOrder) -> str:
     return "stop" if order.what in STOPS else order.what
 
 
-def _wanted(request: Request, slot: str) -> tuple[What, float | None] | None:
+def _wanted(request: OrderRequest, slot: str) -> tuple[What, float | None] | None:
     """Return what is to stand in a slot: its kind and weight; None for nothing."""
     if request.verb == "weight":
         what: What = "own weight" if slot == "own weight" else "weight"
@@ -231,7 +231,7 @@ _IDLE: dict[str, str] = {
 }
 
 
-def _told(request: Request, changed: Sequence[Target], *, owner: bool) -> str:
+def _told(request: OrderRequest, changed: Sequence[OrderTarget], *, owner: bool) -> str:
     """Say of which targets something changed, and of which nothing did."""
     weight = "as the configuration says" if request.weight is None else f"{request.weight:g}"
     most = " at most" if owner and request.weight is not None else ""
@@ -247,7 +247,7 @@ def _told(request: Request, changed: Sequence[Target], *, owner: bool) -> str:
     return "; ".join(f"{_named(some)}: {what}" for some, what in ((changed, done), (rest, idle)) if some)
 
 
-def _named(targets: Sequence[Target]) -> str:
+def _named(targets: Sequence[OrderTarget]) -> str:
     more = f" and {len(targets) - 8} more" if len(targets) > 8 else ""
     return ", ".join(map(str, targets[:8])) + more
 

@@ -25,7 +25,7 @@ Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME, pattern=rf"\A{_NAME
 JobName = r"[0-9]{1,10}(_[0-9]{1,10})?"
 
 
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, order=True):
+class OrderTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, order=True):
     """What an order is about.
 
     ``name`` is a node's or partition's name, a job's raw id or ``ARRAY_TASK``; empty for ``all``.
@@ -38,16 +38,16 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
         return "everything" if self.kind == "all" else f"{self.kind} {self.name}"
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OrderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What somebody orders. ``weight`` belongs to the verb ``weight``; None takes the order back."""
 
     version: Literal[1] = 1
     verb: Verb
-    targets: Annotated[tuple[Target, ...], msgspec.Meta(min_length=1, max_length=MOST_TARGETS)]
+    targets: Annotated[tuple[OrderTarget, ...], msgspec.Meta(min_length=1, max_length=MOST_TARGETS)]
     weight: Weight | None = None
 
 
-class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StandingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An order that stands.
 
     Parameters
@@ -63,23 +63,23 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """
 
     what: What
-    target: Target
+    target: OrderTarget
     weight: Weight | None = None
     since_s: float
     uid: int
     by: Annotated[str, msgspec.Meta(max_length=64)]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a request: ``done`` or not, in one line; the newest orders on its targets."""
 
     done: bool
     text: str
-    orders: tuple[Order, ...] = ()
+    orders: tuple[StandingOrder, ...] = ()
 
 
-_request = msgspec.json.Decoder(Request)
-_answer = msgspec.json.Decoder(Answer)
+_request = msgspec.json.Decoder(OrderRequest)
+_answer = msgspec.json.Decoder(OrderAnswer)
 
 
 def is_name(text: str) -> bool:
@@ -87,7 +87,7 @@ def is_name(text: str) -> bool:
     return 0 < len(text) <= _LONGEST_NAME and re.fullmatch(_NAME, text) is not None
 
 
-def read_request(body: bytes) -> Request:
+def read_request(body: bytes) -> OrderRequest:
     """Decode a request.
 
     Raises
@@ -103,7 +103,7 @@ def read_request(body: bytes) -> Request:
         raise UsageError(f"no request of this version: {error}") from error
 
 
-def read_answer(body: bytes) -> Answer:
+def read_answer(body: bytes) -> OrderAnswer:
     """Decode an answer; raises as ``read_request``."""
     try:
         return _answer.decode(body)

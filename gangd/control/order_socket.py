@@ -23,7 +23,7 @@ import msgspec
 
 from foundation.errors import ClusterError, OutputError, TrustError, UsageError
 from foundation.one_line import one_line
-from gangd.control.order_requests import MOST_BYTES, Answer, Request, read_answer, read_request
+from gangd.control.order_requests import MOST_BYTES, OrderAnswer, OrderRequest, read_answer, read_request
 from gangd.control.permission import Peer
 
 SOCKET_NAME = "control.sock"
@@ -97,7 +97,7 @@ class ControlServer:
         Path(path).chmod(MODE)
         self._listener.listen(MOST_CONNECTIONS)
 
-    def serve(self, handle: Callable[[Request, Peer], Answer], now_ns: int) -> None:
+    def serve(self, handle: Callable[[OrderRequest, Peer], OrderAnswer], now_ns: int) -> None:
         """Take what came and answer it; ``now_ns`` is a monotonic clock."""
         for fd, _ in self._poll.poll(0, MOST_A_TURN):
             if fd == self._listener.fileno():
@@ -135,7 +135,7 @@ class ControlServer:
         his = sum(guest.peer.uid == uid for guest in self._guests.values())
         return his < MOST_OF_A_USER and len(self._guests) < MOST_CONNECTIONS
 
-    def _read(self, guest: _Guest, handle: Callable[[Request, Peer], Answer], now_ns: int) -> None:
+    def _read(self, guest: _Guest, handle: Callable[[OrderRequest, Peer], OrderAnswer], now_ns: int) -> None:
         try:
             body = guest.link.recv(MOST_BYTES + 1)
             if body:
@@ -146,14 +146,14 @@ class ControlServer:
         self._close(guest)
 
     def _answer(
-        self, body: bytes, peer: Peer, handle: Callable[[Request, Peer], Answer], now_ns: int
-    ) -> Answer:
+        self, body: bytes, peer: Peer, handle: Callable[[OrderRequest, Peer], OrderAnswer], now_ns: int
+    ) -> OrderAnswer:
         if peer.uid not in self._operators and not self._may_ask(peer.uid, now_ns):
-            return Answer(done=False, text="too many requests: wait some seconds")
+            return OrderAnswer(done=False, text="too many requests: wait some seconds")
         try:
             return handle(read_request(body), peer)
         except UsageError as error:
-            return Answer(done=False, text=one_line(str(error)))
+            return OrderAnswer(done=False, text=one_line(str(error)))
 
     def _may_ask(self, uid: int, now_ns: int) -> bool:
         left, then_ns = self._left.get(uid, (AT_ONCE, now_ns))
@@ -175,7 +175,7 @@ def _user(uid: int) -> str:
         return f"user {uid}"
 
 
-def ask(folder: Path, request: Request, patience_s: float = PATIENCE_S) -> Answer:
+def ask(folder: Path, request: OrderRequest, patience_s: float = PATIENCE_S) -> OrderAnswer:
     """Send a request to the controller whose state folder this is, and return its answer.
 
     Raises

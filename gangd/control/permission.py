@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from foundation.slurm import Job
+from foundation.slurm import SlurmJob
 from gangd.control.order_book import KINDS, MOST_ORDERS
-from gangd.control.order_requests import JobName, Request, Target
+from gangd.control.order_requests import JobName, OrderRequest, OrderTarget
 
 _JOB = re.compile(JobName)
 
@@ -31,7 +31,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RequestFacts:
     """What is known when a request comes.
 
     Attributes
@@ -47,7 +47,7 @@ class Facts:
     """
 
     own_uid: int
-    jobs: Mapping[str, Job] | None
+    jobs: Mapping[str, SlurmJob] | None
     nodes: AbstractSet[str]
     partitions: AbstractSet[str]
     standing: int = 0
@@ -57,7 +57,7 @@ class Facts:
         return peer.uid in (0, self.own_uid)
 
 
-def refusal(request: Request, peer: Peer, facts: Facts) -> str | None:
+def refusal(request: OrderRequest, peer: Peer, facts: RequestFacts) -> str | None:
     """Return why a request is refused; None if it is allowed."""
     operator = facts.is_operator(peer)
     if not operator and request.verb != "weight":
@@ -75,7 +75,7 @@ def refusal(request: Request, peer: Peer, facts: Facts) -> str | None:
     return None
 
 
-def _odd(request: Request, target: Target, facts: Facts) -> str | None:
+def _odd(request: OrderRequest, target: OrderTarget, facts: RequestFacts) -> str | None:
     """Why a verb cannot be about a target, or why there is none of that name."""
     kinds = KINDS[request.verb]
     if target.kind not in kinds:
@@ -104,7 +104,7 @@ def _odd(request: Request, target: Target, facts: Facts) -> str | None:
     return None
 
 
-def _not_his(target: Target, peer: Peer, facts: Facts) -> str | None:
+def _not_his(target: OrderTarget, peer: Peer, facts: RequestFacts) -> str | None:
     job = None if facts.jobs is None else facts.jobs.get(target.name)
     if target.kind != "job" or job is None or job.uid != peer.uid:
         return f"only root, the user of gangd, and for less weight the owner of a job, may change {target}"

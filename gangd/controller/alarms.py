@@ -1,8 +1,8 @@
 """Alarms: each is logged when it begins and when it ends, however often its cause is seen.
 
 ``alarms_of`` and ``alarm_of`` make them of what befell the door or a thread, ``fault_alarm`` of what agents
-report, ``Unread`` and ``unplaced`` of jobs that cannot be managed: their records cannot be read, or they are
-on cores nobody knows.
+report, ``UnreadJobLog`` and ``unplaced`` of jobs that cannot be managed: their records cannot be read, or
+they are on cores nobody knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from foundation.slurm import UnreadableJob
 from foundation.units import counted, verb
 from gangd.core import Alarm
 from gangd.threads import Death
-from gangd.wire import Fault
+from gangd.wire import AgentFault
 from gangd.wire.door import News
 from gangd.wire.doorkeeper import ShutOut
 from gangd.wire.wire_fields import printable
@@ -68,7 +68,7 @@ def worded(alarm: Alarm, user: str | None = None) -> str:
     return f"{' '.join(cause)}: {alarm.text}" if cause else alarm.text
 
 
-def fault_alarm(node: str, fault: Fault) -> Alarm | None:
+def fault_alarm(node: str, fault: AgentFault) -> Alarm | None:
     """Return the alarm for what an agent says of a job or its node; None for what needs nothing done."""
     following = NEXT.get(fault.kind)
     if following is None:
@@ -150,7 +150,7 @@ def damaged_state(why: str | None) -> Alarm:
     return Alarm("state", "gangd", why or "no state file is damaged any more", cleared=why is None)
 
 
-class Unread:
+class UnreadJobLog:
     """Logs jobs that cannot be read as they come."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The controller's one loop: take what came, tick when the agents have looked, beat, write the status.
 
 Order within a turn: signals, upward messages, Slurm's answers, then what the clock says is due. The core
-decides, ``Orders`` carries it out. Nothing here waits for anything but the poller.
+decides, ``CommandExecutor`` carries it out. Nothing here waits for anything but the poller.
 """
 
 from __future__ import annotations
@@ -20,21 +20,28 @@ from foundation.errors import OsubError
 from foundation.notify import Notifier
 from foundation.slurm import SlurmClient
 from foundation.units import counted, counted_of
-from gangd.controller.alarms import Unread, alarm_of, alarms_of, damaged_state, refused_opt_outs, unplaced
-from gangd.controller.controller_metrics import ControllerMetrics, Told, census
-from gangd.controller.controller_status import Status, Vitals, describe
+from gangd.controller.alarms import (
+    UnreadJobLog,
+    alarm_of,
+    alarms_of,
+    damaged_state,
+    refused_opt_outs,
+    unplaced,
+)
+from gangd.controller.controller_metrics import ControllerMetrics, ControllerReading, census
+from gangd.controller.controller_status import ControllerStatus, Vitals, describe
 from gangd.controller.intake import Intake
-from gangd.controller.lead.keeper import Keeper
-from gangd.controller.lead.takeover import ANNOUNCE_NS, Comeback
+from gangd.controller.lead.keeper import StateDirectory
+from gangd.controller.lead.takeover import ANNOUNCE_NS, FailoverGrace
 from gangd.controller.nodes.beat_rounds import BeatRounds
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.nodes.uplink import Uplink
 from gangd.controller.operators import Operators
-from gangd.controller.orders import Orders
+from gangd.controller.orders import CommandExecutor
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
-from gangd.controller.site.slurm_worker import Answer, Checked, Failed, Looked, Marked, SlurmWorker
+from gangd.controller.site.slurm_worker import Answer, Checked, Failed, Marked, SlurmObserved, SlurmWorker
 from gangd.controller.slice_record.slicelog import SliceLog
 from gangd.core import (
     AgentState,
@@ -99,7 +106,7 @@ class ControllerLoop:
         config: Config,
         client: SlurmClient,
         sockets: ControllerSockets,
-        keeper: Keeper,
+        keeper: StateDirectory,
         reload: Callable[[], Config],
         partitions: AbstractSet[str] = frozenset(),
         *,
@@ -121,7 +128,7 @@ class ControllerLoop:
         self._scheduler = GangScheduler(
             settings, now_ns, self._cores, keeper.state.limits, keeper.state.gangs, self._away_ns(wall())
         )
-        self._comeback = Comeback(keeper.state.joined, now_ns, settings.lease_ns)
+        self._comeback = FailoverGrace(keeper.state.joined, now_ns, settings.lease_ns)
         self._fanout = Fanout(
             self.controller, self._cores, self._scheduler.time, settings.lease_ns, config.bounds()
         )
@@ -134,7 +141,9 @@ class ControllerLoop:
             if config.record
             else None
         )
-        self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
+        self._orders = CommandExecutor(
+            self._scheduler, self._fanout, sockets, self._worker, self._slices, clock
+        )
         self._orders.dry_run = dry_run
         self._orders.version_of = self._uplink.version
         self._orders.held_back = self._comeback.waits
@@ -155,9 +164,9 @@ class ControllerLoop:
         )
         self._view.book = self._operators.book
         self._orders.user_of = self._view.user_of
-        self._looked: Looked | None = None
+        self._looked: SlurmObserved | None = None
         self._looked_ns: int | None = None
-        self._unread = Unread()
+        self._unread = UnreadJobLog()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us, self._look_ns = 0, now_ns
         self.metrics = ControllerMetrics(clock)
@@ -296,7 +305,7 @@ class ControllerLoop:
         return bool(self._expected) and now_ns >= self._look_ns and self._intake.heard >= self._expected
 
     def _take_answer(self, answer: Answer) -> None:
-        if isinstance(answer, Looked):
+        if isinstance(answer, SlurmObserved):
             if answer.nodes is not None:
                 self._view.know_nodes(answer.nodes)
                 self._follow_size()
@@ -339,7 +348,7 @@ class ControllerLoop:
         self._orders.tell(Reload(self._clock(), settings))
         self._fanout.set_terms(settings.lease_ns, self._config.bounds())
 
-    def _tell_jobs(self, looked: Looked) -> None:
+    def _tell_jobs(self, looked: SlurmObserved) -> None:
         """Tell the core what Slurm said of jobs, as policy and orders are now."""
         changes = self._view.changes(looked.snapshot)
         views = self._view.views(looked.snapshot) if changes is None else ()
@@ -435,8 +444,8 @@ class ControllerLoop:
         )
         self._keeper.tell(msgspec.json.encode(status))  # last: where the disk is full, the others know
 
-    def _told(self, status: Status, now_ns: int) -> Told:
-        return Told(
+    def _told(self, status: ControllerStatus, now_ns: int) -> ControllerReading:
+        return ControllerReading(
             at_ns=now_ns,
             status=status,
             census=census(self._scheduler, status.slice),

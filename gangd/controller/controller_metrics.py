@@ -1,7 +1,7 @@
 """What the controller tells a monitoring system, and whether it is well.
 
-The loop tells what it knows once a second (``Told``); a page is made of that in the server's thread. Between
-the two nothing is shared but whole values that never change.
+The loop tells what it knows once a second (``ControllerReading``); a page is made of that in the server's
+thread. Between the two nothing is shared but whole values that never change.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from foundation.units import counted_of
-from gangd.controller.controller_status import Status
-from gangd.core import AgentState, GangScheduler, Hold
+from gangd.controller.controller_status import ControllerStatus
+from gangd.core import AgentState, GangScheduler, HoldMode
 from gangd.core.terms.states import GangState
 from gangd.monitor.histogram import Histogram
 from gangd.monitor.metric_figures import UNKNOWN, Figures
@@ -29,32 +29,32 @@ SLURM_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class GangCounts:
     """Gangs by state, and jobs that are held in a slice by how."""
 
     gangs: Mapping[GangState, int]
-    held: Mapping[Hold, int]
+    held: Mapping[HoldMode, int]
 
 
-def census(scheduler: GangScheduler, number: int) -> Census:
+def census(scheduler: GangScheduler, number: int) -> GangCounts:
     """Count the gangs in slice ``number``."""
     running = scheduler.owners(number)
     gangs: Counter[GangState] = Counter()
-    held: Counter[Hold] = Counter()
+    held: Counter[HoldMode] = Counter()
     for gang in scheduler.gangs.values():
         gangs[gang.state] += 1
         if gang.gang not in running:
             held[gang.hold] += len(gang.views)
-    return Census(gangs, held)
+    return GangCounts(gangs, held)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ControllerReading:
     """What the loop knew at an instant of CLOCK_MONOTONIC."""
 
     at_ns: int
-    status: Status
-    census: Census
+    status: ControllerStatus
+    census: GangCounts
     faults: Mapping[str, int]
     slurm_failures: int
     ends_moved: int
@@ -82,11 +82,11 @@ class ControllerMetrics:
     decisions_cpu: Histogram = field(default_factory=lambda: Histogram(DECISION_S))
     beat_ns: int | None = None
     is_served: bool = False
-    _told: Told | None = None
+    _told: ControllerReading | None = None
     _since_ns: int = field(default_factory=time.monotonic_ns)
     _deaths: collections.deque[Death] = field(default_factory=lambda: collections.deque(maxlen=8))
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: ControllerReading) -> None:
         """Take what the loop knows."""
         self._told = told
 
@@ -173,7 +173,7 @@ class ControllerMetrics:
         }
 
     @staticmethod
-    def _slurm_age_s(told: Told, now_ns: int) -> float | None:
+    def _slurm_age_s(told: ControllerReading, now_ns: int) -> float | None:
         known_s = told.status.slurm_age_s
         return None if known_s is None else known_s + (now_ns - told.at_ns) / 1e9
 

@@ -15,12 +15,12 @@ from typing import Literal
 import msgspec
 
 from foundation.errors import ClusterError, InputError
-from gangd.control.order_book import Survey
-from gangd.control.order_requests import MOST_TOLD, Order
+from gangd.control.order_book import OrdersSurvey
+from gangd.control.order_requests import MOST_TOLD, StandingOrder
 from gangd.controller.alarms import Raised
 from gangd.controller.lead.keeper import STATUS_NAME
 from gangd.controller.nodes.uplink import AgentInfo
-from gangd.core import CoreMap, GangScheduler, Hold
+from gangd.core import CoreMap, GangScheduler, HoldMode
 from gangd.core.jobs.gang import Gang
 from gangd.core.terms.states import GangState
 from gangd.wire.wire_fields import printable
@@ -97,7 +97,7 @@ class OrderStatus(msgspec.Struct, frozen=True, kw_only=True):
     left: int | None = None
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class ControllerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The controller at ``time_ms`` (wall clock).
 
     ``quantum_ms`` is the length of the present slice, ``asked_quantum_ms`` the one that was asked for,
@@ -136,7 +136,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What the loop knows of itself, for a ``Status``."""
+    """What the loop knows of itself, for a ``ControllerStatus``."""
 
     time_ms: float
     controller: str
@@ -146,7 +146,7 @@ class Vitals:
     dropped: dict[str, int]
     record: str | None = None
     hold: HoldKind = "freeze"
-    orders: Survey = field(default_factory=Survey)
+    orders: OrdersSurvey = field(default_factory=OrdersSurvey)
 
 
 def describe(
@@ -155,13 +155,13 @@ def describe(
     agents: Mapping[str, AgentInfo],
     alarms: Iterable[Raised],
     now_ns: int,
-) -> Status:
+) -> ControllerStatus:
     """Return the status at ``now_ns``."""
     number = scheduler.time.slice_at(now_ns)
     shared = scheduler.sharing()
     running = scheduler.owners(number)
     cores = scheduler.cores
-    return Status(
+    return ControllerStatus(
         time_ms=vitals.time_ms,
         controller=vitals.controller,
         pid=os.getpid(),
@@ -192,7 +192,7 @@ def describe(
     )
 
 
-def read_status(state: Path) -> Status:
+def read_status(state: Path) -> ControllerStatus:
     """Read the newest status in the state folder of a controller.
 
     Raises
@@ -202,7 +202,7 @@ def read_status(state: Path) -> Status:
     """
     path = state / STATUS_NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Status)
+        return msgspec.json.decode(path.read_bytes(), type=ControllerStatus)
     except PermissionError as error:
         raise InputError(f"cannot read {path}: only root and the user of this gangd may") from error
     except OSError as error:
@@ -213,7 +213,7 @@ def read_status(state: Path) -> Status:
         raise InputError(f"{path} is not the status of a gangd of this version: {error}") from error
 
 
-def _order(order: Order, vitals: Vitals) -> OrderStatus:
+def _order(order: StandingOrder, vitals: Vitals) -> OrderStatus:
     survey = vitals.orders
     return OrderStatus(
         what=order.what,
@@ -249,7 +249,7 @@ def _jobs(gang: Gang, cores: CoreMap, runs: bool, free: Mapping[int, str]) -> li
 
 def _role(gang: Gang, runs: bool) -> Role:
     if not runs:
-        return "yields" if gang.hold is Hold.YIELD else "held"
+        return "yields" if gang.hold is HoldMode.YIELD else "held"
     if gang.state is GangState.IDLE:
         return "idle"
     return "run" if gang.state is GangState.BUSY else "free"
@@ -291,7 +291,7 @@ def _alarm(alarm: Raised, now_ns: int) -> AlarmStatus:
     )
 
 
-def about(status: Status, job: int | None) -> Status:
+def about(status: ControllerStatus, job: int | None) -> ControllerStatus:
     """Return what concerns a job; all of it for None.
 
     Raises

@@ -12,10 +12,10 @@ beyond is dropped before it is decoded, which costs a third. After ``MOST_BEYOND
 cut: to drop 30,000 a second takes a third of a core. The library takes turns among connections, so others
 wait for one such message at most.
 
-``Lines``: one agent has one connection, and a second one with its key that lives is worth an alarm. Every
-answer goes back over the connection on which the question came, so nobody gets what is another's; what is
-found here is that a key is in two hands. An agent that connects anew leaves its former connection behind;
-what was on the way over that one may still come for a while.
+``AgentConnections``: one agent has one connection, and a second one with its key that lives is worth an
+alarm. Every answer goes back over the connection on which the question came, so nobody gets what is
+another's; what is found here is that a key is in two hands. An agent that connects anew leaves its former
+connection behind; what was on the way over that one may still come for a while.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from gangd.controller.alarms import fault_alarm
 from gangd.controller.nodes.backlog import Backlog, Quota
 from gangd.controller.nodes.uplink import Times, Uplink
-from gangd.controller.orders import Orders
+from gangd.controller.orders import CommandExecutor
 from gangd.core import Alarm, CoreMap, GangScheduler, InvalidEvent, NodeReport
 from gangd.wire import Ping, UpMessage, WireError, decode_up
 from gangd.wire.sockets import ControllerSockets, Received
@@ -68,7 +68,7 @@ class Intake:
         cores: CoreMap,
         scheduler: GangScheduler,
         uplink: Uplink,
-        orders: Orders,
+        orders: CommandExecutor,
         unknown: Callable[[], None],
         resend: Callable[[str], None],
         clock: Callable[[], int],
@@ -83,7 +83,7 @@ class Intake:
         self._unknown = unknown
         self._resend = resend
         self._clock = clock
-        self._lines = Lines()
+        self._lines = AgentConnections()
         self._quota = Quota()
         self._waiting = Backlog()
 
@@ -181,7 +181,7 @@ class Intake:
             self._orders.tell(event)
 
 
-class Lines:
+class AgentConnections:
     """The newest connection of each key, and the few before it."""
 
     def __init__(self) -> None:

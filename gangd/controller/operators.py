@@ -8,11 +8,11 @@ from collections.abc import Set as AbstractSet
 
 from foundation.errors import OsubError
 from foundation.one_line import LONGEST_MESSAGE, one_line
-from foundation.slurm import Job, JobSnapshot
-from gangd.control.order_book import STOPS, OrderBook, Survey, by_name, told_of
-from gangd.control.order_requests import MOST_TOLD, Answer, Order, Request
-from gangd.control.permission import Facts, Peer, refusal
-from gangd.controller.lead.keeper import Keeper
+from foundation.slurm import JobSnapshot, SlurmJob
+from gangd.control.order_book import STOPS, OrderBook, OrdersSurvey, by_name, told_of
+from gangd.control.order_requests import MOST_TOLD, OrderAnswer, OrderRequest, StandingOrder
+from gangd.control.permission import Peer, RequestFacts, refusal
+from gangd.controller.lead.keeper import StateDirectory
 from gangd.core import CoreMap
 
 log = logging.getLogger("gangd")
@@ -46,7 +46,7 @@ class Operators:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: StateDirectory,
         cores: CoreMap,
         partitions: AbstractSet[str],
         own_uid: int,
@@ -60,9 +60,9 @@ class Operators:
         self._own_uid = own_uid
         self._wall_s = wall_s
         self._changed = changed
-        self._named: dict[str, Job] | None = None
+        self._named: dict[str, SlurmJob] | None = None
         self._seen: JobSnapshot | None = None
-        self._surveyed: Survey | None = None
+        self._surveyed: OrdersSurvey | None = None
 
     def see(self, snapshot: JobSnapshot) -> None:
         """Take in which jobs there are; orders about jobs that are over end with them."""
@@ -74,29 +74,29 @@ class Operators:
                 log.info("order: %s %s by %s ends with the job", order.what, order.target, order.by)
 
     @property
-    def _jobs(self) -> dict[str, Job] | None:
+    def _jobs(self) -> dict[str, SlurmJob] | None:
         """The jobs by name, once somebody asks: there may be many. None before Slurm has answered."""
         if self._named is None and self._seen is not None:
             self._named = by_name(self._seen.jobs)
         return self._named
 
-    def survey(self) -> Survey:
+    def survey(self) -> OrdersSurvey:
         """Say which orders stand and what becomes of the jobs."""
         if self._surveyed is None:
             self._surveyed = self.book.survey(() if self._seen is None else self._seen.jobs)
         return self._surveyed
 
-    def handle(self, request: Request, peer: Peer) -> Answer:
+    def handle(self, request: OrderRequest, peer: Peer) -> OrderAnswer:
         """Carry a request out, or say why not; either is logged with who asked."""
         nodes = frozenset(self._cores)
-        facts = Facts(self._own_uid, self._jobs, nodes, self.partitions, len(self.book))
+        facts = RequestFacts(self._own_uid, self._jobs, nodes, self.partitions, len(self.book))
         said = one_line(f"{request.verb} {', '.join(map(str, request.targets))}", LONGEST_MESSAGE)
         if request.weight is not None:
             said += f" = {request.weight:g}"
         why = refusal(request, peer, facts)
         if why is not None:
             log.warning("order: %s: %s: refused: %s", peer, said, why)
-            return Answer(done=False, text=one_line(why))
+            return OrderAnswer(done=False, text=one_line(why))
         owner = not facts.is_operator(peer)
         told = self.book.apply(request, peer.uid, peer.name, self._wall_s(), owner=owner)
         self._surveyed = None
@@ -108,10 +108,10 @@ class Operators:
         log.info("order: %s: %s: done", peer, said)
         self._changed()
         told += self._still(request)
-        orders: Sequence[Order] = self.book.on(request.targets)
-        return Answer(done=True, text=told, orders=tuple(orders[:MOST_TOLD]))
+        orders: Sequence[StandingOrder] = self.book.on(request.targets)
+        return OrderAnswer(done=True, text=told, orders=tuple(orders[:MOST_TOLD]))
 
-    def _still(self, request: Request) -> str:
+    def _still(self, request: OrderRequest) -> str:
         """Say what of it all still keeps jobs from being held after a ``resume``."""
         if request.verb != "resume":
             return ""

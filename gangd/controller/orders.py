@@ -22,7 +22,7 @@ from gangd.core import (
     GangScheduler,
     MoveEnd,
     Publish,
-    Record,
+    RecordRows,
     ThawAll,
 )
 from gangd.core.terms.scheduler_events import Event
@@ -36,7 +36,7 @@ NOT_RUNNING = ("Invalid job id", "not running", "already completing")
 """What Slurm says of jobs that have ended, or wait anew, since their end was to be moved."""
 
 
-class Orders:
+class CommandExecutor:
     """Tells the core events, and the world what follows from them.
 
     Attributes
@@ -182,7 +182,7 @@ class Orders:
                 case MoveEnd():
                     if self.move_ends and not self.dry_run:
                         self._worker.move_end(command.job, command.end_s, command.due_s)
-                case Record(rows=rows):
+                case RecordRows(rows=rows):
                     if self._slices is not None:
                         self.attempt("record slices", partial(self._slices.append, rows), proves=False)
                 case Alarm():

@@ -17,7 +17,7 @@ Events (``terms.scheduler_events``)
     raises ``InvalidEvent`` and changes nothing.
 Commands (``terms.scheduler_commands``)
     ``Publish`` tracks in force from a slice on; ``Exempt`` jobs that are not to be held, at once;
-    ``ThawAll``; ``MoveEnd``; ``Record`` rows; ``Alarm``; ``AskSlurm``; ``BeganToShare``.
+    ``ThawAll``; ``MoveEnd``; ``RecordRows`` rows; ``Alarm``; ``AskSlurm``; ``BeganToShare``.
 Questions
     ``scheduler.gangs``, ``neighbours``, ``owners(slice)``, ``time`` (where slices lie), ``horizon``,
     ``agents``, ``place(job, node)``, ``limits_state()``.
@@ -33,11 +33,11 @@ A simulator that knows the demand of its jobs sends ``AgentJoined`` for every no
 from __future__ import annotations
 
 from gangd.core.jobs.remembered import Remembered
-from gangd.core.jobs.whereabouts import Place
+from gangd.core.jobs.whereabouts import NodePresence
 from gangd.core.scheduler import GangScheduler
 from gangd.core.terms.core_faults import CoreError, InvalidEvent, InvalidSettings, InvalidTransition
 from gangd.core.terms.cores import CoreMap, CoreSet
-from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.gang_settings import CoreSettings
 from gangd.core.terms.scheduler_commands import (
     Alarm,
     AskSlurm,
@@ -45,24 +45,24 @@ from gangd.core.terms.scheduler_commands import (
     Command,
     Exempt,
     ExemptKind,
-    Member,
     MoveEnd,
     Publish,
-    Record,
+    RecordRows,
     SliceRow,
     ThawAll,
+    TrackMember,
     TrackPlan,
 )
 from gangd.core.terms.scheduler_events import (
     AgentJoined,
     AgentLost,
+    CpuSample,
     Event,
-    Hold,
-    JobState,
+    GangJobState,
+    HoldMode,
     JobView,
     NodeReport,
     Reload,
-    Sample,
     Shutdown,
     SliceUse,
     SlurmChanges,
@@ -82,27 +82,26 @@ __all__ = [
     "CoreError",
     "CoreMap",
     "CoreSet",
+    "CoreSettings",
+    "CpuSample",
     "Event",
     "Exempt",
     "ExemptKind",
+    "GangJobState",
     "GangScheduler",
     "GangState",
-    "Hold",
+    "HoldMode",
     "InvalidEvent",
     "InvalidSettings",
     "InvalidTransition",
-    "JobState",
     "JobView",
-    "Member",
     "MoveEnd",
+    "NodePresence",
     "NodeReport",
-    "Place",
     "Publish",
-    "Record",
+    "RecordRows",
     "Reload",
     "Remembered",
-    "Sample",
-    "Settings",
     "Shutdown",
     "SliceRow",
     "SliceUse",
@@ -110,5 +109,6 @@ __all__ = [
     "SlurmSnapshot",
     "ThawAll",
     "Tick",
+    "TrackMember",
     "TrackPlan",
 ]

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Protocol
 
 from gangd.core.agents import Agents
-from gangd.core.slices.quantum_pace import Pace
+from gangd.core.slices.quantum_pace import QuantumPace
 from gangd.core.terms.core_faults import InvalidEvent
 from gangd.core.terms.cores import CoreMap
 from gangd.core.terms.gang_settings import GREATEST_QUANTUM_NS
@@ -24,7 +24,7 @@ from gangd.core.terms.timebase import Timebase
 LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 
 
-class Known(Protocol):
+class KnownState(Protocol):
     """What of a scheduler's state an event may contradict."""
 
     closed: bool
@@ -32,10 +32,10 @@ class Known(Protocol):
     cores: CoreMap
     agents: Agents
     time: Timebase
-    pace: Pace
+    pace: QuantumPace
 
 
-def check(event: Event, scheduler: Known) -> None:
+def check(event: Event, scheduler: KnownState) -> None:
     """Raise ``InvalidEvent`` if the event contradicts the scheduler's state or itself."""
     if scheduler.closed:
         raise InvalidEvent(f"{type(event).__name__} after Shutdown")
@@ -79,5 +79,5 @@ def _check_snapshot(snapshot: SlurmSnapshot | SlurmChanges, nodes: int) -> None:
             raise InvalidEvent(f"job {view.job} ends at {view.end_s}")
 
 
-def _state(scheduler: Known, node: str) -> AgentState:
+def _state(scheduler: KnownState, node: str) -> AgentState:
     return scheduler.agents.state(scheduler.cores.number(node))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from gangd.core.agents import Agents
 from gangd.core.jobs.gang import Gang
 from gangd.core.jobs.remembered import Remembered
-from gangd.core.jobs.whereabouts import Place, Whereabouts
+from gangd.core.jobs.whereabouts import NodePresence, Whereabouts
 from gangd.core.slices.conflicts import ConflictGraph
-from gangd.core.slices.rotation import Rotation
+from gangd.core.slices.rotation import SliceScheduler
 from gangd.core.terms.cores import CoreSet
 from gangd.core.terms.scheduler_events import JobView
-from gangd.core.wall_clock_limits import Limits
+from gangd.core.wall_clock_limits import WallClockLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Update:
     changed: list[Gang]
 
 
-class Population:
+class GangRegistry:
     """The gangs and their places.
 
     Attributes
@@ -36,7 +36,9 @@ class Population:
         By slot; a gang that is gone stays until its slot is given to another.
     """
 
-    def __init__(self, graph: ConflictGraph, rotation: Rotation, limits: Limits, agents: Agents) -> None:
+    def __init__(
+        self, graph: ConflictGraph, rotation: SliceScheduler, limits: WallClockLimits, agents: Agents
+    ) -> None:
         self.gangs: dict[int, Gang] = {}
         self.by_slot: list[Gang] = []
         self._graph = graph
@@ -67,7 +69,7 @@ class Population:
         view = self._views.get(job)
         return None if view is None else self.gangs.get(view.gang)
 
-    def place(self, job: int, node: int) -> Place:
+    def place(self, job: int, node: int) -> NodePresence:
         """Say how a node stands to a job."""
         return self._whereabouts.place(job, node, self._views)
 

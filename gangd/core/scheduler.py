@@ -17,15 +17,15 @@ from gangd.core.agents import Agents
 from gangd.core.event_checks import check
 from gangd.core.jobs.gang import Gang
 from gangd.core.jobs.remembered import Remembered
-from gangd.core.jobs.whereabouts import Launches, Place
-from gangd.core.population import Population
+from gangd.core.jobs.whereabouts import Launches, NodePresence
+from gangd.core.population import GangRegistry
 from gangd.core.slices.conflicts import ConflictGraph
-from gangd.core.slices.group import Group
-from gangd.core.slices.quantum_pace import Pace
-from gangd.core.slices.rotation import Rotation
+from gangd.core.slices.group import GangGroup
+from gangd.core.slices.quantum_pace import QuantumPace
+from gangd.core.slices.rotation import SliceScheduler
 from gangd.core.slices.slice_rows import slice_rows
 from gangd.core.terms.cores import CoreMap
-from gangd.core.terms.gang_settings import SECOND, Settings
+from gangd.core.terms.gang_settings import SECOND, CoreSettings
 from gangd.core.terms.scheduler_commands import (
     Alarm,
     AskSlurm,
@@ -34,17 +34,17 @@ from gangd.core.terms.scheduler_commands import (
     Exempt,
     ExemptKind,
     Publish,
-    Record,
+    RecordRows,
     ThawAll,
     TrackPlan,
 )
 from gangd.core.terms.scheduler_events import (
     AgentJoined,
     AgentLost,
+    CpuSample,
     Event,
     NodeReport,
     Reload,
-    Sample,
     Shutdown,
     SliceUse,
     SlurmChanges,
@@ -54,7 +54,7 @@ from gangd.core.terms.scheduler_events import (
 from gangd.core.terms.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
 from gangd.core.terms.timebase import Timebase
 from gangd.core.unattended import Unattended
-from gangd.core.wall_clock_limits import Accounts, Limits, State
+from gangd.core.wall_clock_limits import Accounts, State, WallClockLimits
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
 ACTS = {
@@ -101,7 +101,7 @@ class GangScheduler:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: CoreSettings,
         start_ns: int,
         cores: CoreMap,
         limits: Mapping[str, Mapping[str, float]] | None = None,
@@ -112,14 +112,14 @@ class GangScheduler:
         self.cores = cores
         self.agents = Agents(start_ns + settings.lease_ns - away_ns)
         self.time = Timebase(start_ns, settings.quantum_ns)
-        self.pace = Pace(settings, start_ns)
+        self.pace = QuantumPace(settings, start_ns)
         self.horizon = 0
         self.now_ns = start_ns
         self.closed = False
         self._graph = ConflictGraph()
-        self._rotation = Rotation(self._graph, settings.quantum_ns)
-        self._limits = Limits(limits)
-        self._people = Population(self._graph, self._rotation, self._limits, self.agents)
+        self._rotation = SliceScheduler(self._graph, settings.quantum_ns)
+        self._limits = WallClockLimits(limits)
+        self._people = GangRegistry(self._graph, self._rotation, self._limits, self.agents)
         kept = tuple(memory)
         self._people.remember(kept)
         self._unattended = Unattended(self.agents, cores, self._people, self.time)
@@ -212,7 +212,7 @@ class GangScheduler:
         """Return the gang of a job, to be read only; None if no snapshot knows the job."""
         return self._people.gang_of(job)
 
-    def place(self, node: str, job: int) -> Place:
+    def place(self, node: str, job: int) -> NodePresence:
         """Say how a node that is known stands to a job: only of jobs that are there it can tell anything."""
         return self._people.place(job, self.cores.number(node))
 
@@ -246,7 +246,7 @@ class GangScheduler:
         self._in_haste = False
         for node in self.agents.silent(heard_ns, self._patience_ns()):
             self._agent(self.cores.name(node), AgentInput.SILENCE, "it does not report")
-        unattended = [Record(rows) for rows in self._unattended.rows(self.now_ns)]
+        unattended = [RecordRows(rows) for rows in self._unattended.rows(self.now_ns)]
         self._out += unattended if self.settings.record else ()
         settings = self.settings
         grown = [gang for gang in self._young.values() if gang.is_settled(self.now_ns, settings.grace_ns)]
@@ -289,7 +289,7 @@ class GangScheduler:
             self._out.append(Publish(self._epoch, first, tuple(tracks), tuple(advance.drop), self._rebase))
             self._rebase = False
 
-    def _track(self, group: Group, first: int, known: dict[object, list[int]]) -> TrackPlan:
+    def _track(self, group: GangGroup, first: int, known: dict[object, list[int]]) -> TrackPlan:
         alike = (id(group.block), group.period, group.pure)
         rows = known.get(alike)
         if rows is None:
@@ -341,7 +341,7 @@ class GangScheduler:
             self._lose(use)
             if self.settings.record:
                 gangs = filter(self._people.shares, self._people.on_node(node))
-                self._out.append(Record(slice_rows(report.node, node, use, self.time, gangs)))
+                self._out.append(RecordRows(slice_rows(report.node, node, use, self.time, gangs)))
         for sample in report.alone:
             self._alone(node, sample)
         for job in report.ended:
@@ -364,14 +364,14 @@ class GangScheduler:
             if gang is not None:
                 gang.lost.tell(use.number, length_ns, length_ns, again=gang.places > 1)
 
-    def _sample(self, node: int, number: int, sample: Sample) -> None:
+    def _sample(self, node: int, number: int, sample: CpuSample) -> None:
         gang = self._sampled(node, sample)
         if gang is not None and gang.demand.sample(
             number, sample.share, sample.tasks, gang.places, self.settings
         ):
             self._settle(gang)
 
-    def _alone(self, node: int, sample: Sample) -> None:
+    def _alone(self, node: int, sample: CpuSample) -> None:
         gang = self._sampled(node, sample)
         if gang is None or gang.state in RULED_BY_DEMAND:  # it was asked for in slices meanwhile
             return
@@ -379,7 +379,7 @@ class GangScheduler:
         if gang.demand.alone(place, sample.share, sample.tasks, gang.places, self.settings):
             self._settle(gang)
 
-    def _sampled(self, node: int, sample: Sample) -> Gang | None:
+    def _sampled(self, node: int, sample: CpuSample) -> Gang | None:
         """Return the gang that a sample tells of; None where it tells nothing."""
         gang = self._people.gang_of(sample.job)
         if gang is None or not sample.span_us:
@@ -447,7 +447,7 @@ class GangScheduler:
         """For how long a node may be silent: one that has a longer lease still keeps to that."""
         return max(self.settings.lease_ns, self._former_ns if self.now_ns < self._former_until_ns else 0)
 
-    def _reload(self, settings: Settings) -> None:
+    def _reload(self, settings: CoreSettings) -> None:
         if settings.lease_ns < self.settings.lease_ns:
             self._former_ns = self._patience_ns()
             self._former_until_ns = self.now_ns + self._former_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gangd.core.agents import Agents
-from gangd.core.population import Population
+from gangd.core.population import GangRegistry
 from gangd.core.terms.cores import CoreMap
 from gangd.core.terms.gang_settings import SECOND
 from gangd.core.terms.scheduler_commands import SliceRow
@@ -24,7 +24,7 @@ class Unattended:
         answered.
     """
 
-    def __init__(self, agents: Agents, cores: CoreMap, people: Population, time: Timebase) -> None:
+    def __init__(self, agents: Agents, cores: CoreMap, people: GangRegistry, time: Timebase) -> None:
         self.epoch_ns: int | None = None
         self._agents, self._cores, self._people, self._time = agents, cores, people, time
         self._gaps: list[tuple[int, int, int]] = []

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from math import floor
 
 from gangd.core.jobs.gang import Gang
-from gangd.core.slices.rotation import Rotation
-from gangd.core.terms.gang_settings import SECOND, Settings
+from gangd.core.slices.rotation import SliceScheduler
+from gangd.core.terms.gang_settings import SECOND, CoreSettings
 from gangd.core.terms.scheduler_commands import MoveEnd
 from gangd.core.terms.scheduler_events import JobView
 from gangd.core.terms.states import GangState
@@ -37,7 +37,7 @@ NEAR_EVERY_NS = SECOND
 
 
 @dataclass(slots=True)
-class Account:
+class JobAccount:
     """What one run of a job lost and was credited.
 
     Attributes
@@ -78,11 +78,11 @@ class Account:
             self.base_s, self.asked_s = end_s - self.credit_s, None
 
 
-class Limits:
+class WallClockLimits:
     """The accounts of all jobs with a limit; survives a restart through ``state``."""
 
     def __init__(self, state: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        self._accounts: dict[int, Account] = {}
+        self._accounts: dict[int, JobAccount] = {}
         self._former = {int(job): dict(kept) for job, kept in (state or {}).items()}
 
     def see(self, view: JobView) -> None:
@@ -102,7 +102,7 @@ class Limits:
         self._accounts.pop(job, None)
 
     def look(
-        self, job: int, lost_s: float, lost_share: float, now_ns: int, wall_s: float, settings: Settings
+        self, job: int, lost_s: float, lost_share: float, now_ns: int, wall_s: float, settings: CoreSettings
     ) -> tuple[bool, MoveEnd | None]:
         """Add time that a job lost; move its end if it is owed something worth a call.
 
@@ -130,12 +130,12 @@ class Limits:
     @staticmethod
     def _due(
         job: int,
-        account: Account,
+        account: JobAccount,
         left_s: float,
         near: bool,
         lost_share: float,
         now_ns: int,
-        settings: Settings,
+        settings: CoreSettings,
     ) -> MoveEnd | None:
         if account.asked_ns is not None and now_ns < account.asked_ns + settings.move_interval_ns:
             return None
@@ -151,7 +151,7 @@ class Limits:
         return MoveEnd(job, account.base_s + account.asked_s, due_s, account.lost_s)
 
     def state(self) -> State:
-        """Return the accounts of jobs that lost or were given something, as ``Limits`` takes them.
+        """Return the accounts of jobs that lost or were given something, as ``WallClockLimits`` takes them.
 
         JSON can hold them. Of others there is nothing to know but the end that Slurm has.
         """
@@ -167,11 +167,11 @@ class Limits:
             if account.lost_s or account.credit_s or account.asked_s is not None
         }
 
-    def _open(self, view: JobView, end_s: float) -> Account:
+    def _open(self, view: JobView, end_s: float) -> JobAccount:
         former = self._former.pop(view.job, {})
         if former.get("start_s") != view.start_s or not former.keys() >= KEPT:
-            return Account(view.start_s, end_s)
-        account = Account(
+            return JobAccount(view.start_s, end_s)
+        account = JobAccount(
             view.start_s, former["base_s"], former["credit_s"], former.get("asked_s"), former["lost_s"]
         )
         account.see(end_s)
@@ -181,7 +181,7 @@ class Limits:
 class Accounts:
     """Asks which gangs have lost time and whose end is to be moved: in turns, and often near an end."""
 
-    def __init__(self, rotation: Rotation, limits: Limits, now_ns: int) -> None:
+    def __init__(self, rotation: SliceScheduler, limits: WallClockLimits, now_ns: int) -> None:
         self._rotation = rotation
         self._limits = limits
         self._turns: list[Gang] = []
@@ -190,7 +190,7 @@ class Accounts:
         self._looked_ns = now_ns
 
     def look(
-        self, gangs: Mapping[int, Gang], number: int, now_ns: int, wall_s: float, settings: Settings
+        self, gangs: Mapping[int, Gang], number: int, now_ns: int, wall_s: float, settings: CoreSettings
     ) -> list[MoveEnd]:
         """Account the slices before ``number`` of those gangs whose turn it is.
 
@@ -226,7 +226,7 @@ class Accounts:
                 gang.lost.plan(int(self._rotation.held_ns[gang.slot]))
                 self._rotation.held_ns[gang.slot] = 0
 
-    def _account(self, gang: Gang, now_ns: int, wall_s: float, settings: Settings) -> list[MoveEnd]:
+    def _account(self, gang: Gang, now_ns: int, wall_s: float, settings: CoreSettings) -> list[MoveEnd]:
         if gang.state is GangState.GONE:
             self._near.pop(id(gang), None)
             return []

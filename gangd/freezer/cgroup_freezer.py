@@ -17,10 +17,10 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from gangd.freezer.holder import (
-    Account,
+    CpuTimeFile,
     Did,
+    HoldOutcome,
     Ledger,
-    Outcome,
     Step,
     StepKey,
     StepState,
@@ -184,11 +184,11 @@ class CgroupFreezer:
             self._usage_fd(known)
         return tuple(known.step for known in self._known.values())
 
-    def hold(self, key: StepKey) -> Outcome:
+    def hold(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``. Refuses, as a failure, what the ledger has no room to remember."""
         return self._write(key, ours=True)
 
-    def release(self, key: StepKey) -> Outcome:
+    def release(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         return self._write(key, ours=False)
 
@@ -211,12 +211,12 @@ class CgroupFreezer:
         """See ``Holder``."""
         write.target.note(write)
 
-    def account(self, key: StepKey) -> Account | None:
+    def account(self, key: StepKey) -> CpuTimeFile | None:
         """See ``Holder``."""
         known = self._known.get(key)
         if known is None or known.usage_fd is None:
             return None
-        return Account(known.usage_fd, in_lines=self.dialect is not CGROUP1)
+        return CpuTimeFile(known.usage_fd, in_lines=self.dialect is not CGROUP1)
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``. A v2 task has a bit of its own beside Slurm's: ours is cleared, Slurm's stays."""
@@ -327,10 +327,10 @@ class CgroupFreezer:
         if handle.slot is not None:
             self._ledger.release(handle.slot)
 
-    def _write(self, key: StepKey, *, ours: bool) -> Outcome:
+    def _write(self, key: StepKey, *, ours: bool) -> HoldOutcome:
         known = self._known.get(key)
         if known is None:
-            return Outcome(key, Did.GONE)
+            return HoldOutcome(key, Did.GONE)
         did, text = Did.NOTHING, None
         gone = 0
         for handle in known.handles.values():
@@ -357,8 +357,8 @@ class CgroupFreezer:
             if not ours:
                 self._settle(handle)
         if gone == len(known.handles):
-            return Outcome(key, Did.GONE)
-        return Outcome(key, did, text)
+            return HoldOutcome(key, Did.GONE)
+        return HoldOutcome(key, did, text)
 
 
 def _nested(key: StepKey, handle: OpenCgroup, dialect: Dialect) -> str:

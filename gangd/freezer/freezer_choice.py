@@ -23,7 +23,7 @@ CGROUP_MOUNT = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FreezerChoice:
     """A kind of freezer, the root of its hierarchy (None without one), and the reason in a sentence."""
 
     kind: str
@@ -31,7 +31,7 @@ class Choice:
     reason: str
 
 
-def choose(kind: str, root: Path | None, proctrack: str | None, mount: Path = CGROUP_MOUNT) -> Choice:
+def choose(kind: str, root: Path | None, proctrack: str | None, mount: Path = CGROUP_MOUNT) -> FreezerChoice:
     """Choose for this host.
 
     Parameters
@@ -53,24 +53,24 @@ def choose(kind: str, root: Path | None, proctrack: str | None, mount: Path = CG
     if kind not in KINDS:
         raise UsageError(f"unknown freezer {kind}; known are {', '.join(KINDS)}")
     if kind in ("signals", "recording"):
-        return Choice(kind, None, "asked for")
+        return FreezerChoice(kind, None, "asked for")
     unified = (mount / "cgroup.controllers").exists()
     v1_root = root or mount / "freezer"
     v2_root = root or (mount if unified else mount / "unified")
     if kind == "cgroup1":
-        return Choice(kind, _existing(v1_root, "cgroup1"), "asked for")
+        return FreezerChoice(kind, _existing(v1_root, "cgroup1"), "asked for")
     if kind == "cgroup2":
-        return Choice(kind, _existing(v2_root, "cgroup2"), "asked for")
+        return FreezerChoice(kind, _existing(v2_root, "cgroup2"), "asked for")
     if proctrack is not None and proctrack != "proctrack/cgroup":
-        return Choice("signals", None, f"Slurm tracks processes by {proctrack}, not by cgroups")
+        return FreezerChoice("signals", None, f"Slurm tracks processes by {proctrack}, not by cgroups")
     if unified and os.access(v2_root / "cgroup.procs", os.W_OK):
-        return Choice("cgroup2", v2_root, f"{v2_root} is the unified hierarchy")
+        return FreezerChoice("cgroup2", v2_root, f"{v2_root} is the unified hierarchy")
     if not unified and os.access(v1_root / "cgroup.procs", os.W_OK):
-        return Choice("cgroup1", v1_root, f"{v1_root} is a v1 freezer hierarchy")
-    return Choice("signals", None, f"no cgroup hierarchy below {mount} can be written by this user")
+        return FreezerChoice("cgroup1", v1_root, f"{v1_root} is a v1 freezer hierarchy")
+    return FreezerChoice("signals", None, f"no cgroup hierarchy below {mount} can be written by this user")
 
 
-def make_freezer(choice: Choice, node: str, ledger: Ledger) -> Holder:
+def make_freezer(choice: FreezerChoice, node: str, ledger: Ledger) -> Holder:
     """Make what was chosen, for the steps of ``node``."""
     if choice.kind == "signals":
         return SignalFreezer(node, ledger)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from gangd.freezer.holder import (
     Did,
     Holder,
-    Outcome,
+    HoldOutcome,
     Step,
     StepKey,
     StepState,
@@ -50,11 +50,11 @@ class DryFreezer(WithoutFolders):
         self._held &= self._known
         return steps
 
-    def hold(self, key: StepKey) -> Outcome:
+    def hold(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         return self._pretend(key, hold=True)
 
-    def release(self, key: StepKey) -> Outcome:
+    def release(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         return self._pretend(key, hold=False)
 
@@ -91,13 +91,13 @@ class DryFreezer(WithoutFolders):
         """See ``Holder``."""
         self._inner.close()
 
-    def _pretend(self, key: StepKey, *, hold: bool) -> Outcome:
+    def _pretend(self, key: StepKey, *, hold: bool) -> HoldOutcome:
         if key not in self._known:
-            return Outcome(key, Did.GONE)
+            return HoldOutcome(key, Did.GONE)
         if (key in self._held) is hold:
-            return Outcome(key, Did.NOTHING)
+            return HoldOutcome(key, Did.NOTHING)
         (self._held.add if hold else self._held.discard)(key)
-        return Outcome(key, Did.WROTE)
+        return HoldOutcome(key, Did.WROTE)
 
 
 class RecordingFreezer(WithoutFolders):
@@ -141,27 +141,27 @@ class RecordingFreezer(WithoutFolders):
         self._known = {step.key for step in steps}
         return steps
 
-    def hold(self, key: StepKey) -> Outcome:
+    def hold(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         if key not in self._known or key not in self.steps:
-            return Outcome(key, Did.GONE)
+            return HoldOutcome(key, Did.GONE)
         if key in self.ours:
-            return Outcome(key, Did.NOTHING)
+            return HoldOutcome(key, Did.NOTHING)
         self.writes.append(("freeze", key))
         self.ours.add(key)
         self.frozen.add(key)
-        return Outcome(key, Did.WROTE)
+        return HoldOutcome(key, Did.WROTE)
 
-    def release(self, key: StepKey) -> Outcome:
+    def release(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         if key not in self._known or key not in self.steps:
-            return Outcome(key, Did.GONE)
+            return HoldOutcome(key, Did.GONE)
         if key not in self.ours:
-            return Outcome(key, Did.NOTHING)
+            return HoldOutcome(key, Did.NOTHING)
         self.writes.append(("thaw", key))
         self.ours.discard(key)
         self.frozen.discard(key)
-        return Outcome(key, Did.WROTE)
+        return HoldOutcome(key, Did.WROTE)
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``."""

@@ -73,7 +73,7 @@ class Did(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HoldOutcome:
     """Result of a hold or release of one step; ``text`` says what went wrong if it failed."""
 
     key: StepKey
@@ -81,7 +81,7 @@ class Outcome:
     text: str | None = None
 
 
-class Target(Protocol):
+class WriteTarget(Protocol):
     """What a planned write is about: it knows what follows from its having been made."""
 
     def note(self, write: Write) -> None:
@@ -115,13 +115,13 @@ class Write:
     fd: int
     data: bytes
     slot: int
-    target: Target
+    target: WriteTarget
     completes: bool = True
     yields: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class CpuTimeFile:
     """An open file that has CPU time used so far.
 
     Attributes
@@ -226,10 +226,10 @@ class Holder(Protocol):
         ``pause`` is called once an item; meanwhile the other thread may hold and release.
         """
 
-    def hold(self, key: StepKey) -> Outcome:
+    def hold(self, key: StepKey) -> HoldOutcome:
         """Begin to hold the tasks of a step that are not held by us yet."""
 
-    def release(self, key: StepKey) -> Outcome:
+    def release(self, key: StepKey) -> HoldOutcome:
         """Let the tasks that we hold run as before; others stay as they are."""
 
     def disown(self, key: StepKey) -> None:
@@ -263,7 +263,7 @@ class Holder(Protocol):
     def note(self, write: Write) -> None:
         """Take note that a planned write was made, its mark in the ledger included."""
 
-    def account(self, key: StepKey) -> Account | None:
+    def account(self, key: StepKey) -> CpuTimeFile | None:
         """Return the file that ``cpu_ns`` reads; None where it tells nothing."""
 
     def close(self) -> None:
@@ -301,6 +301,6 @@ class WithoutFolders:
     def note(self, write: Write) -> None:
         """See ``Holder``: nothing was planned."""
 
-    def account(self, key: StepKey) -> Account | None:  # noqa: ARG002 - as its protocol has it
+    def account(self, key: StepKey) -> CpuTimeFile | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: there is none."""
         return None

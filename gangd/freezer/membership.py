@@ -26,7 +26,7 @@ _TITLE = re.compile(r"slurmstepd: \[(\d+)\.([a-z]+|\d+(?:\+\d+)?)(?: stepmgr)?\]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class MembershipClaim:
     """What the environment and the owner of a process say about it; None where they say nothing."""
 
     uid: int | None
@@ -56,7 +56,7 @@ def step_of_title(title: str) -> StepKey | None:
     return None if match is None else StepKey(int(match[1]), match[2])
 
 
-def claim_of(variables: Mapping[bytes, bytes], uid: int | None) -> Claim:
+def claim_of(variables: Mapping[bytes, bytes], uid: int | None) -> MembershipClaim:
     """Read a claim from ``JOB_VARIABLES``; the batch script is the step without a number."""
     job, step, node = (
         variables.get(name) for name in (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME")
@@ -64,14 +64,14 @@ def claim_of(variables: Mapping[bytes, bytes], uid: int | None) -> Claim:
     key = None
     if job is not None and job.isdigit() and node is not None and (step is None or step.isdigit()):
         key = StepKey(int(job), "batch" if step is None else step.decode())
-    return Claim(uid, None if node is None else node.decode("utf-8", "replace"), key)
+    return MembershipClaim(uid, None if node is None else node.decode("utf-8", "replace"), key)
 
 
 def assign(
     table: Mapping[int, ProcStat],
     stepds: Mapping[int, StepKey],
     before: Members,
-    claim: Callable[[ProcStat], Claim],
+    claim: Callable[[ProcStat], MembershipClaim],
     node: str,
     spare: frozenset[int],
     *,
@@ -147,7 +147,7 @@ def _steps_above(table: Mapping[int, ProcStat], stepds: Mapping[int, StepKey]) -
 
 
 def _is_here(
-    stats: list[ProcStat], claim: Callable[[ProcStat], Claim], node: str, *, otherwise: bool
+    stats: list[ProcStat], claim: Callable[[ProcStat], MembershipClaim], node: str, *, otherwise: bool
 ) -> bool:
     """Whether a step runs on ``node``: a task without the variable proves nothing, one with it decides."""
     for stat in stats:
@@ -157,7 +157,7 @@ def _is_here(
     return bool(stats) and otherwise
 
 
-def _uid(stats: list[ProcStat], claim: Callable[[ProcStat], Claim]) -> int | None:
+def _uid(stats: list[ProcStat], claim: Callable[[ProcStat], MembershipClaim]) -> int | None:
     return claim(stats[0]).uid if stats else None
 
 
@@ -172,7 +172,7 @@ def _sessions(
     }
 
 
-def _claimed(claim: Claim, node: str, uids: Mapping[StepKey, int]) -> StepKey | None:
+def _claimed(claim: MembershipClaim, node: str, uids: Mapping[StepKey, int]) -> StepKey | None:
     if claim.key is None or claim.node != node or claim.uid is None:
         return None
     owners = {uid for key, uid in uids.items() if key.job == claim.key.job}

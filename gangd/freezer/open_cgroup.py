@@ -33,7 +33,7 @@ class OpenCgroup:
     owed: bool = False
 
     def note(self, write: Write) -> None:
-        """See ``Target``."""
+        """See ``WriteTarget``."""
         self.ours = write.holds
 
     def close(self) -> None:

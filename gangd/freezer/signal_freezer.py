@@ -16,12 +16,12 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gangd.freezer.holder import Did, Ledger, Outcome, Step, StepKey, StepState, Traits, WithoutFolders
+from gangd.freezer.holder import Did, HoldOutcome, Ledger, Step, StepKey, StepState, Traits, WithoutFolders
 from gangd.freezer.membership import (
     JOB_VARIABLES,
-    Claim,
     Identity,
     Members,
+    MembershipClaim,
     assign,
     claim_of,
     step_of_title,
@@ -50,7 +50,7 @@ _STOP_BIT = 1 << (signal.SIGSTOP - 1)
 
 
 @dataclass(slots=True)
-class _Member:
+class _FrozenProcess:
     pid: int
     start_ticks: int
     pidfd: int
@@ -100,8 +100,8 @@ class SignalFreezer(WithoutFolders):
         self._send = send
         self.spare = spare | {1, os.getpid()}
         self._seen = Members()
-        self._claims: dict[Identity, tuple[Claim, int]] = {}
-        self._known: dict[StepKey, dict[Identity, _Member]] = {}
+        self._claims: dict[Identity, tuple[MembershipClaim, int]] = {}
+        self._known: dict[StepKey, dict[Identity, _FrozenProcess]] = {}
 
     def look(self) -> tuple[Step, ...]:
         """See ``Holder``. Reads every process of the host: milliseconds."""
@@ -152,11 +152,11 @@ class SignalFreezer(WithoutFolders):
         kept = tuple(Step(key, None) for key in self._known if key not in wanted)
         return found + kept
 
-    def hold(self, key: StepKey) -> Outcome:
+    def hold(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         members = self._known.get(key)
         if members is None:
-            return Outcome(key, Did.GONE)
+            return HoldOutcome(key, Did.GONE)
         did, text = Did.NOTHING, None
         for member in members.values():
             if member.ours:
@@ -182,13 +182,13 @@ class SignalFreezer(WithoutFolders):
                 self._settle(member)
                 if trouble:
                     did, text = Did.FAILED, f"cannot stop process {member.pid}: {trouble}"
-        return Outcome(key, did, text)
+        return HoldOutcome(key, did, text)
 
-    def release(self, key: StepKey) -> Outcome:
+    def release(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         members = self._known.get(key)
         if members is None:
-            return Outcome(key, Did.GONE)
+            return HoldOutcome(key, Did.GONE)
         did, text = Did.NOTHING, None
         for member in reversed(members.values()):
             if not member.ours:
@@ -199,7 +199,7 @@ class SignalFreezer(WithoutFolders):
                 continue
             self._settle(member)
             did = did if did is Did.FAILED else Did.WROTE
-        return Outcome(key, did, text)
+        return HoldOutcome(key, did, text)
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``."""
@@ -241,7 +241,7 @@ class SignalFreezer(WithoutFolders):
                 self._discard(member)
         self._known.clear()
 
-    def _claim(self, stat: ProcStat) -> Claim:
+    def _claim(self, stat: ProcStat) -> MembershipClaim:
         WORK.pause_if_spent()
         claim, reads = self._claims.get(stat.identity, (None, 0))
         if claim is None or (claim.node is None and reads < _READS):
@@ -249,7 +249,7 @@ class SignalFreezer(WithoutFolders):
             self._claims[stat.identity] = claim, reads + 1
         return claim
 
-    def _open(self, stat: ProcStat) -> _Member | None:
+    def _open(self, stat: ProcStat) -> _FrozenProcess | None:
         try:
             pidfd = os.pidfd_open(stat.pid)
         except OSError as error:
@@ -263,26 +263,26 @@ class SignalFreezer(WithoutFolders):
         if now is None or now.start_ticks != stat.start_ticks:
             os.close(pidfd)
             return None
-        return _Member(stat.pid, stat.start_ticks, pidfd, None)
+        return _FrozenProcess(stat.pid, stat.start_ticks, pidfd, None)
 
-    def _let_go(self, member: _Member) -> bool:
+    def _let_go(self, member: _FrozenProcess) -> bool:
         """Continue a process that is gone or has left its step; False if it has to be tried again."""
         if member.ours and not self._continue(member):
             self._settle(member)
         return not member.ours
 
-    def _continue(self, member: _Member) -> str | None:
+    def _continue(self, member: _FrozenProcess) -> str | None:
         """End our stop of a process; returns as ``send``."""
         trouble = [self._send(member.pidfd, number) for number in signals_to_continue(member.pid)]
         return trouble[0] if trouble else None
 
-    def _settle(self, member: _Member) -> None:
+    def _settle(self, member: _FrozenProcess) -> None:
         """Note that a process is not stopped by us any more."""
         member.ours = False
         if member.slot is not None:
             self._ledger.release(member.slot)
 
-    def _discard(self, member: _Member) -> None:
+    def _discard(self, member: _FrozenProcess) -> None:
         """Close the files. The ledger keeps what we still hold, for whoever thaws after us."""
         os.close(member.pidfd)
         if member.slot is not None and not member.ours:

@@ -24,7 +24,7 @@ from pathlib import Path
 from foundation.process_stat import STATE, split_stat
 from foundation.whole_file import draft_at
 from gangd.freezer.procfs import read_stat
-from gangd.guardian.guardian_watch import End, watch
+from gangd.guardian.guardian_watch import WatchEnd, watch
 from gangd.guardian.place import discard
 from gangd.guardian.revive import Revived
 from gangd.guardian.statefile import StateFile, Word
@@ -59,7 +59,7 @@ def run(state_fd: int, pipe_fd: int, ready_fd: int, agent_pid: int) -> None:
     os.close(ready_fd)
     end = watch(state, pidfd, pipe_fd, _say)
     _record(state, end, exit_status(agent_pid, pidfd))
-    if end is End.AGENT_DIED and not any(state.held()):
+    if end is WatchEnd.AGENT_DIED and not any(state.held()):
         discard(Path(f"/proc/self/fd/{state_fd}").readlink(), state_fd)
     os._exit(0)
 
@@ -97,7 +97,7 @@ def exit_status(pid: int, pidfd: int | None, wait_s: float = _END_WAIT_S) -> int
     return None
 
 
-def _record(state: StateFile, end: End, status: int | None) -> None:
+def _record(state: StateFile, end: WatchEnd, status: int | None) -> None:
     """Record how the agent ended: in its file, and on standard error if it did not take leave."""
     number = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
     line = {
@@ -111,7 +111,7 @@ def _record(state: StateFile, end: End, status: int | None) -> None:
         "signal": next((one.name for one in signal.Signals if one == number), number),
     }
     raw = (json.dumps(line) + "\n").encode()
-    if end is not End.FAREWELL:
+    if end is not WatchEnd.FAREWELL:
         with contextlib.suppress(OSError):
             os.write(2, raw)
     path = state.ended_path()

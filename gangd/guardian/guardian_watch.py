@@ -27,7 +27,7 @@ _FAREWELL = b"q"
 _LAST_PASSES = 20
 
 
-class End(enum.Enum):
+class WatchEnd(enum.Enum):
     """Why the guardian stopped watching."""
 
     FAREWELL = "farewell"
@@ -36,7 +36,7 @@ class End(enum.Enum):
 
 def watch(
     state: StateFile, agent_pidfd: int | None, pipe_fd: int, say: Callable[[str, Revived], None]
-) -> End:
+) -> WatchEnd:
     """Watch one agent to its end; returns after the last thaw.
 
     Parameters
@@ -62,10 +62,10 @@ def watch(
         if pipe_fd in events:
             word = os.read(pipe_fd, 16)
             if word.startswith(_FAREWELL):
-                return End.FAREWELL
+                return WatchEnd.FAREWELL
             break
     _last_thaw(state, say)
-    return End.AGENT_DIED
+    return WatchEnd.AGENT_DIED
 
 
 def _look(state: StateFile, say: Callable[[str, Revived], None]) -> int:
@@ -90,7 +90,7 @@ def _last_thaw(state: StateFile, say: Callable[[str, Revived], None]) -> None:
     for turn in range(_LAST_PASSES):
         revived = thaw_held(state)
         if turn == 0 or revived.failures:
-            say(End.AGENT_DIED.value, revived)
+            say(WatchEnd.AGENT_DIED.value, revived)
         if not revived.failures and not state.agent_alive():
             state.void()
             return

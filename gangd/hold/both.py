@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 
 from gangd.freezer.holder import (
-    Account,
+    CpuTimeFile,
     Did,
     Holder,
-    Outcome,
+    HoldOutcome,
     Step,
     StepKey,
     StepState,
@@ -22,7 +22,7 @@ from gangd.freezer.holder import (
     Write,
 )
 from gangd.freezer.procfs import WORK
-from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded, Yielder
+from gangd.hold.yielder import NO_CORES, Alone, Deprioritizer, Pids, Yielded
 
 
 class BothWays:
@@ -38,7 +38,7 @@ class BothWays:
         Those among them that yield for longer than a moment.
     """
 
-    def __init__(self, freezer: Holder, yielder: Yielder) -> None:
+    def __init__(self, freezer: Holder, yielder: Deprioritizer) -> None:
         self.name = freezer.name
         self.traits = freezer.traits
         self.freezer = freezer
@@ -88,7 +88,7 @@ class BothWays:
         self._frozen &= known
         return steps
 
-    def hold(self, key: StepKey) -> Outcome:
+    def hold(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         if key.job not in self.yielding:
             outcome = self.freezer.hold(key)
@@ -103,13 +103,13 @@ class BothWays:
             if thawed.did is Did.FAILED:
                 return thawed
             self._frozen.discard(key)
-        return Outcome(key, done.did, done.text)
+        return HoldOutcome(key, done.did, done.text)
 
-    def release(self, key: StepKey) -> Outcome:
+    def release(self, key: StepKey) -> HoldOutcome:
         """See ``Holder``."""
         done = self._raise(key.job)
         if key not in self._frozen and done.did is not Did.GONE:
-            return Outcome(key, done.did, done.text)
+            return HoldOutcome(key, done.did, done.text)
         outcome = self.freezer.release(key)
         if outcome.did is not Did.FAILED:
             self._frozen.discard(key)
@@ -139,7 +139,7 @@ class BothWays:
         elif write.completes:
             (self._low.add if write.holds else self._low.discard)(write.key.job)
 
-    def account(self, key: StepKey) -> Account | None:
+    def account(self, key: StepKey) -> CpuTimeFile | None:
         """See ``Holder``."""
         return self.freezer.account(key)
 

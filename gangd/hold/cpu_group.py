@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gangd.freezer.holder import Did, Ledger, StepKey, Write
 from gangd.freezer.tree import is_gone
-from gangd.hold.knob import Knob
+from gangd.hold.knob import CpuWeightControl
 from gangd.hold.yielder import Yielded
 
 
@@ -40,7 +40,7 @@ class CpuGroup:
     torn: bool = False
 
     def note(self, write: Write) -> None:
-        """See ``Target``."""
+        """See ``WriteTarget``."""
         self.torn = not write.completes
         if write.completes:
             self.low = write.holds
@@ -65,7 +65,7 @@ class Turner:
         How control files are written.
     """
 
-    knob: Knob
+    knob: CpuWeightControl
     ledger: Ledger
     write: Callable[[int, bytes, int], int]
 

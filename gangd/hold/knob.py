@@ -21,7 +21,7 @@ _SLURM2 = r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:[A-Za-z0-9._-]+_)?slurmstepd\.scope/
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
+class CpuWeightControl:
     """One generation's files, and with which of them a cgroup is held.
 
     Attributes
@@ -83,10 +83,10 @@ class Knob:
 
 _ANY1 = re.compile(f"{_OWN}|{_SLURM1.replace('?P<job>', '?:')}")
 _ANY2 = re.compile(_SLURM2)
-IDLE1 = Knob(4, True, "cpu.shares", 2, 1024, _ANY1)
-SHARES1 = Knob(5, False, "cpu.shares", 2, 1024, _ANY1)
-IDLE2 = Knob(6, True, "cpu.weight", 1, 100, _ANY2)
-WEIGHT2 = Knob(7, False, "cpu.weight", 1, 100, _ANY2)
+IDLE1 = CpuWeightControl(4, True, "cpu.shares", 2, 1024, _ANY1)
+SHARES1 = CpuWeightControl(5, False, "cpu.shares", 2, 1024, _ANY1)
+IDLE2 = CpuWeightControl(6, True, "cpu.weight", 1, 100, _ANY2)
+WEIGHT2 = CpuWeightControl(7, False, "cpu.weight", 1, 100, _ANY2)
 KNOBS = {knob.kind: knob for knob in (IDLE1, SHARES1, IDLE2, WEIGHT2)}
 
 

@@ -26,7 +26,7 @@ from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
 from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.cpu_places import born_at, cpu_path, is_daemon, width
-from gangd.hold.knob import Knob, job_of_own, own_group
+from gangd.hold.knob import CpuWeightControl, job_of_own, own_group
 from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded
 
 PASSES = 8
@@ -77,7 +77,7 @@ class OwnGroups:
     def __init__(
         self,
         root: Path,
-        knob: Knob,
+        knob: CpuWeightControl,
         node: str,
         ledger: Ledger,
         *,
@@ -102,7 +102,7 @@ class OwnGroups:
     def gather(
         self, jobs: Mapping[int, Pids], alone: Alone = nullcontext, cores: Mapping[int, int] = NO_CORES
     ) -> bool:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         new = False
         for job, pids in jobs.items():
             group = self._groups.get(job)
@@ -124,28 +124,28 @@ class OwnGroups:
         return new
 
     def adopt(self, steps: tuple[Step, ...]) -> None:
-        """See ``Yielder``. A group whose job is gone is dissolved by the next ``gather``."""
+        """See ``Deprioritizer``. A group whose job is gone is dissolved by the next ``gather``."""
 
     def hold(self, job: int) -> Yielded:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         return self._turn(job, low=True)
 
     def release(self, job: int) -> Yielded:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         return self._turn(job, low=False)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         group = self._groups.get(key.job)
         return None if group is None else self._turner.plan(group, key, ours, holds=holds)
 
     def troubles(self) -> dict[int, str]:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         found, self._troubles = self._troubles, {}
         return found
 
     def close(self) -> None:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         for job in list(self._groups):
             self._dissolve(job, nullcontext)
         for job in list(self._leaving):

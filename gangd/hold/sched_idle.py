@@ -27,7 +27,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
-class _Member:
+class _IdleTask:
     """A process that we may hold: its ``task`` folder, and the policy that it gets back."""
 
     pid: int
@@ -38,8 +38,8 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Job:
-    members: dict[int, _Member] = field(default_factory=dict)
+class _IdleJob:
+    members: dict[int, _IdleTask] = field(default_factory=dict)
     spared: dict[int, int] = field(default_factory=dict)  # pid: start of a process that is left alone
     low: bool = False
     low_ticks: int = -1  # when it was last low, in the kernel's ticks
@@ -63,7 +63,7 @@ class SchedIdle:
         self._ledger = ledger
         self._set_policy = set_policy
         self._free = has_cap_nice()
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[int, _IdleJob] = {}
         self._troubles: dict[int, str] = {}
         self._lock = threading.Lock()
 
@@ -73,10 +73,10 @@ class SchedIdle:
         alone: Alone = nullcontext,  # noqa: ARG002 - as its protocol has it
         cores: Mapping[int, int] = NO_CORES,  # noqa: ARG002
     ) -> bool:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         new = False
         for number, pids in jobs.items():
-            job = self._jobs.setdefault(number, _Job())
+            job = self._jobs.setdefault(number, _IdleJob())
             for _ in range(PASSES):
                 if not self._find(number, job, pids()):
                     break
@@ -86,31 +86,31 @@ class SchedIdle:
         return new
 
     def adopt(self, steps: tuple[Step, ...]) -> None:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
 
     def hold(self, job: int) -> Yielded:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         return self._turn(job, low=True)
 
     def release(self, job: int) -> Yielded:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         return self._turn(job, low=False)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002 - as its protocol has it
-        """See ``Yielder``: it is system calls, not writes."""
+        """See ``Deprioritizer``: it is system calls, not writes."""
         return None
 
     def troubles(self) -> dict[int, str]:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         found, self._troubles = self._troubles, {}
         return found
 
     def close(self) -> None:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         for number in list(self._jobs):
             self._drop(number)
 
-    def _find(self, number: int, job: _Job, pids: tuple[int, ...]) -> bool:
+    def _find(self, number: int, job: _IdleJob, pids: tuple[int, ...]) -> bool:
         """Take in the processes of a job; whether one is new. What was born meanwhile is brought in line."""
         present = set(pids)
         with self._lock:
@@ -127,7 +127,7 @@ class SchedIdle:
                     self._align_now(number, member, low=job.low)
         return new
 
-    def _meet(self, number: int, job: _Job, pid: int) -> _Member | None:
+    def _meet(self, number: int, job: _IdleJob, pid: int) -> _IdleTask | None:
         stat = read_stat(pid)
         if stat is None or not stat.alive or is_daemon(pid):
             return None
@@ -149,10 +149,10 @@ class SchedIdle:
             os.close(folder_fd)
             return None
         usual = os.SCHED_BATCH if os.SCHED_BATCH in policies else os.SCHED_OTHER
-        job.members[pid] = _Member(pid, stat.start_ticks, folder_fd, None, usual)
+        job.members[pid] = _IdleTask(pid, stat.start_ticks, folder_fd, None, usual)
         return job.members[pid]
 
-    def _born_low(self, job: _Job, stat: ProcStat) -> bool:
+    def _born_low(self, job: _IdleJob, stat: ProcStat) -> bool:
         """Whether a process that has SCHED_IDLE got it from us, through its parent."""
         parent = job.spared.get(stat.parent)
         return parent is None and (job.low or stat.start_ticks <= job.low_ticks)
@@ -170,7 +170,7 @@ class SchedIdle:
                 text = self._align_now(number, member, low=low) or text
             return Yielded(Did.WROTE) if text is None else Yielded(Did.FAILED, text)
 
-    def _align_now(self, number: int, member: _Member, *, low: bool) -> str | None:
+    def _align_now(self, number: int, member: _IdleTask, *, low: bool) -> str | None:
         """Give a process the policy that it should have, as far as the ledger can remember it."""
         if member.slot is None:  # the ledger had no room before
             member.slot = self._ledger.claim_idle(member.pid, member.start_ticks, number)
@@ -183,7 +183,7 @@ class SchedIdle:
             self._ledger.release(member.slot)
         return text
 
-    def _align(self, member: _Member, *, low: bool) -> str | None:
+    def _align(self, member: _IdleTask, *, low: bool) -> str | None:
         """Give the threads of a process the policy that they should have; what went wrong, if anything."""
         text = None
         for tid in threads(member.folder_fd):
@@ -202,7 +202,7 @@ class SchedIdle:
             for member in self._jobs.pop(number).members.values():
                 self._leave(member)
 
-    def _leave(self, member: _Member) -> None:
+    def _leave(self, member: _IdleTask) -> None:
         """Forget a process: it is gone, or belongs to the job no more and gets back what it had."""
         stuck = self._align(member, low=False) is not None
         os.close(member.folder_fd)

@@ -25,7 +25,7 @@ from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner
-from gangd.hold.knob import Knob
+from gangd.hold.knob import CpuWeightControl
 from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded
 
 
@@ -54,7 +54,7 @@ class JobFolders:
     def __init__(
         self,
         root: Path,
-        knob: Knob,
+        knob: CpuWeightControl,
         ledger: Ledger,
         *,
         write: Callable[[int, bytes, int], int] = os.pwrite,
@@ -84,14 +84,14 @@ class JobFolders:
         alone: Alone = nullcontext,
         cores: Mapping[int, int] = NO_CORES,  # noqa: ARG002 - as its protocol has it
     ) -> bool:
-        """See ``Yielder``: the processes are there already, and their folders are opened."""
+        """See ``Deprioritizer``: the processes are there already, and their folders are opened."""
         with alone(), self._lock:
             self._wanted = frozenset(jobs)
             self._reopen()
         return False
 
     def adopt(self, steps: tuple[Step, ...]) -> None:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         users: dict[str, list[int]] = {}
         jobs: dict[int, str] = {}
         for step in steps:
@@ -107,27 +107,27 @@ class JobFolders:
                 self._follow(user)
 
     def hold(self, job: int) -> Yielded:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         with self._lock:
             return self._turn_job(job, low=True)
 
     def release(self, job: int) -> Yielded:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         with self._lock:
             return self._turn_job(job, low=False)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """See ``Yielder``. A user's folder (v1) follows all of his jobs: that is more than a list."""
+        """See ``Deprioritizer``. A user's folder (v1) follows all of his jobs: that is more than a list."""
         folder = None if self._nested else self._folders.get(self._jobs.get(key.job, ""))
         return None if folder is None else self._turner.plan(folder, key, ours, holds=holds)
 
     def troubles(self) -> dict[int, str]:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         found, self._troubles = self._troubles, {}
         return found
 
     def close(self) -> None:
-        """See ``Yielder``."""
+        """See ``Deprioritizer``."""
         with self._lock:
             for path in list(self._folders):
                 self._close(path)

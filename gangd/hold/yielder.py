@@ -31,7 +31,7 @@ class Yielded:
     text: str | None = None
 
 
-class Yielder(Protocol):
+class Deprioritizer(Protocol):
     """One way of making jobs yield.
 
     The loop's thread alone calls ``gather``, without the gate's lock, for it may take milliseconds. All else

@@ -22,7 +22,7 @@ from gangd.hold.own_groups import OwnGroups
 from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
 from gangd.hold.thread_policy import has_cap_nice
-from gangd.hold.yielder import Yielder
+from gangd.hold.yielder import Deprioritizer
 
 WAYS = ("auto", "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle", "freeze")
 KILL_WAIT_S = 30
@@ -47,7 +47,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Slurm:
+class SlurmLimits:
     """What of Slurm's configuration matters here; None for what is not known, Slurm's default of KillWait."""
 
     proctrack: str | None = None
@@ -58,7 +58,7 @@ class Slurm:
 def choose_way(
     kind: str,
     root: Path | None,
-    slurm: Slurm,
+    slurm: SlurmLimits,
     mount: Path = CGROUP_MOUNT,
     proc: Path = PROC,
 ) -> Way:
@@ -92,7 +92,7 @@ def choose_way(
     return _best(root, slurm, mount, proc)
 
 
-def _best(root: Path | None, slurm: Slurm, mount: Path, proc: Path) -> Way:
+def _best(root: Path | None, slurm: SlurmLimits, mount: Path, proc: Path) -> Way:
     tracked = slurm.proctrack in (None, "proctrack/cgroup")
     if (mount / "cgroup.controllers").exists():
         place = root or mount
@@ -113,7 +113,7 @@ def _best(root: Path | None, slurm: Slurm, mount: Path, proc: Path) -> Way:
     return Way("cgroup1", found, f"Slurm does not use the cpu hierarchy {found}")
 
 
-def make_yielder(way: Way, node: str, ledger: Ledger) -> Yielder | None:
+def make_yielder(way: Way, node: str, ledger: Ledger) -> Deprioritizer | None:
     """Make what was chosen for ``node``; None if jobs cannot yield."""
     if way.kind == "sched-idle":
         return SchedIdle(ledger)

@@ -20,7 +20,7 @@ _PRIVATE = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """An address to listen on."""
 
     host: str
@@ -40,7 +40,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def read_address(text: str) -> Address:
+def read_address(text: str) -> ListenAddress:
     """Read ``PORT``, ``ADDRESS:PORT`` or ``[ADDRESS]:PORT``; a port alone is one of the loopback.
 
     Raises
@@ -59,7 +59,7 @@ def read_address(text: str) -> Address:
         raise UsageError(
             f"metrics {text!r}: expected PORT (of {LOOPBACK}), ADDRESS:PORT or [IPV6-ADDRESS]:PORT"
         )
-    return Address(host, number)
+    return ListenAddress(host, number)
 
 
 def read_token(path: Path) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from gangd.monitor.address import Address, read_token
+from gangd.monitor.address import ListenAddress, read_token
 from gangd.monitor.metric_figures import Figures
 from gangd.monitor.metrics_requests import Health
 from gangd.monitor.metrics_table import Metric
@@ -17,7 +17,7 @@ from gangd.threads import Death
 log = logging.getLogger("gangd")
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """What a daemon knows of itself; asked in the thread that serves.
 
     Attributes
@@ -40,7 +40,7 @@ class Source(Protocol):
 
 @contextmanager
 def handed_out(
-    address: Address | None, token: Path | None, table: Iterable[Metric], source: Source
+    address: ListenAddress | None, token: Path | None, table: Iterable[Metric], source: MetricsSource
 ) -> Iterator[int | None]:
     """Hand metrics of a table out while the context lasts; yields the port, None where no address is given.
 

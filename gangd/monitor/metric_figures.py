@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gangd.monitor.histogram import Buckets
-from gangd.monitor.metrics_table import Kind, Metric
+from gangd.monitor.metrics_table import Metric, MetricKind
 
 Values = Mapping[tuple[str, ...], float]
 Figures = Mapping[str, Values | Buckets | float]
@@ -28,10 +28,10 @@ def complete(table: Iterable[Metric], figures: Figures) -> dict[Metric, Values |
 
 
 def _series(metric: Metric, told: Values | Buckets | float | None) -> Values | Buckets:
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         empty = Buckets(metric.bounds_s, (0,) * (len(metric.bounds_s) + 1), 0.0)
         return told if isinstance(told, Buckets) else empty
-    series = {} if metric.kind is Kind.INFO else dict.fromkeys(metric.series(), 0.0)
+    series = {} if metric.kind is MetricKind.INFO else dict.fromkeys(metric.series(), 0.0)
     if isinstance(told, Mapping):
         for labels, value in told.items():
             key = metric.known(labels)

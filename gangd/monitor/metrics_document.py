@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Kind, Metric
+from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Metric, MetricKind
 
 _HEAD = """\
 # Metrics of gangd and gang-agent
@@ -46,10 +46,10 @@ def _rows(table: Iterable[Metric]) -> str:
 def _values(table: Iterable[Metric]) -> str:
     rows = []
     for metric in table:
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             bounds = ", ".join(f"{bound:g}" for bound in metric.bounds_s)
             rows.append(f"| `{metric.name}` | `le` | {bounds} s |")
-        elif metric.kind is not Kind.INFO:
+        elif metric.kind is not MetricKind.INFO:
             rows += [
                 f"| `{metric.name}` | `{name}` | {', '.join(values)} |" for name, values in metric.labels
             ]

@@ -16,7 +16,7 @@ END = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MetricsRequest:
     """What was asked: method, path without its query, and the headers that matter."""
 
     method: str
@@ -57,7 +57,7 @@ BAD = text("400 Bad Request", "not a request of HTTP")
 TOO_LONG = text("431 Request Header Fields Too Large", f"more than {MOST_BYTES} bytes of headers")
 
 
-def parse(head: bytes) -> Request | None:
+def parse(head: bytes) -> MetricsRequest | None:
     """Read the head of a request, up to its empty line; None if it is none."""
     lines = head.split(b"\r\n")
     words = lines[0].split(b" ")
@@ -71,7 +71,7 @@ def parse(head: bytes) -> Request | None:
         if colon and name.lower() in (b"accept", b"authorization"):
             found[name.lower().decode()] = value.strip().decode("latin-1")
     path = words[1].partition(b"?")[0].decode("ascii")
-    return Request(words[0].decode("ascii"), path, **found)
+    return MetricsRequest(words[0].decode("ascii"), path, **found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Health:
 
 
 def answer(
-    request: Request,
+    request: MetricsRequest,
     token: str | None,
     health: Callable[[], Health],
     metrics: Callable[[str], tuple[str, bytes]],

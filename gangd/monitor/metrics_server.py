@@ -18,11 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from foundation.errors import HostError, UsageError
-from gangd.monitor.address import Address
+from gangd.monitor.address import ListenAddress
 from gangd.monitor.histogram import Buckets
 from gangd.monitor.metric_figures import Figures, Values, complete
 from gangd.monitor.metrics_requests import BAD, END, MOST_BYTES, TOO_LONG, Health, answer, parse, text
-from gangd.monitor.metrics_table import Kind, Metric
+from gangd.monitor.metrics_table import Metric, MetricKind
 from gangd.threads import Death, WatchedThread
 
 try:
@@ -125,7 +125,7 @@ class MetricsServer:
 
     def __init__(
         self,
-        address: Address,
+        address: ListenAddress,
         pages: Pages,
         on_death: Callable[[Death], None],
         patience_s: float = PATIENCE_S,
@@ -280,7 +280,7 @@ def _family(metric: Metric, series: Values | Buckets) -> Family:
         histogram.add_metric([], list(zip(bounds, series.counts, strict=True)), series.sum_s)
         return histogram
     family: GaugeMetricFamily | CounterMetricFamily
-    if metric.kind is Kind.COUNTER:
+    if metric.kind is MetricKind.COUNTER:
         family = CounterMetricFamily(metric.name, metric.text, labels=metric.label_names)
     else:
         family = GaugeMetricFamily(metric.name, metric.text, labels=metric.label_names)

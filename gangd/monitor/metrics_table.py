@@ -16,7 +16,7 @@ OTHER = "other"
 """Value of a label for what the table does not name."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """Prometheus's types of metrics."""
 
     GAUGE = "gauge"
@@ -44,7 +44,7 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     text: str
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     bounds_s: tuple[float, ...] = ()
@@ -60,7 +60,7 @@ class Metric:
 
     def known(self, values: tuple[str, ...]) -> tuple[str, ...]:
         """Return label values, ``OTHER`` in the place of each that is not declared."""
-        if self.kind is Kind.INFO:
+        if self.kind is MetricKind.INFO:
             return values
         return tuple(
             value if value in declared else OTHER
@@ -149,147 +149,157 @@ AGENTS = ("unknown", "joined", "lost")
 CONTROLLER = (
     Metric(
         "gangd_info",
-        Kind.INFO,
+        MetricKind.INFO,
         "Version of gangd, and whether it only tries (`--dry-run`). Always 1.",
         (("version", ()), ("dry_run", ())),
     ),
-    Metric("gangd_up_seconds", Kind.GAUGE, "How long the controller has been serving."),
+    Metric("gangd_up_seconds", MetricKind.GAUGE, "How long the controller has been serving."),
     Metric(
         "gangd_healthy",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Whether a check of `/healthz` holds (1) or not (0): leases renewed, Slurm answers, agents joined.",
         (("check", CHECKS),),
     ),
-    Metric("gangd_nodes", Kind.GAUGE, "Nodes by what is known of their agent.", (("agent", AGENTS),)),
-    Metric("gangd_gangs", Kind.GAUGE, "Gangs (jobs, or heterogeneous jobs) by state.", (("state", STATES),)),
-    Metric("gangd_jobs_running", Kind.GAUGE, "Jobs that hold cores, as Slurm says."),
-    Metric("gangd_jobs_shared", Kind.GAUGE, "Jobs that share a core with another."),
+    Metric("gangd_nodes", MetricKind.GAUGE, "Nodes by what is known of their agent.", (("agent", AGENTS),)),
+    Metric(
+        "gangd_gangs", MetricKind.GAUGE, "Gangs (jobs, or heterogeneous jobs) by state.", (("state", STATES),)
+    ),
+    Metric("gangd_jobs_running", MetricKind.GAUGE, "Jobs that hold cores, as Slurm says."),
+    Metric("gangd_jobs_shared", MetricKind.GAUGE, "Jobs that share a core with another."),
     Metric(
         "gangd_jobs_held",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Jobs that are held in the present slice, by how they are held.",
         (("hold", HOLDS),),
     ),
-    Metric("gangd_slice_seconds", Kind.GAUGE, "Length of the present slice."),
-    Metric("gangd_slice_asked_seconds", Kind.GAUGE, "Length that the configuration asks for (`quantum_ms`)."),
-    Metric("gangd_lookahead_slices", Kind.GAUGE, "Slices that are final."),
+    Metric("gangd_slice_seconds", MetricKind.GAUGE, "Length of the present slice."),
+    Metric(
+        "gangd_slice_asked_seconds",
+        MetricKind.GAUGE,
+        "Length that the configuration asks for (`quantum_ms`).",
+    ),
+    Metric("gangd_lookahead_slices", MetricKind.GAUGE, "Slices that are final."),
     Metric(
         "gangd_switch_lost_ratio",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Part of a slice that nine of ten nodes lose to switching at most; NaN while nobody takes turns.",
     ),
     Metric(
         "gangd_decision_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "Time that one decision took: what holds in the slices to come, and telling all nodes of it.",
         bounds_s=DECISION_S,
     ),
     Metric(
         "gangd_decision_cpu_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "CPU time of the deciding thread in it: where a decision took much longer, others had the core.",
         bounds_s=DECISION_S,
     ),
-    Metric("gangd_lease_seconds", Kind.GAUGE, "How long agents hold without a word from here."),
+    Metric("gangd_lease_seconds", MetricKind.GAUGE, "How long agents hold without a word from here."),
     Metric(
         "gangd_slurm_age_seconds",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "How old Slurm's newest answer is; NaN before the first.",
     ),
-    Metric("gangd_slurm_failures_total", Kind.COUNTER, "Questions that Slurm did not answer."),
+    Metric("gangd_slurm_failures_total", MetricKind.COUNTER, "Questions that Slurm did not answer."),
     Metric(
-        "gangd_ends_moved_total", Kind.COUNTER, "Ends of jobs that were moved for the time they were held."
+        "gangd_ends_moved_total",
+        MetricKind.COUNTER,
+        "Ends of jobs that were moved for the time they were held.",
     ),
-    Metric("gangd_ends_refused_total", Kind.COUNTER, "Ends of jobs that Slurm refused to move."),
+    Metric("gangd_ends_refused_total", MetricKind.COUNTER, "Ends of jobs that Slurm refused to move."),
     Metric(
         "gangd_messages_dropped_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Messages that were refused or could not be sent, by reason.",
         (("reason", DROPPED),),
     ),
     Metric(
         "gangd_agent_faults_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Faults that agents reported, of all nodes together, by kind.",
         (("kind", FAULTS),),
     ),
-    Metric("gangd_alarms", Kind.GAUGE, "Alarms that stand, by kind.", (("kind", ALARMS),)),
-    Metric("gangd_connections", Kind.GAUGE, "Connections of agents, and of whoever else knocks."),
+    Metric("gangd_alarms", MetricKind.GAUGE, "Alarms that stand, by kind.", (("kind", ALARMS),)),
+    Metric("gangd_connections", MetricKind.GAUGE, "Connections of agents, and of whoever else knocks."),
     Metric(
         "gangd_record_bytes",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Size of the slice record with its older parts; 0 where none is kept.",
     ),
 )
 AGENT = (
     Metric(
         "gang_agent_info",
-        Kind.INFO,
+        MetricKind.INFO,
         "Version of the agent, how it freezes and how jobs yield. Always 1.",
         (("version", ()), ("freezer", ()), ("yields", ()), ("dry_run", ())),
     ),
-    Metric("gang_agent_up_seconds", Kind.GAUGE, "How long the agent has been serving."),
+    Metric("gang_agent_up_seconds", MetricKind.GAUGE, "How long the agent has been serving."),
     Metric(
         "gang_agent_healthy",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Whether a check of `/healthz` holds (1) or not (0): its loop turns, the controller is heard, the "
         "guardian watches.",
         (("check", ("controller", "guardian", "loop")),),
     ),
     Metric(
         "gang_agent_lease_seconds",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "What is left of the lease under which jobs may be held; 0 when it is over.",
     ),
     Metric(
         "gang_agent_clock_bound_seconds",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "How far the controller's clock may be from where it is believed to be; NaN while that is not known.",
     ),
-    Metric("gang_agent_jobs", Kind.GAUGE, "Jobs of which a process was found on this node."),
+    Metric("gang_agent_jobs", MetricKind.GAUGE, "Jobs of which a process was found on this node."),
     Metric(
         "gang_agent_jobs_without_steps",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Jobs that the schedule names here and of which no step was found: nothing runs in them, or their "
         "folders cannot be read.",
     ),
-    Metric("gang_agent_steps", Kind.GAUGE, "Job steps that were found on this node."),
-    Metric("gang_agent_steps_held", Kind.GAUGE, "Steps that are held now, by how.", (("hold", HOLDS),)),
+    Metric("gang_agent_steps", MetricKind.GAUGE, "Job steps that were found on this node."),
+    Metric("gang_agent_steps_held", MetricKind.GAUGE, "Steps that are held now, by how.", (("hold", HOLDS),)),
     Metric(
         "gang_agent_switch_late_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "How long after its instant a switch began.",
         bounds_s=SWITCH_S,
     ),
     Metric(
         "gang_agent_switch_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "Time from a slice's instant to the last write of its switch.",
         bounds_s=SWITCH_S,
     ),
     Metric(
         "gang_agent_held_job_seconds_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Time for which jobs were held here, all jobs added up, by how.",
         (("hold", HOLDS),),
     ),
     Metric(
-        "gang_agent_leaked_cpu_seconds_total", Kind.COUNTER, "CPU time that frozen jobs used all the same."
+        "gang_agent_leaked_cpu_seconds_total",
+        MetricKind.COUNTER,
+        "CPU time that frozen jobs used all the same.",
     ),
     Metric(
         "gang_agent_faults_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "What went wrong here, by kind.",
         (("kind", FAULTS),),
     ),
-    Metric("gang_agent_reports_total", Kind.COUNTER, "Reports to the controller."),
+    Metric("gang_agent_reports_total", MetricKind.COUNTER, "Reports to the controller."),
 )
 PROCESS = (
-    Metric("process_cpu_seconds_total", Kind.COUNTER, "CPU time of the process."),
-    Metric("process_max_fds", Kind.GAUGE, "Files that it may have open."),
-    Metric("process_open_fds", Kind.GAUGE, "Files that it has open."),
-    Metric("process_resident_memory_bytes", Kind.GAUGE, "Memory that it occupies."),
-    Metric("process_start_time_seconds", Kind.GAUGE, "When it began, as seconds since 1970."),
-    Metric("process_virtual_memory_bytes", Kind.GAUGE, "Addresses that it has."),
+    Metric("process_cpu_seconds_total", MetricKind.COUNTER, "CPU time of the process."),
+    Metric("process_max_fds", MetricKind.GAUGE, "Files that it may have open."),
+    Metric("process_open_fds", MetricKind.GAUGE, "Files that it has open."),
+    Metric("process_resident_memory_bytes", MetricKind.GAUGE, "Memory that it occupies."),
+    Metric("process_start_time_seconds", MetricKind.GAUGE, "When it began, as seconds since 1970."),
+    Metric("process_virtual_memory_bytes", MetricKind.GAUGE, "Addresses that it has."),
 )
 """What the library adds for the process (``prometheus_client.ProcessCollector``)."""

@@ -4,7 +4,7 @@ Down (PUB/SUB, frames ``[topic, body]``), see ``gangd.wire.messages_down``
     ``SlicePlan`` the schedule of one node; ``PlanChange`` a difference; ``Beat`` nothing changed;
     ``ThawNow`` at once. An agent subscribes to ``topic(node)`` and ``ALL_NODES_TOPIC``.
 Up and replies (DEALER/ROUTER, frames ``[body]``), see ``gangd.wire.messages_up``
-    ``Hello`` -> ``Welcome`` or ``Refused``, ``Ping`` -> ``Pong``, ``Report``, ``Resend``, ``Farewell``.
+    ``Hello`` -> ``Welcome`` or ``AccessRefused``, ``Ping`` -> ``Pong``, ``Report``, ``Resend``, ``Farewell``.
 
 ``decode_down``, ``decode_up`` and ``decode_reply`` raise a ``WireError`` (a ``PeerError``) for anything
 that is not a valid message; the caller counts it under ``error.kind`` and drops the message.
@@ -15,9 +15,9 @@ from __future__ import annotations
 from gangd.wire.messages_down import (
     Beat,
     Bounds,
-    Controller,
+    ControllerIdentity,
     DownMessage,
-    Exempt,
+    ExemptJobs,
     JobCores,
     JobHold,
     Message,
@@ -28,15 +28,15 @@ from gangd.wire.messages_down import (
     Track,
 )
 from gangd.wire.messages_up import (
+    AccessRefused,
+    AgentFault,
     Farewell,
-    Fault,
     FoundState,
     Hello,
     JobSample,
     Leak,
     Ping,
     Pong,
-    Refused,
     ReplyMessage,
     Report,
     Resend,
@@ -44,7 +44,7 @@ from gangd.wire.messages_up import (
     UpMessage,
     Welcome,
 )
-from gangd.wire.timeline import Plan, Timeline
+from gangd.wire.timeline import ScheduleRevision, SliceSchedule
 from gangd.wire.versions import VERSION
 from gangd.wire.wire_faults import (
     ForeignControllerError,
@@ -68,13 +68,14 @@ from gangd.wire.wire_frames import (
 __all__ = [
     "ALL_NODES_TOPIC",
     "VERSION",
+    "AccessRefused",
+    "AgentFault",
     "Beat",
     "Bounds",
-    "Controller",
+    "ControllerIdentity",
     "DownMessage",
-    "Exempt",
+    "ExemptJobs",
     "Farewell",
-    "Fault",
     "ForeignControllerError",
     "FoundState",
     "Hello",
@@ -86,19 +87,18 @@ __all__ = [
     "Message",
     "MissedPlanError",
     "Ping",
-    "Plan",
     "PlanChange",
     "Pong",
-    "Refused",
     "ReplayedError",
     "ReplyMessage",
     "Report",
     "Resend",
+    "ScheduleRevision",
     "SlicePlan",
     "SliceReport",
+    "SliceSchedule",
     "SliceSets",
     "ThawNow",
-    "Timeline",
     "Track",
     "UpMessage",
     "VersionError",

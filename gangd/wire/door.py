@@ -1,9 +1,9 @@
 """The thread at the door: it authenticates keys (ZAP), counts connections, and keeps floods out.
 
 The library accepts whoever comes and knows no bound. Its monitors tell of each connection that was accepted
-or has ended; ``Doorkeeper`` says which origins are shut out, and the filter of the listening sockets drops
-what comes from them. The authenticator is asked for each key before the library makes room for messages of
-its owner; it answers from memory.
+or has ended; ``ConnectionLimiter`` says which origins are shut out, and the filter of the listening sockets
+drops what comes from them. The authenticator is asked for each key before the library makes room for messages
+of its owner; it answers from memory.
 
 Whoever has a key may still send more than any agent does. A subscriber of the library's PUB socket can keep
 the thread that publishes busy for as long as it sends subscriptions, and make it remember all of them. So
@@ -33,7 +33,7 @@ import zmq.utils.z85
 
 from gangd.curve_keys import SHARED_AGENT
 from gangd.threads import Death, WatchedThread
-from gangd.wire.doorkeeper import NOWHERE, SECOND_NS, Denied, Doorkeeper, ShutOut
+from gangd.wire.doorkeeper import NOWHERE, SECOND_NS, ConnectionLimiter, Denied, ShutOut
 
 News = ShutOut | Denied | Death
 
@@ -94,7 +94,7 @@ class Door:
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], domain: bytes, most: int) -> None:
-        self.keeper = Doorkeeper(most)
+        self.keeper = ConnectionLimiter(most)
         self._context = context
         self._domain = domain
         self._keys: Mapping[str, str] = {}

@@ -80,7 +80,7 @@ class Denied:
     owner: str | None = None
 
 
-class Doorkeeper:
+class ConnectionLimiter:
     """Counts, and says who is shut out.
 
     Parameters

@@ -24,7 +24,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     version: Annotated[int, msgspec.Meta(ge=1, le=255)] = VERSION
 
 
-class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class ControllerIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """Which controller speaks: a random 128-bit ``incarnation``, and its wall-clock start (ns).
 
     Of two that speak, the one with the later ``(started_ns, incarnation)`` is followed.
@@ -78,7 +78,7 @@ class Track(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     holds: Annotated[tuple[JobHold, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
 
 
-class Exempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class ExemptJobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """Jobs of this node that no track may hold; in force on arrival, not at a slice's instant.
 
     Parameters
@@ -126,7 +126,7 @@ class Down(Message, frozen=True, kw_only=True):
     0 in a message to all nodes.
     """
 
-    controller: Controller
+    controller: ControllerIdentity
     node: f.NodeName | None  # None: for all nodes
     epoch: f.Epoch
     seq: f.Sequence
@@ -147,7 +147,7 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     horizon: f.SliceNumber
     bounds: Bounds
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)]
-    exempt: Exempt = Exempt()
+    exempt: ExemptJobs = ExemptJobs()
     cores: AllocatedCores = msgspec.UNSET
 
 
@@ -163,7 +163,7 @@ class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
     horizon: f.SliceNumber
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
     drop: Annotated[tuple[f.JobId, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
-    exempt: Exempt | None = None
+    exempt: ExemptJobs | None = None
     cores: AllocatedCores = msgspec.UNSET
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from gangd.wire import wire_fields as f
-from gangd.wire.messages_down import Controller, Message
+from gangd.wire.messages_down import ControllerIdentity, Message
 
 
 class Hello(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="hello"):
@@ -30,7 +30,7 @@ class Hello(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag
 class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     """Controller to agent: you are known; these are the times that hold here. A full plan follows."""
 
-    controller: Controller
+    controller: ControllerIdentity
     node: f.NodeName
     now_ns: f.InstantNs
     quantum_ns: f.QuantumNs
@@ -38,7 +38,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     lookahead: Annotated[int, msgspec.Meta(ge=1, le=64)]
 
 
-class Refused(Message, frozen=True, kw_only=True, tag="refused"):
+class AccessRefused(Message, frozen=True, kw_only=True, tag="refused"):
     """Controller to agent: you are not let in, and why (unknown node, second agent of the same node)."""
 
     node: f.NodeName
@@ -131,7 +131,7 @@ class Leak(msgspec.Struct, frozen=True, array_like=True):
     cpu_us: f.LengthUs
 
 
-class Fault(msgspec.Struct, frozen=True, array_like=True):
+class AgentFault(msgspec.Struct, frozen=True, array_like=True):
     """An error that the agent met, counted since its last report; ``job`` if it concerns one."""
 
     kind: f.Word
@@ -164,7 +164,7 @@ class Report(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, ta
     alone: Annotated[tuple[JobSample, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
     found: Annotated[tuple[FoundState, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
     leaks: Annotated[tuple[Leak, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
-    faults: Annotated[tuple[Fault, ...], msgspec.Meta(max_length=256)] = ()
+    faults: Annotated[tuple[AgentFault, ...], msgspec.Meta(max_length=256)] = ()
     foreign_controllers: f.Count = 0  # messages of other controllers dropped since the last report
 
 
@@ -177,4 +177,4 @@ class Farewell(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, 
 
 
 UpMessage = Hello | Resend | Ping | Report | Farewell
-ReplyMessage = Welcome | Refused | Pong
+ReplyMessage = Welcome | AccessRefused | Pong

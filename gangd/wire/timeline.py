@@ -1,6 +1,6 @@
 """What an agent knows from the controller: one pure object that judges each message and answers "slice n?".
 
-``Timeline`` follows one controller, refuses replays and strangers, keeps the plans that overlap in time
+``SliceSchedule`` follows one controller, refuses replays and strangers, keeps the plans that overlap in time
 (a revision becomes known before it is in force) and the lease. It owns no clock: instants are arguments.
 An agent's loop is::
 
@@ -24,9 +24,9 @@ from gangd.wire.messages_down import (
     AllocatedCores,
     Beat,
     Bounds,
-    Controller,
+    ControllerIdentity,
     DownMessage,
-    Exempt,
+    ExemptJobs,
     PlanChange,
     SlicePlan,
     Track,
@@ -39,7 +39,7 @@ REMEMBERED_CONTROLLERS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScheduleRevision:
     """One revision: the tracks in force from ``first_slice`` until the next revision's."""
 
     epoch: int
@@ -56,7 +56,7 @@ class Plan:
         )
 
 
-class Timeline:
+class SliceSchedule:
     """The schedule of one node as its agent knows it.
 
     Attributes
@@ -75,16 +75,16 @@ class Timeline:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self.controller: Controller | None = None
-        self.exempt = Exempt()
-        self._listed = Exempt()
+        self.controller: ControllerIdentity | None = None
+        self.exempt = ExemptJobs()
+        self._listed = ExemptJobs()
         self._latched: frozenset[int] = frozenset()
         self.horizon = 0
-        self._plans: list[Plan] = []
+        self._plans: list[ScheduleRevision] = []
         self.cores: Mapping[int, int] = {}
         self.bounds: Bounds | None = None
         self._epoch: int | None = None
-        self._seqs: dict[Controller, int] = {}
+        self._seqs: dict[ControllerIdentity, int] = {}
         self._lease_until_ns: int | None = None
         self.lease_ns = 0
 
@@ -145,9 +145,9 @@ class Timeline:
             self._lease_until_ns = max(self._lease_until_ns or 0, sent_ns + message.lease_ns)
             self.lease_ns = message.lease_ns
 
-    def successor(self) -> Timeline:
+    def successor(self) -> SliceSchedule:
         """Return the timeline of a later controller, which knows nothing yet but whom never to freeze."""
-        later = Timeline(self.node)
+        later = SliceSchedule(self.node)
         later._seqs = dict(list(self._seqs.items())[-REMEMBERED_CONTROLLERS:])
         later._latched = self._latched
         later._exempt_now()
@@ -163,7 +163,7 @@ class Timeline:
         self._void()
         self._lease_until_ns = None
 
-    def greet(self, controller: Controller, now_ns: int) -> None:
+    def greet(self, controller: ControllerIdentity, now_ns: int) -> None:
         """Count a controller's messages anew that welcomes the agent while no lease runs.
 
         A number that was far too high would otherwise shut the controller out until it has come that far.
@@ -261,11 +261,11 @@ class Timeline:
         """First slice of the oldest plan that is kept: where to begin when there is no slice yet."""
         return self._plans[0].first_slice if self._plans else None
 
-    def _from(self, number: int) -> list[Plan]:
+    def _from(self, number: int) -> list[ScheduleRevision]:
         now = self._plan(number)
         return [plan for plan in self._plans if plan is now or plan.first_slice > number]
 
-    def _plan(self, number: int) -> Plan | None:
+    def _plan(self, number: int) -> ScheduleRevision | None:
         return next((plan for plan in reversed(self._plans) if plan.first_slice <= number), None)
 
     def _take(self, message: DownMessage) -> None:
@@ -273,7 +273,9 @@ class Timeline:
             self._check_final(message)
             tracks = {track.track: track for track in message.tracks}
             base = (message.first_slice, message.first_start_ns, message.quantum_ns)
-            self._install(Plan(message.epoch, message.first_slice, *base, tracks), message.horizon)
+            self._install(
+                ScheduleRevision(message.epoch, message.first_slice, *base, tracks), message.horizon
+            )
             self._set_exempt(message.exempt)
             self._note_cores(message.cores)
             self.bounds = message.bounds
@@ -285,7 +287,9 @@ class Timeline:
             tracks = {name: track for name, track in last.tracks.items() if name not in message.drop}
             tracks |= {track.track: track for track in message.tracks}
             base = (last.base_slice, last.base_ns, last.quantum_ns)
-            self._install(Plan(message.epoch, message.first_slice, *base, tracks), message.horizon)
+            self._install(
+                ScheduleRevision(message.epoch, message.first_slice, *base, tracks), message.horizon
+            )
             if message.exempt is not None:
                 self._set_exempt(message.exempt)
             self._note_cores(message.cores)
@@ -310,7 +314,7 @@ class Timeline:
                 f"but those below {self.horizon} are final"
             )
 
-    def _install(self, plan: Plan, horizon: int) -> None:
+    def _install(self, plan: ScheduleRevision, horizon: int) -> None:
         earlier = [known for known in self._plans if known.first_slice < plan.first_slice]
         self._plans = [*earlier[-MAX_PENDING_PLANS:], plan]
         self._epoch = plan.epoch
@@ -325,14 +329,14 @@ class Timeline:
         if cores:
             self.cores = {**self.cores, **{each.job: each.cores for each in cores}}
 
-    def _set_exempt(self, exempt: Exempt) -> None:
+    def _set_exempt(self, exempt: ExemptJobs) -> None:
         self._listed = exempt
         self._latched |= frozenset(exempt.never_freeze)
         self._exempt_now()
 
     def _exempt_now(self) -> None:
         never = self._latched.union(self._listed.never_freeze)
-        self.exempt = Exempt(tuple(sorted(never)), self._listed.opt_out, self._listed.suspended)
+        self.exempt = ExemptJobs(tuple(sorted(never)), self._listed.opt_out, self._listed.suspended)
 
     def _missed(self, epoch: int) -> MissedPlanError:
         have = self._epoch
@@ -344,11 +348,11 @@ class Timeline:
         self._epoch = None
         self.horizon = 0
 
-    def _follow(self, controller: Controller) -> None:
+    def _follow(self, controller: ControllerIdentity) -> None:
         """Turn to a later controller: what the earlier one said is void, but for the latch."""
         self._void()
         self.controller = controller
-        self._set_exempt(Exempt())
+        self._set_exempt(ExemptJobs())
         self._seqs = dict(list(self._seqs.items())[-REMEMBERED_CONTROLLERS:])
         self._lease_until_ns = None
 
@@ -370,6 +374,6 @@ def _gangs(track: Track) -> int:
     return max(1, round(len(runs) * len(jobs) / max(1, sum(runs))))
 
 
-def is_later(one: Controller, other: Controller) -> bool:
+def is_later(one: ControllerIdentity, other: ControllerIdentity) -> bool:
     """Whether a controller is later than another: of two that speak, the later one is followed."""
     return (one.started_ns, one.incarnation) > (other.started_ns, other.incarnation)

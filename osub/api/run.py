@@ -212,10 +212,10 @@ class Plots:
         return completion_chart([self._curve()]).figure
 
     def _curve(self) -> Any:
-        from analysis.charts import Measured
+        from analysis.charts import ChartedRun
 
         run = self._run
-        return Measured(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001 - of the same module's class
+        return ChartedRun(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001 - of the same module's class
 
 
 @speaks_of_parameters

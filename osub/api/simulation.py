@@ -19,8 +19,8 @@ from osub.api.words import PathText, as_path
 
 if TYPE_CHECKING:
     from simulator.fit import Fit
-    from simulator.simulation import Result
-    from simulator.simulation_session import Session
+    from simulator.simulation import SimulationResult
+    from simulator.simulation_session import SimulationSession
 
 Settings = Mapping[str, object] | Sequence[str]
 
@@ -154,15 +154,15 @@ def simulate(
     target = None if out is None else _empty(as_path(out, "out"))
     from simulator.fit import latencies_of, overheads_of
     from simulator.recording import tables_of
-    from simulator.setting_choices import Words
+    from simulator.setting_choices import SimulationWords
     from simulator.simulation import cleaning_of
-    from simulator.simulation_session import Session
+    from simulator.simulation_session import SimulationSession
 
     latencies = None if latency is None else latencies_of(as_path(latency, "latency"))
     if fit is not None:
         latencies = fit.times(latencies)
     costs = overheads_of(str(overhead), latencies, in_slices=quantum_ms is not None)
-    words = Words(
+    words = SimulationWords(
         system=system,
         policy=policy,
         multiplicity=multiplicity,
@@ -193,7 +193,7 @@ def simulate(
         checkpoint_cost_s=checkpoint_cost,
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize or "skip", zero_length, limits)
-    session = Session(
+    session = SimulationSession(
         _trace_path(trace),
         words,
         cleaning,
@@ -226,7 +226,7 @@ def _empty(target: Path) -> Path:
     return target
 
 
-def _refuse_a_rest(session: Session) -> None:
+def _refuse_a_rest(session: SimulationSession) -> None:
     """Refuse a run that lost most of its jobs because they do not fit: it would tell of another trace."""
     from simulator.simulation import SKIPPED
 
@@ -265,7 +265,7 @@ def _all_settings(settings: Settings, fit: Fit | None, **named: object) -> tuple
     return (*(text for text in fit.settings if text.partition("=")[0] not in known), *several)
 
 
-def outcome(result: Result) -> dict[str, Any]:
+def outcome(result: SimulationResult) -> dict[str, Any]:
     """Return the main figures of a simulation."""
     workload = result.workload
     waits_s = (result.start_us - result.submit_us) / 1e6

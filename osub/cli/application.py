@@ -13,7 +13,7 @@ _LONGEST_LINE = 200
 """So long may be what a list of commands says of each: the first sentence of its help, whole."""
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group whose list of commands cuts no sentence."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -58,7 +58,7 @@ def refuse_nan(command: click.Command) -> None:
         refuse_nan(member)
 
 
-def application(about: str | None = None, group: type[TyperGroup] = Group) -> typer.Typer:
+def application(about: str | None = None, group: type[TyperGroup] = CommandGroup) -> typer.Typer:
     """Return an empty group of commands.
 
     Parameters

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.checks import Advice, Grade, judge, judge_binding, judge_start, look
-from deploy.local.examine import Finding, examine_host
+from deploy.local.examine import HostFinding, examine_host
 from deploy.mpi_trial import Bound, try_binding, try_on_slurm
 from foundation.errors import UsageError
 from foundation.one_line import one_line
@@ -93,7 +93,7 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     raise typer.Exit(1 if any(one.grade is Grade.BAD for one in advice) else 0)
 
 
-def host_verdict(findings: Sequence[Finding]) -> str:
+def host_verdict(findings: Sequence[HostFinding]) -> str:
     """Return in a line whether an embedded cluster can run here, and in another what lacks for it."""
     lacks = [one for one in findings if one.what in _NEEDED and one.here != "yes"]
     if lacks:

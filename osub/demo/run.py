@@ -13,7 +13,7 @@ from statistics import median
 
 from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.engine import EngineName
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import GangKind, LocalCluster, Shape
 from deploy.local.watch import HostWatch
 from foundation.errors import OutputError
 from foundation.mpi_start import mpi_environment
@@ -40,24 +40,28 @@ COUPLED_APP, COUPLED_CLASS = "lu", "S"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DemoSetting:
     """One way to share the cluster."""
 
     folder: str
     label: str
     explanation: str
     multiplicity: int
-    gang: Gang
+    gang: GangKind
 
 
 SETTINGS = (
-    Setting("m1", "M=1", "every core has one job at a time; the others wait", 1, Gang.NONE),
-    Setting("m2-naive", "M=2 naive", "two jobs a core, left to the operating system", 2, Gang.NONE),
-    Setting(
-        "m2-gangd", "M=2 gangd", "two jobs a core that take turns on all their cores at once", 2, Gang.OSUB
+    DemoSetting("m1", "M=1", "every core has one job at a time; the others wait", 1, GangKind.NONE),
+    DemoSetting("m2-naive", "M=2 naive", "two jobs a core, left to the operating system", 2, GangKind.NONE),
+    DemoSetting(
+        "m2-gangd",
+        "M=2 gangd",
+        "two jobs a core that take turns on all their cores at once",
+        2,
+        GangKind.OSUB,
     ),
-    Setting(
-        "m2-slurm", "M=2 Slurm gang", "two jobs a core, Slurm's gang scheduler, 5 s slices", 2, Gang.SLURM
+    DemoSetting(
+        "m2-slurm", "M=2 Slurm gang", "two jobs a core, Slurm's gang scheduler, 5 s slices", 2, GangKind.SLURM
     ),
 )
 
@@ -158,7 +162,7 @@ class Stage:
 
 
 def replay_under(
-    setting: Setting, stage: Stage, steps: Mapping[int, int], most_s: float, watch: Watch
+    setting: DemoSetting, stage: Stage, steps: Mapping[int, int], most_s: float, watch: Watch
 ) -> dict[int, int]:
     """Replay under one setting on a cluster of its own; returns how many steps each coupled job made.
 

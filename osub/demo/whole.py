@@ -30,7 +30,7 @@ from foundation.records import Run, load_run
 from foundation.units import counted
 from osub.demo.run import (
     SETTINGS,
-    Setting,
+    DemoSetting,
     Stage,
     Watch,
     choose_trace,
@@ -94,7 +94,7 @@ def demonstrate(
     seed: int,
     lenient: bool,
     say: Callable[[str], None],
-    begin: Callable[[Setting], object],
+    begin: Callable[[DemoSetting], object],
     watch: Watch,
     engine_name: EngineName | None,
     hear: Hear,
@@ -182,7 +182,7 @@ def demonstrate(
 
 
 def replayed(
-    setting: Setting,
+    setting: DemoSetting,
     stage: Stage,
     steps: Mapping[int, int],
     most_s: float,
@@ -231,7 +231,7 @@ def simulate_all(runs: Sequence[Run], out: Path, say: Callable[[str], None]) -> 
     return compared
 
 
-def simulate_as(real: Run, setting: Setting, out: Path, known: Sequence[Run]) -> Run:
+def simulate_as(real: Run, setting: DemoSetting, out: Path, known: Sequence[Run]) -> Run:
     """Simulate the trace of ``real`` under its setting, and return the RUN.
 
     Parameters
@@ -267,7 +267,7 @@ def simulate_as(real: Run, setting: Setting, out: Path, known: Sequence[Run]) ->
     return load_run(path)
 
 
-def _words(real: Run, setting: Setting, known: Sequence[Run]) -> list[str]:
+def _words(real: Run, setting: DemoSetting, known: Sequence[Run]) -> list[str]:
     words = ["--system", real.info.system, "--policy", "easy", "--placement", "lln"]
     words += ["--multiplicity", str(setting.multiplicity)]
     for run in known:

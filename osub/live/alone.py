@@ -14,7 +14,7 @@ from osub.live.gang import AUTO, find_gang
 from submitter.calibration import LoneJobs
 from submitter.plan import RRBA, PlannedJob, ReplayOptions, look_at_target, make_plan, read_apps
 from submitter.replay import prepare_trace
-from workloads.rrba.calibration_kinds import Kind, kind_from_words, kind_of, target_of
+from workloads.rrba.calibration_kinds import CalibrationKind, kind_from_words, kind_of, target_of
 from workloads.rrba.solvers.applications import APPLICATIONS
 from workloads.swf import read_swf
 
@@ -22,7 +22,7 @@ AIM_SHARE, AIM_S = 0.05, 0.5
 """The aim: within 5% or half a second."""
 
 
-def kinds_named(names: list[str], ranks: list[int], nodes: int, npb: list[str]) -> set[Kind]:
+def kinds_named(names: list[str], ranks: list[int], nodes: int, npb: list[str]) -> set[CalibrationKind]:
     """Return the kinds of all ``names`` (``lu``, ``lu.A``) on all ``ranks``."""
     kinds = set()
     for name in names:
@@ -33,7 +33,7 @@ def kinds_named(names: list[str], ranks: list[int], nodes: int, npb: list[str]) 
 
 def batch_jobs(
     cluster: Path, trace: Path, apps: Path | None, speedup: float, interactive_queue: int
-) -> list[tuple[PlannedJob, Kind]]:
+) -> list[tuple[PlannedJob, CalibrationKind]]:
     """Return the rrba jobs that a replay of the trace would submit, with their kinds."""
     client, embedded = find_cluster(cluster)
     target = look_at_target(client)
@@ -158,8 +158,8 @@ def check_jobs(
 
 
 def _spread(
-    jobs: list[tuple[float, PlannedJob, Kind]], most: int | None
-) -> list[tuple[float, PlannedJob, Kind]]:
+    jobs: list[tuple[float, PlannedJob, CalibrationKind]], most: int | None
+) -> list[tuple[float, PlannedJob, CalibrationKind]]:
     """Return ``most`` of the jobs, from the shortest to the longest."""
     ordered = sorted(jobs, key=lambda one: one[1].dedicated_s)
     if most is None or most >= len(ordered):

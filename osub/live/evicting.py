@@ -12,31 +12,37 @@ from pathlib import Path
 from foundation.errors import ClusterError, UsageError
 from foundation.one_line import one_line
 from foundation.slurm import SlurmClient
-from foundation.slurm.calling.run_command import Answer as CommandAnswer
+from foundation.slurm.calling.run_command import CommandOutput as CommandAnswer
 from foundation.slurm.calling.run_command import run_command
 from foundation.units import counted, counted_of, verb
 from osub.live.cluster import find_cluster
-from simulator.eviction import Choice, Solver
+from simulator.eviction import EvictionChoice, EvictionSolver
 from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES
 from simulator.eviction.jobs_file import read_cells
 from simulator.eviction.live_answers import LiveAnswers, answer_world
-from simulator.eviction.running_jobs import Known, Rules, Running, World, look
-from submitter.eviction import Eviction, Fate, Order, Outcome, Ways
+from simulator.eviction.running_jobs import (
+    EvictionCandidate,
+    EvictionRules,
+    EvictionWorld,
+    OperatorKnowledge,
+    look,
+)
+from submitter.eviction import Eviction, EvictionMeans, EvictionOrder, Fate, OrderOutcome
 
 NO_SYSTEM = "System checkpoints are left out: no --system-command says how to take one (DMTCP, CRIU)."
 NO_APP = "No job is known to save itself at a signal (--app-min, --times): jobs can only be killed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EvictionRequest:
     """What is wanted: so many nodes by a deadline, by which rules and in which ways."""
 
     free_nodes: int
     deadline_min: float
     step_min: float
-    solver: Solver
-    rules: Rules
-    ways: Ways
+    solver: EvictionSolver
+    rules: EvictionRules
+    ways: EvictionMeans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +63,9 @@ class Surroundings:
 class Found:
     """What runs now, the answers for each deadline, what is to be done for the last, and facts in words."""
 
-    world: World
+    world: EvictionWorld
     answers: LiveAnswers
-    orders: list[Order]
+    orders: list[EvictionOrder]
     facts: list[str]
 
     @property
@@ -86,14 +92,14 @@ def conf_of(cluster: Path) -> Path:
     ).absolute()
 
 
-def look_and_answer(around: Surroundings, wanted: Wanted) -> Found:
+def look_and_answer(around: Surroundings, wanted: EvictionRequest) -> Found:
     """Look at the running jobs and answer; raises UsageError for a partition that is not there."""
     world = look_at(around.client, around.now(), wanted.rules)
     answers = answer_world(world, wanted.free_nodes, wanted.deadline_min, wanted.step_min, wanted.solver)
     return Found(world, answers, orders_of(world, answers), _facts(wanted, world, answers))
 
 
-def _facts(wanted: Wanted, world: World, found: LiveAnswers) -> list[str]:
+def _facts(wanted: EvictionRequest, world: EvictionWorld, found: LiveAnswers) -> list[str]:
     hold = "holds" if len(world.jobs) == 1 else "hold"
     idle = f"{world.idle:,} more {'is' if world.idle == 1 else 'are'} idle"
     facts = [
@@ -114,7 +120,10 @@ def _facts(wanted: Wanted, world: World, found: LiveAnswers) -> list[str]:
 
 
 def eviction_of(
-    around: Surroundings, wanted: Wanted, orders: Sequence[Order], tell: Callable[[Outcome], None]
+    around: Surroundings,
+    wanted: EvictionRequest,
+    orders: Sequence[EvictionOrder],
+    tell: Callable[[OrderOutcome], None],
 ) -> Eviction:
     """Return the eviction that carries the orders out; ``tell`` is told of each outcome as it comes."""
     environment = dict(os.environ)
@@ -135,7 +144,7 @@ def eviction_of(
     )
 
 
-def check_freed(wanted: Wanted, world: World, eviction: Eviction | None) -> str | None:
+def check_freed(wanted: EvictionRequest, world: EvictionWorld, eviction: Eviction | None) -> str | None:
     """Return a remark where the jobs let go of their nodes too late, None where they did in time.
 
     Raises
@@ -162,13 +171,13 @@ def check_freed(wanted: Wanted, world: World, eviction: Eviction | None) -> str 
     )
 
 
-def read_known(path: Path, *, has_system: bool) -> dict[str, Known]:
+def read_known(path: Path, *, has_system: bool) -> dict[str, OperatorKnowledge]:
     """Read what is known of single jobs: CSV with ``job`` and any of ``loss``, ``ts_min`` and ``ta_min``.
 
     ``ts_min`` counts only where there is a command to checkpoint a job from outside.
     """
     return {
-        cells.name: Known(
+        cells.name: OperatorKnowledge(
             loss=cells.number("loss", MOST_LOSS),
             ts_min=cells.number("ts_min", MOST_MINUTES) if has_system else None,
             ta_min=cells.number("ta_min", MOST_MINUTES),
@@ -183,7 +192,7 @@ def check_program(name: str) -> None:
         raise UsageError(f"--system-command: there is no program {one_line(name)} that could be run")
 
 
-def look_at(client: SlurmClient, now: float, rules: Rules) -> World:
+def look_at(client: SlurmClient, now: float, rules: EvictionRules) -> EvictionWorld:
     """Return the jobs that may be evicted, and who holds which nodes.
 
     Raises
@@ -198,11 +207,11 @@ def look_at(client: SlurmClient, now: float, rules: Rules) -> World:
     return look(client.jobs(), nodes, partitions, now, rules)
 
 
-def orders_of(world: World, found: LiveAnswers) -> list[Order]:
+def orders_of(world: EvictionWorld, found: LiveAnswers) -> list[EvictionOrder]:
     """Return what is to be done for the last deadline, kills first."""
     choices, question = found.answers[-1].choices, found.question
     orders = [
-        Order(
+        EvictionOrder(
             spec=running.spec,
             job_id=running.job_id,
             start_time=running.start_time,
@@ -215,5 +224,5 @@ def orders_of(world: World, found: LiveAnswers) -> list[Order]:
     return sorted(orders, key=lambda order: order.fate is not Fate.KILL)
 
 
-def _minutes(running: Running, choices: Mapping[str, Choice]) -> float | None:
+def _minutes(running: EvictionCandidate, choices: Mapping[str, EvictionChoice]) -> float | None:
     return running.job.minutes(choices[running.spec])

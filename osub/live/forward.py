@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from pathlib import Path
 
-from deploy.compose.forwarded_command import Controller
+from deploy.compose.forwarded_command import ControllerContainer
 from deploy.compose.found import holds_one
 from deploy.compose.inside.controller import HOST, HOST_USER
 from foundation.errors import ClusterError, OutputError, UsageError
@@ -53,7 +53,7 @@ def forward(
     ClusterError
         The controller's container does not run, has another version of osub, or ended before the command.
     """
-    return _run(Controller.of(cluster), hear, inputs, sys.argv[1:] if words is None else words, user)
+    return _run(ControllerContainer.of(cluster), hear, inputs, sys.argv[1:] if words is None else words, user)
 
 
 def forward_replay(
@@ -85,7 +85,7 @@ def forward_replay(
         refuse_to_replace(out, force=force)
         if not (out / INFO_NAME).exists() and out.is_dir() and any(out.iterdir()):
             raise OutputError(f"{out} holds what no run made; choose another folder")
-    controller = Controller.of(cluster)
+    controller = ControllerContainer.of(cluster)
     if resume and controller.has(out / INFO_NAME):
         with _kept_on_failure():
             _bring(controller, out)
@@ -147,7 +147,7 @@ def replay_there(
 
 
 def _run(
-    controller: Controller,
+    controller: ControllerContainer,
     hear: Hear,
     inputs: Iterable[Path | None],
     words: Sequence[str],
@@ -169,7 +169,7 @@ def _word(word: str) -> str:
     return f"{option}{equals}{HOST}{value}" if value.startswith("/") else word
 
 
-def _bring(controller: Controller, out: Path) -> None:
+def _bring(controller: ControllerContainer, out: Path) -> None:
     """Copy the RUN out of the container, in place of an earlier copy; one that is finished leaves it."""
     if not controller.has(out / INFO_NAME):
         return

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local import Gang
+from deploy.local import GangKind
 from deploy.local.gang import record_folder
 from deploy.local.state import ClusterState
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.records import GangSettings, SliceRecord
 from foundation.trust import folder_of, open_own, read_trusted
 from foundation.trust.believed import Owners
-from gangd.controller.controller_status import Status
+from gangd.controller.controller_status import ControllerStatus
 from gangd.controller.lead.keeper import STATUS_NAME
 from gangd.controller.site.controller_config import Config
 from gangd.controller.slice_record.slicefiles import NAME as SLICES_NAME
@@ -85,7 +85,7 @@ def find_gang(
         )
     nobody = GangSettings(kind="none")
     if where == AUTO and embedded is not None:
-        if embedded.shape.gang is not Gang.OSUB:
+        if embedded.shape.gang is not GangKind.OSUB:
             return FoundGang(nobody)
         shape = embedded.shape
         settings = GangSettings(kind="osub", hold=shape.hold.value, quantum_ms=shape.quantum_ms)
@@ -131,10 +131,10 @@ def collector_of(folder: Path | None, config: Mapping[str, str]) -> Collect | No
     return collect
 
 
-def _status(folder: Path, also: Owners) -> Status:
+def _status(folder: Path, also: Owners) -> ControllerStatus:
     path = folder / STATUS_NAME
     try:
-        return msgspec.json.decode(read_trusted(path, also=also), type=Status)
+        return msgspec.json.decode(read_trusted(path, also=also), type=ControllerStatus)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; does a gangd run there?") from error
     except msgspec.DecodeError as error:
@@ -151,7 +151,7 @@ def _check_slices(folder: Path, also: Owners) -> None:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _check_serves(status: Status, folder: Path, nodes: Collection[str]) -> None:
+def _check_serves(status: ControllerStatus, folder: Path, nodes: Collection[str]) -> None:
     age_s = time.time() - status.time_ms / 1000
     if abs(age_s) > _FRESH_S + 3 * status.lease_ms / 1000:
         raise ClusterError(f"the gangd of {folder} last wrote its status {age_s:.0f} s ago: does it run?")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-from deploy.local import Gang
+from deploy.local import GangKind
 from deploy.local.found import live_clusters
 from deploy.local.gang import status_folder
 from deploy.local.layout import state_option
 from deploy.local.state import read_state
 from foundation.errors import ClusterError, UsageError
-from gangd.controller.controller_status import Status
+from gangd.controller.controller_status import ControllerStatus
 from gangd.controller.lead.keeper import STATUS_NAME
 
 USUAL_STATE = Path("/var/lib/gangd")
@@ -24,7 +24,7 @@ STALE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class StatusFreshness:
     """Whether what the status says still holds.
 
     Attributes
@@ -75,7 +75,7 @@ def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | Non
         raise ClusterError(
             f"no cluster in {state}: `osub cluster up {state_option(state)} --gang osub` makes one"
         )
-    if cluster.shape.gang is not Gang.OSUB:
+    if cluster.shape.gang is not GangKind.OSUB:
         raise ClusterError(
             f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"
         )
@@ -84,7 +84,7 @@ def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | Non
 
 def _running() -> Path:
     """Return the folder of the one embedded cluster that runs with gangd; raises UsageError."""
-    running = [one.folder for one in live_clusters() if one.state.shape.gang is Gang.OSUB]
+    running = [one.folder for one in live_clusters() if one.state.shape.gang is GangKind.OSUB]
     if len(running) == 1:
         return running[0]
     if running:
@@ -95,6 +95,6 @@ def _running() -> Path:
     )
 
 
-def pulse_of(status: Status) -> Pulse:
+def pulse_of(status: ControllerStatus) -> StatusFreshness:
     """Return whether the controller that wrote the status lives."""
-    return Pulse(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))
+    return StatusFreshness(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from deploy.local.examine import Finding
+from deploy.local.examine import HostFinding
 from gangd.freezer.recognise import MOST_TOLD, recognise_host
 
 WHAT = "job folders"
 MOUNT = Path("/sys/fs/cgroup")
 
 
-def job_folders(mount: Path = MOUNT) -> Finding:
+def job_folders(mount: Path = MOUNT) -> HostFinding:
     """Say whether gang-agent would find every job that runs here, whatever this Slurm calls its folders."""
     found = recognise_host(mount)
     unknown = [f"{root / one.path}: {one.why}" for root, seen in found.items() for one in seen.unknown]
     if unknown:
         more = f"; and {len(unknown) - MOST_TOLD} more" if len(unknown) > MOST_TOLD else ""
-        return Finding(
+        return HostFinding(
             WHAT,
             "no",
             "; ".join(unknown[:MOST_TOLD]) + more,
@@ -27,6 +27,6 @@ def job_folders(mount: Path = MOUNT) -> Finding:
         )
     named = sum((Counter(seen.named) for seen in found.values()), Counter[str]())
     if not named:
-        return Finding(WHAT, "partly", "no job of Slurm runs here now", "look again while jobs run")
+        return HostFinding(WHAT, "partly", "no job of Slurm runs here now", "look again while jobs run")
     told = ", ".join(f"{count} named by {how}" for how, count in sorted(named.items()))
-    return Finding(WHAT, "yes", told, "gang-agent finds every job by its cgroup")
+    return HostFinding(WHAT, "yes", told, "gang-agent finds every job by its cgroup")

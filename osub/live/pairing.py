@@ -7,10 +7,10 @@ from pathlib import Path
 
 from foundation.errors import UsageError
 from simulator.pairing import read_pair_table
-from submitter.plan import Danger, checked_threshold
+from submitter.plan import ConflictPairs, checked_threshold
 
 
-def danger_of(path: Path, threshold: float | None, multiplicity: int) -> Danger:
+def danger_of(path: Path, threshold: float | None, multiplicity: int) -> ConflictPairs:
     """Return the pairs of which one loses more than the threshold beside the other.
 
     Raises
@@ -31,7 +31,7 @@ def danger_of(path: Path, threshold: float | None, multiplicity: int) -> Danger:
         for other in range(one, len(names))
         if max(table.loss[one, other], table.loss[other, one]) > least
     }
-    return Danger(frozenset(names), frozenset(pairs))
+    return ConflictPairs(frozenset(names), frozenset(pairs))
 
 
 def check_beside(options: Sequence[str], apps: Path | None, fit: float | None) -> None:

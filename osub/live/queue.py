@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Self
 
 from foundation.errors import OsubError
-from foundation.slurm import JobSnapshot, JobState
+from foundation.slurm import JobSnapshot, SlurmJobState
 
 ASK_EVERY_S = 2.0
 _APPLICATION = re.compile(r"(?:^|\s)gangd-app=([A-Za-z0-9][A-Za-z0-9._+-]{0,62})(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class QueuedJob:
     """What Slurm says of a job; name and application are its user's words, any character may be in the name.
 
     ``since_s`` is when it started or, of one that waits, was submitted, in seconds of the epoch.
@@ -31,22 +31,22 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class LiveQueue:
     """Slurm's jobs at one instant: those on cores by number, and those that wait, the oldest first."""
 
-    running: dict[int, Told]
-    waiting: tuple[Told, ...]
+    running: dict[int, QueuedJob]
+    waiting: tuple[QueuedJob, ...]
 
 
-def queue_of(snapshot: JobSnapshot) -> Queue:
+def queue_of(snapshot: JobSnapshot) -> LiveQueue:
     """Return who runs and who waits."""
-    running: dict[int, Told] = {}
-    waiting: list[Told] = []
+    running: dict[int, QueuedJob] = {}
+    waiting: list[QueuedJob] = []
     for job in snapshot.jobs:
         said = job.admin_comment or job.comment or ""
         found = _APPLICATION.search(said)
-        waits = job.state is JobState.PENDING
-        told = Told(
+        waits = job.state is SlurmJobState.PENDING
+        told = QueuedJob(
             job_id=job.job_id,
             name=job.name,
             user=job.user,
@@ -59,7 +59,7 @@ def queue_of(snapshot: JobSnapshot) -> Queue:
         elif job.state.holds_cores:
             running[job.job_id] = told
     waiting.sort(key=lambda one: (one.since_s or 0.0, one.job_id))
-    return Queue(running, tuple(waiting))
+    return LiveQueue(running, tuple(waiting))
 
 
 class QueueEye:
@@ -76,7 +76,7 @@ class QueueEye:
     def __init__(self, ask: Callable[[], JobSnapshot], every_s: float = ASK_EVERY_S) -> None:
         self._ask, self._every_s = ask, every_s
         self._done = threading.Event()
-        self.latest: Queue | None = None
+        self.latest: LiveQueue | None = None
         self._thread = threading.Thread(target=self._look, name="osub-top-queue", daemon=True)
 
     def __enter__(self) -> Self:
@@ -86,7 +86,7 @@ class QueueEye:
     def __exit__(self, *_: object) -> None:
         self._done.set()
 
-    def once(self) -> Queue | None:
+    def once(self) -> LiveQueue | None:
         """Ask now; None where Slurm does not answer."""
         try:
             return queue_of(self._ask())

@@ -23,10 +23,10 @@ from osub.live.cluster import find_cluster
 from osub.live.forward import Hear, replay_there
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.physical.folder import StudyFolder
-from osub.physical.layouts import DEDICATED, Layout, layout_found
+from osub.physical.layouts import DEDICATED, SharingLayout, layout_found
 from osub.physical.places import SHAPE
 from osub.physical.plan import PLACES
-from submitter.plan import ReplayOptions, Target, look_at_target
+from submitter.plan import ReplayOptions, TargetCluster, look_at_target
 from submitter.replay import Collect, Look, Replay
 
 Say = Callable[[str], None]
@@ -110,7 +110,7 @@ def _no_sample(_: float) -> None:
     """Nodes elsewhere: this host's CPUs tell nothing of them."""
 
 
-class Beds(Protocol):
+class ClusterProvider(Protocol):
     """Whatever has a cluster for each layout."""
 
     def bed(self, layout: str) -> AbstractContextManager[Bed]:
@@ -129,7 +129,7 @@ class OwnBeds:
         self,
         nodes: int,
         cores: int,
-        layouts: Mapping[str, Layout],
+        layouts: Mapping[str, SharingLayout],
         folder: StudyFolder,
         engine: EngineName | None = None,
         hear: Hear = lambda _: nullcontext(),
@@ -204,7 +204,7 @@ class ConfiguredBeds:
         By key.
     """
 
-    def __init__(self, folder: Path, program: Path, layouts: Mapping[str, Layout]) -> None:
+    def __init__(self, folder: Path, program: Path, layouts: Mapping[str, SharingLayout]) -> None:
         self._folder, self._program = folder, program
         self._layouts = layouts
 
@@ -238,15 +238,15 @@ class ConfiguredBeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ObservedCluster:
     """A cluster of the user's: what it is, and which layout it has (None: none of the study's)."""
 
     bed: SlurmBed
-    target: Target
-    layout: Layout | None
+    target: TargetCluster
+    layout: SharingLayout | None
 
 
-def look_at(folder: Path) -> Looked:
+def look_at(folder: Path) -> ObservedCluster:
     """Look at a cluster of the user's.
 
     Raises
@@ -258,7 +258,7 @@ def look_at(folder: Path) -> Looked:
     target = look_at_target(client)
     gang = find_gang(AUTO, embedded, client.config(), target.node_names)
     pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
-    return Looked(SlurmBed(client, gang, pin, embedded), target, layout_found(target, gang.settings))
+    return ObservedCluster(SlurmBed(client, gang, pin, embedded), target, layout_found(target, gang.settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class Given:
 
     nodes: int
     cores: int
-    layouts: tuple[Layout, ...]
+    layouts: tuple[SharingLayout, ...]
     folders: Mapping[str, Path]
 
 
@@ -282,9 +282,9 @@ def recognise(folders: Sequence[Path], say: Say) -> Given:
     ClusterError, InputError, TrustError
         One of them cannot be looked at.
     """
-    found: dict[str, tuple[Layout, Path]] = {}
+    found: dict[str, tuple[SharingLayout, Path]] = {}
     sizes: dict[str, Path] = {}
-    target: Target | None = None
+    target: TargetCluster | None = None
     for folder in folders:
         looked = look_at(folder)
         target, gang, layout = looked.target, looked.bed.gang, looked.layout

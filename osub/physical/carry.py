@@ -16,17 +16,17 @@ from foundation.errors import ClusterError, OsubError
 from foundation.records import load_run
 from foundation.units import counted_of
 from foundation.whole_file import write_whole
-from osub.physical.beds import AskedReplay, Bed, Beds, Follow, Say
+from osub.physical.beds import AskedReplay, Bed, ClusterProvider, Follow, Say
 from osub.physical.folder import INPUTS, StudyFolder
-from osub.physical.layouts import DEDICATED, Layout
+from osub.physical.layouts import DEDICATED, SharingLayout
 from osub.physical.pair import GRID_CLASS, Work, pair_table, pair_trace
 from osub.physical.places import places_trace
-from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan, fitted_trace
+from osub.physical.plan import DAY, FIRST, PAIR, PLACES, PlannedReplay, StudyPlan, fitted_trace
 from workloads.rrba.drawn_applications import FALLBACK, legal_applications
 from workloads.swf import SwfTrace, write_swf
 from workloads.trace.scaling import INTERACTIVE_QUEUE
 
-Rerun = Callable[[Item, Bed], None]
+Rerun = Callable[[PlannedReplay, Bed], None]
 _TRIES = 2
 _MOST = 5.0
 """A replay that takes so many times as long as it should is given up, and its jobs are cancelled."""
@@ -40,7 +40,7 @@ class InterruptedStudyError(KeyboardInterrupt):
     """The user ended the study; what is finished is kept."""
 
 
-def carry_out(plan: Plan, folder: StudyFolder, beds: Beds, replay: Rerun, say: Say) -> None:
+def carry_out(plan: StudyPlan, folder: StudyFolder, beds: ClusterProvider, replay: Rerun, say: Say) -> None:
     """Make every replay that lacks, on the cluster of its layout.
 
     Parameters
@@ -78,7 +78,7 @@ def carry_out(plan: Plan, folder: StudyFolder, beds: Beds, replay: Rerun, say: S
                 say(f"{layout}: {error}; once more on a new cluster")
 
 
-class Replays:
+class StudyReplays:
     """Makes replays of the study's workloads.
 
     Parameters
@@ -93,9 +93,9 @@ class Replays:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StudyPlan,
         folder: StudyFolder,
-        layouts: Mapping[str, Layout],
+        layouts: Mapping[str, SharingLayout],
         traces: Mapping[tuple[str, int], SwfTrace],
         follow: Follow,
     ) -> None:
@@ -105,7 +105,7 @@ class Replays:
         self._traces = traces
         self._follow = follow
 
-    def __call__(self, item: Item, bed: Bed) -> None:
+    def __call__(self, item: PlannedReplay, bed: Bed) -> None:
         """Make one replay.
 
         Raises
@@ -133,7 +133,7 @@ class Replays:
         if item.layout == DEDICATED.key:
             self._keep_work(item, trace, load_run(out).jobs)
 
-    def _keep_work(self, item: Item, trace: SwfTrace, jobs: pl.DataFrame) -> None:
+    def _keep_work(self, item: PlannedReplay, trace: SwfTrace, jobs: pl.DataFrame) -> None:
         """Keep how many steps the jobs of a dedicated replay made; raises ClusterError where one lacks."""
         unfinished = jobs.filter(pl.col("state") != "COMPLETED").height
         if unfinished:
@@ -147,7 +147,7 @@ class Replays:
             ranks = {job.job_number: job.procs or 1 for job in trace.jobs}
             self._folder.keep_work(draw_of(item), {job: (ranks[job], steps) for job, steps in made})
 
-    def _of(self, item: Item) -> tuple[SwfTrace, str, str]:
+    def _of(self, item: PlannedReplay) -> tuple[SwfTrace, str, str]:
         """Return trace, table of applications and label of a replay."""
         if item.workload == PLACES:
             trace = places_trace()
@@ -165,7 +165,7 @@ class Replays:
         widest = fitted_trace(original, self._plan, DEDICATED, compression)
         return trace, apps_table(trace, applications(widest, item.seed), work), layout.label
 
-    def _files(self, item: Item, trace: SwfTrace, table: str) -> tuple[Path, Path]:
+    def _files(self, item: PlannedReplay, trace: SwfTrace, table: str) -> tuple[Path, Path]:
         place = self._folder.path / INPUTS
         place.mkdir(exist_ok=True)
         swf, apps = place / f"{item.name}.swf.gz", place / f"{item.name}.csv"
@@ -174,12 +174,14 @@ class Replays:
         return swf, apps
 
 
-def draw_of(item: Item) -> str:
+def draw_of(item: PlannedReplay) -> str:
     """Return the name under which the work of a workload's jobs is kept."""
     return f"{item.workload}-{item.seed}"
 
 
-def traces_of(plan: Plan, first: SwfTrace, day: Callable[[int], SwfTrace]) -> dict[tuple[str, int], SwfTrace]:
+def traces_of(
+    plan: StudyPlan, first: SwfTrace, day: Callable[[int], SwfTrace]
+) -> dict[tuple[str, int], SwfTrace]:
     """Return the traces that a plan replays, for N12C12."""
     return {(FIRST, 1): first} | {(DAY, seed): day(seed) for seed in plan.draws}
 

@@ -8,12 +8,12 @@ from statistics import mean
 import msgspec
 
 from analysis.claims.estimate import estimate
-from osub.physical.outcome import Outcome
+from osub.physical.outcome import ReplayOutcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
 from simulator.experiments.paper_tables import ABSENT
 
-Value = Callable[[Outcome], float]
+Value = Callable[[ReplayOutcome], float]
 NAMES = {FIRST: "first hours", DAY: "whole day"}
 
 
@@ -32,7 +32,7 @@ def percentile(number: int) -> Value:
     return lambda outcome: outcome.percentiles_s()[number]
 
 
-def waited(outcome: Outcome) -> float:
+def waited(outcome: ReplayOutcome) -> float:
     """Return the share of the interactive jobs that waited."""
     return outcome.waited()
 

@@ -8,29 +8,29 @@ from statistics import mean
 
 import polars as pl
 
-from analysis.claims import Claim, Judgement, Row, best_of, direction, fact, magnitude, over_settings
+from analysis.claims import Claim, ClaimRow, Judgement, best_of, direction, fact, magnitude, over_settings
 from analysis.claims.claim_rules import NEAR
 from analysis.claims.estimate import estimate
 from osub.physical import published
 from osub.physical.cells import share_text
 from osub.physical.full_size import SHARED, SYSTEM, FullSize
-from osub.physical.outcome import SHARES, Outcome
+from osub.physical.outcome import SHARES, ReplayOutcome
 from osub.physical.places import same_places
 from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 
 MQ = ("MQ 1+11", "MQ 2+10", "MQ 3+9", "MQ 4+8")
 SUFFIX = " sim"
 """After the number of a claim that is judged on the simulated N12C12."""
-Value = Callable[[Outcome], float]
+Value = Callable[[ReplayOutcome], float]
 
 
-def full_rows(full: FullSize) -> list[Row]:
+def full_rows(full: FullSize) -> list[ClaimRow]:
     """Judge what N12C12 tells."""
     return [*_waiting(full), *_completion(full), *_slowdowns(full), *_table_7_9(full), places_row(full)]
 
 
-def _waiting(full: FullSize) -> list[Row]:
-    waited = {case: _values(full, case, Outcome.waited) for case in full.outcomes}
+def _waiting(full: FullSize) -> list[ClaimRow]:
+    waited = {case: _values(full, case, ReplayOutcome.waited) for case in full.outcomes}
     others = max(mean(waited[case]) for case in MQ[1:])
     interactive, batch = _longest("interactive"), _longest("batch")
     falls = {
@@ -118,7 +118,7 @@ def _waiting(full: FullSize) -> list[Row]:
     ]
 
 
-def _completion(full: FullSize) -> list[Row]:
+def _completion(full: FullSize) -> list[ClaimRow]:
     errors = []
     for label, thesis in published.PERCENTILES_S.items():
         case = SHARED if label.startswith("SQ M=2") else label
@@ -155,7 +155,7 @@ def _completion(full: FullSize) -> list[Row]:
     ]
 
 
-def _slowdowns(full: FullSize) -> list[Row]:
+def _slowdowns(full: FullSize) -> list[ClaimRow]:
     of_two = [
         mean(values)
         for values in zip(
@@ -165,7 +165,7 @@ def _slowdowns(full: FullSize) -> list[Row]:
     ]
     decided = [one.slowest_job("interactive") == JOB_OF_FIGURE_7_8 for one in full.outcomes[SHARED]]
     ranking = {case: _values(full, case, _percentile(1)) for case in MQ}
-    answers = [mean(_values(full, case, Outcome.waited)) for case in (*MQ, SHARED)]
+    answers = [mean(_values(full, case, ReplayOutcome.waited)) for case in (*MQ, SHARED)]
     holds = answers[0] > 0 and not any(answers[1:]) and mean(ranking[MQ[3]]) > mean(ranking[MQ[1]])
     return [
         _row(
@@ -195,9 +195,9 @@ def _slowdowns(full: FullSize) -> list[Row]:
             "MQ 2+10 against SQ M=2",
             "spread of the slowdowns, middle half",
             "MQ concentrated, SQ spread",
-            direction(_differences(full, SHARED, "MQ 2+10", Outcome.spread)),
-            f"{mean(_values(full, 'MQ 2+10', Outcome.spread)):.2g} and "
-            f"{mean(_values(full, SHARED, Outcome.spread)):.2g}",
+            direction(_differences(full, SHARED, "MQ 2+10", ReplayOutcome.spread)),
+            f"{mean(_values(full, 'MQ 2+10', ReplayOutcome.spread)):.2g} and "
+            f"{mean(_values(full, SHARED, ReplayOutcome.spread)):.2g}",
         ),
         _row(
             "R21",
@@ -213,7 +213,7 @@ def _slowdowns(full: FullSize) -> list[Row]:
     ]
 
 
-def _table_7_9(full: FullSize) -> list[Row]:
+def _table_7_9(full: FullSize) -> list[ClaimRow]:
     ours = full.outcomes[SHARED]
     at_once = [1 - one.waited() for one in ours]
     longest = [one.jobs.filter(pl.col("kind") == "interactive")["wait_s"].max() for one in ours]
@@ -263,7 +263,7 @@ def _table_7_9(full: FullSize) -> list[Row]:
     ]
 
 
-def _against_real(ours: Sequence[Outcome]) -> Row:
+def _against_real(ours: Sequence[ReplayOutcome]) -> ClaimRow:
     """Judge our simulation against what the thesis measured under BS."""
     errors = [
         mean(one.percentiles_s()[number] for one in ours) / known - 1
@@ -281,7 +281,7 @@ def _against_real(ours: Sequence[Outcome]) -> Row:
     )
 
 
-def places_row(full: FullSize) -> Row:
+def places_row(full: FullSize) -> ClaimRow:
     """Judge that our simulation puts the first fifteen jobs where the thesis's does."""
     same = same_places(full.places, published.SIMULATED_PLACES)
     real = same_places(full.places, published.REAL_PLACES)
@@ -303,7 +303,7 @@ def places_row(full: FullSize) -> Row:
 
 def _row(
     number: str, where: str, setting: str, quantity: str, paper: str, judged: Judgement, ours: str
-) -> Row:
+) -> ClaimRow:
     claim = Claim(
         id=f"{number}{SUFFIX}",
         where=where,
@@ -311,7 +311,7 @@ def _row(
         quantity=quantity,
         paper=paper,
     )
-    return Row.of(claim, judged, ours)
+    return ClaimRow.of(claim, judged, ours)
 
 
 def _both(judged: Judgement, also: bool, note: str) -> Judgement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from analysis.claims import Claim, Judgement, Row, direction, estimate, not_comparable, over_settings
+from analysis.claims import Claim, ClaimRow, Judgement, direction, estimate, not_comparable, over_settings
 from foundation.units import counted, verb
 from osub.physical import published
 from osub.physical.cells import mean_text
@@ -15,13 +15,13 @@ from osub.physical.results import Results
 WHERE = "Table 7.4"
 
 
-def pair_rows(results: Results) -> list[Row]:
+def pair_rows(results: Results) -> list[ClaimRow]:
     """Judge the pair, one value a trial."""
     ranks = results.plan.nodes * results.plan.cores
     setting = f"two LU jobs of {counted(ranks, 'rank')}"
     naive, slurm, gangd = (results.pair_losses(one.key) for one in (NAIVE, SLURM_GANG, GANGD))
     return [
-        Row.of(
+        ClaimRow.of(
             Claim(
                 id="R1",
                 where=WHERE,
@@ -32,7 +32,7 @@ def pair_rows(results: Results) -> list[Row]:
             _direction(naive, "judged: a loss; its size is of 12 ranks"),
             mean_text(naive, percent=True),
         ),
-        Row.of(
+        ClaimRow.of(
             Claim(
                 id="R2",
                 where=WHERE,
@@ -44,7 +44,7 @@ def pair_rows(results: Results) -> list[Row]:
             f"loss {mean_text(slurm, percent=True)}; "
             f"unfairness {mean_text(_unfair(results, SLURM_GANG.key))}",
         ),
-        Row.of(
+        ClaimRow.of(
             Claim(
                 id="R3",
                 where=WHERE,

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, median
 
-from analysis.claims import Claim, Judgement, Row, direction, fact, magnitude, no_difference, not_comparable
+from analysis.claims import (
+    Claim,
+    ClaimRow,
+    Judgement,
+    direction,
+    fact,
+    magnitude,
+    no_difference,
+    not_comparable,
+)
 from analysis.claims import over_settings as settings_rule
 from analysis.claims.claim_rules import ONE_SEED
 from foundation.units import counted
@@ -24,7 +33,7 @@ from osub.physical.cells import (
     share_text,
 )
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
-from osub.physical.outcome import SHARES, Outcome
+from osub.physical.outcome import SHARES, ReplayOutcome
 from osub.physical.places import same_places
 from osub.physical.results import Results
 from workloads.trace.scaling import JOB_OF_FIGURE_7_8
@@ -39,15 +48,15 @@ _RARE = 0.001
 """R20."""
 
 
-def real_rows(results: Results) -> list[Row]:
+def real_rows(results: Results) -> list[ClaimRow]:
     """Judge what the cluster at hand tells."""
     return [*_waiting(results), *_completion(results), *_single_jobs(results), *_whole(results)]
 
 
-def _waiting(results: Results) -> list[Row]:
-    alone = results.values(DEDICATED.key, Outcome.waited)
+def _waiting(results: Results) -> list[ClaimRow]:
+    alone = results.values(DEDICATED.key, ReplayOutcome.waited)
     shared = {
-        name: results.differences(DEDICATED.key, key, Outcome.waited)
+        name: results.differences(DEDICATED.key, key, ReplayOutcome.waited)
         for name, key in (("naive", NAIVE.key), ("gangd", GANGD.key))
     }
     waits = {
@@ -65,14 +74,14 @@ def _waiting(results: Results) -> list[Row]:
             results,
             ("R4", "Table 7.5", "SQ M=1", "interactive jobs that wait", "43%"),
             _magnitude(results, alone, 0.43),
-            each_text(results, DEDICATED.key, Outcome.waited, share=True),
+            each_text(results, DEDICATED.key, ReplayOutcome.waited, share=True),
         ),
         _row(
             results,
             ("R5", "Table 7.5", "SQ M=2, naive and gangd", "interactive jobs that wait", "0%, 0%"),
             _settings(shared, "judged: fewer than with M=1"),
             "; ".join(
-                f"{name} {each_text(results, key, Outcome.waited, share=True)}"
+                f"{name} {each_text(results, key, ReplayOutcome.waited, share=True)}"
                 for name, key in (("naive:", NAIVE.key), ("gangd:", GANGD.key))
             ),
         ),
@@ -86,7 +95,8 @@ def _waiting(results: Results) -> list[Row]:
                 "29%, 0%, 0%, 0%",
             ),
             not_comparable(_mq_reason(results)),
-            "; ".join(each_text(results, key, Outcome.waited, share=True) for key in _mq(results)) or "-",
+            "; ".join(each_text(results, key, ReplayOutcome.waited, share=True) for key in _mq(results))
+            or "-",
         ),
         _row(
             results,
@@ -135,7 +145,7 @@ def _waiting(results: Results) -> list[Row]:
     ]
 
 
-def _completion(results: Results) -> list[Row]:
+def _completion(results: Results) -> list[ClaimRow]:
     scaled = results.values(GANGD.key, percentile(2))
     reason = _mq_reason(results)
     return [
@@ -154,7 +164,7 @@ def _completion(results: Results) -> list[Row]:
     ]
 
 
-def _single_jobs(results: Results) -> list[Row]:
+def _single_jobs(results: Results) -> list[ClaimRow]:
     naive_more = results.differences(NAIVE.key, GANGD.key, largest_slowdown("batch"))
     largest = results.values(GANGD.key, _largest_degradation)
     slowest = [
@@ -204,7 +214,7 @@ def _single_jobs(results: Results) -> list[Row]:
             results,
             ("R17", "Fig. 7.9", "MQ 2+10 against SQ gangd", "slowdowns", "MQ concentrated, SQ spread"),
             not_comparable(_mq_reason(results)),
-            f"spread of the middle half under gangd: {each_text(results, GANGD.key, Outcome.spread)}",
+            f"spread of the middle half under gangd: {each_text(results, GANGD.key, ReplayOutcome.spread)}",
         ),
         _row(
             results,
@@ -235,7 +245,7 @@ def _single_jobs(results: Results) -> list[Row]:
     ]
 
 
-def _whole(results: Results) -> list[Row]:
+def _whole(results: Results) -> list[ClaimRow]:
     errors = _percentile_errors(results)
     known = map(_usual_error, results.real.get(DEDICATED.key, {}).values())
     dedicated = [error for error in known if error is not None]
@@ -272,7 +282,7 @@ def _whole(results: Results) -> list[Row]:
     ]
 
 
-def _places(results: Results) -> Row:
+def _places(results: Results) -> ClaimRow:
     claim = Claim(
         id="R22",
         where="Table 7.8",
@@ -281,13 +291,13 @@ def _places(results: Results) -> Row:
         paper="13 of 15",
     )
     if results.places is None:
-        return Row.of(claim, not_comparable(_NOT_RUN))
+        return ClaimRow.of(claim, not_comparable(_NOT_RUN))
     same = same_places(results.places, published.SIMULATED_PLACES)
     others = [job for job, place in published.SIMULATED_PLACES.items() if results.places.get(job) != place]
     moved = ", ".join(map(str, others)) or "none"
     judged = magnitude([float(same)], float(published.SAME_PLACES))
     note = f"elsewhere: {moved} (thesis: 2849, 2854)"
-    return Row.of(
+    return ClaimRow.of(
         claim,
         Judgement(verdict=judged.verdict, estimate=judged.estimate, note=note),
         f"{same} of {len(published.SIMULATED_PLACES)}",
@@ -307,7 +317,7 @@ def _percentile_errors(results: Results) -> dict[int, list[float]]:
     return found
 
 
-def _usual_error(outcome: Outcome) -> float | None:
+def _usual_error(outcome: ReplayOutcome) -> float | None:
     """Return the median distance of a run time from its target, of jobs that are long enough."""
     rows = outcome.jobs.select("kind", "run_s", "dedicated_s").iter_rows()
     errors = [
@@ -318,7 +328,7 @@ def _usual_error(outcome: Outcome) -> float | None:
     return median(errors) if errors else None
 
 
-def _largest_degradation(outcome: Outcome) -> float:
+def _largest_degradation(outcome: ReplayOutcome) -> float:
     values = [
         degradation
         for kind, degradation in outcome.jobs.select("kind", "degradation").iter_rows()
@@ -327,7 +337,7 @@ def _largest_degradation(outcome: Outcome) -> float:
     return max(values, default=0.0)
 
 
-def _slowed_alone(outcome: Outcome) -> float:
+def _slowed_alone(outcome: ReplayOutcome) -> float:
     values = [
         degradation > 1 + _WITHIN
         for kind, degradation in outcome.jobs.select("kind", "degradation").iter_rows()
@@ -336,7 +346,7 @@ def _slowed_alone(outcome: Outcome) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _rare_intervals(outcome: Outcome) -> float:
+def _rare_intervals(outcome: ReplayOutcome) -> float:
     return sum(share for interval, share in outcome.interval_shares().items() if interval >= 3)
 
 
@@ -389,8 +399,8 @@ def _one(values: list[float], note: str) -> Judgement:
     return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=said)
 
 
-def _row(results: Results, told: tuple[str, str, str, str, str], judged: Judgement, ours: str) -> Row:
+def _row(results: Results, told: tuple[str, str, str, str, str], judged: Judgement, ours: str) -> ClaimRow:
     number, where, setting, quantity, paper = told
     system = f"N{results.plan.nodes}C{results.plan.cores} real"
     claim = Claim(id=number, where=where, setting=f"{system}, {setting}", quantity=quantity, paper=paper)
-    return Row.of(claim, judged, ours)
+    return ClaimRow.of(claim, judged, ours)

@@ -13,7 +13,7 @@ from osub.physical import published
 from osub.physical.cells import Value, largest_slowdown, longest_wait
 from osub.physical.full_size import SHARED
 from osub.physical.layouts import GANGD
-from osub.physical.outcome import SHARES, Outcome
+from osub.physical.outcome import SHARES, ReplayOutcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
 from simulator.experiments.experiment_page import Drawing
@@ -141,7 +141,7 @@ def done_over_time(results: Results, keys: Sequence[str]) -> go.Figure:
     return figure
 
 
-def _done(figure: go.Figure, outcome: Outcome, name: str, number: int, *, simulated: bool) -> None:
+def _done(figure: go.Figure, outcome: ReplayOutcome, name: str, number: int, *, simulated: bool) -> None:
     first_s = outcome.jobs["submit_s"].min()
     ends = sorted((outcome.jobs["end_s"] - first_s).drop_nulls().to_list())
     share = [100 * (place + 1) / len(ends) for place in range(len(ends))]

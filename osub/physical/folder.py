@@ -23,7 +23,7 @@ from foundation.trust import refuse_for_root
 from foundation.whole_file import write_whole
 from osub.physical.layouts import DEDICATED
 from osub.physical.pair import why_unfit
-from osub.physical.plan import Item, Plan
+from osub.physical.plan import PlannedReplay, StudyPlan
 
 STUDY, LISTING, INPUTS = "study.json", "runs", "inputs"
 _WORK, _SCRATCH = "work.json", "cluster-folder"
@@ -32,11 +32,11 @@ VERSION = 2
 """Version 1 held the pair of Table 7.4 against one job of another replay."""
 
 
-class Study(msgspec.Struct, frozen=True, kw_only=True):
+class KeptStudy(msgspec.Struct, frozen=True, kw_only=True):
     """What ``study.json`` holds: the plan, the trace that it was made for, the engine of its clusters."""
 
     version: int = VERSION
-    plan: Plan
+    plan: StudyPlan
     trace_name: str
     trace_sha256: str
     engine: str | None = None
@@ -86,7 +86,7 @@ class StudyFolder:
         finally:
             os.close(descriptor)
 
-    def study(self) -> Study | None:
+    def study(self) -> KeptStudy | None:
         """Return what was begun here, None where nothing was.
 
         Raises
@@ -96,7 +96,7 @@ class StudyFolder:
         """
         path = self.path / STUDY
         try:
-            study = msgspec.json.decode(path.read_bytes(), type=Study)
+            study = msgspec.json.decode(path.read_bytes(), type=KeptStudy)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
@@ -110,11 +110,11 @@ class StudyFolder:
             )
         return study
 
-    def begin(self, study: Study) -> None:
+    def begin(self, study: KeptStudy) -> None:
         """Write the plan of a new study."""
         write_whole(self.path / STUDY, msgspec.json.format(msgspec.json.encode(study), indent=2).decode())
 
-    def forget(self, plan: Plan) -> None:
+    def forget(self, plan: StudyPlan) -> None:
         """Remove the runs of an earlier study, and what it knew."""
         for item in plan.items():
             for path in (self.run(item), self.simulated(item)):
@@ -122,23 +122,23 @@ class StudyFolder:
         for name in (STUDY, _WORK):
             (self.path / name).unlink(missing_ok=True)
 
-    def run(self, item: Item) -> Path:
+    def run(self, item: PlannedReplay) -> Path:
         """Return the RUN of a replay."""
         return self.path / LISTING / item.name
 
-    def simulated(self, item: Item) -> Path:
+    def simulated(self, item: PlannedReplay) -> Path:
         """Return the RUN of its simulation."""
         return self.path / LISTING / f"{item.name}{SIMULATED}"
 
-    def is_done(self, item: Item) -> bool:
+    def is_done(self, item: PlannedReplay) -> bool:
         """Return whether a replay is finished."""
         return is_finished(self.run(item))
 
-    def lacking(self, plan: Plan) -> list[Item]:
+    def lacking(self, plan: StudyPlan) -> list[PlannedReplay]:
         """Return the replays that are yet to be made, in order."""
         return [item for item in plan.items() if not self.is_done(item)]
 
-    def unfit(self, plan: Plan) -> dict[Item, str]:
+    def unfit(self, plan: StudyPlan) -> dict[PlannedReplay, str]:
         """Return the finished replays that are unfit to judge by, and why: others' load, for one.
 
         Each is judged once: a finished RUN does not change.
@@ -149,7 +149,7 @@ class StudyFolder:
         }
         return {item: why for item, why in judged.items() if why is not None}
 
-    def remove_unfit(self, plan: Plan) -> int:
+    def remove_unfit(self, plan: StudyPlan) -> int:
         """Remove the replays that are unfit to judge by, and simulations made from them; return how many."""
         unfit = self.unfit(plan)
         for item in unfit:
@@ -210,6 +210,6 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _why_unfit(run: Path, item: Item, stamp: tuple[int, int]) -> str | None:  # noqa: ARG001 - part of the key of what is kept
+def _why_unfit(run: Path, item: PlannedReplay, stamp: tuple[int, int]) -> str | None:  # noqa: ARG001 - part of the key of what is kept
     """Return why a RUN is unfit to judge by, None where it is not; ``stamp`` tells it from a later one."""
     return why_unfit(load_run(run), item)

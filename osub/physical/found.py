@@ -7,7 +7,7 @@ from html import unescape
 from pathlib import Path
 from statistics import mean
 
-from analysis.claims import Row
+from analysis.claims import ClaimRow
 from foundation.units import counted, several, verb
 from osub.physical import published
 from osub.physical.cells import NAMES, longest_wait, mean_text, share_text
@@ -15,13 +15,13 @@ from osub.physical.claims_full import full_rows
 from osub.physical.claims_pair import pair_rows, pair_told
 from osub.physical.claims_real import real_rows
 from osub.physical.full_size import SHARED
-from osub.physical.layouts import DEDICATED, GANGD, NAIVE, Layout
-from osub.physical.outcome import Outcome
+from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SharingLayout
+from osub.physical.outcome import ReplayOutcome
 from osub.physical.places import same_places
-from osub.physical.plan import DAY, FIRST, Plan, fitted_trace, told
+from osub.physical.plan import DAY, FIRST, StudyPlan, fitted_trace, told
 from osub.physical.results import Results
 from osub.physical.tables import all_tables, table_7_4
-from simulator.experiments.claim_study import Findings
+from simulator.experiments.claim_study import StudyFindings
 from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace
 
@@ -36,7 +36,7 @@ def is_page(path: Path) -> bool:
     return f"<title>{TITLE}</title>" in unescape(head)
 
 
-def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
+def findings(results: Results, first: SwfTrace, day: SwfTrace) -> StudyFindings:
     """Return everything that is shown; ``first`` and ``day`` are the traces for N12C12."""
     if results.plan.only is not None:
         return _pair_findings(results)
@@ -46,7 +46,7 @@ def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
 
         return drawings(results, day)
 
-    return Findings(
+    return StudyFindings(
         title=TITLE,
         facts=[*verdict(results), *told(results.plan)],
         claims=claims(results),
@@ -55,7 +55,7 @@ def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
     )
 
 
-def _pair_findings(results: Results) -> Findings:
+def _pair_findings(results: Results) -> StudyFindings:
     """Return what is shown of a study of the pair alone."""
 
     def draw() -> list[Drawing]:
@@ -63,7 +63,7 @@ def _pair_findings(results: Results) -> Findings:
 
         return [(PAIR_TITLE, pairs(results))] if results.pairs else []
 
-    return Findings(
+    return StudyFindings(
         title=TITLE,
         facts=[*pair_told(results), _evidence(results), *told(results.plan)],
         claims=pair_rows(results),
@@ -72,7 +72,7 @@ def _pair_findings(results: Results) -> Findings:
     )
 
 
-def claims(results: Results) -> list[Row]:
+def claims(results: Results) -> list[ClaimRow]:
     """Return all claims by number; the thesis's own size after the cluster at hand."""
     rows = [*pair_rows(results), *real_rows(results), *full_rows(results.full)]
     return sorted(rows, key=lambda row: (int(row.id.split()[0][1:]), " " in row.id))
@@ -98,7 +98,7 @@ def verdict(results: Results) -> list[str]:
 def _waits(results: Results, workload: str) -> Iterator[str]:
     waits, shares = (
         [results.values(key, value, workload) for key in (DEDICATED.key, NAIVE.key, GANGD.key)]
-        for value in (longest_wait("interactive"), Outcome.waited)
+        for value in (longest_wait("interactive"), ReplayOutcome.waited)
     )
     if waits[0] and (waits[1] or waits[2]):
         alone, naive, gangd = (f"{mean_text(of)} s" if of else "not known" for of in waits)
@@ -127,7 +127,9 @@ def _evidence(results: Results) -> str:
     )
 
 
-def _traces(plan: Plan, layout: Layout, first: SwfTrace, day: SwfTrace) -> Sequence[tuple[str, SwfTrace]]:
+def _traces(
+    plan: StudyPlan, layout: SharingLayout, first: SwfTrace, day: SwfTrace
+) -> Sequence[tuple[str, SwfTrace]]:
     here = f"N{plan.nodes}C{plan.cores}"
     found = [
         ("first hours, N12C12", first),

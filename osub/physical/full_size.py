@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osub.physical.layouts import INTERACTIVE_CAP
-from osub.physical.outcome import Outcome, outcome_of_frame
+from osub.physical.outcome import ReplayOutcome, outcome_of_frame
 from osub.physical.places import full_trace
 from simulator.recording import job_frame, placement_arrays
-from simulator.setting_choices import Words
-from simulator.simulation import Cleaning, Oversize, Result
-from simulator.simulation_session import Session
+from simulator.setting_choices import SimulationWords
+from simulator.simulation import Cleaning, OversizeRule, SimulationResult
+from simulator.simulation_session import SimulationSession
 from workloads.swf import SwfTrace, write_swf
 from workloads.trace.scaling import CORES, NODES
 
@@ -49,7 +49,7 @@ class FullSize:
         Of the fifteen jobs of Table 7.8, under SQ with M = 2.
     """
 
-    outcomes: dict[str, list[Outcome]]
+    outcomes: dict[str, list[ReplayOutcome]]
     places: dict[int, str]
     finish_s: dict[int, float]
 
@@ -73,7 +73,7 @@ def simulate_full_size(
     done
         Told after each seed.
     """
-    outcomes: dict[str, list[Outcome]] = {case: [] for case in CASES}
+    outcomes: dict[str, list[ReplayOutcome]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory(prefix="osub-thesis-7-") as folder:
         path = Path(folder) / "trace.swf"
         for seed in range(1, seeds + 1):
@@ -88,8 +88,8 @@ def simulate_full_size(
     return FullSize(outcomes, _places(first), dict(zip(numbers, ends_s, strict=True)))
 
 
-def _simulated(path: Path, multiplicity: int, interactive_nodes: int | None) -> Result:
-    words = Words(
+def _simulated(path: Path, multiplicity: int, interactive_nodes: int | None) -> SimulationResult:
+    words = SimulationWords(
         system=SYSTEM,
         multiplicity=multiplicity,
         queues="sq" if interactive_nodes is None else "mq",
@@ -98,10 +98,10 @@ def _simulated(path: Path, multiplicity: int, interactive_nodes: int | None) -> 
         overhead=OVERHEAD,
         placement="thesis",
     )
-    return Session(path, words, Cleaning(oversize=Oversize.FAIL)).run()
+    return SimulationSession(path, words, Cleaning(oversize=OversizeRule.FAIL)).run()
 
 
-def _places(result: Result) -> dict[int, str]:
+def _places(result: SimulationResult) -> dict[int, str]:
     """Return where each job ran, as Table 7.8 writes it."""
     arrays = placement_arrays(result)
     found = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deploy.local import Gang, Queues, Shape
+from deploy.local import GangKind, QueueKind, Shape
 from foundation.records import GangSettings
-from submitter.plan import Target
+from submitter.plan import TargetCluster
 
 INTERACTIVE_CAP = 4
 """Jobs a core on MQ's interactive nodes (thesis 7.4.1)."""
@@ -16,7 +16,7 @@ SLURM_SLICE_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class SharingLayout:
     """One way to share the cluster.
 
     Attributes
@@ -37,18 +37,18 @@ class Layout:
     label: str
     multiplicity: int
     interactive_nodes: int | None = None
-    gang: Gang = Gang.NONE
+    gang: GangKind = GangKind.NONE
 
     def shape(self, nodes: int, cores: int) -> Shape:
         """Return the embedded cluster of this layout."""
         is_mq = self.interactive_nodes is not None
-        settings = (f"SchedulerTimeSlice={SLURM_SLICE_S}",) if self.gang is Gang.SLURM else ()
+        settings = (f"SchedulerTimeSlice={SLURM_SLICE_S}",) if self.gang is GangKind.SLURM else ()
         return Shape(
             nodes=nodes,
             cores=cores,
             multiplicity=self.multiplicity,
             gang=self.gang,
-            queues=Queues.MQ if is_mq else Queues.SQ,
+            queues=QueueKind.MQ if is_mq else QueueKind.SQ,
             interactive_nodes=self.interactive_nodes,
             multiplicity_interactive=INTERACTIVE_CAP,
             settings=settings,
@@ -59,16 +59,16 @@ class Layout:
         return nodes - (self.interactive_nodes or 0)
 
 
-DEDICATED = Layout(key="sq-m1", label="SQ M=1", multiplicity=1)
-NAIVE = Layout(key="sq-m2-naive", label="SQ M=2 naive", multiplicity=2)
-SLURM_GANG = Layout(key="sq-m2-slurm", label="SQ M=2 Slurm gang", multiplicity=2, gang=Gang.SLURM)
-GANGD = Layout(key="sq-m2-gangd", label="SQ M=2 gangd", multiplicity=2, gang=Gang.OSUB)
+DEDICATED = SharingLayout(key="sq-m1", label="SQ M=1", multiplicity=1)
+NAIVE = SharingLayout(key="sq-m2-naive", label="SQ M=2 naive", multiplicity=2)
+SLURM_GANG = SharingLayout(key="sq-m2-slurm", label="SQ M=2 Slurm gang", multiplicity=2, gang=GangKind.SLURM)
+GANGD = SharingLayout(key="sq-m2-gangd", label="SQ M=2 gangd", multiplicity=2, gang=GangKind.OSUB)
 SINGLE_QUEUE = (DEDICATED, NAIVE, SLURM_GANG, GANGD)
 
 
-def multiple_queues(interactive_nodes: int, nodes: int) -> Layout:
+def multiple_queues(interactive_nodes: int, nodes: int) -> SharingLayout:
     """Return MQ with so many interactive nodes of all."""
-    return Layout(
+    return SharingLayout(
         key=f"mq-{interactive_nodes}",
         label=f"MQ {interactive_nodes}+{nodes - interactive_nodes}",
         multiplicity=1,
@@ -76,17 +76,17 @@ def multiple_queues(interactive_nodes: int, nodes: int) -> Layout:
     )
 
 
-def layouts_of(nodes: int) -> tuple[Layout, ...]:
+def layouts_of(nodes: int) -> tuple[SharingLayout, ...]:
     """Return every layout that so many nodes allow; the dedicated one first, for it gives jobs their work."""
     most = min(MOST_INTERACTIVE_NODES, nodes - 1)
     return (*SINGLE_QUEUE, *(multiple_queues(count, nodes) for count in range(1, most + 1)))
 
 
-def layout_found(target: Target, gang: GangSettings) -> Layout | None:
+def layout_found(target: TargetCluster, gang: GangSettings) -> SharingLayout | None:
     """Return the layout that a cluster has, None where it is none of the study's."""
     nodes = len(target.node_names)
     for layout in layouts_of(nodes):
-        mine = {Gang.NONE: "none", Gang.SLURM: "slurm", Gang.OSUB: "osub"}[layout.gang]
+        mine = {GangKind.NONE: "none", GangKind.SLURM: "slurm", GangKind.OSUB: "osub"}[layout.gang]
         if layout.multiplicity != target.batch.multiplicity or mine != gang.kind:
             continue
         if layout.interactive_nodes is None and not target.is_mq:

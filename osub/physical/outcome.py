@@ -35,7 +35,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """One run in figures, and its jobs.
 
     Attributes
@@ -103,9 +103,9 @@ class Outcome:
         return self.jobs.filter(pl.col("kind") == kind)
 
 
-def outcome_of_run(run: Run, wait_threshold_s: float = REAL_WAIT_S) -> Outcome:
+def outcome_of_run(run: Run, wait_threshold_s: float = REAL_WAIT_S) -> ReplayOutcome:
     """Return the outcome of a RUN, real or simulated."""
-    return Outcome(
+    return ReplayOutcome(
         jobs=_completed(run.jobs),
         wait_threshold_s=wait_threshold_s,
         intervals=_intervals(run.slices) if run.slices is not None and run.slices.height else None,
@@ -113,9 +113,9 @@ def outcome_of_run(run: Run, wait_threshold_s: float = REAL_WAIT_S) -> Outcome:
     )
 
 
-def outcome_of_frame(jobs: pl.DataFrame) -> Outcome:
+def outcome_of_frame(jobs: pl.DataFrame) -> ReplayOutcome:
     """Return the outcome of simulated jobs at the thesis's own size."""
-    return Outcome(jobs=_completed(jobs), wait_threshold_s=THESIS_WAIT_S)
+    return ReplayOutcome(jobs=_completed(jobs), wait_threshold_s=THESIS_WAIT_S)
 
 
 def _completed(jobs: pl.DataFrame) -> pl.DataFrame:

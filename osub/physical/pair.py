@@ -6,8 +6,8 @@ alone**, and when it has ended **two run together**. All three are the same prog
 of steps.
 
 The submitter replays by time, so the two come at a fixed time, with room for a slower host
-(``Plan.pair_begins_s``). A trial in which the one was still running as they began is not judged; nor is one
-in which others used the host, whether in all of it or in one of the two stretches.
+(``StudyPlan.pair_begins_s``). A trial in which the one was still running as they began is not judged; nor is
+one in which others used the host, whether in all of it or in one of the two stretches.
 
 **Joint speed** is the steps of both over the time from the first start to the last end. The sum of both jobs'
 own speeds would be more than the cores give wherever one has them to itself for a while, as in Slurm's slices
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from analysis.metrics import host_use
 from foundation.records import Run
 from osub.physical.layouts import DEDICATED
-from osub.physical.plan import PAIR, PAIR_JOBS, Item, Plan
+from osub.physical.plan import PAIR, PAIR_JOBS, PlannedReplay, StudyPlan
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.scaling import BATCH_QUEUE
 
@@ -77,7 +77,7 @@ class _Ran(NamedTuple):
         return self.steps / (self.end_s - self.start_s)
 
 
-def pair_trace(plan: Plan, layout: str) -> SwfTrace:
+def pair_trace(plan: StudyPlan, layout: str) -> SwfTrace:
     """Return one LU job on all cores, and after it two at once; on dedicated cores the one is all."""
     wide = 1 << ((plan.nodes * plan.cores).bit_length() - 1)
     together = () if layout == DEDICATED.key else range(PAIR_JOBS)
@@ -129,7 +129,7 @@ def pair_trial(run: Run) -> PairTrial | str:
     return PairTrial(alone=alone.speed, joint=joint, each=(both[0].speed, both[1].speed))
 
 
-def why_unfit(run: Run, item: Item) -> str | None:
+def why_unfit(run: Run, item: PlannedReplay) -> str | None:
     """Return why a replay is unfit to judge by, None where it is fit."""
     if item.workload != PAIR or item.layout == DEDICATED.key:
         return host_use(run).unfit

@@ -16,7 +16,7 @@ import msgspec
 
 from foundation.errors import UsageError
 from foundation.units import counted, duration
-from osub.physical.layouts import DEDICATED, GANGD, Layout, layouts_of
+from osub.physical.layouts import DEDICATED, GANGD, SharingLayout, layouts_of
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, Room, fcfs_makespan_s, keep_shares
 
@@ -52,7 +52,7 @@ _COMFORT_S = 60.0
 FIRST, DAY, PAIR, PLACES = "first", "day", "pair", "places"
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedReplay(msgspec.Struct, frozen=True, kw_only=True):
     """One replay: a workload under a layout, in a round; ``seed`` is the draw of the whole day."""
 
     workload: str
@@ -67,7 +67,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.workload}{draw}-{self.layout}-{self.trial}"
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class StudyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The whole study.
 
     Attributes
@@ -122,14 +122,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the times of a workload are divided by."""
         return LENGTH_S / (self.long_s if workload == DAY else self.short_s)
 
-    def sessions(self) -> list[tuple[str, list[Item]]]:
+    def sessions(self) -> list[tuple[str, list[PlannedReplay]]]:
         """Return, in order, which layout has a cluster and what it replays.
 
         Rounds begin with the dedicated layout, which tells how much work the jobs are; the others change
         their order from round to round.
         """
         first, *others = self.layouts
-        found: list[tuple[str, list[Item]]] = []
+        found: list[tuple[str, list[PlannedReplay]]] = []
         for number in range(1, self.rounds + 1):
             turned = (
                 others[(number - 1) % len(others) :] + others[: (number - 1) % len(others)] if others else []
@@ -137,34 +137,34 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             for layout in (first, *turned):
                 items = [*self._pair_items(layout, number)]
                 if self.only is None:
-                    items.append(Item(workload=FIRST, layout=layout, trial=number))
+                    items.append(PlannedReplay(workload=FIRST, layout=layout, trial=number))
                     if number <= len(self.draws):
                         seed = self.draws[number - 1]
-                        items.append(Item(workload=DAY, layout=layout, trial=number, seed=seed))
+                        items.append(PlannedReplay(workload=DAY, layout=layout, trial=number, seed=seed))
                 if items:
                     found.append((layout, items))
         if self.places:
-            found.append((PLACES, [Item(workload=PLACES, layout="sq-m2-naive", trial=1)]))
+            found.append((PLACES, [PlannedReplay(workload=PLACES, layout="sq-m2-naive", trial=1)]))
         return found
 
-    def _pair_items(self, layout: str, number: int) -> Iterable[Item]:
+    def _pair_items(self, layout: str, number: int) -> Iterable[PlannedReplay]:
         """Return a round's replays of the pair; on dedicated cores one in all, which tells its steps."""
         if not self.pair_s or layout.startswith("mq"):
             return
         if layout == DEDICATED.key:
             if number == 1:
-                yield Item(workload=PAIR, layout=layout, trial=1)
+                yield PlannedReplay(workload=PAIR, layout=layout, trial=1)
             return
         for trial in range((number - 1) * self.pairs + 1, number * self.pairs + 1):
-            yield Item(workload=PAIR, layout=layout, trial=trial)
+            yield PlannedReplay(workload=PAIR, layout=layout, trial=trial)
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[PlannedReplay]:
         """Return every replay, in order."""
         return [item for _, items in self.sessions() for item in items]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestedPlan:
     """What is asked for.
 
     Attributes
@@ -189,7 +189,7 @@ class Wanted:
 
     nodes: int
     cores: int
-    layouts: Sequence[Layout]
+    layouts: Sequence[SharingLayout]
     budget_s: float
     seeds: int = 3
     first_seed: int = 1
@@ -199,7 +199,7 @@ class Wanted:
     cluster_s: float = CLUSTER_S
 
 
-def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
+def make_plan(wanted: RequestedPlan, first: SwfTrace, day: SwfTrace) -> StudyPlan:
     """Return the plan that makes most of the budget.
 
     Parameters
@@ -236,7 +236,7 @@ def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
     raise _too_short(wanted, takes.plan(rounds, 0, LEAST_SHORT_S, places=False))
 
 
-def _pair_plan(wanted: Wanted, takes: _Takes) -> Plan:
+def _pair_plan(wanted: RequestedPlan, takes: _Takes) -> StudyPlan:
     """Return the plan of the pair alone with the most rounds that the budget allows."""
     if all(layout.multiplicity == 1 for layout in wanted.layouts):
         raise UsageError(
@@ -250,7 +250,7 @@ def _pair_plan(wanted: Wanted, takes: _Takes) -> Plan:
     raise _too_short(wanted, plan)
 
 
-def _too_short(wanted: Wanted, least: Plan) -> UsageError:
+def _too_short(wanted: RequestedPlan, least: StudyPlan) -> UsageError:
     return UsageError(
         f"a budget of {wanted.budget_s / 60:.0f} min is too short: the least study on "
         f"N{wanted.nodes}C{wanted.cores}, {least.rounds} trial{'s' * (least.rounds > 1)} of each layout, "
@@ -261,12 +261,12 @@ def _too_short(wanted: Wanted, least: Plan) -> UsageError:
 class _Takes:
     """How long parts of the study take."""
 
-    def __init__(self, wanted: Wanted, first: SwfTrace, day: SwfTrace) -> None:
+    def __init__(self, wanted: RequestedPlan, first: SwfTrace, day: SwfTrace) -> None:
         self._wanted = wanted
         self._traces = {FIRST: first, DAY: day}
         self._known: dict[tuple[str, float, int], float] = {}
 
-    def fitted(self, rounds: int, draws: int, least_s: float, *, places: bool) -> Plan | None:
+    def fitted(self, rounds: int, draws: int, least_s: float, *, places: bool) -> StudyPlan | None:
         """Return the plan with the longest replays that the budget allows, None if they were too short."""
         budget_s = self._wanted.budget_s
         if self.plan(rounds, draws, least_s, places=places).estimate_s > budget_s:
@@ -278,12 +278,12 @@ class _Takes:
             low, high = (middle, high) if fits else (low, middle)
         return self.plan(rounds, draws, low, places=places)
 
-    def plan(self, rounds: int, draws: int, short_s: float, *, places: bool) -> Plan:
+    def plan(self, rounds: int, draws: int, short_s: float, *, places: bool) -> StudyPlan:
         """Return a plan."""
         wanted = self._wanted
         draws = min(draws, rounds)
         long_s = LONG_OVER_SHORT * short_s
-        plan = Plan(
+        plan = StudyPlan(
             nodes=wanted.nodes,
             cores=wanted.cores,
             layouts=tuple(
@@ -308,7 +308,7 @@ class _Takes:
             seconds += sum(self._item_s(plan, item) for item in items)
         return msgspec.structs.replace(plan, estimate_s=round(seconds, 1))
 
-    def _item_s(self, plan: Plan, item: Item) -> float:
+    def _item_s(self, plan: StudyPlan, item: PlannedReplay) -> float:
         if item.workload == PLACES:
             return PLACES_S
         if item.workload == PAIR:
@@ -320,7 +320,7 @@ class _Takes:
         return self._known[key]
 
 
-def _pair_item_s(plan: Plan, item: Item) -> float:
+def _pair_item_s(plan: StudyPlan, item: PlannedReplay) -> float:
     """Return about how long one alone and the two after it take; on dedicated cores, one alone."""
     if item.layout == DEDICATED.key:
         return plan.pair_s + 2 * START_S
@@ -328,13 +328,13 @@ def _pair_item_s(plan: Plan, item: Item) -> float:
     return plan.pair_begins_s + PAIR_JOBS * (plan.pair_s + START_S) + more_s
 
 
-def fitted_trace(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) -> SwfTrace:
+def fitted_trace(trace: SwfTrace, plan: StudyPlan, layout: SharingLayout, compression: float) -> SwfTrace:
     """Return a trace of N12C12 as it is replayed under a layout."""
     room = Room(plan.nodes, plan.cores, layout.batch_nodes(plan.nodes))
     return keep_shares(trace, THESIS_ROOM, room, compression, SHORTEST_RUN_S, INTERACTIVE_QUEUE).trace
 
 
-def replay_s(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) -> float:
+def replay_s(trace: SwfTrace, plan: StudyPlan, layout: SharingLayout, compression: float) -> float:
     """Return about how long a replay takes: first come, first served, one job a core."""
     jobs = fitted_trace(trace, plan, layout, compression).jobs
     if layout.interactive_nodes is None:
@@ -343,7 +343,7 @@ def replay_s(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) ->
     return fcfs_makespan_s(batch, layout.batch_nodes(plan.nodes) * plan.cores, START_S)
 
 
-def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Iterable[str]:
+def _given_up(wanted: RequestedPlan, rounds: int, draws: int, *, places: bool) -> Iterable[str]:
     most = _WISHES[0][0] if wanted.trials is None else wanted.trials
     if wanted.only is not None:
         if rounds < most:
@@ -358,7 +358,7 @@ def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Itera
         yield "no replay of Table 7.8 on twelve declared nodes"
 
 
-def told(plan: Plan) -> list[str]:
+def told(plan: StudyPlan) -> list[str]:
     """Return the plan in sentences."""
     size = f"N{plan.nodes}C{plan.cores}: "
     took = duration(plan.estimate_s, rough=True)
@@ -377,7 +377,7 @@ def told(plan: Plan) -> list[str]:
     return lines
 
 
-def _told_of_traces(plan: Plan) -> list[str]:
+def _told_of_traces(plan: StudyPlan) -> list[str]:
     first = f"First hours (29 jobs): {LENGTH_S:,.0f} s in {plan.short_s:.0f} s, times divided by "
     lines = [f"{first}{plan.compression(FIRST):,.0f}."]
     if plan.draws:
@@ -393,7 +393,7 @@ def _told_of_traces(plan: Plan) -> list[str]:
     return lines
 
 
-def known_layouts(plan: Plan) -> dict[str, Layout]:
+def known_layouts(plan: StudyPlan) -> dict[str, SharingLayout]:
     """Return the plan's layouts by key."""
     every = {layout.key: layout for layout in layouts_of(plan.nodes)}
     return {key: every[key] for key in plan.layouts}

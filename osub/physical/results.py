@@ -11,11 +11,11 @@ from foundation.records import Run, load_run
 from foundation.records.records_folder import is_finished
 from osub.physical.folder import StudyFolder
 from osub.physical.full_size import OVERHEAD, FullSize
-from osub.physical.layouts import DEDICATED, INTERACTIVE_CAP, Layout
-from osub.physical.outcome import Outcome, outcome_of_run
+from osub.physical.layouts import DEDICATED, INTERACTIVE_CAP, SharingLayout
+from osub.physical.outcome import ReplayOutcome, outcome_of_run
 from osub.physical.pair import PairTrial, pair_trial
 from osub.physical.places import places_of
-from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan
+from osub.physical.plan import DAY, FIRST, PAIR, PLACES, PlannedReplay, StudyPlan
 
 Key = tuple[str, int]
 """A workload and a trial."""
@@ -47,10 +47,10 @@ class Results:
         Why runs have no simulation.
     """
 
-    plan: Plan
-    layouts: Mapping[str, Layout]
-    real: Mapping[str, Mapping[Key, Outcome]]
-    simulated: Mapping[str, Mapping[Key, Outcome]]
+    plan: StudyPlan
+    layouts: Mapping[str, SharingLayout]
+    real: Mapping[str, Mapping[Key, ReplayOutcome]]
+    simulated: Mapping[str, Mapping[Key, ReplayOutcome]]
     pairs: Mapping[str, Mapping[int, PairTrial]]
     places: Mapping[int, str] | None
     full: FullSize
@@ -60,7 +60,7 @@ class Results:
     made: int = 0
 
     def values(
-        self, layout: str, value: Callable[[Outcome], float], workload: str | None = None
+        self, layout: str, value: Callable[[ReplayOutcome], float], workload: str | None = None
     ) -> list[float]:
         """Return a value of each replay in which every job completed, of all workloads or of one."""
         return [
@@ -74,7 +74,7 @@ class Results:
         found = {name for of in self.real.values() for name, _ in of}
         return [name for name in (FIRST, DAY) if name in found]
 
-    def differences(self, more: str, less: str, value: Callable[[Outcome], float]) -> list[float]:
+    def differences(self, more: str, less: str, value: Callable[[ReplayOutcome], float]) -> list[float]:
         """Return by how much a value is larger under one layout, replay by replay of the same jobs."""
         mine, other = self.real.get(more, {}), self.real.get(less, {})
         both = [key for key in mine if key in other and not (mine[key].failed or other[key].failed)]
@@ -97,15 +97,15 @@ class Results:
 
 
 def gather(
-    plan: Plan,
+    plan: StudyPlan,
     folder: StudyFolder,
-    layouts: Mapping[str, Layout],
+    layouts: Mapping[str, SharingLayout],
     full: FullSize,
     done: Callable[[str], None] = lambda _: None,
 ) -> Results:
     """Read the study's runs, and simulate those that have no simulation yet; ``done`` is told of each."""
-    real: dict[str, dict[Key, Outcome]] = {}
-    simulated: dict[str, dict[Key, Outcome]] = {}
+    real: dict[str, dict[Key, ReplayOutcome]] = {}
+    simulated: dict[str, dict[Key, ReplayOutcome]] = {}
     pairs: dict[str, dict[int, PairTrial]] = {}
     places = None
     why_not: list[str] = []
@@ -154,7 +154,9 @@ def gather(
     )
 
 
-def _simulated(item: Item, real: Run, folder: StudyFolder, layout: Layout, plan: Plan) -> Run:
+def _simulated(
+    item: PlannedReplay, real: Run, folder: StudyFolder, layout: SharingLayout, plan: StudyPlan
+) -> Run:
     """Return the simulation of a replay: the very jobs, the same layout, Slurm's latencies as measured."""
     from osub.api.simulation import simulate
 
@@ -179,7 +181,7 @@ def _simulated(item: Item, real: Run, folder: StudyFolder, layout: Layout, plan:
     return load_run(path)
 
 
-def _latency_run(item: Item, folder: StudyFolder, plan: Plan) -> str | None:
+def _latency_run(item: PlannedReplay, folder: StudyFolder, plan: StudyPlan) -> str | None:
     """Return the dedicated replay of the same jobs in the same round, on which latencies are measured."""
     for other in plan.items():
         same = other.workload == item.workload and other.trial == item.trial

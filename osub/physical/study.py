@@ -16,7 +16,7 @@ from foundation.errors import InputError, UsageError
 from foundation.units import counted
 from osub.live.forward import Hear
 from osub.physical.beds import (
-    Beds,
+    ClusterProvider,
     ConfiguredBeds,
     Follow,
     Given,
@@ -26,14 +26,14 @@ from osub.physical.beds import (
     look_at,
     recognise,
 )
-from osub.physical.carry import Replays, carry_out, traces_of
-from osub.physical.folder import Study, StudyFolder
+from osub.physical.carry import StudyReplays, carry_out, traces_of
+from osub.physical.folder import KeptStudy, StudyFolder
 from osub.physical.found import findings
 from osub.physical.full_size import FullSize, simulate_full_size
 from osub.physical.layouts import layouts_of
-from osub.physical.plan import CLUSTER_S, CONTAINERS_S, Plan, Wanted, known_layouts, make_plan
+from osub.physical.plan import CLUSTER_S, CONTAINERS_S, RequestedPlan, StudyPlan, known_layouts, make_plan
 from osub.physical.results import gather
-from simulator.experiments.claim_study import Findings
+from simulator.experiments.claim_study import StudyFindings
 from workloads.importers.fetch_log import cache_folder
 from workloads.swf import SwfTrace, read_swf
 from workloads.trace.scaling import check_gaia, first_hours, whole_day
@@ -44,7 +44,7 @@ FULL_SEEDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestedStudy:
     """What a user asks for; None where nothing was said.
 
     Attributes
@@ -84,7 +84,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedStudy:
     """A study that could begin now, or goes on.
 
     Attributes
@@ -99,7 +99,7 @@ class Prepared:
         Whether nothing was done so far.
     """
 
-    plan: Plan
+    plan: StudyPlan
     lacking: int
     left_s: float
     is_new: bool
@@ -132,7 +132,7 @@ class PhysicalStudy:
         The budget or the cluster does not do; or the folder has a study that was planned otherwise.
     """
 
-    def __init__(self, asked: Asked, *, force: bool = False, say: Say = lambda _: None) -> None:
+    def __init__(self, asked: RequestedStudy, *, force: bool = False, say: Say = lambda _: None) -> None:
         self._asked, self._say = asked, say
         self._log = _read(asked.trace)
         self.sha256 = hashlib.sha256(asked.trace.read_bytes()).hexdigest()
@@ -141,21 +141,21 @@ class PhysicalStudy:
         self._force = force
         self.day: Callable[[int], SwfTrace] = cache(lambda seed: whole_day(self._log, seed))
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> PreparedStudy:
         """Return the plan: the one that was begun in the folder, or a new one. Nothing is written."""
         folder = StudyFolder(self._asked.out) if self._asked.out.exists() else None
         known = None if folder is None or self._force else folder.study()
         if folder is None or known is None:
             plan = self._planned(self._asked.engine)
-            return Prepared(plan, len(plan.items()), plan.estimate_s, is_new=True)
+            return PreparedStudy(plan, len(plan.items()), plan.estimate_s, is_new=True)
         self._check_same(known)
         lacking = len(folder.lacking(known.plan))
         if self._asked.again_unfit:
             lacking += len(folder.unfit(known.plan))
         part = lacking / max(1, len(known.plan.items()))
-        return Prepared(known.plan, lacking, part * known.plan.estimate_s, is_new=False)
+        return PreparedStudy(known.plan, lacking, part * known.plan.estimate_s, is_new=False)
 
-    def run(self, follow: Follow, done: Callable[[str], None] = lambda _: None) -> Findings:
+    def run(self, follow: Follow, done: Callable[[str], None] = lambda _: None) -> StudyFindings:
         """Make the replays that lack, simulate, and judge.
 
         Parameters
@@ -179,7 +179,7 @@ class PhysicalStudy:
                 known = None
             if known is None:
                 plan = self._planned(self._asked.engine)
-                known = Study(
+                known = KeptStudy(
                     plan=plan,
                     trace_name=self._log.name,
                     trace_sha256=self.sha256,
@@ -193,7 +193,7 @@ class PhysicalStudy:
                 self._replay(known, folder, follow)
             return self._judged(known.plan, folder, done)
 
-    def judge(self, done: Callable[[str], None] = lambda _: None) -> Findings:
+    def judge(self, done: Callable[[str], None] = lambda _: None) -> StudyFindings:
         """Judge the replays that are there, and make none.
 
         Raises
@@ -209,7 +209,7 @@ class PhysicalStudy:
             self._check_same(known)
             return self._judged(known.plan, folder, done)
 
-    def _judged(self, plan: Plan, folder: StudyFolder, done: Callable[[str], None]) -> Findings:
+    def _judged(self, plan: StudyPlan, folder: StudyFolder, done: Callable[[str], None]) -> StudyFindings:
         nothing = FullSize(outcomes={}, places={}, finish_s={})
         full = nothing if plan.only else simulate_full_size(self.day, FULL_SEEDS, done)
         results = gather(plan, folder, known_layouts(plan), full, done)
@@ -217,10 +217,10 @@ class PhysicalStudy:
             self._say(f"not simulated: {why}")
         return findings(results, self._first, self.day(plan.draws[0] if plan.draws else 1))
 
-    def _replay(self, known: Study, folder: StudyFolder, follow: Follow) -> None:
+    def _replay(self, known: KeptStudy, folder: StudyFolder, follow: Follow) -> None:
         plan = known.plan
         layouts = known_layouts(plan)
-        beds: Beds
+        beds: ClusterProvider
         if self._asked.configure is not None:
             beds = ConfiguredBeds(self._asked.clusters[0], self._asked.configure, layouts)
         elif self._given is not None:
@@ -233,13 +233,13 @@ class PhysicalStudy:
         from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
 
         compile_all()  # ahead of the jobs, of which the first would take seconds longer
-        replays = Replays(plan, folder, layouts, traces_of(plan, self._first, self.day), follow)
+        replays = StudyReplays(plan, folder, layouts, traces_of(plan, self._first, self.day), follow)
         carry_out(plan, folder, beds, replays, self._say)
 
-    def _planned(self, engine: str | None) -> Plan:
+    def _planned(self, engine: str | None) -> StudyPlan:
         asked, given = self._asked, self._given
         nodes, cores = (asked.nodes, asked.cores) if given is None else (given.nodes, given.cores)
-        wanted = Wanted(
+        wanted = RequestedPlan(
             nodes=nodes,
             cores=cores,
             layouts=layouts_of(nodes) if given is None else given.layouts,
@@ -252,7 +252,7 @@ class PhysicalStudy:
         )
         return make_plan(wanted, self._first, self.day(1))
 
-    def _check_same(self, known: Study) -> None:
+    def _check_same(self, known: KeptStudy) -> None:
         """Refuse to go on with a study that was planned for something else."""
         where = self._asked.out
         if known.trace_sha256 != self.sha256:
@@ -276,7 +276,7 @@ class PhysicalStudy:
             )
 
 
-def _given(asked: Asked, say: Say) -> Given | None:
+def _given(asked: RequestedStudy, say: Say) -> Given | None:
     """Return what the user's clusters are; None where he gave none."""
     if asked.configure is None:
         return recognise(asked.clusters, say) if asked.clusters else None

@@ -28,7 +28,7 @@ from osub.physical.results import Results
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable, percent
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import FIRST_JOBS, INTERACTIVE_QUEUE
-from workloads.trace.trace_summary import THESIS_TABLE_7_2, KindSummary, summarize_kinds
+from workloads.trace.trace_summary import THESIS_TABLE_7_2, JobKindSummary, summarize_kinds
 
 KINDS = ("interactive", "batch")
 
@@ -67,7 +67,7 @@ def table_7_2(traces: Sequence[tuple[str, SwfTrace]]) -> ExperimentTable:
     )
 
 
-def _kinds_row(name: str, kind: str, of: KindSummary) -> tuple[str, ...]:
+def _kinds_row(name: str, kind: str, of: JobKindSummary) -> tuple[str, ...]:
     values = (of.max_run_s, of.mean_run_s, of.max_busy_s, of.mean_busy_s)
     return (name, kind, str(of.jobs), str(of.max_procs or ABSENT), *map(seconds, values))
 

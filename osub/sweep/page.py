@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from analysis.charts import MUTED, RUN_COLOURS, Chart, arrange
-from analysis.pages.page_content import Block, Grid, Page, Section, Told
+from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
 from analysis.pages.page_frame import write_page as framed
 from foundation.units import counted
 from osub.sweep.spec import KIND, REPEATS, is_choice
@@ -49,11 +49,13 @@ def write_page(
     """Write the page, complete in itself; raises OutputError."""
     found = scenarios(table, varied, repeats)
     drawn = _charts(table, varied, repeats) if table.height else []
-    blocks = [Block(name, caption, chart=Chart(figure, caption)) for name, caption, figure in drawn]
+    blocks = [PageBlock(name, caption, chart=Chart(figure, caption)) for name, caption, figure in drawn]
     best = []
     for one in found[:_MOST_SCENARIOS]:
         head, rows = one.rows(_MOST_ROWS)
-        best.append(Block(one.name, _FEW, grid=Grid(groups=(), columns=tuple(head), rows=rows, texts=0)))
+        best.append(
+            PageBlock(one.name, _FEW, grid=PageTable(groups=(), columns=tuple(head), rows=rows, texts=0))
+        )
     every = [
         Section("picture", "Picture", blocks[:1]),
         Section("best", "Choices that none is better than in both", best),
@@ -62,7 +64,9 @@ def write_page(
     page = Page(
         title=title,
         subtitle=f"{counted(table.height, 'point')}; {failed:,} without a result.",
-        verdict=[Told(heading, words, "muted") for heading, words in answers(found)][:_MOST_SCENARIOS],
+        verdict=[VerdictParagraph(heading, words, "muted") for heading, words in answers(found)][
+            :_MOST_SCENARIOS
+        ],
         sections=[section for section in every if section.blocks],
     )
     framed(target, page)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape
+from deploy.local import GangKind, HoldSetting, LocalCluster, QueueKind, Scheduler, Shape
 from foundation.errors import OsubError, UsageError
 from foundation.interruption import ENDING
 from foundation.one_line import one_line
@@ -40,7 +40,7 @@ _OPTIONS = (
 )
 
 
-class Replays:
+class SweepReplays:
     """Replays points, those of one cluster together.
 
     Parameters
@@ -118,9 +118,9 @@ def shape_of(parameters: Mapping[str, Value]) -> Shape:
         return Shape(
             nodes=system.nodes,
             cores=system.cores,
-            gang=Gang(str(parameters.get("gang", "none"))),
-            hold=Hold(str(parameters.get("hold", "yield"))),
-            queues=Queues(str(parameters.get("queues", "sq"))),
+            gang=GangKind(str(parameters.get("gang", "none"))),
+            hold=HoldSetting(str(parameters.get("hold", "yield"))),
+            queues=QueueKind(str(parameters.get("queues", "sq"))),
             scheduler=Scheduler(str(parameters.get("scheduler", "backfill"))),
             **plain,  # type: ignore[arg-type]  # the specification has checked them
         )

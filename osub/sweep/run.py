@@ -29,7 +29,7 @@ _POINTS = "points"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SweepProgress:
     """Where a sweep stands: points in all, known before, done since, failed; seconds left, if known."""
 
     total: int
@@ -66,11 +66,11 @@ class Sweep:
 
 def run_sweep(
     points: Sequence[Point],
-    store: Store,
+    store: SweepStore,
     workers: Workers,
     *,
     tries: int = 2,
-    watch: Callable[[Standing], None] = lambda _: None,
+    watch: Callable[[SweepProgress], None] = lambda _: None,
 ) -> Sweep:
     """Run what is not known yet of a sweep's points.
 
@@ -95,7 +95,7 @@ def run_sweep(
         passed_s, ended = time.monotonic() - began, sweep.done + len(sweep.failures)
         rest = len(points) - sweep.known - ended
         watch(
-            Standing(
+            SweepProgress(
                 total=len(points),
                 known=sweep.known,
                 done=sweep.done,
@@ -137,7 +137,7 @@ def run_sweep(
     return sweep
 
 
-class Store:
+class SweepStore:
     """The folder of a sweep.
 
     Parameters

@@ -14,7 +14,7 @@ from foundation.errors import InputError, UsageError
 from foundation.units import durations
 from osub.sweep.measure import Outcome
 from osub.sweep.points import point_of
-from osub.sweep.run import Store
+from osub.sweep.run import SweepStore
 from osub.sweep.spec import Parameters
 
 GOALS = {
@@ -86,7 +86,7 @@ def tune(
     base: Parameters,
     choices: Mapping[str, Sequence[str | int | float]],
     goal: Goal,
-    store: Store,
+    store: SweepStore,
     work: Callable[[Parameters], Outcome],
     *,
     trials: int,
@@ -149,7 +149,7 @@ def tune(
     return ranked(seen.values(), goal)
 
 
-def kept(parameters: Parameters, store: Store, work: Callable[[Parameters], Outcome]) -> Tried:
+def kept(parameters: Parameters, store: SweepStore, work: Callable[[Parameters], Outcome]) -> Tried:
     """Return what came of a setting, from the folder if it is known there; else run it and keep it."""
     point = point_of(parameters)
     known = store.finished([point]).get(point.key)

@@ -17,7 +17,7 @@ import msgspec
 
 from foundation.errors import HostError, InputError
 from foundation.one_line import one_line
-from predictor.dataset import Source
+from predictor.dataset import CounterSource
 
 Per = Literal["instruction", "second"]
 
@@ -43,7 +43,7 @@ class Provider(Protocol):
     """A source of counters."""
 
     @property
-    def source(self) -> Source:
+    def source(self) -> CounterSource:
         """Which one."""
         ...
 
@@ -115,7 +115,7 @@ def read_counts(path: Path) -> dict[str, float]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no list of counters")
-        told = msgspec.json.decode(path.read_bytes(), type=dict[Source, list[_Told]])
+        told = msgspec.json.decode(path.read_bytes(), type=dict[CounterSource, list[_Told]])
     except OSError as error:
         raise InputError(
             f"cannot read counters from {path}: {error.strerror}; "

@@ -29,7 +29,7 @@ from pathlib import Path
 from foundation.errors import HostError
 from foundation.one_line import one_line
 from predictor.counters.counter_source import Count, Provider, per, run_whole
-from predictor.dataset import Source
+from predictor.dataset import CounterSource
 
 EVENTS = {
     "instructions": "PAPI_TOT_INS",
@@ -123,7 +123,7 @@ def _sum(one: Event, other: Event) -> Event:
 class PerfCounters:
     """The PMU through ``perf``."""
 
-    source = Source.PERF
+    source = CounterSource.PERF
 
     def missing(self) -> str | None:
         """Return why there are no counters of the processor."""
@@ -204,7 +204,7 @@ class CachegrindCounters:
         Which of this host's caches is simulated as the last one, a run each.
     """
 
-    source = Source.CACHEGRIND
+    source = CounterSource.CACHEGRIND
 
     def __init__(self, levels: Sequence[int] = (2, 3)) -> None:
         self._levels = levels
@@ -292,7 +292,7 @@ def last_level(level: int, cpus: Path = CPUS) -> str:
 class SystemCounters:
     """CPU time, faults, switches and blocks of a command and all that it waited for, per second."""
 
-    source = Source.OS
+    source = CounterSource.OS
 
     def missing(self) -> str | None:
         """Return None: every host has them."""
@@ -350,7 +350,7 @@ def offers() -> list[Offer]:
     return [Offer(provider, provider.missing()) for provider in _ALL]
 
 
-def provider_of(source: Source) -> Provider:
+def provider_of(source: CounterSource) -> Provider:
     """Return the provider of a source.
 
     Raises

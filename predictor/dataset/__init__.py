@@ -6,7 +6,7 @@ are in ``tables.py``, what describes the whole in ``about.py``, and what E_v and
 
 from __future__ import annotations
 
-from predictor.dataset.pairs_folder import FORMAT_VERSION, About, Host, Pairs, read_pairs, write_pairs
+from predictor.dataset.pairs_folder import FORMAT_VERSION, About, MeasuredHost, Pairs, read_pairs, write_pairs
 from predictor.dataset.pairs_tables import (
     APPLICATIONS,
     COUNTERS,
@@ -15,9 +15,9 @@ from predictor.dataset.pairs_tables import (
     STRESSOR,
     TABLES,
     TRIALS,
-    Kind,
-    Source,
-    Table,
+    CounterSource,
+    PairKind,
+    PairsTable,
     ideal_loss,
     opponent_loss,
     victim_loss,
@@ -33,11 +33,11 @@ __all__ = [
     "TABLES",
     "TRIALS",
     "About",
-    "Host",
-    "Kind",
+    "CounterSource",
+    "MeasuredHost",
+    "PairKind",
     "Pairs",
-    "Source",
-    "Table",
+    "PairsTable",
     "ideal_loss",
     "opponent_loss",
     "read_pairs",

@@ -28,7 +28,7 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.version import VERSION
-from predictor.dataset.pairs_folder import FORMAT_VERSION, About, Host, Pairs
+from predictor.dataset.pairs_folder import FORMAT_VERSION, About, MeasuredHost, Pairs
 from predictor.dataset.pairs_tables import (
     APPLICATIONS,
     COUNTERS,
@@ -36,8 +36,8 @@ from predictor.dataset.pairs_tables import (
     PAIRS,
     SOLO,
     TRIALS,
-    Kind,
-    Source,
+    CounterSource,
+    PairKind,
     ideal_loss,
 )
 
@@ -180,7 +180,7 @@ def _totals(text: bytes, where: str) -> dict[str, float]:
 
 def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], notes: list[str]) -> Pairs:
     when = datetime.fromtimestamp(min(max(found.newest, 0.0), 4e9), UTC)
-    kind = str(Kind.CORES)
+    kind = str(PairKind.CORES)
     applications = [
         {"application": name, "family": name, "command": [name], "ranks": 1, "step": "a run"}
         for name in sorted(found.alone)
@@ -219,7 +219,7 @@ def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], n
             "trials": 1,
             "e_v": trial["e_v"],
             "e_o": trial["e_o"],
-            "ideal": ideal_loss(Kind.CORES),
+            "ideal": ideal_loss(PairKind.CORES),
             "started": when,
             "ended": when,
         }
@@ -228,7 +228,7 @@ def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], n
     about = About(
         version=FORMAT_VERSION,
         osub=VERSION,
-        host=Host(
+        host=MeasuredHost(
             name="dcslab",
             cpu_model="not told; 2.1 GHz, eight cores a program",
             cpus=16,
@@ -240,8 +240,8 @@ def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], n
         ),
         started=when,
         ended=when,
-        kinds=[Kind.CORES],
-        counter_sources=[Source.PERF],
+        kinds=[PairKind.CORES],
+        counter_sources=[CounterSource.PERF],
         notes=["imported from dcslab's archive; when it was measured is not told there", *notes],
     )
     return Pairs(
@@ -262,7 +262,13 @@ def _counters(name: str, totals: dict[str, float], seconds: float) -> list[dict[
     ]
     rows = [*per_instruction, (INSTRUCTIONS_NAME, "second", totals[INSTRUCTIONS] / seconds)]
     return [
-        {"application": name, "source": str(Source.PERF), "counter": counter, "per": per, "value": value}
+        {
+            "application": name,
+            "source": str(CounterSource.PERF),
+            "counter": counter,
+            "per": per,
+            "value": value,
+        }
         for counter, per, value in rows
     ]
 
@@ -271,7 +277,7 @@ def _trial(
     victim: str, opponent: str, victim_s: float, opponent_s: float, alone: dict[str, float], when: datetime
 ) -> dict[str, object]:
     return {
-        "kind": str(Kind.CORES),
+        "kind": str(PairKind.CORES),
         "victim": victim,
         "opponent": opponent,
         "trial": 0,

@@ -16,7 +16,7 @@ import polars as pl
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from predictor.dataset.pairs_folder import Pairs
-from predictor.dataset.pairs_tables import Kind
+from predictor.dataset.pairs_tables import PairKind
 
 WITHIN = (0.05, 0.10)
 _DRAWS = 2000
@@ -34,7 +34,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class ChangedPair:
     """A pair that came out otherwise: E_v in the first and in the second measurement."""
 
     victim: str
@@ -80,7 +80,7 @@ class Agreement:
     rank_correlation: float
     load_first: float | None
     load_second: float | None
-    furthest: tuple[Moved, ...]
+    furthest: tuple[ChangedPair, ...]
 
     def to_json(self) -> dict[str, object]:
         """Return what ``osub predict compare --json`` says of a kind."""
@@ -88,7 +88,7 @@ class Agreement:
         return asdict(self) | {"within": within}
 
 
-def kinds_in_both(first: Pairs, second: Pairs) -> list[Kind]:
+def kinds_in_both(first: Pairs, second: Pairs) -> list[PairKind]:
     """Return the kinds of sharing that both measurements have; raises InputError where there is none."""
     both = [kind for kind in first.about.kinds if kind in second.about.kinds]
     if not both:
@@ -106,7 +106,7 @@ def different_hosts(first: Pairs, second: Pairs) -> str | None:
 
 
 def agreement_of(
-    first: Pairs, second: Pairs, kind: Kind, within: Sequence[float] = WITHIN, seed: int = 0
+    first: Pairs, second: Pairs, kind: PairKind, within: Sequence[float] = WITHIN, seed: int = 0
 ) -> Agreement:
     """Compare two measurements of one kind.
 
@@ -142,7 +142,7 @@ def agreement_of(
         load_first=_mean(both["load"]),
         load_second=_mean(both["load_second"]),
         furthest=tuple(
-            Moved(both["victim"][at], both["opponent"][at], float(before[at]), float(after[at]))
+            ChangedPair(both["victim"][at], both["opponent"][at], float(before[at]), float(after[at]))
             for at in order
         ),
     )
@@ -185,7 +185,7 @@ def _mean(series: pl.Series) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class KindSummary:
+class PairKindSummary:
     """The pairs of one kind.
 
     Attributes
@@ -211,10 +211,10 @@ class KindSummary:
     load: float | None
 
 
-def summaries_of(read: Pairs) -> list[KindSummary]:
+def summaries_of(read: Pairs) -> list[PairKindSummary]:
     """Return a summary of each kind, figures rounded to thousandths."""
     return [
-        KindSummary(
+        PairKindSummary(
             kind=str(kind),
             pairs=group.height,
             applications=group["victim"].n_unique(),

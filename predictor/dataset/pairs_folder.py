@@ -21,9 +21,9 @@ from predictor.dataset.pairs_tables import (
     SOLO,
     TABLES,
     TRIALS,
-    Kind,
-    Source,
-    Table,
+    CounterSource,
+    PairKind,
+    PairsTable,
 )
 
 FORMAT_VERSION = 1
@@ -32,7 +32,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Size = Annotated[int, msgspec.Meta(ge=0)] | None
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MeasuredHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The host that was measured; sizes are of one cache and of all memory, None where unknown."""
 
     name: Text
@@ -68,11 +68,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     version: int
     osub: Text
-    host: Host
+    host: MeasuredHost
     started: datetime
     ended: datetime
-    kinds: list[Kind]
-    counter_sources: list[Source]
+    kinds: list[PairKind]
+    counter_sources: list[CounterSource]
     notes: list[Text] = []
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Pairs:
     trials: pl.DataFrame
     pairs: pl.DataFrame
 
-    def frames(self) -> tuple[tuple[Table, pl.DataFrame], ...]:
+    def frames(self) -> tuple[tuple[PairsTable, pl.DataFrame], ...]:
         """Return each table with its frame."""
         return tuple((table, getattr(self, table.name)) for table in TABLES)
 
@@ -165,7 +165,7 @@ def _read_about(path: Path) -> About:
         raise InputError(f"{path}: {one_line(str(error))}") from error
 
 
-def _read_table(folder: Path, table: Table) -> pl.DataFrame:
+def _read_table(folder: Path, table: PairsTable) -> pl.DataFrame:
     path = folder / table.file_name
     if not path.is_file():
         raise InputError(f"{path} is missing; the folder of pairs is not whole")

@@ -26,7 +26,7 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 
 
-class Kind(StrEnum):
+class PairKind(StrEnum):
     """How two applications shared; records of different kinds are never mixed.
 
     ``timeslice``: one core, shared by the operating system. ``threads``: two hardware threads of a core.
@@ -41,12 +41,12 @@ class Kind(StrEnum):
     GANG = "gang"
 
 
-def ideal_loss(kind: Kind, multiplicity: int = 2) -> float:
+def ideal_loss(kind: PairKind, multiplicity: int = 2) -> float:
     """Return E_v where sharing costs nothing but the share itself: 1 - 1/M; 0 on cores of one's own.
 
     The thesis has M = 2, where it is 0.5 (equation 4.5).
     """
-    return 0.0 if kind is Kind.CORES else 1.0 - 1.0 / multiplicity
+    return 0.0 if kind is PairKind.CORES else 1.0 - 1.0 / multiplicity
 
 
 def victim_loss(alone: float, shared: float, opponent_busy: float = 1.0) -> float:
@@ -82,7 +82,7 @@ NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"
 _TIME: Final = pl.Datetime("us", "UTC")
 
 
-class Source(StrEnum):
+class CounterSource(StrEnum):
     """What counted: the processor, a simulation of its caches, or the operating system."""
 
     PERF = "perf"
@@ -91,7 +91,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PairsTable:
     """A table.
 
     Attributes
@@ -164,7 +164,7 @@ def _refuse(frame: pl.DataFrame, bad: pl.Expr, source: str, column: str, what: s
 
 
 _NAMES = {"application", "family", "victim", "opponent", "counter"}
-_KINDS = "is no kind of sharing; there are " + ", ".join(Kind)
+_KINDS = "is no kind of sharing; there are " + ", ".join(PairKind)
 
 
 def _one_of(column: str, words: type[StrEnum], what: str) -> tuple[str, pl.Expr]:
@@ -175,7 +175,7 @@ def _not_below(column: str, least: float) -> tuple[str, pl.Expr]:
     return f"is below {least:g}", pl.col(column) < least
 
 
-APPLICATIONS = Table(
+APPLICATIONS = PairsTable(
     "applications",
     {
         "application": pl.String,
@@ -191,7 +191,7 @@ APPLICATIONS = Table(
 )
 """``step``: what one step is; ``family``: what is alike, for the rule that likes don't share."""
 
-COUNTERS = Table(
+COUNTERS = PairsTable(
     "counters",
     {
         "application": pl.String,
@@ -204,7 +204,7 @@ COUNTERS = Table(
     frozenset({"value", "scaled"}),
     ("application", "source", "counter"),
     (
-        _one_of("source", Source, "is no source; there are " + ", ".join(Source)),
+        _one_of("source", CounterSource, "is no source; there are " + ", ".join(CounterSource)),
         ("is neither instruction nor second", ~pl.col("per").is_in(["instruction", "second"])),
         _not_below("value", 0),
         ("is not in 0 to 1", (pl.col("scaled") < 0) | (pl.col("scaled") > 1)),
@@ -213,7 +213,7 @@ COUNTERS = Table(
 """One row a counter of an application alone; ``value`` null: not measured; ``scaled``: share of the time in
 which the event was on the counter, null where nothing was multiplexed."""
 
-SOLO = Table(
+SOLO = PairsTable(
     "solo",
     {
         "application": pl.String,
@@ -230,7 +230,7 @@ SOLO = Table(
     frozenset({"cpu_s", "steal_s", "foreign_cpu_s"}),
     ("application", "kind", "trial"),
     (
-        _one_of("kind", Kind, _KINDS),
+        _one_of("kind", PairKind, _KINDS),
         ("is not above 0", pl.col("wall_s") <= 0),
         ("is not above 0", pl.col("speed") <= 0),
     ),
@@ -238,7 +238,7 @@ SOLO = Table(
 """One row a run alone; ``speed`` in steps a second of the time that others left on one CPU (of wall time on
 several); CPU seconds of the application, stolen by the hypervisor, and of everybody else."""
 
-TRIALS = Table(
+TRIALS = PairsTable(
     "trials",
     {
         "kind": pl.String,
@@ -262,7 +262,7 @@ TRIALS = Table(
     frozenset({"foreign_cpu_s", "steal_s"}),
     ("kind", "victim", "opponent", "trial"),
     (
-        _one_of("kind", Kind, _KINDS),
+        _one_of("kind", PairKind, _KINDS),
         ("is not in 0 to 1", (pl.col("busy_opponent") <= 0) | (pl.col("busy_opponent") > 1)),
         ("is not in 0 to 1", (pl.col("busy_victim") <= 0) | (pl.col("busy_victim") > 1)),
     ),
@@ -271,7 +271,7 @@ TRIALS = Table(
 the time that others left, as in ``SOLO``; ``busy``: share of the window in which an application computed or
 wanted to."""
 
-PAIRS = Table(
+PAIRS = PairsTable(
     "pairs",
     {
         "kind": pl.String,
@@ -290,7 +290,7 @@ PAIRS = Table(
     frozenset({"e_v_low", "e_v_high", "load"}),
     ("kind", "victim", "opponent"),
     (
-        _one_of("kind", Kind, _KINDS),
+        _one_of("kind", PairKind, _KINDS),
         _not_below("trials", 1),
         ("is above e_v", pl.col("e_v_low") > pl.col("e_v")),
         ("is below e_v", pl.col("e_v_high") < pl.col("e_v")),

@@ -22,9 +22,9 @@ from foundation.errors import HostError
 from foundation.one_line import one_line
 from foundation.units import counted
 from predictor.programs.dies_with_parent import with_parent
-from predictor.programs.program_catalogue import Application
+from predictor.programs.program_catalogue import CatalogueApplication
 from workloads.rrba.ranks.shared_segments import discard_segments
-from workloads.task.step_meter import METER_VARIABLE, Reading, make_meter, read_meter
+from workloads.task.step_meter import METER_VARIABLE, MeterReading, make_meter, read_meter
 
 START_S = 60.0
 _LAUNCHER_S = 5.0
@@ -39,7 +39,7 @@ class ProgramError(HostError):
         self.name = name
 
 
-class Running:
+class FrozenProgram:
     """A program from its start to ``close``; frozen unless between ``resume`` and ``freeze``.
 
     Parameters
@@ -59,7 +59,9 @@ class Running:
         It does not start, or makes no step in ``START_S``.
     """
 
-    def __init__(self, application: Application, folder: Path, cpus: Sequence[int], niceness: int) -> None:
+    def __init__(
+        self, application: CatalogueApplication, folder: Path, cpus: Sequence[int], niceness: int
+    ) -> None:
         self.application = application
         name = f"{application.name}-{secrets.token_hex(4)}"
         self._meter = make_meter(folder / f"{name}.meter")
@@ -99,7 +101,7 @@ class Running:
         """All processes that compute."""
         return [process for rank in self._ranks for process in rank]
 
-    def read(self) -> Reading:
+    def read(self) -> MeterReading:
         """Return what the meter says.
 
         Raises

@@ -14,20 +14,20 @@ from pathlib import Path
 from analysis.claims.estimate import estimate
 from foundation.errors import HostError, UsageError
 from foundation.units import counted
-from predictor.dataset import STRESSOR, Kind
+from predictor.dataset import STRESSOR, PairKind
 from predictor.measure.frozen_program import ProgramError
 from predictor.measure.measured_host import thread_siblings
-from predictor.measure.pair_trial import Bench, Lengths, Place, Pool, Row
-from predictor.measure.pairs_store import Store
-from predictor.programs.program_catalogue import Application
+from predictor.measure.pair_trial import Bench, Lengths, ProgramPool, Row, TrialCpus
+from predictor.measure.pairs_store import PairsStore
+from predictor.programs.program_catalogue import CatalogueApplication
 
 # Student's t makes an interval of two trials useless.
 LEAST_TRIALS = 3
 
 
 def pairs_of(
-    applications: Sequence[Application], against: Collection[str] | None = None
-) -> list[tuple[Application, Application]]:
+    applications: Sequence[CatalogueApplication], against: Collection[str] | None = None
+) -> list[tuple[CatalogueApplication, CatalogueApplication]]:
     """Return the unordered pairs to measure: all with all and themselves, but no stressor with a stressor.
 
     ``against``: names, of which each pair has one at least; of N other applications and K that are named
@@ -43,7 +43,7 @@ def pairs_of(
 
 
 @dataclass(slots=True)
-class Plan:
+class MeasurementPlan:
     """The state of a measurement of one kind.
 
     Attributes
@@ -62,7 +62,7 @@ class Plan:
         Applications that died; no pair with one is measured.
     """
 
-    pairs: list[tuple[Application, Application]]
+    pairs: list[tuple[CatalogueApplication, CatalogueApplication]]
     width: float
     most: int
     seed: int = 1
@@ -77,11 +77,11 @@ class Plan:
             if isinstance(loss, float):
                 self.losses.setdefault(key, []).append(loss)
 
-    def trials(self, first: Application, second: Application) -> int:
+    def trials(self, first: CatalogueApplication, second: CatalogueApplication) -> int:
         """Return how many trials a pair has."""
         return len(self.losses.get((first.name, second.name), ()))
 
-    def is_done(self, first: Application, second: Application) -> bool:
+    def is_done(self, first: CatalogueApplication, second: CatalogueApplication) -> bool:
         """Whether a pair needs no more trials."""
         if {first.name, second.name} & self.failed:
             return True
@@ -92,7 +92,7 @@ class Plan:
             self._width(key) <= self.width for key in ((first.name, second.name), (second.name, first.name))
         )
 
-    def rounds(self) -> Iterator[tuple[Application, Application]]:
+    def rounds(self) -> Iterator[tuple[CatalogueApplication, CatalogueApplication]]:
         """Yield pairs until all are done: round by round, each round in an order of its own.
 
         Pairs with one application follow each other, so that a run alone serves two of them.
@@ -121,7 +121,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MeasurementSettings:
     """What is asked for.
 
     Attributes
@@ -150,8 +150,8 @@ class Settings:
         Of windows.
     """
 
-    applications: list[Application]
-    kinds: list[Kind]
+    applications: list[CatalogueApplication]
+    kinds: list[PairKind]
     budget_s: float
     width: float = 0.05
     most: int = 10
@@ -164,21 +164,21 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class MeasurementProgress:
     """How far a kind is: trials made now, missing at least, seconds left, and the pair just measured."""
 
-    kind: Kind
+    kind: PairKind
     made: int
     missing: int
     left_s: float
     pair: str
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[MeasurementProgress], None]
 Warn = Callable[[str], None]
 
 
-def places(kind: Kind, settings: Settings) -> list[Place]:
+def places(kind: PairKind, settings: MeasurementSettings) -> list[TrialCpus]:
     """Return where pairs of a kind are measured, a place a lane.
 
     Raises
@@ -197,31 +197,31 @@ def places(kind: Kind, settings: Settings) -> list[Place]:
         raise HostError(
             f"applications have {counted(max(ranks), 'rank')}, and {counted(len(cpus), 'CPU')} may be used"
         )
-    if kind is Kind.TIMESLICE:
+    if kind is PairKind.TIMESLICE:
         if settings.lanes > len(cpus) or (settings.lanes > 1 and max(ranks) > 1):
             raise UsageError(f"--lanes is {settings.lanes}; each needs a CPU, and applications of one rank")
         turned = [(*cpus[lane:], *cpus[:lane]) for lane in range(settings.lanes)]
-        return [Place(kind, order, order) for order in turned]
-    if kind in {Kind.NAIVE, Kind.GANG}:
+        return [TrialCpus(kind, order, order) for order in turned]
+    if kind in {PairKind.NAIVE, PairKind.GANG}:
         if min(ranks) == 1:
             raise UsageError(f"{kind} is for applications of two ranks; give --apps coupled")
-        return [Place(kind, cpus, cpus)]
+        return [TrialCpus(kind, cpus, cpus)]
     if max(ranks) > 1:
         raise UsageError(f"{kind} is for applications of one rank; give --apps single")
-    if kind is Kind.THREADS:
+    if kind is PairKind.THREADS:
         both = thread_siblings()
         if both is None:
             raise HostError("this host has no hardware threads that share a core; leave out threads")
-        return [Place(kind, (both[0],), (both[1],))]
+        return [TrialCpus(kind, (both[0],), (both[1],))]
     if len(cpus) < 2:
         raise HostError("cores needs two CPUs, and this process may use one")
-    return [Place(kind, cpus[:1], cpus[1:2])]
+    return [TrialCpus(kind, cpus[:1], cpus[1:2])]
 
 
 class Measurement:
     """Measures what the settings ask for into a store; ``run`` may be interrupted at any instant."""
 
-    def __init__(self, settings: Settings, store: Store, tell: Tell, warn: Warn) -> None:
+    def __init__(self, settings: MeasurementSettings, store: PairsStore, tell: Tell, warn: Warn) -> None:
         self._settings = settings
         self._store = store
         self._tell = tell
@@ -246,9 +246,9 @@ class Measurement:
         finally:
             self._store.flush()
 
-    def _run_kind(self, kind: Kind, lanes: list[Place], end_s: float) -> None:
+    def _run_kind(self, kind: PairKind, lanes: list[TrialCpus], end_s: float) -> None:
         settings = self._settings
-        plan = Plan(
+        plan = MeasurementPlan(
             pairs_of(settings.applications, settings.against),
             settings.width,
             settings.most,
@@ -259,7 +259,7 @@ class Measurement:
         failures: list[BaseException] = []
         self._stop.clear()
 
-        def work(place: Place) -> None:
+        def work(place: TrialCpus) -> None:
             try:
                 self._lane(state, place)
             except BaseException as error:
@@ -279,9 +279,9 @@ class Measurement:
         if failures:
             raise failures[0]
 
-    def _lane(self, state: _State, place: Place) -> None:
+    def _lane(self, state: _State, place: TrialCpus) -> None:
         with tempfile.TemporaryDirectory(prefix="osub-pairs-", dir=_meters()) as folder:
-            pool = Pool(Path(folder), place.victim, self._settings.niceness)
+            pool = ProgramPool(Path(folder), place.victim, self._settings.niceness)
             try:
                 bench = Bench(pool, place, self._settings.lengths)
                 while not self._stop.is_set() and time.monotonic() < state.end_s:
@@ -292,12 +292,16 @@ class Measurement:
             finally:
                 pool.close()
 
-    def _next(self, state: _State) -> tuple[Application, Application] | None:
+    def _next(self, state: _State) -> tuple[CatalogueApplication, CatalogueApplication] | None:
         with self._lock:
             return next(state.order, None)
 
     def _measure(
-        self, state: _State, bench: Bench, pool: Pool, pair: tuple[Application, Application]
+        self,
+        state: _State,
+        bench: Bench,
+        pool: ProgramPool,
+        pair: tuple[CatalogueApplication, CatalogueApplication],
     ) -> None:
         first, second = pair
         try:
@@ -323,18 +327,18 @@ class Measurement:
 
 @dataclass(slots=True)
 class _State:
-    kind: Kind
-    plan: Plan
-    order: Iterator[tuple[Application, Application]]
+    kind: PairKind
+    plan: MeasurementPlan
+    order: Iterator[tuple[CatalogueApplication, CatalogueApplication]]
     end_s: float
     begin_s: float
     made: int = 0
 
-    def progress(self, pair: str) -> Progress:
+    def progress(self, pair: str) -> MeasurementProgress:
         now_s = time.monotonic()
         missing = self.plan.left()
         each_s = (now_s - self.begin_s) / max(1, self.made)
-        return Progress(
+        return MeasurementProgress(
             self.kind, self.made, missing, max(0.0, min(self.end_s - now_s, missing * each_s)), pair
         )
 

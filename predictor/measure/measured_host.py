@@ -10,16 +10,16 @@ from pathlib import Path
 import psutil
 
 from foundation.id_list import read_ids
-from predictor.dataset import Host
+from predictor.dataset import MeasuredHost
 
 CPUS = Path("/sys/devices/system/cpu")
 MOST_CPUS = 65_536
 
 
-def describe_host() -> Host:
+def describe_host() -> MeasuredHost:
     """Return this host's description."""
     first = min(os.sched_getaffinity(0))
-    return Host(
+    return MeasuredHost(
         name=socket.gethostname().split(".")[0],
         cpu_model=cpu_model(),
         cpus=os.cpu_count() or 1,

@@ -10,17 +10,17 @@ from datetime import datetime
 from pathlib import Path
 
 from foundation.errors import HostError
-from predictor.dataset import Kind, opponent_loss, victim_loss
-from predictor.measure.frozen_program import ProgramError, Running
-from predictor.measure.speed_window import Pace, Window, measure
-from predictor.programs.program_catalogue import Application
+from predictor.dataset import PairKind, opponent_loss, victim_loss
+from predictor.measure.frozen_program import FrozenProgram, ProgramError
+from predictor.measure.speed_window import ProgramPace, SpeedWindow, measure
+from predictor.programs.program_catalogue import CatalogueApplication
 from workloads.task.slurm_task import available_bytes
 
 # Below this nothing more is started before something has been ended.
 LEAST_FREE_BYTES = 1 << 30
 
 
-class Pool:
+class ProgramPool:
     """Running programs by name and instance; an application beside itself has two.
 
     Parameters
@@ -37,11 +37,13 @@ class Pool:
         self._folder = folder
         self._cpus = cpus
         self._niceness = niceness
-        self._running: dict[tuple[str, int], Running] = {}
+        self._running: dict[tuple[str, int], FrozenProgram] = {}
         self.footprints_kib: dict[str, int] = {}
         """Resident memory of each application that ran, when it had started."""
 
-    def get(self, application: Application, instance: int = 0, keep: Iterable[Running] = ()) -> Running:
+    def get(
+        self, application: CatalogueApplication, instance: int = 0, keep: Iterable[FrozenProgram] = ()
+    ) -> FrozenProgram:
         """Return the program, frozen; start it where it does not run.
 
         Raises
@@ -53,12 +55,12 @@ class Pool:
         running = self._running.pop(key, None)
         if running is None:
             self._make_room(set(keep))
-            running = Running(application, self._folder, self._cpus, self._niceness)
+            running = FrozenProgram(application, self._folder, self._cpus, self._niceness)
             self.footprints_kib[application.name] = running.footprint_kib()
         self._running[key] = running  # the latest is last
         return running
 
-    def drop(self, application: Application) -> None:
+    def drop(self, application: CatalogueApplication) -> None:
         """End all instances of an application."""
         for key in [key for key in self._running if key[0] == application.name]:
             self._running.pop(key).close()
@@ -70,7 +72,7 @@ class Pool:
                 running.close()
         self._running.clear()
 
-    def _make_room(self, keep: set[Running]) -> None:
+    def _make_room(self, keep: set[FrozenProgram]) -> None:
         while (free := available_bytes()) is not None and free < LEAST_FREE_BYTES:
             key = next((key for key, running in self._running.items() if running not in keep), None)
             if key is None:
@@ -97,10 +99,10 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TrialCpus:
     """Where the two run: a CPU for each rank; ``shared`` are those on which both compute."""
 
-    kind: Kind
+    kind: PairKind
     victim: tuple[int, ...]
     opponent: tuple[int, ...]
 
@@ -110,16 +112,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ProgramPairTrial:
     """A trial of the unordered pair: what each did alone, before and after, and together."""
 
-    kind: Kind
+    kind: PairKind
     names: tuple[str, str]
     number: int
     started: datetime
-    before: tuple[Pace, Pace]
-    together: tuple[Pace, Pace]
-    after: tuple[Pace, Pace]
+    before: tuple[ProgramPace, ProgramPace]
+    together: tuple[ProgramPace, ProgramPace]
+    after: tuple[ProgramPace, ProgramPace]
     foreign_cpu_s: float
     steal_s: float
 
@@ -160,15 +162,17 @@ class Trial:
 class Bench:
     """Measures trials of one kind in one place, and keeps the runs alone that are still fresh."""
 
-    def __init__(self, pool: Pool, place: Place, lengths: Lengths) -> None:
+    def __init__(self, pool: ProgramPool, place: TrialCpus, lengths: Lengths) -> None:
         self._pool = pool
         self._place = place
         self._lengths = lengths
-        self._alone: dict[tuple[str, tuple[int, ...]], tuple[float, Pace]] = {}
+        self._alone: dict[tuple[str, tuple[int, ...]], tuple[float, ProgramPace]] = {}
         self.solo_rows: list[Row] = []
         """Rows of the solo table since they were last taken; their trials are not numbered yet."""
 
-    def trial(self, first: Application, second: Application, number: int) -> Trial:
+    def trial(
+        self, first: CatalogueApplication, second: CatalogueApplication, number: int
+    ) -> ProgramPairTrial:
         """Measure one trial of a pair.
 
         Raises
@@ -184,7 +188,7 @@ class Bench:
         other.pin(cpus[1])
         used = self._place.used(max(first.ranks, second.ranks))
         lengths = self._lengths
-        slice_s = lengths.slice_s if self._place.kind is Kind.GANG else None
+        slice_s = lengths.slice_s if self._place.kind is PairKind.GANG else None
         window = measure([one, other], used, lengths.warm_up_s, lengths.pair_s, slice_s)
         # The second one first: its successor comes anew, the first one's run serves the next pair, too.
         later = self._solo(other, cpus[1], fresh=False)
@@ -192,11 +196,11 @@ class Bench:
         names = first.name, second.name
         together = window.paces[0], window.paces[1]
         kind = self._place.kind
-        return Trial(
+        return ProgramPairTrial(
             kind, names, number, window.started, before, together, after, window.foreign_cpu_s, window.steal_s
         )
 
-    def _solo(self, program: Running, cpus: tuple[int, ...], *, fresh: bool) -> Pace:
+    def _solo(self, program: FrozenProgram, cpus: tuple[int, ...], *, fresh: bool) -> ProgramPace:
         key = program.application.name, cpus
         kept = self._alone.get(key)
         if fresh and kept is not None and time.monotonic() - kept[0] < FRESH_S:
@@ -209,7 +213,7 @@ class Bench:
         self.solo_rows.append(self._solo_row(program, window))
         return pace
 
-    def _solo_row(self, program: Running, window: Window) -> Row:
+    def _solo_row(self, program: FrozenProgram, window: SpeedWindow) -> Row:
         pace = window.paces[0]
         return {
             "application": program.application.name,

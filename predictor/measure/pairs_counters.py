@@ -18,12 +18,12 @@ from pathlib import Path
 from foundation.errors import HostError
 from predictor.counters.counter_source import Count, Provider, run_whole
 from predictor.counters.offered_sources import CachegrindCounters, counts_of
-from predictor.dataset import Source
-from predictor.measure.frozen_program import Running
+from predictor.dataset import CounterSource
+from predictor.measure.frozen_program import FrozenProgram
 from predictor.measure.pair_trial import Row
-from predictor.measure.pairs_store import Store
+from predictor.measure.pairs_store import PairsStore
 from predictor.measure.speed_window import measure
-from predictor.programs.program_catalogue import Application
+from predictor.programs.program_catalogue import CatalogueApplication
 
 # A command that is counted whole makes steps for about as long.
 WHOLE_S = 2.0
@@ -46,9 +46,9 @@ _NAMES = (
 
 
 def count_all(
-    applications: Sequence[Application],
+    applications: Sequence[CatalogueApplication],
     providers: Sequence[Provider],
-    store: Store,
+    store: PairsStore,
     cpus: tuple[int, ...],
     tell: Callable[[str], None],
     warn: Callable[[str], None],
@@ -77,10 +77,10 @@ def count_all(
         store.keep()
 
 
-def _alone(application: Application, cpus: tuple[int, ...]) -> tuple[float, list[Count]]:
+def _alone(application: CatalogueApplication, cpus: tuple[int, ...]) -> tuple[float, list[Count]]:
     """Return an application's speed alone, and what the operating system counted meanwhile."""
     with tempfile.TemporaryDirectory(prefix="osub-pairs-") as folder:
-        running = Running(application, Path(folder), cpus, 0)
+        running = FrozenProgram(application, Path(folder), cpus, 0)
         try:
             window = measure([running], cpus[: application.ranks], 0.05, 0.2)
             return window.paces[0].speed, system_counts(running, cpus)
@@ -88,15 +88,17 @@ def _alone(application: Application, cpus: tuple[int, ...]) -> tuple[float, list
             running.close()
 
 
-def _count(provider: Provider, application: Application, speed: float, system: list[Count]) -> list[Count]:
-    if provider.source is Source.OS:
+def _count(
+    provider: Provider, application: CatalogueApplication, speed: float, system: list[Count]
+) -> list[Count]:
+    if provider.source is CounterSource.OS:
         return system
-    if provider.source is Source.CACHEGRIND:
+    if provider.source is CounterSource.CACHEGRIND:
         return simulated_counts(application, speed)
     return provider.count(application.command(max(3, round(speed * WHOLE_S))), os.environ)
 
 
-def rows_of(application: Application, source: Source, counts: Sequence[Count]) -> list[Row]:
+def rows_of(application: CatalogueApplication, source: CounterSource, counts: Sequence[Count]) -> list[Row]:
     """Return counts as rows of the counters table."""
     return [
         {
@@ -111,7 +113,7 @@ def rows_of(application: Application, source: Source, counts: Sequence[Count]) -
     ]
 
 
-def system_counts(program: Running, cpus: tuple[int, ...], seconds: float = 0.5) -> list[Count]:
+def system_counts(program: FrozenProgram, cpus: tuple[int, ...], seconds: float = 0.5) -> list[Count]:
     """Return the operating system's counters of a window in which the program runs alone, per second."""
     program.pin(cpus)
     program.resume()
@@ -125,7 +127,7 @@ def system_counts(program: Running, cpus: tuple[int, ...], seconds: float = 0.5)
     return [Count(name, "second", max(0.0, (after[name] - before[name]) / lasted_s)) for name in _NAMES]
 
 
-def simulated_counts(application: Application, speed: float) -> list[Count]:
+def simulated_counts(application: CatalogueApplication, speed: float) -> list[Count]:
     """Return cachegrind's counters of some steps of an application, per instruction.
 
     Parameters
@@ -157,7 +159,7 @@ def simulated_counts(application: Application, speed: float) -> list[Count]:
     return counts_of(differences)
 
 
-def _accounts(program: Running) -> dict[str, float]:
+def _accounts(program: FrozenProgram) -> dict[str, float]:
     """Return sums over a program's processes (proc(5): stat, status, schedstat)."""
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
     total = dict.fromkeys(_NAMES, 0.0)

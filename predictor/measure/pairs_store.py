@@ -29,24 +29,24 @@ from predictor.dataset import (
     SOLO,
     TRIALS,
     About,
-    Kind,
+    CounterSource,
+    PairKind,
     Pairs,
-    Source,
-    Table,
+    PairsTable,
     ideal_loss,
     read_pairs,
     write_pairs,
 )
 from predictor.measure.measured_host import describe_host
 from predictor.measure.pair_trial import Row
-from predictor.programs.program_catalogue import Application
+from predictor.programs.program_catalogue import CatalogueApplication
 
 FLUSH_S = 60.0
 
 JOURNAL_NAME = "measured.jsonl"
 
 
-class Store:
+class PairsStore:
     """A PAIRS folder to which trials are added.
 
     Parameters
@@ -75,7 +75,7 @@ class Store:
     def __init__(
         self,
         folder: Path,
-        applications: Sequence[Application],
+        applications: Sequence[CatalogueApplication],
         window_s: float,
         *,
         resume: bool,
@@ -117,7 +117,7 @@ class Store:
             )
         return before
 
-    def trials_of(self, kind: Kind) -> list[Row]:
+    def trials_of(self, kind: PairKind) -> list[Row]:
         """Return the trials of a kind so far."""
         return self._journal.trials().filter(kind=str(kind)).to_dicts()
 
@@ -133,7 +133,7 @@ class Store:
         if text not in self._notes:
             self._notes.append(text)
 
-    def counted(self, source: Source) -> set[str]:
+    def counted(self, source: CounterSource) -> set[str]:
         """Return the applications that have counters of a source."""
         return set(self._counters.filter(source=str(source)).get_column("application"))
 
@@ -167,8 +167,8 @@ class Store:
             host=self._host,
             started=started if isinstance(started, datetime) else now,
             ended=now,
-            kinds=[Kind(kind) for kind in trials["kind"].unique().sort()],
-            counter_sources=[Source(source) for source in self._counters["source"].unique().sort()],
+            kinds=[PairKind(kind) for kind in trials["kind"].unique().sort()],
+            counter_sources=[CounterSource(source) for source in self._counters["source"].unique().sort()],
             notes=self._notes,
         )
         solo = self._journal.solo()
@@ -291,7 +291,7 @@ class Journal:
                 self._count(row)
 
 
-def _frame(table: Table, rows: list[Row]) -> pl.DataFrame:
+def _frame(table: PairsTable, rows: list[Row]) -> pl.DataFrame:
     plain = {**table.schema}
     texts = {name: pl.String for name, dtype in plain.items() if isinstance(dtype, pl.Datetime)}
     is_text = bool(rows) and isinstance(rows[0].get("started"), str)
@@ -330,7 +330,7 @@ def pair_frame(trials: pl.DataFrame, window_s: float) -> pl.DataFrame:
                 "e_v_low": None if loss.low is None else min(loss.low, loss.mean),
                 "e_v_high": None if loss.high is None else max(loss.high, loss.mean),
                 "e_o": group["e_o"].mean(),
-                "ideal": ideal_loss(Kind(str(kind))),
+                "ideal": ideal_loss(PairKind(str(kind))),
                 "load": None if not isinstance(foreign, float) else foreign / window_s,
                 "started": group["started"].min(),
                 "ended": group["started"].max(),

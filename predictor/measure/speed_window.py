@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 
 from foundation.cpu_time import CpuTime, cpu_time
 from foundation.errors import HostError
-from predictor.measure.frozen_program import ProgramError, Running
-from workloads.task.step_meter import Reading
+from predictor.measure.frozen_program import FrozenProgram, ProgramError
+from workloads.task.step_meter import MeterReading
 
 # A window is lengthened until everybody has made so many steps, but not beyond so many times its length.
 LEAST_STEPS = 3
@@ -30,7 +30,7 @@ PassTime = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ProgramPace:
     """What a program did in a window.
 
     Attributes
@@ -66,23 +66,23 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SpeedWindow:
     """What happened in a window: a pace for each program, and what others took of its CPUs, in seconds."""
 
     started: datetime
     seconds: float
-    paces: tuple[Pace, ...]
+    paces: tuple[ProgramPace, ...]
     foreign_cpu_s: float
     steal_s: float
 
 
 def measure(
-    programs: Sequence[Running],
+    programs: Sequence[FrozenProgram],
     cpus: Sequence[int],
     warm_up_s: float,
     seconds: float,
     slice_s: float | None = None,
-) -> Window:
+) -> SpeedWindow:
     """Let these programs run together and return what they did.
 
     Parameters
@@ -110,7 +110,7 @@ def measure(
         for program in programs:
             program.resume()
     else:
-        pass_time = Turns(programs, slice_s)
+        pass_time = RoundClock(programs, slice_s)
     try:
         pass_time(warm_up_s)
         _await_first_steps(programs, frozen, MOST_LENGTHENING * seconds, pass_time)
@@ -141,17 +141,17 @@ def measure(
             program.freeze()
     foreign_s, steal_s = max(0.0, of_host.used_s - sum(used_s)), of_host.steal_s
     whole = [
-        Pace(last.steps - first.steps, last.last_s - first.last_s, last.busy_s - first.busy_s, cpu_s)
+        ProgramPace(last.steps - first.steps, last.last_s - first.last_s, last.busy_s - first.busy_s, cpu_s)
         for first, last, cpu_s in zip(before, after, used_s, strict=True)
     ]
     ranks = sum(program.application.ranks for program in programs)
     taken = shares_taken(lasted_s, foreign_s + steal_s, whole, len(set(cpus)), ranks)
     paces = tuple(replace(pace, taken=share) for pace, share in zip(whole, taken, strict=True))
-    return Window(started, lasted_s, paces, foreign_s, steal_s)
+    return SpeedWindow(started, lasted_s, paces, foreign_s, steal_s)
 
 
 def shares_taken(
-    seconds: float, others_s: float, paces: Sequence[Pace], cpus: int, ranks: int
+    seconds: float, others_s: float, paces: Sequence[ProgramPace], cpus: int, ranks: int
 ) -> list[float]:
     """Return ``share_taken`` of each program: of all on one CPU, or of each on a CPU of its own.
 
@@ -164,7 +164,7 @@ def shares_taken(
     return [0.0] * len(paces)
 
 
-def share_taken(seconds: float, others_s: float, paces: Sequence[Pace]) -> float:
+def share_taken(seconds: float, others_s: float, paces: Sequence[ProgramPace]) -> float:
     """Return which share of a window on one CPU others took while a measured program wanted it.
 
     That is the time in which one of the programs was busy and none had the CPU; at most what the others
@@ -192,7 +192,7 @@ def _of_host(cpus: Collection[int]) -> CpuTime:
 
 
 def _await_first_steps(
-    programs: Sequence[Running], frozen: Sequence[Reading], most_s: float, pass_time: PassTime
+    programs: Sequence[FrozenProgram], frozen: Sequence[MeterReading], most_s: float, pass_time: PassTime
 ) -> None:
     """Return when each program has made a step: one that was frozen within a step has its end long ago."""
     deadline_s = time.monotonic() + most_s
@@ -210,7 +210,7 @@ def _await_first_steps(
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class RoundClock:
     """Passes time in whole rounds, in each of which every program has a turn.
 
     Parameters
@@ -223,7 +223,7 @@ class Turns:
         Waits, in seconds.
     """
 
-    programs: Sequence[Running]
+    programs: Sequence[FrozenProgram]
     slice_s: float
     pause: PassTime = field(default=time.sleep)
 

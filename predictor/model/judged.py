@@ -17,7 +17,7 @@ import numpy as np
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from foundation.units import counted
-from predictor.dataset import STRESSOR, Kind, Pairs
+from predictor.dataset import STRESSOR, PairKind, Pairs
 from predictor.model.counter_features import features_of
 from predictor.model.counter_groups import THESIS_K, groups_of
 from predictor.model.linear_models import Scaling, fit_loss, one_thread
@@ -30,7 +30,7 @@ _DRAWS = 200
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedModels:
     """By the name of the kind: how good models are, what few pairs say, and what is not judged."""
 
     reports: dict[str, KindReport] = field(default_factory=dict)
@@ -38,7 +38,9 @@ class Judged:
     failed: dict[str, InputError] = field(default_factory=dict)
 
 
-def judge(pairs: Pairs, kinds: Iterable[Kind], *, threshold: float | None, cost: float, seed: int) -> Judged:
+def judge(
+    pairs: Pairs, kinds: Iterable[PairKind], *, threshold: float | None, cost: float, seed: int
+) -> JudgedModels:
     """Judge each kind by itself.
 
     Parameters
@@ -55,7 +57,7 @@ def judge(pairs: Pairs, kinds: Iterable[Kind], *, threshold: float | None, cost:
     InputError
         Nothing can be said of any of them.
     """
-    found = Judged()
+    found = JudgedModels()
     for kind in kinds:
         name = str(kind)
         try:
@@ -133,7 +135,7 @@ class Few:
 
 
 @one_thread()
-def few_of(pairs: Pairs, kind: Kind, threshold: float | None = None, seed: int = 0) -> Few | None:
+def few_of(pairs: Pairs, kind: PairKind, threshold: float | None = None, seed: int = 0) -> Few | None:
     """Return what can be said of the pairs of a kind; None where a model is to be had, or next to nothing.
 
     Raises
@@ -180,7 +182,7 @@ def few_of(pairs: Pairs, kind: Kind, threshold: float | None = None, seed: int =
 
 
 def few_or_error(
-    pairs: Pairs, kind: Kind, error: InputError, threshold: float | None, seed: int
+    pairs: Pairs, kind: PairKind, error: InputError, threshold: float | None, seed: int
 ) -> Few | InputError:
     """Return what can be said of pairs which a model was not to be had of, or why nothing can."""
     try:

@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from analysis.charts import GRID, INK, JOB_COLOURS, Chart, arrange
-from analysis.pages.page_content import Block, Grid, Page, Section, Told
+from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
 from analysis.pages.page_frame import write_page as framed
 from foundation.units import counted, counted_of
 from predictor.dataset import About
@@ -171,13 +171,13 @@ def write_page(target: Path, about: About, reports: Mapping[str, KindReport]) ->
         f"{about.started:%Y-%m-%d %H:%M} to {about.ended:%Y-%m-%d %H:%M} UTC."
     )
     drawn = {
-        name: [Block(f"{name}: {title}", chart.caption, chart=chart) for title, chart in _charts(report)]
+        name: [PageBlock(f"{name}: {title}", chart.caption, chart=chart) for title, chart in _charts(report)]
         for name, report in reports.items()
     }
     page = Page(
         title="Which applications may share a core",
         subtitle=where,
-        verdict=[Told(f"{name}:", sentence_of(report)) for name, report in reports.items()],
+        verdict=[VerdictParagraph(f"{name}:", sentence_of(report)) for name, report in reports.items()],
         sections=[
             Section("losses", "What victims lose", [blocks[0] for blocks in drawn.values()]),
             *(_judged(number, name, report) for number, (name, report) in enumerate(reports.items())),
@@ -185,7 +185,7 @@ def write_page(target: Path, about: About, reports: Mapping[str, KindReport]) ->
                 Section(f"figures-{number}", f"Figures: {name}", blocks[1:])
                 for number, (name, blocks) in enumerate(drawn.items())
             ),
-            Section("where", "Where", [Block("", where, notes=about.notes)]),
+            Section("where", "Where", [PageBlock("", where, notes=about.notes)]),
         ],
     )
     framed(target, page)
@@ -201,17 +201,17 @@ def _judged(number: int, name: str, report: KindReport) -> Section:
     judges = ("judged by", "right (95% interval)", "points above the majority")
     curves = curves_sentence(report)
     blocks = [
-        Block(
+        PageBlock(
             "Who judges how well",
             "",
-            grid=Grid(groups=(), columns=judges, rows=rows_of(report), texts=3, heads=True),
+            grid=PageTable(groups=(), columns=judges, rows=rows_of(report), texts=3, heads=True),
             notes=[curves] if curves else (),
         ),
-        Block(
+        PageBlock(
             "Judged wrong",
             f"{counted_of(len(report.mispredictions), len(report.records), 'pair')} of victims never seen; "
             f"the {len(wrong)} that are furthest off (the thesis's Table 4.11).",
-            grid=Grid(groups=(), columns=columns, rows=wrong, texts=2) if wrong else None,
+            grid=PageTable(groups=(), columns=columns, rows=wrong, texts=2) if wrong else None,
         ),
     ]
     return Section(f"judged-{number}", f"Judgements: {name}", blocks)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from foundation.errors import InputError
 from foundation.one_line import one_line
-from predictor.dataset import STRESSOR, Kind, Pairs
+from predictor.dataset import STRESSOR, PairKind, Pairs
 from predictor.model.pair_records import threshold_of
 from predictor.model.stored_model import Model
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """A victim beside an opponent: E_v, how likely it is dangerous (None: measured), and whether it is."""
 
     victim: str
@@ -29,7 +29,7 @@ class Matrix:
 
     kind: str
     names: list[str]
-    cells: list[Cell]
+    cells: list[MatrixCell]
 
 
 def predicted(model: Model, names: Sequence[str] | None = None) -> Matrix:
@@ -44,14 +44,14 @@ def predicted(model: Model, names: Sequence[str] | None = None) -> Matrix:
     scaled = model.counters_of(names)
     losses, likely = model.matrix(scaled, scaled)
     cells = [
-        Cell(victim, other, float(losses[i, j]), float(likely[i, j]), bool(likely[i, j] > model.cut))
+        MatrixCell(victim, other, float(losses[i, j]), float(likely[i, j]), bool(likely[i, j] > model.cut))
         for i, victim in enumerate(names)
         for j, other in enumerate(names)
     ]
     return Matrix(str(model.kind), names, cells)
 
 
-def measured(pairs: Pairs, kind: Kind, names: Sequence[str] | None = None) -> Matrix:
+def measured(pairs: Pairs, kind: PairKind, names: Sequence[str] | None = None) -> Matrix:
     """Return what was measured of the applications of these names; None: of all, stressors left out.
 
     Raises
@@ -71,7 +71,7 @@ def measured(pairs: Pairs, kind: Kind, names: Sequence[str] | None = None) -> Ma
     chosen = sorted(present) if names is None else list(names)
     threshold = threshold_of(kind)
     cells = [
-        Cell(victim, other, loss, None, loss > threshold)
+        MatrixCell(victim, other, loss, None, loss > threshold)
         for victim, other, loss in own.select("victim", "opponent", "e_v").iter_rows()
         if victim in chosen and other in chosen
     ]

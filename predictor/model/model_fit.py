@@ -8,17 +8,24 @@ import numpy as np
 
 from analysis.quantiles import quantiles
 from foundation.version import VERSION
-from predictor.dataset import Kind, Pairs
+from predictor.dataset import PairKind, Pairs
 from predictor.model.counter_groups import cluster
 from predictor.model.linear_models import Fitted, Scaling, cut_of, fit_danger, fit_loss, one_thread
 from predictor.model.model_judges import COST, check_enough, judge_unseen
 from predictor.model.pair_records import records_of
-from predictor.model.stored_model import MODEL_VERSION, Application, Cluster, Data, Linear, Model
+from predictor.model.stored_model import (
+    MODEL_VERSION,
+    ApplicationCluster,
+    Data,
+    Linear,
+    Model,
+    ModelledApplication,
+)
 
 
 @one_thread()
 def fit_model(
-    pairs: Pairs, kind: Kind, *, threshold: float | None = None, cost: float = COST, seed: int = 0
+    pairs: Pairs, kind: PairKind, *, threshold: float | None = None, cost: float = COST, seed: int = 0
 ) -> Model:
     """Fit a model.
 
@@ -73,13 +80,13 @@ def fit_model(
         loss=_linear(fit_loss(certain)),
         half_width=float(quantiles(np.abs(unseen.errors), (0.9,))[0]),
         applications={
-            name: Application(
+            name: ModelledApplication(
                 family=family, counters=scaled[place].round(6).tolist(), cluster=int(nearest[place])
             )
             for place, (name, family) in enumerate(zip(features.applications, records.families, strict=True))
         },
         clusters=[
-            Cluster(
+            ApplicationCluster(
                 centre=groups.centres[number].round(6).tolist(),
                 dangerous=bool(groups.dangerous[number]),
                 median_loss=float(np.nan_to_num(groups.median_loss[number])),

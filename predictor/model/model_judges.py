@@ -73,7 +73,7 @@ class Misprediction:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unseen:
+class UnseenPredictions:
     """What was said of each record by models that had not seen its victim."""
 
     probability: Floats
@@ -134,7 +134,7 @@ class KindReport:
     separated: bool
     clusters: Clustering
     four: Clustering
-    unseen: Unseen
+    unseen: UnseenPredictions
     mispredictions: list[Misprediction]
     calibration: list[tuple[float, float, int]] = field(default_factory=list)
 
@@ -227,7 +227,7 @@ def evaluate_kind(
 
 
 def _judge_curves(
-    records: Records, curves: Curves, unseen: Unseen, base: Floats, seed: int
+    records: Records, curves: Curves, unseen: UnseenPredictions, base: Floats, seed: int
 ) -> CurveReport | None:
     """Judge curves on the certain records: a loss is fitted on whether its interval has t in it or not."""
     certain = ~records.spans
@@ -273,7 +273,7 @@ def check_enough(records: Records) -> None:
 
 
 @one_thread()
-def judge_unseen(records: Records) -> Unseen:
+def judge_unseen(records: Records) -> UnseenPredictions:
     """Return what models say of victims that they have not seen, each of them left out in turn."""
     count = len(records)
     likely, loss, nearest = np.full(count, np.nan), np.zeros(count), np.zeros(count)
@@ -285,7 +285,7 @@ def judge_unseen(records: Records) -> Unseen:
         loss[split.test] = fit_loss(train).values(design)
         nearest[split.test] = nearest_loss(train, test)
     likely = np.nan_to_num(likely, nan=0.5)
-    return Unseen(likely, loss, nearest, loss - records.loss)
+    return UnseenPredictions(likely, loss, nearest, loss - records.loss)
 
 
 def _right(records: Records, folds: Folds, seed: int) -> Floats:
@@ -359,7 +359,7 @@ def _rank_interval(predicted: Floats, records: Records, seed: int) -> tuple[floa
     return float(low), float(high)
 
 
-def _covered(records: Records, unseen: Unseen, seed: int) -> float:
+def _covered(records: Records, unseen: UnseenPredictions, seed: int) -> float:
     """Return how often a 90 % interval that other victims gave has the measured loss in it."""
     inside = np.zeros(len(records), dtype=bool)
     for split in by_application(records, FOLDS, seed):
@@ -369,7 +369,7 @@ def _covered(records: Records, unseen: Unseen, seed: int) -> float:
     return float(inside.mean())
 
 
-def _mispredictions(records: Records, unseen: Unseen) -> list[Misprediction]:
+def _mispredictions(records: Records, unseen: UnseenPredictions) -> list[Misprediction]:
     wrong = (unseen.probability > 0.5) != records.dangerous
     names = records.features.applications
     found = [

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from foundation.errors import InputError
-from predictor.dataset import STRESSOR, Kind, Pairs
+from predictor.dataset import STRESSOR, PairKind, Pairs
 from predictor.model.counter_features import Features, Floats, features_of
 
 Flags = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ class Records:
         Shape (N,): its 95 % interval; NaN where there was one trial.
     """
 
-    kind: Kind
+    kind: PairKind
     threshold: float
     features: Features
     families: tuple[str, ...]
@@ -95,16 +95,16 @@ class Records:
         return self.where(~np.isin(self.victim, places) & ~np.isin(self.opponent, places))
 
 
-def threshold_of(kind: Kind, multiplicity: int = 2) -> float:
+def threshold_of(kind: PairKind, multiplicity: int = 2) -> float:
     """Return t where nobody says otherwise: 1 - 1/M, the loss that sharing a core alone costs.
 
     With cores of one's own the ideal is 0. Measured losses there scatter about it, so t is a twentieth:
     what neighbours may cost before it is called harm.
     """
-    return 0.05 if kind is Kind.CORES else 1.0 - 1.0 / multiplicity
+    return 0.05 if kind is PairKind.CORES else 1.0 - 1.0 / multiplicity
 
 
-def records_of(pairs: Pairs, kind: Kind, threshold: float | None = None) -> Records:
+def records_of(pairs: Pairs, kind: PairKind, threshold: float | None = None) -> Records:
     """Return the records of one kind; stressors are no applications, and not among them.
 
     Raises

@@ -14,7 +14,7 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.whole_file import write_whole
-from predictor.dataset import Host, Kind
+from predictor.dataset import MeasuredHost, PairKind
 from predictor.model.counter_features import Floats, with_cpu
 
 MODEL_VERSION = 1
@@ -45,7 +45,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     digest: Words
 
 
-class Application(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelledApplication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An application that the model knows: family, standardised counters, its cluster."""
 
     family: Words
@@ -53,7 +53,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cluster: Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApplicationCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group of applications: its centre, and whether its members' median loss as victims exceeds t."""
 
     centre: list[Finite]
@@ -105,8 +105,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     version: int
     osub: Words
-    kind: Kind
-    host: Host
+    kind: PairKind
+    host: MeasuredHost
     data: Data
     threshold: Finite
     cut: Share
@@ -117,8 +117,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     danger: Linear
     loss: Linear
     half_width: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
-    applications: dict[str, Application]
-    clusters: list[Cluster]
+    applications: dict[str, ModelledApplication]
+    clusters: list[ApplicationCluster]
 
     def __post_init__(self) -> None:
         if self.version != MODEL_VERSION:
@@ -179,7 +179,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
         return scaled
 
-    def group_of(self, name: str) -> Cluster:
+    def group_of(self, name: str) -> ApplicationCluster:
         """Return the group that an application which the model knows is of."""
         return self.clusters[self.applications[name].cluster]
 
@@ -197,7 +197,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise InputError(f"{one_line(name, 40)!r} is no name of an application")
         own = self.standardised(values)
         gaps = [float(np.sum((own - np.array(cluster.centre)) ** 2)) for cluster in self.clusters]
-        entry = Application(family=name, counters=own.tolist(), cluster=gaps.index(min(gaps)) if gaps else 0)
+        entry = ModelledApplication(
+            family=name, counters=own.tolist(), cluster=gaps.index(min(gaps)) if gaps else 0
+        )
         return msgspec.structs.replace(self, applications=self.applications | {name: entry})
 
     def matrix(self, victims: Floats, opponents: Floats) -> tuple[Floats, Floats]:

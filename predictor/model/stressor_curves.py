@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from sklearn.linear_model import RidgeCV
 
-from predictor.dataset import STRESSOR, Kind, Pairs
+from predictor.dataset import STRESSOR, PairKind, Pairs
 from predictor.model.counter_features import Floats
 from predictor.model.linear_models import PENALTIES
 from predictor.model.pair_records import Flags, Records
@@ -66,7 +66,7 @@ class Curves:
         )
 
 
-def curves_of(pairs: Pairs, kind: Kind) -> Curves | None:
+def curves_of(pairs: Pairs, kind: PairKind) -> Curves | None:
     """Return the curves of the applications that were measured beside all stressors; None where none was."""
     stressors = pairs.applications.filter(pl.col("family") == STRESSOR)["application"].to_list()
     own = pairs.pairs.filter(pl.col("kind") == str(kind))

@@ -14,7 +14,7 @@ from predictor.model.stepwise import fit_stepwise
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRecord:
     """A record as Table 4.11 has it.
 
     Attributes
@@ -45,7 +45,7 @@ class Judged:
 
 
 @one_thread()
-def judge_in_three_folds(records: Records, seed: int = 0) -> tuple[Judged, ...]:
+def judge_in_three_folds(records: Records, seed: int = 0) -> tuple[JudgedRecord, ...]:
     """Return all records, each judged by a model of the other folds; none where a fold cannot be fitted."""
     names = records.features.applications
     found = []
@@ -54,7 +54,7 @@ def judge_in_three_folds(records: Records, seed: int = 0) -> tuple[Judged, ...]:
             return ()
         likely = fit_stepwise(records.where(split.train)).probabilities(records.where(split.test))
         found += [
-            Judged(
+            JudgedRecord(
                 case=int(place) + 1,
                 fold=number,
                 victim=names[records.victim[place]],
@@ -68,7 +68,7 @@ def judge_in_three_folds(records: Records, seed: int = 0) -> tuple[Judged, ...]:
     return tuple(sorted(found, key=lambda one: one.case))
 
 
-def accuracy_of(judged: Sequence[Judged], fold: int | None = None) -> float:
+def accuracy_of(judged: Sequence[JudgedRecord], fold: int | None = None) -> float:
     """Return the share that was judged right, of one fold or of all; NaN of none."""
     own = [one for one in judged if fold is None or one.fold == fold]
     return sum(not one.is_wrong() for one in own) / len(own) if own else float("nan")

@@ -36,7 +36,7 @@ FLAGS = ("-O3", "-std=gnu11")
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class CatalogueApplication:
     """An application to be measured.
 
     Attributes
@@ -79,14 +79,14 @@ def _mpiexec() -> str:
     return found
 
 
-def _solver(app: str, size: str, ranks: int = 1) -> Application:
+def _solver(app: str, size: str, ranks: int = 1) -> CatalogueApplication:
     choice = ["--grid", size] if app == "jacobi" else ["--class", size]
 
     def words(steps: int) -> list[str]:
         return [sys.executable, "-m", "workloads.rrba", "--app", app, *choice, "--steps", str(steps)]
 
     name = f"{app}.{size}" + (f".{ranks}" if ranks > 1 else "")
-    return Application(name, app, "a time step" if app != "mg" else "a V-cycle", words, ranks)
+    return CatalogueApplication(name, app, "a time step" if app != "mg" else "a V-cycle", words, ranks)
 
 
 def _kernel(
@@ -98,7 +98,7 @@ def _kernel(
     kernel: str = "",
     share: int = 100,
     every: int = 0,
-) -> Application:
+) -> CatalogueApplication:
     rest = [str(every), str(_SLEEP_US)]
 
     def words(steps: int) -> list[str]:
@@ -106,14 +106,16 @@ def _kernel(
         begin = [] if steps == ENDLESS_STEPS else ["env", f"OSUB_STEPS={steps}"]
         return [*begin, program, kernel or family, str(kib), str(share), *rest]
 
-    return Application(name, family, what, words)
+    return CatalogueApplication(name, family, what, words)
 
 
-def _barrier(grain_us: int) -> Application:
+def _barrier(grain_us: int) -> CatalogueApplication:
     def words(steps: int) -> list[str]:
         return [sys.executable, "-m", "predictor.programs.barrier", str(grain_us), str(steps)]
 
-    return Application(f"barrier.{grain_us}us.2", "barrier", f"{grain_us} us of work and a barrier", words, 2)
+    return CatalogueApplication(
+        f"barrier.{grain_us}us.2", "barrier", f"{grain_us} us of work and a barrier", words, 2
+    )
 
 
 _HOPS, _TRIAD, _ROWS = "4,096 dependent loads", "a triad of up to 32,768 elements", "rows of a product"
@@ -185,7 +187,7 @@ NPB_VARIABLE = "OSUB_NPB"
 """Names the folder of stock NPB, as ``rrba --npb`` takes it."""
 
 
-def npb_applications(environment: Mapping[str, str]) -> tuple[Application, ...]:
+def npb_applications(environment: Mapping[str, str]) -> tuple[CatalogueApplication, ...]:
     """Return the stock benchmarks in the folder that ``OSUB_NPB`` names, of one rank; none without it."""
     folder = environment.get(NPB_VARIABLE)
     if not folder:
@@ -201,22 +203,22 @@ def npb_applications(environment: Mapping[str, str]) -> tuple[Application, ...]:
     return tuple(found)
 
 
-def _stock(folder: Path, name: str, size: str, every: int) -> Application:
+def _stock(folder: Path, name: str, size: str, every: int) -> CatalogueApplication:
     def words(steps: int) -> list[str]:
         return [sys.executable, "-m", "predictor.programs.npb_program", str(folder), name, size, str(steps)]
 
     what = "time steps" if name != "mg" else "V-cycles"
-    return Application(f"npb.{name}.{size}", name, f"{every} {what}", words)
+    return CatalogueApplication(f"npb.{name}.{size}", name, f"{every} {what}", words)
 
 
-def known_applications(environment: Mapping[str, str] = os.environ) -> dict[str, Application]:
+def known_applications(environment: Mapping[str, str] = os.environ) -> dict[str, CatalogueApplication]:
     """Return all applications by name: ours, and the stock benchmarks that are given."""
     return ALL | {each.name: each for each in npb_applications(environment)}
 
 
 def applications_named(
     names: Sequence[str], environment: Mapping[str, str] = os.environ
-) -> list[Application]:
+) -> list[CatalogueApplication]:
     """Return the applications of these names, or of groups and families with these names, each once.
 
     Raises
@@ -226,7 +228,7 @@ def applications_named(
     """
     known = known_applications(environment)
     groups = _GROUPS | {"npb": npb_applications(environment)}
-    chosen: dict[str, Application] = {}
+    chosen: dict[str, CatalogueApplication] = {}
     for name in names:
         family = [each for each in known.values() if each.family == name]
         found = groups.get(name) or ([known[name]] if name in known else family)

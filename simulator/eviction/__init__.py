@@ -4,7 +4,15 @@
 the baselines, ``solve`` one call for all of them; ``cheapest`` is the call for a scheduler that preempts.
 """
 
-from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob, Question
-from simulator.eviction.solvers import Solver, cheapest, solve
+from simulator.eviction.eviction_problem import EvictableJob, EvictionAnswer, EvictionChoice, Question
+from simulator.eviction.solvers import EvictionSolver, cheapest, solve
 
-__all__ = ["Answer", "Choice", "EvictableJob", "Question", "Solver", "cheapest", "solve"]
+__all__ = [
+    "EvictableJob",
+    "EvictionAnswer",
+    "EvictionChoice",
+    "EvictionSolver",
+    "Question",
+    "cheapest",
+    "solve",
+]

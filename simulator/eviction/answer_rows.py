@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from simulator.eviction.eviction_problem import Answer, Choice
+from simulator.eviction.eviction_problem import EvictionAnswer, EvictionChoice
 
 ABSENT = "-"
 ANSWER_COLUMNS = ("deadline", "loss", "checkpoints", "nodes", "kill", "app", "system")
 CHOICE_COLUMNS = ("job", "choice")
 
 
-def answer_rows(answers: Sequence[Answer]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def answer_rows(answers: Sequence[EvictionAnswer]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the columns and a row for each answer: what it costs, and how many jobs meet which fate.
 
     Deadlines with the same answer are one row, such as ``7 to 15``.
@@ -21,17 +21,17 @@ def answer_rows(answers: Sequence[Answer]) -> tuple[tuple[str, ...], list[tuple[
     return ANSWER_COLUMNS, [_row(same) for same in alike(answers)]
 
 
-def alike(answers: Sequence[Answer]) -> list[list[Answer]]:
+def alike(answers: Sequence[EvictionAnswer]) -> list[list[EvictionAnswer]]:
     """Return the answers in groups of neighbours that say the same."""
     return [list(same) for _, same in groupby(answers, key=lambda answer: (answer.possible, answer.choices))]
 
 
-def choice_rows(answer: Answer) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def choice_rows(answer: EvictionAnswer) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the columns and one row for each job that is evicted."""
     return CHOICE_COLUMNS, [(name, choice.value) for name, choice in answer.choices.items()]
 
 
-def _row(same: Sequence[Answer]) -> tuple[str, ...]:
+def _row(same: Sequence[EvictionAnswer]) -> tuple[str, ...]:
     answer = same[0]
     deadline = f"{answer.deadline_min:g}" + (f" to {same[-1].deadline_min:g}" if len(same) > 1 else "")
     if answer.loss is None or answer.checkpoint_min is None or answer.nodes is None:
@@ -42,7 +42,7 @@ def _row(same: Sequence[Answer]) -> tuple[str, ...]:
         _loss(answer.loss),
         f"{answer.checkpoint_min:g}",
         f"{answer.nodes:,}",
-        *(str(often[choice]) for choice in Choice),
+        *(str(often[choice]) for choice in EvictionChoice),
     )
 
 

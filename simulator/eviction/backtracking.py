@@ -15,7 +15,7 @@ from foundation.errors import UsageError
 from foundation.units import counted
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import Ints
-from simulator.eviction.eviction_problem import Choice, Question
+from simulator.eviction.eviction_problem import EvictionChoice, Question
 from simulator.eviction.greedy import BY_APP, BY_SYSTEM, KEEP, KILLED, NEVER, Columns, chosen
 from simulator.eviction.solver_kernels import run
 
@@ -129,14 +129,14 @@ class Search:
         """Try so many branches more; return whether the search is over."""
         return bool(run(search, is_small, *self.arguments(branches)))
 
-    def result(self) -> dict[int, Choice] | None:
+    def result(self) -> dict[int, EvictionChoice] | None:
         """Return the best choices by place of the job; None if nothing frees enough nodes."""
         return None if self._state[_BEST] == FAR else chosen(self._found)
 
 
 def backtracking(
     question: Question, step: int, limit_s: float, clock: Callable[[], float] = time.monotonic
-) -> dict[int, Choice] | None:
+) -> dict[int, EvictionChoice] | None:
     """Return the choices by place of the job for a deadline in steps; None where K nodes can't be freed.
 
     Raises

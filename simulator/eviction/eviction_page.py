@@ -10,19 +10,23 @@ from plotly.subplots import make_subplots
 
 from analysis.charts import INK, arrange, run_style
 from simulator.eviction.answer_rows import answer_rows, choice_rows
-from simulator.eviction.eviction_problem import Answer, Choice, Question
+from simulator.eviction.eviction_problem import EvictionAnswer, EvictionChoice, Question
 from simulator.experiments.experiment_page import write_page
 from simulator.experiments.paper_tables import ExperimentTable
 
-COLOURS = {Choice.KILL: "#B2433F", Choice.APP: "#2E7D55", Choice.SYSTEM: "#B87B00"}
-NAMES = {Choice.KILL: "killed", Choice.APP: "application checkpoint", Choice.SYSTEM: "system checkpoint"}
+COLOURS = {EvictionChoice.KILL: "#B2433F", EvictionChoice.APP: "#2E7D55", EvictionChoice.SYSTEM: "#B87B00"}
+NAMES = {
+    EvictionChoice.KILL: "killed",
+    EvictionChoice.APP: "application checkpoint",
+    EvictionChoice.SYSTEM: "system checkpoint",
+}
 
 
 def write_trade_off(
     path: Path,
     facts: Sequence[str],
     question: Question,
-    lines: Mapping[str, Sequence[Answer]],
+    lines: Mapping[str, Sequence[EvictionAnswer]],
 ) -> None:
     """Write the page, whole or not at all.
 
@@ -58,7 +62,7 @@ def write_trade_off(
     write_page(path, "Eviction", facts, tables, figures)
 
 
-def trade_off(question: Question, lines: Mapping[str, Sequence[Answer]]) -> go.Figure:
+def trade_off(question: Question, lines: Mapping[str, Sequence[EvictionAnswer]]) -> go.Figure:
     """Draw the loss as steps over the deadline, and below it how the first solver frees nodes."""
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.08, row_heights=[0.55, 0.45])
     # The first stands on top of the others.
@@ -68,7 +72,7 @@ def trade_off(question: Question, lines: Mapping[str, Sequence[Answer]]) -> go.F
     answers = next(iter(lines.values()))
     held = {job.name: job.nodes for job in question.jobs}
     deadlines = [answer.deadline_min for answer in answers]
-    for choice in Choice:
+    for choice in EvictionChoice:
         nodes = [
             sum(held[name] for name, taken in answer.choices.items() if taken is choice) for answer in answers
         ]
@@ -84,7 +88,7 @@ def trade_off(question: Question, lines: Mapping[str, Sequence[Answer]]) -> go.F
     return figure
 
 
-def _steps(name: str, answers: Sequence[Answer], number: int) -> go.Scatter:
+def _steps(name: str, answers: Sequence[EvictionAnswer], number: int) -> go.Scatter:
     return go.Scatter(
         x=[answer.deadline_min for answer in answers],
         y=[answer.loss for answer in answers],

@@ -24,7 +24,7 @@ MOST_MINUTES = 1e6
 _ROOM = 1 << 61
 
 
-class Choice(StrEnum):
+class EvictionChoice(StrEnum):
     """What becomes of a job that is evicted."""
 
     KILL = "kill"
@@ -57,11 +57,11 @@ class EvictableJob:
     ta_min: float | None = None
     wait_min: float = 0.0
 
-    def minutes(self, choice: Choice) -> float | None:
+    def minutes(self, choice: EvictionChoice) -> float | None:
         """Return how long a choice takes; None where it can't be chosen."""
-        if choice is Choice.KILL:
+        if choice is EvictionChoice.KILL:
             return None if self.loss is None else 0.0
-        return self.ta_min if choice is Choice.APP else self.ts_min
+        return self.ta_min if choice is EvictionChoice.APP else self.ts_min
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class EvictionAnswer:
     """Which jobs to evict for one deadline, and what it costs.
 
     ``loss`` is in node-hours, ``checkpoint_min`` the sum of the checkpoints' times, rounded up one by one,
@@ -128,23 +128,23 @@ class Answer:
     loss: float | None = None
     checkpoint_min: float | None = None
     nodes: int | None = None
-    choices: Mapping[str, Choice]
+    choices: Mapping[str, EvictionChoice]
 
 
-def impossible(deadline_min: float) -> Answer:
+def impossible(deadline_min: float) -> EvictionAnswer:
     """Return the answer where no set of jobs frees enough nodes by a deadline."""
-    return Answer(deadline_min=deadline_min, possible=False, choices={})
+    return EvictionAnswer(deadline_min=deadline_min, possible=False, choices={})
 
 
-def answer_of(question: Question, step: int, choices: Mapping[int, Choice]) -> Answer:
+def answer_of(question: Question, step: int, choices: Mapping[int, EvictionChoice]) -> EvictionAnswer:
     """Return the answer for a deadline in steps from choices by place among the jobs."""
     spent = 0
     for place, choice in choices.items():
         steps = question.steps_of(question.jobs[place].minutes(choice))
         assert steps is not None, "a choice that is not possible"
         spent += steps
-    killed = [place for place, choice in choices.items() if choice is Choice.KILL]
-    return Answer(
+    killed = [place for place, choice in choices.items() if choice is EvictionChoice.KILL]
+    return EvictionAnswer(
         deadline_min=question.minutes_of(step),
         possible=True,
         loss=math.fsum(question.jobs[place].loss or 0.0 for place in killed),
@@ -176,7 +176,7 @@ def _steps(deadline_min: float, step_min: float) -> int:
     return int(steps)
 
 
-def overlapped_min(jobs: Sequence[EvictableJob], choices: Mapping[str, Choice]) -> float:
+def overlapped_min(jobs: Sequence[EvictableJob], choices: Mapping[str, EvictionChoice]) -> float:
     """Return after how many minutes the last checkpoint of a set is written; nothing is rounded.
 
     The waits of applications pass side by side. Algorithm 1 adds up whole times, waits included, which is
@@ -187,9 +187,9 @@ def overlapped_min(jobs: Sequence[EvictableJob], choices: Mapping[str, Choice]) 
     writes = []
     for job in jobs:
         choice = choices.get(job.name)
-        if choice is Choice.APP:
+        if choice is EvictionChoice.APP:
             writes.append((job.wait_min, (job.ta_min or 0.0) - job.wait_min))
-        elif choice is Choice.SYSTEM:
+        elif choice is EvictionChoice.SYSTEM:
             writes.append((0.0, job.ts_min or 0.0))
     done = 0.0
     for ready, length in sorted(writes):

@@ -11,11 +11,11 @@ import numpy as np
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import Ints
-from simulator.eviction.eviction_problem import Choice, Question, whole_losses
+from simulator.eviction.eviction_problem import EvictionChoice, Question, whole_losses
 from simulator.eviction.solver_kernels import run
 
 KEEP, KILLED, BY_APP, BY_SYSTEM = 0, 1, 2, 3
-CHOICES = {KILLED: Choice.KILL, BY_APP: Choice.APP, BY_SYSTEM: Choice.SYSTEM}
+CHOICES = {KILLED: EvictionChoice.KILL, BY_APP: EvictionChoice.APP, BY_SYSTEM: EvictionChoice.SYSTEM}
 NEVER = -1
 """The loss of a job that may not be killed, and the time of a checkpoint that there isn't."""
 _SMALL_JOBS = 500
@@ -127,7 +127,7 @@ class Columns:
         return np.zeros(len(self.nodes), dtype=np.int64)
 
 
-def greedy(question: Question, step: int, *, skip: bool = False) -> dict[int, Choice] | None:
+def greedy(question: Question, step: int, *, skip: bool = False) -> dict[int, EvictionChoice] | None:
     """Return the choices by place of the job for a deadline in steps; None where K nodes are not freed.
 
     Parameters
@@ -155,7 +155,7 @@ def greedy(question: Question, step: int, *, skip: bool = False) -> dict[int, Ch
     return chosen(choices) if freed >= columns.need else None
 
 
-def chosen(choices: Ints) -> dict[int, Choice]:
+def chosen(choices: Ints) -> dict[int, EvictionChoice]:
     """Return choices in numbers by place."""
     return {place: CHOICES[number] for place, number in enumerate(choices.tolist()) if number != KEEP}
 

@@ -15,14 +15,14 @@ from itertools import product
 
 from foundation.errors import UsageError
 from foundation.units import counted, verb
-from simulator.eviction.eviction_problem import Answer, Choice, Question, whole_losses
-from simulator.eviction.programme_items import Chosen, Item, Option, job_item
+from simulator.eviction.eviction_problem import EvictionAnswer, EvictionChoice, Question, whole_losses
+from simulator.eviction.programme_items import Chosen, Item, ItemOption, job_item
 from simulator.eviction.programme_table import MOST_OPTIONS
-from simulator.eviction.running_jobs import World
-from simulator.eviction.solvers import Solver, solve
+from simulator.eviction.running_jobs import EvictionWorld
+from simulator.eviction.solvers import EvictionSolver, solve
 
 MOST_TOGETHER = 5
-_EVERY: tuple[Choice | None, ...] = (*Choice, None)
+_EVERY: tuple[EvictionChoice | None, ...] = (*EvictionChoice, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,16 @@ class LiveAnswers:
     """What was asked of a world, the answer for every deadline, and what one should know of them."""
 
     question: Question
-    answers: Sequence[Answer]
+    answers: Sequence[EvictionAnswer]
     notes: Sequence[str]
 
 
 def answer_world(
-    world: World, need: int, deadline_min: float, step_min: float = 1.0, solver: Solver = Solver.OPTIMAL
+    world: EvictionWorld,
+    need: int,
+    deadline_min: float,
+    step_min: float = 1.0,
+    solver: EvictionSolver = EvictionSolver.OPTIMAL,
 ) -> LiveAnswers:
     """Return what to evict so that ``need`` more nodes are free.
 
@@ -54,7 +58,7 @@ def answer_world(
     jobs = [running.job for running in world.jobs]
     question = Question(jobs=jobs, need=need, deadline_min=deadline_min, step_min=step_min)
     groups = group_items(question, world)
-    if groups.shared and solver is not Solver.OPTIMAL:
+    if groups.shared and solver is not EvictionSolver.OPTIMAL:
         raise UsageError(
             f"{counted(groups.shared, 'job')} {verb(groups.shared, 'shares', 'share')} nodes; --solver "
             f"{solver} takes jobs one by one"
@@ -70,7 +74,7 @@ def answer_world(
             f"More than {MOST_TOGETHER} jobs are connected by nodes that they share: these are killed node "
             "by node, which may not be the least loss."
         )
-    items = groups.items if solver is Solver.OPTIMAL else None
+    items = groups.items if solver is EvictionSolver.OPTIMAL else None
     place = {job.name: number for number, job in enumerate(jobs)}
     answers = [
         replace(answer, nodes=len(world.freed(frozenset(place[name] for name in answer.choices))))
@@ -90,7 +94,7 @@ class Groups:
     is_exact: bool
 
 
-def group_items(question: Question, world: World) -> Groups:
+def group_items(question: Question, world: EvictionWorld) -> Groups:
     """Return one item for each set of jobs that nodes connect; the jobs of ``question`` are the world's."""
     losses = whole_losses(question)
     items: list[Item] = []
@@ -113,7 +117,7 @@ Held = Mapping[str, frozenset[int]]
 """For each node, the places of the jobs on it."""
 
 
-def _connected(world: World) -> Iterator[tuple[Sequence[int], Held]]:
+def _connected(world: EvictionWorld) -> Iterator[tuple[Sequence[int], Held]]:
     """Yield the jobs in sets that share no node, by their first job, and the nodes of each."""
     parent = list(range(len(world.jobs)))
 
@@ -143,11 +147,11 @@ def _every_option(
     members: Sequence[int],
     held: Held,
     losses: Sequence[int | None],
-) -> list[Option]:
+) -> list[ItemOption]:
     """Return for every number of nodes and steps the option of least loss, then fewest jobs."""
-    best: dict[tuple[int, int], Option] = {}
+    best: dict[tuple[int, int], ItemOption] = {}
     jobs = [question.jobs[place] for place in members]
-    times = [{choice: question.steps_of(job.minutes(choice)) for choice in Choice} for job in jobs]
+    times = [{choice: question.steps_of(job.minutes(choice)) for choice in EvictionChoice} for job in jobs]
     for taken in product(_EVERY, repeat=len(members)):
         chosen: Chosen = tuple(
             (place, choice) for place, choice in zip(members, taken, strict=True) if choice is not None
@@ -157,26 +161,26 @@ def _every_option(
             continue
         gone = frozenset(place for place, _ in chosen)
         nodes = sum(on <= gone for on in held.values())
-        loss = sum(losses[place] or 0 for place, choice in chosen if choice is Choice.KILL)
-        option = Option(nodes, sum(step or 0 for step in spent), loss, chosen)
+        loss = sum(losses[place] or 0 for place, choice in chosen if choice is EvictionChoice.KILL)
+        option = ItemOption(nodes, sum(step or 0 for step in spent), loss, chosen)
         known = best.get((nodes, option.steps))
         if nodes and option.steps <= question.steps and (known is None or _price(option) < _price(known)):
             best[nodes, option.steps] = option
     return [option for option in best.values() if not _is_beaten(option, best.values())]
 
 
-def _is_beaten(option: Option, others: Iterable[Option]) -> bool:
+def _is_beaten(option: ItemOption, others: Iterable[ItemOption]) -> bool:
     return any(
         other.nodes >= option.nodes and other.steps <= option.steps and other.loss < option.loss
         for other in others
     )
 
 
-def _price(option: Option) -> tuple[int, int]:
+def _price(option: ItemOption) -> tuple[int, int]:
     return option.loss, len(option.chosen)
 
 
-def _node_by_node(members: Sequence[int], held: Held, losses: Sequence[int | None]) -> list[Option]:
+def _node_by_node(members: Sequence[int], held: Held, losses: Sequence[int | None]) -> list[ItemOption]:
     """Return an option for each number of nodes, the next one always that which adds least loss."""
     left = {node: set(on) for node, on in held.items() if all(losses[place] is not None for place in on)}
     nodes_of: dict[int, list[str]] = {place: [] for place in members}
@@ -201,12 +205,12 @@ def _node_by_node(members: Sequence[int], held: Held, losses: Sequence[int | Non
                 price[other] -= losses[place] or 0
                 freed += not left[other]
                 heappush(heap, (price[other], len(left[other]), other))
-        chosen: Chosen = tuple((place, Choice.KILL) for place in members if place in gone)
-        options.append(Option(freed, 0, sum(losses[place] or 0 for place in gone), chosen))
+        chosen: Chosen = tuple((place, EvictionChoice.KILL) for place in members if place in gone)
+        options.append(ItemOption(freed, 0, sum(losses[place] or 0 for place in gone), chosen))
     return options
 
 
-def _few(options: Sequence[Option]) -> Item:
+def _few(options: Sequence[ItemOption]) -> Item:
     """Return the options in the order of the table, thinned out where it cannot take so many."""
     ordered = sorted(options, key=lambda one: (one.nodes, one.loss, one.steps, len(one.chosen), one.chosen))
     if len(ordered) <= MOST_OPTIONS:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simulator.eviction.eviction_problem import Choice, Question, whole_losses
+from simulator.eviction.eviction_problem import EvictionChoice, Question, whole_losses
 
-Chosen = tuple[tuple[int, Choice], ...]
+Chosen = tuple[tuple[int, EvictionChoice], ...]
 """Places of jobs among those of the question, and what becomes of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ItemOption:
     """One way to take an item: nodes freed, steps of checkpoints, whole parts of loss, and the choices."""
 
     nodes: int
@@ -25,7 +25,7 @@ class Option:
     chosen: Chosen
 
 
-Item = Sequence[Option]
+Item = Sequence[ItemOption]
 """Options in order of preference where they cost the same."""
 
 
@@ -39,9 +39,9 @@ def job_item(question: Question, place: int, loss: int | None) -> Item:
     """Return the item of the job at a place; its loss is in whole parts, None if it may not be killed."""
     job = question.jobs[place]
     found = []
-    for choice in Choice:
+    for choice in EvictionChoice:
         steps = question.steps_of(job.minutes(choice))
         if steps is not None:
-            costs = (loss or 0) if choice is Choice.KILL else 0
-            found.append(Option(job.nodes, steps, costs, ((place, choice),)))
+            costs = (loss or 0) if choice is EvictionChoice.KILL else 0
+            found.append(ItemOption(job.nodes, steps, costs, ((place, choice),)))
     return found

@@ -22,7 +22,7 @@ from foundation.errors import UsageError
 from foundation.units import counted
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import Ints
-from simulator.eviction.eviction_problem import Choice, Question
+from simulator.eviction.eviction_problem import EvictionChoice, Question
 from simulator.eviction.programme_items import Item
 from simulator.eviction.solver_kernels import run
 
@@ -114,7 +114,7 @@ def take_more(old: Ints, new: Ints, taken: Bytes, item: int, chunk: Ints, rows: 
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ProgrammeCell:
     """The best cell for a deadline: steps, units of nodes, and what it costs."""
 
     t: int
@@ -122,7 +122,7 @@ class Cell:
     value: int
 
 
-class Table:
+class ProgrammeTable:
     """The filled table of a question.
 
     Parameters
@@ -154,7 +154,7 @@ class Table:
         """Cells of all layers."""
         return len(self._items) * (self._question.steps + 1) * self._rows
 
-    def by_deadline(self, need: int | None = None) -> list[dict[int, Choice] | None]:
+    def by_deadline(self, need: int | None = None) -> list[dict[int, EvictionChoice] | None]:
         """Return the choices by place of the job for every deadline in steps; None where it isn't possible.
 
         Parameters
@@ -165,9 +165,9 @@ class Table:
         least = -(-max(0, self._question.need if need is None else need) // self._unit)
         if least >= self._rows:
             return [None] * (self._question.steps + 1)
-        found: list[dict[int, Choice] | None] = []
-        known: Cell | None = None
-        choices: dict[int, Choice] | None = None
+        found: list[dict[int, EvictionChoice] | None] = []
+        known: ProgrammeCell | None = None
+        choices: dict[int, EvictionChoice] | None = None
         for t in range(self._question.steps + 1):
             cell = self._best_at(t, least)
             if cell is not None and (
@@ -229,16 +229,16 @@ class Table:
         suffix = np.cumsum(self._largest()[::-1], dtype=np.int64)[::-1]
         return np.minimum(suffix, self._rows - 1)
 
-    def _best_at(self, t: int, least: int) -> Cell | None:
+    def _best_at(self, t: int, least: int) -> ProgrammeCell | None:
         """Return the cell of least loss, then fewest nodes, with exactly ``t`` steps."""
         values = self._best[t, least:]
         n = int(np.argmin(values // self._weight))
         value = int(values[n])
-        return Cell(t, least + n, value) if value < FAR else None
+        return ProgrammeCell(t, least + n, value) if value < FAR else None
 
-    def _choices(self, cell: Cell) -> dict[int, Choice]:
+    def _choices(self, cell: ProgrammeCell) -> dict[int, EvictionChoice]:
         t, n = cell.t, cell.n
-        choices: dict[int, Choice] = {}
+        choices: dict[int, EvictionChoice] = {}
         for number, item in enumerate(self._items):
             taken = int(self._taken[number, t, n])
             if taken:

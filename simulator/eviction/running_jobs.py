@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foundation.slurm import Job, JobSnapshot, JobState, Node, Partition
+from foundation.slurm import JobSnapshot, Partition, SlurmJob, SlurmJobState, SlurmNode
 from foundation.units import counted
 from simulator.eviction.eviction_problem import MOST_MINUTES, EvictableJob
 
 _S_PER_H, _S_PER_MIN = 3600.0, 60.0
-_EVICTABLE = frozenset({JobState.RUNNING, JobState.SUSPENDED})
+_EVICTABLE = frozenset({SlurmJobState.RUNNING, SlurmJobState.SUSPENDED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class OperatorKnowledge:
     """What an operator knows of a job; None for what he doesn't."""
 
     loss: float | None = None
@@ -34,7 +34,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class EvictionRules:
     """What holds for the jobs of a cluster.
 
     Parameters
@@ -55,14 +55,14 @@ class Rules:
 
     partition: str | None = None
     keep: frozenset[str] = frozenset()
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, OperatorKnowledge] = field(default_factory=dict)
     app_min: float | None = None
     system_min: float | None = None
     every_min: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class EvictionCandidate:
     """A job, or all components of a heterogeneous one, that can be evicted."""
 
     spec: str
@@ -73,7 +73,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class EvictionWorld:
     """The running jobs of a cluster.
 
     Parameters
@@ -88,7 +88,7 @@ class World:
         What one should know of the rest, in sentences.
     """
 
-    jobs: tuple[Running, ...]
+    jobs: tuple[EvictionCandidate, ...]
     holders: Mapping[str, frozenset[int]]
     idle: int
     notes: tuple[str, ...] = ()
@@ -99,15 +99,19 @@ class World:
 
 
 def look(
-    snapshot: JobSnapshot, nodes: Sequence[Node], partitions: Sequence[Partition], now_s: float, rules: Rules
-) -> World:
+    snapshot: JobSnapshot,
+    nodes: Sequence[SlurmNode],
+    partitions: Sequence[Partition],
+    now_s: float,
+    rules: EvictionRules,
+) -> EvictionWorld:
     """Return the running jobs of a cluster as they are at ``now_s``, seconds since the epoch."""
     inside = _counted(nodes, partitions, rules.partition)
     counted = inside - _partly_seen(snapshot, nodes)
-    by_spec: dict[str, list[Job]] = {}
+    by_spec: dict[str, list[SlurmJob]] = {}
     leaving = 0
     for job in snapshot.jobs:
-        if job.state is JobState.COMPLETING:
+        if job.state is SlurmJobState.COMPLETING:
             leaving += 1
         elif job.state.holds_cores:
             by_spec.setdefault(job.spec, []).append(job)
@@ -123,7 +127,7 @@ def look(
     going = sorted(set().union(*free_by_eviction.values()), key=_by_number)
     place = {spec: number for number, spec in enumerate(going)}
     cores = {node.name: node.cores for node in nodes}
-    return World(
+    return EvictionWorld(
         jobs=tuple(_running(spec, by_spec[spec], free_by_eviction, cores, now_s, rules) for spec in going),
         holders={node: frozenset(place[spec] for spec in specs) for node, specs in free_by_eviction.items()},
         idle=sum(node not in on_node for node in counted),
@@ -131,12 +135,14 @@ def look(
     )
 
 
-def _counted(nodes: Sequence[Node], partitions: Sequence[Partition], wanted: str | None) -> frozenset[str]:
+def _counted(
+    nodes: Sequence[SlurmNode], partitions: Sequence[Partition], wanted: str | None
+) -> frozenset[str]:
     inside = {name for part in partitions if wanted in {None, part.name} for name in part.nodes}
     return frozenset(node.name for node in nodes if node.is_up and node.name in inside)
 
 
-def _partly_seen(snapshot: JobSnapshot, nodes: Sequence[Node]) -> frozenset[str]:
+def _partly_seen(snapshot: JobSnapshot, nodes: Sequence[SlurmNode]) -> frozenset[str]:
     """Return the nodes on which more is allocated than the jobs that are seen hold."""
     seen: dict[str, set[int]] = {}
     for job in snapshot.jobs:
@@ -150,7 +156,7 @@ def _partly_seen(snapshot: JobSnapshot, nodes: Sequence[Node]) -> frozenset[str]
     )
 
 
-def _can_go(spec: str, parts: Sequence[Job], rules: Rules) -> bool:
+def _can_go(spec: str, parts: Sequence[SlurmJob], rules: EvictionRules) -> bool:
     return spec not in rules.keep and all(
         part.state in _EVICTABLE and part.start_time is not None and part.cores for part in parts
     )
@@ -158,15 +164,15 @@ def _can_go(spec: str, parts: Sequence[Job], rules: Rules) -> bool:
 
 def _running(
     spec: str,
-    parts: Sequence[Job],
+    parts: Sequence[SlurmJob],
     counted: Mapping[str, object],
     cores: Mapping[str, int],
     now_s: float,
-    rules: Rules,
-) -> Running:
+    rules: EvictionRules,
+) -> EvictionCandidate:
     start_time = min(part.start_time or 0 for part in parts)
-    known = rules.known.get(spec, Known())
-    is_suspended = any(part.state is JobState.SUSPENDED for part in parts)
+    known = rules.known.get(spec, OperatorKnowledge())
+    is_suspended = any(part.state is SlurmJobState.SUSPENDED for part in parts)
     held = sum(len(one.cores) / max(1, cores.get(one.node, 0)) for part in parts for one in part.cores)
     names = {node for part in parts for node in part.nodes if node in counted}
     job = EvictableJob(
@@ -178,7 +184,7 @@ def _running(
         ts_min=None if is_suspended else _first(known.ts_min, rules.system_min),
         ta_min=None if is_suspended else _first(known.ta_min, rules.app_min),
     )
-    return Running(spec, parts[0].job_id, parts[0].user, start_time, job)
+    return EvictionCandidate(spec, parts[0].job_id, parts[0].user, start_time, job)
 
 
 def _unsaved_s(start_time: int, now_s: float, every_min: float | None) -> float:
@@ -198,7 +204,7 @@ def _by_number(spec: str) -> tuple[int, int]:
 
 
 def _notes(
-    snapshot: JobSnapshot, leaving: int, rules: Rules, by_spec: Mapping[str, object], partly_seen: int
+    snapshot: JobSnapshot, leaving: int, rules: EvictionRules, by_spec: Mapping[str, object], partly_seen: int
 ) -> tuple[str, ...]:
     notes = []
     if leaving:

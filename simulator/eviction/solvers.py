@@ -6,15 +6,22 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from simulator.eviction.backtracking import backtracking
-from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob, Question, answer_of, impossible
+from simulator.eviction.eviction_problem import (
+    EvictableJob,
+    EvictionAnswer,
+    EvictionChoice,
+    Question,
+    answer_of,
+    impossible,
+)
 from simulator.eviction.greedy import greedy
 from simulator.eviction.programme_items import Item, job_items
-from simulator.eviction.programme_table import Table
+from simulator.eviction.programme_table import ProgrammeTable
 
 LIMIT_S = 60.0
 
 
-class Solver(StrEnum):
+class EvictionSolver(StrEnum):
     """How a question is answered."""
 
     OPTIMAL = "optimal"
@@ -24,13 +31,13 @@ class Solver(StrEnum):
 
 def solve(
     question: Question,
-    solver: Solver = Solver.OPTIMAL,
+    solver: EvictionSolver = EvictionSolver.OPTIMAL,
     *,
     every_deadline: bool = True,
     skip: bool = False,
     limit_s: float = LIMIT_S,
     items: Sequence[Item] | None = None,
-) -> list[Answer]:
+) -> list[EvictionAnswer]:
     """Return the answer for every deadline from zero on, or for the last one alone.
 
     Parameters
@@ -54,17 +61,17 @@ def solve(
         The table would be too large, or backtracking takes too long.
     """
     steps = range(question.steps + 1) if every_deadline else range(question.steps, question.steps + 1)
-    if solver is Solver.OPTIMAL:
-        found = Table(question, job_items(question) if items is None else items).by_deadline()
+    if solver is EvictionSolver.OPTIMAL:
+        found = ProgrammeTable(question, job_items(question) if items is None else items).by_deadline()
         return [_answer(question, step, found[step]) for step in steps]
-    if solver is Solver.GREEDY:
+    if solver is EvictionSolver.GREEDY:
         return [_answer(question, step, greedy(question, step, skip=skip)) for step in steps]
     return [_answer(question, step, backtracking(question, step, limit_s)) for step in steps]
 
 
 def cheapest(
     jobs: Sequence[EvictableJob], need: int, deadline_min: float = 0.0, step_min: float = 1.0
-) -> Answer:
+) -> EvictionAnswer:
     """Return what to evict so that ``need`` nodes are free by one deadline, at the least loss.
 
     This is the call for a scheduler that preempts: ``loss`` is any cost of preempting a job that adds up, and
@@ -79,7 +86,7 @@ def cheapest(
     return solve(question, every_deadline=False)[0]
 
 
-def _answer(question: Question, step: int, choices: dict[int, Choice] | None) -> Answer:
+def _answer(question: Question, step: int, choices: dict[int, EvictionChoice] | None) -> EvictionAnswer:
     if choices is None:
         return impossible(question.minutes_of(step))
     return answer_of(question, step, choices)

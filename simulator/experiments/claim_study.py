@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from analysis.claims import LEAST_SEEDS, Claim, Judgement, Row
+from analysis.claims import LEAST_SEEDS, Claim, ClaimRow, Judgement
 from foundation.errors import UsageError
 from foundation.units import counted, verb
 
@@ -35,7 +35,7 @@ Step = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class StudyRequest:
     """What a study is asked for.
 
     Parameters
@@ -57,7 +57,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class StudyFindings:
     """What a study found.
 
     Parameters
@@ -76,7 +76,7 @@ class Findings:
 
     title: str
     facts: Sequence[str]
-    claims: Sequence[Row]
+    claims: Sequence[ClaimRow]
     tables: Sequence[ExperimentTable]
     figures: Callable[[], Sequence[Drawing]]
 
@@ -92,8 +92,8 @@ class ClaimStudy:
     traces_help
         What its trace is, and what is done without one.
     module
-        Where its ``examine`` is, which takes a ``Request``, returns ``Findings`` and raises an ``OsubError``
-        for what cannot be done.
+        Where its ``examine`` is, which takes a ``StudyRequest``, returns ``StudyFindings`` and raises an
+        ``OsubError`` for what cannot be done.
     most_traces
         How many traces it takes at most.
     """
@@ -103,10 +103,10 @@ class ClaimStudy:
     module: str
     most_traces: int = 1
 
-    def run(self, request: Request) -> Findings:
+    def run(self, request: StudyRequest) -> StudyFindings:
         """Run the study and judge every claim."""
         found = importlib.import_module(self.module).examine(request)
-        if not isinstance(found, Findings):
+        if not isinstance(found, StudyFindings):
             raise TypeError(f"{self.module}.examine returned no Findings")
         return found
 
@@ -196,9 +196,11 @@ def _one(trial: Callable[[DrawnT, CellT, int], FoundT], drawn: DrawnT, seed: int
     return trial(drawn, cell, seed)
 
 
-def judged_rows(judges: Mapping[str, Callable[[FoundT], tuple[Judgement, str]]], found: FoundT) -> list[Row]:
+def judged_rows(
+    judges: Mapping[str, Callable[[FoundT], tuple[Judgement, str]]], found: FoundT
+) -> list[ClaimRow]:
     """Return the row of each claim: a judge returns the judgement and our value in words."""
-    return [Row.of(claim_of(name), *judge(found)) for name, judge in judges.items()]
+    return [ClaimRow.of(claim_of(name), *judge(found)) for name, judge in judges.items()]
 
 
 def claim_of(name: str) -> Claim:

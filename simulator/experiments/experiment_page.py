@@ -9,9 +9,9 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from analysis.charts import Chart, arrange
-from analysis.claims.claim_row import Row, Verdict
+from analysis.claims.claim_row import ClaimRow, ClaimVerdict
 from analysis.claims.claims_table import TONES, claims_grid
-from analysis.pages.page_content import Block, Cell, Grid, Page, Section, Told
+from analysis.pages.page_content import Page, PageBlock, PageTable, Section, TableCell, VerdictParagraph
 from analysis.pages.page_frame import write_page as write_framed
 from simulator.experiments.paper_tables import NOTABLE, ExperimentTable
 
@@ -21,10 +21,10 @@ _MARKED = "*"
 _AGAINST = re.compile(r"=|[+-][\d.e+-]+%?( \*)?")
 """What ``tables.against`` returns."""
 _WORDS = {
-    Verdict.HOLDS: "hold",
-    Verdict.FAILS: "fail",
-    Verdict.TIE: "tie",
-    Verdict.NOT_COMPARABLE: "cannot be compared",
+    ClaimVerdict.HOLDS: "hold",
+    ClaimVerdict.FAILS: "fail",
+    ClaimVerdict.TIE: "tie",
+    ClaimVerdict.NOT_COMPARABLE: "cannot be compared",
 }
 
 
@@ -38,7 +38,7 @@ def write_page(
     facts: Sequence[str],
     tables: Sequence[ExperimentTable],
     figures: Sequence[Drawing],
-    claims: Sequence[Row] = (),
+    claims: Sequence[ClaimRow] = (),
 ) -> None:
     """Write the page, whole or not at all.
 
@@ -48,13 +48,13 @@ def write_page(
         The file cannot be written.
     """
     spoken = _spoken(facts)
-    drawn = [Block(name, "", chart=Chart(_arranged(figure), "")) for name, figure in figures]
+    drawn = [PageBlock(name, "", chart=Chart(_arranged(figure), "")) for name, figure in figures]
     sections = [
         Section("picture", "Picture", drawn[:1]),
-        Section("claims", "Claims", [Block("", "", grid=claims_grid(claims))] if claims else []),
+        Section("claims", "Claims", [PageBlock("", "", grid=claims_grid(claims))] if claims else []),
         Section("tables", "Tables", [_table(table) for table in tables]),
         Section("figures", "Figures", drawn[1:]),
-        Section("how", "How it was found", [Block("", "", notes=facts)] if facts else []),
+        Section("how", "How it was found", [PageBlock("", "", notes=facts)] if facts else []),
     ]
     page = Page(
         title=title,
@@ -65,14 +65,16 @@ def write_page(
     write_framed(path, page)
 
 
-def _verdict(claims: Sequence[Row], tables: Sequence[ExperimentTable]) -> list[Told]:
+def _verdict(claims: Sequence[ClaimRow], tables: Sequence[ExperimentTable]) -> list[VerdictParagraph]:
     """Return how many claims hold, and which; without claims, how many numbers are far from the published."""
     told = []
     for verdict, words in _WORDS.items():
         some = [row for row in claims if row.verdict is verdict]
         if some:
             named = ", ".join(row.id for row in some)
-            told.append(Told(f"{len(some)} of {len(claims)} {words}:", f"{named}.", TONES[verdict]))
+            told.append(
+                VerdictParagraph(f"{len(some)} of {len(claims)} {words}:", f"{named}.", TONES[verdict])
+            )
     cells = [cell for table in tables for row in table.rows for cell in row if _AGAINST.fullmatch(cell)]
     if cells and not claims:
         far = sum(cell.endswith(_MARKED) for cell in cells)
@@ -80,11 +82,11 @@ def _verdict(claims: Sequence[Row], tables: Sequence[ExperimentTable]) -> list[T
         words = (
             f"{far} of {len(cells)} numbers are more than {share} from the published ones; they are marked."
         )
-        told.append(Told("", words, "unclear" if far else "good"))
+        told.append(VerdictParagraph("", words, "unclear" if far else "good"))
     return told
 
 
-def _spoken(facts: Sequence[str]) -> list[Told]:
+def _spoken(facts: Sequence[str]) -> list[VerdictParagraph]:
     """Return what came of a study in its own sentences and what they stand on; nothing if it has none.
 
     A reader must know both before the claims, whose numbers mean something to few.
@@ -94,22 +96,22 @@ def _spoken(facts: Sequence[str]) -> list[Told]:
         return []
     evidence = facts[ends[0]].removeprefix(_EVIDENCE).strip()
     told = [_sentence(fact) for fact in facts[: ends[0]]]
-    return [*told, Told(_EVIDENCE, evidence, "unclear")]
+    return [*told, VerdictParagraph(_EVIDENCE, evidence, "unclear")]
 
 
-def _sentence(fact: str) -> Told:
+def _sentence(fact: str) -> VerdictParagraph:
     """Return a fact; what stands before a colon is its heading."""
     head, colon, rest = fact.partition(": ")
-    return Told(f"{head}:", rest) if colon and len(head) < 20 else Told("", fact)
+    return VerdictParagraph(f"{head}:", rest) if colon and len(head) < 20 else VerdictParagraph("", fact)
 
 
-def _table(table: ExperimentTable) -> Block:
+def _table(table: ExperimentTable) -> PageBlock:
     rows = [
-        [Cell(text, tone="mark") if _MARKED in text and at else text for at, text in enumerate(row)]
+        [TableCell(text, tone="mark") if _MARKED in text and at else text for at, text in enumerate(row)]
         for row in table.rows
     ]
-    grid = Grid(groups=(), columns=table.columns, rows=rows, texts=1, heads=True)
-    return Block(f"{table.name}: {table.title}", "", grid=grid, notes=table.notes)
+    grid = PageTable(groups=(), columns=table.columns, rows=rows, texts=1, heads=True)
+    return PageBlock(f"{table.name}: {table.title}", "", grid=grid, notes=table.notes)
 
 
 def _arranged(figure: go.Figure) -> go.Figure:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from simulator.fit.robust_estimates import Estimate
+from simulator.fit.robust_estimates import RobustEstimate
 from simulator.fit.slurm_latency import Latencies
 from simulator.policies.policy_family import Value
 from simulator.policies.slurm.slurm_family import FAMILY
@@ -80,7 +80,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return Latencies(**times)
 
 
-def fitted(name: str, estimate: Estimate | None, why_not: str = "") -> Parameter:
+def fitted(name: str, estimate: RobustEstimate | None, why_not: str = "") -> Parameter:
     """Return a parameter with an estimate, or with its default and why there is none."""
     if estimate is None:
         return default(name, why_not)

@@ -15,7 +15,7 @@ from analysis.metrics import stretches
 from foundation.errors import InputError
 from foundation.records import Run
 from simulator.fit.job_starts import SAME_PASS_S, read_starts
-from simulator.policies.interface import Desk, Ended, Event
+from simulator.policies.interface import Event, JobEnded, SchedulerContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class RecordedOrder:
         self._done = 0
         self._ended: set[int] = set()
 
-    def hear(self, desk: Desk, event: Event) -> None:  # noqa: ARG002
+    def hear(self, desk: SchedulerContext, event: Event) -> None:  # noqa: ARG002
         """Note what has ended."""
-        if isinstance(event, Ended):
+        if isinstance(event, JobEnded):
             self._ended.add(event.job.number)
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Go on in the order as far as can be."""
         waiting = {job.number: job for job in desk.waiting}
         for decision in self._order[self._done :]:

@@ -28,7 +28,7 @@ _STEP = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RobustEstimate:
     """A value, its 95 % interval, and the number of observations."""
 
     value: float
@@ -37,7 +37,7 @@ class Estimate:
     observations: int
 
 
-def shortest(gaps: Sequence[float]) -> Estimate:
+def shortest(gaps: Sequence[float]) -> RobustEstimate:
     """Return the constant in gaps: the shortest but a few, less what even they have waited for.
 
     Of ``n`` waits that are spread evenly over a time the shortest is about ``1/(n + 1)`` of it, and in one
@@ -76,13 +76,13 @@ def middle(values: Sequence[float]) -> float:
     return float(np.median(values))
 
 
-def estimate(value: float, low: float, high: float, observations: int) -> Estimate:
+def estimate(value: float, low: float, high: float, observations: int) -> RobustEstimate:
     """Return an estimate of what cannot be below 0, to a millisecond."""
     low, value, high = (round(max(0.0, float(one)), 3) for one in (min(low, value), value, max(high, value)))
-    return Estimate(value, low, high, observations)
+    return RobustEstimate(value, low, high, observations)
 
 
-def with_interval(measure: Callable[..., float], *samples: Sequence[float]) -> Estimate:
+def with_interval(measure: Callable[..., float], *samples: Sequence[float]) -> RobustEstimate:
     """Return what ``measure`` makes of samples, with the interval of the bootstrap."""
     rng = np.random.default_rng(1)
     arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
@@ -91,7 +91,7 @@ def with_interval(measure: Callable[..., float], *samples: Sequence[float]) -> E
     return estimate(measure(*arrays), low, high, sum(map(len, arrays)))
 
 
-def period(instants: Sequence[float], least_s: float, apart_s: float) -> Estimate | None:
+def period(instants: Sequence[float], least_s: float, apart_s: float) -> RobustEstimate | None:
     """Return the longest period of which the distances of neighbouring instants are multiples.
 
     Parameters
@@ -126,7 +126,7 @@ def period(instants: Sequence[float], least_s: float, apart_s: float) -> Estimat
     return with_interval(middle, (distances[kept] / beats[kept]).tolist())
 
 
-def phase(instants: Sequence[float], beat_s: float, apart_s: float) -> Estimate | None:
+def phase(instants: Sequence[float], beat_s: float, apart_s: float) -> RobustEstimate | None:
     """Return by how much instants are later than multiples of a period; None: they are too few, or differ.
 
     Parameters

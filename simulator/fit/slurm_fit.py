@@ -22,7 +22,7 @@ from simulator.fit.fit_parameters import IDLE_PARTS, LAUNCHES, Fit, Parameter, d
 from simulator.fit.job_starts import Starts, read_starts
 from simulator.fit.measured_run import completed, idle_parts, launches
 from simulator.fit.robust_estimates import (
-    Estimate,
+    RobustEstimate,
     estimate,
     longest_wait,
     middle,
@@ -212,9 +212,9 @@ class Gaps:
         How much later jobs start that were released than those that arrived.
     """
 
-    dispatch: Estimate | None = None
-    look: Estimate | None = None
-    completing: Estimate | None = None
+    dispatch: RobustEstimate | None = None
+    look: RobustEstimate | None = None
+    completing: RobustEstimate | None = None
 
 
 def parts(starts: Starts, *, ends_wait: bool | None) -> Gaps:
@@ -244,7 +244,7 @@ def parts(starts: Starts, *, ends_wait: bool | None) -> Gaps:
     return Gaps(min(start, end, key=lambda one: one.value), look, _between(end, start))
 
 
-def _between(later: Estimate, sooner: Estimate) -> Estimate:
+def _between(later: RobustEstimate, sooner: RobustEstimate) -> RobustEstimate:
     """Return how much later something is."""
     return estimate(
         later.value - sooner.value,
@@ -265,6 +265,6 @@ def ends_seem_to_wait(starts: Starts) -> bool | None:
     return longest_wait(starts.released) > longest_wait(starts.arrived) / 2
 
 
-def _ends_of(gaps: Sequence[float]) -> tuple[Estimate, Estimate]:
+def _ends_of(gaps: Sequence[float]) -> tuple[RobustEstimate, RobustEstimate]:
     """Return what the shortest gaps are, and by how much the longest are longer."""
     return shortest(gaps), with_interval(longest_wait, gaps)

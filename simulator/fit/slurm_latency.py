@@ -18,7 +18,7 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.units import seconds_to_us
 from simulator.engine.kernels.field_records import Ints
-from simulator.simulation import Periods, Result, Workload, merged
+from simulator.simulation import JobPeriods, SimulationResult, Workload, merged
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 
@@ -118,7 +118,7 @@ def delayed(workload: Workload, latencies: Latencies) -> Workload:
         if idle_us:  # a batch job: it computes from its start to its end
             own = [scheduling_us + blocked_us[job], sum(own[1::2]) - idle_us, release_us + ending_us[job]]
         pieces.append(merged(own))
-    periods = Periods(
+    periods = JobPeriods(
         np.concatenate(([0], np.cumsum([len(piece) for piece in pieces]))),
         np.array([period for piece in pieces for period in piece], dtype=np.int64),
         workload.periods.patterned,
@@ -131,7 +131,7 @@ def delayed(workload: Workload, latencies: Latencies) -> Workload:
     )
 
 
-def undelayed(result: Result, workload: Workload, latencies: Latencies) -> Result:
+def undelayed(result: SimulationResult, workload: Workload, latencies: Latencies) -> SimulationResult:
     """Return what became of ``workload``: starts and ends of the jobs, not of their hold on the cores."""
     return replace(
         result,

@@ -28,7 +28,7 @@ from foundation.errors import InputError
 from foundation.units import US_PER_S, counted, seconds_to_us
 from simulator.engine.kernels.field_records import Ints
 from simulator.simulation import Workload
-from simulator.world import PLAIN_LIFE, JobLives, Life, Sizes
+from simulator.world import PLAIN_LIFE, JobLifecycle, JobLives, Sizes
 
 BURST_US = 3600 * US_PER_S
 ZIPF = 1.2
@@ -53,7 +53,7 @@ _MOST_S = 1e10
 _MOST_JOBS = 10_000_000
 
 
-class Kind(IntEnum):
+class HybridJobKind(IntEnum):
     """What a job is."""
 
     RIGID = 0
@@ -117,18 +117,18 @@ def draw_lives(workload: Workload, nodes: int, draw: Draw, seed: int) -> Workloa
     lives = []
     for job, kind in enumerate(kinds.tolist()):
         size = int(workload.nodes[job])
-        if kind == Kind.ON_DEMAND:
+        if kind == HybridJobKind.ON_DEMAND:
             known = bool(notice_us[job] >= 0)
             lives.append(
-                Life(
+                JobLifecycle(
                     on_demand=True,
                     notice_us=int(notice_us[job]) if known else None,
                     predicted_us=int(predicted_us[job]) if known else None,
                 )
             )
-        elif kind == Kind.MALLEABLE:
+        elif kind == HybridJobKind.MALLEABLE:
             sizes.setdefault(size, linear_sizes(size, draw.least))
-            lives.append(Life(sizes=sizes[size], setup_us=int(setup_us[job])))
+            lives.append(JobLifecycle(sizes=sizes[size], setup_us=int(setup_us[job])))
         else:
             every_us, save_us = intervals.setdefault(size, checkpoints_us(size, draw))
             lives.append(
@@ -161,11 +161,14 @@ def draw_kinds(workload: Workload, nodes: int, draw: Draw, seed: int) -> Ints:
     count = int(project.max()) + 1 if draw.projects == 0 else draw.projects
     asked = int(draw.on_demand * count + 0.5)
     able = min(count - asked, int(draw.malleable * count + 0.5))
-    of_project = np.repeat([Kind.ON_DEMAND, Kind.MALLEABLE, Kind.RIGID], [asked, able, count - asked - able])
+    of_project = np.repeat(
+        [HybridJobKind.ON_DEMAND, HybridJobKind.MALLEABLE, HybridJobKind.RIGID],
+        [asked, able, count - asked - able],
+    )
     kinds: Ints = _dice(seed, _KINDS).permutation(of_project).astype(np.int64)[project]
-    large = (kinds == Kind.ON_DEMAND) & (2 * workload.nodes > nodes)
+    large = (kinds == HybridJobKind.ON_DEMAND) & (2 * workload.nodes > nodes)
     others = _dice(seed, _LARGE).integers(0, 2, workload.count)
-    return np.where(large, np.where(others == 0, Kind.RIGID, Kind.MALLEABLE), kinds)
+    return np.where(large, np.where(others == 0, HybridJobKind.RIGID, HybridJobKind.MALLEABLE), kinds)
 
 
 def projects_of(workload: Workload, projects: int, seed: int) -> Ints:
@@ -196,7 +199,9 @@ def _dice(seed: int, stream: int) -> np.random.Generator:
 def _setup_us(workload: Workload, kinds: Ints, seed: int) -> Ints:
     """Return 5 to 10% of the run of a rigid job, 0 to 5% of a malleable one, and nothing on demand."""
     share = _dice(seed, _SETUP).uniform(0.0, 0.05, workload.count)
-    share = np.where(kinds == Kind.RIGID, share + 0.05, np.where(kinds == Kind.MALLEABLE, share, 0.0))
+    share = np.where(
+        kinds == HybridJobKind.RIGID, share + 0.05, np.where(kinds == HybridJobKind.MALLEABLE, share, 0.0)
+    )
     return np.floor(share * workload.periods.totals_us).astype(np.int64)
 
 
@@ -213,7 +218,7 @@ def _notices(workload: Workload, kinds: Ints, draw: Draw, seed: int) -> tuple[In
     predicted = np.select(
         [classes == 1, classes == 2, classes == 3], [arrival, arrival + lead - early, arrival - late], -1
     )
-    known = (kinds == Kind.ON_DEMAND) & (classes > 0)
+    known = (kinds == HybridJobKind.ON_DEMAND) & (classes > 0)
     notice = np.maximum(0, predicted - lead)
     return np.where(known, notice, -1), np.where(known, np.maximum(predicted, notice), -1)
 
@@ -254,7 +259,7 @@ def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
     """
     from dataclasses import replace
 
-    lives: list[Life] = [PLAIN_LIFE] * workload.count
+    lives: list[JobLifecycle] = [PLAIN_LIFE] * workload.count
     index = {number: job for job, number in enumerate(workload.number.tolist())}
     known: set[int] = set()
     try:
@@ -333,7 +338,7 @@ class _Row:
         return seconds_to_us(seconds)
 
 
-def _life(entry: _Row, workload: Workload, job: int, draw: Draw) -> Life:
+def _life(entry: _Row, workload: Workload, job: int, draw: Draw) -> JobLifecycle:
     kind = entry.text("kind")
     if kind not in _KIND_NAMES:
         entry.refuse("kind", f"is one of {', '.join(_KIND_NAMES)}, not {kind!r}")
@@ -346,11 +351,11 @@ def _life(entry: _Row, workload: Workload, job: int, draw: Draw) -> Life:
     if setup_us > workload.periods.totals_us[job]:
         entry.refuse("setup_s", "is longer than the job runs")
     if kind == "malleable":
-        return Life(sizes=_sizes(entry, int(workload.nodes[job]), draw), setup_us=setup_us)
+        return JobLifecycle(sizes=_sizes(entry, int(workload.nodes[job]), draw), setup_us=setup_us)
     every_us = entry.time_us("checkpoint_every_s")
     if every_us == 0:
         entry.refuse("checkpoint_every_s", "is not positive")
-    return Life(
+    return JobLifecycle(
         setup_us=setup_us,
         checkpoint_every_us=every_us,
         checkpoint_us=entry.time_us("checkpoint_s") or 0,
@@ -368,14 +373,14 @@ def _sizes(entry: _Row, asked: int, draw: Draw) -> Sizes:
     return Sizes(least=least, preferred=asked, most=asked, rates=tuple(range(1, asked + 1)))
 
 
-def _on_demand(entry: _Row, workload: Workload, job: int) -> Life:
+def _on_demand(entry: _Row, workload: Workload, job: int) -> JobLifecycle:
     notice_us, predicted_us = entry.time_us("notice_s"), entry.time_us("predicted_s")
     if (notice_us is None) != (predicted_us is None):
         entry.refuse("predicted_s" if predicted_us is None else "notice_s", "is missing beside the other")
     if notice_us is None or predicted_us is None:
-        return Life(on_demand=True)
+        return JobLifecycle(on_demand=True)
     if notice_us > int(workload.submit_us[job]):
         entry.refuse("notice_s", "is after the job's arrival")
     if predicted_us < notice_us:
         entry.refuse("predicted_s", "is before notice_s")
-    return Life(on_demand=True, notice_us=notice_us, predicted_us=predicted_us)
+    return JobLifecycle(on_demand=True, notice_us=notice_us, predicted_us=predicted_us)

@@ -10,7 +10,7 @@ import numpy as np
 
 from foundation.units import US_PER_S
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import Ints, Maker
+from simulator.engine.kernels.field_records import Ints, StateAllocator
 from simulator.engine.state.bit_sets import full_set
 from simulator.hybrid.loop.hybrid_state import (
     BASELINE,
@@ -21,16 +21,16 @@ from simulator.hybrid.loop.hybrid_state import (
     RIGID,
     SHARE,
     SILENT,
-    ClockRecord,
-    JobRecord,
+    HybridClockRecord,
+    HybridIntervalRecord,
+    HybridJobRecord,
+    HybridNodeRecord,
+    HybridRulesRecord,
+    HybridTables,
     LoanRecord,
-    NodeRecord,
     PlanRecord,
-    RulesRecord,
-    StretchRecord,
-    World,
 )
-from simulator.world import PLAIN_LIFE, Life
+from simulator.world import PLAIN_LIFE, JobLifecycle
 
 _MOST_UNITS = 1 << 62
 _SPARE_ROWS = 512
@@ -73,7 +73,7 @@ class Mechanism:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """Columns of units; see ``JobRecord``."""
+    """Columns of units; see ``HybridJobRecord``."""
 
     setup: Ints
     every: Ints
@@ -83,8 +83,14 @@ class _Work:
 
 
 def build_world(
-    make: Maker, jobs: PoolJobs, nodes: int, mechanism: Mechanism, overhead: Fraction, *, records: bool
-) -> World:
+    make: StateAllocator,
+    jobs: PoolJobs,
+    nodes: int,
+    mechanism: Mechanism,
+    overhead: Fraction,
+    *,
+    records: bool,
+) -> HybridTables:
     """Return the tables at the beginning of a run.
 
     Parameters
@@ -119,9 +125,9 @@ def build_world(
     announced = np.flatnonzero((kind == ON_DEMAND) & (notice_us < FAR_US))
     units = _units(jobs, kind, whole, mechanism.interval)
     rows = 8 * nodes + _SPARE_ROWS if records else 1
-    return World(
+    return HybridTables(
         rules=make.table(
-            RulesRecord,
+            HybridRulesRecord,
             1,
             jobs=jobs.count,
             nodes=nodes,
@@ -136,9 +142,9 @@ def build_world(
             records=int(records),
             no_squatting=int(not mechanism.squatting),
         ),
-        clock=make.table(ClockRecord, 1, free=nodes, unfinished=jobs.count),
+        clock=make.table(HybridClockRecord, 1, free=nodes, unfinished=jobs.count),
         jobs=make.table(
-            JobRecord,
+            HybridJobRecord,
             jobs.count,
             kind=kind,
             asked=jobs.nodes,
@@ -154,7 +160,7 @@ def build_world(
             slack=units.slack,
             work=units.work,
         ),
-        nodes=make.table(NodeRecord, nodes),
+        nodes=make.table(HybridNodeRecord, nodes),
         active=make.zeros(2 * nodes + 2),
         queue=make.zeros(jobs.count + 1),
         expected=make.zeros(jobs.count + 1),
@@ -163,12 +169,12 @@ def build_world(
         order=make.zeros(2 * nodes + 2),
         loans=make.table(LoanRecord, 2 * nodes + 2),
         plans=make.table(PlanRecord, 2 * nodes + 2),
-        log=make.table(StretchRecord, rows),
+        log=make.table(HybridIntervalRecord, rows),
         mask=make.grid(rows, len(full_set(nodes)) if records else 1),
     )
 
 
-def _lives(jobs: PoolJobs) -> Sequence[Life]:
+def _lives(jobs: PoolJobs) -> Sequence[JobLifecycle]:
     return [PLAIN_LIFE] * jobs.count if jobs.lives is None else jobs.lives
 
 

@@ -14,14 +14,14 @@ from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives, read_lives
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.loop.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
 from simulator.placement import SlurmPlacement, ThesisPlacement
-from simulator.policies.interface import Desk
-from simulator.policies.policy_family import Family, Option, Value
+from simulator.policies.interface import SchedulerContext
+from simulator.policies.policy_family import Family, PolicyOption, Value
 from simulator.sharing import Proportional
 
 if TYPE_CHECKING:
-    from simulator.engine.run import PoolRun, PoolWork, Rules
+    from simulator.engine.run import PoolRun, PoolWork, RunRules
     from simulator.simulation import Workload
-    from simulator.world import Queues
+    from simulator.world import PoolQueues
 
 STRATEGIES = {
     "n": (NOTHING, "notices are ignored"),
@@ -40,7 +40,7 @@ class Hybrid:
 
     mechanism: Mechanism
 
-    def schedule(self, desk: Desk) -> None:  # noqa: ARG002
+    def schedule(self, desk: SchedulerContext) -> None:  # noqa: ARG002
         """Refuse.
 
         Raises
@@ -51,7 +51,7 @@ class Hybrid:
         raise UsageError("hybrid policies go with built-in rules only, and not with --slices")
 
     def run_pool(
-        self, work: PoolWork, rules: Rules, *, check: bool, progress: Callable[[int], None] | None
+        self, work: PoolWork, rules: RunRules, *, check: bool, progress: Callable[[int], None] | None
     ) -> PoolRun:
         """See ``PoolPolicy``."""
         from simulator.hybrid.hybrid_pool import run_whole_pool
@@ -67,23 +67,23 @@ class Hybrid:
         return run_whole_pool(work, self.mechanism, rules.sharing.overhead, check=check, progress=progress)
 
 
-def _number(name: str, default: float, told: str, least: float, most: float) -> Option:
-    return Option(name=name, help=told, default=default, least=least, most=most)
+def _number(name: str, default: float, told: str, least: float, most: float) -> PolicyOption:
+    return PolicyOption(name=name, help=told, default=default, least=least, most=most)
 
 
 _DRAWN = Draw()
 OPTIONS = (
-    Option(name="jobs", help="CSV file of kinds, sizes, notices (docs/hybrid.md); else drawn", default=""),
-    _number("ondemand_share", _DRAWN.on_demand, "share of the projects that are on demand", 0, 1),
-    _number("malleable_share", _DRAWN.malleable, "share of the projects that are malleable", 0, 1),
-    Option(
+    PolicyOption(name="jobs", help="CSV file of kinds, sizes, notices (docs/hybrid.md); else drawn",
+    default=""), _number("ondemand_share", _DRAWN.on_demand, "share of the projects that are on demand", 0,
+    1), _number("malleable_share", _DRAWN.malleable, "share of the projects that are malleable", 0, 1),
+    PolicyOption(
         name="projects",
         help="projects; 0: the users of the trace are projects",
         default=_DRAWN.projects,
         least=0,
         most=1e6,
     ),
-    Option(name="mix", help="of notices: mostly none, accurate, early, late; equal", default=_DRAWN.mix,
+    PolicyOption(name="mix", help="of notices: mostly none, accurate, early, late; equal", default=_DRAWN.mix,
            choices=tuple(MIXES)),
     _number("min_share", _DRAWN.least, "least size of a malleable job over its request", 0.001, 1),
     _number("mtbf_years", _DRAWN.node_mtbf_years, "years between failures of a node, for Daly's interval",
@@ -91,15 +91,15 @@ OPTIONS = (
     _number("interval", 100.0, "percent of Daly's interval between checkpoints", 1, 10_000),
     _number("warning", 120.0, "seconds that a preempted malleable job holds its nodes", 0, 1e6),
     _number("release", 600.0, "seconds after the predicted arrival that nodes stay reserved", 0, 1e6),
-    Option(name="squatting", help="backfill on reserved nodes", default="yes", choices=("yes", "no")),
-    Option(
+    PolicyOption(name="squatting", help="backfill on reserved nodes", default="yes", choices=("yes", "no")),
+    PolicyOption(
         name="preemption",
         help="victims by overhead one by one, or those of least overhead together",
         default="ascending",
         choices=("ascending", "optimal"),
     ),
 )  # fmt: skip
-WEIGHT = Option(
+WEIGHT = PolicyOption(
     name="weight", help="of an on-demand job that shares; the other's is 1", default=4, least=1, most=100
 )
 
@@ -118,7 +118,7 @@ def mechanism_of(strategy: int, shrinks: bool, values: Mapping[str, Value]) -> M
     )
 
 
-def prepare(workload: Workload, queues: Queues, values: Mapping[str, Value], seed: int) -> Workload:
+def prepare(workload: Workload, queues: PoolQueues, values: Mapping[str, Value], seed: int) -> Workload:
     """Return the workload with kinds, sizes and notices, from a file or drawn.
 
     Raises

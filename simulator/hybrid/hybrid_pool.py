@@ -12,11 +12,11 @@ from foundation.errors import InputError, UsageError
 from simulator.engine.desk.engine_invariants import InvariantError
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork
-from simulator.engine.state.life_books import Books
-from simulator.engine.state.life_log import Stretches
+from simulator.engine.state.life_books import Accounting
+from simulator.engine.state.life_log import AllocationIntervals
 from simulator.engine.state.node_ranges import Places
 from simulator.hybrid.hybrid_build import Mechanism, misfit
-from simulator.hybrid.hybrid_run import Outcome, run_jobs
+from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import (
     COMING,
     GATHERING,
@@ -27,7 +27,7 @@ from simulator.hybrid.loop.hybrid_state import (
     ON_DEMAND,
     RUNNING,
     WAITING,
-    World,
+    HybridTables,
 )
 
 _HOLDING = (RUNNING, LEAVING, GATHERING)
@@ -81,19 +81,19 @@ def run_whole_pool(
     )
 
 
-def _last(stretches: Stretches, count: int) -> Stretches:
+def _last(stretches: AllocationIntervals, count: int) -> AllocationIntervals:
     """Return the last stretch of each of ``count`` jobs, in their order."""
     last = np.zeros(count, dtype=np.int64)
     last[stretches.job] = np.arange(len(stretches))
     return _chosen(stretches, last)
 
 
-def _chosen(stretches: Stretches, rows: Ints) -> Stretches:
+def _chosen(stretches: AllocationIntervals, rows: Ints) -> AllocationIntervals:
     """Return some of the stretches."""
     nodes = stretches.nodes[rows]
     within = np.arange(nodes.sum()) - np.repeat(np.cumsum(nodes) - nodes, nodes)
     parts = np.repeat(stretches.part_at[rows], nodes) + within
-    return Stretches(
+    return AllocationIntervals(
         job=stretches.job[rows],
         from_us=stretches.from_us[rows],
         to_us=stretches.to_us[rows],
@@ -106,9 +106,9 @@ def _chosen(stretches: Stretches, rows: Ints) -> Stretches:
     )
 
 
-def _books(found: Outcome) -> Books:
+def _books(found: HybridOutcome) -> Accounting:
     nothing = np.zeros(len(found.column("lives")), dtype=np.int64)
-    return Books(
+    return Accounting(
         preemptions=found.column("preemptions"),
         starts=found.column("lives"),
         given_up=nothing,
@@ -122,7 +122,7 @@ def _books(found: Outcome) -> Books:
     )
 
 
-def check_world(world: World) -> None:
+def check_world(world: HybridTables) -> None:
     """Check a state in plain Python.
 
     Raises
@@ -144,7 +144,7 @@ def _want(holds: bool, told: str) -> None:
         raise InvariantError(told)
 
 
-def _check_nodes(world: World) -> None:
+def _check_nodes(world: HybridTables) -> None:
     """Every node has one job, one lease and one guest at most, and all counts are those of the nodes."""
     held: Counter[int] = Counter()
     plain: Counter[int] = Counter()
@@ -178,7 +178,7 @@ def _check_nodes(world: World) -> None:
             )
 
 
-def _check_jobs(world: World) -> None:
+def _check_jobs(world: HybridTables) -> None:
     active = [world.active[place] for place in range(world.clock[0].active)]
     queue = [world.queue[place] for place in range(world.clock[0].waiting)]
     _want(active == sorted(set(active)), f"the jobs that hold nodes are out of order: {active}")
@@ -194,7 +194,7 @@ def _check_jobs(world: World) -> None:
             _want(entry.preemptions == 0, f"job {job} is on demand and was preempted")
 
 
-def _check_books(world: World) -> None:
+def _check_books(world: HybridTables) -> None:
     """Check that what was held is useful, lost, set-up, saving, warning, or not decided yet."""
     for job in range(world.rules[0].jobs):
         entry = world.jobs[job]

@@ -14,15 +14,15 @@ from foundation.errors import InputError
 from foundation.interruption import ShortCalls
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
-from simulator.engine.kernels.field_records import Grid, Ints, Maker, column
+from simulator.engine.kernels.field_records import IntegerGrid, Ints, StateAllocator, column
 from simulator.engine.state.bit_sets import WORD_BITS, full_set
 from simulator.engine.state.cluster_view import words_of
-from simulator.engine.state.life_log import Stretches, joined
-from simulator.eviction import Choice, EvictableJob, cheapest
+from simulator.engine.state.life_log import AllocationIntervals, joined
+from simulator.eviction import EvictableJob, EvictionChoice, cheapest
 from simulator.hybrid.hybrid_build import Mechanism, build_world
 from simulator.hybrid.loop.hybrid_loop import STUCK, run
 from simulator.hybrid.loop.hybrid_progress import overhead_at
-from simulator.hybrid.loop.hybrid_state import NOBODY, World
+from simulator.hybrid.loop.hybrid_state import NOBODY, HybridTables
 from simulator.hybrid.loop.ondemand_jobs import can_give
 
 _PLAIN_JOBS, _PLAIN_NODES = 1_500, 300
@@ -33,15 +33,15 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class HybridOutcome:
     """What became of the jobs of a pool: the tables at the end, what was held, and the CPU time it took."""
 
-    world: World
-    stretches: Stretches
+    world: HybridTables
+    stretches: AllocationIntervals
     engine_cpu_s: float
 
     def column(self, name: str) -> Ints:
-        """Return one field of all jobs (``JobRecord``)."""
+        """Return one field of all jobs (``HybridJobRecord``)."""
         return column(self.world.jobs, name)
 
     @property
@@ -63,9 +63,9 @@ def run_jobs(
     *,
     records: bool = False,
     progress: Callable[[int], None] | None = None,
-    after_event: Callable[[World], None] | None = None,
+    after_event: Callable[[HybridTables], None] | None = None,
     clocked: list[float] | None = None,
-) -> Outcome:
+) -> HybridOutcome:
     """Run the jobs to the end of the last one.
 
     Parameters
@@ -85,14 +85,14 @@ def run_jobs(
         Jobs would wait for ever.
     """
     compiled = after_event is None and _is_compiled(jobs.count, nodes)
-    world = build_world(Maker(compiled=compiled), jobs, nodes, mechanism, overhead, records=records)
-    loop: Callable[[World, int], int] = run
+    world = build_world(StateAllocator(compiled=compiled), jobs, nodes, mechanism, overhead, records=records)
+    loop: Callable[[HybridTables, int], int] = run
     if compiled:
         loop = Compiled(run, (world, 0))
         loop.prepare()
     told = seen(world)
     began = time.process_time()
-    logged: list[Stretches] = []
+    logged: list[AllocationIntervals] = []
     several = ShortCalls(loop, None if after_event is None and clocked is None else 1)
     while True:
         began_s = time.perf_counter()
@@ -111,7 +111,7 @@ def run_jobs(
             after_event(world)
         if left == 0:
             break
-    return Outcome(world, joined(logged, core_masks(jobs.cores).shape[1]), time.process_time() - began)
+    return HybridOutcome(world, joined(logged, core_masks(jobs.cores).shape[1]), time.process_time() - began)
 
 
 def _is_compiled(count: int, nodes: int) -> bool:
@@ -121,7 +121,7 @@ def _is_compiled(count: int, nodes: int) -> bool:
     return wanted is Compilation.ALWAYS
 
 
-def _name_victims(world: World, demand: int) -> None:
+def _name_victims(world: HybridTables, demand: int) -> None:
     """Mark the running jobs whose preemption costs least together."""
     clock, rules = world.clock[0], world.rules[0]
     now_us = int(clock.now_us)
@@ -137,13 +137,13 @@ def _name_victims(world: World, demand: int) -> None:
     ]
     need = int(world.jobs[demand].missing) - int(clock.free)
     for name, choice in cheapest(question, need).choices.items():
-        if choice is Choice.KILL:
+        if choice is EvictionChoice.KILL:
             world.jobs[int(name)].picked = 1
 
 
-def seen(world: World) -> World:
+def seen(world: HybridTables) -> HybridTables:
     """Return the tables, of either kind, such that Python reads and writes fields by name."""
-    return World(*(_by_name(table) for table in world))
+    return HybridTables(*(_by_name(table) for table in world))
 
 
 def _by_name(table: Any) -> Any:
@@ -152,7 +152,7 @@ def _by_name(table: Any) -> Any:
     return table
 
 
-def _take_log(world: World, cores: Ints) -> Stretches:
+def _take_log(world: HybridTables, cores: Ints) -> AllocationIntervals:
     """Empty the log; return what was in it. A job has the first of the cores of its nodes, so many."""
     rows = int(world.clock[0].logged)
     world.clock[0].logged = 0
@@ -163,7 +163,7 @@ def _take_log(world: World, cores: Ints) -> Stretches:
         told = {name: np.array([getattr(entry, name) for entry in log], dtype=np.int64) for name in _COLUMNS}
     pieces = [_held(world.mask, first, min(first + _PIECE, rows)) for first in range(0, rows, _PIECE)]
     which, node = (np.concatenate(parts) for parts in zip(*pieces, strict=True)) if pieces else (_NONE, _NONE)
-    return Stretches(
+    return AllocationIntervals(
         **told,
         nodes=np.bincount(which, minlength=rows).astype(np.int64),
         node=node.astype(np.int32),
@@ -171,7 +171,7 @@ def _take_log(world: World, cores: Ints) -> Stretches:
     )
 
 
-def _held(mask: Grid, first: int, last: int) -> tuple[Ints, Ints]:
+def _held(mask: IntegerGrid, first: int, last: int) -> tuple[Ints, Ints]:
     """Return the rows and nodes of the members of rows of sets, in order."""
     if isinstance(mask, np.ndarray):
         words = mask[first:last]

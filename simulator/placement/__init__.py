@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.placement.builtin_placement import place
-from simulator.placement.placement_rule import Cores, Placement
+from simulator.placement.placement_rule import Cores, PlacementRule
 from simulator.placement.plugin_placements import PairedPlacement, SlurmPlacement, ThesisPlacement
 
-__all__ = ["Cores", "PairedPlacement", "Placement", "SlurmPlacement", "ThesisPlacement", "place"]
+__all__ = ["Cores", "PairedPlacement", "PlacementRule", "SlurmPlacement", "ThesisPlacement", "place"]

@@ -20,19 +20,19 @@ from simulator.engine.cores.row_cores import IDLE, taken_cores
 from simulator.engine.cores.slurm_rows import sort_rows
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.state.bit_sets import WORD_BITS, bit_index, count_bits, lowest_bits
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.sharing_state import Rows
 
 
 @kernel
-def _place(state: State, rows: Rows | None, job: int) -> bool:
+def _place(state: EngineState, rows: Rows | None, job: int) -> bool:
     if rows is None:
         return place_by_occupation(state, job)
     return _place_in_rows(state, rows, job)
 
 
 @kernel
-def place(state: State, job: int) -> bool:
+def place(state: EngineState, job: int) -> bool:
     """Name in the parts of ``job`` the cores that it gets now; return whether it fits.
 
     Where rows are kept they are Slurm's; with one slot a core both rules are the same.
@@ -41,7 +41,7 @@ def place(state: State, job: int) -> bool:
 
 
 @kernel
-def choose_cores(state: State, part: int, cores: int) -> None:
+def choose_cores(state: EngineState, part: int, cores: int) -> None:
     """Name in ``part`` the ``cores`` least occupied cores of its node, lowest index first."""
     node = state.parts[part].node
     for word in range(len(state.valid)):
@@ -64,7 +64,7 @@ def choose_cores(state: State, part: int, cores: int) -> None:
 
 
 @kernel
-def _choose_nodes(state: State, job: int) -> bool:
+def _choose_nodes(state: EngineState, job: int) -> bool:
     """Choose the nodes of ``job``, fewest occupied slots first; return whether there are enough."""
     if state.rules[0].nodes == 1:
         state.chosen[0] = 1
@@ -74,7 +74,7 @@ def _choose_nodes(state: State, job: int) -> bool:
 
 
 @kernel
-def place_by_occupation(state: State, job: int) -> bool:
+def place_by_occupation(state: EngineState, job: int) -> bool:
     """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
     if not job_fits(state, job) or not _choose_nodes(state, job):
         return False
@@ -85,7 +85,7 @@ def place_by_occupation(state: State, job: int) -> bool:
 
 
 @kernel
-def _choose_row_cores(state: State, rows: Rows, kind: int, part: int, cores: int) -> None:
+def _choose_row_cores(state: EngineState, rows: Rows, kind: int, part: int, cores: int) -> None:
     for word in range(len(state.valid)):
         spare = state.valid[word] & ~taken_cores(state, rows, kind, state.parts[part].node, word)
         found = count_bits(spare)
@@ -97,7 +97,7 @@ def _choose_row_cores(state: State, rows: Rows, kind: int, part: int, cores: int
 
 
 @kernel
-def _place_among(state: State, rows: Rows, kind: int, job: int) -> bool:
+def _place_among(state: EngineState, rows: Rows, kind: int, job: int) -> bool:
     """Place ``job`` on idle cores, or on those that are free in a row."""
     asked = state.jobs[job]
     if not choose_nodes(state, kind, job, state.rules[0].cores - asked.cores, True):
@@ -109,7 +109,7 @@ def _place_among(state: State, rows: Rows, kind: int, job: int) -> bool:
 
 
 @kernel
-def _place_in_rows(state: State, rows: Rows, job: int) -> bool:
+def _place_in_rows(state: EngineState, rows: Rows, job: int) -> bool:
     """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
     if not job_fits(state, job):
         return False
@@ -124,7 +124,7 @@ def _place_in_rows(state: State, rows: Rows, job: int) -> bool:
 
 
 @kernel
-def _choose_at(state: State, kind: int, load: int, job: int, wanted: int) -> int:
+def _choose_at(state: EngineState, kind: int, load: int, job: int, wanted: int) -> int:
     """Choose up to ``wanted`` nodes with ``load`` that suit ``job``; return how many."""
     asked, sets = state.jobs[job], state.ranking.sets
     found = 0
@@ -142,7 +142,7 @@ def _choose_at(state: State, kind: int, load: int, job: int, wanted: int) -> int
 
 
 @kernel
-def _choose_some(state: State, kind: int, load: int, wanted: int) -> None:
+def _choose_some(state: EngineState, kind: int, load: int, wanted: int) -> None:
     """Choose the first ``wanted`` of more nodes with ``load``, of which any will do."""
     sets = state.ranking.sets
     word = 0
@@ -156,13 +156,13 @@ def _choose_some(state: State, kind: int, load: int, wanted: int) -> None:
 
 
 @kernel
-def _choose_all(state: State, kind: int, load: int) -> None:
+def _choose_all(state: EngineState, kind: int, load: int) -> None:
     for word in range(len(state.chosen)):
         state.chosen[word] |= state.ranking.sets[kind, load, word]
 
 
 @kernel
-def choose_nodes(state: State, kind: int, job: int, most: int, alike: bool) -> bool:
+def choose_nodes(state: EngineState, kind: int, job: int, most: int, alike: bool) -> bool:
     """Choose the least loaded nodes for ``job``, up to the load ``most``; return whether there are enough.
 
     ``alike``: if they need no memory and nobody owns one, every node of such a load suits the job.
@@ -193,7 +193,7 @@ def choose_nodes(state: State, kind: int, job: int, most: int, alike: bool) -> b
 
 
 @kernel
-def name_nodes(state: State, job: int) -> None:
+def name_nodes(state: EngineState, job: int) -> None:
     """Write the chosen nodes into the parts of ``job``."""
     part = state.jobs[job].part_at
     for word in range(len(state.chosen)):

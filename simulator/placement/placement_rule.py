@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from simulator.engine.state.cluster_view import Cluster
-from simulator.world import Job
+from simulator.engine.state.cluster_view import PoolState
+from simulator.world import SimulatedJob
 
 Cores: TypeAlias = Mapping[int, Sequence[int]]
 """Core ids by node index."""
 
 
-class Placement(Protocol):
+class PlacementRule(Protocol):
     """Which cores a job gets."""
 
-    def place(self, cluster: Cluster, job: Job) -> Cores | None:
+    def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
         """Return the cores that ``job`` would get now, or None if it does not fit.
 
         Parameters

@@ -15,18 +15,18 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engine.state.cluster_view import Cluster
+from simulator.engine.state.cluster_view import PoolState
 from simulator.placement.builtin_placement import place, place_by_occupation
 from simulator.placement.placement_rule import Cores
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 
 @dataclass(frozen=True, slots=True)
 class ThesisPlacement:
     """Least occupied nodes, then least occupied cores; see ``builtin_placement``."""
 
-    def place(self, cluster: Cluster, job: Job) -> Cores | None:
-        """See ``Placement``."""
+    def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
+        """See ``PlacementRule``."""
         return cluster.cores_of(job.index) if place_by_occupation(cluster.state, job.index) else None
 
 
@@ -36,8 +36,8 @@ class SlurmPlacement:
 
     keeps_rows: ClassVar[bool] = True
 
-    def place(self, cluster: Cluster, job: Job) -> Cores | None:
-        """See ``Placement``."""
+    def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
+        """See ``PlacementRule``."""
         return cluster.cores_of(job.index) if place(cluster.state, job.index) else None
 
 
@@ -48,7 +48,7 @@ class PairedPlacement:
     Parameters
     ----------
     loss
-        E_v of each application beside each other, shape (A, A); ``Job.app`` is a row of it.
+        E_v of each application beside each other, shape (A, A); ``SimulatedJob.app`` is a row of it.
     most
         Nobody is put beside somebody of whom one loses more; None: anybody.
     """
@@ -56,8 +56,8 @@ class PairedPlacement:
     loss: npt.NDArray[np.float64]
     most: float | None = None
 
-    def place(self, cluster: Cluster, job: Job) -> Cores | None:
-        """See ``Placement``."""
+    def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
+        """See ``PlacementRule``."""
         own, other = self.loss[job.app], self.loss[:, job.app]
         harm = own + other
         if self.most is not None:
@@ -83,7 +83,7 @@ class PairedPlacement:
 
 
 def _costs(
-    cluster: Cluster,
+    cluster: PoolState,
     node: int,
     counts: npt.NDArray[np.int64],
     harm: npt.NDArray[np.float64],

@@ -11,13 +11,13 @@ from simulator.policies.interface import QueuePolicy
 
 if TYPE_CHECKING:
     from simulator.simulation import Workload
-    from simulator.world import Queues
+    from simulator.world import PoolQueues
 
 Value: TypeAlias = int | float | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class PolicyOption:
     """An option of a family, ``--set NAME=VALUE`` on the command line.
 
     Parameters
@@ -91,8 +91,8 @@ class Family:
     name: str
     help: str
     make: Callable[[Mapping[str, Value]], QueuePolicy]
-    options: tuple[Option, ...] = ()
-    prepare: Callable[[Workload, Queues, Mapping[str, Value], int], Workload] | None = None
+    options: tuple[PolicyOption, ...] = ()
+    prepare: Callable[[Workload, PoolQueues, Mapping[str, Value], int], Workload] | None = None
     guests: int = 0
     whole_nodes: bool = False
 

@@ -14,7 +14,7 @@ from simulator.engine.state.engine_state import ONE
 from simulator.sharing.pairwise_sharing import Pairwise
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.sharing.sharing_model import SharingTables
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 _LEAST, _MOST = 0.5, 1.5
 
@@ -59,7 +59,7 @@ class NoisyNodes:
     def _fixed(self) -> npt.NDArray[np.int64]:
         return np.rint(self.factors * ONE).astype(np.int64)
 
-    def core_speed(self, job: Job, others: Sequence[Job], node: int) -> Fraction:
+    def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> Fraction:
         """See ``SharingModel``."""
         units = int(self.model.core_speed(job, others, node) * self.scale)
         return Fraction(units * int(self._fixed[node]) // ONE, self.scale)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from foundation.errors import UsageError
 from simulator.engine.state.engine_state import ONE
 from simulator.sharing.sharing_model import SharingTables
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class Pairwise:
         """Slowdowns minus 1, in parts of ``ONE``."""
         return np.rint((self.slowdown - 1) * ONE).astype(np.int64)
 
-    def core_speed(self, job: Job, others: Sequence[Job], node: int) -> Fraction:  # noqa: ARG002
+    def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> Fraction:  # noqa: ARG002
         """See ``SharingModel``."""
         excess = sum(int(self.excess[job.app, other.app]) for other in others)
         return Fraction(self.scale * ONE // (ONE + excess), self.scale)

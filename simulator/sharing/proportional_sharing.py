@@ -15,7 +15,7 @@ import numpy as np
 from foundation.errors import UsageError
 from simulator.engine.state.engine_state import ONE
 from simulator.sharing.sharing_model import SharingTables
-from simulator.world import MOST_MULTIPLICITY, Job
+from simulator.world import MOST_MULTIPLICITY, SimulatedJob
 
 _SHARES = math.lcm(*range(1, MOST_MULTIPLICITY + 1))
 
@@ -55,7 +55,7 @@ class Proportional:
         """See ``SharingModel``."""
         return _SHARES * self.overhead.numerator
 
-    def core_speed(self, job: Job, others: Sequence[Job], node: int) -> Fraction:  # noqa: ARG002
+    def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> Fraction:  # noqa: ARG002
         """See ``SharingModel``."""
         return 1 / ((len(others) + 1) * self.overhead) if others else Fraction(1)
 

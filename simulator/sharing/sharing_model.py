@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from simulator.engine.kernels.field_records import Ints
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 
 class SharingModel(Protocol):
@@ -25,7 +25,7 @@ class SharingModel(Protocol):
         """
         ...
 
-    def core_speed(self, job: Job, others: Sequence[Job], node: int) -> float | Fraction:
+    def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> float | Fraction:
         """Return the speed of ``job`` on one of its cores, 1 being that on a dedicated one.
 
         Parameters

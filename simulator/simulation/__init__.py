@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from simulator.simulation.job_periods import Periods, merged
+from simulator.simulation.job_periods import JobPeriods, merged
 from simulator.simulation.job_shapes import CLIPPED, SKIPPED
-from simulator.simulation.one_simulation import PoolResult, Result, simulate
-from simulator.simulation.simulation_options import Cleaning, Oversize, Setting, cleaning_of
+from simulator.simulation.one_simulation import PoolResult, SimulationResult, simulate
+from simulator.simulation.simulation_options import Cleaning, OversizeRule, SimulationSetting, cleaning_of
 from simulator.simulation.trace_workload import Workload, make_workload, without_patterns
 
 __all__ = [
     "CLIPPED",
     "SKIPPED",
     "Cleaning",
-    "Oversize",
-    "Periods",
+    "JobPeriods",
+    "OversizeRule",
     "PoolResult",
-    "Result",
-    "Setting",
+    "SimulationResult",
+    "SimulationSetting",
     "Workload",
     "cleaning_of",
     "make_workload",

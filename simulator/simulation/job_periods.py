@@ -22,7 +22,7 @@ TOLERANCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Periods:
+class JobPeriods:
     """The periods of job ``j`` are ``us[at[j]]`` to ``us[at[j + 1]]``.
 
     ``patterned`` says whether any job has periods other than one busy one.
@@ -33,7 +33,7 @@ class Periods:
     patterned: bool
 
     @classmethod
-    def busy(cls, run_us: Ints) -> Periods:
+    def busy(cls, run_us: Ints) -> JobPeriods:
         """Return the periods of jobs that are busy all along."""
         count = len(run_us)
         us = np.zeros(2 * count, dtype=np.int64)
@@ -62,14 +62,14 @@ class Periods:
         chosen = self.select(jobs)
         return chosen.at, chosen.us
 
-    def select(self, jobs: Ints) -> Periods:
+    def select(self, jobs: Ints) -> JobPeriods:
         """Return the periods of some jobs."""
         counts = np.diff(self.at)[jobs]
         at = np.concatenate(([0], np.cumsum(counts)))
         source = np.repeat(self.at[:-1][jobs] - at[:-1], counts) + np.arange(at[-1])
-        return Periods(at, self.us[source], self.patterned)
+        return JobPeriods(at, self.us[source], self.patterned)
 
-    def cut(self, most_us: Ints) -> Periods:
+    def cut(self, most_us: Ints) -> JobPeriods:
         """Return the periods cut where the job has gone on for ``most_us``; the first one always stays."""
         counts = np.diff(self.at)
         ends = np.cumsum(self.us) - np.repeat(np.concatenate(([0], np.cumsum(self.us)))[self.at[:-1]], counts)
@@ -80,7 +80,7 @@ class Periods:
         keep = first | (begins < most)
         us = np.minimum(ends, most) - begins
         at = np.concatenate(([0], np.cumsum(np.add.reduceat(keep, self.at[:-1]))))
-        return Periods(at, np.maximum(us[keep], 0), self.patterned)
+        return JobPeriods(at, np.maximum(us[keep], 0), self.patterned)
 
 
 def _sums(values: Ints, at: Ints) -> Ints:
@@ -95,7 +95,7 @@ def trace_periods(
     interactive: npt.NDArray[np.bool_],
     extensions: Mapping[int, tuple[float, ...]],
     speedup: float,
-) -> Periods:
+) -> JobPeriods:
     """Return the periods of all jobs of a trace; those without columns of their own are busy all along.
 
     Raises
@@ -119,7 +119,7 @@ def trace_periods(
                 f"{run_us[row] * speedup / US_PER_S:g} s"
             )
         patterns[row] = merged([round(period * US_PER_S / speedup) for period in pattern.periods_s])
-    plain = Periods.busy(run_us)
+    plain = JobPeriods.busy(run_us)
     if not patterns:
         return plain
     pieces: list[Ints] = []
@@ -130,7 +130,7 @@ def trace_periods(
         counts[row] = len(patterns[row])
         done = row + 1
     pieces.append(plain.us[plain.at[done] :])
-    return Periods(np.concatenate(([0], np.cumsum(counts))), np.concatenate(pieces), patterned=True)
+    return JobPeriods(np.concatenate(([0], np.cumsum(counts))), np.concatenate(pieces), patterned=True)
 
 
 def merged(periods_us: list[int]) -> list[int]:

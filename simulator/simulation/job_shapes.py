@@ -15,8 +15,8 @@ import numpy.typing as npt
 from foundation.errors import InputError
 from foundation.units import counted
 from simulator.engine.kernels.field_records import Ints
-from simulator.simulation.simulation_options import Oversize
-from simulator.world import Pool, Queues
+from simulator.simulation.simulation_options import OversizeRule
+from simulator.world import NodePool, PoolQueues
 from workloads.job_shape import JobShape, job_shape
 
 SKIPPED, CLIPPED = "too large, skipped", "too large, clipped"
@@ -24,7 +24,7 @@ SKIPPED, CLIPPED = "too large, skipped", "too large, clipped"
 _KIB_PER_MIB = 1024
 
 
-class Demands(Protocol):
+class DemandColumns(Protocol):
     """The columns of a trace that shapes depend on."""
 
     name: str
@@ -45,10 +45,10 @@ class Shapes:
 
 
 def job_shapes(
-    trace: Demands,
+    trace: DemandColumns,
     keep: npt.NDArray[np.bool_],
-    queues: Queues,
-    oversize: Oversize,
+    queues: PoolQueues,
+    oversize: OversizeRule,
     node_memory_kib: int | None,
 ) -> Shapes:
     """Return the shapes of the jobs in ``keep``.
@@ -78,9 +78,9 @@ def job_shapes(
             most_kib = np.inf
             if shape is None:
                 jobs = int((members == kind).sum())
-                if oversize is Oversize.FAIL:
+                if oversize is OversizeRule.FAIL:
                     raise InputError(_told(trace, int(mine[first]), procs, known_kib, pool))
-                if oversize is Oversize.SKIP:
+                if oversize is OversizeRule.SKIP:
                     counts[SKIPPED] += jobs
                     continue
                 counts[CLIPPED] += jobs
@@ -92,10 +92,10 @@ def job_shapes(
 
 
 def whole_node_shapes(
-    trace: Demands,
+    trace: DemandColumns,
     keep: npt.NDArray[np.bool_],
-    queues: Queues,
-    oversize: Oversize,
+    queues: PoolQueues,
+    oversize: OversizeRule,
     node_memory_kib: int | None,
 ) -> Shapes:
     """Return as few whole nodes as have each job's processors, and the memory that they are to have.
@@ -118,10 +118,10 @@ def whole_node_shapes(
     counts = {SKIPPED: 0, CLIPPED: 0}
     if too_large.any():
         job = int(np.flatnonzero(too_large)[0])
-        if oversize is Oversize.FAIL:
+        if oversize is OversizeRule.FAIL:
             known_kib = None if np.isnan(trace.memory_kib[job]) else float(trace.memory_kib[job])
             raise InputError(_told(trace, job, int(trace.procs[job]), known_kib, pool))
-        clips = oversize is Oversize.CLIP
+        clips = oversize is OversizeRule.CLIP
         counts[CLIPPED if clips else SKIPPED] = int(too_large.sum())
         nodes[too_large] = pool.nodes if clips else 0
         if node_memory_kib is not None:
@@ -138,7 +138,7 @@ def _kinds(procs: Ints, kib: npt.NDArray[np.float64]) -> tuple[Ints, Ints]:
     return first, inverse
 
 
-def _shape(procs: int, kib: float | None, pool: Pool, node_memory_kib: int | None) -> JobShape | None:
+def _shape(procs: int, kib: float | None, pool: NodePool, node_memory_kib: int | None) -> JobShape | None:
     return job_shape(
         procs,
         pool.nodes,
@@ -149,7 +149,7 @@ def _shape(procs: int, kib: float | None, pool: Pool, node_memory_kib: int | Non
 
 
 def _clipped(
-    procs: int, kib: float | None, pool: Pool, node_memory_kib: int | None
+    procs: int, kib: float | None, pool: NodePool, node_memory_kib: int | None
 ) -> tuple[JobShape, float]:
     """Return the largest shape of at most ``procs`` processors, and the memory (KiB) it leaves to each."""
     size = min(procs, pool.nodes * pool.cores)
@@ -159,7 +159,7 @@ def _clipped(
     return shape, np.inf if node_memory_kib is None else node_memory_kib / shape.cores
 
 
-def _told(trace: Demands, job: int, procs: int, kib: float | None, pool: Pool) -> str:
+def _told(trace: DemandColumns, job: int, procs: int, kib: float | None, pool: NodePool) -> str:
     memory = "" if kib is None else f" with {kib / _KIB_PER_MIB:.0f} MiB each"
     where = f"the {pool.nodes} nodes of {pool.cores} cores for {pool.name} jobs"
     return (

@@ -11,9 +11,9 @@ from foundation.errors import InputError
 from simulator.engine.desk.engine_invariants import Invariants
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork, run_pools
-from simulator.simulation.simulation_options import Setting
+from simulator.simulation.simulation_options import SimulationSetting
 from simulator.simulation.trace_workload import Workload
-from simulator.world import Pool
+from simulator.world import NodePool
 
 _MOST_HORIZONS = 5
 """How often a run is tried with more outages before it is given up."""
@@ -23,13 +23,13 @@ _MOST_HORIZONS = 5
 class PoolResult:
     """The run of one pool; ``members`` are the indices of its jobs in the workload."""
 
-    pool: Pool
+    pool: NodePool
     members: Ints
     run: PoolRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result:
+class SimulationResult:
     """What became of a workload.
 
     Parameters
@@ -44,7 +44,7 @@ class Result:
         From when a job is due until it is in the queue.
     """
 
-    setting: Setting
+    setting: SimulationSetting
     workload: Workload
     pools: tuple[PoolResult, ...]
     start_us: Ints
@@ -69,11 +69,11 @@ class Result:
 
 def simulate(
     workload: Workload,
-    setting: Setting,
+    setting: SimulationSetting,
     *,
     progress: Callable[[int], None] | None = None,
     check: bool = False,
-) -> Result:
+) -> SimulationResult:
     """Simulate a workload to the end of its last job.
 
     Parameters
@@ -134,7 +134,7 @@ def simulate(
             "--checkpoint-interval"
         )
     pools = tuple(map(PoolResult, queues.pools, members, runs))
-    return Result(setting, workload, pools, start_us, end_us)
+    return SimulationResult(setting, workload, pools, start_us, end_us)
 
 
 def _horizon_us(workload: Workload) -> int:

@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import TypeVar
 
 from foundation.errors import UsageError
-from simulator.engine.run import Rules
+from simulator.engine.run import RunRules
 from simulator.pairing import PairTable
-from simulator.world import Queues, System
+from simulator.world import PoolQueues, System
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
-class Oversize(StrEnum):
+class OversizeRule(StrEnum):
     """What to do with a job that can never run on its pool."""
 
     FAIL = "fail"
@@ -30,7 +30,7 @@ class ZeroLength(StrEnum):
     KEEP = "keep"
 
 
-class Limits(StrEnum):
+class TimeLimitRule(StrEnum):
     """What a run time beyond the requested time means.
 
     ``RAISE``: the request was wrong and is raised to the run time. ``ENFORCE``: the job is stopped when its
@@ -57,9 +57,9 @@ class Cleaning:
 
     interactive_queue: int | None = 0
     speedup: float = 1.0
-    oversize: Oversize = Oversize.SKIP
+    oversize: OversizeRule = OversizeRule.SKIP
     zero_length: ZeroLength = ZeroLength.SKIP
-    limits: Limits = Limits.RAISE
+    limits: TimeLimitRule = TimeLimitRule.RAISE
 
 
 def cleaning_of(
@@ -75,9 +75,9 @@ def cleaning_of(
     return Cleaning(
         interactive_queue=None if interactive_queue < 0 else interactive_queue,
         speedup=speedup,
-        oversize=_choice(Oversize, "--oversize", oversize),
+        oversize=_choice(OversizeRule, "--oversize", oversize),
         zero_length=_choice(ZeroLength, "--zero-length", zero_length),
-        limits=_choice(Limits, "--limits", limits),
+        limits=_choice(TimeLimitRule, "--limits", limits),
     )
 
 
@@ -89,10 +89,10 @@ def _choice(kind: type[_Choice], option: str, word: str) -> _Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SimulationSetting:
     """One simulated setting of a system: its queues and its rules."""
 
     system: System
-    queues: Queues
-    rules: Rules
+    queues: PoolQueues
+    rules: RunRules
     pairing: PairTable | None = None

@@ -18,10 +18,10 @@ from foundation.errors import InputError
 from foundation.units import US_PER_S, checked_speedup
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import Ints
-from simulator.simulation.job_periods import Periods, trace_periods
+from simulator.simulation.job_periods import JobPeriods, trace_periods
 from simulator.simulation.job_shapes import Shapes, job_shapes, whole_node_shapes
-from simulator.simulation.simulation_options import Cleaning, Limits, ZeroLength
-from simulator.world import JobLives, Queues
+from simulator.simulation.simulation_options import Cleaning, TimeLimitRule, ZeroLength
+from simulator.world import JobLives, PoolQueues
 from workloads.swf import SwfColumns, procs_column
 
 Floats = npt.NDArray[np.float64]
@@ -81,7 +81,7 @@ class Workload:
     memory_kib: Floats
     user: Ints
     queue: Ints
-    periods: Periods
+    periods: JobPeriods
     timed_out: Bools
     left_out: Mapping[str, int] = field(default_factory=dict)
     lives: JobLives | None = None
@@ -107,7 +107,7 @@ class Workload:
             memory_kib=np.full(count, np.nan),
             user=unknown,
             queue=unknown,
-            periods=Periods.busy(run_us),
+            periods=JobPeriods.busy(run_us),
             timed_out=np.zeros(count, dtype=bool),
         )
 
@@ -147,7 +147,7 @@ class Workload:
 
 def make_workload(
     trace: SwfColumns,
-    queues: Queues,
+    queues: PoolQueues,
     cleaning: Cleaning,
     *,
     node_memory_kib: int | None = None,
@@ -180,7 +180,7 @@ def make_workload(
         The speed-up is not positive.
     """
     checked_speedup(cleaning.speedup)
-    columns = _Columns(trace, cleaning)
+    columns = _WorkloadColumns(trace, cleaning)
     left_out: dict[str, int] = {}
     keep = _judge(columns, cleaning, left_out)
     shapes_of = whole_node_shapes if whole_nodes else job_shapes
@@ -196,7 +196,7 @@ def make_workload(
     return _assemble(columns, chosen, shapes, origin_us, cleaning.limits, left_out)
 
 
-class _Columns:
+class _WorkloadColumns:
     """The columns of a trace that matter, without nulls, in microseconds of the run's own time."""
 
     def __init__(self, trace: SwfColumns, cleaning: Cleaning) -> None:
@@ -236,7 +236,7 @@ class _Columns:
         )
 
 
-def _judge(columns: _Columns, cleaning: Cleaning, left_out: dict[str, int]) -> Bools:
+def _judge(columns: _WorkloadColumns, cleaning: Cleaning, left_out: dict[str, int]) -> Bools:
     """Return which jobs can be simulated, shapes aside."""
     numbers, counts = np.unique(columns.number, return_counts=True)
     if (counts > 1).any():
@@ -260,11 +260,11 @@ def _judge(columns: _Columns, cleaning: Cleaning, left_out: dict[str, int]) -> B
 
 
 def _assemble(
-    columns: _Columns,
+    columns: _WorkloadColumns,
     chosen: Ints,
     shapes: Shapes,
     origin_us: int,
-    limits: Limits,
+    limits: TimeLimitRule,
     left_out: Mapping[str, int],
 ) -> Workload:
     run_us = np.maximum(columns.run_us[chosen], 0)
@@ -273,7 +273,7 @@ def _assemble(
     total_us = periods.totals_us
     requested_us = np.where(asked_us > 0, asked_us, total_us)
     timed_out = requested_us < total_us
-    if limits is Limits.RAISE:
+    if limits is TimeLimitRule.RAISE:
         requested_us = np.maximum(requested_us, total_us)
         timed_out[:] = False
     elif timed_out.any():
@@ -299,4 +299,4 @@ def _assemble(
 
 def without_patterns(workload: Workload) -> Workload:
     """Return the workload with every job busy from its start to its end (thesis chapter 5)."""
-    return replace(workload, periods=Periods.busy(workload.run_us))
+    return replace(workload, periods=JobPeriods.busy(workload.run_us))

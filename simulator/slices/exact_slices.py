@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from foundation.errors import UsageError
-from gangd.core import Hold, InvalidSettings, Settings
+from gangd.core import CoreSettings, HoldMode, InvalidSettings
 from simulator.sharing import Proportional
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 _NS_PER_MS = 1_000_000
 _NS_PER_US = 1_000
@@ -36,12 +36,12 @@ class ExactSlices:
     """
 
     model: Proportional
-    settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, record=True))
-    hold: Hold = Hold.YIELD
+    settings: CoreSettings = field(default_factory=lambda: CoreSettings(grace_ns=0, record=True))
+    hold: HoldMode = HoldMode.YIELD
     cost: float = 1.0
 
     @classmethod
-    def of(cls, model: Proportional, quantum_ms: float, hold: str = Hold.YIELD) -> ExactSlices:
+    def of(cls, model: Proportional, quantum_ms: float, hold: str = HoldMode.YIELD) -> ExactSlices:
         """Return the model with slices of ``quantum_ms`` in which jobs are held as ``hold`` says.
 
         Raises
@@ -49,11 +49,11 @@ class ExactSlices:
         UsageError
             The gang scheduler does not take this quantum, or knows no such hold.
         """
-        if hold not in {kind.value for kind in Hold}:
-            raise UsageError(f"unknown hold {hold!r}: choose {' or '.join(Hold)}")
+        if hold not in {kind.value for kind in HoldMode}:
+            raise UsageError(f"unknown hold {hold!r}: choose {' or '.join(HoldMode)}")
         quantum_ns = round(quantum_ms * _NS_PER_MS / _NS_PER_US) * _NS_PER_US
         try:
-            return cls(model, Settings(quantum_ns=quantum_ns, grace_ns=0, record=True), Hold(hold))
+            return cls(model, CoreSettings(quantum_ns=quantum_ns, grace_ns=0, record=True), HoldMode(hold))
         except InvalidSettings as error:
             raise UsageError(f"--slices of {quantum_ms:g} ms are not possible: {error}") from error
 
@@ -67,6 +67,6 @@ class ExactSlices:
         """See ``SharingModel``."""
         return self.model.scale
 
-    def core_speed(self, job: Job, others: Sequence[Job], node: int) -> Fraction:
+    def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> Fraction:
         """See ``SharingModel``: the speed within a slice, beside others that run in it."""
         return self.model.core_speed(job, others, node)

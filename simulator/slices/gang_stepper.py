@@ -20,15 +20,15 @@ from gangd.core import (
     AgentJoined,
     Command,
     CoreMap,
+    CpuSample,
     Event,
     Exempt,
     GangScheduler,
-    Hold,
+    HoldMode,
     JobView,
     NodeReport,
     Publish,
-    Record,
-    Sample,
+    RecordRows,
     SliceRow,
     SliceUse,
     SlurmSnapshot,
@@ -36,21 +36,21 @@ from gangd.core import (
     Tick,
     TrackPlan,
 )
-from simulator.engine.desk.stepper import Stepper
+from simulator.engine.desk.stepper import PythonEngine
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.lives.job_progress import resume, suspend
 from simulator.engine.state.cluster_view import running_jobs
-from simulator.engine.state.engine_state import FAR_US, State
-from simulator.placement import Placement
+from simulator.engine.state.engine_state import FAR_US, EngineState
+from simulator.placement import PlacementRule
 from simulator.policies.interface import PolicyError, QueuePolicy
 from simulator.slices.exact_slices import ExactSlices
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 _NS_PER_US = 1_000
 _US_PER_S = 1_000_000
 
 
-class GangStepper(Stepper):
+class GangStepper(PythonEngine):
     """A stepper with a gang scheduler.
 
     Parameters
@@ -68,16 +68,16 @@ class GangStepper(Stepper):
 
     def __init__(
         self,
-        state: State,
-        jobs: Sequence[Job],
+        state: EngineState,
+        jobs: Sequence[SimulatedJob],
         *,
         policy: QueuePolicy,
-        placement: Placement,
+        placement: PlacementRule,
         sharing: ExactSlices,
         names: Sequence[str],
         first_node: int = 0,
         policy_name: str | None = None,
-        after_event: Callable[[Stepper], None] | None = None,
+        after_event: Callable[[PythonEngine], None] | None = None,
     ) -> None:
         super().__init__(
             state,
@@ -98,7 +98,7 @@ class GangStepper(Stepper):
         self._plan = PlanFollower()
         self._views: dict[int, JobView] = {}
         self._index = {job.number: job.index for job in jobs}
-        self._yields = sharing.hold is Hold.YIELD
+        self._yields = sharing.hold is HoldMode.YIELD
         self._hold = sharing.hold
         self._cost = sharing.cost
         self._held: set[int] = set()
@@ -143,7 +143,7 @@ class GangStepper(Stepper):
                 self._begin_slices()
 
     def speed(self, job: int) -> int:
-        """See ``Stepper``; less by what slices cost, while another job computes or is held on its cores."""
+        """See ``PythonEngine``; less by what slices cost, while another job is on its cores."""
         even = super().speed(job)
         return even if self._cost == 1 or not self._has_others(job) else max(1, round(even / self._cost))
 
@@ -217,14 +217,14 @@ class GangStepper(Stepper):
             use = SliceUse(number, 0, 0, held, samples)
             self._tell(NodeReport(now_ns, name, slices=(use,)))
 
-    def _sample(self, job: int, cores: int) -> Sample:
+    def _sample(self, job: int, cores: int) -> CpuSample:
         """Return the CPU time and the run-queue delay of a job on one node in the slice that ends now."""
         span_us = min(self._quantum_us, self.now_us - self.state.runs[job].start_us)
         cpu_us = int(self._done[job]) * cores // self.state.rules[0].scale
         delay_us = int(self._busy_us[job]) * cores - cpu_us
-        return Sample(self.jobs[job].number, cpu_us, max(0, delay_us), span_us, cores)
+        return CpuSample(self.jobs[job].number, cpu_us, max(0, delay_us), span_us, cores)
 
-    def _view(self, job: Job) -> JobView:
+    def _view(self, job: SimulatedJob) -> JobView:
         view = self._views.get(job.index)
         if view is None:
             placement = {self._names[node]: ids for node, ids in self.cluster.cores_of(job.index).items()}
@@ -234,7 +234,7 @@ class GangStepper(Stepper):
 
     def _tell(self, event: Event) -> None:
         for command in self._gangs.handle(event):
-            if isinstance(command, Record):
+            if isinstance(command, RecordRows):
                 self.rows += command.rows
             else:
                 self._plan.apply(command)

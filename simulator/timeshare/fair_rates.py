@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.timeshare.rate_agenda import SHIFT, moved, pop_level, push_level
-from simulator.timeshare.timeshare_state import OPEN, Floor, NodeRecord, SlotRecord
+from simulator.timeshare.timeshare_state import OPEN, SlotRecord, TimeshareNodeRecord, TimeshareState
 
 
 @kernel
-def seat(floor: Floor, place: int, index: int) -> int:
+def seat(floor: TimeshareState, place: int, index: int) -> int:
     """Return where in ``members`` the job stands that is number ``index`` on a node."""
     near = floor.rules[0].near
     if index < near:
@@ -28,7 +28,7 @@ def seat(floor: Floor, place: int, index: int) -> int:
 
 
 @kernel
-def stir(floor: Floor, node: int) -> None:
+def stir(floor: TimeshareState, node: int) -> None:
     """Note that who runs on a node, or its speed, has changed."""
     clock = floor.clock[0]
     pending = clock.stamp + 1
@@ -39,7 +39,7 @@ def stir(floor: Floor, node: int) -> None:
 
 
 @kernel
-def settle_rates(floor: Floor) -> None:
+def settle_rates(floor: TimeshareState) -> None:
     """Give every job its rate after the changes of an instant."""
     clock = floor.clock[0]
     if clock.stirred == 0:
@@ -53,7 +53,7 @@ def settle_rates(floor: Floor) -> None:
 
 
 @kernel
-def _set_rate(floor: Floor, slot: int, rate: int) -> None:
+def _set_rate(floor: TimeshareState, slot: int, rate: int) -> None:
     """Let a job go on at another rate from now."""
     clock = floor.clock[0]
     run: SlotRecord = floor.slots[slot]
@@ -71,7 +71,7 @@ def _set_rate(floor: Floor, slot: int, rate: int) -> None:
 
 
 @kernel
-def _fill(floor: Floor) -> None:
+def _fill(floor: TimeshareState) -> None:
     clock, nodes = floor.clock[0], floor.rules[0].nodes
     stamp = clock.stamp
     clock.touches = clock.levels = clock.theta = 0
@@ -86,7 +86,7 @@ def _fill(floor: Floor) -> None:
             if floor.slots[whose - nodes].frozen != stamp:
                 _keep_or_raise(floor, whose - nodes)
             continue
-        node: NodeRecord = floor.nodes[whose]
+        node: TimeshareNodeRecord = floor.nodes[whose]
         if node.loose > 0:
             full = (node.capacity - node.fixed) // node.loose
             if full > level:
@@ -96,11 +96,11 @@ def _fill(floor: Floor) -> None:
 
 
 @kernel
-def _make_dirty(floor: Floor, place: int) -> None:
+def _make_dirty(floor: TimeshareState, place: int) -> None:
     """Look at all jobs of a node again, from the present level up."""
     clock, nodes = floor.clock[0], floor.rules[0].nodes
     stamp, theta, touches = clock.stamp, clock.theta, clock.touches
-    node: NodeRecord = floor.nodes[place]
+    node: TimeshareNodeRecord = floor.nodes[place]
     node.dirty = stamp
     node.level = OPEN
     fixed = loose = 0
@@ -131,7 +131,7 @@ def _make_dirty(floor: Floor, place: int) -> None:
 
 
 @kernel
-def _hold(floor: Floor, place: int, level: int) -> None:
+def _hold(floor: TimeshareState, place: int, level: int) -> None:
     """Leave the jobs of a full node at its level."""
     stamp = floor.clock[0].stamp
     floor.nodes[place].level = level
@@ -142,7 +142,7 @@ def _hold(floor: Floor, place: int, level: int) -> None:
 
 
 @kernel
-def _freeze(floor: Floor, slot: int, rate: int, place: int) -> None:
+def _freeze(floor: TimeshareState, slot: int, rate: int, place: int) -> None:
     """Leave a job at a rate, held by a node."""
     run: SlotRecord = floor.slots[slot]
     run.frozen = floor.clock[0].stamp
@@ -152,7 +152,7 @@ def _freeze(floor: Floor, slot: int, rate: int, place: int) -> None:
         _set_rate(floor, slot, rate)
     touch = run.touch
     while touch >= 0:
-        node: NodeRecord = floor.nodes[floor.touches[touch].node]
+        node: TimeshareNodeRecord = floor.nodes[floor.touches[touch].node]
         node.fixed += rate
         node.loose -= 1
         touch = floor.touches[touch].before
@@ -161,17 +161,17 @@ def _freeze(floor: Floor, slot: int, rate: int, place: int) -> None:
 
 
 @kernel
-def _let_others_rise(floor: Floor, slot: int) -> None:
+def _let_others_rise(floor: TimeshareState, slot: int) -> None:
     """Look again at the nodes that held others for a job that is slower now."""
     stamp, job = floor.clock[0].stamp, floor.slots[slot].job
     for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
-        node: NodeRecord = floor.nodes[floor.part[at]]
+        node: TimeshareNodeRecord = floor.nodes[floor.part[at]]
         if node.dirty != stamp and node.level != OPEN:
             _make_dirty(floor, floor.part[at])
 
 
 @kernel
-def _make_all_dirty(floor: Floor, slot: int) -> None:
+def _make_all_dirty(floor: TimeshareState, slot: int) -> None:
     stamp, job = floor.clock[0].stamp, floor.slots[slot].job
     for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
         if floor.nodes[floor.part[at]].dirty != stamp:
@@ -179,7 +179,7 @@ def _make_all_dirty(floor: Floor, slot: int) -> None:
 
 
 @kernel
-def _keep_or_raise(floor: Floor, slot: int) -> None:
+def _keep_or_raise(floor: TimeshareState, slot: int) -> None:
     """Leave a job at its old rate if a node that is not dirty holds it there; else it goes up."""
     run: SlotRecord = floor.slots[slot]
     stamp = floor.clock[0].stamp
@@ -187,7 +187,7 @@ def _keep_or_raise(floor: Floor, slot: int) -> None:
     if floor.nodes[place].dirty == stamp or floor.nodes[place].level != run.rate:
         place = -1
         for at in range(floor.jobs[run.job].part_at, floor.jobs[run.job + 1].part_at):
-            node: NodeRecord = floor.nodes[floor.part[at]]
+            node: TimeshareNodeRecord = floor.nodes[floor.part[at]]
             if node.level == run.rate and node.dirty != stamp:
                 place = floor.part[at]
                 break
@@ -198,11 +198,11 @@ def _keep_or_raise(floor: Floor, slot: int) -> None:
 
 
 @kernel
-def _average(floor: Floor) -> None:
+def _average(floor: TimeshareState) -> None:
     clock = floor.clock[0]
     for index in range(clock.stirred):
         place = floor.stirred[index]
-        node: NodeRecord = floor.nodes[place]
+        node: TimeshareNodeRecord = floor.nodes[place]
         share = node.capacity // max(node.count, 1)
         more = share - node.share
         node.share = share

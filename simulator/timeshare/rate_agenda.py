@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.timeshare.timeshare_state import Floor, SlotRecord
+from simulator.timeshare.timeshare_state import SlotRecord, TimeshareState
 
 SHIFT = 40
 """A key is a level and, in its low bits, whose it is."""
 
 
 @kernel
-def _earlier(floor: Floor, one: int, other: int) -> bool:
+def _earlier(floor: TimeshareState, one: int, other: int) -> bool:
     first: SlotRecord = floor.slots[one]
     second: SlotRecord = floor.slots[other]
     if first.due_us != second.due_us:
@@ -19,7 +19,7 @@ def _earlier(floor: Floor, one: int, other: int) -> bool:
 
 
 @kernel
-def _rise(floor: Floor, place: int) -> None:
+def _rise(floor: TimeshareState, place: int) -> None:
     agenda, slots = floor.agenda, floor.slots
     slot = agenda[place]
     while place > 0:
@@ -35,7 +35,7 @@ def _rise(floor: Floor, place: int) -> None:
 
 
 @kernel
-def _sink(floor: Floor, place: int) -> None:
+def _sink(floor: TimeshareState, place: int) -> None:
     agenda, slots = floor.agenda, floor.slots
     size = floor.clock[0].running
     slot = agenda[place]
@@ -56,7 +56,7 @@ def _sink(floor: Floor, place: int) -> None:
 
 
 @kernel
-def enter(floor: Floor, slot: int) -> None:
+def enter(floor: TimeshareState, slot: int) -> None:
     """Put a running job on the agenda."""
     place = floor.clock[0].running
     floor.clock[0].running = place + 1
@@ -65,14 +65,14 @@ def enter(floor: Floor, slot: int) -> None:
 
 
 @kernel
-def moved(floor: Floor, slot: int) -> None:
+def moved(floor: TimeshareState, slot: int) -> None:
     """Restore the order after ``due_us`` of a job changed."""
     _rise(floor, floor.slots[slot].place)
     _sink(floor, floor.slots[slot].place)
 
 
 @kernel
-def strike(floor: Floor, slot: int) -> None:
+def strike(floor: TimeshareState, slot: int) -> None:
     """Take a job off the agenda."""
     size = floor.clock[0].running - 1
     floor.clock[0].running = size
@@ -86,7 +86,7 @@ def strike(floor: Floor, slot: int) -> None:
 
 
 @kernel
-def push_level(floor: Floor, level: int, whose: int) -> None:
+def push_level(floor: TimeshareState, level: int, whose: int) -> None:
     """Note that something may be settled at a level."""
     keys = floor.levels
     place = floor.clock[0].levels
@@ -102,7 +102,7 @@ def push_level(floor: Floor, level: int, whose: int) -> None:
 
 
 @kernel
-def pop_level(floor: Floor) -> int:
+def pop_level(floor: TimeshareState) -> int:
     """Return the key of the lowest level, and forget it."""
     keys = floor.levels
     found = keys[0]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.timeshare.timeshare_nodes import choose, count_roomy, join
-from simulator.timeshare.timeshare_state import NEVER, Floor, JobRecord
+from simulator.timeshare.timeshare_state import NEVER, TimeshareJobRecord, TimeshareState
 
 GONE = -1
 """Stands in the queue where a job has started ahead of others."""
 
 
 @kernel
-def admit(floor: Floor, number: int) -> None:
+def admit(floor: TimeshareState, number: int) -> None:
     """Start a job that arrives, or let it wait."""
     clock = floor.clock[0]
     waits = clock.head < clock.tail
@@ -29,7 +29,7 @@ def admit(floor: Floor, number: int) -> None:
 
 
 @kernel
-def _enqueue(floor: Floor, number: int) -> None:
+def _enqueue(floor: TimeshareState, number: int) -> None:
     clock = floor.clock[0]
     floor.queue[clock.tail] = number
     clock.tail += 1
@@ -37,7 +37,7 @@ def _enqueue(floor: Floor, number: int) -> None:
 
 
 @kernel
-def serve_queue(floor: Floor) -> None:
+def serve_queue(floor: TimeshareState) -> None:
     """Start the waiting jobs that can, after others have ended."""
     clock = floor.clock[0]
     if clock.head == clock.tail:
@@ -49,7 +49,7 @@ def serve_queue(floor: Floor) -> None:
 
 
 @kernel
-def _serve_sharing(floor: Floor) -> None:
+def _serve_sharing(floor: TimeshareState) -> None:
     """Start each job that has memory, in the order of the queue."""
     clock = floor.clock[0]
     count_roomy(floor)
@@ -57,7 +57,7 @@ def _serve_sharing(floor: Floor) -> None:
     blocked = False
     for place in range(clock.head, clock.tail):
         number = floor.queue[place]
-        job: JobRecord = floor.jobs[number]
+        job: TimeshareJobRecord = floor.jobs[number]
         if not blocked and floor.above[job.memory] >= job.nodes and choose(floor, number):
             join(floor, number)
             count_roomy(floor)
@@ -69,7 +69,7 @@ def _serve_sharing(floor: Floor) -> None:
 
 
 @kernel
-def _serve_batch(floor: Floor) -> None:
+def _serve_batch(floor: TimeshareState) -> None:
     """Start heads while they fit, then whoever asks for less time than the head must wait."""
     clock = floor.clock[0]
     while clock.head < clock.tail:
@@ -102,17 +102,17 @@ def _serve_batch(floor: Floor) -> None:
 
 
 @kernel
-def _may_pass(floor: Floor, number: int) -> bool:
+def _may_pass(floor: TimeshareState, number: int) -> bool:
     """Return whether a job behind the head may start."""
     clock = floor.clock[0]
-    job: JobRecord = floor.jobs[number]
+    job: TimeshareJobRecord = floor.jobs[number]
     if not floor.rules[0].backfills or job.nodes > clock.idle:
         return False
     return job.request_us < clock.shadow_us - clock.now
 
 
 @kernel
-def _start_batch(floor: Floor, number: int) -> None:
+def _start_batch(floor: TimeshareState, number: int) -> None:
     """Start a job, and note by when it has to end, in order."""
     clock, ends = floor.clock[0], floor.ends
     choose(floor, number)
@@ -129,7 +129,7 @@ def _start_batch(floor: Floor, number: int) -> None:
 
 
 @kernel
-def forget(floor: Floor, number: int) -> None:
+def forget(floor: TimeshareState, number: int) -> None:
     """Strike a job that has ended off those by which the head's wait is reckoned."""
     clock, ends = floor.clock[0], floor.ends
     end_us = floor.jobs[number].start_us + floor.jobs[number].request_us
@@ -149,7 +149,7 @@ def forget(floor: Floor, number: int) -> None:
 
 
 @kernel
-def _foresee(floor: Floor) -> None:
+def _foresee(floor: TimeshareState) -> None:
     """Reckon when the head can start if all that run take the time they asked for."""
     clock = floor.clock[0]
     missing = floor.jobs[floor.queue[clock.head]].nodes - clock.idle

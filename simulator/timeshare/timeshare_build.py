@@ -6,7 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from simulator.engine.kernels.field_records import Ints, Maker, Row
+from simulator.engine.kernels.field_records import IntegerRow, Ints, StateAllocator
 from simulator.engine.state.bit_sets import full_set
 from simulator.timeshare.timeshare_state import (
     MEMORY,
@@ -14,17 +14,17 @@ from simulator.timeshare.timeshare_state import (
     NEAR,
     SPAN_US,
     WHOLE,
-    ClockRecord,
-    Demands,
-    EndRecord,
-    Floor,
-    JobRecord,
-    Manner,
-    NodeRecord,
+    BatchEndRecord,
     NoiseRecord,
-    RulesRecord,
+    SharingConfig,
     SlotRecord,
     SpanRecord,
+    TimeshareClockRecord,
+    TimeshareDemands,
+    TimeshareJobRecord,
+    TimeshareNodeRecord,
+    TimeshareRulesRecord,
+    TimeshareState,
     TouchRecord,
 )
 
@@ -47,9 +47,9 @@ class PlainRow(dict[int, int]):
         return 0
 
 
-def new_floor(jobs: Demands, nodes: int, manner: Manner, *, compiled: bool) -> Floor:
+def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, compiled: bool) -> TimeshareState:
     """Return the state, for compiled kernels or for plain Python; no job may run for ``longest_us``."""
-    make = Maker(compiled=compiled)
+    make = StateAllocator(compiled=compiled)
     count = len(jobs.submit_us)
     depth = 1 if manner.batch else min(manner.cap or MOST_JOBS, max(count, 1), MOST_JOBS)
     slots = min(count, nodes * depth) + 1
@@ -60,12 +60,12 @@ def new_floor(jobs: Demands, nodes: int, manner: Manner, *, compiled: bool) -> F
     roomy[MEMORY] = nodes
     spans = _spans(jobs)
 
-    def long(size: int) -> Row:
-        return cast("Row", np.zeros(size, dtype=np.int32)) if compiled else PlainRow(size)
+    def long(size: int) -> IntegerRow:
+        return cast("IntegerRow", np.zeros(size, dtype=np.int32)) if compiled else PlainRow(size)
 
-    return Floor(
+    return TimeshareState(
         rules=make.table(
-            RulesRecord,
+            TimeshareRulesRecord,
             1,
             nodes=nodes,
             words=len(every),
@@ -79,9 +79,9 @@ def new_floor(jobs: Demands, nodes: int, manner: Manner, *, compiled: bool) -> F
             spans=spans,
             jobs=count,
         ),
-        clock=make.table(ClockRecord, 1, idle=nodes),
+        clock=make.table(TimeshareClockRecord, 1, idle=nodes),
         jobs=make.table(
-            JobRecord,
+            TimeshareJobRecord,
             count + 1,
             submit_us=_ended(jobs.submit_us),
             work=_ended(work_of(jobs.run_us, manner.overhead)),
@@ -91,7 +91,7 @@ def new_floor(jobs: Demands, nodes: int, manner: Manner, *, compiled: bool) -> F
             memory=_ended(jobs.memory),
         ),
         slots=make.table(SlotRecord, slots, lazily=True),
-        nodes=make.table(NodeRecord, nodes),
+        nodes=make.table(TimeshareNodeRecord, nodes),
         order=make.row(np.argsort(jobs.submit_us, kind="stable")),
         queue=make.zeros(count),
         part=long(int(jobs.nodes.sum())),
@@ -104,14 +104,14 @@ def new_floor(jobs: Demands, nodes: int, manner: Manner, *, compiled: bool) -> F
         levels=make.zeros(nodes + slots),
         stirred=make.zeros(nodes),
         touches=make.table(TouchRecord, nodes * depth, lazily=True),
-        ends=make.table(EndRecord, min(slots, nodes) + 1),
+        ends=make.table(BatchEndRecord, min(slots, nodes) + 1),
         spans=make.table(SpanRecord, spans),
         noise=make.table(NoiseRecord, 0),
         noisy=make.zeros(nodes),
     )
 
 
-def part_at(jobs: Demands) -> Ints:
+def part_at(jobs: TimeshareDemands) -> Ints:
     """Return where the nodes of each job begin among those of all, and how many there are in all."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(jobs.nodes)))
 
@@ -133,7 +133,7 @@ def _ended(values: Ints) -> Ints:
     return np.concatenate((values, np.zeros(1, dtype=np.int64)))
 
 
-def _spans(jobs: Demands) -> int:
+def _spans(jobs: TimeshareDemands) -> int:
     """Return for how many spans there is room: jobs may wait for long after the last has come."""
     last_us = int(jobs.submit_us.max(initial=0) + jobs.run_us.max(initial=0))
     return 4 * (last_us // SPAN_US) + 64

@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foundation.units import seconds_to_us
-from simulator.policies.policy_family import Family, Option, Value
+from simulator.policies.policy_family import Family, PolicyOption, Value
 from simulator.timeshare.assumed_memory import MEDIAN, SPREAD
 from simulator.timeshare.step_noise import Noise
 from simulator.timeshare.timeshare_pool import TimeSharing
-from simulator.timeshare.timeshare_state import MOST_JOBS, Manner
+from simulator.timeshare.timeshare_state import MOST_JOBS, SharingConfig
 
 if TYPE_CHECKING:
     from simulator.simulation import Workload
-    from simulator.world import Queues
+    from simulator.world import PoolQueues
 
 
 def _share(values: Mapping[str, Value]) -> TimeSharing:
-    manner = Manner(
+    manner = SharingConfig(
         cap=int(values["cap"]),
         in_order=values["queue"] == "strict",
         spmd=values["jobs"] == "spmd",
@@ -35,7 +35,7 @@ def _share(values: Mapping[str, Value]) -> TimeSharing:
 
 
 def _batch(values: Mapping[str, Value]) -> TimeSharing:
-    manner = Manner(
+    manner = SharingConfig(
         batch=True,
         backfills=values["backfill"] == "yes",
         spmd=values["jobs"] == "spmd",
@@ -48,7 +48,7 @@ def _noise(values: Mapping[str, Value]) -> Noise:
     return Noise(probability=float(values["noise"]), least=float(values["noise_least"]))
 
 
-def _prepare(workload: Workload, _: Queues, values: Mapping[str, Value], __: int) -> Workload:
+def _prepare(workload: Workload, _: PoolQueues, values: Mapping[str, Value], __: int) -> Workload:
     """Round submissions to the nearest tick, halves up."""
     tick_us = seconds_to_us(float(values["tick"]))
     if not tick_us:
@@ -56,29 +56,29 @@ def _prepare(workload: Workload, _: Queues, values: Mapping[str, Value], __: int
     return replace(workload, submit_us=(2 * workload.submit_us + tick_us) // (2 * tick_us) * tick_us)
 
 
-def _choice(name: str, choices: tuple[str, ...], told: str) -> Option:
-    return Option(name=name, help=told, default=choices[0], choices=choices)
+def _choice(name: str, choices: tuple[str, ...], told: str) -> PolicyOption:
+    return PolicyOption(name=name, help=told, default=choices[0], choices=choices)
 
 
 _COMMON = (
     _choice(
         "jobs", ("spmd", "any"), "a job is as fast as its slowest node (spmd), or as the mean of its nodes"
     ),
-    Option(
+    PolicyOption(
         name="noise",
         help="probability of each node to be slow in a step of 10 s",
         default=0.0,
         least=0.0,
         most=1.0,
     ),
-    Option(
+    PolicyOption(
         name="noise_least",
         help="a slow node's speed is drawn from here to 1",
         default=0.5,
         least=0.01,
         most=1.0,
     ),
-    Option(
+    PolicyOption(
         name="tick",
         help="seconds to which submissions are rounded, and at which jobs end; 0: exact",
         default=0.0,
@@ -95,11 +95,13 @@ FAMILIES = (
         prepare=_prepare,
         whole_nodes=True,
         options=(
-            Option(name="cap", help="most jobs on a node; 0: any number", default=0, least=0, most=MOST_JOBS),
+            PolicyOption(
+                name="cap", help="most jobs on a node; 0: any number", default=0, least=0, most=MOST_JOBS
+            ),
             _choice(
                 "queue", ("each", "strict"), "of those that wait each that fits starts, or the first blocks"
             ),
-            Option(
+            PolicyOption(
                 name="overhead",
                 help="share of every job's performance that is lost",
                 default=0.0,
@@ -107,14 +109,14 @@ FAMILIES = (
                 most=0.9,
             ),
             *_COMMON,
-            Option(
+            PolicyOption(
                 name="memory",
                 help="median of the memory of jobs whose memory is not known, as a share of a node",
                 default=MEDIAN,
                 least=0.0001,
                 most=0.9,
             ),
-            Option(
+            PolicyOption(
                 name="memory_spread",
                 help="standard deviation of its logarithm",
                 default=SPREAD,

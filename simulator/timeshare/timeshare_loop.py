@@ -6,7 +6,7 @@ from simulator.engine.kernels.compilation import kernel
 from simulator.timeshare.fair_rates import settle_rates, stir
 from simulator.timeshare.timeshare_admission import admit, forget, serve_queue
 from simulator.timeshare.timeshare_nodes import leave, lower_top
-from simulator.timeshare.timeshare_state import NEVER, SPAN_US, WHOLE, Floor
+from simulator.timeshare.timeshare_state import NEVER, SPAN_US, WHOLE, TimeshareState
 
 DONE, MORE, NO_NOISE = range(3)
 """Why the loop came back: all is done, it made so many instants, or it needs more noise."""
@@ -15,7 +15,7 @@ STEP_US = 10_000_000
 
 
 @kernel
-def run_floor(floor: Floor, instants: int) -> int:
+def run_floor(floor: TimeshareState, instants: int) -> int:
     """Go on for so many instants at which something happens."""
     clock = floor.clock[0]
     for _ in range(instants):
@@ -44,7 +44,7 @@ def run_floor(floor: Floor, instants: int) -> int:
 
 
 @kernel
-def _next_us(floor: Floor) -> int:
+def _next_us(floor: TimeshareState) -> int:
     """Return the next instant at which something happens; NEVER if all is done."""
     clock = floor.clock[0]
     at_us = NEVER
@@ -62,7 +62,7 @@ def _next_us(floor: Floor) -> int:
 
 
 @kernel
-def _account(floor: Floor, until_us: int) -> None:
+def _account(floor: TimeshareState, until_us: int) -> None:
     """Add up the load and the progress until an instant, by span."""
     clock, spans = floor.clock[0], floor.rules[0].spans
     now = clock.now
@@ -78,7 +78,7 @@ def _account(floor: Floor, until_us: int) -> None:
 
 
 @kernel
-def _change_speeds(floor: Floor) -> None:
+def _change_speeds(floor: TimeshareState) -> None:
     """End the noise of the last step, and begin that of the next."""
     clock = floor.clock[0]
     if clock.noisy > 0 and clock.quiet_us <= clock.now:
@@ -97,13 +97,13 @@ def _change_speeds(floor: Floor) -> None:
 
 
 @kernel
-def _set_speed(floor: Floor, node: int, speed: int) -> None:
+def _set_speed(floor: TimeshareState, node: int, speed: int) -> None:
     floor.nodes[node].capacity = speed
     stir(floor, node)
 
 
 @kernel
-def _take_arrivals(floor: Floor) -> None:
+def _take_arrivals(floor: TimeshareState) -> None:
     clock = floor.clock[0]
     while clock.arrived < floor.rules[0].jobs:
         number = floor.order[clock.arrived]

@@ -6,16 +6,24 @@ from simulator.engine.kernels.compilation import kernel
 from simulator.engine.state.bit_sets import WORD_BITS, bit_index
 from simulator.timeshare.fair_rates import seat, stir
 from simulator.timeshare.rate_agenda import enter, strike
-from simulator.timeshare.timeshare_state import MEMORY, NEVER, OPEN, Floor, JobRecord, NodeRecord, SlotRecord
+from simulator.timeshare.timeshare_state import (
+    MEMORY,
+    NEVER,
+    OPEN,
+    SlotRecord,
+    TimeshareJobRecord,
+    TimeshareNodeRecord,
+    TimeshareState,
+)
 
 
 @kernel
-def choose(floor: Floor, number: int) -> bool:
+def choose(floor: TimeshareState, number: int) -> bool:
     """Find nodes for a job: least jobs, then lowest index, of those with memory and room for one more.
 
     Returns whether there are enough; they stand in ``part`` then.
     """
-    job: JobRecord = floor.jobs[number]
+    job: TimeshareJobRecord = floor.jobs[number]
     wanted, need, at = job.nodes, job.memory, job.part_at
     words = floor.rules[0].words
     for load in range(min(floor.clock[0].top, floor.rules[0].depth - 1) + 1):
@@ -36,10 +44,10 @@ def choose(floor: Floor, number: int) -> bool:
 
 
 @kernel
-def join(floor: Floor, number: int) -> None:
+def join(floor: TimeshareState, number: int) -> None:
     """Start a job on the nodes that were chosen."""
     clock = floor.clock[0]
-    job: JobRecord = floor.jobs[number]
+    job: TimeshareJobRecord = floor.jobs[number]
     if clock.freed > 0:
         clock.freed -= 1
         slot = floor.freed[clock.freed]
@@ -66,11 +74,11 @@ def join(floor: Floor, number: int) -> None:
 
 
 @kernel
-def leave(floor: Floor, slot: int) -> None:
+def leave(floor: TimeshareState, slot: int) -> None:
     """End a job."""
     clock = floor.clock[0]
     run: SlotRecord = floor.slots[slot]
-    job: JobRecord = floor.jobs[run.job]
+    job: TimeshareJobRecord = floor.jobs[run.job]
     job.end_us = clock.now
     clock.progress -= run.nodes * run.rate
     clock.load -= run.nodes
@@ -89,10 +97,10 @@ def leave(floor: Floor, slot: int) -> None:
 
 
 @kernel
-def _shift(floor: Floor, place: int, jobs: int, memory: int) -> None:
+def _shift(floor: TimeshareState, place: int, jobs: int, memory: int) -> None:
     """Give a node one job more or less."""
     clock, words, depth = floor.clock[0], floor.rules[0].words, floor.rules[0].depth
-    node: NodeRecord = floor.nodes[place]
+    node: TimeshareNodeRecord = floor.nodes[place]
     before, after = node.count, node.count + jobs
     word = place // WORD_BITS
     bit = 1 << (place - word * WORD_BITS)
@@ -115,7 +123,7 @@ def _shift(floor: Floor, place: int, jobs: int, memory: int) -> None:
 
 
 @kernel
-def count_roomy(floor: Floor) -> None:
+def count_roomy(floor: TimeshareState) -> None:
     """Set ``above[m]`` to how many nodes could take a job that needs ``m`` of memory."""
     floor.above[MEMORY + 1] = 0
     for memory in range(MEMORY, -1, -1):
@@ -123,7 +131,7 @@ def count_roomy(floor: Floor) -> None:
 
 
 @kernel
-def lower_top(floor: Floor) -> None:
+def lower_top(floor: TimeshareState) -> None:
     """Forget loads that no node has any more."""
     clock, words = floor.clock[0], floor.rules[0].words
     while clock.top > 0:

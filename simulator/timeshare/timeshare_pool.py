@@ -12,7 +12,7 @@ from foundation.errors import InputError, UsageError
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.desk.engine_invariants import InvariantError
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run import PoolRun, PoolWork, Rules
+from simulator.engine.run import PoolRun, PoolWork, RunRules
 from simulator.engine.state.bit_sets import full_set
 from simulator.engine.state.node_ranges import Places
 from simulator.timeshare.assumed_memory import MEDIAN, SPREAD, draw_memory
@@ -20,10 +20,10 @@ from simulator.timeshare.fair_rates import seat
 from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
 from simulator.timeshare.timeshare_build import longest_us
 from simulator.timeshare.timeshare_run import run
-from simulator.timeshare.timeshare_state import MEMORY, Demands, Floor, Manner
+from simulator.timeshare.timeshare_state import MEMORY, SharingConfig, TimeshareDemands, TimeshareState
 
 if TYPE_CHECKING:
-    from simulator.policies.interface import Desk
+    from simulator.policies.interface import SchedulerContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class TimeSharing:
     of its logarithm.
     """
 
-    manner: Manner
+    manner: SharingConfig
     noise: Noise = NO_NOISE_AT_ALL
     memory: float = MEDIAN
     memory_spread: float = SPREAD
@@ -44,7 +44,7 @@ class TimeSharing:
         """See ``AlonePolicy``."""
         return replace(self, seed=seed, noise=replace(self.noise, seed=seed))
 
-    def schedule(self, desk: Desk) -> None:  # noqa: ARG002
+    def schedule(self, desk: SchedulerContext) -> None:  # noqa: ARG002
         """Refuse.
 
         Raises
@@ -55,7 +55,7 @@ class TimeSharing:
         raise UsageError("time-sharing on whole nodes runs by itself, not at a desk")
 
     def run_pool(
-        self, work: PoolWork, rules: Rules, *, check: bool, progress: Callable[[int], None] | None
+        self, work: PoolWork, rules: RunRules, *, check: bool, progress: Callable[[int], None] | None
     ) -> PoolRun:
         """See ``PoolPolicy``.
 
@@ -68,7 +68,7 @@ class TimeSharing:
         """
         jobs, pool = work.jobs, work.pool
         _check_lengths(work, longest_us(self.manner.overhead))
-        demands = Demands(
+        demands = TimeshareDemands(
             submit_us=jobs.submit_us,
             run_us=jobs.run_us,
             request_us=jobs.requested_us,
@@ -135,7 +135,7 @@ class Check:
         self._rates: dict[int, int] = {}
         self._then_us = 0
 
-    def __call__(self, floor: Floor) -> None:
+    def __call__(self, floor: TimeshareState) -> None:
         """Check the state.
 
         Raises
@@ -156,7 +156,7 @@ class Check:
         except InvariantError as error:
             raise InvariantError(f"at {now_us} us: {error}") from error
 
-    def _conserve(self, floor: Floor, passed_us: int) -> None:
+    def _conserve(self, floor: TimeshareState, passed_us: int) -> None:
         for job, rate in self._rates.items():
             self._done[job] = self._done.get(job, 0) + rate * passed_us
             if floor.jobs[job].end_us >= 0:
@@ -168,7 +168,7 @@ class Check:
         self._rates = {slot.job: slot.rate for slot in slots}
 
     def _check_rate(
-        self, floor: Floor, slot: int, nodes: Sequence[int], on: Mapping[int, Sequence[int]]
+        self, floor: TimeshareState, slot: int, nodes: Sequence[int], on: Mapping[int, Sequence[int]]
     ) -> None:
         """Fail unless the job has its mean share, or a node holds it: full, and nobody there is faster."""
         rate = floor.slots[slot].rate
@@ -184,20 +184,20 @@ class Check:
                 return
         raise InvariantError(f"job {self._job(floor, slot)} could be faster at nobody's expense")
 
-    def _job(self, floor: Floor, slot: int) -> int:
+    def _job(self, floor: TimeshareState, slot: int) -> int:
         return int(self._numbers[floor.slots[slot].job])
 
 
-def _running(floor: Floor) -> int:
+def _running(floor: TimeshareState) -> int:
     return floor.clock[0].running
 
 
-def _nodes_of(floor: Floor, slot: int) -> list[int]:
+def _nodes_of(floor: TimeshareState, slot: int) -> list[int]:
     job = floor.jobs[floor.slots[slot].job]
     return [floor.part[at] for at in range(job.part_at, job.part_at + job.nodes)]
 
 
-def _members(floor: Floor, held: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+def _members(floor: TimeshareState, held: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
     on: dict[int, list[int]] = {node: [] for node in range(floor.rules[0].nodes)}
     for slot, nodes in held.items():
         for node in nodes:
@@ -205,7 +205,7 @@ def _members(floor: Floor, held: Mapping[int, Sequence[int]]) -> dict[int, list[
     return on
 
 
-def _check_node(floor: Floor, node: int, here: Sequence[int]) -> None:
+def _check_node(floor: TimeshareState, node: int, here: Sequence[int]) -> None:
     rules, state = floor.rules[0], floor.nodes[node]
     if sorted(here) != sorted(floor.members[seat(floor, node, index)] for index in range(state.count)):
         raise InvariantError(f"node {node} has other jobs than those that hold it")

@@ -11,18 +11,18 @@ import numpy.typing as npt
 
 from foundation.interruption import ShortCalls
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
-from simulator.engine.kernels.field_records import Ints, Maker, column, only_record
+from simulator.engine.kernels.field_records import Ints, StateAllocator, column, only_record
 from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
 from simulator.timeshare.timeshare_build import new_floor, part_at
 from simulator.timeshare.timeshare_loop import DONE, NO_NOISE, run_floor
 from simulator.timeshare.timeshare_state import (
     SPAN_US,
     WHOLE,
-    ClockRecord,
-    Demands,
-    Floor,
-    Manner,
     NoiseRecord,
+    SharingConfig,
+    TimeshareClockRecord,
+    TimeshareDemands,
+    TimeshareState,
 )
 
 MOST_PLAIN_PARTS = 3_000
@@ -30,7 +30,7 @@ MOST_PLAIN_PARTS = 3_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Course:
+class TimeshareResult:
     """What became of the jobs.
 
     Parameters
@@ -62,14 +62,14 @@ class Course:
 
 
 def run(
-    jobs: Demands,
+    jobs: TimeshareDemands,
     nodes: int,
-    manner: Manner,
+    manner: SharingConfig,
     noise: Noise = NO_NOISE_AT_ALL,
     *,
     progress: Callable[[int], None] | None = None,
-    after_instant: Callable[[Floor], None] | None = None,
-) -> Course:
+    after_instant: Callable[[TimeshareState], None] | None = None,
+) -> TimeshareResult:
     """Run all jobs to their end.
 
     Parameters
@@ -83,7 +83,7 @@ def run(
     """
     plain = after_instant is not None or _is_plain(jobs)
     floor = new_floor(jobs, nodes, manner, compiled=not plain)
-    step: Callable[[Floor, int], int] = run_floor
+    step: Callable[[TimeshareState, int], int] = run_floor
     if not plain:
         loop = Compiled(run_floor, (floor, 0))
         loop.prepare()
@@ -102,26 +102,30 @@ def run(
     return _course(jobs, floor, nodes, time.process_time() - began)
 
 
-def _is_plain(jobs: Demands) -> bool:
+def _is_plain(jobs: TimeshareDemands) -> bool:
     wanted = compilation_wanted()
     return wanted is Compilation.NEVER or (
         wanted is Compilation.WHEN_IT_PAYS and int(jobs.nodes.sum()) <= MOST_PLAIN_PARTS
     )
 
 
-def _more_noise(floor: Floor, piece: tuple[Ints, Ints, Ints] | None, *, plain: bool) -> Floor:
+def _more_noise(
+    floor: TimeshareState, piece: tuple[Ints, Ints, Ints] | None, *, plain: bool
+) -> TimeshareState:
     if piece is None:
         return floor
     at_us, node, speed = piece
-    make = Maker(compiled=not plain)
+    make = StateAllocator(compiled=not plain)
     return floor._replace(noise=make.table(NoiseRecord, len(at_us), at_us=at_us, node=node, speed=speed))
 
 
-def _course(jobs: Demands, floor: Floor, nodes: int, engine_cpu_s: float) -> Course:
-    clock = only_record(ClockRecord, floor.clock)
+def _course(
+    jobs: TimeshareDemands, floor: TimeshareState, nodes: int, engine_cpu_s: float
+) -> TimeshareResult:
+    clock = only_record(TimeshareClockRecord, floor.clock)
     part = floor.part
     spans = clock.now // SPAN_US
-    return Course(
+    return TimeshareResult(
         start_us=column(floor.jobs, "start_us")[:-1],
         end_us=column(floor.jobs, "end_us")[:-1],
         part_at=part_at(jobs),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import Ints, Row, Short, Table
+from simulator.engine.kernels.field_records import IntegerRow, Ints, RecordTable, Short
 
 WHOLE = 720_720
 """The rate of a job alone on its nodes."""
@@ -27,7 +27,7 @@ SPAN_US = 6 * 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Demands:
+class TimeshareDemands:
     """The jobs, as arrays by index: times in microseconds, whole nodes, thousandths of a node's memory."""
 
     submit_us: Ints
@@ -38,7 +38,7 @@ class Demands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class SharingConfig:
     """How nodes are shared.
 
     Parameters
@@ -69,8 +69,8 @@ class Manner:
 
 
 @dataclass(slots=True, eq=False)
-class RulesRecord:
-    """What does not change; see ``Manner``. ``depth`` jobs a node at most, ``words`` a set.
+class TimeshareRulesRecord:
+    """What does not change; see ``SharingConfig``. ``depth`` jobs a node at most, ``words`` a set.
 
     The first ``near`` of a node's jobs stand beside those of other nodes.
     """
@@ -89,7 +89,7 @@ class RulesRecord:
 
 
 @dataclass(slots=True, eq=False)
-class ClockRecord:
+class TimeshareClockRecord:
     """Where the run is.
 
     ``head`` and ``tail`` bound the queue; ``fresh`` is the first slot that was never used, ``freed`` how many
@@ -128,7 +128,7 @@ class ClockRecord:
 
 
 @dataclass(slots=True, eq=False)
-class JobRecord:
+class TimeshareJobRecord:
     """A job; its nodes are ``part[part_at]`` to before the next job's. There is one record more than jobs."""
 
     submit_us: int = 0
@@ -165,7 +165,7 @@ class SlotRecord:
 
 
 @dataclass(slots=True, eq=False)
-class NodeRecord:
+class TimeshareNodeRecord:
     """A node: its jobs, free memory and speed.
 
     ``level`` is the rate of the jobs that it holds, ``dirty`` and ``stirred`` are stamps; while it is dirty
@@ -193,7 +193,7 @@ class TouchRecord:
 
 
 @dataclass(slots=True, eq=False)
-class EndRecord:
+class BatchEndRecord:
     """By when a job under ``batch`` has asked to end."""
 
     end_us: int = 0
@@ -217,7 +217,7 @@ class NoiseRecord:
     speed: int = 0
 
 
-class Floor(NamedTuple):
+class TimeshareState(NamedTuple):
     """The state of a run.
 
     ``order`` has the jobs by arrival, ``queue`` those that wait, ``agenda`` the slots by when they are done.
@@ -226,24 +226,24 @@ class Floor(NamedTuple):
     memory free, ``above[m]`` at least so much.
     """
 
-    rules: Table[RulesRecord]
-    clock: Table[ClockRecord]
-    jobs: Table[JobRecord]
-    slots: Table[SlotRecord]
-    nodes: Table[NodeRecord]
-    order: Row
-    queue: Row
-    part: Row
-    freed: Row
-    agenda: Row
-    members: Row
-    bucket: Row
-    roomy: Row
-    above: Row
-    levels: Row
-    stirred: Row
-    touches: Table[TouchRecord]
-    ends: Table[EndRecord]
-    spans: Table[SpanRecord]
-    noise: Table[NoiseRecord]
-    noisy: Row
+    rules: RecordTable[TimeshareRulesRecord]
+    clock: RecordTable[TimeshareClockRecord]
+    jobs: RecordTable[TimeshareJobRecord]
+    slots: RecordTable[SlotRecord]
+    nodes: RecordTable[TimeshareNodeRecord]
+    order: IntegerRow
+    queue: IntegerRow
+    part: IntegerRow
+    freed: IntegerRow
+    agenda: IntegerRow
+    members: IntegerRow
+    bucket: IntegerRow
+    roomy: IntegerRow
+    above: IntegerRow
+    levels: IntegerRow
+    stirred: IntegerRow
+    touches: RecordTable[TouchRecord]
+    ends: RecordTable[BatchEndRecord]
+    spans: RecordTable[SpanRecord]
+    noise: RecordTable[NoiseRecord]
+    noisy: IntegerRow

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from simulator.world.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions, read_sizes
+from simulator.world.job_sizes import Amdahl, Downey, Efficiencies, Fractions, SizeConversion, read_sizes
 from simulator.world.node_outages import Failing, Outage, read_outages
-from simulator.world.simulated_job import PLAIN_LIFE, Job, JobLives, Life, Sizes
+from simulator.world.simulated_job import PLAIN_LIFE, JobLifecycle, JobLives, SimulatedJob, Sizes
 from simulator.world.simulated_system import (
     MOST_MULTIPLICITY,
-    Pool,
-    Queues,
+    NodePool,
+    PoolQueues,
     System,
     multiple_queues,
     node_names,
@@ -20,17 +20,17 @@ __all__ = [
     "MOST_MULTIPLICITY",
     "PLAIN_LIFE",
     "Amdahl",
-    "Conversion",
     "Downey",
     "Efficiencies",
     "Failing",
     "Fractions",
-    "Job",
+    "JobLifecycle",
     "JobLives",
-    "Life",
+    "NodePool",
     "Outage",
-    "Pool",
-    "Queues",
+    "PoolQueues",
+    "SimulatedJob",
+    "SizeConversion",
     "Sizes",
     "System",
     "multiple_queues",

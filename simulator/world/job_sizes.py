@@ -39,7 +39,7 @@ ASKED = 1 << 14
 _MOST_RATE = ASKED << 14
 
 
-class Conversion(Protocol):
+class SizeConversion(Protocol):
     """How sizes follow from a request."""
 
     def sizes(self, asked: int, nodes: int) -> Sizes:
@@ -71,7 +71,7 @@ class Amdahl:
     efficiencies: Efficiencies = Efficiencies()
 
     def sizes(self, asked: int, nodes: int) -> Sizes:
-        """See ``Conversion``."""
+        """See ``SizeConversion``."""
         return _amdahl_sizes(self.efficiencies, asked, nodes)
 
 
@@ -103,7 +103,7 @@ class Downey:
     sigma: float = 1.0
 
     def sizes(self, asked: int, nodes: int) -> Sizes:
-        """See ``Conversion``."""
+        """See ``SizeConversion``."""
         return _downey_sizes(self, asked, nodes)
 
 
@@ -153,7 +153,7 @@ class Fractions:
             )
 
     def sizes(self, asked: int, nodes: int) -> Sizes:
-        """See ``Conversion``."""
+        """See ``SizeConversion``."""
         return _fraction_sizes(self, asked, nodes)
 
 

@@ -33,7 +33,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class JobLifecycle:
     """What makes a job more than one run of a fixed size.
 
     Parameters
@@ -61,12 +61,12 @@ class Life:
     on_demand: bool = False
 
 
-PLAIN_LIFE = Life()
+PLAIN_LIFE = JobLifecycle()
 """One run of a fixed size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class SimulatedJob:
     """One job of a pool.
 
     Parameters
@@ -103,7 +103,7 @@ class Job:
     memory_kib: int = 0
     app: int = 0
     user: int | None = None
-    life: Life = PLAIN_LIFE
+    life: JobLifecycle = PLAIN_LIFE
 
     @property
     def run_us(self) -> int:
@@ -126,21 +126,21 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JobLives(Sequence[Life]):
+class JobLives(Sequence[JobLifecycle]):
     """A life for each job; job ``j`` has the life ``kinds[kind[j]]``."""
 
-    kinds: tuple[Life, ...]
+    kinds: tuple[JobLifecycle, ...]
     kind: Ints
 
     @classmethod
-    def of(cls, lives: Sequence[Life] | None, count: int) -> JobLives:
+    def of(cls, lives: Sequence[JobLifecycle] | None, count: int) -> JobLives:
         """Return these lives; without any ``count`` plain ones."""
         if isinstance(lives, JobLives):
             return lives
         if lives is None:
             return cls((PLAIN_LIFE,), np.zeros(count, dtype=np.int64))
         place: dict[int, int] = {}
-        found: list[Life] = []
+        found: list[JobLifecycle] = []
         for life in lives:
             if place.setdefault(id(life), len(found)) == len(found):
                 found.append(life)
@@ -150,12 +150,12 @@ class JobLives(Sequence[Life]):
         return len(self.kind)
 
     @overload
-    def __getitem__(self, index: int) -> Life: ...
+    def __getitem__(self, index: int) -> JobLifecycle: ...
 
     @overload
     def __getitem__(self, index: slice) -> JobLives: ...
 
-    def __getitem__(self, index: int | slice) -> Life | JobLives:
+    def __getitem__(self, index: int | slice) -> JobLifecycle | JobLives:
         if isinstance(index, slice):
             return JobLives(self.kinds, self.kind[index])
         return self.kinds[int(self.kind[index])]
@@ -164,11 +164,11 @@ class JobLives(Sequence[Life]):
         """Return the lives of some jobs."""
         return JobLives(self.kinds, self.kind[jobs])
 
-    def column(self, value: Callable[[Life], int | bool]) -> Ints:
+    def column(self, value: Callable[[JobLifecycle], int | bool]) -> Ints:
         """Return a whole number for each job."""
         return np.array([int(value(life)) for life in self.kinds] or [0], dtype=np.int64)[self.kind]
 
-    def changed(self, change: Callable[[Life], Life]) -> JobLives:
+    def changed(self, change: Callable[[JobLifecycle], JobLifecycle]) -> JobLives:
         """Return the lives with something changed in all of them."""
         return JobLives(tuple(map(change, self.kinds)), self.kind)
 

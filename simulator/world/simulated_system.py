@@ -48,7 +48,7 @@ def node_names(count: int, first: int = 0) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class NodePool:
     """The ``nodes`` nodes from ``first`` on behind one queue, with at most ``multiplicity`` jobs a core."""
 
     name: str
@@ -66,11 +66,11 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class PoolQueues:
     """Which pool takes which jobs; in a single queue (SQ) both are one."""
 
-    batch: Pool
-    interactive: Pool
+    batch: NodePool
+    interactive: NodePool
 
     @property
     def is_mq(self) -> bool:
@@ -78,20 +78,20 @@ class Queues:
         return self.batch is not self.interactive
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[NodePool, ...]:
         """The different pools."""
         return (self.interactive, self.batch) if self.is_mq else (self.batch,)
 
 
-def single_queue(system: System, multiplicity: int) -> Queues:
+def single_queue(system: System, multiplicity: int) -> PoolQueues:
     """Return SQ: every node takes every job, at most ``multiplicity`` jobs a core."""
-    pool = Pool(name="main", first=0, nodes=system.nodes, cores=system.cores, multiplicity=multiplicity)
-    return Queues(pool, pool)
+    pool = NodePool(name="main", first=0, nodes=system.nodes, cores=system.cores, multiplicity=multiplicity)
+    return PoolQueues(pool, pool)
 
 
 def multiple_queues(
     system: System, interactive_nodes: int, multiplicity: int, multiplicity_interactive: int
-) -> Queues:
+) -> PoolQueues:
     """Return MQ: the first ``interactive_nodes`` nodes for interactive jobs, the rest for batch jobs.
 
     Raises
@@ -104,15 +104,15 @@ def multiple_queues(
             f"{interactive_nodes} interactive nodes of {system}: choose 1 to {system.nodes - 1}, so that "
             "either queue has a node"
         )
-    return Queues(
-        batch=Pool(
+    return PoolQueues(
+        batch=NodePool(
             name="batch",
             first=interactive_nodes,
             nodes=system.nodes - interactive_nodes,
             cores=system.cores,
             multiplicity=multiplicity,
         ),
-        interactive=Pool(
+        interactive=NodePool(
             name="interactive",
             first=0,
             nodes=interactive_nodes,

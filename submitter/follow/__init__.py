@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from submitter.follow.following import CLAIM, Following, Poll, choose_copy, job_name, own_jobs
+from submitter.follow.following import CLAIM, JobTracker, Poll, choose_copy, job_name, own_jobs
 from submitter.follow.job_rows import Submission, disagreements, planned_row, submissions, submitted_row
 from submitter.follow.journal_lives import JOBS_FOLDER, read_stamps
 
 __all__ = [
     "CLAIM",
     "JOBS_FOLDER",
-    "Following",
+    "JobTracker",
     "Poll",
     "Submission",
     "choose_copy",

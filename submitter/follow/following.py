@@ -26,7 +26,7 @@ import msgspec
 from foundation.errors import ClusterError
 from foundation.one_line import launch_fault
 from foundation.records import JobEntry, JobRecord, RunWriter
-from foundation.slurm import Job, JobSnapshot, Node, SlurmClient
+from foundation.slurm import JobSnapshot, SlurmClient, SlurmJob, SlurmNode
 from foundation.slurm.slurm_client import Accounted
 from submitter.follow.job_rows import (
     began_again,
@@ -62,12 +62,12 @@ def trace_job_of(name: str, run_id: str) -> int | None:
     return int(number) if name.startswith(prefix) and plain else None
 
 
-def own_jobs(jobs: Iterable[Job], run_id: str, uids: Collection[int]) -> dict[int, list[Job]]:
+def own_jobs(jobs: Iterable[SlurmJob], run_id: str, uids: Collection[int]) -> dict[int, list[SlurmJob]]:
     """Return this run's jobs by trace job, each with its copies in order of their ids.
 
     A name is anybody's to choose, so only jobs of the users ``uids`` are believed to be the run's.
     """
-    found: dict[int, list[Job]] = {}
+    found: dict[int, list[SlurmJob]] = {}
     for job in sorted(jobs, key=lambda job: job.job_id):
         number = trace_job_of(job.name, run_id) if job.name and job.uid in uids else None
         if number is not None:
@@ -76,14 +76,14 @@ def own_jobs(jobs: Iterable[Job], run_id: str, uids: Collection[int]) -> dict[in
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CopyChoice:
     """The copy that is the job, and the others."""
 
     job_id: int
-    others: tuple[Job, ...] = ()
+    others: tuple[SlurmJob, ...] = ()
 
 
-def choose_copy(copies: Iterable[Job], known: int | None, claimed: int | None) -> Choice | None:
+def choose_copy(copies: Iterable[SlurmJob], known: int | None, claimed: int | None) -> CopyChoice | None:
     """Return which copy counts, None where there is none at all.
 
     Parameters
@@ -100,7 +100,7 @@ def choose_copy(copies: Iterable[Job], known: int | None, claimed: int | None) -
     chosen = claimed if claimed is not None else known if known is not None else first
     if chosen is None:
         return None
-    return Choice(chosen, tuple(job for job in copies if job.job_id != chosen))
+    return CopyChoice(chosen, tuple(job for job in copies if job.job_id != chosen))
 
 
 def claim_path(folder: Path, trace_job: int) -> Path:
@@ -126,12 +126,12 @@ _SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SlurmAnswer:
     """What Slurm said, or why it said nothing, when the answer came; nodes only where they were wanted."""
 
     at: float
     jobs: JobSnapshot | None = None
-    nodes: tuple[Node, ...] | None = None
+    nodes: tuple[SlurmNode, ...] | None = None
     error: ClusterError | None = None
 
 
@@ -147,7 +147,7 @@ class Poll:
     """
 
     def __init__(self, client: SlurmClient, timing: Timing, clock: Clock) -> None:
-        self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[SlurmAnswer] = queue.SimpleQueue()
         self.wants_nodes = threading.Event()
         self._client = client
         self._timing = timing
@@ -160,10 +160,10 @@ class Poll:
             jobs = self._client.jobs()
             nodes = tuple(self._client.nodes()) if self.wants_nodes.is_set() else None
         except ClusterError as error:
-            self.answers.put(Answer(self._clock.monotonic(), error=error))
+            self.answers.put(SlurmAnswer(self._clock.monotonic(), error=error))
             return self._timing.poll_s
         now = self._clock.monotonic()
-        self.answers.put(Answer(now, jobs, nodes))
+        self.answers.put(SlurmAnswer(now, jobs, nodes))
         return max(self._timing.poll_s, _SHARE * (now - asked))
 
 
@@ -176,7 +176,7 @@ _ACCOUNTING_EVERY_S = 5.0
 _LAUNCH_LOOKS_S = (10.0, 40.0)
 
 
-class Following:
+class JobTracker:
     """What is known of every job that was submitted, kept up to date with Slurm's answers.
 
     Parameters
@@ -240,7 +240,7 @@ class Following:
             self._writer.append_entry(*entries)
             self.entries.update({entry.job.trace_job: entry for entry in entries})
 
-    def hear(self, answer: Answer) -> None:
+    def hear(self, answer: SlurmAnswer) -> None:
         """Write what an answer of Slurm tells."""
         if answer.jobs is None:
             if not self.is_away:
@@ -256,8 +256,8 @@ class Following:
         unreadable = {one.job_id: one.why for one in answer.jobs.unreadable}
         copies = own_jobs(answer.jobs.jobs, self._run_id, self._uids(jobs))
         self.running = set()
-        waiting: dict[int, Job] = {}
-        spare: list[Job] = []
+        waiting: dict[int, SlurmJob] = {}
+        spare: list[SlurmJob] = []
         for key in list(self.entries):
             stamps_of = cache(partial(read_stamps, self._folder, key))
             is_hidden = self._is_hidden(key, jobs, unreadable)
@@ -279,11 +279,13 @@ class Following:
         """Let no copy of a job start any more; returns the id of one that has started already."""
         return forbid(self._folder, key)
 
-    def _uids(self, jobs: Mapping[int, Job]) -> set[int]:
+    def _uids(self, jobs: Mapping[int, SlurmJob]) -> set[int]:
         known = [jobs.get(entry.job.job_id or 0) for entry in self.entries.values()]
         return {os.geteuid()} | {job.uid for job in known if job is not None}
 
-    def _is_hidden(self, key: int, jobs: Mapping[int, Job], unreadable: Mapping[int | None, str]) -> bool:
+    def _is_hidden(
+        self, key: int, jobs: Mapping[int, SlurmJob], unreadable: Mapping[int | None, str]
+    ) -> bool:
         """Whether Slurm has, or may have, a job of which it says nothing that can be read."""
         number = self.entries[key].job.job_id
         if number is None or number in jobs or not {number, None} & unreadable.keys():
@@ -295,12 +297,12 @@ class Following:
     def _choose(
         self,
         key: int,
-        copies: list[Job],
-        jobs: Mapping[int, Job],
+        copies: list[SlurmJob],
+        jobs: Mapping[int, SlurmJob],
         stamps_of: StampsOf,
         *,
         is_hidden: bool,
-    ) -> tuple[Job | None, tuple[Job, ...]]:
+    ) -> tuple[SlurmJob | None, tuple[SlurmJob, ...]]:
         """Return the copy of a job that counts, and those that don't; a change of mind is recorded."""
         row = self.entries[key].job
         known = jobs.get(row.job_id) if row.job_id is not None else None
@@ -318,7 +320,7 @@ class Following:
             self.keep(JobEntry(changed, ()))
         return jobs.get(choice.job_id), choice.others
 
-    def _reopen(self, key: int, job: Job | None) -> None:
+    def _reopen(self, key: int, job: SlurmJob | None) -> None:
         entry = self.entries[key]
         if job is not None and began_again(entry, job):
             self._writer.event("began again", trace_job=key, job_id=job.job_id, after=entry.job.state)
@@ -327,7 +329,7 @@ class Following:
             self.keep(reopened(entry))
 
     def _look(
-        self, key: int, job: Job | None, stamps_of: StampsOf, passed_s: float, *, is_hidden: bool
+        self, key: int, job: SlurmJob | None, stamps_of: StampsOf, passed_s: float, *, is_hidden: bool
     ) -> None:
         """Record what is new of a job that has not ended as far as is known."""
         entry = self.entries[key]
@@ -379,7 +381,7 @@ class Following:
         if steps := stamps_of(0).steps:
             self.steps[key] = steps
 
-    def _look_at_launch(self, key: int, job: Job, passed_s: float) -> None:
+    def _look_at_launch(self, key: int, job: SlurmJob, passed_s: float) -> None:
         """End a job whose start of MPI Slurm cut: it hangs, or runs with wrong addresses."""
         before_s = self._ran_s.get(key, 0.0)
         self._ran_s[key] = before_s + passed_s
@@ -423,7 +425,7 @@ class Following:
         self.forbid(key)
         self.keep(entry)
 
-    def _accounted(self, job_id: int | None) -> Job | None:
+    def _accounted(self, job_id: int | None) -> SlurmJob | None:
         """Return a job that slurmctld has forgotten as accounting has it, if it has its end."""
         now_s = self._answered_at or 0.0
         if self._accounting is not None and now_s >= self._accounting_s + _ACCOUNTING_EVERY_S:
@@ -436,13 +438,13 @@ class Following:
         told = None if job_id is None else (self._accounting or {}).get(job_id)
         return job_of(told) if told is not None and told.state.is_over else None
 
-    def _drop(self, spare: Collection[Job]) -> None:
+    def _drop(self, spare: Collection[SlurmJob]) -> None:
         """Cancel second copies that wait; one that has started finds that it has nothing to do, and ends."""
         for job in spare:
             self._tell("second copy", job.job_id, None, state=str(job.state))
         self._cancel((job.job_id for job in spare if waits(job)), only_pending=True)
 
-    def _unblock(self, waiting: Mapping[int, Job], passed_s: float, answer: Answer) -> None:
+    def _unblock(self, waiting: Mapping[int, SlurmJob], passed_s: float, answer: SlurmAnswer) -> None:
         """Cancel jobs that can never start, and tell of those that may not."""
         assert answer.jobs is not None
         up = None if answer.nodes is None else nodes_up(answer.nodes, self._partitions)

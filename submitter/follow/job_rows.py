@@ -17,33 +17,33 @@ import msgspec
 
 from foundation.records import JobEntry, JobRecord, Placement
 from foundation.records.row_types import JobState as RowState
-from foundation.slurm import Job, JobState
+from foundation.slurm import SlurmJob, SlurmJobState
 from foundation.slurm.slurm_client import Accounted
 from submitter.follow.journal_lives import Stamps, StampsOf, instant, put_back, since, with_life
 from submitter.plan import PlannedJob, quoted
 
-_STATES: dict[JobState, RowState] = {
-    JobState.COMPLETED: "COMPLETED",
-    JobState.CANCELLED: "CANCELLED",
-    JobState.PREEMPTED: "CANCELLED",
-    JobState.REVOKED: "CANCELLED",
-    JobState.TIMEOUT: "TIMEOUT",
-    JobState.DEADLINE: "TIMEOUT",
-    JobState.NODE_FAIL: "NODE_FAIL",
-    JobState.FAILED: "FAILED",
-    JobState.OUT_OF_MEMORY: "FAILED",
-    JobState.BOOT_FAIL: "FAILED",
+_STATES: dict[SlurmJobState, RowState] = {
+    SlurmJobState.COMPLETED: "COMPLETED",
+    SlurmJobState.CANCELLED: "CANCELLED",
+    SlurmJobState.PREEMPTED: "CANCELLED",
+    SlurmJobState.REVOKED: "CANCELLED",
+    SlurmJobState.TIMEOUT: "TIMEOUT",
+    SlurmJobState.DEADLINE: "TIMEOUT",
+    SlurmJobState.NODE_FAIL: "NODE_FAIL",
+    SlurmJobState.FAILED: "FAILED",
+    SlurmJobState.OUT_OF_MEMORY: "FAILED",
+    SlurmJobState.BOOT_FAIL: "FAILED",
 }
 # Slurm says these for a moment before it starts a job again.
-_MAY_LIVE_AGAIN = frozenset({JobState.NODE_FAIL, JobState.PREEMPTED, JobState.BOOT_FAIL})
+_MAY_LIVE_AGAIN = frozenset({SlurmJobState.NODE_FAIL, SlurmJobState.PREEMPTED, SlurmJobState.BOOT_FAIL})
 _WAITS = frozenset(
     {
-        JobState.PENDING,
-        JobState.REQUEUED,
-        JobState.REQUEUE_HOLD,
-        JobState.REQUEUE_FED,
-        JobState.RESV_DEL_HOLD,
-        JobState.SPECIAL_EXIT,
+        SlurmJobState.PENDING,
+        SlurmJobState.REQUEUED,
+        SlurmJobState.REQUEUE_HOLD,
+        SlurmJobState.REQUEUE_FED,
+        SlurmJobState.RESV_DEL_HOLD,
+        SlurmJobState.SPECIAL_EXIT,
     }
 )
 
@@ -89,17 +89,17 @@ def submitted_row(planned: PlannedJob, submission: Submission, origin: float) ->
     )
 
 
-def row_state(state: JobState) -> RowState | None:
+def row_state(state: SlurmJobState) -> RowState | None:
     """Return the state of a row for a state of Slurm's; None for a job that is not over."""
     return _STATES.get(state)
 
 
-def waits(job: Job) -> bool:
+def waits(job: SlurmJob) -> bool:
     """Whether a job is in the queue, for the first time or again."""
     return job.state in _WAITS
 
 
-def began_again(entry: JobEntry, job: Job) -> bool:
+def began_again(entry: JobEntry, job: SlurmJob) -> bool:
     """Whether a job whose end is recorded has come back to the queue, or ran once more, since."""
     return entry.job.state is not None and (not job.state.is_over or job.restarts > entry.restarts)
 
@@ -111,7 +111,7 @@ def reopened(entry: JobEntry) -> JobEntry:
     )
 
 
-def progressed(entry: JobEntry, job: Job, stamps_of: StampsOf, origin: float) -> JobEntry:
+def progressed(entry: JobEntry, job: SlurmJob, stamps_of: StampsOf, origin: float) -> JobEntry:
     """Return the entry of a job that goes on: with its start once it runs, closed once it waits again."""
     entry = _preempted(entry, job)
     if waits(job):
@@ -123,7 +123,7 @@ def progressed(entry: JobEntry, job: Job, stamps_of: StampsOf, origin: float) ->
         return entry
     entry = put_back(entry, job, stamps_of, origin)
     # Slurm moves the start of a job that it is putting back to the queue.
-    slurms = None if job.state is JobState.COMPLETING else job.start_time
+    slurms = None if job.state is SlurmJobState.COMPLETING else job.start_time
     start = instant(stamps_of(life).start_ms, slurms, origin)
     if start is None:
         return entry
@@ -131,7 +131,7 @@ def progressed(entry: JobEntry, job: Job, stamps_of: StampsOf, origin: float) ->
 
 
 def ended(
-    entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float, *, accounted: bool = False
+    entry: JobEntry, job: SlurmJob | None, stamps_of: StampsOf, origin: float, *, accounted: bool = False
 ) -> JobEntry | None:
     """Return the last entry of a submitted job, or None where it has not ended.
 
@@ -197,7 +197,7 @@ def lost(entry: JobEntry, stamps_of: StampsOf, origin: float) -> JobEntry:
     return msgspec.structs.replace(entry, job=msgspec.structs.replace(entry.job, state="LOST"))
 
 
-def stamps_due(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> bool | None:
+def stamps_due(entry: JobEntry, job: SlurmJob | None, stamps_of: StampsOf) -> bool | None:
     """Return whether more may become known of a job that has ended: True surely, None perhaps, False no.
 
     A job that ended by itself has stamped start and end, although a network file system may show them late;
@@ -211,19 +211,19 @@ def stamps_due(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> bool | 
     if stamps.are_whole:
         reports = entry.job.app in {"eiba", "rrba"} and stamps.exit_code == 0
         return reports and stamps.cpu_s is None
-    if job.state is JobState.COMPLETED:
+    if job.state is SlurmJobState.COMPLETED:
         return True
-    return None if ran or job.state is not JobState.CANCELLED else False
+    return None if ran or job.state is not SlurmJobState.CANCELLED else False
 
 
-def placement_of(job: Job | None) -> tuple[Placement, ...] | None:
+def placement_of(job: SlurmJob | None) -> tuple[Placement, ...] | None:
     """Return the cores that Slurm gave a job, None where it gave none."""
     if job is None or not job.cores:
         return None
     return tuple(Placement(held.node, held.cores) for held in job.cores)
 
 
-def _life(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> int:
+def _life(entry: JobEntry, job: SlurmJob | None, stamps_of: StampsOf) -> int:
     """Return the number of the last life that has begun.
 
     Slurm counts a restart when it puts the job back, long before the next life begins.
@@ -233,14 +233,14 @@ def _life(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> int:
         while stamps_of(most + 1).start_ms is not None:
             most += 1
         return most
-    if job.cores and job.state is not JobState.COMPLETING:
+    if job.cores and job.state is not SlurmJobState.COMPLETING:
         return most
     return next(
         (life for life in range(most, -1, -1) if stamps_of(life).start_ms is not None), entry.restarts
     )
 
 
-def _last_life(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> tuple[int, Stamps, bool]:
+def _last_life(entry: JobEntry, job: SlurmJob | None, stamps_of: StampsOf) -> tuple[int, Stamps, bool]:
     """Return the last life of a job that has ended, its stamps, and whether the job ended in it.
 
     It did not where the job never began, or was cancelled while it waited for its next life.
@@ -255,20 +255,20 @@ def _last_life(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> tuple[i
     return life, stamps, stamps.start_ms is not None or recorded or bool(job.cores)
 
 
-def _preempted(entry: JobEntry, job: Job) -> JobEntry:
+def _preempted(entry: JobEntry, job: SlurmJob) -> JobEntry:
     """Return the entry with a preemption more, where Slurm says that it preempts the life that is recorded.
 
     It says so until the job is back in the queue; a requeue for another reason looks the same from then on.
     """
     row, held = entry.job, entry.allocations or ()
     came_back = sum(one.why == "preemption" for one in held)
-    says = job.preempt_time is not None or job.state is JobState.PREEMPTED
+    says = job.preempt_time is not None or job.state is SlurmJobState.PREEMPTED
     if not says or not held or row.preemptions > came_back:
         return entry
     return msgspec.structs.replace(entry, job=msgspec.structs.replace(row, preemptions=came_back + 1))
 
 
-def _final_state(job: Job | None, stamps: Stamps) -> RowState | None:
+def _final_state(job: SlurmJob | None, stamps: Stamps) -> RowState | None:
     if job is not None:
         return _STATES.get(job.state)
     if stamps.exit_code is None:
@@ -276,7 +276,7 @@ def _final_state(job: Job | None, stamps: Stamps) -> RowState | None:
     return "COMPLETED" if stamps.exit_code == 0 else "FAILED"
 
 
-def _exit_code(job: Job | None, stamps: Stamps) -> int | None:
+def _exit_code(job: SlurmJob | None, stamps: Stamps) -> int | None:
     if stamps.exit_code is not None:
         return stamps.exit_code
     if job is None:
@@ -299,9 +299,9 @@ class Disagreement:
     accounting: object
 
 
-def job_of(told: Accounted) -> Job:
+def job_of(told: Accounted) -> SlurmJob:
     """Return a job as Slurm's view has it, with what accounting tells; its cores and names are not known."""
-    return Job(
+    return SlurmJob(
         job_id=told.job_id,
         name=None,
         user="",

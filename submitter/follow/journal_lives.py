@@ -16,7 +16,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from foundation.records import AllocationCause, AllocationRecord, JobEntry, Placement
-from foundation.slurm import Job
+from foundation.slurm import SlurmJob
 
 _T = TypeVar("_T")
 _MS = Annotated[int, msgspec.Meta(ge=0, le=10**14)]
@@ -119,7 +119,7 @@ StampsOf = Callable[[int], Stamps]
 """What a job's life, from 0, stamped."""
 
 
-def put_back(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) -> JobEntry:
+def put_back(entry: JobEntry, job: SlurmJob | None, stamps_of: StampsOf, origin: float) -> JobEntry:
     """Return the entry with its open allocation closed, as it is when a job goes back to the queue.
 
     All of that life was for nothing: Slurm starts a job that it puts back from its beginning.

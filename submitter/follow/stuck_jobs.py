@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from foundation.slurm import Job, JobState, Node
+from foundation.slurm import SlurmJob, SlurmJobState, SlurmNode
 from foundation.units import counted, verb
 from submitter.plan import Timing
 
@@ -64,9 +64,9 @@ _NODES = ("reqnodenotavail, unavailablenodes", "nodes required for job are down"
 _PATIENT = ("begintime", "reservation", "licenses", "dependency", "prolog", "cleaning", "jobarraytasklimit")
 
 
-def hope_of(job: Job) -> Hope:
+def hope_of(job: SlurmJob) -> Hope:
     """Return what a job in the queue may hope for."""
-    if job.state in {JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT, JobState.RESV_DEL_HOLD}:
+    if job.state in {SlurmJobState.REQUEUE_HOLD, SlurmJobState.SPECIAL_EXIT, SlurmJobState.RESV_DEL_HOLD}:
         return Hope.OPERATOR
     reason = _plain(job.reason)
     if reason.startswith(_NEVER) or _JOBS_OWN_LIMIT.fullmatch(reason):
@@ -80,7 +80,7 @@ def hope_of(job: Job) -> Hope:
 class Blocked:
     """A job that does not start: why, for how long Slurm has said so, and whether that is long enough."""
 
-    job: Job
+    job: SlurmJob
     reason: str
     waited_s: float
     is_hopeless: bool
@@ -106,7 +106,7 @@ class StuckJobs:
 
     def look(
         self,
-        waiting: Mapping[int, Job],
+        waiting: Mapping[int, SlurmJob],
         passed_s: float,
         *,
         is_idle: bool,
@@ -137,7 +137,7 @@ class StuckJobs:
         return blocked
 
     def _reason(
-        self, job: Job, *, is_idle: bool, up_nodes: Mapping[str, Collection[str]] | None
+        self, job: SlurmJob, *, is_idle: bool, up_nodes: Mapping[str, Collection[str]] | None
     ) -> tuple[str | None, float]:
         hope, patience_s = hope_of(job), self._timing.patience_s
         if hope is Hope.NEVER:
@@ -154,7 +154,7 @@ class StuckJobs:
         return None, patience_s
 
 
-def nodes_up(nodes: Collection[Node], partitions: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+def nodes_up(nodes: Collection[SlurmNode], partitions: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
     """Return the nodes of each partition that take jobs."""
     up = {node.name for node in nodes if node.is_up}
     return {name: [node for node in members if node in up] for name, members in partitions.items()}

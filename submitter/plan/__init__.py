@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from submitter.plan.apart_applications import (
     Apart,
-    Danger,
+    ConflictPairs,
     applications_of,
     apply,
     checked_threshold,
@@ -26,15 +26,15 @@ from submitter.plan.replay_options import (
 from submitter.plan.replay_plan import (
     COUNTS,
     RRBA,
-    Oversize,
-    Plan,
     PlannedJob,
+    ReplayOversize,
+    ReplayPlan,
     left_out,
     make_plan,
     quoted,
     read_apps,
 )
-from submitter.plan.target_cluster import DownNodes, Target, Wanted, fitting, look_at_target
+from submitter.plan.target_cluster import DownNodes, RequestedTarget, TargetCluster, fitting, look_at_target
 
 __all__ = [
     "COUNTS",
@@ -42,16 +42,16 @@ __all__ = [
     "RRBA",
     "Apart",
     "Clock",
-    "Danger",
+    "ConflictPairs",
     "DownNodes",
-    "Oversize",
-    "Plan",
     "PlannedJob",
     "ReplayOptions",
+    "ReplayOversize",
+    "ReplayPlan",
+    "RequestedTarget",
     "SystemClock",
-    "Target",
+    "TargetCluster",
     "Timing",
-    "Wanted",
     "applications_of",
     "apply",
     "batch_script",

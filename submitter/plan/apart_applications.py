@@ -21,15 +21,15 @@ from foundation.errors import InputError, UsageError
 from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.whole_file import write_whole
-from submitter.plan.replay_plan import Plan, PlannedJob
-from submitter.plan.target_cluster import Pool, Target
+from submitter.plan.replay_plan import PlannedJob, ReplayPlan
+from submitter.plan.target_cluster import PartitionPool, TargetCluster
 
 PAIRING_NAME = "pairing.json"
 _MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Danger:
+class ConflictPairs:
     """Which applications must not share a core.
 
     Parameters
@@ -96,7 +96,7 @@ class _Need:
     nodes: int
 
 
-def applications_of(plan: Plan, danger: Danger) -> dict[int, str]:
+def applications_of(plan: ReplayPlan, danger: ConflictPairs) -> dict[int, str]:
     """Return the application of each job of a plan, by the trace's number.
 
     It is what ``--apps`` says, or follows from rrba's arguments: ``lu.W``, and ``lu.W.2`` of two ranks where
@@ -134,7 +134,9 @@ def _names(job: PlannedJob) -> list[str]:
     return [f"{name}.{job.cores}", name]
 
 
-def keep_apart(plan: Plan, target: Target, danger: Danger, *, memory_counts: bool) -> dict[str, Apart]:
+def keep_apart(
+    plan: ReplayPlan, target: TargetCluster, danger: ConflictPairs, *, memory_counts: bool
+) -> dict[str, Apart]:
     """Return how dangerous pairs are kept apart, by partition.
 
     Parameters
@@ -168,7 +170,9 @@ def keep_apart(plan: Plan, target: Target, danger: Danger, *, memory_counts: boo
     return found
 
 
-def _decide(needs: Mapping[str, _Need], pool: Pool, danger: Danger, *, possible: bool) -> Apart:
+def _decide(
+    needs: Mapping[str, _Need], pool: PartitionPool, danger: ConflictPairs, *, possible: bool
+) -> Apart:
     """Return groups with nodes, and who is alone where that is ``possible``."""
     order = sorted(needs, key=lambda name: (-needs[name].work, name))
     alone = [name for name in order if danger(name, name)] if possible else []
@@ -198,7 +202,7 @@ def _decide(needs: Mapping[str, _Need], pool: Pool, danger: Danger, *, possible:
     return Apart(tuple(places), tuple(sorted(alone)), tuple(sorted(together)))
 
 
-def _groups(shared: Sequence[str], danger: Danger) -> list[list[str]]:
+def _groups(shared: Sequence[str], danger: ConflictPairs) -> list[list[str]]:
     """Return groups without a dangerous pair of those that are in danger of others; the rest go anywhere."""
     groups: list[list[str]] = []
     for name in shared:
@@ -220,7 +224,9 @@ def _shares(nodes: int, work: Sequence[float], least: Sequence[int]) -> list[int
     return counts
 
 
-def apply(plan: Plan, target: Target, apart: Mapping[str, Apart], names: Mapping[int, str]) -> Plan:
+def apply(
+    plan: ReplayPlan, target: TargetCluster, apart: Mapping[str, Apart], names: Mapping[int, str]
+) -> ReplayPlan:
     """Return the plan with what is asked of Slurm for each job: nodes to keep away from, and to be alone."""
     jobs = []
     for job in plan.jobs:

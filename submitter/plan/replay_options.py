@@ -16,8 +16,8 @@ from foundation.errors import InputError, UsageError
 from foundation.mpi_start import mpi_environment
 from foundation.records import GangSettings, RunInfo
 from foundation.records.run_info import Option
-from submitter.plan.replay_plan import Oversize, PlanOptions
-from submitter.plan.target_cluster import Wanted
+from submitter.plan.replay_plan import PlanOptions, ReplayOversize
+from submitter.plan.target_cluster import RequestedTarget
 
 
 class Clock(Protocol):
@@ -159,14 +159,14 @@ class ReplayOptions:
     speedup: float = 1.0
     interactive_queue: int | None = 0
     seed: int = 1
-    oversize: Oversize | None = None
+    oversize: ReplayOversize | None = None
     use_memory: bool = True
     gang: GangSettings = field(default_factory=GangSettings)
     pin: bool = False
     calibration: Path | None = None
     label: str | None = None
     trial: int = 1
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: RequestedTarget = field(default_factory=RequestedTarget)
     account: str | None = None
     qos: str | None = None
     reservation: str | None = None
@@ -185,7 +185,7 @@ class ReplayOptions:
             "start_s": self.start_s,
             "length_s": self.length_s,
             "interactive_queue": self.interactive_queue,
-            "oversize": str(self.oversize or Oversize.SKIP),
+            "oversize": str(self.oversize or ReplayOversize.SKIP),
             "use_memory": self.use_memory,
             "pin": self.pin,
             "calibration": None if self.calibration is None else str(self.calibration),
@@ -263,14 +263,14 @@ def restored(info: RunInfo) -> ReplayOptions:
         speedup=info.speedup,
         interactive_queue=queue if isinstance(queue, int) else None,
         seed=info.seeds.get("interactive", 1),
-        oversize=Oversize(str(options.get("oversize", Oversize.SKIP))),
+        oversize=ReplayOversize(str(options.get("oversize", ReplayOversize.SKIP))),
         use_memory=bool(options.get("use_memory", True)),
         gang=info.gang,
         pin=bool(options.get("pin", False)),
         calibration=None if words["calibration"] is None else Path(words["calibration"]),
         label=info.label,
         trial=info.trial,
-        wanted=Wanted(
+        wanted=RequestedTarget(
             partition=words["partition"],
             interactive_partition=words["interactive_partition"],
             names=info.node_names,

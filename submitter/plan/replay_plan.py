@@ -20,7 +20,7 @@ from typing import Literal
 
 from foundation.errors import InputError, UsageError
 from foundation.units import counted, counted_of, kib_to_mib, seconds_to_minutes_up
-from submitter.plan.target_cluster import Pool, Target
+from submitter.plan.target_cluster import PartitionPool, TargetCluster
 from workloads.job_shape import JobShape
 from workloads.swf import SwfJob, SwfTrace
 
@@ -86,7 +86,7 @@ EIBA = "eiba"
 RRBA = "rrba"
 
 
-class Oversize(StrEnum):
+class ReplayOversize(StrEnum):
     """What to do with a job that can never run on the cluster."""
 
     FAIL = "fail"
@@ -116,7 +116,7 @@ class PlanOptions:
     interactive_queue: int | None = 0
     request_factor: int = 1
     interactive_factor: int | None = None
-    oversize: Oversize | None = None
+    oversize: ReplayOversize | None = None
     use_memory: bool = True
     rrba_app: str = "jacobi"
 
@@ -159,7 +159,7 @@ class PlannedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ReplayPlan:
     """Submissions in order of ``due_s``, and what was left out or changed on the way."""
 
     jobs: tuple[PlannedJob, ...]
@@ -173,10 +173,10 @@ class Plan:
 
 def make_plan(
     trace: SwfTrace,
-    target: Target,
+    target: TargetCluster,
     options: PlanOptions,
     apps: Mapping[int, AppChoice] | None = None,
-) -> Plan:
+) -> ReplayPlan:
     """Turn a trace into timed submissions.
 
     Jobs without a processor or with a run time of zero or unknown do not run and are counted as empty.
@@ -231,7 +231,7 @@ def make_plan(
     first = planned[0].due_s
     if first < 0:
         raise InputError(f"trace {trace.name} submits job {planned[0].trace_job} before its second 0")
-    return Plan(jobs=tuple(planned), **counts)
+    return ReplayPlan(jobs=tuple(planned), **counts)
 
 
 def _check_numbers(trace: SwfTrace, apps: Mapping[int, AppChoice]) -> None:
@@ -253,15 +253,17 @@ def _empty_because(trace: SwfTrace, counts: Mapping[str, int]) -> str:
     return ", ".join(f"{value} {key.replace('_', ' ')}" for key, value in counts.items() if value)
 
 
-def _oversize(job: SwfJob, pool: Pool, target: Target, rule: Oversize | None) -> JobShape | None:
-    if rule is Oversize.FAIL:
+def _oversize(
+    job: SwfJob, pool: PartitionPool, target: TargetCluster, rule: ReplayOversize | None
+) -> JobShape | None:
+    if rule is ReplayOversize.FAIL:
         raise InputError(
             f"job {job.job_number} asks for {counted(job.procs or 0, 'core')} and can never run on the "
             f"{counted(pool.nodes, 'node')} of {counted(pool.cores, 'core')} of partition {pool.partition} "
             f"({target.system}): --fit SECONDS scales the trace to the cluster; or choose --oversize skip or "
             "clip"
         )
-    if rule is not Oversize.CLIP:
+    if rule is not ReplayOversize.CLIP:
         return None
     procs = min(job.procs or 1, pool.nodes * pool.cores)
     return next(shape for size in range(procs, 0, -1) if (shape := pool.shape(size)))
@@ -277,10 +279,12 @@ def _minutes(job: SwfJob, factor: int) -> int | None:
     return None if requested_s is None else seconds_to_minutes_up(requested_s * factor)
 
 
-def _beyond_limit(job: SwfJob, minutes: int, factor: int, pool: Pool, rule: Oversize | None) -> bool:
+def _beyond_limit(
+    job: SwfJob, minutes: int, factor: int, pool: PartitionPool, rule: ReplayOversize | None
+) -> bool:
     """Return whether a job that asks for more time than it can have is kept; raises InputError if neither."""
-    if rule is not Oversize.FAIL:
-        return rule is Oversize.CLIP
+    if rule is not ReplayOversize.FAIL:
+        return rule is ReplayOversize.CLIP
     more = f", {factor} times its own," if factor > 1 else ""
     raise InputError(
         f"job {job.job_number} asks for {counted(minutes, 'minute')}{more} and can never start: partition "
@@ -298,7 +302,7 @@ class _Asked:
     minutes: int | None
 
 
-def _memory(job: SwfJob, pool: Pool, shape: JobShape) -> tuple[int | None, bool]:
+def _memory(job: SwfJob, pool: PartitionPool, shape: JobShape) -> tuple[int | None, bool]:
     """Return MiB a core to ask for, cut to what a node has, and whether it was cut."""
     if job.memory_kib is None:
         return None, False
@@ -308,7 +312,7 @@ def _memory(job: SwfJob, pool: Pool, shape: JobShape) -> tuple[int | None, bool]
 
 def _planned(
     job: SwfJob,
-    pool: Pool,
+    pool: PartitionPool,
     asked: _Asked,
     choice: AppChoice | None,
     options: PlanOptions,
@@ -363,7 +367,7 @@ def quoted(args: tuple[str, ...]) -> str:
     return shlex.join(args)
 
 
-def left_out(plan: Plan) -> list[str]:
+def left_out(plan: ReplayPlan) -> list[str]:
     """Return a sentence for each reason for which jobs of the trace are not replayed as they are."""
     told = {
         "skipped_empty": "left out: they have no run time or no processor",

@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from foundation.errors import ClusterError, UsageError
-from foundation.slurm import Node, Partition, SlurmClient
+from foundation.slurm import Partition, SlurmClient, SlurmNode
 from foundation.units import counted
 from workloads.job_shape import JobShape, job_shape
 from workloads.swf import read_swf, write_swf
 from workloads.trace.scaling import make_miniature
-from workloads.trace.transforms import Window
+from workloads.trace.transforms import BusyWindow
 
 INTERACTIVE_PARTITION = "interactive"
 BATCH_PARTITION = "batch"
@@ -30,7 +30,7 @@ class DownNodes(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class PartitionPool:
     """Equal nodes behind one partition.
 
     Attributes
@@ -72,13 +72,13 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetCluster:
     """The pools for batch and for interactive jobs (one and the same in a single queue)."""
 
     node_names: tuple[str, ...]
     cores: int
-    batch: Pool
-    interactive: Pool
+    batch: PartitionPool
+    interactive: PartitionPool
     left_out: tuple[str, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ class Target:
         """The system's name, such as N12C12."""
         return f"N{len(self.node_names)}C{self.cores}"
 
-    def pool(self, partition: str) -> Pool:
+    def pool(self, partition: str) -> PartitionPool:
         """Return the pool behind a partition."""
         return self.interactive if partition == self.interactive.partition else self.batch
 
@@ -101,7 +101,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestedTarget:
     """Which part of a cluster to use.
 
     Attributes
@@ -121,7 +121,7 @@ class Wanted:
     names: tuple[str, ...] | None = None
 
 
-def look_at_target(client: SlurmClient, wanted: Wanted | None = None) -> Target:
+def look_at_target(client: SlurmClient, wanted: RequestedTarget | None = None) -> TargetCluster:
     """Ask Slurm for its partitions and nodes.
 
     Raises
@@ -131,7 +131,7 @@ def look_at_target(client: SlurmClient, wanted: Wanted | None = None) -> Target:
     UsageError
         A partition that is wanted does not exist.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or RequestedTarget()
     batch, interactive = _choose(client.partitions(), wanted)
     nodes = {node.name: node for node in client.nodes()}
     members = {part.name: [name for name in part.nodes if name in nodes] for part in (interactive, batch)}
@@ -152,7 +152,7 @@ def look_at_target(client: SlurmClient, wanted: Wanted | None = None) -> Target:
     cores = {nodes[name].cores for name in used}
     if len(cores) != 1:
         raise ClusterError(f"the nodes differ in cores ({sorted(cores)}): choose --partition of equal nodes")
-    return Target(
+    return TargetCluster(
         node_names=used,
         cores=cores.pop(),
         batch=_pool(batch, used, nodes),
@@ -161,7 +161,7 @@ def look_at_target(client: SlurmClient, wanted: Wanted | None = None) -> Target:
     )
 
 
-def _choose(known: Sequence[Partition], wanted: Wanted) -> tuple[Partition, Partition]:
+def _choose(known: Sequence[Partition], wanted: RequestedTarget) -> tuple[Partition, Partition]:
     """Return the partitions of batch and of interactive jobs."""
     every = {part.name: part for part in known}
     for option, name in (
@@ -184,12 +184,12 @@ def _choose(known: Sequence[Partition], wanted: Wanted) -> tuple[Partition, Part
     return batch, partitions[wanted.interactive_partition] if wanted.interactive_partition else batch
 
 
-def _pool(partition: Partition, used: tuple[str, ...], nodes: dict[str, Node]) -> Pool:
+def _pool(partition: Partition, used: tuple[str, ...], nodes: dict[str, SlurmNode]) -> PartitionPool:
     names = tuple(name for name in partition.nodes if name in used)
     if not names:
         raise ClusterError(f"no node of partition {partition.name} takes jobs; `sinfo -R` says why")
     members = [nodes[name] for name in names]
-    return Pool(
+    return PartitionPool(
         partition=partition.name,
         names=names,
         cores=members[0].cores,
@@ -214,7 +214,7 @@ SHORTEST_S = 10.0
 def fitting(
     trace: Path,
     seconds: float,
-    target: Target,
+    target: TargetCluster,
     *,
     seed: int,
     interactive_queue: int | None,
@@ -241,7 +241,7 @@ def fitting(
     window = None
     if start_s is not None and length_s is not None:
         end_s = start_s + length_s
-        window = Window(start_s, start_s, end_s, end_s, "--start and --length")
+        window = BusyWindow(start_s, start_s, end_s, end_s, "--start and --length")
     pool = target.batch
     small = make_miniature(
         read_swf(trace, strict=not lenient),

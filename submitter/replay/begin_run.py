@@ -27,7 +27,7 @@ import psutil
 from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.one_line import one_line
 from foundation.records import TRACE_NAME, HostInfo, JobRecord, RunInfo, RunWriter
-from foundation.slurm import Job, SlurmClient, SubmitRequest
+from foundation.slurm import SlurmClient, SlurmJob, SubmitRequest
 from foundation.slurm.calling.conf_file import scheduling_config
 from foundation.slurm.calling.sbatch_options import sbatch_options
 from foundation.slurm.slurm_types import SlurmRefusedError
@@ -38,11 +38,11 @@ from submitter.plan import (
     RRBA,
     Apart,
     Clock,
-    Danger,
-    Plan,
+    ConflictPairs,
     PlannedJob,
     ReplayOptions,
-    Target,
+    ReplayPlan,
+    TargetCluster,
     applications_of,
     apply,
     batch_script,
@@ -68,7 +68,9 @@ def _comment(job: PlannedJob, run_id: str) -> str:
     return f"osub replay {run_id}" + (f" gangd-app={runs}" if _PLAIN.fullmatch(runs) else "")
 
 
-def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run: Path) -> SubmitRequest:
+def submit_request(
+    job: PlannedJob, target: TargetCluster, options: ReplayOptions, run: Path
+) -> SubmitRequest:
     """Return the request for a job of the RUN ``run`` (absolute).
 
     Tasks have a core each. Where cores have several hardware threads, of which Slurm makes CPUs, that has to
@@ -108,7 +110,7 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
     )
 
 
-def dry_run(plan: Plan, target: Target, options: ReplayOptions, run: Path) -> Iterator[str]:
+def dry_run(plan: ReplayPlan, target: TargetCluster, options: ReplayOptions, run: Path) -> Iterator[str]:
     """Yield, for each job in the order of submission, its instant, sbatch's words, and the script.
 
     Parameters
@@ -170,8 +172,8 @@ class DrawnUp:
     """
 
     trace: SwfTrace
-    plan: Plan
-    target: Target
+    plan: ReplayPlan
+    target: TargetCluster
     apart: Mapping[str, Apart]
     names: Mapping[int, str]
 
@@ -181,7 +183,7 @@ def draw_up(
     client: SlurmClient,
     options: ReplayOptions,
     apps: Path | None,
-    danger: Danger | None = None,
+    danger: ConflictPairs | None = None,
     *,
     lenient: bool = False,
 ) -> DrawnUp:
@@ -212,10 +214,10 @@ def begin_run(
     options: ReplayOptions,
     apps: Path | None,
     clock: Clock,
-    danger: Danger | None = None,
+    danger: ConflictPairs | None = None,
     *,
     lenient: bool = False,
-) -> tuple[RunWriter, Plan, Target]:
+) -> tuple[RunWriter, ReplayPlan, TargetCluster]:
     """Read the trace, look at the cluster, make the plan and, when nothing is wrong, the RUN.
 
     Pairs of applications that are a ``danger`` to each other are kept apart. ``lenient``: malformed lines of
@@ -252,7 +254,9 @@ def begin_run(
     return writer, plan, target
 
 
-def _check_words(plan: Plan, target: Target, client: SlurmClient, options: ReplayOptions) -> None:
+def _check_words(
+    plan: ReplayPlan, target: TargetCluster, client: SlurmClient, options: ReplayOptions
+) -> None:
     """Refuse to begin where Slurm would refuse every job, however small, for what is asked of it.
 
     What Slurm may take later (nodes are down, a reservation is to come) does not count. Some sites refuse
@@ -280,7 +284,9 @@ def _check_words(plan: Plan, target: Target, client: SlurmClient, options: Repla
         raise ClusterError(f"{why}; look at --account, --qos, --reservation, --partition and --sbatch-option")
 
 
-def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -> tuple[Plan, Target]:
+def plan_again(
+    writer: RunWriter, client: SlurmClient, options: ReplayOptions
+) -> tuple[ReplayPlan, TargetCluster]:
     """Make the plan of a RUN that was begun earlier from the files in it."""
     trace = read_swf(writer.path / TRACE_NAME)
     apps = writer.path / APPS_NAME
@@ -295,7 +301,7 @@ def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -
 
 
 def _run_info(
-    trace: SwfTrace, target: Target, client: SlurmClient, options: ReplayOptions, clock: Clock
+    trace: SwfTrace, target: TargetCluster, client: SlurmClient, options: ReplayOptions, clock: Clock
 ) -> RunInfo:
     config = client.config()
     scheduler = config.get("SchedulerType", "sched/backfill")
@@ -359,7 +365,7 @@ def _marked(mark: str, own_pid: int) -> list[int]:
 def recover_rows(
     planned: Iterable[PlannedJob],
     known: Collection[int],
-    jobs: Iterable[Job],
+    jobs: Iterable[SlurmJob],
     folder: Path,
     run_id: str,
     origin: float,

@@ -21,7 +21,7 @@ from foundation.units import counted
 from submitter.follow import (
     CLAIM,
     JOBS_FOLDER,
-    Following,
+    JobTracker,
     Poll,
     disagreements,
     planned_row,
@@ -30,12 +30,12 @@ from submitter.follow import (
 )
 from submitter.plan import (
     Clock,
-    Danger,
-    Plan,
+    ConflictPairs,
     PlannedJob,
     ReplayOptions,
+    ReplayPlan,
     SystemClock,
-    Target,
+    TargetCluster,
     Timing,
     look_back_s,
     read_apart,
@@ -49,19 +49,19 @@ from submitter.replay.begin_run import (
     submit_request,
     wait_for_orphans,
 )
-from submitter.replay.replay_progress import Collect, HeldTime, Look, Progress, Watch, Wish, time_left_s
+from submitter.replay.replay_progress import Collect, HeldTime, Look, ReplayProgress, Watch, Wish, time_left_s
 from submitter.replay.timed_submission import Submissions
-from submitter.replay.work_beside import Running, Worker, WorkerThread
+from submitter.replay.work_beside import RunningWorker, Worker, WorkerThread
 
 _NICENESS = -10
 _LAST_ANSWER_S = 1.0
 _LEFT_ANEW_S = 1.0
 _MOST_DISAGREEMENTS = 100  # that are told one by one
 # Starts work beside the main thread.
-Employ = Callable[[str, Worker, bool], Running]
+Employ = Callable[[str, Worker, bool], RunningWorker]
 
 
-def _employ(name: str, worker: Worker, promptly: bool) -> Running:
+def _employ(name: str, worker: Worker, promptly: bool) -> RunningWorker:
     return WorkerThread(name, worker, promptly=promptly)
 
 
@@ -85,8 +85,8 @@ class Replay:
     def __init__(
         self,
         writer: RunWriter,
-        plan: Plan,
-        target: Target,
+        plan: ReplayPlan,
+        target: TargetCluster,
         client: SlurmClient,
         options: ReplayOptions,
         *,
@@ -104,7 +104,7 @@ class Replay:
         self._timing = timing or options.timing(look_back_s(client.config()))
         self._clock = clock or SystemClock()
         self._employ = employ
-        self._following = Following(
+        self._following = JobTracker(
             writer,
             client,
             run_id=options.run_id,
@@ -125,7 +125,7 @@ class Replay:
         options: ReplayOptions,
         apps: Path | None = None,
         *,
-        danger: Danger | None = None,
+        danger: ConflictPairs | None = None,
         lenient: bool = False,
         timing: Timing | None = None,
         clock: Clock | None = None,
@@ -270,9 +270,9 @@ class Replay:
     def _until_over(
         self,
         submissions: Submissions,
-        submitter: Running,
+        submitter: RunningWorker,
         poll: Poll,
-        asker: Running,
+        asker: RunningWorker,
         watch: Watch,
         look: Look,
     ) -> bool:
@@ -332,7 +332,7 @@ class Replay:
         self._following.reasons[row.trace_job] = why
         return row
 
-    def _cancel(self, submissions: Submissions, submitter: Running) -> None:
+    def _cancel(self, submissions: Submissions, submitter: RunningWorker) -> None:
         """Submit nothing more; whatever Slurm has of this run is cancelled from the next answer on."""
         submitter.stop()
         self._drain(submissions)
@@ -397,13 +397,13 @@ class Replay:
                 "log.jsonl)"
             )
 
-    def _progress(self, submissions: Submissions) -> Progress:
+    def _progress(self, submissions: Submissions) -> ReplayProgress:
         following = self._following
         now = self._clock.wall() - self._origin
         still_open = following.open_rows()
         unsubmitted = len(self.plan.jobs) - len(following.entries)
         running = len(following.running & {row.trace_job for row in still_open})
-        return Progress(
+        return ReplayProgress(
             unsubmitted=unsubmitted,
             waiting=len(still_open) - running,
             running=running,

@@ -29,7 +29,7 @@ class Wish(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ReplayProgress:
     """Where a replay stands: numbers of jobs, and seconds since the run's second 0.
 
     ``unsubmitted`` jobs are not due yet; ``blocked`` of the waiting ones may never start, for a reason such
@@ -52,7 +52,7 @@ class Progress:
         return self.unsubmitted + self.waiting + self.running + self.done
 
 
-Watch = Callable[[Progress], Wish]
+Watch = Callable[[ReplayProgress], Wish]
 # Tells what others recorded (time slices) of some of Slurm's jobs since an epoch second.
 Collect = Callable[[Collection[int], float], Iterable[SliceRecord]]
 # Tells who used the host's CPUs lately, at an instant in seconds of the run; None for nothing new.

@@ -18,7 +18,7 @@ class Worker(Protocol):
         ...
 
 
-class Running(Protocol):
+class RunningWorker(Protocol):
     """A worker at work."""
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from analysis.charts import RUN_COLOURS, Chart, arrange
-from analysis.pages.page_content import Block, Grid, Page, Section, Told
+from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
 from analysis.pages.page_frame import write_page
 from tests.bench.figures import Row
 from tests.bench.history import Run
@@ -28,22 +28,22 @@ def draw(target: Path, runs: Sequence[Run]) -> None:
         ),
         verdict=[_verdict(newest)],
         sections=[
-            Section("newest", "The newest run", [Block("", "", grid=_grid(newest))]),
+            Section("newest", "The newest run", [PageBlock("", "", grid=_grid(newest))]),
             *(Section(f"area-{area}", area.capitalize(), [_chart(area, runs)]) for area in areas),
         ],
     )
     write_page(target, page)
 
 
-def _verdict(run: Run) -> Told:
+def _verdict(run: Run) -> VerdictParagraph:
     if run.load > run.cpus / 2:
-        return Told(
+        return VerdictParagraph(
             "", f"The host was not calm (load {run.load:.1f}): ratios tell more than times.", "unclear"
         )
-    return Told("", f"{len(run.rows)} figures, measured on a calm host.", "good")
+    return VerdictParagraph("", f"{len(run.rows)} figures, measured on a calm host.", "good")
 
 
-def _grid(run: Run) -> Grid:
+def _grid(run: Run) -> PageTable:
     rows = [
         [
             f"{row.area}: {row.figure}",
@@ -56,10 +56,10 @@ def _grid(run: Run) -> Grid:
         ]
         for row in run.rows
     ]
-    return Grid(groups=(), columns=_HEAD, rows=rows, texts=1)
+    return PageTable(groups=(), columns=_HEAD, rows=rows, texts=1)
 
 
-def _chart(area: str, runs: Sequence[Run]) -> Block:
+def _chart(area: str, runs: Sequence[Run]) -> PageBlock:
     figure = go.Figure()
     names = list(dict.fromkeys(row.figure for run in runs for row in run.rows if row.area == area))
     for name, colour in zip(names, RUN_COLOURS * len(names), strict=False):
@@ -78,7 +78,7 @@ def _chart(area: str, runs: Sequence[Run]) -> Block:
     caption = (
         "Each figure over that of the first run: its ratio to the baseline where it has one, else its value."
     )
-    return Block("", caption, chart=Chart(figure, caption))
+    return PageBlock("", caption, chart=Chart(figure, caption))
 
 
 def _drawn(row: Row) -> float:

@@ -26,11 +26,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from deploy.local import Gang
+from deploy.local import GangKind
 from osub.live.alone import CheckRow, batch_jobs
 from tests.fixtures.gang_trials import PYTHON, cluster_of, noise
 from tests.fixtures.voice import say
-from workloads.rrba.calibration_kinds import Kind
+from workloads.rrba.calibration_kinds import CalibrationKind
 from workloads.swf import read_swf, write_swf
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(2400)]
@@ -87,14 +87,14 @@ def test_every_batch_job_of_the_experimental_trace() -> None:
     rows: list[Row] = []
     with (
         tempfile.TemporaryDirectory(prefix="osub-bench-") as name,
-        cluster_of(Gang.NONE, 1) as cluster,
+        cluster_of(GangKind.NONE, 1) as cluster,
         noise() as host,
     ):
         folder = Path(name)
         trace, apps = experimental_trace(folder), folder / "apps.csv"
         osub("workloads", "assign", trace, "--out", apps, "--speedup", SPEEDUP)
         began_s = time.monotonic()
-        kinds: dict[Kind, set[int]] = {}
+        kinds: dict[CalibrationKind, set[int]] = {}
         for job, kind in batch_jobs(cluster.folder, trace, apps, float(SPEEDUP), 0):
             kinds.setdefault(kind, set()).add(job.trace_job)
         for kind, numbers in sorted(kinds.items()):

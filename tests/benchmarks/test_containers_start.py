@@ -21,7 +21,7 @@ from deploy.compose.engine import Engine, EngineName
 from deploy.compose.image import base_of, ensure_images
 from deploy.compose.plan import images_to_build
 from deploy.compose.state import ComposeState
-from deploy.shape import Gang, Hold, Shape
+from deploy.shape import GangKind, HoldSetting, Shape
 from tests.fixtures.container_engine import docker_engine
 from tests.integration.conftest import empty_folder
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 NODES = int(os.environ.get("OSUB_NODES", "12"))
 TIMES = int(os.environ.get("OSUB_TIMES", "3"))
-SHAPE = Shape(nodes=NODES, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB, hold=Hold.FREEZE)
+SHAPE = Shape(nodes=NODES, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB, hold=HoldSetting.FREEZE)
 _ACCOUNTS = Path("/sys/fs/cgroup/cpuacct/docker")
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, Hold
+from deploy.local import GangKind, HoldSetting
 from deploy.local.gang import status_folder
 from gangd.controller.controller_status import read_status
 from tests.fixtures.gang_trials import PYTHON, Bench, Figures, cluster_of, noise, wait_slowly
@@ -81,11 +81,11 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.parametrize("hold", [*Hold])
+@pytest.mark.parametrize("hold", [*HoldSetting])
 @pytest.mark.parametrize("number", range(6))
-def test_demand(figures: Figures, number: int, hold: Hold) -> None:
+def test_demand(figures: Figures, number: int, hold: HoldSetting) -> None:
     program = programs(free_port())[number]
-    with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
+    with cluster_of(GangKind.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
         begin_s = time.time() + LAUNCH_S
         for _ in range(2):  # one on each core

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.eviction import Question, Solver, solve
+from simulator.eviction import EvictionSolver, Question, solve
 from simulator.eviction.checkpoint_costs import Storage
 from simulator.experiments.eviction.eviction_survey import table_s
 from simulator.experiments.eviction.scenarios import instant_of, question_of
@@ -50,7 +50,7 @@ def test_scenario_3(odd: bool) -> None:
     solve(asked[0])
     tables = [1e3 * table_s(one) for one in asked]
     answers = [took_ms(lambda one=one: solve(one)) for one in asked for _ in range(3)]  # type: ignore[misc]
-    greedy = [took_ms(lambda one=one: solve(one, Solver.GREEDY)) for one in asked]  # type: ignore[misc]
+    greedy = [took_ms(lambda one=one: solve(one, EvictionSolver.GREEDY)) for one in asked]  # type: ignore[misc]
     sizes = "without a common divisor" if odd else "in steps of 8"
     typical = statistics.median(answers)
     say(

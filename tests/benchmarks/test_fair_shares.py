@@ -37,9 +37,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.local import Gang, Hold, LocalCluster, Shape
+from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from deploy.local.cgroups import CGROUP_ROOT
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.attacks.attack import ACCOUNT
 from tests.fixtures import fair_tricks
 from tests.fixtures.gang_trials import Figures, middle, noise, wait_slowly
@@ -167,7 +167,7 @@ class Core:
         assert done.returncode == 0, words
         job = int(said)
         if not trick.for_s:
-            wait_slowly(lambda: self.stage.state(job) is JobState.RUNNING, 30, f"job {job} runs")
+            wait_slowly(lambda: self.stage.state(job) is SlurmJobState.RUNNING, 30, f"job {job} runs")
         if trick.outside:
             self._outside = self._as_user(["sh", "-c", f"JOB={job}; {trick.outside}"], trick.user)
 
@@ -262,9 +262,9 @@ def cores_under(mode: str, *, shield: bool) -> Iterator[list[Core]]:
     place.chmod(0o755)
     shutil.copy(fair_tricks.__file__, place)
     (place / "fair_tricks.py").chmod(0o644)
-    hold = Hold.YIELD if mode == "yield" else Hold.FREEZE
+    hold = HoldSetting.YIELD if mode == "yield" else HoldSetting.FREEZE
     settings = ("KillWait=5", "UnkillableStepTimeout=30")
-    shape = Shape(nodes=2, cores=1, multiplicity=2, gang=Gang.OSUB, hold=hold, settings=settings)
+    shape = Shape(nodes=2, cores=1, multiplicity=2, gang=GangKind.OSUB, hold=hold, settings=settings)
     cluster = LocalCluster(place / "c")
     cluster.up(shape)
     try:

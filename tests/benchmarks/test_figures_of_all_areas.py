@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, Hold
+from deploy.local import GangKind, HoldSetting
 from foundation.slurm.reading.json_jobs import JsonReader
 from foundation.slurm.reading.site_text import read_nodes
 from osub.sweep.measure import measure
 from osub.sweep.points import point_of
-from osub.sweep.run import Store, run_sweep
+from osub.sweep.run import SweepStore, run_sweep
 from osub.sweep.spec import Parameters
 from osub.sweep.workers import Processes
 from predictor.data import MODEL
 from predictor.model import read_model
-from simulator.setting_choices import Words, setting_of
+from simulator.setting_choices import SimulationWords, setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
@@ -118,7 +118,7 @@ def bytes_of(names: Iterable[str]) -> int:
 
 def test_simulator_beside_the_plain_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSUB_JIT", "1")
-    setting = setting_of(Words(system="N1C100", policy="easy", multiplicity=1))
+    setting = setting_of(SimulationWords(system="N1C100", policy="easy", multiplicity=1))
     workload = make_workload(load_columns(KTH), setting.queues, Cleaning(), keep_origin=True)
     jobs = pool_jobs(KTH, 100)
     simulate(workload, setting)  # compiled, or loaded
@@ -136,7 +136,7 @@ def test_simulator_beside_the_plain_reference(monkeypatch: pytest.MonkeyPatch) -
         baseline_trials=plain,
         method=f"{workload.count:,} jobs on one pool of 100 cores, compiled",
     )
-    shared = setting_of(Words(system="N10C10", policy="easy", multiplicity=2))
+    shared = setting_of(SimulationWords(system="N10C10", policy="easy", multiplicity=2))
     rates = [workload.count / simulate(workload, shared).engine_cpu_s for _ in range(choose(1, 3, 7))]
     record(
         "simulator",
@@ -249,7 +249,7 @@ def test_a_sweep_s_overhead(tmp_path: Path) -> None:
     base: Parameters = {"trace": str(log), "system": "N150C12", "multiplicity": 2, "node_noise": 0.01}
     points = [point_of({**base, "seed": seed}) for seed in range(1, count + 1)]
     measure(points[0].parameters)  # kernels are compiled, or loaded
-    sweep = run_sweep(points, Store(tmp_path / "out"), Processes(measure, workers))
+    sweep = run_sweep(points, SweepStore(tmp_path / "out"), Processes(measure, workers))
     assert not sweep.failures
     record(
         "sweep",
@@ -270,9 +270,9 @@ def test_coupled_jobs_under_each_gang_scheduler() -> None:
     trials = choose(1, 3, 7)
     speeds: dict[str, list[float]] = {"naive": [], "gangd, 250 ms": [], "Slurm's gang scheduler": []}
     settings = {
-        "naive": (Gang.NONE, window_s / 2),
-        "gangd, 250 ms": (Gang.OSUB, window_s),
-        "Slurm's gang scheduler": (Gang.SLURM, choose(11.0, 22.0, 66.0)),
+        "naive": (GangKind.NONE, window_s / 2),
+        "gangd, 250 ms": (GangKind.OSUB, window_s),
+        "Slurm's gang scheduler": (GangKind.SLURM, choose(11.0, 22.0, 66.0)),
     }
     made: dict[str, list[Trial]] = {name: [] for name in settings}
     for number in range(trials):
@@ -280,9 +280,9 @@ def test_coupled_jobs_under_each_gang_scheduler() -> None:
         for name in [*settings][number % 3 :] + [*settings][: number % 3]:
             gang, length_s = settings[name]
             try:
-                made[name].append(side_by_side(gang, 250.0, 2, length_s, dedicated, hold=Hold.YIELD))
+                made[name].append(side_by_side(gang, 250.0, 2, length_s, dedicated, hold=HoldSetting.YIELD))
             except AssertionError as error:
-                if gang is not Gang.SLURM:
+                if gang is not GangKind.SLURM:
                     raise
                 say(f"  Slurm's gang scheduler: a job did not begin in time ({error})")
     for name, found in made.items():

@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.local import Gang
+from deploy.local import GangKind
 from deploy.local.gang import record_folder
 from foundation.in_memory import live_folder
 from tests.fixtures.bench import record
@@ -184,7 +184,7 @@ def kill(steps: list[Path]) -> None:
 
 
 def test_steps_by_srun() -> None:
-    with cluster_of(Gang.OSUB, multiplicity=2, nodes=1) as cluster:
+    with cluster_of(GangKind.OSUB, multiplicity=2, nodes=1) as cluster:
         stage = Stage(cluster, cluster.state().shape)
         [node] = stage.nodes
         honest = stage.start("while :; do :; done", node)

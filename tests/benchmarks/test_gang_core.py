@@ -22,17 +22,17 @@ from gangd.core import (
     AgentState,
     Command,
     CoreMap,
+    CoreSettings,
     GangScheduler,
     JobView,
     Publish,
-    Settings,
     SlurmSnapshot,
     Tick,
 )
 from gangd.process_setup import calm_collector
 from gangd.wire import (
     Bounds,
-    Controller,
+    ControllerIdentity,
     DownMessage,
     Hello,
     JobSample,
@@ -101,7 +101,7 @@ class Site:
     def __init__(self, layout: Callable[[CoreMap], tuple[JobView, ...]]) -> None:
         self.cores = CoreMap({f"n{index}": CORES for index in range(NODES)})
         self.jobs = layout(self.cores)
-        self.scheduler = GangScheduler(Settings(grace_ns=0), 0, self.cores)
+        self.scheduler = GangScheduler(CoreSettings(grace_ns=0), 0, self.cores)
         self.slice = 0
         self.commands: list[Command] = []
         calm_collector()
@@ -161,7 +161,11 @@ def test_cost_of_telling_everybody() -> None:
     site.snapshot()
     site.tick()
     fanout = Fanout(
-        Controller(b"c" * 16, 1), site.cores, site.scheduler.time, 2_000_000_000, Bounds(5_000_000_000, 0)
+        ControllerIdentity(b"c" * 16, 1),
+        site.cores,
+        site.scheduler.time,
+        2_000_000_000,
+        Bounds(5_000_000_000, 0),
     )
     [publish] = [command for command in site.commands if isinstance(command, Publish)]
     print(f"\n{len(publish.tracks)} tracks to {NODES} nodes; load {os.getloadavg()[0]:.1f}")
@@ -180,7 +184,7 @@ def test_cost_of_reports() -> None:
     site = Site(pairs)
     site.snapshot()
     site.tick()
-    controller = Controller(b"c" * 16, 1)
+    controller = ControllerIdentity(b"c" * 16, 1)
     uplink = Uplink(controller, site.cores, site.scheduler.time, site.scheduler.place)
     times = Times(QUANTUM_NS, 2_000_000_000, 2)
     bodies = []

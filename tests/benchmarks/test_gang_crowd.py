@@ -26,7 +26,7 @@ import pytest
 from gangd.controller.intake import Intake
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.nodes.uplink import Uplink
-from gangd.controller.orders import Orders
+from gangd.controller.orders import CommandExecutor
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
@@ -34,7 +34,7 @@ from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, Slu
 from gangd.process_setup import calm_collector
 from gangd.wire import (
     Bounds,
-    Controller,
+    ControllerIdentity,
     Hello,
     JobSample,
     Report,
@@ -66,7 +66,7 @@ def test_cost_of_deciding(by_changes: bool) -> None:
     settings = Config(quantum_ms=QUANTA_MS[0]).settings()
     scheduler = GangScheduler(settings, 0, cores)
     bounds = Bounds(settings.freeze_cap_ns, 0)
-    fanout = Fanout(Controller(b"c" * 16, 1), cores, scheduler.time, settings.lease_ns, bounds)
+    fanout = Fanout(ControllerIdentity(b"c" * 16, 1), cores, scheduler.time, settings.lease_ns, bounds)
     calm_collector()
     for node in cores:
         scheduler.handle(AgentJoined(0, node))
@@ -137,12 +137,12 @@ def test_cost_of_hearing() -> None:
     crowd, cores = Crowd(NODES, 0), CoreMap({f"n{number}": CORES for number in range(NODES)})
     settings = Config(quantum_ms=QUANTA_MS[0]).settings()
     scheduler = GangScheduler(settings, 0, cores)
-    controller = Controller(b"c" * 16, 1)
+    controller = ControllerIdentity(b"c" * 16, 1)
     fanout = Fanout(controller, cores, scheduler.time, settings.lease_ns, Bounds(settings.freeze_cap_ns, 0))
     nobody, clock = Nobody(), Hand()
     sockets = cast("ControllerSockets", nobody)
     uplink = Uplink(controller, cores, scheduler.time, scheduler.place, scheduler.is_home)
-    orders = Orders(scheduler, fanout, sockets, cast("Any", nobody), None, clock)
+    orders = CommandExecutor(scheduler, fanout, sockets, cast("Any", nobody), None, clock)
     orders.version_of = uplink.version
     intake = Intake(sockets, cores, scheduler, uplink, orders, lambda: None, fanout.resend, clock)
     jobs: dict[str, list[int]] = {node: [] for node in cores}

@@ -9,8 +9,8 @@ few microseconds of computation, and real interactive jobs. ``OSUB_TRIALS`` (def
 interleaved trials, ``OSUB_TRIAL_S`` (default 9) how long two jobs share the cores in one of them.
 
 Speeds are over those of a job that runs alone on a cluster without a gang scheduler in the same trial, at the
-pace that the core had at each moment (``Pace.work``) and raw: the clock rate of a virtual host drifts by more
-than what is to be measured.
+pace that the core had at each moment (``Pace.work``) and raw: the clock rate of a virtual host drifts
+by more than what is to be measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 from analysis.metrics.slice_metrics import SliceMetrics, measure_slices
-from deploy.local import Gang, Hold, LocalCluster
+from deploy.local import GangKind, HoldSetting, LocalCluster
 from foundation.records import load_run
 from tests.fixtures.gang_compared import LAUNCH_S, SHARED_S, TRIALS, Compared, Trial, alone, side_by_side
 from tests.fixtures.gang_trials import (
@@ -68,13 +68,13 @@ MINUTE = [(0, 14), (0, 10), (8, 8), (16, 6), (24, 8), (30, 6), (36, 5), (40, 4)]
 
 def test_two_tightly_coupled_jobs(figures: Figures) -> None:
     settings = {
-        NAIVE: (Gang.NONE, 250.0, SHARED_S / 2),
-        NAIVE_YIELDING: (Gang.NONE, 250.0, SHARED_S / 2),
-        GANG_250: (Gang.OSUB, 250.0, SHARED_S),
-        GANG_50: (Gang.OSUB, 50.0, SHARED_S),
-        GANG_20: (Gang.OSUB, 20.0, SHARED_S),
-        **{name: (Gang.OSUB, float(frozen.split()[1]), SHARED_S) for name, frozen in YIELD.items()},
-        SLURM: (Gang.SLURM, 250.0, SLURM_S),
+        NAIVE: (GangKind.NONE, 250.0, SHARED_S / 2),
+        NAIVE_YIELDING: (GangKind.NONE, 250.0, SHARED_S / 2),
+        GANG_250: (GangKind.OSUB, 250.0, SHARED_S),
+        GANG_50: (GangKind.OSUB, 50.0, SHARED_S),
+        GANG_20: (GangKind.OSUB, 20.0, SHARED_S),
+        **{name: (GangKind.OSUB, float(frozen.split()[1]), SHARED_S) for name, frozen in YIELD.items()},
+        SLURM: (GangKind.SLURM, 250.0, SLURM_S),
     }
     found: dict[str, list[Trial]] = {name: [] for name in settings}
     paces: list[Pace] = []
@@ -88,12 +88,12 @@ def test_two_tightly_coupled_jobs(figures: Figures) -> None:
                 gang, quantum_ms, window_s = settings[name]
                 try:
                     yields = name == NAIVE_YIELDING
-                    hold = Hold.YIELD if name in YIELD else Hold.FREEZE
+                    hold = HoldSetting.YIELD if name in YIELD else HoldSetting.FREEZE
                     found[name].append(
                         side_by_side(gang, quantum_ms, 2, window_s, paces[-1], yielding=yields, hold=hold)
                     )
                 except AssertionError as error:
-                    if gang is not Gang.SLURM:
+                    if gang is not GangKind.SLURM:
                         raise
                     say(f"  Slurm's gang scheduler: a job did not begin in time ({error})")
         say(f"  whole trial: {host}")
@@ -126,11 +126,13 @@ def test_two_tightly_coupled_jobs(figures: Figures) -> None:
         )
 
 
-@pytest.mark.parametrize("hold", [*Hold])
+@pytest.mark.parametrize("hold", [*HoldSetting])
 @pytest.mark.parametrize("jobs", [3, 4])
-def test_more_jobs_on_the_same_cores(figures: Figures, jobs: int, hold: Hold) -> None:
+def test_more_jobs_on_the_same_cores(figures: Figures, jobs: int, hold: HoldSetting) -> None:
     window_s = max(SHARED_S, 12 * jobs * 0.25)
-    made = [side_by_side(Gang.OSUB, 250.0, jobs, window_s, alone(SHARED_S), hold=hold) for _ in range(TRIALS)]
+    made = [
+        side_by_side(GangKind.OSUB, 250.0, jobs, window_s, alone(SHARED_S), hold=hold) for _ in range(TRIALS)
+    ]
     found = Compared.all_of(made)
     figures.add(
         f"{jobs} tightly coupled jobs, gangd 250 ms, {hold.value}: speeds added up",
@@ -157,10 +159,10 @@ def strangers(cluster: LocalCluster) -> Iterator[None]:
             spinner.wait()
 
 
-@pytest.mark.parametrize("hold", [*Hold])
+@pytest.mark.parametrize("hold", [*HoldSetting])
 @pytest.mark.parametrize(("coupled", "jobs"), [(1, 1), (2, 1), (2, 0)])
 def test_coupled_jobs_with_a_spinning_process_beside(
-    figures: Figures, coupled: int, jobs: int, hold: Hold
+    figures: Figures, coupled: int, jobs: int, hold: HoldSetting
 ) -> None:
     """Beside: a job of one process that spins on one of the nodes, or (``jobs`` 0) strangers.
 
@@ -171,12 +173,12 @@ def test_coupled_jobs_with_a_spinning_process_beside(
     window_s = max(SHARED_S, 12 * (coupled + jobs) * 0.25)
     totals, raws = [], []
     for _ in range(TRIALS):
-        with cluster_of(Gang.NONE, 1) as cluster, noise() as host:
+        with cluster_of(GangKind.NONE, 1) as cluster, noise() as host:
             bench = Bench(cluster.client(), cluster.folder)
             with nullcontext() if jobs else strangers(cluster):
                 alone_of = {True: bench.in_step(1, SHARED_S, LAUNCH_S)[0]}
             alone_of[False] = bench.in_step(0, SHARED_S, LAUNCH_S, spinning=1)[0]
-        with cluster_of(Gang.OSUB, coupled + 1, hold=hold) as cluster, noise() as host:
+        with cluster_of(GangKind.OSUB, coupled + 1, hold=hold) as cluster, noise() as host:
             bench = Bench(cluster.client(), cluster.folder)
             with nullcontext() if jobs else strangers(cluster):
                 paces = bench.in_step(coupled, window_s, LAUNCH_S + 1.5 * (coupled + jobs), spinning=jobs)
@@ -197,9 +199,9 @@ def test_coupled_jobs_with_a_spinning_process_beside(
     )
 
 
-@pytest.mark.parametrize("hold", [*Hold])
-def test_cpu_of_the_daemons_by_thread(figures: Figures, hold: Hold) -> None:
-    with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
+@pytest.mark.parametrize("hold", [*HoldSetting])
+def test_cpu_of_the_daemons_by_thread(figures: Figures, hold: HoldSetting) -> None:
+    with cluster_of(GangKind.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
         begin_s = time.time() + LAUNCH_S
         for _ in range(2):
@@ -220,8 +222,8 @@ def test_cpu_of_the_daemons_by_thread(figures: Figures, hold: Hold) -> None:
         )
 
 
-@pytest.mark.parametrize("hold", [*Hold])
-def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path, hold: Hold) -> None:
+@pytest.mark.parametrize("hold", [*HoldSetting])
+def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path, hold: HoldSetting) -> None:
     factor = min(1.0, SHARED_S / 9)
     trace = tmp_path / "minute.swf"
     trace.write_text(
@@ -230,7 +232,7 @@ def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path, ho
             for number, (at, run) in enumerate(MINUTE, 1)
         )
     )
-    with cluster_of(Gang.OSUB, 4, hold=hold) as cluster, noise() as host:
+    with cluster_of(GangKind.OSUB, 4, hold=hold) as cluster, noise() as host:
         before, began_s = daemon_cpu_s(cluster), time.monotonic()
         metrics = _replay(trace, cluster, tmp_path / "run")
         length_s = time.monotonic() - began_s
@@ -275,10 +277,10 @@ def _replay(trace: Path, cluster: LocalCluster, out: Path) -> SliceMetrics:
     return measure_slices(run.slices, run.jobs)
 
 
-@pytest.mark.parametrize("hold", [*Hold])
-def test_batch_job_beside_an_idle_interactive_job(figures: Figures, hold: Hold) -> None:
+@pytest.mark.parametrize("hold", [*HoldSetting])
+def test_batch_job_beside_an_idle_interactive_job(figures: Figures, hold: HoldSetting) -> None:
     window_s = SHARED_S / 2
-    with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
+    with cluster_of(GangKind.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
         slowdowns: list[float] = []
         first = 0.0
@@ -300,11 +302,11 @@ def test_batch_job_beside_an_idle_interactive_job(figures: Figures, hold: Hold) 
     )
 
 
-@pytest.mark.parametrize("hold", [*Hold])
-def test_burst_of_an_interactive_job_beside_a_busy_batch_gang(figures: Figures, hold: Hold) -> None:
+@pytest.mark.parametrize("hold", [*HoldSetting])
+def test_burst_of_an_interactive_job_beside_a_busy_batch_gang(figures: Figures, hold: HoldSetting) -> None:
     bursts = max(2, min(10, round(SHARED_S)))
     program = Path(__file__).parents[1] / "fixtures" / "gang_burst.py"
-    with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
+    with cluster_of(GangKind.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
         begin_s = time.time() + LAUNCH_S
         bench.coupled(begin_s, begin_s + 5.5 * bursts + 60)

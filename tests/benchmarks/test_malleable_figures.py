@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from simulator.experiments.malleable.job_windows import trace_window
-from simulator.experiments.malleable.malleable_survey import STRATEGIES, Case, cases_of, run_case, run_cases
+from simulator.experiments.malleable.malleable_survey import (
+    STRATEGIES,
+    MalleableCase,
+    cases_of,
+    run_case,
+    run_cases,
+)
 from tests.fixtures.voice import say
 
 SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[3] / "shared"))
@@ -30,7 +36,7 @@ SEEDS = 10
 def test_four_weeks_of_theta() -> None:
     window = trace_window(THETA, 28)
     for policy in STRATEGIES:
-        case = Case(policy=policy, share=100)
+        case = MalleableCase(policy=policy, share=100)
         run_case(window, case)
         began_s = time.perf_counter()
         run_case(window, case)

@@ -38,7 +38,7 @@ import pytest
 from analysis.comparison.job_by_job import pair, run_errors
 from analysis.metrics import host_use, unfit
 from analysis.quantiles import quantile
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import GangKind, LocalCluster, Shape
 from deploy.shape import Scheduler
 from foundation.errors import InputError
 from foundation.records import Run, load_run
@@ -56,7 +56,7 @@ PLACED_JOBS, PLACED_SEED = 300, int(os.environ.get("OSUB_SEED", "5"))
 SIZES = [size for size in range(1, 25) if size not in (13, 17, 19, 23)]
 FIT_SEED, JUDGE_SEED = 11, 12
 TIMED_JOBS = 7
-SHARING = {"m1": (1, Gang.NONE), "gangd": (2, Gang.OSUB), "naive": (2, Gang.NONE)}
+SHARING = {"m1": (1, GangKind.NONE), "gangd": (2, GangKind.OSUB), "naive": (2, GangKind.NONE)}
 LEAST_RUN_S = 19.0
 
 
@@ -158,7 +158,7 @@ AGAIN = "the same replayed again"
 
 
 def replays(
-    name: str, multiplicity: int, gang: Gang, seconds: float, trials: int, seed: int = 1
+    name: str, multiplicity: int, gang: GangKind, seconds: float, trials: int, seed: int = 1
 ) -> list[Path]:
     """Return the RUNs of a trace scaled to so many seconds, all on one cluster; those that are there stay."""
     assert TRACE is not None
@@ -236,8 +236,8 @@ def fidelity(model: str, setting: str, two: Sequence[tuple[Run, Run]]) -> str:
 @pytest.mark.skipif(TRACE is None, reason="OSUB_TRACE names no trace")
 def test_fidelity_by_cause() -> None:
     """What each part of the model is worth, each run judged with what another one tells."""
-    alone = replays("alone", 1, Gang.NONE, FIT_S / 2, 1, seed=2)[0]
-    settings = {"naive": Gang.NONE, "gangd": Gang.OSUB}
+    alone = replays("alone", 1, GangKind.NONE, FIT_S / 2, 1, seed=2)[0]
+    settings = {"naive": GangKind.NONE, "gangd": GangKind.OSUB}
     runs = {name: replays(name, 2, gang, FIT_S, TRIALS) for name, gang in settings.items()}
     for path in (alone, *(path for several in runs.values() for path in several)):
         run = load_run(path)

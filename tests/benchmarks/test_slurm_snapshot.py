@@ -20,7 +20,7 @@ import pytest
 from analysis.quantiles import quantiles
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
-from foundation.slurm import JobSnapshot, JobState
+from foundation.slurm import JobSnapshot, SlurmJobState
 from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.reading.job_sources import JsonSource, TextSource
@@ -174,7 +174,7 @@ def test_sources_against_each_other(tmp_path: Path) -> None:
         for count in COUNTS:
             submit_held(slurm, have, count)
             have = count
-            one = next(job.job_id for job in text.read(book).jobs if job.state is JobState.RUNNING)
+            one = next(job.job_id for job in text.read(book).jobs if job.state is SlurmJobState.RUNNING)
             for change in (False, True):  # within a second of a change Slurm tells all jobs again
                 walls: dict[str, list[float]] = {name: [] for name in looks}
                 spent: dict[str, list[float]] = {name: [] for name in looks}
@@ -211,7 +211,7 @@ def test_looks_of_gangd_while_a_job_changes_now_and_then(tmp_path: Path) -> None
         for _ in range(100):
             slurm.submit(Words(comment=b"a comment"), "-n1")
         submit_held(slurm, 100, COUNTS[0])
-        one = next(job.job_id for job in reader.jobs().jobs if job.state is JobState.RUNNING)
+        one = next(job.job_id for job in reader.jobs().jobs if job.state is SlurmJobState.RUNNING)
         assert reader._process is not None
         pids = [daemon.pid for daemon in cluster.state().daemons if daemon.role == "slurmctld"]
         pids.append(reader._process.pid)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from deploy.local import Gang
+from deploy.local import GangKind
 from tests.fixtures.gang_trials import PYTHON, Bench, Stepping, cluster_of, noise, stepping
 from tests.fixtures.voice import say
 
@@ -99,7 +99,7 @@ def share(bench: Bench, speeds: Speeds, names: tuple[str, str], how: str, length
 
 def test_dedicated_steps_and_one_core_shared(speeds: Speeds) -> None:
     """Table 4.4: one rank's core is shared, the other has its own."""
-    with cluster_of(Gang.NONE, 2) as cluster:
+    with cluster_of(GangKind.NONE, 2) as cluster:
         bench = Bench(cluster.client(), cluster.folder)
         speeds.measure(bench, NODES)
         for names in PARTIAL:
@@ -111,14 +111,14 @@ def test_dedicated_steps_and_one_core_shared(speeds: Speeds) -> None:
 @pytest.mark.parametrize(
     ("gang", "how", "length"),
     [
-        (Gang.OSUB, "all cores, gangd 250 ms", 1.0),
-        (Gang.SLURM, "all cores, Slurm gang 5 s", SLURM_SHARE),
+        (GangKind.OSUB, "all cores, gangd 250 ms", 1.0),
+        (GangKind.SLURM, "all cores, Slurm gang 5 s", SLURM_SHARE),
     ],
 )
-def test_all_cores_shared_in_turns(speeds: Speeds, gang: Gang, how: str, length: float) -> None:
+def test_all_cores_shared_in_turns(speeds: Speeds, gang: GangKind, how: str, length: float) -> None:
     """Table 4.6, and the same under Slurm's own gang scheduler."""
     with cluster_of(gang, 2) as cluster:
         speeds.measure(Bench(cluster.client(), cluster.folder), ("lu", "mg"))
-        bench = Bench(cluster.client(), cluster.folder, gang is Gang.SLURM)
+        bench = Bench(cluster.client(), cluster.folder, gang is GangKind.SLURM)
         for names in PAIRS:
             share(bench, speeds, names, how, PAIR_S * length)

@@ -16,7 +16,7 @@ import pytest
 
 from foundation.units import US_PER_S
 from simulator.experiments.timesharing.edison import DAYS, NODES, Edison
-from simulator.timeshare.timeshare_state import Demands
+from simulator.timeshare.timeshare_state import TimeshareDemands
 from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
@@ -32,7 +32,7 @@ def edison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def write_swf(jobs: Demands, path: Path) -> None:
+def write_swf(jobs: TimeshareDemands, path: Path) -> None:
     """Write jobs as a trace, each with all cores of its nodes."""
     columns = zip(
         (jobs.submit_us // US_PER_S).tolist(),

@@ -27,9 +27,9 @@ import numpy as np
 import psutil
 import pytest
 
-from deploy.local import Gang, LocalCluster
-from deploy.shape import Hold
-from foundation.slurm import JobState
+from deploy.local import GangKind, LocalCluster
+from deploy.shape import HoldSetting
+from foundation.slurm import SlurmJobState
 from tests.fixtures.gang_trials import Bench, Figures, cluster_of, middle, noise, wait_slowly
 from tests.fixtures.voice import say
 from workloads.swf import InteractivePattern
@@ -42,11 +42,11 @@ DAY_S = float(os.environ.get("OSUB_DAY_S", "150"))
 PROGRAM = Path(__file__).parents[1] / "fixtures" / "gang_shares.py"
 BEFORE_S, AFTER_S = 8.0, 11.0
 ARRIVALS_S = 4.0
-SETTINGS: dict[str, tuple[Gang, Hold]] = {
-    "operating system alone": (Gang.NONE, Hold.FREEZE),
-    "gangd, freeze": (Gang.OSUB, Hold.FREEZE),
-    "gangd, yield": (Gang.OSUB, Hold.YIELD),
-    "Slurm's gang scheduler, 5 s": (Gang.SLURM, Hold.FREEZE),
+SETTINGS: dict[str, tuple[GangKind, HoldSetting]] = {
+    "operating system alone": (GangKind.NONE, HoldSetting.FREEZE),
+    "gangd, freeze": (GangKind.OSUB, HoldSetting.FREEZE),
+    "gangd, yield": (GangKind.OSUB, HoldSetting.YIELD),
+    "Slurm's gang scheduler, 5 s": (GangKind.SLURM, HoldSetting.FREEZE),
 }
 
 
@@ -113,7 +113,7 @@ def begun_s(bench: Bench, stem: Path) -> float:
 
     def runs() -> bool:
         known = client.job(job)
-        return known is not None and known.state is JobState.RUNNING
+        return known is not None and known.state is SlurmJobState.RUNNING
 
     wait_slowly(runs, 60, f"job {job} runs")
     return time.time()
@@ -142,7 +142,7 @@ def side_by_side(setting: str, first: str, then: str, measured: str) -> Shared:
 
 
 def gang_slurm(setting: str) -> bool:
-    return SETTINGS[setting][0] is Gang.SLURM
+    return SETTINGS[setting][0] is GangKind.SLURM
 
 
 def table_of(found: dict[str, list[Shared]]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, Hold
+from deploy.local import GangKind, HoldSetting
 from tests.fixtures.gang_compared import LAUNCH_S, SHARED_S, TRIALS, Compared, Trial, alone, side_by_side
 from tests.fixtures.gang_trials import SETTLE_S, Bench, Figures, cluster_of, middle, noise
 from tests.fixtures.voice import say
@@ -30,18 +30,21 @@ MEMORY_MIB = 64
 SHARES = Path(__file__).parents[1] / "fixtures" / "gang_shares.py"
 
 
-def in_turn(run: Callable[[Hold], Trial]) -> dict[Hold, list[Trial]]:
+def in_turn(run: Callable[[HoldSetting], Trial]) -> dict[HoldSetting, list[Trial]]:
     """Run the trials of both holds, so that what drifts meets both alike."""
-    found: dict[Hold, list[Trial]] = {hold: [] for hold in Hold}
+    found: dict[HoldSetting, list[Trial]] = {hold: [] for hold in HoldSetting}
     for number in range(TRIALS):
-        for hold in [*Hold] if number % 2 == 0 else reversed([*Hold]):
+        for hold in [*HoldSetting] if number % 2 == 0 else reversed([*HoldSetting]):
             found[hold].append(run(hold))
     return found
 
 
-def add_ratio(figures: Figures, measure: str, found: dict[Hold, list[Trial]]) -> None:
-    everything = Compared.all_of([*found[Hold.FREEZE], *found[Hold.YIELD]])
-    frozen, yielding = everything[: len(found[Hold.FREEZE])], everything[len(found[Hold.FREEZE]) :]
+def add_ratio(figures: Figures, measure: str, found: dict[HoldSetting, list[Trial]]) -> None:
+    everything = Compared.all_of([*found[HoldSetting.FREEZE], *found[HoldSetting.YIELD]])
+    frozen, yielding = (
+        everything[: len(found[HoldSetting.FREEZE])],
+        everything[len(found[HoldSetting.FREEZE]) :],
+    )
     for name, made in (("freeze", frozen), ("yield", yielding)):
         figures.add(
             f"{measure}, {name}: speeds added up",
@@ -64,7 +67,7 @@ def test_coupled_gangs(figures: Figures, jobs: int, quantum_ms: float) -> None:
     dedicated = alone(SHARED_S)
     with noise() as host:
         found = in_turn(
-            lambda hold: side_by_side(Gang.OSUB, quantum_ms, jobs, SHARED_S, dedicated, hold=hold)
+            lambda hold: side_by_side(GangKind.OSUB, quantum_ms, jobs, SHARED_S, dedicated, hold=hold)
         )
     add_ratio(figures, f"{jobs} coupled jobs, {quantum_ms:g} ms", found)
     say(f"  {host}")
@@ -73,7 +76,9 @@ def test_coupled_gangs(figures: Figures, jobs: int, quantum_ms: float) -> None:
 def test_gangs_that_go_through_memory(figures: Figures) -> None:
     dedicated = alone(SHARED_S, MEMORY_MIB)
     found = in_turn(
-        lambda hold: side_by_side(Gang.OSUB, 250.0, 2, SHARED_S, dedicated, hold=hold, memory_mib=MEMORY_MIB)
+        lambda hold: side_by_side(
+            GangKind.OSUB, 250.0, 2, SHARED_S, dedicated, hold=hold, memory_mib=MEMORY_MIB
+        )
     )
     add_ratio(figures, f"2 coupled jobs that go through {MEMORY_MIB} MiB a rank, 250 ms", found)
 
@@ -81,8 +86,8 @@ def test_gangs_that_go_through_memory(figures: Figures) -> None:
 def test_a_gang_beside_a_job_of_one_percent(figures: Figures) -> None:
     """Beside a gang of two ranks: a job of one process, on one of its cores, that computes 10 ms a second."""
     settings = {
-        "operating system alone": (Gang.NONE, Hold.FREEZE),
-        **{f"gangd, {hold.value}": (Gang.OSUB, hold) for hold in Hold},
+        "operating system alone": (GangKind.NONE, HoldSetting.FREEZE),
+        **{f"gangd, {hold.value}": (GangKind.OSUB, hold) for hold in HoldSetting},
     }
     found: dict[str, list[float]] = {name: [] for name in settings}
     for number in range(TRIALS):
@@ -99,7 +104,7 @@ def test_a_gang_beside_a_job_of_one_percent(figures: Figures) -> None:
         )
 
 
-def beside_one_percent(gang: Gang, hold: Hold) -> float:
+def beside_one_percent(gang: GangKind, hold: HoldSetting) -> float:
     with cluster_of(gang, 2, hold=hold) as cluster:
         bench = Bench(cluster.client(), cluster.folder)
         (before,) = bench.in_step(1, SHARED_S, LAUNCH_S)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local import Hold
+from deploy.local import HoldSetting
 from tests.chaos.broken import Broken
 from tests.chaos.campaign import Campaign, Outcome, draw
 from tests.chaos.company import side_by_side
@@ -31,7 +31,7 @@ def play(
     *,
     brief: bool,
     quiet: bool = False,
-    hold: Hold = Hold.FREEZE,
+    hold: HoldSetting = HoldSetting.FREEZE,
 ) -> Summary:
     """Run faults of these kinds on a stage of their own and sum up."""
 
@@ -90,7 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--group", choices=sorted(GROUPS), help="only kinds of one group")
     parser.add_argument("--brief", action="store_true", help="each fault as short as it can be")
     parser.add_argument(
-        "--hold", choices=[*Hold], default=Hold.FREEZE.value, help="how gangd holds jobs (%(default)s)"
+        "--hold",
+        choices=[*HoldSetting],
+        default=HoldSetting.FREEZE.value,
+        help="how gangd holds jobs (%(default)s)",
     )
     parser.add_argument(
         "--stages", type=int, default=1, metavar="K", help="clusters side by side (%(default)s)"
@@ -118,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.seed,
             dice,
             brief=options.brief,
-            hold=Hold(options.hold),
+            hold=HoldSetting(options.hold),
         )
     if options.outcomes:
         options.outcomes.write_bytes(msgspec.json.encode(summary))

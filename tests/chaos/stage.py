@@ -20,13 +20,13 @@ from typing import Self
 
 import psutil
 
-from deploy.local import Hold, LocalCluster, Shape
+from deploy.local import HoldSetting, LocalCluster, Shape
 from deploy.local.daemons import Daemon, find_process, start_daemon
 from deploy.local.gang import gang_daemons, keys_folder, prepare_gang, status_folder
 from deploy.local.host import CgroupVersion, look_at_host
 from foundation.errors import OsubError
 from foundation.slurm import CommandSlurm
-from gangd.controller.controller_status import Status, read_status
+from gangd.controller.controller_status import ControllerStatus, read_status
 from gangd.curve_keys import make_keys
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
@@ -62,9 +62,9 @@ class Stage:
         How gangd holds jobs.
     """
 
-    def __init__(self, folder: Path, dice: random.Random, hold: Hold = Hold.FREEZE) -> None:
+    def __init__(self, folder: Path, dice: random.Random, hold: HoldSetting = HoldSetting.FREEZE) -> None:
         self.folder = folder
-        self.yields = hold is Hold.YIELD
+        self.yields = hold is HoldSetting.YIELD
         self.cluster = LocalCluster(folder / "c")
         self.shape = Shape(
             nodes=2,
@@ -250,7 +250,7 @@ class Stage:
                 process.send_signal(number)
         return bool(found)
 
-    def status(self) -> Status | None:
+    def status(self) -> ControllerStatus | None:
         """Return the controller's newest status, None if there is none."""
         try:
             return read_status(status_folder(self.layout))

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from foundation.slurm import Job, JobState, SubmitRequest
+from foundation.slurm import SlurmJob, SlurmJobState, SubmitRequest
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.stage import MULTIPLICITY, Stage
 
@@ -29,7 +29,7 @@ class Guest:
 
     job: int
     name: str
-    must: JobState
+    must: SlurmJobState
     by_s: float
 
 
@@ -41,7 +41,7 @@ class Troupe:
         self._beats = stage.folder / "beats"
         self.residents: tuple[int, ...] = ()
         self.ledger: list[Guest] = []
-        self.ended: dict[JobState, int] = {}
+        self.ended: dict[SlurmJobState, int] = {}
         self.worst_gone_s = 0.0
         self.cancelled = 0
 
@@ -72,10 +72,10 @@ class Troupe:
     def guest(self, name: str, rounds: int, by_s: float = 60.0, **how: object) -> int:
         """Submit a job that must complete within ``by_s`` seconds; returns its id."""
         job = self._stage.client.submit(self.request(name, rounds, **how))  # type: ignore[arg-type]
-        self.expect(job, name, JobState.COMPLETED, by_s)
+        self.expect(job, name, SlurmJobState.COMPLETED, by_s)
         return job
 
-    def expect(self, job: int, name: str, must: JobState, by_s: float) -> None:
+    def expect(self, job: int, name: str, must: SlurmJobState, by_s: float) -> None:
         """Put a job on the ledger, or change what is expected of it."""
         self.ledger = [guest for guest in self.ledger if guest.job != job]
         self.ledger.append(Guest(job, name, must, time.monotonic() + by_s))
@@ -84,7 +84,7 @@ class Troupe:
         """Give every guest more time: the fault kept Slurm or the cores from them."""
         self.ledger = [replace(guest, by_s=guest.by_s + by_s) for guest in self.ledger]
 
-    def wait_running(self, job: int, within_s: float = 60.0) -> Job:
+    def wait_running(self, job: int, within_s: float = 60.0) -> SlurmJob:
         """Wait until a job's first task works and return the job."""
         wait_for(lambda: bool(self._own_beats(job)), within_s, f"job {job} works")
         found = self._stage.client.job(job)
@@ -108,7 +108,7 @@ class Troupe:
         jobs = {job.job_id: job for job in self._stage.client.jobs().jobs}
         for number in self.residents:
             job = jobs.get(number)
-            if job is None or job.state is not JobState.RUNNING or job.restarts:
+            if job is None or job.state is not SlurmJobState.RUNNING or job.restarts:
                 raise Broken(f"resident {number} is {job.state if job else 'lost'}")
         self._review(jobs)
         before = {path: path.read_bytes() for job in self.residents for path in self._own_beats(job)}
@@ -129,7 +129,7 @@ class Troupe:
         def gone() -> bool:
             known = {job.job_id: job.state for job in self._stage.client.jobs().jobs if job.job_id in left}
             for job in list(left):
-                if not self._stage.watcher.steps_of(job) and known.get(job) is JobState.CANCELLED:
+                if not self._stage.watcher.steps_of(job) and known.get(job) is SlurmJobState.CANCELLED:
                     left.discard(job)
             return not left
 
@@ -137,7 +137,7 @@ class Troupe:
         self.worst_gone_s = max(self.worst_gone_s, time.monotonic() - began_s)
         self.cancelled += len(jobs)
         self.ledger = [guest for guest in self.ledger if guest.job not in jobs]
-        self.ended[JobState.CANCELLED] = self.ended.get(JobState.CANCELLED, 0) + len(jobs)
+        self.ended[SlurmJobState.CANCELLED] = self.ended.get(SlurmJobState.CANCELLED, 0) + len(jobs)
 
     def abandon(self, before: set[int]) -> None:
         """Cancel the guests that a fault left behind when it broke off; ``before`` are those of others."""
@@ -156,7 +156,7 @@ class Troupe:
 
         def completed() -> bool:
             jobs = {job.job_id: job.state for job in self._stage.client.jobs().jobs}
-            return all(jobs.get(job) is JobState.COMPLETED for job in self.residents)
+            return all(jobs.get(job) is SlurmJobState.COMPLETED for job in self.residents)
 
         wait_for(completed, 60.0, "the residents complete")
 
@@ -165,7 +165,7 @@ class Troupe:
         self._review({job.job_id: job for job in self._stage.client.jobs().jobs})
         return not self.ledger
 
-    def _review(self, jobs: dict[int, Job]) -> None:
+    def _review(self, jobs: dict[int, SlurmJob]) -> None:
         for guest in list(self.ledger):
             job = jobs.get(guest.job)
             if job is None:

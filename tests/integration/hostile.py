@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import LocalCluster
-from foundation.slurm import Job, JobSnapshot
+from foundation.slurm import JobSnapshot, SlurmJob
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.site_text import read_nodes
@@ -100,7 +100,7 @@ def plain_text(slurm: Hostile) -> tuple[TextSource, NodeBook]:
     return TextSource(ask, os.getuid()), NodeBook(lambda: read_nodes(ask("scontrol", "show", "-o", "node")))
 
 
-def by_id(snapshot: JobSnapshot) -> dict[int, Job]:
+def by_id(snapshot: JobSnapshot) -> dict[int, SlurmJob]:
     """Return the jobs by id; none may be unreadable."""
     assert snapshot.unreadable == ()
     return {job.job_id: job for job in snapshot.jobs}

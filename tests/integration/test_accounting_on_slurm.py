@@ -19,7 +19,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.errors import InputError
-from foundation.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
+from foundation.slurm import CommandSlurm, JobSnapshot, SlurmJobState, SubmitRequest
 from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.pyslurm_library import is_installed
@@ -173,9 +173,9 @@ def test_accounting_has_what_slurmctld_forgot(
         assert {numbers[key]: (one.exit_code, one.exit_signal) for key, one in found.items()} == bodies
         states = {numbers[key]: one.state for key, one in found.items()}
         assert states == {
-            "exit 0": JobState.COMPLETED,
-            "exit 3": JobState.FAILED,
-            "kill -9 $$": JobState.FAILED,
+            "exit 0": SlurmJobState.COMPLETED,
+            "exit 3": SlurmJobState.FAILED,
+            "kill -9 $$": SlurmJobState.FAILED,
         }
         assert all(one.end_time is not None and one.state.is_over for one in found.values())
         assert "root" in client.accounting_names().accounts
@@ -207,7 +207,7 @@ def test_rules_of_qos_and_account_count_for_jobs_of_a_live_slurmdbd(
         ruled = client.submit(replace(request, account="physics", qos="long"))
         other = client.submit(replace(request, account="root"))
         wait_until(
-            lambda: all(one.state is JobState.RUNNING for one in client.jobs().jobs), START_S, "both run"
+            lambda: all(one.state is SlurmJobState.RUNNING for one in client.jobs().jobs), START_S, "both run"
         )
         sources: dict[str, Callable[[], JobSnapshot]] = {
             "JSON": client.jobs,

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 from deploy.local import LocalCluster
 from deploy.local.found import live_clusters
 from deploy.local.members import MARK
-from deploy.local.processes import Facts, all_facts
+from deploy.local.processes import ProcessFacts, all_facts
 from osub.cli.cluster.command import app
 from osub.live.cluster import default_state
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 
-def claiming(pid: int, user: int | None, name: str, folder: Path) -> Facts:
-    return Facts(
+def claiming(pid: int, user: int | None, name: str, folder: Path) -> ProcessFacts:
+    return ProcessFacts(
         pid=pid,
         parent=1,
         start_ticks=1,

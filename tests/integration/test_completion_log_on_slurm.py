@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from foundation.slurm.reading.completions import CompletionFile
 from tests.integration.hostile import Hostile, Words
 from tests.integration.waiting import wait_until
@@ -55,13 +55,13 @@ def test_the_log_has_what_slurmctld_forgot_and_no_word_of_a_user_is_believed(
     found = client.accounted(submitted)
     assert found is not None
     told = {key: (one.state, one.exit_code, one.exit_signal) for key, one in found.items()}
-    assert told[good] == (JobState.COMPLETED, 0, None)
-    assert told[killed] == (JobState.FAILED, 0, 9)
-    assert told[cancelled][0] is JobState.CANCELLED
-    assert told.get(bad, (JobState.FAILED, 3, None)) == (JobState.FAILED, 3, None)
-    assert told.get(again, (JobState.CANCELLED,))[0] is JobState.CANCELLED, path.read_text()
+    assert told[good] == (SlurmJobState.COMPLETED, 0, None)
+    assert told[killed] == (SlurmJobState.FAILED, 0, 9)
+    assert told[cancelled][0] is SlurmJobState.CANCELLED
+    assert told.get(bad, (SlurmJobState.FAILED, 3, None)) == (SlurmJobState.FAILED, 3, None)
+    assert told.get(again, (SlurmJobState.CANCELLED,))[0] is SlurmJobState.CANCELLED, path.read_text()
     for number in (whole, half, long, after):
-        assert told.get(number, (JobState.COMPLETED,))[0] is JobState.COMPLETED
+        assert told.get(number, (SlurmJobState.COMPLETED,))[0] is SlurmJobState.COMPLETED
     good_end = found[good].end_time
     assert good_end is not None
     assert abs(good_end - submitted[good]) < START_S

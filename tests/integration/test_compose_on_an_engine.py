@@ -24,7 +24,7 @@ import pytest
 from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.containers import FREEZER, list_containers, list_others, of_role
 from deploy.compose.engine import Engine, EngineName
-from deploy.local import Gang, Hold, LocalCluster, Shape
+from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from foundation.records import load_run
 from tests.fixtures.container_engine import Daemon, docker_engine, make_base
 from tests.fixtures.golden import small
@@ -41,8 +41,8 @@ SHAPE = Shape(
     cores=1,
     virtual=True,
     multiplicity=2,
-    gang=Gang.OSUB,
-    hold=Hold.FREEZE,
+    gang=GangKind.OSUB,
+    hold=HoldSetting.FREEZE,
     settings=("KillWait=3",),
 )
 Run = Callable[..., str]
@@ -330,7 +330,7 @@ def test_the_engine_is_started_anew(contained: Contained) -> None:
 
 def test_debian_12_has_a_cluster_too(contained: Contained) -> None:
     make_base(contained.engine, 12)
-    shape = Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB, hold=Hold.FREEZE)
+    shape = Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB, hold=HoldSetting.FREEZE)
     with empty_folder() as folder:
         cluster = ComposeCluster(folder / "c")
         cluster.up(EngineName.DOCKER, shape, Options(debian=12, build=True))

@@ -11,14 +11,14 @@ import pytest
 from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.containers import FREEZER, list_containers, list_others, of_role
 from deploy.compose.engine import Engine, EngineName
-from deploy.shape import Gang, Hold, Shape
+from deploy.shape import GangKind, HoldSetting, Shape
 from tests.fixtures.container_engine import podman_engine
 from tests.integration.conftest import empty_folder
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(2400)]
 
 NODES = 2
-SHAPE = Shape(nodes=NODES, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB, hold=Hold.FREEZE)
+SHAPE = Shape(nodes=NODES, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB, hold=HoldSetting.FREEZE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import GangKind, LocalCluster, Shape
 from osub.cli.main import root
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
@@ -65,7 +65,7 @@ def test_cores_without_memory_and_short_timeouts_are_found(
 def test_slurms_own_gang_scheduler_and_cores_that_nobody_shares_are_found(
     make_cluster: Callable[[Shape], LocalCluster],
 ) -> None:
-    shape = Shape(nodes=1, cores=1, virtual=True, multiplicity=2, gang=Gang.SLURM)
+    shape = Shape(nodes=1, cores=1, virtual=True, multiplicity=2, gang=GangKind.SLURM)
     assert bad(doctor(make_cluster(shape), 1)) == {"PreemptMode"}
     alone = Shape(nodes=1, cores=1, virtual=True, multiplicity=1)
     assert bad(doctor(make_cluster(alone), 1)) == {"OverSubscribe"}

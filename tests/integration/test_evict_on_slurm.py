@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from foundation.slurm import CommandSlurm, Job, JobState
-from foundation.slurm.calling.run_command import Answer, run_command
-from submitter.eviction import End, Eviction, Fate, Order, Ways
+from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState
+from foundation.slurm.calling.run_command import CommandOutput, run_command
+from submitter.eviction import Eviction, EvictionMeans, EvictionOrder, Fate, OrderEnd
 from tests.fixtures import saver
 from tests.integration.conftest import empty_folder, end_cluster, quick_to_kill
 from tests.integration.waiting import wait_until
@@ -65,21 +65,21 @@ class Site:
 
     def sleeper(self, *options: str) -> int:
         job = self.submit(SLEEPER, *options)
-        wait_until(lambda: self.state(job) is JobState.RUNNING, START_S, f"job {job} runs")
+        wait_until(lambda: self.state(job) is SlurmJobState.RUNNING, START_S, f"job {job} runs")
         return job
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SlurmJob | None:
         return self.client.job(job_id)
 
-    def state(self, job_id: int) -> JobState | None:
+    def state(self, job_id: int) -> SlurmJobState | None:
         job = self.job(job_id)
         return None if job is None else job.state
 
-    def order(self, job_id: int, fate: Fate) -> Order:
+    def order(self, job_id: int, fate: Fate) -> EvictionOrder:
         job = self.job(job_id)
         assert job is not None
         assert job.start_time is not None
-        return Order(spec=job.spec, job_id=job_id, start_time=job.start_time, fate=fate, planned_s=6)
+        return EvictionOrder(spec=job.spec, job_id=job_id, start_time=job.start_time, fate=fate, planned_s=6)
 
     def evict(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [
@@ -137,12 +137,12 @@ def test_savers_save_themselves_and_the_rest_is_killed(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["deadlines"][-1]["choices"] == {str(first): "app", str(second): "app", str(killed): "kill"}
-    assert [one["end"] for one in found["outcomes"]] == [End.CANCELLED, End.SAVED, End.SAVED]
+    assert [one["end"] for one in found["outcomes"]] == [OrderEnd.CANCELLED, OrderEnd.SAVED, OrderEnd.SAVED]
     assert [one["note"] for one in found["outcomes"][1:]] == ["COMPLETED", "COMPLETED"]
     assert found["freed_s"] < 30
     assert [(site.folder / name).read_text() for name in ("first", "second")] == ["saved", "saved"]
-    assert site.state(spared) is JobState.RUNNING
-    assert site.state(killed) is JobState.CANCELLED
+    assert site.state(spared) is SlurmJobState.RUNNING
+    assert site.state(killed) is SlurmJobState.CANCELLED
 
 
 def test_who_ignores_the_signal_is_put_back_to_the_queue_when_the_time_is_up(site: Site) -> None:
@@ -150,14 +150,14 @@ def test_who_ignores_the_signal_is_put_back_to_the_queue_when_the_time_is_up(sit
     words = ("--free-nodes", "1", "--deadline", "0.05", "--granularity", "0.05", "--app-min", "0.05")
     done = site.evict(*words, "--execute", "--yes", "--json", "--requeue", "held")
     (outcome,) = json.loads(done.stdout)["outcomes"]
-    assert outcome["end"] == End.REQUEUED
+    assert outcome["end"] == OrderEnd.REQUEUED
     assert "did not end by itself in time" in outcome["note"]
     assert outcome["after_s"] >= 3
     wait_until(lambda: is_held(site.job(deaf)), 60, "it is held in the queue")
 
 
-def is_held(job: Job | None) -> bool:
-    return job is not None and job.state is JobState.PENDING and "held" in job.reason.lower()
+def is_held(job: SlurmJob | None) -> bool:
+    return job is not None and job.state is SlurmJobState.PENDING and "held" in job.reason.lower()
 
 
 def test_jobs_that_share_a_node_go_together_and_one_task_is_not_its_array(site: Site) -> None:
@@ -179,8 +179,8 @@ def test_jobs_that_share_a_node_go_together_and_one_task_is_not_its_array(site: 
     wait_until(lambda: [job.spec for job in running(site)] == [f"{spared}_1"], START_S, "the next task runs")
 
 
-def running(site: Site) -> list[Job]:
-    return [job for job in site.client.jobs().jobs if job.state is JobState.RUNNING]
+def running(site: Site) -> list[SlurmJob]:
+    return [job for job in site.client.jobs().jobs if job.state is SlurmJobState.RUNNING]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_signal_reaches_the_steps_the_script_or_both(site: Site, receiver: str
     done = site.evict(*words, "--signal-to", receiver, "--execute", "--yes", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [(one["end"], one["note"]) for one in found["outcomes"]] == [(End.SAVED, "COMPLETED")]
+    assert [(one["end"], one["note"]) for one in found["outcomes"]] == [(OrderEnd.SAVED, "COMPLETED")]
     assert {name for name in ("script", "step") if (site.folder / name).exists()} == saved
     assert found["freed_s"] < 30
 
@@ -231,13 +231,13 @@ scontrol suspend "$1" && scontrol --oneliner show job "$1" >"{site.folder}/image
     done = site.evict(*words, "--execute", "--yes", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [one["end"] for one in found["outcomes"]] == [End.CANCELLED] * 3
+    assert [one["end"] for one in found["outcomes"]] == [OrderEnd.CANCELLED] * 3
     notes = {one["job"]: one["note"] for one in found["outcomes"]}
     assert notes[str(good)] == "checkpointed"
     assert notes[str(bad)] == "not checkpointed: no room on the file system"
     assert notes[str(endless)].startswith("not checkpointed: no answer within ")
     assert "JobState=SUSPENDED" in (site.folder / f"image.{good}").read_text()
-    assert {site.state(job) for job in (good, bad, endless)} == {JobState.CANCELLED}
+    assert {site.state(job) for job in (good, bad, endless)} == {SlurmJobState.CANCELLED}
     started = int(left.read_text())
     wait_until(lambda: is_gone(started), 60, "what the command had started is gone with it")
 
@@ -255,7 +255,7 @@ def test_a_command_that_is_not_there_is_told_before_anything_is_done(site: Site)
     done = site.evict(*words, "--system-command", "/no/such/program {job}", "--execute", "--yes")
     assert done.returncode == 2
     assert done.stderr.startswith("osub: --system-command: there is no program /no/such/program")
-    assert site.state(job) is JobState.RUNNING
+    assert site.state(job) is SlurmJobState.RUNNING
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
@@ -264,11 +264,11 @@ def test_slurm_refuses_who_may_not_and_each_refusal_is_told(site: Site) -> None:
     gone = site.sleeper("-N1", "-n2")
     orders = [site.order(jobs[0], Fate.KILL), site.order(jobs[1], Fate.APP), site.order(gone, Fate.KILL)]
     site.client.cancel([gone])
-    wait_until(lambda: site.state(gone) is JobState.CANCELLED, 60, "a job is gone")
+    wait_until(lambda: site.state(gone) is SlurmJobState.CANCELLED, 60, "a job is gone")
 
     def as_nobody(
         words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
-    ) -> Answer:
+    ) -> CommandOutput:
         if words[0] == "squeue":
             return run_command(words, stdin, environment, timeout_s)
         changed = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *words)
@@ -277,17 +277,17 @@ def test_slurm_refuses_who_may_not_and_each_refusal_is_told(site: Site) -> None:
     eviction = Eviction(
         client=CommandSlurm(site.conf, runner=as_nobody),
         orders=orders,
-        ways=Ways(deadline_s=5),
-        run_command=lambda words, _: Answer(0, "", ""),
+        ways=EvictionMeans(deadline_s=5),
+        run_command=lambda words, _: CommandOutput(0, "", ""),
         clock=time.monotonic,
         pause=time.sleep,
         tell=lambda _: None,
     )
     eviction.run()
-    assert [one.end for one in eviction.outcomes] == [End.REFUSED, End.REFUSED, End.GONE]
+    assert [one.end for one in eviction.outcomes] == [OrderEnd.REFUSED, OrderEnd.REFUSED, OrderEnd.GONE]
     for one in eviction.outcomes[:2]:
         assert "Access/permission denied" in one.note
-    assert [site.state(job) for job in jobs] == [JobState.RUNNING, JobState.RUNNING]
+    assert [site.state(job) for job in jobs] == [SlurmJobState.RUNNING, SlurmJobState.RUNNING]
 
 
 def test_an_interruption_tells_what_was_done(site: Site) -> None:
@@ -303,7 +303,7 @@ def test_an_interruption_tells_what_was_done(site: Site) -> None:
         text=True,
         start_new_session=True,
     )
-    wait_until(lambda: site.state(killed) is JobState.CANCELLED, 60, "the first job is killed")
+    wait_until(lambda: site.state(killed) is SlurmJobState.CANCELLED, 60, "the first job is killed")
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=40)
@@ -311,4 +311,4 @@ def test_an_interruption_tells_what_was_done(site: Site) -> None:
     assert "interrupted meanwhile: signalled" in " ".join(out.split())
     assert f"job {killed} (kill): cancelled" in err
     assert err.splitlines()[-1] == "osub: interrupted"
-    assert site.state(deaf) is JobState.RUNNING
+    assert site.state(deaf) is SlurmJobState.RUNNING

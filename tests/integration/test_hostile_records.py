@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from deploy.local import LocalCluster, Shape
-from foundation.slurm import CommandSlurm, Job, JobState
+from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.nodebook import NodeBook
 from tests.fixtures.tier import choose
@@ -98,11 +98,11 @@ class Campaign:
     client: CommandSlurm
     text: TextSource
     book: NodeBook
-    calm: dict[int, Job]
+    calm: dict[int, SlurmJob]
     submitted: set[int] = field(default_factory=set)
     judged: int = 0
 
-    def judge(self, written: dict[int, Words], state: JobState) -> None:
+    def judge(self, written: dict[int, Words], state: SlurmJobState) -> None:
         """Hold what both sources say against what was submitted, and against numbers that squeue prints."""
         before = self.slurm.states()
         from_json = by_id(self.client.jobs())
@@ -110,7 +110,7 @@ class Campaign:
         after = self.slurm.states()
         from_text = {job.job_id: job for job in snapshot.jobs}
         assert {one.job_id for one in snapshot.unreadable} <= self.submitted
-        if state is JobState.PENDING:
+        if state is SlurmJobState.PENDING:
             assert snapshot.unreadable == ()
         for jobs in (from_json, from_text):
             assert jobs.keys() <= self.submitted | self.calm.keys()
@@ -122,7 +122,7 @@ class Campaign:
             job = from_json[number]
             assert (job.name, job.comment) == (read_as(words.name), read_as(words.comment))
             assert job.state is state
-            if state is JobState.PENDING:
+            if state is SlurmJobState.PENDING:
                 assert (job.cores, job.start_time, job.end_time, job.time_limit_s) == ((), None, None, 7 * 60)
                 other = from_text[number]
                 assert (other.state, other.cores, other.end_time) == (job.state, (), None)
@@ -177,7 +177,7 @@ def test_words_of_users_change_nothing_but_themselves(campaign: Campaign) -> Non
             if number is not None:
                 written[number] = words
         campaign.submitted |= written.keys()
-        campaign.judge(written, JobState.PENDING)
+        campaign.judge(written, SlurmJobState.PENDING)
         slurm.cancel(written)
 
     fuzz()
@@ -211,7 +211,7 @@ def test_jobs_that_run_have_their_own_cores_and_ends(campaign: Campaign, tmp_pat
             written[number] = both
         campaign.submitted |= written.keys()
         wait_until(lambda: states_of(written) == {"R"}, 60, "they run")
-        campaign.judge(written, JobState.RUNNING)
+        campaign.judge(written, SlurmJobState.RUNNING)
         slurm.cancel(written)
         wait_until(lambda: states_of(written) <= {"CA", None}, 60, "they end")
 

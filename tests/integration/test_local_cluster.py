@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import LocalCluster, Queues, Shape
+from deploy.local import LocalCluster, QueueKind, Shape
 from deploy.local.daemons import find_process
 from foundation.errors import ClusterError
-from foundation.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
+from foundation.slurm import CommandSlurm, JobSnapshot, SlurmJobState, SubmitRequest
 from tests.fixtures.leftovers import node_cgroups
 from tests.fixtures.marked import marked_processes
 from tests.integration.waiting import wait_until
@@ -34,7 +34,7 @@ ESCAPER = SubmitRequest(
 )
 
 
-def state_of(client: CommandSlurm, job_id: int) -> JobState | None:
+def state_of(client: CommandSlurm, job_id: int) -> SlurmJobState | None:
     job = client.job(job_id)
     return job.state if job else None
 
@@ -45,11 +45,11 @@ def test_jobs_share_cores_and_their_cores_are_told(make_cluster: Make) -> None:
         script=SLEEPER.script, name="wide", nodes=2, tasks_per_node=2, environment=SLEEPER.environment
     )
     ids = [client.submit(wide) for _ in range(3)]
-    wait_until(lambda: state_of(client, ids[1]) is JobState.RUNNING, 60, "second job shares the cores")
+    wait_until(lambda: state_of(client, ids[1]) is SlurmJobState.RUNNING, 60, "second job shares the cores")
     jobs = {job.job_id: job for job in client.jobs().jobs}
     assert jobs[ids[0]].cores == jobs[ids[1]].cores
     assert [held.cores for held in jobs[ids[0]].cores] == [(0, 1), (0, 1)]
-    assert jobs[ids[2]].state is JobState.PENDING
+    assert jobs[ids[2]].state is SlurmJobState.PENDING
     client.cancel(ids)
     wait_until(lambda: all(job.state.is_over for job in client.jobs().jobs), 60, "cancelled jobs end")
 
@@ -64,7 +64,7 @@ def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None
         environment=SLEEPER.environment,
     )
     first, second = client.submit(hungry), client.submit(hungry)
-    wait_until(lambda: state_of(client, first) is JobState.RUNNING, 60, "first job runs")
+    wait_until(lambda: state_of(client, first) is SlurmJobState.RUNNING, 60, "first job runs")
     wait_until(
         lambda: (job := client.job(second)) is not None and job.reason == "Resources", 20, "second job waits"
     )
@@ -77,7 +77,7 @@ def test_ends_of_jobs_are_moved_by_one_command_and_each_refusal_is_told(make_clu
     )
     one, two, waits = (client.submit(request) for _ in range(3))
     for number in (one, two):
-        wait_until(lambda number=number: state_of(client, number) is JobState.RUNNING, 60, "job runs")  # type: ignore[misc]
+        wait_until(lambda number=number: state_of(client, number) is SlurmJobState.RUNNING, 60, "job runs")  # type: ignore[misc]
 
     def ends() -> dict[int, int | None]:
         return {job.job_id: job.end_time for job in client.jobs().jobs}
@@ -96,17 +96,17 @@ def test_two_clusters_do_not_collide(make_cluster: Make) -> None:
     shape = Shape(nodes=2, cores=1, virtual=True)
     one, two = make_cluster(shape), make_cluster(shape)
     job = one.client().submit(SLEEPER)
-    wait_until(lambda: state_of(one.client(), job) is JobState.RUNNING, 60, "job runs")
+    wait_until(lambda: state_of(one.client(), job) is SlurmJobState.RUNNING, 60, "job runs")
     assert two.client().jobs() == JobSnapshot(())
     two.down()
-    assert state_of(one.client(), job) is JobState.RUNNING
+    assert state_of(one.client(), job) is SlurmJobState.RUNNING
 
 
 @pytest.mark.parametrize("role", ["munged", "slurmctld", "slurmd"])
 def test_up_starts_what_was_killed_and_jobs_go_on(make_cluster: Make, role: str) -> None:
     cluster = make_cluster(Shape(nodes=2, cores=1, virtual=True))
     job = cluster.client().submit(SLEEPER)
-    wait_until(lambda: state_of(cluster.client(), job) is JobState.RUNNING, 60, "job runs")
+    wait_until(lambda: state_of(cluster.client(), job) is SlurmJobState.RUNNING, 60, "job runs")
     victim = role if role != "slurmd" else f"slurmd {cluster.state().layout.nodes[0].name}"
     # Slurmctld saves its state some seconds after a change; what it had not saved is Slurm's to lose.
     saved, changed = cluster.state().layout.controller_state / "job_state", time.time()
@@ -118,14 +118,14 @@ def test_up_starts_what_was_killed_and_jobs_go_on(make_cluster: Make, role: str)
     assert not cluster.status().daemons[victim]
     cluster.up(cluster.state().shape)
     assert cluster.status().is_whole
-    assert state_of(cluster.client(), job) is JobState.RUNNING
+    assert state_of(cluster.client(), job) is SlurmJobState.RUNNING
 
 
 def test_down_leaves_nothing_after_every_daemon_was_killed(make_cluster: Make) -> None:
     cluster = make_cluster(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
     client = cluster.client()
     jobs = [client.submit(SLEEPER), client.submit(ESCAPER)]
-    wait_until(lambda: all(state_of(client, job) is JobState.RUNNING for job in jobs), 60, "jobs run")
+    wait_until(lambda: all(state_of(client, job) is SlurmJobState.RUNNING for job in jobs), 60, "jobs run")
     layout = cluster.state().layout
     wait_until(lambda: len(marked_processes(layout.cluster_name)) >= 8, 60, "jobs have processes")
     for daemon in cluster.state().daemons:
@@ -142,7 +142,7 @@ def test_down_ends_frozen_and_stopped_jobs(make_cluster: Make) -> None:
     client = cluster.client()
     job = client.submit(SLEEPER)
     name = cluster.state().layout.cluster_name
-    wait_until(lambda: state_of(client, job) is JobState.RUNNING, 60, "job runs")
+    wait_until(lambda: state_of(client, job) is SlurmJobState.RUNNING, 60, "job runs")
     wait_until(lambda: any(p.name() == "sleep" for p in marked_processes(name)), 60, "the job sleeps")
     steps = [
         path for top in node_cgroups([cluster.state().layout.nodes[0].name]) for path in top.rglob("step_*")
@@ -179,7 +179,7 @@ def test_a_daemon_that_does_not_start_says_why_and_leaves_nothing(tmp_path: Path
 
 
 def test_two_queues_are_two_partitions(make_cluster: Make) -> None:
-    shape = Shape(nodes=3, cores=2, virtual=True, queues=Queues.MQ, multiplicity_interactive=3)
+    shape = Shape(nodes=3, cores=2, virtual=True, queues=QueueKind.MQ, multiplicity_interactive=3)
     parts = {part.name: part for part in make_cluster(shape).client().partitions()}
     assert (len(parts["batch"].nodes), parts["batch"].multiplicity) == (2, 1)
     assert (len(parts["interactive"].nodes), parts["interactive"].multiplicity) == (1, 3)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.claims import Verdict
+from analysis.claims import ClaimVerdict
 from osub.physical.beds import OwnBeds
-from osub.physical.carry import InterruptedStudyError, Replays, carry_out
+from osub.physical.carry import InterruptedStudyError, StudyReplays, carry_out
 from osub.physical.folder import StudyFolder
 from osub.physical.found import claims
 from osub.physical.layouts import DEDICATED, GANGD
-from osub.physical.plan import FIRST, Item, Plan, known_layouts
+from osub.physical.plan import FIRST, PlannedReplay, StudyPlan, known_layouts
 from osub.physical.results import gather
 from submitter.replay.replay_loop import Replay
 from submitter.replay.replay_progress import Collect, Look
@@ -31,8 +31,8 @@ def few_jobs() -> SwfTrace:
     return first.with_jobs([job for job in first.jobs if job.job_number in JOBS], "a few of them")
 
 
-def plan() -> Plan:
-    return Plan(
+def plan() -> StudyPlan:
+    return StudyPlan(
         nodes=2,
         cores=1,
         layouts=(DEDICATED.key, GANGD.key),
@@ -70,7 +70,7 @@ def study(tmp_path: Path) -> Callable[[Follow], None]:
     def carry(follow: Follow) -> None:
         beds = OwnBeds(2, 1, layouts, folder)
         beds.clear()
-        replays = Replays(plan(), folder, layouts, {(FIRST, 1): few_jobs()}, follow)
+        replays = StudyReplays(plan(), folder, layouts, {(FIRST, 1): few_jobs()}, follow)
         carry_out(plan(), folder, beds, replays, lambda _: None)
 
     return carry
@@ -92,7 +92,7 @@ def test_a_study_that_is_ended_leaves_no_cluster_and_goes_on(
     work = folder.work()["first-1"]
     assert set(work) == {"2814", "2815", "2819", "2823"}
     table = (
-        folder.path / "inputs" / f"{Item(workload=FIRST, layout=GANGD.key, trial=1).name}.csv"
+        folder.path / "inputs" / f"{PlannedReplay(workload=FIRST, layout=GANGD.key, trial=1).name}.csv"
     ).read_text()
     assert all(f"--steps {steps}" in table for _, steps in work.values())
 
@@ -100,7 +100,7 @@ def test_a_study_that_is_ended_leaves_no_cluster_and_goes_on(
     assert results.unsimulated == ()
     assert set(results.simulated) == set(results.real) == {DEDICATED.key, GANGD.key}
     rows = {row.id: row for row in claims(results)}
-    assert rows["R28"].verdict is Verdict.HOLDS, rows["R28"]
+    assert rows["R28"].verdict is ClaimVerdict.HOLDS, rows["R28"]
     assert rows["R28"].ours == "12 jobs completed, 0 did not"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from foundation.slurm import JobState, SubmitRequest
+from foundation.slurm import SlurmJobState, SubmitRequest
 from gangd.agent.sight.bell import Bell, bell_name
 from tests.integration.waiting import wait_until
 
@@ -51,10 +51,10 @@ def test_slurmd_rings_and_no_node_drains_when_nobody_hears(
 
     def run() -> int:
         number = client.submit(SubmitRequest(script="#!/bin/sh\nexit 0\n", name="ringing"))
-        wait_until(lambda: _state(number) is JobState.COMPLETED, LONG_S, f"job {number} is done")
+        wait_until(lambda: _state(number) is SlurmJobState.COMPLETED, LONG_S, f"job {number} is done")
         return number
 
-    def _state(number: int) -> JobState | None:
+    def _state(number: int) -> SlurmJobState | None:
         job = client.job(number)
         return None if job is None else job.state
 

@@ -18,7 +18,7 @@ from foundation.records import Run, load_run
 from foundation.slurm import CommandSlurm, JobSnapshot, SubmitRequest
 from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.replay.replay_loop import Replay
-from submitter.replay.replay_progress import Progress, Wish
+from submitter.replay.replay_progress import ReplayProgress, Wish
 from tests.fixtures.replay_world import events, rows
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.waiting import REVOKED_S
@@ -107,7 +107,7 @@ class Stage:
         self.session = Replay.begin(trace, self.folder / "run", client, options, apps, timing=timing)
         deadline = time.monotonic() + 120
 
-        def watch(now: Progress) -> Wish:
+        def watch(now: ReplayProgress) -> Wish:
             assert time.monotonic() < deadline, "no end"
             for plan in [one for one in self.plans if now.now_s >= one[0]]:
                 self.plans.remove(plan)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from deploy.local import LocalCluster
-from foundation.slurm import Job, JobState, SubmitRequest
+from foundation.slurm import SlurmJob, SlurmJobState, SubmitRequest
 from gangd.controller.site.slurm_view import latest_end
 from tests.integration.hostile import Hostile
 from tests.integration.waiting import wait_until
@@ -21,13 +21,13 @@ def test_an_end_does_not_move_into_maintenance(shared_cluster: LocalCluster) -> 
     slurm, client = Hostile(shared_cluster), shared_cluster.client()
     assert client.reservations() == []
 
-    def start(reservation: str | None = None) -> Job:
+    def start(reservation: str | None = None) -> SlurmJob:
         request = SubmitRequest(
             script="#!/bin/sh\nsleep 10000\n", name="j", time_limit_minutes=5, reservation=reservation
         )
         number = client.submit(request)
         wait_until(
-            lambda: (job := client.job(number)) is not None and job.state is JobState.RUNNING,
+            lambda: (job := client.job(number)) is not None and job.state is SlurmJobState.RUNNING,
             START_S,
             f"job {number} runs",
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, Hold, LocalCluster, Shape
+from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from tests.attacks import ATTACKS, Attack
 from tests.attacks.attack import STRANGER, Scene
 from tests.integration.conftest import end_cluster, quick_to_kill
@@ -34,8 +34,8 @@ def attacked() -> Iterator[LocalCluster]:
         cores=1,
         virtual=True,
         multiplicity=2,
-        gang=Gang.OSUB,
-        hold=Hold.FREEZE,
+        gang=GangKind.OSUB,
+        hold=HoldSetting.FREEZE,
         settings=("PrivateData=jobs",),
     )
     cluster.up(quick_to_kill(shape))

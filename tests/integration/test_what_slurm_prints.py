@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from foundation.slurm import CommandSlurm, Job, JobState, SubmitRequest
+from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState, SubmitRequest
 from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.pyslurm_library import is_installed, release
@@ -54,7 +54,7 @@ def _left_idle(slurm: Hostile) -> Iterator[None]:
     wait_until(lambda: not {"R", "S", "CG", "PD"} & set(slurm.states().values()), 60, "all jobs end")
 
 
-def running(slurm: Hostile, *options: str, words: Words | None = None) -> Job:
+def running(slurm: Hostile, *options: str, words: Words | None = None) -> SlurmJob:
     """Start a job and return it as it is when it runs."""
     number = slurm.submit(words or Words(), *options)
     assert number is not None
@@ -62,8 +62,8 @@ def running(slurm: Hostile, *options: str, words: Words | None = None) -> Job:
     return by_id(slurm.cluster.client().jobs())[number]
 
 
-def differences(one: Job, other: Job) -> dict[str, tuple[object, object]]:
-    names = [field.name for field in fields(Job)]
+def differences(one: SlurmJob, other: SlurmJob) -> dict[str, tuple[object, object]]:
+    names = [field.name for field in fields(SlurmJob)]
     values = {name: (getattr(one, name), getattr(other, name)) for name in names}
     return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
@@ -93,7 +93,12 @@ def test_no_word_of_a_user_is_run_or_taken_for_slurms(slurm: Hostile, tmp_path: 
         )
         for number in written:
             job = jobs[number]
-            assert (job.state, job.cores, job.end_time, job.uid) == (JobState.PENDING, (), None, os.getuid())
+            assert (job.state, job.cores, job.end_time, job.uid) == (
+                SlurmJobState.PENDING,
+                (),
+                None,
+                os.getuid(),
+            )
     jobs = by_id(client.jobs())
     for number, words in written.items():
         assert (jobs[number].name, jobs[number].comment) == (read_as(words.name), read_as(words.comment))
@@ -120,7 +125,7 @@ def test_a_running_job_has_its_own_cores_and_end_whatever_it_is_called(
         assert [len(held.cores) for held in job.cores] == [1]
         assert set(job.cores[0].cores) < {0, 1}
         assert job.time_limit_s == 60
-        if job.state is JobState.RUNNING:
+        if job.state is SlurmJobState.RUNNING:
             assert job.start_time is not None
             assert job.end_time == job.start_time + 60
     plain, book = plain_text(slurm)
@@ -215,7 +220,7 @@ def test_the_c_library_says_the_same_of_jobs_of_every_kind(slurm: Hostile) -> No
         assert found.keys() == jobs.keys()
         for key, job in jobs.items():
             differing = differences(job, found[key])
-            if job.state is not JobState.COMPLETED and job.state.is_over:
+            if job.state is not SlurmJobState.COMPLETED and job.state.is_over:
                 assert differing.pop("exit_code", (0, None))[1] is None
             assert differing == {}
         assert apart.nodes() == slurm.cluster.client().nodes()
@@ -260,7 +265,7 @@ def test_a_completing_job_is_completing(slurm: Hostile) -> None:
         slurm.cancel([job.job_id])
         wait_until(lambda: slurm.states()[job.job_id] == "CG", START_S, "the job is completing")
         seen = by_id(slurm.cluster.client().jobs())[job.job_id]
-        assert (seen.state, seen.cores) == (JobState.COMPLETING, job.cores)
+        assert (seen.state, seen.cores) == (SlurmJobState.COMPLETING, job.cores)
     finally:
         os.kill(slurmd.pid, 18)
 

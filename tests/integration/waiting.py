@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from deploy.local.gang import status_folder
-from deploy.local.layout import Layout
+from deploy.local.layout import ClusterLayout
 from tests.fixtures.looks import looks
 
 REVOKED_S = 2.0
@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> Non
     raise AssertionError(f"not within {within_s:g} s: {what}")
 
 
-def agents_joined(layout: Layout) -> bool:
+def agents_joined(layout: ClusterLayout) -> bool:
     """Return whether the controller has heard from the agent of every node."""
     with suppress(OSError, ValueError, KeyError):
         status = json.loads((status_folder(layout) / "status.json").read_bytes())

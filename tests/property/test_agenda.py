@@ -7,26 +7,26 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangd.agent.agenda import WHILE_HELD, Agenda, Item, Rest
-from gangd.freezer.holder import Did, Outcome, StepKey
+from gangd.agent.agenda import WHILE_HELD, Agenda, AgendaItem, Rest
+from gangd.freezer.holder import Did, HoldOutcome, StepKey
 from gangd.wire import Hello, Ping, Report
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 TIMES = st.integers(0, 1000)
-ITEMS = st.sampled_from(Item)
+ITEMS = st.sampled_from(AgendaItem)
 
 
 @st.composite
-def acts(draw: st.DrawFn) -> list[tuple[str, Item, int, int]]:
+def acts(draw: st.DrawFn) -> list[tuple[str, AgendaItem, int, int]]:
     kinds = st.sampled_from(("set", "sooner", "strike", "take"))
     return draw(st.lists(st.tuples(kinds, ITEMS, TIMES, TIMES), max_size=40))
 
 
 @given(acts=acts(), holding=st.booleans())
 def test_it_knows_what_was_put_down_last_and_the_soonest_of_all(
-    acts: list[tuple[str, Item, int, int]], holding: bool
+    acts: list[tuple[str, AgendaItem, int, int]], holding: bool
 ) -> None:
-    agenda, model = Agenda(), dict[Item, tuple[int, int]]()
+    agenda, model = Agenda(), dict[AgendaItem, tuple[int, int]]()
     for kind, item, at_ns, slack_ns in acts:
         if kind == "set":
             agenda.set(item, at_ns, at_ns + slack_ns)
@@ -43,7 +43,7 @@ def test_it_knows_what_was_put_down_last_and_the_soonest_of_all(
             assert agenda.take(item, at_ns) is is_due
             if is_due:
                 del model[item]
-        for one in Item:
+        for one in AgendaItem:
             down = model.get(one)
             assert agenda.at(one) == (None if down is None else down[0])
             assert agenda.may(one, at_ns) is (down is not None and at_ns >= down[0])
@@ -57,7 +57,7 @@ def test_it_knows_what_was_put_down_last_and_the_soonest_of_all(
     oversleeps=st.lists(st.one_of(st.just(0), st.integers(0, 500)), min_size=1, max_size=60),
 )
 def test_who_sleeps_until_it_is_due_does_all_in_time_and_nothing_bursts(
-    every: dict[Item, tuple[int, int]], oversleeps: list[int]
+    every: dict[AgendaItem, tuple[int, int]], oversleeps: list[int]
 ) -> None:
     agenda, now_ns = Agenda(), 0
     for item, (_, slack_ns) in every.items():
@@ -68,7 +68,7 @@ def test_who_sleeps_until_it_is_due_does_all_in_time_and_nothing_bursts(
         by_ns = {item: (agenda.at(item) or 0) + every[item][1] for item in every}
         now_ns = max(now_ns, due_ns) + oversleep_ns
         assert min(by_ns.values()) + oversleep_ns >= now_ns or oversleep_ns, "nothing was overslept"
-        done = Counter(item for item in (*Item, *Item) if agenda.take(item, now_ns))
+        done = Counter(item for item in (*AgendaItem, *AgendaItem) if agenda.take(item, now_ns))
         assert set(done.values()) == {1}, "however often it was missed"
         assert done.keys() >= {item for item in every if now_ns >= by_ns[item]}
         for item in done:
@@ -130,7 +130,7 @@ def test_what_cannot_be_let_go_is_tried_again_at_leisure() -> None:
     def refuse(key: StepKey) -> object:
         nonlocal tries
         tries += 1
-        return Outcome(key, Did.FAILED, "no")
+        return HoldOutcome(key, Did.FAILED, "no")
 
     agent.freezer.release = refuse  # type: ignore[assignment,method-assign]
     agent.talking = False

@@ -10,14 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.eviction import Answer, Choice, EvictableJob, Question, Solver, cheapest, solve
+from simulator.eviction import (
+    EvictableJob,
+    EvictionAnswer,
+    EvictionChoice,
+    EvictionSolver,
+    Question,
+    cheapest,
+    solve,
+)
 from simulator.eviction.eviction_problem import whole_losses
 from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import Table
+from simulator.eviction.programme_table import ProgrammeTable
 from tests.fixtures.tier import examples
 
-EVERY: tuple[Choice | None, ...] = (Choice.KILL, Choice.APP, Choice.SYSTEM, None)
-Taken = tuple[Choice | None, ...]
+EVERY: tuple[EvictionChoice | None, ...] = (
+    EvictionChoice.KILL,
+    EvictionChoice.APP,
+    EvictionChoice.SYSTEM,
+    None,
+)
+Taken = tuple[EvictionChoice | None, ...]
 
 minutes = st.none() | st.integers(0, 8) | st.floats(0, 8).map(lambda value: round(value, 2))
 losses = st.none() | st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0, 2.5]) | st.floats(0, 100)
@@ -49,13 +62,15 @@ def worlds(draw: st.DrawFn, most_jobs: int = 6) -> Question:
 def feasible(question: Question) -> Iterator[tuple[tuple[int, ...], Taken]]:
     """Yield every set that frees enough nodes, under loss, time and what else sets are compared by."""
     counted = whole_losses(question)
-    steps = [{choice: question.steps_of(job.minutes(choice)) for choice in Choice} for job in question.jobs]
+    steps = [
+        {choice: question.steps_of(job.minutes(choice)) for choice in EvictionChoice} for job in question.jobs
+    ]
     for taken in product(EVERY, repeat=len(question.jobs)):
         chosen = [(place, choice) for place, choice in enumerate(taken) if choice is not None]
         nodes = sum(question.jobs[place].nodes for place, _ in chosen)
         times = [steps[place][choice] for place, choice in chosen]
         if nodes >= question.need and None not in times:
-            loss = sum(counted[place] or 0 for place, choice in chosen if choice is Choice.KILL)
+            loss = sum(counted[place] or 0 for place, choice in chosen if choice is EvictionChoice.KILL)
             spent = sum(time or 0 for time in times)
             yield (loss, spent, nodes, len(chosen), *map(EVERY.index, taken)), taken
 
@@ -68,7 +83,7 @@ def brute_force(question: Question) -> list[Taken | None]:
     ]
 
 
-def named(question: Question, taken: Taken) -> dict[str, Choice]:
+def named(question: Question, taken: Taken) -> dict[str, EvictionChoice]:
     return {job.name: choice for job, choice in zip(question.jobs, taken, strict=True) if choice is not None}
 
 
@@ -84,7 +99,7 @@ def test_the_optimum_is_that_of_brute_force_down_to_the_last_tie(question: Quest
             check(question, answer)
 
 
-def check(question: Question, answer: Answer) -> None:
+def check(question: Question, answer: EvictionAnswer) -> None:
     """Check that what an answer says of itself is so, and that it does what was asked."""
     assert answer.possible
     jobs = {job.name: job for job in question.jobs}
@@ -93,7 +108,7 @@ def check(question: Question, answer: Answer) -> None:
         steps = question.steps_of(jobs[name].minutes(choice))
         assert steps is not None
         spent += steps
-    killed = [jobs[name].loss for name, choice in answer.choices.items() if choice is Choice.KILL]
+    killed = [jobs[name].loss for name, choice in answer.choices.items() if choice is EvictionChoice.KILL]
     assert None not in killed
     assert answer.nodes == sum(jobs[name].nodes for name in answer.choices)
     assert answer.nodes >= question.need
@@ -105,7 +120,7 @@ def check(question: Question, answer: Answer) -> None:
 @examples(60)
 @given(worlds(), st.booleans())
 def test_greedy_is_feasible_and_never_better(question: Question, skip: bool) -> None:
-    greedy = solve(question, Solver.GREEDY, skip=skip)
+    greedy = solve(question, EvictionSolver.GREEDY, skip=skip)
     for mine, best in zip(greedy, solve(question), strict=True):
         if mine.possible:
             check(question, mine)
@@ -118,7 +133,7 @@ def test_greedy_is_feasible_and_never_better(question: Question, skip: bool) -> 
 @examples(60)
 @given(worlds())
 def test_backtracking_loses_as_little_as_the_optimum(question: Question) -> None:
-    for mine, best in zip(solve(question, Solver.BACKTRACKING), solve(question), strict=True):
+    for mine, best in zip(solve(question, EvictionSolver.BACKTRACKING), solve(question), strict=True):
         assert mine.possible == best.possible
         if mine.possible:
             check(question, mine)
@@ -153,9 +168,9 @@ def test_what_is_lost_does_not_depend_on_the_order_of_the_jobs(question: Questio
 @examples(30)
 @given(worlds(5))
 def test_one_table_answers_every_number_of_nodes(question: Question) -> None:
-    whole = Table(question, job_items(question), every_need=True)
+    whole = ProgrammeTable(question, job_items(question), every_need=True)
     for need in range(sum(job.nodes for job in question.jobs) + 1):
-        alone = Table(replace(question, need=need), job_items(question))
+        alone = ProgrammeTable(replace(question, need=need), job_items(question))
         assert whole.by_deadline(need) == alone.by_deadline()
 
 

@@ -14,15 +14,15 @@ from gangd.core import (
     AgentJoined,
     AgentLost,
     CoreMap,
+    CoreSettings,
+    CpuSample,
     Event,
+    GangJobState,
     GangScheduler,
     InvalidEvent,
-    JobState,
     JobView,
     NodeReport,
     Reload,
-    Sample,
-    Settings,
     SliceUse,
     SlurmSnapshot,
     Tick,
@@ -116,7 +116,7 @@ def connected(wanted: Wanted) -> bool:
 @given(gangs.filter(connected), st.integers(2, 40))
 def test_slices_are_composed_by_the_rules(wanted: Wanted, cap_slices: int) -> None:
     cores = CoreMap({"n": CORES})
-    scheduler = GangScheduler(Settings(grace_ns=0, freeze_cap_ns=cap_slices * QUANTUM), 0, cores)
+    scheduler = GangScheduler(CoreSettings(grace_ns=0, freeze_cap_ns=cap_slices * QUANTUM), 0, cores)
     scheduler.handle(AgentJoined(0, "n"))
     views = tuple(
         JobView(number, number, cores.pack({"n": cores_of}), weight=weight, quantum_ns=turn * QUANTUM)
@@ -169,14 +169,14 @@ views = st.builds(
     job=numbers,
     gang=numbers,
     cores=st.sampled_from([packs.pack(place) for place in PLACES]),
-    state=st.sampled_from([JobState.RUNNING] * 5 + [JobState.SUSPENDED, JobState.TERMINATING]),
+    state=st.sampled_from([GangJobState.RUNNING] * 5 + [GangJobState.SUSPENDED, GangJobState.TERMINATING]),
     start_s=st.sampled_from([1.0, 1.0, 1.0, 2.0]),
     end_s=st.none() | st.sampled_from([5.0, 500.0, float("nan")]),
     weight=st.sampled_from([1.0, 1.0, 2.0, 0.0, float("inf")]),
     opt_out=st.sampled_from([False] * 5 + [True]),
 )
 snapshots = st.builds(SlurmSnapshot, times, times, st.just(1e9), st.lists(views, max_size=6).map(tuple))
-samples = st.builds(Sample, numbers, *[st.integers(0, 9)] * 3, numbers)
+samples = st.builds(CpuSample, numbers, *[st.integers(0, 9)] * 3, numbers)
 uses = st.builds(
     SliceUse,
     st.integers(0, 80),
@@ -188,7 +188,7 @@ uses = st.builds(
 some = st.lists(numbers, max_size=2).map(tuple)
 reports = st.builds(NodeReport, times, names, st.lists(uses, max_size=2).map(tuple), some, some, some)
 reloads = st.builds(
-    Reload, times, st.sampled_from([Settings(grace_ns=0), Settings(quantum_ns=100 * MS, record=True)])
+    Reload, times, st.sampled_from([CoreSettings(grace_ns=0), CoreSettings(quantum_ns=100 * MS, record=True)])
 )
 events = st.one_of(
     snapshots,
@@ -208,7 +208,7 @@ events = st.one_of(
 def test_any_event_is_taken_in_or_refused_without_a_trace(script: list[Any], in_order: bool) -> None:
     if in_order:
         script.sort(key=lambda event: event.now_ns)
-    scheduler = GangScheduler(Settings(grace_ns=0), 0, CoreMap({"n0": 2, "n1": 2}))
+    scheduler = GangScheduler(CoreSettings(grace_ns=0), 0, CoreMap({"n0": 2, "n1": 2}))
     for event in script:
         before = pickle.dumps(scheduler)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gangd.core import Hold, NodeReport, Sample, SliceUse
+from gangd.core import CpuSample, HoldMode, NodeReport, SliceUse
 from tests.fixtures.core_bench import MS, Bench
 from tests.fixtures.tier import examples
 
@@ -28,7 +28,7 @@ def share(work: dict[tuple[str, bool], float], rhythm: list[float], processes: i
     """
     bench = Bench(1, 1, freeze_cap_ns=5000 * MS)
     for job in (HONEST, CHEAT):
-        bench.job(job, {"n0": (0,)}, hold=Hold.FREEZE)
+        bench.job(job, {"n0": (0,)}, hold=HoldMode.FREEZE)
     bench.snapshot()
     got = 0.0
     for place in range(SLICES):
@@ -50,9 +50,9 @@ def share(work: dict[tuple[str, bool], float], rhythm: list[float], processes: i
     return got / (SLICES - SETTLE)
 
 
-def sample(job: int, used: float, wanted: float, tasks: int) -> Sample:
+def sample(job: int, used: float, wanted: float, tasks: int) -> CpuSample:
     waited = max(0.0, wanted - used)
-    return Sample(job, round(used * SLICE_US), round(waited * SLICE_US), SLICE_US, tasks)
+    return CpuSample(job, round(used * SLICE_US), round(waited * SLICE_US), SLICE_US, tasks)
 
 
 RESTS_IN_ITS_OWN = {

@@ -8,19 +8,23 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.slurm import Job as SlurmJob
-from foundation.slurm import JobState, NodeCores
+from foundation.slurm import NodeCores, SlurmJobState
+from foundation.slurm import SlurmJob as SlurmJob
 from gangd.control.order_book import OrderBook
-from gangd.control.order_requests import Request, Target, Verb
+from gangd.control.order_requests import OrderRequest, OrderTarget, Verb
 from tests.fixtures.tier import examples
 from tests.property.test_gangd_schedule import MS, Job, World, churn
 
 verbs: st.SearchStrategy[Verb] = st.sampled_from(["pause", "drain", "resume", "resume"])
 places = st.sampled_from(
-    [Target("all"), Target("node", "n0"), Target("node", "n1"), Target("partition", "even"), *(
-        Target("job", str(number)) for number in range(1, 5)
-    )]
-)  # fmt: skip
+    [
+        OrderTarget("all"),
+        OrderTarget("node", "n0"),
+        OrderTarget("node", "n1"),
+        OrderTarget("partition", "even"),
+        *(OrderTarget("job", str(number)) for number in range(1, 5)),
+    ]
+)
 orders = st.lists(st.tuples(verbs, places), max_size=40)
 
 
@@ -32,15 +36,17 @@ class Ordered:
         self.book = OrderBook()
         self.began: dict[int, int] = {}
 
-    def say(self, verb: Verb, target: Target, weight: float | None = None) -> None:
+    def say(self, verb: Verb, target: OrderTarget, weight: float | None = None) -> None:
         if verb != "drain" or target.kind != "job":
-            self.book.apply(Request(verb=verb, targets=(target,), weight=weight), 0, "root", self.world.slice)
+            self.book.apply(
+                OrderRequest(verb=verb, targets=(target,), weight=weight), 0, "root", self.world.slice
+            )
 
     def slurm_job(self, job: Job) -> SlurmJob:
         number = job.view.job
         return SlurmJob(
             job_id=number, name=None, user="a", uid=1, partition="even" if number % 2 == 0 else "odd",
-            state=JobState.RUNNING, reason="None", num_nodes=len(job.placement),
+            state=SlurmJobState.RUNNING, reason="None", num_nodes=len(job.placement),
             cores=tuple(NodeCores(node, cores) for node, cores in job.placement.items()),
             start_time=self.began[number],
         )  # fmt: skip
@@ -63,7 +69,7 @@ class Ordered:
 @examples(100)
 @given(churn, orders, st.integers(2, 4), st.none() | st.randoms())
 def test_whatever_is_paused_drained_and_resumed_the_schedule_keeps_its_promises(
-    script: list[tuple[str, object]], ordered: list[tuple[Verb, Target]], most: int, hasty: Random | None
+    script: list[tuple[str, object]], ordered: list[tuple[Verb, OrderTarget]], most: int, hasty: Random | None
 ) -> None:
     world = World(multiplicity=most, hasty=hasty)  # ``check`` judges each slice
     held = Ordered(world)
@@ -114,12 +120,12 @@ def test_weights_are_honoured_in_the_long_run_whoever_set_them_and_whatever_the_
     for _ in range(20):
         held.step()
     for number, weight in enumerate(ordered, start=1):
-        held.say("weight", Target("job", str(number)), weight)
+        held.say("weight", OrderTarget("job", str(number)), weight)
     for job, turn in zip(jobs, turns, strict=False):
         assert job is not None
         job.view = replace(job.view, quantum_ns=turn * 250 * MS)
     for number, weight in enumerate(own, start=1):
-        request = Request(verb="weight", targets=(Target("job", str(number)),), weight=weight)
+        request = OrderRequest(verb="weight", targets=(OrderTarget("job", str(number)),), weight=weight)
         held.book.apply(request, 1, "owner", 0.0, owner=True)
     weights = [min([weight, *own[place : place + 1]]) for place, weight in enumerate(ordered)]
     for _ in range(60):

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from gangd.core import (
     AgentJoined,
     CoreMap,
+    CoreSettings,
+    CpuSample,
     GangScheduler,
     JobView,
     NodeReport,
     Remembered,
-    Sample,
-    Settings,
     SliceUse,
     SlurmSnapshot,
     Tick,
@@ -34,7 +34,7 @@ class Line:
 
     def __init__(self, wanted: Wanted, memory: list[Remembered], began_ns: int) -> None:
         self.cores = CoreMap({"n": CORES})
-        self.scheduler = GangScheduler(Settings(), began_ns, self.cores, memory=memory)
+        self.scheduler = GangScheduler(CoreSettings(), began_ns, self.cores, memory=memory)
         self.scheduler.handle(AgentJoined(began_ns, "n"))
         self.busy = {number: busy for number, (_, _, busy) in enumerate(wanted, start=1)}
         views = tuple(
@@ -51,7 +51,7 @@ class Line:
         if number:
             held = self.scheduler.gangs.keys() - self.scheduler.owners(number - 1)
             samples = tuple(
-                Sample(job, 1000 * self.busy[job], 0, 1000, 2)
+                CpuSample(job, 1000 * self.busy[job], 0, 1000, 2)
                 for job in self.scheduler.gangs
                 if job not in held
             )

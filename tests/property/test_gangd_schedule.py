@@ -12,19 +12,27 @@ from hypothesis import strategies as st
 from gangd.controller.nodes.fanout import Fanout
 from gangd.core.scheduler import GangScheduler
 from gangd.core.terms.cores import CoreMap
-from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.gang_settings import CoreSettings
 from gangd.core.terms.scheduler_commands import Command, Exempt, Publish
 from gangd.core.terms.scheduler_events import (
     AgentJoined,
-    Hold,
+    CpuSample,
+    HoldMode,
     JobView,
     NodeReport,
-    Sample,
     SliceUse,
     SlurmSnapshot,
     Tick,
 )
-from gangd.wire import Bounds, Controller, DownMessage, MissedPlanError, Timeline, decode_down, encode_down
+from gangd.wire import (
+    Bounds,
+    ControllerIdentity,
+    DownMessage,
+    MissedPlanError,
+    SliceSchedule,
+    decode_down,
+    encode_down,
+)
 from tests.fixtures.tier import examples
 
 MS = 1_000_000
@@ -52,8 +60,10 @@ class World:
     nodes: int = 3
     cores: int = 2
     multiplicity: int = 3
-    settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, freeze_cap_ns=60_000 * MS))
-    holds: tuple[Hold, ...] = (Hold.FREEZE,)  # of the jobs, in turns
+    settings: CoreSettings = field(
+        default_factory=lambda: CoreSettings(grace_ns=0, freeze_cap_ns=60_000 * MS)
+    )
+    holds: tuple[HoldMode, ...] = (HoldMode.FREEZE,)  # of the jobs, in turns
     lost_us: int = 0  # by each switch
     hasty: Random | None = None  # decides about more ticks, late in a slice, when something has changed
 
@@ -63,9 +73,9 @@ class World:
         self.scheduler = GangScheduler(self.settings, 0, self.map)
         bounds = Bounds(self.settings.freeze_cap_ns, 0)
         self.fanout = Fanout(
-            Controller(b"c" * 16, 1), self.map, self.scheduler.time, self.settings.lease_ns, bounds
+            ControllerIdentity(b"c" * 16, 1), self.map, self.scheduler.time, self.settings.lease_ns, bounds
         )
-        self.agents = {name: Timeline(name) for name in self.names}
+        self.agents = {name: SliceSchedule(name) for name in self.names}
         self.silent: set[str] = set()
         self.lossy: Random | None = None
         self.judging = True
@@ -129,7 +139,7 @@ class World:
     def use(self, name: str, number: int) -> SliceUse:
         held = self.agents[name].held(number)
         samples = tuple(
-            Sample(job.view.job, 900 * job.busy, 100 * job.busy, 1000, 1)
+            CpuSample(job.view.job, 900 * job.busy, 100 * job.busy, 1000, 1)
             for job in self.jobs.values()
             if name in job.placement and job.view.job not in held
         )
@@ -169,7 +179,7 @@ class World:
     def takes_turns(self, number: int) -> bool:
         """Whether a job must not run beside its like."""
         job = self.known[number]
-        return job.view.hold is Hold.FREEZE or len(job.cores) > 1
+        return job.view.hold is HoldMode.FREEZE or len(job.cores) > 1
 
     def check(self) -> None:
         """Judge the slice that just began."""
@@ -235,11 +245,11 @@ churn = st.lists(
 @given(
     churn,
     st.integers(2, 4),
-    st.lists(st.sampled_from(Hold), min_size=1, max_size=3),
+    st.lists(st.sampled_from(HoldMode), min_size=1, max_size=3),
     st.none() | st.randoms(),
 )
 def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
-    script: list[tuple[str, object]], most: int, holds: list[Hold], hasty: Random | None
+    script: list[tuple[str, object]], most: int, holds: list[HoldMode], hasty: Random | None
 ) -> None:
     world = World(multiplicity=most, holds=tuple(holds), hasty=hasty)
     for what, which in script:
@@ -326,7 +336,7 @@ def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
     script: list[tuple[str, object]], launches: list[tuple[int, str]]
 ) -> None:
     grace = 6
-    world = World(settings=Settings(grace_ns=grace * 250 * MS, freeze_cap_ns=60_000 * MS))
+    world = World(settings=CoreSettings(grace_ns=grace * 250 * MS, freeze_cap_ns=60_000 * MS))
     world.judging = False
     began: dict[int, int] = {}
     told: set[tuple[int, str]] = set()

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from gangd.wire import (
     Beat,
     Bounds,
-    Controller,
-    Exempt,
+    ControllerIdentity,
+    ExemptJobs,
     JobHold,
     JobSample,
     PlanChange,
     Report,
     SlicePlan,
     SliceReport,
+    SliceSchedule,
     SliceSets,
     ThawNow,
-    Timeline,
     Track,
     WireError,
     decode_down,
@@ -45,13 +45,13 @@ tracks = st.lists(
     st.builds(Track, job_ids, small, st.booleans(), slices, holds), max_size=3, unique_by=lambda t: t.track
 ).map(tuple)
 bounds = st.builds(Bounds, st.integers(20_000_000, 60 * 10**9), st.integers(0, 60 * 10**9), st.booleans())
-exempts = st.builds(Exempt, some_jobs, some_jobs, some_jobs)
+exempts = st.builds(ExemptJobs, some_jobs, some_jobs, some_jobs)
 
 
 def head(node: str | None) -> dict[str, st.SearchStrategy[Any]]:
     return {
         "controller": st.builds(
-            Controller, st.binary(min_size=16, max_size=16), st.integers(0, MAX_INSTANT_NS)
+            ControllerIdentity, st.binary(min_size=16, max_size=16), st.integers(0, MAX_INSTANT_NS)
         ),
         "node": st.just(node),
         "epoch": small,
@@ -152,7 +152,7 @@ def test_a_damaged_plan_is_valid_or_refused(data: st.DataObject) -> None:
     body = bytearray(frames[1])
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     try:
         timeline.accept(decode_down([frames[0], bytes(body)], "n1"), arrival_ns=0)
     except WireError:
@@ -184,8 +184,8 @@ def test_a_huge_frame_is_refused_before_it_is_read() -> None:
 @examples(200)
 @given(st.lists(downs("n1"), max_size=8))
 def test_no_order_of_messages_breaks_a_timeline(messages: list[Any]) -> None:
-    timeline = Timeline("n1")
-    seen: set[tuple[Controller, int]] = set()
+    timeline = SliceSchedule("n1")
+    seen: set[tuple[ControllerIdentity, int]] = set()
     for arrival, message in enumerate(messages):
         before = (timeline.epoch, timeline.controller)
         try:

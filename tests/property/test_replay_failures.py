@@ -16,10 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foundation.records import load_run
-from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SubmitRequest, UnreadableJob
 from submitter.follow.job_rows import _STATES
 from submitter.plan.replay_options import ReplayOptions, Timing
-from submitter.replay.replay_progress import Progress, Wish
+from submitter.replay.replay_progress import ReplayProgress, Wish
 from tests.fixtures.fake_slurm import SubmitFault
 from tests.fixtures.replay_world import START, World, make_world, write_trace
 from tests.fixtures.tier import choose
@@ -65,7 +65,7 @@ class Theatre:
         self.hidden_until = 0.0
         start, jobs = self.world.slurm.on_start, self.world.slurm.jobs
 
-        def noted(job: Job, request: SubmitRequest) -> bool:
+        def noted(job: SlurmJob, request: SubmitRequest) -> bool:
             works = start(job, request)
             self.work[str(job.name), job.restarts] += works
             return works
@@ -96,23 +96,23 @@ class Theatre:
                 self.is_killed = True
             elif job is None or not slurm.reachable:
                 return
-            elif one.kind == "requeue" and job.state is JobState.RUNNING:
+            elif one.kind == "requeue" and job.state is SlurmJobState.RUNNING:
                 slurm.requeue(job.job_id, after_s=one.length_s)
-            elif one.kind == "hold" and job.state is JobState.RUNNING:
+            elif one.kind == "hold" and job.state is SlurmJobState.RUNNING:
                 slurm.requeue(job.job_id, reason="job_requeued_in_held_state")
-            elif one.kind == "release" and job.state is JobState.PENDING:
+            elif one.kind == "release" and job.state is SlurmJobState.PENDING:
                 slurm.release(job.job_id)
             elif one.kind == "cancel":
                 slurm.cancel([job.job_id])
-            elif one.kind == "node fails" and job.state is JobState.RUNNING:
-                slurm.end(job.job_id, JobState.NODE_FAIL)
+            elif one.kind == "node fails" and job.state is SlurmJobState.RUNNING:
+                slurm.end(job.job_id, SlurmJobState.NODE_FAIL)
 
         return play
 
     def _back(self) -> None:
         self.world.slurm.reachable = True
 
-    def watch(self, _: Progress) -> Wish:
+    def watch(self, _: ReplayProgress) -> Wish:
         assert self.world.now < START + LONGEST_S, "no end"
         if self.is_killed:
             self.is_killed = False
@@ -142,7 +142,7 @@ class Theatre:
             return
 
 
-def FakeJobs(world: World) -> list[Job]:
+def FakeJobs(world: World) -> list[SlurmJob]:
     return [entry.job for entry in world.slurm._entries.values()]
 
 

@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from gangd.freezer.holder import Step, StepKey, Write
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile
-from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob, own_group
+from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl, own_group
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
 from gangd.hold.thread_policy import policy_of, set_policy, threads
-from gangd.hold.yielder import Yielder
+from gangd.hold.yielder import Deprioritizer
 from tests.fixtures.gang_host import SLEEP
 from tests.fixtures.gang_yield import CPU1, remove_groups
 from tests.fixtures.tier import choose
@@ -73,7 +73,7 @@ class Machine(RuleBasedStateMachine):
     def build(self) -> None:
         """Make the world."""
 
-    def make(self) -> Yielder:
+    def make(self) -> Deprioritizer:
         raise NotImplementedError
 
     def begin(self, job: int) -> None:
@@ -189,13 +189,13 @@ class Machine(RuleBasedStateMachine):
 class FoldersMachine(Machine):
     """Slurm's folders in a tree of plain files."""
 
-    knob: ClassVar[Knob]
+    knob: ClassVar[CpuWeightControl]
 
     def build(self) -> None:
         self.cpu_root = self.folder / "cpu"
         self.cpu_root.mkdir()
 
-    def make(self) -> Yielder:
+    def make(self) -> Deprioritizer:
         return JobFolders(self.cpu_root, self.knob, self.ledger, write=self.write)
 
     def write(self, fd: int, data: bytes, at: int = 0) -> int:
@@ -250,7 +250,7 @@ class GroupsMachine(Machine):
         self.children: dict[int, list[subprocess.Popen[bytes]]] = {}
         self.undo.callback(remove_groups, CPU1, self.node)
 
-    def make(self) -> Yielder:
+    def make(self) -> Deprioritizer:
         return OwnGroups(CPU1, IDLE1, self.node, self.ledger, write=self.write)
 
     def write(self, fd: int, data: bytes, at: int = 0) -> int:
@@ -284,7 +284,7 @@ class GroupsMachine(Machine):
 class PolicyMachine(GroupsMachine):
     """The policy of real processes."""
 
-    def make(self) -> Yielder:
+    def make(self) -> Deprioritizer:
         return SchedIdle(self.ledger, set_policy=self.set_policy)
 
     def set_policy(self, tid: int, policy: int) -> None:
@@ -318,7 +318,7 @@ def play(machine: type[Machine], examples: int) -> None:
 @pytest.mark.parametrize(
     "knob", [IDLE1, SHARES1, IDLE2, WEIGHT2], ids=["idle1", "shares1", "idle2", "weight2"]
 )
-def test_slurms_folders(knob: Knob) -> None:
+def test_slurms_folders(knob: CpuWeightControl) -> None:
     play(type("Folders", (FoldersMachine,), {"knob": knob}), choose(10, 25, 1000))
 
 

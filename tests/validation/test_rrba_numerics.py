@@ -15,7 +15,7 @@ import pytest
 # The kernel is tested in this process, where MPI need not be started.
 mpi4py.rc.initialize = False
 
-from workloads.rrba.cuts import Grid, Slab  # noqa: E402
+from workloads.rrba.cuts import PointGrid, Slab  # noqa: E402
 from workloads.rrba.solvers.jacobi import decay, exact, sweep  # noqa: E402
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -55,7 +55,7 @@ def test_sweep_takes_the_mean_of_six_neighbours() -> None:
 
 
 def test_exact_solution_decays_by_the_factor_that_one_sweep_gives() -> None:
-    grid = Grid(6, 9, 4)
+    grid = PointGrid(6, 9, 4)
     slab = Slab(0, 6)
     old = exact(grid, slab, 0)
     new = old.copy()

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 mpi4py.rc.initialize = False
 
 from tests.fixtures.thread_ranks import ThreadRank, run_on_ranks  # noqa: E402
-from workloads.rrba.cuts import Grid  # noqa: E402
+from workloads.rrba.cuts import PointGrid  # noqa: E402
 from workloads.rrba.solvers.bt import BlockTridiagonal  # noqa: E402
 from workloads.rrba.solvers.kernels import bt_kernels, mg_kernels, sp_kernels  # noqa: E402
 from workloads.rrba.solvers.lu import Relaxation  # noqa: E402
 from workloads.rrba.solvers.mg import Multigrid, eigenvalue, operator_weights  # noqa: E402
 from workloads.rrba.solvers.sp import ScalarPentadiagonal  # noqa: E402
 
-SOLVERS: dict[str, Callable[[Any, Grid], Any]] = {
+SOLVERS: dict[str, Callable[[Any, PointGrid], Any]] = {
     "bt": BlockTridiagonal,
     "sp": ScalarPentadiagonal,
     "lu": Relaxation,
@@ -36,7 +36,7 @@ MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathse
 Answer = tuple[float, float, float]
 
 
-def steps_of(name: str, grid: Grid, steps: int) -> Callable[[ThreadRank], Answer]:
+def steps_of(name: str, grid: PointGrid, steps: int) -> Callable[[ThreadRank], Answer]:
     def work(comm: ThreadRank) -> Answer:
         solver = SOLVERS[name](comm, grid)
         for _ in range(steps):
@@ -48,16 +48,16 @@ def steps_of(name: str, grid: Grid, steps: int) -> Callable[[ThreadRank], Answer
 
 @pytest.mark.parametrize("name", ["bt", "sp", "lu"])
 def test_exact_solution_is_kept_to_rounding_on_an_uneven_grid(name: str) -> None:
-    [(deviation, change, _)] = run_on_ranks(1, steps_of(name, Grid(9, 12, 10), 60))
+    [(deviation, change, _)] = run_on_ranks(1, steps_of(name, PointGrid(9, 12, 10), 60))
     assert deviation < 1e-13
     assert change > 1e-3
 
 
 def test_cycles_shrink_the_error_as_the_tolerance_says_and_then_keep_it() -> None:
     for steps in (1, 3, 6):
-        [(deviation, _, tolerance)] = run_on_ranks(1, steps_of("mg", Grid(32, 32, 32), steps))
+        [(deviation, _, tolerance)] = run_on_ranks(1, steps_of("mg", PointGrid(32, 32, 32), steps))
         assert 1e-8 < deviation < tolerance
-    [(deviation, _, tolerance)] = run_on_ranks(1, steps_of("mg", Grid(16, 16, 16), 100))
+    [(deviation, _, tolerance)] = run_on_ranks(1, steps_of("mg", PointGrid(16, 16, 16), 100))
     assert deviation < 1e-13 < tolerance
 
 
@@ -72,7 +72,7 @@ def test_cycles_shrink_the_error_as_the_tolerance_says_and_then_keep_it() -> Non
 )
 def test_many_ranks_give_the_answer_of_one(name: str, ranks: int) -> None:
     # 17 and 19 points do not divide evenly.
-    grid = Grid(16, 16, 16) if name == "mg" else Grid(17, 16, 19)
+    grid = PointGrid(16, 16, 16) if name == "mg" else PointGrid(17, 16, 19)
     [alone] = run_on_ranks(1, steps_of(name, grid, 3))
     together = run_on_ranks(ranks, steps_of(name, grid, 3))
     # A point's arithmetic does not depend on the cuts: equal to the last bit. The order of a sum does.

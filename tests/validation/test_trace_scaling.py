@@ -13,7 +13,7 @@ from workloads.swf import SwfTrace, read_swf, swf_lines, write_swf
 from workloads.trace.local_clock import TraceClock
 from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.miniature import make_miniature
-from workloads.trace.scaling.replayable_trace import THESIS, Target, is_gaia, make_experiment
+from workloads.trace.scaling.replayable_trace import THESIS, ScalingTarget, is_gaia, make_experiment
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 from workloads.trace.transforms.busy_window import THESIS_WINDOW, cut_window, find_window
 
@@ -95,7 +95,7 @@ def test_real_traces_come_back_byte_for_byte(source: Path, tmp_path: Path) -> No
 
 
 def test_interactive_jobs_of_the_experiment_are_those_of_table_7_2(gaia: SwfTrace) -> None:
-    experiment = make_experiment(gaia, THESIS, Target(12, 12))
+    experiment = make_experiment(gaia, THESIS, ScalingTarget(12, 12))
     assert is_gaia(gaia)
     found, published = summarize_kinds(experiment.scaled), THESIS_TABLE_7_2
     print(found)

@@ -149,7 +149,7 @@ SHORTEST_SAMPLE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class BehaviourSample:
     """One sample: its end, its length, and the cores in use on average during it."""
 
     elapsed_s: float
@@ -163,7 +163,7 @@ def record(
     wait: Callable[[float], bool],
     every_s: float = SAMPLE_S,
     most_s: float = float("inf"),
-) -> Iterator[Sample]:
+) -> Iterator[BehaviourSample]:
     """Yield samples until the job is over, ``most_s`` have passed, or ``wait`` says to stop.
 
     Parameters
@@ -202,12 +202,12 @@ def record(
         length_s = now_s - last_s
         if length_s <= 0:
             continue
-        yield Sample(now_s - start_s, length_s, max(0.0, now_used_s - used_s) / length_s)
+        yield BehaviourSample(now_s - start_s, length_s, max(0.0, now_used_s - used_s) / length_s)
         last_s, used_s = now_s, now_used_s
 
 
 def write_as_taken(
-    out: Path, name: str, taken: Iterator[Sample], tell: Callable[[Sample], None]
+    out: Path, name: str, taken: Iterator[BehaviourSample], tell: Callable[[BehaviourSample], None]
 ) -> UtilisationSeries | None:
     """Write samples to a CSV file while they are taken, and return them all as a series.
 
@@ -235,7 +235,7 @@ def write_as_taken(
     first = next(taken, None)
     if first is None:
         return None
-    samples: list[Sample] = []
+    samples: list[BehaviourSample] = []
     try:
         with out.open("w", newline="", encoding="utf-8", buffering=1) as stream:
             writer = csv.writer(stream, lineterminator="\n")

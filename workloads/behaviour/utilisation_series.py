@@ -71,7 +71,7 @@ def read_series(path: Path) -> list[UtilisationSeries]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             rows = csv.reader(stream)
-            columns = _Columns.of(path, next(rows, []))
+            columns = _SeriesColumns.of(path, next(rows, []))
             samples: dict[str, list[tuple[float, float]]] = {}
             for row in rows:
                 if not row:
@@ -114,14 +114,14 @@ def write_series(path: Path, series: Iterable[UtilisationSeries]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class _SeriesColumns:
     time: int
     value: int
     per_core: float
     job: int | None
 
     @classmethod
-    def of(cls, path: Path, heading: Sequence[str]) -> _Columns:
+    def of(cls, path: Path, heading: Sequence[str]) -> _SeriesColumns:
         names = [name.strip().lower() for name in heading]
         time = _place(names, _TIME_COLUMNS)
         percent, cores = _place(names, _PERCENT_COLUMNS), _place(names, _CORES_COLUMNS)

@@ -27,7 +27,7 @@ FORM = "expected N t0 t1 t2 ...: the number of periods, then each one's seconds,
 class EibaOptions:
     """What the user asked for; ``workers`` None means as many as Slurm gave the job here."""
 
-    periods: Periods
+    periods: BusyPeriods
     workers: int | None
     report: Path | None
     rendezvous: Path | None
@@ -94,7 +94,7 @@ def parse_options(arguments: Sequence[str]) -> EibaOptions:
     )
 
 
-def _periods(options: argparse.Namespace) -> Periods:
+def _periods(options: argparse.Namespace) -> BusyPeriods:
     if options.swf is None and options.job is None:
         return parse_periods(options.periods)
     if options.swf is None or options.job is None or options.periods:
@@ -141,7 +141,7 @@ def _wait(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Periods:
+class BusyPeriods:
     """Alternating periods in seconds, the first one idle."""
 
     seconds: tuple[float, ...]
@@ -161,7 +161,7 @@ class Periods:
         return index % 2 == 1
 
 
-def parse_periods(words: Sequence[str]) -> Periods:
+def parse_periods(words: Sequence[str]) -> BusyPeriods:
     """Read the arguments of the application.
 
     Raises
@@ -176,7 +176,7 @@ def parse_periods(words: Sequence[str]) -> Periods:
         raise UsageError(f"the number of periods is {words[0]!r}, not a whole number of at least 1; {FORM}")
     if int(words[0]) != len(words) - 1:
         raise UsageError(f"{words[0]} periods announced, {len(words) - 1} given; {FORM}")
-    return Periods(tuple(_duration(place, word) for place, word in enumerate(words[1:])))
+    return BusyPeriods(tuple(_duration(place, word) for place, word in enumerate(words[1:])))
 
 
 def _duration(place: int, word: str) -> float:
@@ -189,7 +189,7 @@ def _duration(place: int, word: str) -> float:
     return seconds
 
 
-def periods_of_job(trace: Path, number: int) -> Periods:
+def periods_of_job(trace: Path, number: int) -> BusyPeriods:
     """Return the periods of job ``number`` of ``trace``.
 
     Raises
@@ -213,4 +213,4 @@ def periods_of_job(trace: Path, number: int) -> Periods:
             f"job {number} of {trace} has no busy and idle periods (columns 22 and up); "
             "add them with `osub trace interactive`"
         )
-    return Periods(job.pattern.periods_s)
+    return BusyPeriods(job.pattern.periods_s)

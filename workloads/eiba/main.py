@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from foundation.errors import HostError, OsubError, UsageError
 from foundation.units import counted
 from workloads.eiba.busy_work import load_libraries, make_kernel
-from workloads.eiba.eiba_options import EibaOptions, Periods, parse_options
+from workloads.eiba.eiba_options import BusyPeriods, EibaOptions, parse_options
 from workloads.eiba.forked_workers import WorkerPool
 from workloads.eiba.inbox import Inbox, Message, PeerGoneError, Terminated
-from workloads.eiba.node_barrier import Alone, Nodes, gather_nodes
+from workloads.eiba.node_barrier import OtherNodes, SingleNode, gather_nodes
 from workloads.task import job_report
 from workloads.task.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.task.process_clock import ProcessStart, process_start
@@ -37,7 +37,7 @@ from workloads.task.slurm_task import SlurmTask, available_bytes, choose_pin, sl
 
 
 @dataclass(slots=True)
-class Progress:
+class EibaProgress:
     """What has been done so far; readable at any instant, also after a failure.
 
     Attributes
@@ -68,13 +68,13 @@ class Progress:
 
 
 def replay(
-    periods: Periods,
+    periods: BusyPeriods,
     pool: WorkerPool,
-    nodes: Nodes,
+    nodes: OtherNodes,
     inbox: Inbox,
     begin_s: float,
     account: Message,
-    progress: Progress,
+    progress: EibaProgress,
 ) -> None:
     """Run ``periods`` from ``begin_s`` (CLOCK_MONOTONIC) on, keeping ``progress`` up to date.
 
@@ -132,10 +132,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: EibaOptions, task: SlurmTask, begin: ProcessStart, environment: Mapping[str, str]) -> int:
     account: Message = {"host": task.node_name or socket.gethostname()}
-    progress = Progress(accounts=[account])
+    progress = EibaProgress(accounts=[account])
     end: OsubError | Terminated | None = None
     with Inbox() as inbox:
-        nodes: Nodes = Alone()
+        nodes: OtherNodes = SingleNode()
         pool = None
         try:
             pool = _start_workers(inbox, options, task, environment)
@@ -194,7 +194,7 @@ def _report(
     options: EibaOptions,
     task: SlurmTask,
     begin: ProcessStart,
-    progress: Progress,
+    progress: EibaProgress,
     end: OsubError | Terminated | None,
 ) -> JobReport:
     accounts = progress.accounts

@@ -38,7 +38,7 @@ LOOK_AGAIN_S = 0.05
 _MOST_BYTES = 65_536
 
 
-class Nodes(Protocol):
+class OtherNodes(Protocol):
     """The other nodes of the job, as one node sees them."""
 
     def meet(self, account: Message) -> list[Message]:
@@ -58,7 +58,7 @@ class Nodes(Protocol):
         ...
 
 
-class Alone:
+class SingleNode:
     """A job on one node: nobody to wait for."""
 
     def meet(self, account: Message) -> list[Message]:
@@ -113,7 +113,7 @@ class Spoke:
         last_words(self._channel, why)
 
 
-def gather_nodes(inbox: Inbox, task: SlurmTask, rendezvous: Path | None, deadline_s: float) -> Nodes:
+def gather_nodes(inbox: Inbox, task: SlurmTask, rendezvous: Path | None, deadline_s: float) -> OtherNodes:
     """Return the other nodes of ``task``'s job once all have come; ``deadline_s`` on CLOCK_MONOTONIC.
 
     Raises
@@ -124,7 +124,7 @@ def gather_nodes(inbox: Inbox, task: SlurmTask, rendezvous: Path | None, deadlin
         Not all nodes came in time.
     """
     if task.nodes == 1:
-        return Alone()
+        return SingleNode()
     if task.identity is None and rendezvous is None:
         raise UsageError("several nodes but no SLURM_JOB_ID; give --rendezvous FILE")
     identity = task.identity or "none"

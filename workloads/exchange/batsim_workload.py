@@ -20,7 +20,7 @@ from typing import Any
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
-from workloads.exchange.carried import Left, carried, given_back, header_of
+from workloads.exchange.carried import OmittedJobs, carried, given_back, header_of
 from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown
 from workloads.exchange.json_stream import members
 from workloads.swf import SwfHeader, SwfJob
@@ -116,7 +116,7 @@ def look_at_batsim(path: Path) -> Batsim:
     return found
 
 
-def batsim_jobs(found: Batsim, machines: Machines, left: Left, *, strict: bool) -> Iterator[SwfJob]:
+def batsim_jobs(found: Batsim, machines: Machines, left: OmittedJobs, *, strict: bool) -> Iterator[SwfJob]:
     """Yield the jobs; those that are no delays are an error, or (not ``strict``) counted in ``left``.
 
     Raises

@@ -20,7 +20,7 @@ _MOST_COLUMNS = 100_000
 
 
 @dataclass(slots=True)
-class Left:
+class OmittedJobs:
     """How many jobs were left out, by reason, and the first few of them."""
 
     reasons: dict[str, int] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Left:
 
 
 def fitting(
-    jobs: Iterable[SwfJob], machines: Machines, source: str, left: Left, *, strict: bool
+    jobs: Iterable[SwfJob], machines: Machines, source: str, left: OmittedJobs, *, strict: bool
 ) -> Iterator[SwfJob]:
     """Yield the jobs that ran and fit the machines; the others are counted in ``left``.
 

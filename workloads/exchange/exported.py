@@ -11,7 +11,7 @@ from pathlib import Path
 from foundation.errors import InputError, UsageError
 from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.batsim_workload import batsim_pieces
-from workloads.exchange.carried import Left, fitting, header_lines
+from workloads.exchange.carried import OmittedJobs, fitting, header_lines
 from workloads.exchange.elastisim.elastisim_jobs import write_elastisim
 from workloads.exchange.fields import Machines, Unit
 from workloads.exchange.simgrid_platform import batsim_platform
@@ -32,7 +32,7 @@ class Exported:
     """What was written: how many jobs, and which were left out."""
 
     jobs: int = 0
-    left: Left = field(default_factory=Left)
+    left: OmittedJobs = field(default_factory=OmittedJobs)
 
     def counted(self, jobs: Iterable[SwfJob]) -> Iterator[SwfJob]:
         """Pass jobs on, and count them."""

@@ -9,12 +9,12 @@ from foundation.errors import InputError, UsageError
 from foundation.units import counted, verb
 from foundation.whole_file import write_pieces
 from workloads.exchange.batsim_workload import batsim_jobs, look_at_batsim, machines_of
-from workloads.exchange.carried import Left, trace_pieces
+from workloads.exchange.carried import OmittedJobs, trace_pieces
 from workloads.exchange.elastisim.application_model import Models
 from workloads.exchange.elastisim.elastisim_jobs import (
     JOBS,
     PLATFORM,
-    Reading,
+    ElastisimReading,
     elastisim_jobs,
     look_at_elastisim,
 )
@@ -29,12 +29,12 @@ class Imported:
 
     jobs: int
     system: str
-    left: Left = field(default_factory=Left)
+    left: OmittedJobs = field(default_factory=OmittedJobs)
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ImportSource:
     """What is read, and what is said of the machines that it is for.
 
     Attributes
@@ -65,7 +65,7 @@ class Source:
         return None if self.size is None else Machines(*self.size, self.unit or default)
 
 
-def import_batsim(source: Source, out: Path) -> Imported:
+def import_batsim(source: ImportSource, out: Path) -> Imported:
     """Write Batsim's workload as an SWF trace; raises InputError and OutputError."""
     found = look_at_batsim(source.path)
     named = None if source.platform is None else source.machines(Unit.CORE)
@@ -75,7 +75,7 @@ def import_batsim(source: Source, out: Path) -> Imported:
         machines = machines_of(found, (named.nodes, named.cores), named.unit)
     done = Imported(found.count, machines.system)
     if not source.strict:
-        done.jobs = sum(1 for _ in batsim_jobs(found, machines, Left(), strict=False))
+        done.jobs = sum(1 for _ in batsim_jobs(found, machines, OmittedJobs(), strict=False))
     _check_any(done.jobs, source.path)
     done.notes += _renumbered(found.numbering)
     jobs = batsim_jobs(found, machines, done.left, strict=source.strict)
@@ -84,7 +84,7 @@ def import_batsim(source: Source, out: Path) -> Imported:
 
 
 def import_elastisim(
-    source: Source, out: Path, models: Path | None = None, sizes: Path | None = None
+    source: ImportSource, out: Path, models: Path | None = None, sizes: Path | None = None
 ) -> Imported:
     """Write ElastiSim's jobs as an SWF trace.
 
@@ -107,10 +107,10 @@ def import_elastisim(
     found = look_at_elastisim(path)
     machines = source.machines(Unit.NODE) or found.machines or Machines(found.most_nodes, 1)
     machines = replace(machines, unit=Unit.NODE)
-    reading = Reading(machines, Models(models or path.parent), Left(), strict=source.strict)
+    reading = ElastisimReading(machines, Models(models or path.parent), OmittedJobs(), strict=source.strict)
     done = Imported(found.count, machines.system, reading.left)
     if not source.strict:
-        counting = Reading(machines, reading.models, Left(), strict=False)
+        counting = ElastisimReading(machines, reading.models, OmittedJobs(), strict=False)
         done.jobs = sum(1 for _ in elastisim_jobs(found, counting))
     _check_any(done.jobs, source.path)
     done.notes += _renumbered(found.numbering)
@@ -131,7 +131,9 @@ def import_elastisim(
     return done
 
 
-def import_run(source: Source, out: Path, multiplicity: int, policy: str, label: str | None) -> Imported:
+def import_run(
+    source: ImportSource, out: Path, multiplicity: int, policy: str, label: str | None
+) -> Imported:
     """Write a jobs.csv as a RUN; raises InputError, OutputError, UsageError where no machines are said."""
     # Tables are slow to import, and a trace needs none of them.
     from workloads.exchange.jobs_csv.jobs_csv_read import make_run

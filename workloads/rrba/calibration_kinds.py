@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from foundation.errors import UsageError
 from foundation.units import counted, verb
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 from workloads.rrba.rrba_options import parse_options
 from workloads.rrba.solvers.applications import application_named
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Kind:
+class CalibrationKind:
     """An application on a grid, ranks and nodes; all jobs of a kind share step time and overhead.
 
     ``npb`` are the words that choose a stock benchmark instead of our solver, and ``calibrated_as`` the name
@@ -21,7 +21,7 @@ class Kind:
     """
 
     app: str
-    grid: Grid
+    grid: PointGrid
     ranks: int
     nodes: int
     npb: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Kind:
         return f"{'npb ' if self.npb else ''}{self.app}.{named or self.grid}"
 
 
-def kind_of(arguments: Sequence[str], ranks: int, nodes: int) -> Kind:
+def kind_of(arguments: Sequence[str], ranks: int, nodes: int) -> CalibrationKind:
     """Return the kind of a job with rrba's ``arguments``.
 
     Raises
@@ -54,10 +54,10 @@ def kind_of(arguments: Sequence[str], ranks: int, nodes: int) -> Kind:
         options.application.check(grid, ranks)
     name = options.application.name
     if (npb := options.npb) is None:
-        return Kind(name, grid, ranks, nodes, calibrated_as=name)
+        return CalibrationKind(name, grid, ranks, nodes, calibrated_as=name)
     words = ["--npb", str(npb.folder.resolve()), "--class", npb.grid_class]
     words += ["--npb-omp"] * npb.omp + ["--omp-wait-passive"] * npb.passive
-    return Kind(name, grid, ranks, nodes, tuple(words), npb.calibrated_as(name))
+    return CalibrationKind(name, grid, ranks, nodes, tuple(words), npb.calibrated_as(name))
 
 
 def _with_calibration(arguments: Sequence[str]) -> list[str]:
@@ -78,7 +78,7 @@ def target_of(arguments: Sequence[str]) -> float | None:
 
 def kind_from_words(
     app: str, grid_class: str | None, ranks: int, nodes: int, npb: Sequence[str] = ()
-) -> Kind:
+) -> CalibrationKind:
     """Return the kind that a command line names; ``npb`` as on rrba's.
 
     Raises

@@ -38,7 +38,7 @@ POINT_LIMIT = 2**40
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Grid:
+class PointGrid:
     """Interior points of a job's grid along its three axes; planes are cut among the ranks."""
 
     planes: int
@@ -63,7 +63,7 @@ class Slab:
     planes: int
 
 
-def parse_grid(text: str) -> Grid:
+def parse_grid(text: str) -> PointGrid:
     """Read ``64`` (a cube) or ``128x64x64``.
 
     Raises
@@ -75,7 +75,7 @@ def parse_grid(text: str) -> Grid:
     if match is None:
         raise UsageError(f"--grid is {text!r}; expected an edge such as 64, or 128x64x64")
     planes = int(match[1])
-    grid = Grid(planes, int(match[2] or planes), int(match[3] or planes))
+    grid = PointGrid(planes, int(match[2] or planes), int(match[3] or planes))
     edges = (grid.planes, grid.rows, grid.columns)
     if not 1 <= min(edges) <= max(edges) <= EDGE_LIMIT or grid.points > POINT_LIMIT:
         raise UsageError(
@@ -84,12 +84,12 @@ def parse_grid(text: str) -> Grid:
     return grid
 
 
-def default_grid(ranks: int) -> Grid:
+def default_grid(ranks: int) -> PointGrid:
     """Return the grid of a job that names none: 64 cubed up to 8 ranks, then 8 planes a rank."""
-    return Grid(max(DEFAULT_EDGE, DEFAULT_PLANES_PER_RANK * ranks), DEFAULT_EDGE, DEFAULT_EDGE)
+    return PointGrid(max(DEFAULT_EDGE, DEFAULT_PLANES_PER_RANK * ranks), DEFAULT_EDGE, DEFAULT_EDGE)
 
 
-def slab_of(grid: Grid, ranks: int, rank: int) -> Slab:
+def slab_of(grid: PointGrid, ranks: int, rank: int) -> Slab:
     """Return the planes of ``rank``: as many for each, the first ranks take one more of the remainder.
 
     Raises
@@ -124,7 +124,7 @@ def rank_box(ranks: int) -> Triple:
     return parts[0], parts[1], parts[2]
 
 
-def check_boxes(grid: Grid, ranks: int) -> None:
+def check_boxes(grid: PointGrid, ranks: int) -> None:
     """Check that grid and ``ranks`` are legal together.
 
     Raises
@@ -174,7 +174,7 @@ def box_of(ranks: int, rank: int) -> Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RankCell:
     """One rank's piece: its place among the cells, its first point and its extent along each axis."""
 
     place: tuple[int, int, int]
@@ -202,7 +202,7 @@ class Multipartition:
     """
 
     cuts: int
-    cells: tuple[Cell, ...]
+    cells: tuple[RankCell, ...]
     above: tuple[int, int, int]
     below: tuple[int, int, int]
 
@@ -225,7 +225,7 @@ def square_root(ranks: int, app: str) -> int:
     return root
 
 
-def check_cells(grid: Grid, ranks: int, app: str, least: int = 2) -> None:
+def check_cells(grid: PointGrid, ranks: int, app: str, least: int = 2) -> None:
     """Check that ``ranks`` is a square and each cell has ``least`` points along each axis.
 
     Raises
@@ -241,7 +241,7 @@ def check_cells(grid: Grid, ranks: int, app: str, least: int = 2) -> None:
         )
 
 
-def multipartition(grid: Grid, ranks: int, rank: int) -> Multipartition:
+def multipartition(grid: PointGrid, ranks: int, rank: int) -> Multipartition:
     """Return the part of ``rank``; ``ranks`` is a square."""
     cuts = math.isqrt(ranks)
     row, column = divmod(rank, cuts)
@@ -256,7 +256,7 @@ def multipartition(grid: Grid, ranks: int, rank: int) -> Multipartition:
         (plane, planes), (its_row, rows), (its_column, columns) = (
             _span(edge, cuts, at) for edge, at in zip(edges, where, strict=True)
         )
-        cells.append(Cell(where, (plane, its_row, its_column), (planes, rows, columns)))
+        cells.append(RankCell(where, (plane, its_row, its_column), (planes, rows, columns)))
     return Multipartition(
         cuts,
         tuple(cells),
@@ -310,7 +310,7 @@ def rank_grid(ranks: int) -> tuple[int, int]:
     return first, second
 
 
-def check_pencils(grid: Grid, ranks: int) -> None:
+def check_pencils(grid: PointGrid, ranks: int) -> None:
     """Check that ``ranks`` is legal and none of them is left without points.
 
     Raises
@@ -326,7 +326,7 @@ def check_pencils(grid: Grid, ranks: int) -> None:
         )
 
 
-def pencil(grid: Grid, ranks: int, rank: int) -> Pencil:
+def pencil(grid: PointGrid, ranks: int, rank: int) -> Pencil:
     """Return the part of ``rank``."""
     first, second = rank_grid(ranks)
     row, column = divmod(rank, second)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import UsageError
-from workloads.rrba.cuts import Grid, parse_grid
-from workloads.rrba.solvers.applications import APPLICATIONS, Application, application_named
+from workloads.rrba.cuts import PointGrid, parse_grid
+from workloads.rrba.solvers.applications import APPLICATIONS, SolverApplication, application_named
 from workloads.task.slurm_task import LineParser
 
 STEP_LIMIT = 10**12
@@ -49,11 +49,11 @@ class RrbaOptions:
     ``grid`` None means the default for the number of ranks; ``npb`` None our own solver.
     """
 
-    application: Application
+    application: SolverApplication
     target_s: float | None
     steps: int | None
     calibrate_s: float | None
-    grid: Grid | None
+    grid: PointGrid | None
     calibration: Path | None
     report: Path | None
     npb: NpbChoice | None = None
@@ -148,7 +148,7 @@ def _npb(words: argparse.Namespace) -> NpbChoice | None:
     return NpbChoice(words.npb, words.grid_class, words.npb_omp, words.omp_wait_passive)
 
 
-def _grid(application: Application, edges: str | None, grid_class: str | None) -> Grid | None:
+def _grid(application: SolverApplication, edges: str | None, grid_class: str | None) -> PointGrid | None:
     if grid_class is None:
         return None if edges is None else parse_grid(edges)
     if grid_class not in application.classes:

@@ -19,19 +19,19 @@ from foundation.errors import HostError, OsubError, UsageError
 from foundation.units import counted
 from workloads.rrba.ranks.shared_segments import discard_segments
 from workloads.rrba.rrba_options import RrbaOptions
-from workloads.rrba.solvers.applications import Solver, check_fits
+from workloads.rrba.solvers.applications import StepSolver, check_fits
 from workloads.rrba.steps.calibrations import Calibration, find_calibration, key_of, store_calibration
 from workloads.rrba.steps.step_plan import (
     SHUTDOWN_S,
     WARM_UP_STEPS,
-    Pace,
+    StepPace,
     StepTimes,
     dedicated_startup_s,
     estimate_pace,
     plan_steps,
     sample_steps,
 )
-from workloads.rrba.steps.stepping import Progress, Stepping
+from workloads.rrba.steps.stepping import RankProgress, Stepping
 from workloads.task import job_report
 from workloads.task.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.task.process_clock import ProcessStart, run_queue_delay_s
@@ -48,12 +48,12 @@ import socket
 from collections.abc import Sequence
 from dataclasses import field
 
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 from workloads.rrba.steps.calibrations import host_type
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RankMember:
     """A rank as it is before the first step; the first rank holds one of each."""
 
     host: str
@@ -64,7 +64,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class RankEffort:
     """What a rank spent, told after the last step.
 
     Attributes
@@ -92,7 +92,7 @@ class Effort:
 
 
 @dataclass(slots=True)
-class Account:
+class RunAccount:
     """All that goes into the report, as far as it is known; other threads may read it at any instant.
 
     Attributes
@@ -118,11 +118,11 @@ class Account:
     """
 
     kernel: str
-    grid: Grid
+    grid: PointGrid
     target_s: float | None
     nodes: int
-    progress: Progress
-    members: list[Member] = field(default_factory=list)
+    progress: RankProgress
+    members: list[RankMember] = field(default_factory=list)
     startup_s: float | None = None
     step_s: float | None = None
     calibration: str | None = None
@@ -131,7 +131,7 @@ class Account:
     stepping_from_cpu_s: float = 0.0
     warnings: list[str] = field(default_factory=list)
 
-    def report(self, state: str, efforts: Sequence[Effort] = (), failure: str | None = None) -> JobReport:
+    def report(self, state: str, efforts: Sequence[RankEffort] = (), failure: str | None = None) -> JobReport:
         """Return the report; ``efforts`` holds all ranks' or, of a job that was stopped, none."""
         now_s = time.monotonic()
         deviation = max((effort.deviation for effort in efforts), default=None)
@@ -168,9 +168,9 @@ class Account:
         )
 
 
-def this_member(begin: ProcessStart, task: SlurmTask, pin: Pin) -> Member:
+def this_member(begin: ProcessStart, task: SlurmTask, pin: Pin) -> RankMember:
     """Return what the calling rank says of itself."""
-    return Member(
+    return RankMember(
         host=task.node_name or socket.gethostname(),
         affinity=sorted(os.sched_getaffinity(0)),
         pinned=pin.cpu is not None,
@@ -216,14 +216,14 @@ def run_job(comm: MPI.Comm | LoneRank, options: RrbaOptions, origin: Origin) -> 
     OsubError
         The same on every rank.
     """
-    job = _Job(cast("MPI.Comm", comm), options, origin)
+    job = _RankJob(cast("MPI.Comm", comm), options, origin)
     try:
         return job.run()
     finally:
         job.close()
 
 
-class _Job:
+class _RankJob:
     def __init__(self, comm: MPI.Comm, options: RrbaOptions, origin: Origin) -> None:
         self._comm = comm
         self._options = options
@@ -231,8 +231,8 @@ class _Job:
         self._first = comm.Get_rank() == 0
         self._ranks = comm.Get_size()
         self._grid = options.grid or options.application.usual_grid(self._ranks)
-        self._progress = Progress(steps_asked=options.steps)
-        self._account = Account(
+        self._progress = RankProgress(steps_asked=options.steps)
+        self._account = RunAccount(
             kernel=options.application.name,
             grid=self._grid,
             target_s=options.target_s,
@@ -242,7 +242,7 @@ class _Job:
         )
         self._key = key_of(options.application.name, self._grid, self._ranks, origin.task.nodes)
         self._stored: Calibration | None = None
-        self._solver: Solver | None = None
+        self._solver: StepSolver | None = None
         # One report is published, whether the end or a signal comes first.
         self._reporting = threading.Lock()
         self._reported = False
@@ -269,7 +269,7 @@ class _Job:
             stepping.advance(self._options.steps or 0)
         return self._finish(solver)
 
-    def _prepare(self) -> Solver:
+    def _prepare(self) -> StepSolver:
         """Make this rank's solver, and on the first rank all that the job needs; on all ranks or on none."""
         members = self._comm.gather(self._account.members[0])
         if members is not None:
@@ -360,10 +360,10 @@ class _Job:
                 "this host has changed or is another; calibrate anew"
             )
 
-    def _measure(self, stepping: Stepping, available_s: float) -> Pace | None:
+    def _measure(self, stepping: Stepping, available_s: float) -> StepPace | None:
         """Measure the first steps of the job; None if there is no time for any."""
         times = StepTimes.none()
-        pace: Pace | None = None
+        pace: StepPace | None = None
         while more := sample_steps(available_s, self._progress.steps, pace):
             times = times.followed_by(stepping.advance_measured(more))
             pace = estimate_pace(times)
@@ -405,14 +405,14 @@ class _Job:
         for code, message in filter(None, told):
             raise UsageError(message) if code == UsageError.exit_code else HostError(message)
 
-    def _finish(self, solver: Solver) -> int:
+    def _finish(self, solver: StepSolver) -> int:
         """Check the answer and publish the report; return the exit code, the same on every rank."""
         waiting = solver.waiting
         assert self._account.stepping_from_s is not None
         cpu_s, wall_s = time.process_time(), time.monotonic() - self._account.stepping_from_s
         steps_cpu_s = cpu_s - self._account.stepping_from_cpu_s
         share = min(steps_cpu_s / wall_s, 1.0)
-        effort = Effort(cpu_s, steps_cpu_s, waiting.wall_s, waiting.longest_s, solver.deviation(), share)
+        effort = RankEffort(cpu_s, steps_cpu_s, waiting.wall_s, waiting.longest_s, solver.deviation(), share)
         efforts = self._comm.gather(effort)
         error: OsubError | None = None
         if efforts is not None:

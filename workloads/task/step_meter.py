@@ -28,7 +28,7 @@ _ALL = struct.Struct("=QQQQQ")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterReading:
     """What a meter says: steps so far, the end of the latest (s, CLOCK_MONOTONIC), seconds in steps."""
 
     steps: int
@@ -98,7 +98,7 @@ def make_meter(path: Path) -> mmap.mmap:
         os.close(fd)
 
 
-def read_meter(page: mmap.mmap) -> Reading | None:
+def read_meter(page: mmap.mmap) -> MeterReading | None:
     """Return what a meter says; None before the program has begun to use it.
 
     A writer that was stopped in the middle of three stores is read as it stands, a step too few at most.
@@ -109,4 +109,4 @@ def read_meter(page: mmap.mmap) -> Reading | None:
             return None
         if before % 2 == 0 and _WORD.unpack_from(page, 8)[0] == before:
             break
-    return Reading(steps, last_ns / 1e9, busy_ns / 1e9)
+    return MeterReading(steps, last_ns / 1e9, busy_ns / 1e9)

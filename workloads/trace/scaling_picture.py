@@ -9,13 +9,13 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
-from analysis.pages.page_content import Block, Grid, Page, Section, Told
+from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
 from analysis.pages.page_frame import write_page
 from foundation.units import counted, verb
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.models import interactive_flags
 from workloads.trace.scaling import Experiment
-from workloads.trace.transforms import SLOT_S, Window
+from workloads.trace.transforms import SLOT_S, BusyWindow
 
 _BEFORE, _AFTER = RUN_COLOURS[0], RUN_COLOURS[1]
 
@@ -23,7 +23,7 @@ Hours = NDArray[np.float64]
 
 
 def write_picture(
-    target: Path, experiment: Experiment, window: Window, from_procs: int, interactive_queue: int | None
+    target: Path, experiment: Experiment, window: BusyWindow, from_procs: int, interactive_queue: int | None
 ) -> None:
     """Draw ``experiment`` to the HTML file ``target``.
 
@@ -39,15 +39,15 @@ def write_picture(
         ("Sizes of batch jobs", _sizes(experiment, interactive_queue)),
         ("Submissions of interactive jobs", _sessions(experiment, window, interactive_queue)),
     ]
-    blocks = [Block(heading, chart.caption, chart=chart) for heading, chart in charts]
-    grid = Grid(groups=(), columns=("", "before", "after"), rows=_rows(experiment), texts=1, heads=True)
+    blocks = [PageBlock(heading, chart.caption, chart=chart) for heading, chart in charts]
+    grid = PageTable(groups=(), columns=("", "before", "after"), rows=_rows(experiment), texts=1, heads=True)
     page = Page(
         title=f"Trace {experiment.original.name}, scaled from {from_procs} to {counted(to_procs, 'core')}",
         subtitle="",
-        verdict=[Told("", charts[0][1].caption)],
+        verdict=[VerdictParagraph("", charts[0][1].caption)],
         sections=[
             Section("picture", "Picture", blocks[:1]),
-            Section("figures", "Before and after", [Block("", "", grid=grid), *blocks[1:]]),
+            Section("figures", "Before and after", [PageBlock("", "", grid=grid), *blocks[1:]]),
         ],
     )
     write_page(target, page)
@@ -75,7 +75,7 @@ def _hours(jobs: list[SwfJob]) -> Hours:
     return np.array([job.submit_s / 3600 for job in jobs], dtype=np.float64)
 
 
-def _phases(figure: go.Figure, window: Window) -> None:
+def _phases(figure: go.Figure, window: BusyWindow) -> None:
     """Mark the active phase; before it is warm-up, after it cool-down."""
     start, end = ((at - window.start_s) / 3600 for at in (window.active_start_s, window.active_end_s))
     if start > 0 or end < window.length_s / 3600:
@@ -91,7 +91,7 @@ def _phases(figure: go.Figure, window: Window) -> None:
         )
 
 
-def _slots(experiment: Experiment, from_procs: int, to_procs: int, window: Window) -> Chart:
+def _slots(experiment: Experiment, from_procs: int, to_procs: int, window: BusyWindow) -> Chart:
     report = experiment.report
     hours = [slot * SLOT_S / 3600 for slot in report.slots]
     figure = go.Figure()
@@ -120,7 +120,7 @@ def _slots(experiment: Experiment, from_procs: int, to_procs: int, window: Windo
     )
 
 
-def _course(experiment: Experiment, window: Window, queue: int | None) -> Chart:
+def _course(experiment: Experiment, window: BusyWindow, queue: int | None) -> Chart:
     figure = go.Figure()
     pairs = (("before", experiment.original, _BEFORE), ("after", experiment.scaled, _AFTER))
     for name, trace, colour in pairs:
@@ -164,7 +164,7 @@ def _sizes(experiment: Experiment, queue: int | None) -> Chart:
     return Chart(figure, "Sizes shrink with the system; the shares of serial and power-of-two jobs stay.")
 
 
-def _sessions(experiment: Experiment, window: Window, queue: int | None) -> Chart:
+def _sessions(experiment: Experiment, window: BusyWindow, queue: int | None) -> Chart:
     figure = go.Figure()
     edges = np.arange(0, window.length_s + SLOT_S, SLOT_S) / 3600
     total = 0

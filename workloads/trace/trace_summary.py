@@ -21,7 +21,7 @@ PERCENTILES = (0, 10, 25, 50, 75, 90, 95, 99, 100)
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class QuantitySpread:
     """Percentiles and mean of one quantity over the ``known`` jobs that have it."""
 
     known: int
@@ -86,12 +86,12 @@ class TraceSummary:
     first_submit: str | None
     last_submit: str | None
     span_s: float
-    size: Spread | None
+    size: QuantitySpread | None
     size_counts: dict[str, int]
     serial_share: float | None
     power_of_two_share: float | None
-    run_s: Spread | None
-    wait_s: Spread | None
+    run_s: QuantitySpread | None
+    wait_s: QuantitySpread | None
     requested_time_share: float
     requested_memory_share: float
     cpu_time_share: float
@@ -155,12 +155,14 @@ def summarize(columns: SwfColumns) -> TraceSummary:
     )
 
 
-def _spread(series: pl.Series) -> Spread | None:
+def _spread(series: pl.Series) -> QuantitySpread | None:
     values = series.drop_nulls().to_numpy()
     if values.size == 0:
         return None
     found = quantiles(values, [percent / 100 for percent in PERCENTILES])
-    return Spread(values.size, float(values.mean()), dict(zip(PERCENTILES, map(float, found), strict=True)))
+    return QuantitySpread(
+        values.size, float(values.mean()), dict(zip(PERCENTILES, map(float, found), strict=True))
+    )
 
 
 def _known_share(series: pl.Series) -> float:
@@ -283,7 +285,7 @@ def _gap_remarks(frame: pl.DataFrame, system_procs: int | None) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class KindSummary:
+class JobKindSummary:
     """One kind of jobs: how many, the widest, run times, and times busy (a batch job is busy all along).
 
     Figures are ``None`` where no job of the kind has them.
@@ -298,12 +300,12 @@ class KindSummary:
 
 
 THESIS_TABLE_7_2 = {
-    "interactive": KindSummary(14, 12, 43_209, 8_566, 7_299, 1_123),
-    "batch": KindSummary(68, 25, 14_410, 5_968, 14_410, 5_968),
+    "interactive": JobKindSummary(14, 12, 43_209, 8_566, 7_299, 1_123),
+    "batch": JobKindSummary(68, 25, 14_410, 5_968, 14_410, 5_968),
 }
 
 
-def summarize_kinds(trace: SwfTrace, interactive_queue: int | None = 0) -> dict[str, KindSummary]:
+def summarize_kinds(trace: SwfTrace, interactive_queue: int | None = 0) -> dict[str, JobKindSummary]:
     """Return the summaries of ``interactive`` and ``batch`` jobs."""
     flags = interactive_flags(trace, interactive_queue)
     interactive = [job for job, flag in zip(trace.jobs, flags, strict=True) if flag]
@@ -315,9 +317,9 @@ def summarize_kinds(trace: SwfTrace, interactive_queue: int | None = 0) -> dict[
     }
 
 
-def _of_kind(jobs: Sequence[SwfJob], busy_s: Sequence[float]) -> KindSummary:
+def _of_kind(jobs: Sequence[SwfJob], busy_s: Sequence[float]) -> JobKindSummary:
     runs_s = [job.run_s for job in jobs if job.run_s is not None]
-    return KindSummary(
+    return JobKindSummary(
         jobs=len(jobs),
         max_procs=max((job.procs for job in jobs if job.procs is not None), default=None),
         max_run_s=max(runs_s, default=None),

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from deploy.compose.inside import cgroups
 from deploy.compose.inside.naming import wait_less_for_names
-from deploy.compose.inside.settings import Settings, read_settings
+from deploy.compose.inside.settings import ContainerSettings, read_settings
 from deploy.compose.inside.waiting import say
 from foundation.errors import OsubError
 
@@ -33,7 +33,7 @@ def main(words: list[str]) -> int:
     try:
         wait_less_for_names()
         settings = read_settings(os.environ)
-        run: Callable[[Settings], bool] = import_module(f"deploy.compose.inside.{words[0]}").run
+        run: Callable[[ContainerSettings], bool] = import_module(f"deploy.compose.inside.{words[0]}").run
         return 0 if run(settings) else 1
     except OsubError as error:
         say(str(error))

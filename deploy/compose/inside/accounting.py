@@ -9,14 +9,14 @@ from pathlib import Path
 from deploy.compose.inside import keys
 from deploy.compose.inside.conf import slurmdbd_conf
 from deploy.compose.inside.munged import start_munged
-from deploy.compose.inside.settings import Settings
-from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.settings import ContainerSettings
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor
 from deploy.compose.inside.waiting import answers, wait_for
 
 CONF = Path("/etc/slurm/slurmdbd.conf")
 
 
-def run(settings: Settings) -> bool:  # noqa: ARG001 - as its callers have it
+def run(settings: ContainerSettings) -> bool:  # noqa: ARG001 - as its callers have it
     """Run until told to end; False where a daemon cannot be kept alive."""
     password = wait_for("the database's password", lambda: _read(keys.PASSWORD))
     slurm = pwd.getpwnam("slurm").pw_uid
@@ -28,7 +28,7 @@ def run(settings: Settings) -> bool:  # noqa: ARG001 - as its callers have it
     start_munged(supervisor)
     # slurmdbd ends where there is no database yet, and an engine that starts anew starts them in any order.
     wait_for("MariaDB at database:3306", lambda: answers("database", 3306))
-    supervisor.start(Daemon(name="slurmdbd", words=["slurmdbd", "-D"], user="slurm"))
+    supervisor.start(ForegroundDaemon(name="slurmdbd", words=["slurmdbd", "-D"], user="slurm"))
     done = supervisor.watch()
     supervisor.end()
     return done

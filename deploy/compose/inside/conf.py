@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Literal
 
 from deploy.compose.inside.keys import OWN_METRICS_TOKEN
-from deploy.compose.inside.settings import GANGD_METRICS_PORT, Settings
-from deploy.shape import Gang, Queues
+from deploy.compose.inside.settings import GANGD_METRICS_PORT, ContainerSettings
+from deploy.shape import GangKind, QueueKind
 from deploy.slurm_lines import common_lines, with_settings
 
 Hierarchy = Literal["v1", "v2"]
@@ -18,7 +18,7 @@ SLURMD_TIMEOUT_S = 30
 """After so long without a word from a node (killed, or its network cut) Slurm calls it down."""
 
 
-def slurm_conf(settings: Settings, hierarchy: Hierarchy) -> str:
+def slurm_conf(settings: ContainerSettings, hierarchy: Hierarchy) -> str:
     """Return slurm.conf."""
     shape = settings.shape
     lines = common_lines(shape, settings.cluster) | {
@@ -47,7 +47,7 @@ def slurm_conf(settings: Settings, hierarchy: Hierarchy) -> str:
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": "accounting",
         }
-    if shape.gang is Gang.OSUB:
+    if shape.gang is GangKind.OSUB:
         lines |= {
             "HealthCheckProgram": HEALTH_CHECK,
             "HealthCheckInterval": "30",
@@ -58,10 +58,10 @@ def slurm_conf(settings: Settings, hierarchy: Hierarchy) -> str:
     return "\n".join([*text, *_partitions(settings), ""])
 
 
-def _partitions(settings: Settings) -> list[str]:
+def _partitions(settings: ContainerSettings) -> list[str]:
     shape = settings.shape
     most = shape.multiplicity
-    if shape.queues is Queues.SQ:
+    if shape.queues is QueueKind.SQ:
         sets, parts = [], [("main", "ALL", most)]
     else:
         most = max(most, shape.multiplicity_interactive)
@@ -79,12 +79,12 @@ def _partitions(settings: Settings) -> list[str]:
     ]
 
 
-def feature_of(settings: Settings, number: int) -> str:
+def feature_of(settings: ContainerSettings, number: int) -> str:
     """Return the queue to which the node with a number from 1 on belongs."""
     return "interactive" if number <= settings.shape.interactive_count else "batch"
 
 
-def node_options(settings: Settings, number: int) -> str:
+def node_options(settings: ContainerSettings, number: int) -> str:
     """Return what a node declares of itself (slurmd(8), ``--conf``)."""
     shape = settings.shape
     return (
@@ -116,7 +116,7 @@ def slurmdbd_conf(password: str) -> str:
     )
 
 
-def gangd_toml(settings: Settings) -> str:
+def gangd_toml(settings: ContainerSettings) -> str:
     """Return gangd's configuration."""
     shape = settings.shape
     return (

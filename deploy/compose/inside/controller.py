@@ -11,11 +11,11 @@ from deploy.compose.inside import keys
 from deploy.compose.inside.cgroups import hierarchy_of
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, slurm_conf
 from deploy.compose.inside.munged import start_munged
-from deploy.compose.inside.settings import Settings
+from deploy.compose.inside.settings import ContainerSettings
 from deploy.compose.inside.slurm_says import release
-from deploy.compose.inside.supervise import Daemon, Supervisor, now_and_then
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor, now_and_then
 from deploy.compose.inside.waiting import answers, wait_for
-from deploy.shape import Gang
+from deploy.shape import GangKind
 from foundation.whole_file import draft_at
 
 _SLURM = Path("/etc/slurm")
@@ -28,7 +28,7 @@ _NICE = -10
 """All containers share the host's CPUs with the jobs; a controller of its own would have its own."""
 
 
-def run(settings: Settings) -> bool:
+def run(settings: ContainerSettings) -> bool:
     """Run until told to end; False where a daemon cannot be kept alive."""
     _write(_SLURM / "slurm.conf", slurm_conf(settings, hierarchy_of()))
     _write(_SLURM / "cgroup.conf", cgroup_conf(hierarchy_of(), release()))
@@ -39,9 +39,9 @@ def run(settings: Settings) -> bool:
     start_munged(supervisor)
     if settings.accounting:  # at its first start slurmctld ends without it
         wait_for("slurmdbd at accounting:6819", lambda: answers("accounting", 6819))
-    supervisor.start(Daemon(name="slurmctld", words=["slurmctld", "-D"], user="slurm", nice=_NICE))
+    supervisor.start(ForegroundDaemon(name="slurmctld", words=["slurmctld", "-D"], user="slurm", nice=_NICE))
     wait_for("slurmctld", lambda: answers("controller", 6817))
-    if settings.shape.gang is Gang.OSUB:
+    if settings.shape.gang is GangKind.OSUB:
         nodes = settings.shape.nodes
         wait_for("the keys of all nodes", lambda: keys.are_made(settings.cluster, nodes) or None)
         keys.copy_controller_keys("slurm")
@@ -51,7 +51,9 @@ def run(settings: Settings) -> bool:
             wait_for("the token for metrics", lambda: keys.copy_metrics_token("slurm") or None)
         _write(_GANGD, gangd_toml(settings))
         words = ["gangd", "run", "--config", str(_GANGD)]
-        supervisor.start(Daemon(name="gangd", words=words, user="slurm", nice=_NICE, is_needed=False))
+        supervisor.start(
+            ForegroundDaemon(name="gangd", words=words, user="slurm", nice=_NICE, is_needed=False)
+        )
     done = supervisor.watch(_telling_prometheus() if settings.monitoring else lambda: None)
     supervisor.end()
     return done

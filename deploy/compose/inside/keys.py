@@ -12,7 +12,7 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from deploy.compose.inside.settings import Settings
+from deploy.compose.inside.settings import ContainerSettings
 from foundation.errors import ClusterError
 from foundation.whole_file import draft_at
 
@@ -31,7 +31,7 @@ def agent_names(project: str, most_nodes: int) -> str:
     return f"{project}-node-[1-{most_nodes}],{project}_node_[1-{most_nodes}]"
 
 
-def run(settings: Settings) -> bool:
+def run(settings: ContainerSettings) -> bool:
     """Make what is missing, for as many nodes as there may be."""
     make_all(settings.cluster, settings.shape.nodes)
     return True

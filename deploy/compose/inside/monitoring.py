@@ -15,7 +15,7 @@ import msgspec
 import deploy.monitoring
 from deploy.compose.inside import keys
 from deploy.compose.inside.naming import find_name
-from deploy.compose.inside.settings import AGENT_METRICS_PORT, GANGD_METRICS_PORT, Settings
+from deploy.compose.inside.settings import AGENT_METRICS_PORT, GANGD_METRICS_PORT, ContainerSettings
 from deploy.compose.inside.waiting import wait_for
 
 ROOT = Path("/monitoring")
@@ -25,7 +25,7 @@ _PROMETHEUS, _GRAFANA = 65534, 472
 """As whom they run; compose.monitoring.yaml says so, too."""
 
 
-def run(settings: Settings) -> bool:  # noqa: ARG001 - as its callers have it
+def run(settings: ContainerSettings) -> bool:  # noqa: ARG001 - as its callers have it
     """Make what they read, once the token is there with which metrics are asked for."""
     make_all(wait_for("the token for metrics", _token))
     return True

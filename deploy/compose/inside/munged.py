@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 from deploy.compose.inside import keys
-from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor
 from deploy.compose.inside.waiting import wait_for
 
 _SOCKET = Path("/run/munge/munge.socket.2")
@@ -22,7 +22,7 @@ def start_munged(supervisor: Supervisor) -> None:
         Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
         os.chown(folder, owner.pw_uid, owner.pw_gid)
     words = ["/usr/sbin/munged", "--foreground", f"--key-file={keys.MUNGE}", "--num-threads=2"]
-    supervisor.start(Daemon(name="munged", words=words, user="munge"))
+    supervisor.start(ForegroundDaemon(name="munged", words=words, user="munge"))
     wait_for("munged", _answers)
 
 

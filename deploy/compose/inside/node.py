@@ -16,11 +16,11 @@ from deploy.compose.inside import cgroups, keys
 from deploy.compose.inside.conf import node_options
 from deploy.compose.inside.munged import start_munged
 from deploy.compose.inside.naming import NodeName, own_address, own_name
-from deploy.compose.inside.settings import AGENT_METRICS_PORT, Settings
+from deploy.compose.inside.settings import AGENT_METRICS_PORT, ContainerSettings
 from deploy.compose.inside.slurm_says import PATIENT_S, addresses, forget, has_jobs, is_drained_for, scontrol
-from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor
 from deploy.compose.inside.waiting import answers, say, wait_for
-from deploy.shape import Gang
+from deploy.shape import GangKind
 from foundation.errors import ClusterError
 from foundation.units import counted
 
@@ -34,7 +34,7 @@ _UNKNOWN_S = 60.0
 _LOOK_FOR_SLURM_S = 0.3  # each look asks the engine's DNS, and all nodes look at once
 
 
-def run(settings: Settings) -> bool:
+def run(settings: ContainerSettings) -> bool:
     """Run until told to end; False where a daemon cannot be kept alive."""
     node = wait_for("a name from compose's DNS", own_name)
     cgroups.refuse_shared()
@@ -50,20 +50,20 @@ def run(settings: Settings) -> bool:
     NAME_FILE.write_text(node.name)
     supervisor = Supervisor()
     start_munged(supervisor)
-    if settings.shape.gang is Gang.OSUB:
+    if settings.shape.gang is GangKind.OSUB:
         _start_agent(node, settings, supervisor)  # it needs no slurmd, and has begun by the time that one can
     wait_for("slurmctld at controller:6817", lambda: answers("controller", 6817), poll_s=_LOOK_FOR_SLURM_S)
     # It listens before it answers, and slurmd asks but once in ten seconds.
     known = wait_for("an answer of slurmctld", lambda: addresses(PATIENT_S), poll_s=_LOOK_FOR_SLURM_S)
     _forget_outdated(node, known)
     words = ["slurmd", "-D", "-Z", "-N", node.name, "--conf", node_options(settings, node.number)]
-    supervisor.start(Daemon(name="slurmd", words=words))
-    done = supervisor.watch(Address(node.name, supervisor).look)
+    supervisor.start(ForegroundDaemon(name="slurmd", words=words))
+    done = supervisor.watch(AddressReporter(node.name, supervisor).look)
     _leave(node, supervisor, settings.drain_s)
     return done
 
 
-def _start_agent(node: NodeName, settings: Settings, supervisor: Supervisor) -> None:
+def _start_agent(node: NodeName, settings: ContainerSettings, supervisor: Supervisor) -> None:
     nodes = settings.shape.nodes
     wait_for("the keys of all nodes", lambda: keys.are_made(settings.cluster, nodes) or None)
     if not keys.copy_agent_keys(node.name):
@@ -78,7 +78,7 @@ def _start_agent(node: NodeName, settings: Settings, supervisor: Supervisor) -> 
             "--metrics-token",
             str(keys.OWN_METRICS_TOKEN),
         ]
-    supervisor.start(Daemon(name="gang-agent", words=words, is_needed=False))
+    supervisor.start(ForegroundDaemon(name="gang-agent", words=words, is_needed=False))
 
 
 def _pin(number: int, cores: int) -> None:
@@ -111,7 +111,7 @@ def _forget_outdated(node: NodeName, known: Mapping[str, str]) -> None:
 
 
 @dataclass(slots=True)
-class Address:
+class AddressReporter:
     """Tells Slurm of another address of this node: a network that was cut may give it a new one.
 
     A node that Slurm does not know, because it was forgotten just when it came, is told to it anew.

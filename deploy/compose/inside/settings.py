@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from deploy.shape import Gang, Hold, Queues, Scheduler, Shape
+from deploy.shape import GangKind, HoldSetting, QueueKind, Scheduler, Shape
 from foundation.errors import UsageError
 
 T = TypeVar("T", bound=StrEnum)
@@ -22,7 +22,7 @@ _CLUSTER = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ContainerSettings:
     """A cluster as its containers see it.
 
     Attributes
@@ -52,7 +52,7 @@ class Settings:
     monitoring: bool = False
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
+def read_settings(environment: Mapping[str, str]) -> ContainerSettings:
     """Read the settings.
 
     Raises
@@ -71,16 +71,16 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         virtual=not _flag(environment, "OSUB_PINNED"),
         threads=_number(environment, "OSUB_THREADS", 1, 8),
         multiplicity=_number(environment, "OSUB_MULTIPLICITY", 2, 8),
-        gang=_one_of(environment, "OSUB_GANG", Gang, Gang.OSUB),
-        hold=_one_of(environment, "OSUB_HOLD", Hold, Hold.YIELD),
+        gang=_one_of(environment, "OSUB_GANG", GangKind, GangKind.OSUB),
+        hold=_one_of(environment, "OSUB_HOLD", HoldSetting, HoldSetting.YIELD),
         quantum_ms=_quantum(environment),
-        queues=_one_of(environment, "OSUB_QUEUES", Queues, Queues.SQ),
+        queues=_one_of(environment, "OSUB_QUEUES", QueueKind, QueueKind.SQ),
         interactive_nodes=interactive or None,
         multiplicity_interactive=_number(environment, "OSUB_MULTIPLICITY_INTERACTIVE", 4, 8),
         scheduler=_one_of(environment, "OSUB_SCHEDULER", Scheduler, Scheduler.BACKFILL),
         settings=_lines(environment.get("OSUB_SETTINGS") or _NOTHING),
     )
-    return Settings(
+    return ContainerSettings(
         cluster=cluster,
         shape=shape,
         pinned=_flag(environment, "OSUB_PINNED"),
@@ -91,7 +91,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     )
 
 
-def to_environment(settings: Settings) -> dict[str, str]:
+def to_environment(settings: ContainerSettings) -> dict[str, str]:
     """Return the variables from which ``read_settings`` makes these settings."""
     shape = settings.shape
     return {

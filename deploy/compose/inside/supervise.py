@@ -22,7 +22,7 @@ _END_WITHIN_S = 8.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Daemon:
+class ForegroundDaemon:
     """A daemon that runs in the foreground.
 
     Attributes
@@ -53,14 +53,14 @@ class Daemon:
 class Supervisor:
     """Starts and ends daemons; ``is_told_to_end`` after SIGTERM or SIGINT."""
 
-    daemons: list[Daemon] = field(default_factory=list)
+    daemons: list[ForegroundDaemon] = field(default_factory=list)
     is_told_to_end: bool = False
 
     def __post_init__(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
 
-    def start(self, daemon: Daemon) -> None:
+    def start(self, daemon: ForegroundDaemon) -> None:
         """Start a daemon, and watch over it from now on."""
         self.daemons.append(daemon)
         _start(daemon)
@@ -103,7 +103,7 @@ def now_and_then(call: Callable[[], None], every_s: float) -> Callable[[], None]
     return tick
 
 
-def _end(daemon: Daemon) -> None:
+def _end(daemon: ForegroundDaemon) -> None:
     if daemon.process is None or daemon.process.poll() is not None:
         return
     daemon.process.terminate()
@@ -115,7 +115,7 @@ def _end(daemon: Daemon) -> None:
         daemon.process.wait()
 
 
-def _start(daemon: Daemon) -> None:
+def _start(daemon: ForegroundDaemon) -> None:
     daemon.started_s = time.monotonic()
     words = list(daemon.words)
     if daemon.user is not None:
@@ -126,7 +126,7 @@ def _start(daemon: Daemon) -> None:
     daemon.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
-def _keep(daemon: Daemon) -> bool:
+def _keep(daemon: ForegroundDaemon) -> bool:
     """Start a daemon that ended again when it is time to; False where one that is needed never lives long."""
     assert daemon.process is not None
     code, now_s = daemon.process.poll(), time.monotonic()

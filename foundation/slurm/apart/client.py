@@ -15,25 +15,25 @@ from pathlib import Path
 from foundation.errors import HostError
 from foundation.slurm.apart.frames import (
     Answer,
+    AnswerComplete,
+    AnswerFault,
     BrokenPipe,
     Decoder,
-    Done,
-    Fault,
     Gone,
     Jobs,
     Look,
-    Nodes,
-    Unread,
+    NodesFrame,
+    UnreadJobs,
     encode,
 )
 from foundation.slurm.calling.run_command import command_environment
 from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.slurm_types import (
-    Difference,
-    Job,
     JobSnapshot,
-    Node,
+    SlurmJob,
+    SlurmNode,
     SlurmUnreachableError,
+    SnapshotDifference,
     UnreadableJob,
 )
 
@@ -91,12 +91,12 @@ class ApartSlurm(CommandSlurm):
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._decoder = Decoder(Answer)
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, SlurmJob] = {}
         self._number = 0
-        self._changed: dict[int, Job] = {}
+        self._changed: dict[int, SlurmJob] = {}
         self._gone: dict[int, None] = {}
         """What has come since jobs were asked for last: who asks for nodes brings news of jobs along."""
-        self._nodes: list[Node] = []
+        self._nodes: list[SlurmNode] = []
 
     def jobs(self) -> JobSnapshot:
         """Return every job, or those that are not over; one that is as it was is the same object."""
@@ -104,9 +104,9 @@ class ApartSlurm(CommandSlurm):
         since, self._number = self._number, self._number + 1
         changed, gone = tuple(self._changed.values()), tuple(self._gone)
         self._changed, self._gone = {}, {}
-        return replace(told, difference=Difference(self._number, since, changed, gone))
+        return replace(told, difference=SnapshotDifference(self._number, since, changed, gone))
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[SlurmNode]:
         """Return every node."""
         self._look(Look(nodes=True))
         return self._nodes
@@ -172,10 +172,10 @@ class ApartSlurm(CommandSlurm):
         assert process.stdout is not None
         os.write(process.stdin.fileno(), encode(look))
         deadline_s = self._clock() + self._answer_s
-        jobs, unread, nodes = dict(self._jobs), list[UnreadableJob](), list[Node]()
-        changed, gone = dict[int, Job](), list[int]()
-        fault: Fault | None = None
-        done: Done | None = None
+        jobs, unread, nodes = dict(self._jobs), list[UnreadableJob](), list[SlurmNode]()
+        changed, gone = dict[int, SlurmJob](), list[int]()
+        fault: AnswerFault | None = None
+        done: AnswerComplete | None = None
         while done is None and fault is None:
             match self._next(process.stdout.fileno(), deadline_s):
                 case Jobs(jobs=part):
@@ -185,13 +185,13 @@ class ApartSlurm(CommandSlurm):
                     gone += ids
                     for key in ids:
                         jobs.pop(key, None)
-                case Unread(jobs=some):
+                case UnreadJobs(jobs=some):
                     unread += some
-                case Nodes(nodes=more):
+                case NodesFrame(nodes=more):
                     nodes += more
-                case Fault() as told:
+                case AnswerFault() as told:
                     fault = told
-                case Done() as told:
+                case AnswerComplete() as told:
                     done = told
                 case other:
                     raise BrokenPipe(f"it sent {type(other).__name__}")
@@ -206,7 +206,7 @@ class ApartSlurm(CommandSlurm):
         self._note(changed, gone)
         return JobSnapshot(tuple(jobs.values()), tuple(unread))
 
-    def _note(self, changed: Mapping[int, Job], gone: Iterable[int]) -> None:
+    def _note(self, changed: Mapping[int, SlurmJob], gone: Iterable[int]) -> None:
         for key in gone:
             self._changed.pop(key, None)
             self._gone[key] = None

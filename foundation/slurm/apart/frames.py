@@ -1,7 +1,8 @@
 """What goes over the pipes to and from a reader's process: typed messages, each with its length before it.
 
-An answer is any number of parts and then ``Done``, or ``Fault``. A part is small, so that whoever decodes it,
-and the interpreter lock with it, is soon free again. The bounds hold on both sides: the other may be broken.
+An answer is any number of parts and then ``AnswerComplete``, or ``AnswerFault``. A part is small, so that
+whoever decodes it, and the interpreter lock with it, is soon free again. The bounds hold on both sides: the
+other may be broken.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import msgspec
 from foundation.errors import ClusterError
 from foundation.slurm.slurm_types import (
     AnswerTooLongError,
-    Job,
-    Node,
+    SlurmJob,
+    SlurmNode,
     SlurmRefusedError,
     SlurmUnreachableError,
     UnknownFormatError,
@@ -47,7 +48,7 @@ class Look(msgspec.Struct, frozen=True, tag=True):
 class Jobs(msgspec.Struct, frozen=True, tag=True):
     """Jobs that are new or not as they were."""
 
-    jobs: list[Job]
+    jobs: list[SlurmJob]
 
 
 class Gone(msgspec.Struct, frozen=True, tag=True):
@@ -56,33 +57,33 @@ class Gone(msgspec.Struct, frozen=True, tag=True):
     ids: list[int]
 
 
-class Unread(msgspec.Struct, frozen=True, tag=True):
+class UnreadJobs(msgspec.Struct, frozen=True, tag=True):
     """Jobs that cannot be read, some of them."""
 
     jobs: list[UnreadableJob]
 
 
-class Nodes(msgspec.Struct, frozen=True, tag=True):
+class NodesFrame(msgspec.Struct, frozen=True, tag=True):
     """Nodes, some of them."""
 
-    nodes: list[Node]
+    nodes: list[SlurmNode]
 
 
-class Done(msgspec.Struct, frozen=True, tag=True):
+class AnswerComplete(msgspec.Struct, frozen=True, tag=True):
     """The answer is whole: so many jobs can be read now, and they were read from there."""
 
     jobs: int
     source: str
 
 
-class Fault(msgspec.Struct, frozen=True, tag=True):
+class AnswerFault(msgspec.Struct, frozen=True, tag=True):
     """There is no answer, and nothing that was sent of it counts."""
 
     kind: str
     text: str
 
     @classmethod
-    def of(cls, error: ClusterError) -> Fault:
+    def of(cls, error: ClusterError) -> AnswerFault:
         """Return what tells of an error."""
         kind = next(name for name, known in _KINDS.items() if isinstance(error, known))
         return cls(kind, str(error))
@@ -92,7 +93,7 @@ class Fault(msgspec.Struct, frozen=True, tag=True):
         return _KINDS.get(self.kind, ClusterError)(self.text)
 
 
-Answer = Jobs | Gone | Unread | Nodes | Done | Fault
+Answer = Jobs | Gone | UnreadJobs | NodesFrame | AnswerComplete | AnswerFault
 
 _encoder = msgspec.msgpack.Encoder()
 

@@ -19,15 +19,15 @@ from typing import BinaryIO
 
 from foundation.errors import ClusterError, HostError
 from foundation.slurm.apart.frames import (
+    AnswerComplete,
+    AnswerFault,
     BrokenPipe,
     Decoder,
-    Done,
-    Fault,
     Gone,
     Jobs,
     Look,
-    Nodes,
-    Unread,
+    NodesFrame,
+    UnreadJobs,
     encode,
     parts,
 )
@@ -36,7 +36,7 @@ from foundation.slurm.reading.job_sources import ChosenSource, JobSource
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.pyslurm_library import LibrarySource, fitting_load, is_installed
 from foundation.slurm.reading.quiet_sources import LibraryPulse, QuietLibrary
-from foundation.slurm.slurm_types import Job, JobSnapshot, Node, UnreadableJob
+from foundation.slurm.slurm_types import JobSnapshot, SlurmJob, SlurmNode, UnreadableJob
 
 LIBRARY, COMMANDS = "pyslurm", "commands"
 MOST_UNREADABLE = 10_000
@@ -59,17 +59,17 @@ class Reader:
         self._source = source
         self._book = book
         self._all = all_jobs
-        self._told: dict[int, Job] = {}
+        self._told: dict[int, SlurmJob] = {}
 
-    def answer(self, nodes: Sequence[Node] | None, to: BinaryIO) -> None:
+    def answer(self, nodes: Sequence[SlurmNode] | None, to: BinaryIO) -> None:
         """Look, and write what there is to tell, nodes first if they were asked for too."""
         snapshot = self._source.read(self._book)
         if nodes is not None:
-            _send(to, parts(nodes, Nodes, lambda _: None))
+            _send(to, parts(nodes, NodesFrame, lambda _: None))
         now = {job.job_id: job for job in snapshot.jobs if self._all or not job.state.is_over}
         unread = [*snapshot.unreadable[:MOST_UNREADABLE]]
 
-        def leave_out(job: Job) -> None:
+        def leave_out(job: SlurmJob) -> None:
             del now[job.job_id]
             unread.append(UnreadableJob(job.job_id, "its record is too long"))
 
@@ -77,9 +77,9 @@ class Reader:
         news = [job for key, job in now.items() if (was := told(key)) is not job and was != job]
         _send(to, parts(news, Jobs, leave_out))
         _send(to, parts((key for key in self._told if key not in now), Gone, lambda _: None))
-        _send(to, parts(_bounded(unread, snapshot), Unread, lambda _: None))
+        _send(to, parts(_bounded(unread, snapshot), UnreadJobs, lambda _: None))
         self._told = now
-        _send(to, [encode(Done(len(now), self._source.name or COMMANDS))])
+        _send(to, [encode(AnswerComplete(len(now), self._source.name or COMMANDS))])
         to.flush()
 
 
@@ -102,10 +102,10 @@ def serve(client: CommandSlurm, reader: Reader, looks: queue.SimpleQueue[Look], 
             nodes = client.nodes() if look.nodes else None
             reader.answer(nodes, to)
         except ClusterError as error:
-            to.write(encode(Fault.of(error)))
+            to.write(encode(AnswerFault.of(error)))
             to.flush()
         except HostError as error:  # a command is missing, or there is no room for another process
-            to.write(encode(Fault("other", str(error))))
+            to.write(encode(AnswerFault("other", str(error))))
             to.flush()
 
 

@@ -37,7 +37,7 @@ _WHOM_TO_ASK = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandOutput:
     """What one command printed.
 
     Attributes
@@ -56,7 +56,7 @@ class Answer:
     too_long: bool = False
 
 
-Runner = Callable[[Sequence[str], str | None, Mapping[str, str], float], Answer]
+Runner = Callable[[Sequence[str], str | None, Mapping[str, str], float], CommandOutput]
 
 
 def run_command(
@@ -65,7 +65,7 @@ def run_command(
     environment: Mapping[str, str],
     timeout_s: float,
     most_bytes: int = MOST_BYTES,
-) -> Answer:
+) -> CommandOutput:
     """Run one command to its end, for ``timeout_s`` seconds or ``most_bytes`` of output at most.
 
     Ctrl-C at the terminal is ours and does not reach it. If it has to be killed, so is what it has started.
@@ -108,7 +108,9 @@ def run_command(
                 process.kill()
 
 
-def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, most_bytes: int) -> Answer:
+def _communicate(
+    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, most_bytes: int
+) -> CommandOutput:
     deadline_s = time.monotonic() + timeout_s
     said: dict[int, list[bytes]] = {}
     left, count = memoryview(stdin), 0
@@ -124,7 +126,9 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
             left_s = deadline_s - time.monotonic()
             ready = selector.select(left_s) if left_s > 0 else []
             if not ready:
-                return Answer(None, "", f"no answer within {timeout_s:g} s{_complained(process, said)}")
+                return CommandOutput(
+                    None, "", f"no answer within {timeout_s:g} s{_complained(process, said)}"
+                )
             for key, _ in ready:
                 if key.fileobj is process.stdin:
                     left = _write(process.stdin, left)
@@ -136,7 +140,9 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
                 part = os.read(key.fd, _CHUNK)
                 count += len(part)
                 if count > most_bytes:
-                    return Answer(None, "", f"it printed more than {most_bytes >> 20} MiB", too_long=True)
+                    return CommandOutput(
+                        None, "", f"it printed more than {most_bytes >> 20} MiB", too_long=True
+                    )
                 if part:
                     said[key.fd].append(part)
                 else:
@@ -144,9 +150,9 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
     try:
         code = process.wait(max(0.0, deadline_s - time.monotonic()))
     except subprocess.TimeoutExpired:
-        return Answer(None, "", f"no end within {timeout_s:g} s")
+        return CommandOutput(None, "", f"no end within {timeout_s:g} s")
     out, err = (b"".join(parts).decode(errors="replace") for parts in said.values())
-    return Answer(code, out, err)
+    return CommandOutput(code, out, err)
 
 
 def _complained(process: subprocess.Popen[bytes], said: Mapping[int, Sequence[bytes]]) -> str:

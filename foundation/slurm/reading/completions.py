@@ -23,7 +23,7 @@ from pathlib import Path
 
 from foundation.errors import OsubError
 from foundation.slurm.slurm_client import Accounted
-from foundation.slurm.slurm_types import JobState
+from foundation.slurm.slurm_types import SlurmJobState
 from foundation.trust import folder_of, open_own
 
 TYPE = "jobcomp/filetxt"
@@ -51,23 +51,23 @@ _LINE = re.compile(
     r"DerivedExitCode=[0-9]{1,3}:[0-9]{1,3} ExitCode=([0-9]{1,3}):([0-9]{1,3}) *"
 )
 _NUMBER = re.compile(r"JobId=([1-9][0-9]{0,9})(?![0-9])")
-_STATES = {str(state): state for state in JobState}
+_STATES = {str(state): state for state in SlurmJobState}
 _PUT_BACK = frozenset(
     {
-        JobState.PENDING,
-        JobState.REQUEUED,
-        JobState.REQUEUE_HOLD,
-        JobState.NODE_FAIL,
-        JobState.PREEMPTED,
-        JobState.BOOT_FAIL,
-        JobState.RESIZING,
+        SlurmJobState.PENDING,
+        SlurmJobState.REQUEUED,
+        SlurmJobState.REQUEUE_HOLD,
+        SlurmJobState.NODE_FAIL,
+        SlurmJobState.PREEMPTED,
+        SlurmJobState.BOOT_FAIL,
+        SlurmJobState.RESIZING,
     }
 )
 """How a life ends after which another one follows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class CompletionLine:
     """A line; times in seconds of slurmctld's own clock face, as if that were universal time."""
 
     uid: int
@@ -78,7 +78,7 @@ class Life:
 class Completions:
     """What was read of a log: lives by job, and jobs of which a line speaks that cannot be read."""
 
-    lives: dict[int, list[Life]] = field(default_factory=dict)
+    lives: dict[int, list[CompletionLine]] = field(default_factory=dict)
     tainted: set[int] = field(default_factory=set)
 
     def read(self, lines: Iterable[str]) -> None:
@@ -110,7 +110,7 @@ class Completions:
         return found
 
 
-def read_line(line: str) -> Life | None:
+def read_line(line: str) -> CompletionLine | None:
     """Return what a line says; None where it is not exactly one line of Slurm's."""
     if len(line) > LONGEST_LINE:
         return None
@@ -122,7 +122,7 @@ def read_line(line: str) -> Life | None:
     if parts is None or state is None:
         return None
     start, end, submit = (_face(parts[group]) for group in (4, 5, 6))
-    return Life(
+    return CompletionLine(
         int(parts[2]),
         Accounted(
             job_id=int(parts[1]),
@@ -145,7 +145,7 @@ def zone_of(face_s: int | None, instant_s: float) -> int | None:
     return zone_s if abs(ahead_s - zone_s) <= SLACK_S and abs(zone_s) <= FARTHEST_ZONE_S else None
 
 
-def _is_one_job(lives: list[Life]) -> bool:
+def _is_one_job(lives: list[CompletionLine]) -> bool:
     return len({life.uid for life in lives}) == 1 and all(life.told.state in _PUT_BACK for life in lives[:-1])
 
 

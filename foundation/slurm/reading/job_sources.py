@@ -27,9 +27,9 @@ from foundation.slurm.reading.text_jobs import (
 )
 from foundation.slurm.slurm_types import (
     AnswerTooLongError,
-    Job,
     JobSnapshot,
     NodeCores,
+    SlurmJob,
     SlurmRefusedError,
     UnknownFormatError,
     UnreadableJob,
@@ -120,7 +120,7 @@ class TextSource:
         if nodes.edition != self._edition:
             self._edition = nodes.edition
             self._cores.clear()
-        jobs: list[Job] = []
+        jobs: list[SlurmJob] = []
         unreadable: list[UnreadableJob] = []
         runs: set[tuple[str, ...]] = set()
         for number, facts in read_facts(text):

@@ -19,10 +19,10 @@ from msgspec import Meta
 from foundation.one_line import one_line
 from foundation.slurm.reading.nodebook import BadRecordError, FindNode, each_once, place, snapshot_of
 from foundation.slurm.slurm_types import (
-    Job,
     JobSnapshot,
-    JobState,
     NodeCores,
+    SlurmJob,
+    SlurmJobState,
     SlurmUnreachableError,
     UnknownFormatError,
     UnreadableJob,
@@ -73,7 +73,7 @@ class Socket(msgspec.Struct, frozen=True):
     cores: list[Core]
 
 
-class Memory(msgspec.Struct, frozen=True):
+class JsonMemory(msgspec.Struct, frozen=True):
     """Memory on a node since 24.05, MiB."""
 
     allocated: Whole = 0
@@ -86,10 +86,10 @@ class NodeShare(msgspec.Struct, frozen=True):
     nodename: str | None = None
     name: str | None = None
     memory_allocated: Whole = 0
-    memory: Memory | None = None
+    memory: JsonMemory | None = None
 
 
-class Nodes(msgspec.Struct, frozen=True):
+class JsonNodes(msgspec.Struct, frozen=True):
     """The nodes of a job since 24.05."""
 
     allocation: list[NodeShare] = []
@@ -98,11 +98,11 @@ class Nodes(msgspec.Struct, frozen=True):
 class Resources(msgspec.Struct, frozen=True):
     """What a job holds; ``nodes`` is a host list before 24.05, and not needed."""
 
-    nodes: str | Nodes | None = None
+    nodes: str | JsonNodes | None = None
     allocated_nodes: list[NodeShare] = []
 
 
-class Record(msgspec.Struct, frozen=True):
+class JsonJob(msgspec.Struct, frozen=True):
     """One job."""
 
     job_id: Id
@@ -142,7 +142,7 @@ class Identity(msgspec.Struct, frozen=True):
     job_id: Id
 
 
-class Fault(msgspec.Struct, frozen=True):
+class JsonFault(msgspec.Struct, frozen=True):
     """An error of the command itself, which ends with exit code 0 nevertheless."""
 
     error: str | None = None
@@ -153,31 +153,31 @@ class Document(msgspec.Struct, frozen=True):
     """All of it; a record is decoded by itself, so that a bad one harms no other."""
 
     jobs: list[msgspec.Raw]
-    errors: list[Fault] = []
+    errors: list[JsonFault] = []
 
 
 _DOCUMENT = msgspec.json.Decoder(Document)
-_RECORD = msgspec.json.Decoder(Record)
+_RECORD = msgspec.json.Decoder(JsonJob)
 _IDENTITY = msgspec.json.Decoder(Identity)
 
 # Of the flags and the base state that a job has at once Slurm prints the first (job_state_string of
 # src/common/slurm_protocol_defs.c); newer versions list them all.
 _FLAGS = (
-    JobState.COMPLETING,
-    JobState.STAGE_OUT,
-    JobState.CONFIGURING,
-    JobState.RESIZING,
-    JobState.REQUEUED,
-    JobState.REQUEUE_FED,
-    JobState.REQUEUE_HOLD,
-    JobState.SPECIAL_EXIT,
-    JobState.STOPPED,
-    JobState.REVOKED,
-    JobState.RESV_DEL_HOLD,
-    JobState.SIGNALING,
+    SlurmJobState.COMPLETING,
+    SlurmJobState.STAGE_OUT,
+    SlurmJobState.CONFIGURING,
+    SlurmJobState.RESIZING,
+    SlurmJobState.REQUEUED,
+    SlurmJobState.REQUEUE_FED,
+    SlurmJobState.REQUEUE_HOLD,
+    SlurmJobState.SPECIAL_EXIT,
+    SlurmJobState.STOPPED,
+    SlurmJobState.REVOKED,
+    SlurmJobState.RESV_DEL_HOLD,
+    SlurmJobState.SIGNALING,
 )
 _MOST_KEPT = 16 << 20
-_STATES = {str(state): state for state in JobState}
+_STATES = {str(state): state for state in SlurmJobState}
 
 
 class JsonReader:
@@ -185,7 +185,7 @@ class JsonReader:
 
     def __init__(self) -> None:
         self._records: list[msgspec.Raw] = []
-        self._known: dict[bytes, Job] = {}
+        self._known: dict[bytes, SlurmJob] = {}
         self._edition = 0
         self._keep = True
 
@@ -224,7 +224,7 @@ class JsonReader:
         """
         if edition != self._edition:
             self._known.clear()
-        known: dict[bytes, Job] = {}
+        known: dict[bytes, SlurmJob] = {}
         jobs, unreadable = [], []
         for raw in self._records:
             record = bytes(raw)
@@ -253,13 +253,13 @@ def _id_of(raw: bytes) -> int | None:
         return None
 
 
-def _job(record: Record, find: FindNode) -> Job:
+def _job(record: JsonJob, find: FindNode) -> SlurmJob:
     state = _state(record.job_state)
     limit_minutes = _whole(record.time_limit)
     code, signal = _exit(record.exit_code)
     begun = state.holds_cores or state.is_over
     endless = limit_minutes is None and not state.is_over
-    return Job(
+    return SlurmJob(
         job_id=record.job_id,
         name=record.name or None,
         user=record.user_name or str(record.user_id),
@@ -298,7 +298,7 @@ def _whole(value: Number) -> int | None:
     return value
 
 
-def _state(words: str | list[str]) -> JobState:
+def _state(words: str | list[str]) -> SlurmJobState:
     if isinstance(words, str):
         words = [words]
     states = [_STATES[word] for word in words if word in _STATES]
@@ -320,7 +320,7 @@ def _exit(value: Number) -> tuple[int | None, int | None]:
     return os.WEXITSTATUS(status & 0xFFFF), None
 
 
-def _cores(held: Resources | None, state: JobState, find: FindNode) -> tuple[NodeCores, ...]:
+def _cores(held: Resources | None, state: SlurmJobState, find: FindNode) -> tuple[NodeCores, ...]:
     if held is None or not (state.holds_cores or state.is_over):
         return ()
     shares = held.allocated_nodes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from foundation.slurm.slurm_types import Job, JobSnapshot, Node, NodeCores, UnreadableJob
+from foundation.slurm.slurm_types import JobSnapshot, NodeCores, SlurmJob, SlurmNode, UnreadableJob
 
-FindNode = Callable[[str], Node | None]
+FindNode = Callable[[str], SlurmNode | None]
 """Returns the cluster's node of a name, None where it has none."""
 
 
@@ -40,9 +40,9 @@ def each_once(places: Iterable[NodeCores]) -> tuple[NodeCores, ...]:
     return found
 
 
-def snapshot_of(jobs: Iterable[Job], unreadable: Iterable[UnreadableJob]) -> JobSnapshot:
+def snapshot_of(jobs: Iterable[SlurmJob], unreadable: Iterable[UnreadableJob]) -> JobSnapshot:
     """Return a snapshot in which an id stands once: where two jobs have it, neither is believed."""
-    byid: dict[int, Job] = {}
+    byid: dict[int, SlurmJob] = {}
     bad = {one.job_id: one for one in unreadable}
     for job in jobs:
         if job.job_id in byid or job.job_id in bad:
@@ -68,17 +68,17 @@ class NodeBook:
     """
 
     def __init__(
-        self, load: Callable[[], Sequence[Node]], clock: Callable[[], float] = time.monotonic
+        self, load: Callable[[], Sequence[SlurmNode]], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.edition = 0
         self.missed = False
         self._load = load
         self._clock = clock
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, SlurmNode] = {}
         self._shapes: dict[str, tuple[int, int, int]] = {}
         self._loaded_s = float("-inf")
 
-    def find(self, name: str) -> Node | None:
+    def find(self, name: str) -> SlurmNode | None:
         """Return a node, None where none of that name is known."""
         node = self._nodes.get(name)
         self.missed |= node is None
@@ -92,7 +92,7 @@ class NodeBook:
         self.keep(self._load())
         return self.edition != before
 
-    def keep(self, nodes: Sequence[Node]) -> None:
+    def keep(self, nodes: Sequence[SlurmNode]) -> None:
         """Take nodes that were asked for just now."""
         self.missed = False
         self._loaded_s = self._clock()

@@ -32,10 +32,10 @@ from foundation.slurm.reading.nodebook import (
     snapshot_of,
 )
 from foundation.slurm.slurm_types import (
-    Job,
     JobSnapshot,
-    JobState,
     NodeCores,
+    SlurmJob,
+    SlurmJobState,
     UnknownFormatError,
     UnreadableJob,
 )
@@ -45,9 +45,9 @@ _LONGEST_IDS = 120
 """``get_resource_layout_per_node`` of pyslurm writes the ids into 128 bytes, as ``scontrol`` does."""
 
 _RELEASE = re.compile(r"([0-9]{2})\.0?([0-9]{1,2})(?:[.-].*)?")
-_STATES = {str(state): state for state in JobState}
-_BEGUN = frozenset(str(state) for state in JobState if state.holds_cores or state.is_over)
-_OVER = frozenset(str(state) for state in JobState if state.is_over)
+_STATES = {str(state): state for state in SlurmJobState}
+_BEGUN = frozenset(str(state) for state in SlurmJobState if state.holds_cores or state.is_over)
+_OVER = frozenset(str(state) for state in SlurmJobState if state.is_over)
 
 # What ``library_job`` reads of a record: of all, of a task of an array, of a component, of a job that has
 # begun, and what is written about a job. One call fetches all of a group.
@@ -185,7 +185,7 @@ class LibrarySource:
         self._alive_only = alive_only
         self._load: Load | None = None
         self._user_name = user_name or _Names()
-        self._known: dict[int, tuple[object, Job]] = {}
+        self._known: dict[int, tuple[object, SlurmJob]] = {}
         self._edition = 0
 
     def read(self, nodes: NodeBook) -> JobSnapshot:
@@ -212,7 +212,7 @@ class LibrarySource:
             self._edition = nodes.edition
             self._known.clear()
         jobs, unreadable, in_full = [], [], not self._alive_only
-        known: dict[int, tuple[object, Job]] = {}
+        known: dict[int, tuple[object, SlurmJob]] = {}
         for record in records:
             try:
                 told: tuple[object, ...] = _ALWAYS(record)
@@ -255,7 +255,7 @@ def _rest(record: LibraryJob, *, in_full: bool) -> tuple[object, ...]:
 
 def library_job(
     record: LibraryJob, find: FindNode, user_name: Callable[[int], str], *, waiting_in_full: bool = True
-) -> Job:
+) -> SlurmJob:
     """Return a job.
 
     Raises
@@ -278,7 +278,7 @@ def library_job(
     array, het = record.array_id, record.heterogeneous_id
     waits_as_array = array is not None and record.array_tasks_waiting is not None
     told = begun or waiting_in_full
-    return Job(
+    return SlurmJob(
         job_id=record.id,
         name=record.name if told else None,
         user=user_name(record.user_id),
@@ -310,14 +310,14 @@ def library_job(
     )
 
 
-def _exit(record: LibraryJob, state: JobState) -> tuple[int | None, int | None]:
+def _exit(record: LibraryJob, state: SlurmJobState) -> tuple[int | None, int | None]:
     """Return exit code and signal; the code of a job that failed is not known, for pyslurm takes 128 off."""
     if record.exit_code_signal:
         return 0, record.exit_code_signal
-    return (None if state.is_over and state is not JobState.COMPLETED else 0), None
+    return (None if state.is_over and state is not SlurmJobState.COMPLETED else 0), None
 
 
-def _cores(record: LibraryJob, state: JobState, find: FindNode) -> tuple[NodeCores, ...]:
+def _cores(record: LibraryJob, state: SlurmJobState, find: FindNode) -> tuple[NodeCores, ...]:
     try:
         return each_once(
             _share(name, held, find) for name, held in record.get_resource_layout_per_node().items()

@@ -92,7 +92,7 @@ class QuietSource:
             return None
 
 
-class Pulse(Protocol):
+class ChangeProbe(Protocol):
     """Asks slurmctld whether anything has changed."""
 
     @property
@@ -133,12 +133,12 @@ class LibraryPulse:
 
     @property
     def is_short(self) -> bool:
-        """See ``Pulse``."""
+        """See ``ChangeProbe``."""
         library = self._loaded()
         return library is not None and library.slurm_api_version() >> 16 in _STEPS_BY_INSTANT
 
     def since(self, instant_s: int) -> int | None:
-        """See ``Pulse``."""
+        """See ``ChangeProbe``."""
         library = self._loaded()
         if library is None:
             return None
@@ -214,13 +214,13 @@ class QuietLibrary:
 
     What is kept of an answer is an instant by slurmctld's clock that it is no older than. While each look
     brings news nothing is asked beforehand: after two in a row, or, where a change is told with all jobs,
-    which nobody needs (``Pulse.is_short``), after one.
+    which nobody needs (``ChangeProbe.is_short``), after one.
     """
 
     def __init__(
         self,
         source: JobSource,
-        pulse: Pulse,
+        pulse: ChangeProbe,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from foundation.slurm.hosts import expand_hosts
-from foundation.slurm.slurm_types import Node, Partition, Reservation
+from foundation.slurm.slurm_types import Partition, Reservation, SlurmNode
 
 _PAIR = re.compile(r"(?:^| )([A-Za-z]+)=([^ ]*)")
 _LIMIT = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})")
@@ -27,16 +27,16 @@ def read_config(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def read_nodes(text: str) -> list[Node]:
+def read_nodes(text: str) -> list[SlurmNode]:
     """Return the nodes in ``scontrol show -o node`` output."""
-    found: dict[str, Node] = {}
+    found: dict[str, SlurmNode] = {}
     for line in text.split("\n"):
         keys = _first_values(line, "NodeName=")
         if not all(keys.get(key) for key in _NODE_KEYS):
             continue
         sockets, each = _count(keys["Sockets"]), _count(keys["CoresPerSocket"])
         reason = _REASON.search(line)
-        node = Node(
+        node = SlurmNode(
             name=keys["NodeName"],
             states=frozenset(keys["State"].replace("*", "+NOT_RESPONDING").split("+")),
             cores=max(1, sockets * each),

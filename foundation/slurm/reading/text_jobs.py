@@ -18,7 +18,7 @@ from datetime import datetime
 from foundation.errors import ClusterError
 from foundation.slurm.hosts import expand_hosts, expand_ids
 from foundation.slurm.reading.nodebook import BadRecordError, FindNode, each_once, place
-from foundation.slurm.slurm_types import Job, JobState, NodeCores
+from foundation.slurm.slurm_types import NodeCores, SlurmJob, SlurmJobState
 
 FACTS = (
     "JobID",
@@ -55,7 +55,7 @@ _EXIT = re.compile(r"([0-9]{1,9})(?::([0-9]{1,5}))?")
 _LIMIT = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})")
 _ABSENT = frozenset({"", "N/A", "n/a", "(null)", "None", "NONE", "Unknown"})
 _ENDLESS = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit"})
-_STATES = {str(state): state for state in JobState}
+_STATES = {str(state): state for state in SlurmJobState}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +100,17 @@ def address_of(facts: dict[str, str]) -> str:
 
 def job_of(
     facts: dict[str, str], cores: tuple[NodeCores, ...], written: Written, name: str | None, reason: str
-) -> Job:
+) -> SlurmJob:
     """Return a job; raises BadRecordError where a fact is none."""
     state = state_of(facts)
     code, signal = _exit(facts["exit_code"])
     array_task = facts["ArrayTaskID"]
     in_array = bool(_NUMBER.fullmatch(array_task)) and facts["ArrayJobID"] not in _ABSENT
-    pending_array = state is JobState.PENDING and array_task not in _ABSENT
+    pending_array = state is SlurmJobState.PENDING and array_task not in _ABSENT
     limit_s = _limit_s(facts["TimeLimit"])
     begun = state.holds_cores or state.is_over
     endless = limit_s is None and not state.is_over
-    return Job(
+    return SlurmJob(
         job_id=_whole(facts, "JobID"),
         name=name,
         user=_word(facts, "UserName"),
@@ -141,7 +141,7 @@ def job_of(
     )
 
 
-def state_of(facts: dict[str, str]) -> JobState:
+def state_of(facts: dict[str, str]) -> SlurmJobState:
     """Return a job's state; raises BadRecordError for a word that is none."""
     state = _STATES.get(facts["State"])
     if state is None:

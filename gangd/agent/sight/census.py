@@ -5,7 +5,7 @@ ssh without ``pam_slurm_adopt``, a daemon that escaped). They run on the cores o
 agent never touches them; it tells the administrator.
 
 *Stepds* are the slurmstepd processes of this node. A job that has one, and of which no step was ever found
-(``Unseen``), is kept in a place that we do not know: it can't be held, and that must not go unnoticed.
+(``UnseenSteps``), is kept in a place that we do not know: it can't be held, and that must not go unnoticed.
 
 The agent runs before everything else on its cores, and a host may have a hundred thousand processes. So each
 piece takes little time, and rests follow that are many times as long.
@@ -21,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gangd.agent.agenda import Agenda, Item
+from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.procfs import (
@@ -59,7 +59,7 @@ _NODE_OF_CGROUP = re.compile(r"/(?:slurm_([^/\n]+)|([^/\n]+)_slurmstepd\.scope)/
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ScanFindings:
     """What one walk over all processes found: strays by user, and a slurmstepd of each step of this node.
 
     ``unread`` are slurmstepds of which the title tells no step.
@@ -70,7 +70,7 @@ class Findings:
     unread: dict[int, str] = field(default_factory=dict)
 
 
-class Census:
+class ProcessScan:
     """The walk.
 
     Parameters
@@ -78,7 +78,7 @@ class Census:
     node
         Slurm's name of this node: several may share a host.
     agenda
-        Says when to go on (``Item.CENSUS``), by ``SLACK_NS`` later at the latest.
+        Says when to go on (``AgendaItem.CENSUS``), by ``SLACK_NS`` later at the latest.
     proc
         Where processes are listed.
     cpu_clock
@@ -103,9 +103,9 @@ class Census:
         self._finds_strays = finds_strays
         self._walk: Iterator[None] | None = None
         self._began_ns = 0
-        self._found = Findings()
+        self._found = ScanFindings()
 
-    def walk(self, uids: frozenset[int], now_ns: int, *, stepds: bool) -> Findings | None:
+    def walk(self, uids: frozenset[int], now_ns: int, *, stepds: bool) -> ScanFindings | None:
         """Go on for ``PIECE_NS`` of CPU time, and put down when next; returns what was found once around.
 
         Parameters
@@ -119,7 +119,7 @@ class Census:
         """
         began_ns = self._cpu_clock()
         if self._walk is None:
-            self._began_ns, self._found = now_ns, Findings()
+            self._began_ns, self._found = now_ns, ScanFindings()
             wanted = frozenset(uid for uid in uids if uid >= FIRST_USER and self._finds_strays)
             self._walk = self._processes(wanted, stepds=stepds) if wanted or stepds else iter(())
         try:
@@ -139,7 +139,7 @@ class Census:
         return self._found
 
     def _go_on_at(self, at_ns: int) -> None:
-        self._agenda.set(Item.CENSUS, at_ns, at_ns + SLACK_NS)
+        self._agenda.set(AgendaItem.CENSUS, at_ns, at_ns + SLACK_NS)
 
     def _processes(self, wanted: frozenset[int], *, stepds: bool) -> Iterator[None]:
         with os.scandir(self._proc) as entries:
@@ -188,7 +188,7 @@ class Census:
 
 
 @dataclass(slots=True)
-class Unseen:
+class UnseenSteps:
     """Remembers which jobs had a step, and which slurmstepd was seen without one."""
 
     _met: AbstractSet[int] = frozenset()

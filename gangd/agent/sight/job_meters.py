@@ -38,7 +38,7 @@ _CPUCLOCK_SCHED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterSums:
     """Sums over a job's processes since they were first seen (ns), and how many processes there are."""
 
     cpu_ns: int
@@ -90,7 +90,7 @@ class UsageMeter:
                 continue
             threads += _open_threads(pid, process, MAX_THREADS - threads)
 
-    def read(self, cgroups_ns: dict[str, int], now_ns: int | None = None) -> Reading:
+    def read(self, cgroups_ns: dict[str, int], now_ns: int | None = None) -> MeterSums:
         """Read all processes now; ``cgroups_ns`` is the CPU time of each accounting cgroup, if any."""
         begin_ns = time.monotonic_ns()
         now_ns = begin_ns if now_ns is None else now_ns
@@ -108,7 +108,7 @@ class UsageMeter:
                 self._cpu_ns += _cpu_since(pid, process)
         end_ns = time.monotonic_ns()
         self._next_ns = now_ns + max(MIN_SPAN_NS, (end_ns - begin_ns) * COST_SHARE)
-        return Reading(self._cpu_ns, self._delay_ns, len(self._processes))
+        return MeterSums(self._cpu_ns, self._delay_ns, len(self._processes))
 
     def close(self) -> None:
         """Close all files."""
@@ -172,9 +172,9 @@ def _close(process: _Process) -> None:
 
 
 @dataclass(slots=True)
-class _Job:
+class _MeteredJob:
     meter: UsageMeter = field(default_factory=UsageMeter)
-    last: Reading | None = None
+    last: MeterSums | None = None
     ran_ns: int = 0  # time neither frozen nor yielding since the last reading, up to since_ns
     since_ns: int = 0
     held: bool = False  # frozen
@@ -229,7 +229,7 @@ class JobMeters:
 
     def __init__(self) -> None:
         self.unseen: frozenset[int] | None = frozenset()
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[int, _MeteredJob] = {}
 
     def track(self, pids_by_job: dict[int, tuple[int, ...]], now_ns: int) -> None:
         """Follow exactly these jobs with these processes."""
@@ -238,7 +238,7 @@ class JobMeters:
         for job, pids in pids_by_job.items():
             WORK.pause_if_spent()
             if job not in self._jobs:
-                self._jobs[job] = _Job(since_ns=now_ns)
+                self._jobs[job] = _MeteredJob(since_ns=now_ns)
             self._jobs[job].meter.watch(pids)
 
     def on_held(

@@ -1,7 +1,7 @@
 """Looking after what was left: freezes that do not settle, strangers' writes, deadly signals.
 
-Everything that is found goes into ``Memory`` (which decides what it means) and into the report. The caller
-decides and acts anew afterwards.
+Everything that is found goes into ``ExternalChangeTracker`` (which decides what it means) and into the
+report. The caller decides and acts anew afterwards.
 
 ``Settling`` says what to do about a freeze that does not take effect; it is a small machine per step, and
 nothing in it waits or looks. A task stands still once it gets a core to notice that it must; where others
@@ -16,10 +16,10 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gangd.agent.agenda import Agenda, Item
+from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import Act, Memory, Sighting
-from gangd.agent.switching.gate import Gate
+from gangd.agent.sight.strangers import Act, ExternalChangeTracker, Sighting
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.freezer.holder import StepKey, StepState
 from gangd.freezer.procfs import WORK, pending_signals, read_stat
@@ -35,7 +35,7 @@ _PROBES = 8
 class Checks:
     """The agent's second look at the steps of the jobs that the schedule names.
 
-    A freeze that has not settled is looked at again (``Item.SETTLE``).
+    A freeze that has not settled is looked at again (``AgendaItem.SETTLE``).
 
     Attributes
     ----------
@@ -45,9 +45,9 @@ class Checks:
 
     def __init__(
         self,
-        gate: Gate,
+        gate: HoldController,
         table: StepTable,
-        memory: Memory,
+        memory: ExternalChangeTracker,
         book: SliceBook,
         agenda: Agenda,
         patience: Patience | None = None,
@@ -142,9 +142,9 @@ class Checks:
         times = [each.look_ns(now_ns) for each in self._settling.values()]
         times += [until_ns for until_ns in self.stuck.values() if until_ns < REST_OF_SLICE_NS]
         if times:
-            self._agenda.set(Item.SETTLE, min(times))
+            self._agenda.set(AgendaItem.SETTLE, min(times))
         else:
-            self._agenda.strike(Item.SETTLE)
+            self._agenda.strike(AgendaItem.SETTLE)
 
     def on_signals(self, keys: list[StepKey], now_ns: int) -> None:
         """Look for signals that wait for held tasks, and for tasks that a stranger stopped."""

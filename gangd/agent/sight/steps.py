@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gangd.agent.decide import STEPD_NS, StepView
-from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.gate import HoldController
 from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import WORK, is_launcher, is_slurmstepd, owner
 
@@ -63,7 +63,7 @@ class StepTable:
         Tells a process that launches tasks by its pid.
     """
 
-    gate: Gate
+    gate: HoldController
     is_stepd: Callable[[int], bool] = is_slurmstepd
     is_launcher: Callable[[int], bool] = is_launcher
     launched: frozenset[int] = frozenset()

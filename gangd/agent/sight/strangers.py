@@ -16,10 +16,11 @@ The last row: Slurm sends SIGTSTP two seconds before it suspends; thawing lets t
 suspension then shows as the first row instead of hiding behind our own freeze.
 
 SIGTERM or SIGKILL that waits for a task of a held step latches the step for ``DYING_NS``: its job is dying
-(``Memory.dying_at``), whoever sent it. Slurm says soon whether it is the whole job that ends. If it is not (a
-script kills its helper, a step ends in a job that goes on), the latch ends with the step, or with time; a
-signal that still waits then is found again. All latches of a job together last no longer than Slurm's
-KillWait, for by then Slurm has killed what it wants to end; ``RENEWED_NS`` after the first it counts anew.
+(``ExternalChangeTracker.dying_at``), whoever sent it. Slurm says soon whether it is the whole job that ends.
+If it is not (a script kills its helper, a step ends in a job that goes on), the latch ends with the step, or
+with time; a signal that still waits then is found again. All latches of a job together last no longer than
+Slurm's KillWait, for by then Slurm has killed what it wants to end; ``RENEWED_NS`` after the first it counts
+anew.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Sighting:
 
 
 @dataclass(slots=True)
-class Memory:
+class ExternalChangeTracker:
     """What strangers did to the steps of this node, until it is over.
 
     Attributes

@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from gangd.agent.linux_host import FileWatch
 from gangd.agent.native import NativeSwitch
 from gangd.agent.switching.lease import Lease
-from gangd.agent.switching.planned_switches import Ahead, Applied, Made, Prepared
-from gangd.freezer.holder import Did, Holder, Outcome, Step, StepKey, Write
+from gangd.agent.switching.planned_switches import Applied, MadeSwitches, NativeSwitches, PreparedSwitch
+from gangd.freezer.holder import Did, Holder, HoldOutcome, Step, StepKey, Write
 from gangd.freezer.procfs import WORK
 from gangd.hold.both import BothWays
 
 
-class Gate:
+class HoldController:
     """Holds and releases steps through one holder, while the lease allows it.
 
     Attributes
@@ -75,9 +75,9 @@ class Gate:
         self._clock = clock
         self.yielding: frozenset[int] = frozenset()
         self.native = native
-        self._ahead = None if native is None else Ahead(native, holder)
+        self._ahead = None if native is None else NativeSwitches(native, holder)
         self.changes = 0
-        self._made: collections.deque[Made] = collections.deque()
+        self._made: collections.deque[MadeSwitches] = collections.deque()
         self._begun: frozenset[int] = frozenset()
         self._lock: threading.Lock | NativeSwitch = self.native or threading.Lock()
 
@@ -102,7 +102,7 @@ class Gate:
         """Whether ``take_made`` has something to return."""
         return bool(self._made) or (self._ahead is not None and self._ahead.is_ahead)
 
-    def take_made(self) -> list[Made]:
+    def take_made(self) -> list[MadeSwitches]:
         """Return what native code has made since the last call, oldest first."""
         self._take_note()
         made = []
@@ -133,7 +133,7 @@ class Gate:
         with self._alone():
             yield
 
-    def plan(self, choose: Callable[[], Sequence[Prepared]]) -> int:
+    def plan(self, choose: Callable[[], Sequence[PreparedSwitch]]) -> int:
         """Let native code make what is due, soonest first, up to the first that is more than writes.
 
         ``choose`` is called when nothing can be made meanwhile, and returns what is due. Returned are the
@@ -145,7 +145,7 @@ class Gate:
                 self._plan(self._ahead, queue)
             return self.changes
 
-    def _plan(self, ahead: Ahead, queue: Sequence[Prepared]) -> None:
+    def _plan(self, ahead: NativeSwitches, queue: Sequence[PreparedSwitch]) -> None:
         held, ours = set(self._held), dict[int, bool]()
         for place, prepared in enumerate(queue):
             freeze = tuple(key for key in prepared.freeze if key.job not in self._barred)
@@ -281,7 +281,7 @@ class Gate:
             with self._alone(changes=False):
                 pass
 
-    def _catch_up(self, ahead: Ahead) -> None:
+    def _catch_up(self, ahead: NativeSwitches) -> None:
         changed = False
         for planned, done in ahead.made():
             changed = True
@@ -292,7 +292,7 @@ class Gate:
                 self._held.pop(key, None)
             self._note(planned.writes, done.begin_ns)
             held = frozenset(key.job for key in self._held)
-            self._made.append(Made(planned.prepared, planned.applied(done), held, self.turn))
+            self._made.append(MadeSwitches(planned.prepared, planned.applied(done), held, self.turn))
         begun = ahead.begun()
         if begun:  # it has come to us in the middle, and whoever is here goes on from there
             self._note(begun, self._clock())
@@ -311,7 +311,7 @@ class Gate:
             if write.holds:
                 self._held.setdefault(write.key, now_ns)
 
-    def _used_ns(self, outcomes: Iterable[Outcome]) -> Mapping[int, int]:
+    def _used_ns(self, outcomes: Iterable[HoldOutcome]) -> Mapping[int, int]:
         """CPU time so far of the jobs that yield and were held or let go just now."""
         used: dict[int, int] = {}
         wrote = {outcome.key.job for outcome in outcomes if outcome.did is Did.WROTE}
@@ -338,10 +338,10 @@ class Gate:
         if self.watch is not None:
             self.watch.written()
 
-    def _freeze(self, key: StepKey, now_ns: int) -> Outcome:
+    def _freeze(self, key: StepKey, now_ns: int) -> HoldOutcome:
         if key in self._strange and (key not in self._held or key.job in self.yielding):
             # The next look would take our freeze for another's, or another's freeze would end with ours.
-            return Outcome(key, Did.NOTHING)
+            return HoldOutcome(key, Did.NOTHING)
         outcome = self.holder.hold(key)
         if outcome.did is Did.GONE:
             self._held.pop(key, None)
@@ -349,14 +349,14 @@ class Gate:
             self._held.setdefault(key, now_ns)
         return outcome
 
-    def _thaw(self, key: StepKey) -> Outcome:
+    def _thaw(self, key: StepKey) -> HoldOutcome:
         if key in self._strange:
-            return Outcome(key, Did.NOTHING)
+            return HoldOutcome(key, Did.NOTHING)
         outcome = self.holder.release(key)
         if outcome.did is not Did.FAILED:
             self._held.pop(key, None)
         return outcome
 
 
-def _notable(outcomes: list[Outcome]) -> tuple[Outcome, ...]:
+def _notable(outcomes: list[HoldOutcome]) -> tuple[HoldOutcome, ...]:
     return tuple(outcome for outcome in outcomes if outcome.did is not Did.NOTHING)

@@ -2,8 +2,8 @@
 
 ``switches_to_look`` lists those from a slice on to the next look, and one more. Each freezes and thaws the
 difference to the one before, as if all before it had been made; the gate keeps off what must not be frozen by
-then. ``Ahead`` lists the writes of switches to come for native code and tells which it has made; all of it is
-called under the gate's lock, which is native code's own.
+then. ``NativeSwitches`` lists the writes of switches to come for native code and tells which it has made; all
+of it is called under the gate's lock, which is native code's own.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gangd.agent.decide import Limits, Situation, decide
-from gangd.agent.native import Done, NativeSwitch
-from gangd.freezer.holder import Account, Holder, Outcome, StepKey, Write
+from gangd.agent.decide import HoldLimits, Situation, decide
+from gangd.agent.native import NativeSwitch, SwitchInstants
+from gangd.freezer.holder import CpuTimeFile, Holder, HoldOutcome, StepKey, Write
 from gangd.wire.cadence import is_look, looks_a_calm_look, slices_a_look
-from gangd.wire.timeline import Timeline
+from gangd.wire.timeline import SliceSchedule
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSwitch:
     """A switch to come: slice ``number`` of plan ``epoch`` begins at ``instant_ns`` (agent's clock)."""
 
     number: int
@@ -42,19 +42,19 @@ class Applied:
     begin_ns: int
     frozen_ns: int
     end_ns: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[HoldOutcome, ...]
     refused: bool
     used_ns: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeSwitches:
     """What native code has made: what was prepared, what came of it, jobs that are held since, and its turn.
 
     Its outcomes are not listed: all was written.
     """
 
-    prepared: Prepared
+    prepared: PreparedSwitch
     applied: Applied
     held: frozenset[int]
     turn: int
@@ -64,12 +64,12 @@ class Made:
 class Planned:
     """What native code is to make: steps that are not barred, their writes, and accounts by job."""
 
-    prepared: Prepared
+    prepared: PreparedSwitch
     freeze: tuple[StepKey, ...]
     writes: tuple[Write, ...]
-    accounts: tuple[tuple[int, Account], ...]
+    accounts: tuple[tuple[int, CpuTimeFile], ...]
 
-    def applied(self, done: Done) -> Applied:
+    def applied(self, done: SwitchInstants) -> Applied:
         """Return what came of it."""
         used: dict[int, int] = {}
         for (job, _), used_ns in zip(self.accounts, done.used_ns, strict=True):
@@ -78,7 +78,7 @@ class Planned:
         return Applied(done.begin_ns, done.frozen_ns, done.end_ns, (), refused=False, used_ns=used)
 
 
-class Ahead:
+class NativeSwitches:
     """What is with native code.
 
     Parameters
@@ -107,7 +107,7 @@ class Ahead:
 
     def push(
         self,
-        prepared: Prepared,
+        prepared: PreparedSwitch,
         freeze: tuple[StepKey, ...],
         following_ns: int,
         ours: dict[int, bool],
@@ -146,7 +146,7 @@ class Ahead:
         self._planned.append(Planned(prepared, freeze, tuple(writes), accounts))
         return True
 
-    def made(self) -> Iterator[tuple[Planned, Done]]:
+    def made(self) -> Iterator[tuple[Planned, SwitchInstants]]:
         """Yield what was made since the last call, oldest first."""
         while self.is_ahead:
             planned = self._planned.popleft()
@@ -161,7 +161,7 @@ class Ahead:
 
     def _accounts(
         self, writes: Iterable[Write], keys: tuple[StepKey, ...], yielding: frozenset[int]
-    ) -> tuple[tuple[int, Account], ...]:
+    ) -> tuple[tuple[int, CpuTimeFile], ...]:
         """List what is read after these writes, as the gate does it, and of which job each is."""
         jobs = {write.key.job for write in writes} & yielding
         found = ((key.job, self._holder.account(key)) for key in dict.fromkeys(keys) if key.job in jobs)
@@ -169,14 +169,14 @@ class Ahead:
 
 
 def switches_to_look(
-    timeline: Timeline,
+    timeline: SliceSchedule,
     number: int,
     offset_ns: int,
     situation: Situation,
-    limits: Limits,
+    limits: HoldLimits,
     *,
     calm: bool = False,
-) -> tuple[Prepared, ...]:
+) -> tuple[PreparedSwitch, ...]:
     """Return the switches that begin slice ``number`` and those after it.
 
     Parameters
@@ -197,7 +197,7 @@ def switches_to_look(
     spacing = slices_a_look(timeline.length_ns(number) or 1)
     if calm:
         spacing *= looks_a_calm_look(timeline.length_ns(number) or 1)
-    queue: list[Prepared] = []
+    queue: list[PreparedSwitch] = []
     while (start_ns := timeline.start_ns(number)) is not None:
         instant_ns, ours = start_ns - offset_ns, situation.ours
         situation = replace(
@@ -208,7 +208,7 @@ def switches_to_look(
         hold = decide(situation, limits).hold
         freeze = tuple(key for key in hold if key not in ours)
         thaw = tuple(key for key in ours if key not in hold)
-        queue.append(Prepared(number, timeline.epoch_of(number) or 0, instant_ns, freeze, thaw))
+        queue.append(PreparedSwitch(number, timeline.epoch_of(number) or 0, instant_ns, freeze, thaw))
         # One more than to the look, for a loop that comes late; a long slice leaves it time enough.
         if spacing == 1 or (
             len(queue) > 1 and is_look(number - 1, timeline.length_ns(number) or 1, calm=calm)

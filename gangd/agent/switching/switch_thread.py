@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from foundation.errors import HostError
-from gangd.agent.linux_host import Alarm
+from gangd.agent.linux_host import TimerFd
 from gangd.agent.native import NativeSwitch
-from gangd.agent.switching.gate import Gate
-from gangd.agent.switching.planned_switches import Applied, Prepared
+from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.planned_switches import Applied, PreparedSwitch
 
 RETRY_NS = 50_000_000
 """What could not be thawed at the lease's end is tried again so soon."""
@@ -35,7 +35,7 @@ _SAME_NS = 10_000_000  # less than any quantum: instants of one slice, as the cl
 class Switched:
     """A switch that was made, the jobs that are held since, and the gate's turn that it began."""
 
-    prepared: Prepared
+    prepared: PreparedSwitch
     applied: Applied
     held: frozenset[int]
     turn: int
@@ -49,12 +49,12 @@ class Switched:
 class Switch:
     """What has to happen at which instant; made to happen by whoever calls ``fire``."""
 
-    def __init__(self, gate: Gate, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, gate: HoldController, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._gate = gate
         self._clock = clock
-        self._queue: tuple[Prepared, ...] = ()
+        self._queue: tuple[PreparedSwitch, ...] = ()
         self._planned = 0
-        self._last: Prepared | None = None
+        self._last: PreparedSwitch | None = None
         self._retry_ns = 0
         self._lock = threading.Lock()
         self._done: collections.deque[Switched] = collections.deque(maxlen=64)
@@ -65,10 +65,10 @@ class Switch:
         """Whether all that is to happen is with whoever makes it happen; else ``prepare`` it anew."""
         return self._gate.native is None or self._planned == self._gate.changes
 
-    def prepare(self, *prepared: Prepared) -> None:
+    def prepare(self, *prepared: PreparedSwitch) -> None:
         """Replace what is to happen next, soonest first. A switch that was just made is not made again."""
 
-        def choose() -> tuple[Prepared, ...]:
+        def choose() -> tuple[PreparedSwitch, ...]:
             self._absorb()
             with self._lock:
                 last = self._last
@@ -83,12 +83,12 @@ class Switch:
         queue = self._queue
         return bool(queue) and (self._gate.native is None or queue[-1].instant_ns > now_ns)
 
-    def prepared(self) -> Prepared | None:
+    def prepared(self) -> PreparedSwitch | None:
         """Return what is to happen next."""
         queue = self.queue()
         return queue[0] if queue else None
 
-    def queue(self) -> tuple[Prepared, ...]:
+    def queue(self) -> tuple[PreparedSwitch, ...]:
         """Return everything that is to happen."""
         self._absorb()
         return self._queue
@@ -154,12 +154,12 @@ class SwitchThread(Switch):
         Called in the thread before anything else (to take its priority).
     """
 
-    def __init__(self, gate: Gate, on_start: Callable[[], object]) -> None:
+    def __init__(self, gate: HoldController, on_start: Callable[[], object]) -> None:
         super().__init__(gate)
         self.alarm_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.failure: BaseException | None = None
         self._native = gate.native
-        self._alarm = Alarm()
+        self._alarm = TimerFd()
         self._alarm_lock = threading.Lock()
         self._armed_ns: int | None = None
         self._command_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -173,7 +173,7 @@ class SwitchThread(Switch):
             why = f"the switch thread cannot be started: {error}"
             raise HostError(f"{why}; raise the limit of processes (pids.max, RLIMIT_NPROC)") from error
 
-    def prepare(self, *prepared: Prepared) -> None:
+    def prepare(self, *prepared: PreparedSwitch) -> None:
         """See ``Switch``."""
         super().prepare(*prepared)
         self.rearm(rang=self._native is not None)
@@ -256,7 +256,7 @@ class SwitchThread(Switch):
         return self._alarm.rang()
 
 
-def _is_over(prepared: Prepared, last: Prepared) -> bool:
+def _is_over(prepared: PreparedSwitch, last: PreparedSwitch) -> bool:
     """Whether a switch was made, or came before the one that was made last."""
     same = prepared.number == last.number and abs(prepared.instant_ns - last.instant_ns) < _SAME_NS
     return same or prepared.instant_ns <= last.instant_ns

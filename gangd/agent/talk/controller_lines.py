@@ -17,7 +17,7 @@ plans or beats four times in a lease, and an answer every three to four seconds:
 at least."""
 
 
-class Line:
+class ControllerLine:
     """The sockets to one controller."""
 
     def __init__(self, sockets: AgentSockets, node: str) -> None:
@@ -81,7 +81,7 @@ class Line:
         self.sockets.close()
 
 
-class Lines:
+class ControllerLines:
     """The lines to all controllers that there may be: an active one and its standbys.
 
     Parameters
@@ -100,14 +100,14 @@ class Lines:
         self.reach = reach
         self._all = self._connected()
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[ControllerLine]:
         return iter(self._all)
 
     def fds(self) -> set[int]:
         """Return the descriptors that tell of messages."""
         return {fd for line in self._all for fd in line.fds()}
 
-    def in_use(self, place: int | None) -> list[Line]:
+    def in_use(self, place: int | None) -> list[ControllerLine]:
         """Return the line of the controller that is spoken with; all of them where that is not known."""
         return self._all if place is None else self._all[place : place + 1]
 
@@ -135,9 +135,9 @@ class Lines:
         for line in self._all:
             line.close()
 
-    def _connected(self) -> list[Line]:
+    def _connected(self) -> list[ControllerLine]:
         keys, node = self.reach.keys, self._node
-        return [Line(connect_agent(keys, node, *where), node) for where in self.reach.controllers]
+        return [ControllerLine(connect_agent(keys, node, *where), node) for where in self.reach.controllers]
 
 
 def _option(socket: zmq.Socket[bytes], option: int) -> int:

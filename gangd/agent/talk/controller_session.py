@@ -5,14 +5,14 @@ from __future__ import annotations
 import collections
 
 from gangd.clock.offset import Offset, OffsetEstimate
-from gangd.wire import Controller, DownMessage
-from gangd.wire.timeline import Timeline
+from gangd.wire import ControllerIdentity, DownMessage
+from gangd.wire.timeline import SliceSchedule
 
 OFFSET_NS = 50_000_000
 _WAITING = 64
 
 
-class Session:
+class ControllerSession:
     """One controller, as one agent knows it.
 
     Parameters
@@ -35,7 +35,11 @@ class Session:
     """
 
     def __init__(
-        self, timeline: Timeline, controller: Controller | None, since_ns: int, line: int | None = None
+        self,
+        timeline: SliceSchedule,
+        controller: ControllerIdentity | None,
+        since_ns: int,
+        line: int | None = None,
     ) -> None:
         self.timeline = timeline
         self.controller = controller

@@ -24,11 +24,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangd.agent.agenda import Agenda, Item, Rest
-from gangd.agent.talk.controller_session import Session
+from gangd.agent.agenda import Agenda, AgendaItem, Rest
+from gangd.agent.talk.controller_session import ControllerSession
 from gangd.clock.offset import Offset
 from gangd.wire import (
-    Controller,
+    AccessRefused,
+    ControllerIdentity,
     DownMessage,
     ForeignControllerError,
     Hello,
@@ -36,7 +37,6 @@ from gangd.wire import (
     MissedPlanError,
     Ping,
     Pong,
-    Refused,
     Resend,
     ThawNow,
     Welcome,
@@ -44,7 +44,7 @@ from gangd.wire import (
     decode_down,
     decode_reply,
 )
-from gangd.wire.timeline import Timeline, is_later
+from gangd.wire.timeline import SliceSchedule, is_later
 from gangd.wire.versions import OLDEST, VERSION, common
 
 PROBE_FAST_NS = 20_000_000
@@ -105,8 +105,8 @@ class Conversation:
         self.outbox: collections.deque[Message] = collections.deque()
         self.events: list[Happened] = []
         self.foreign = 0
-        self._acting = Session(Timeline(hello.node), None, 0)
-        self._coming: Session | None = None
+        self._acting = ControllerSession(SliceSchedule(hello.node), None, 0)
+        self._coming: ControllerSession | None = None
         self._steady_ns = PROBE_STEADY_NS + zlib.crc32(hello.node.encode()) % PROBE_SPREAD_NS
         self._welcome: bytes | None = None
         self._greetings = 0
@@ -116,11 +116,11 @@ class Conversation:
         self._probed_ns = 0
         self._heard_ns: int | None = None
         self._agenda = agenda
-        agenda.set(Item.PROBE, 0)
+        agenda.set(AgendaItem.PROBE, 0)
         self._plan_ahead(0)
 
     @property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> SliceSchedule:
         """The schedule that is obeyed."""
         return self._acting.timeline
 
@@ -130,7 +130,7 @@ class Conversation:
         return self._newest.line
 
     @property
-    def _newest(self) -> Session:
+    def _newest(self) -> ControllerSession:
         return self._acting if self._coming is None else self._coming
 
     def offset(self, now_ns: int) -> Offset | None:
@@ -187,7 +187,7 @@ class Conversation:
             return self._on_pong(reply, now_ns)
         if isinstance(reply, Welcome):
             return self._on_welcome(reply, now_ns, line)
-        if isinstance(reply, Refused):
+        if isinstance(reply, AccessRefused):
             # Who was welcome says hello again at once; who was not may be refused for long. Reports are
             # refused, too: not each refusal may put off the next hello, or one that was lost is the last.
             self._greetings = 0  # it was understood
@@ -207,7 +207,7 @@ class Conversation:
             self._coming.line = None
         self._welcome = None
         self._agenda.rest(Rest.HELLO, 0)
-        self._agenda.set(Item.PROBE, 0)
+        self._agenda.set(AgendaItem.PROBE, 0)
         self._plan_ahead(now_ns)
 
     def _on_welcome(self, welcome: Welcome, now_ns: int, line: int) -> bool:
@@ -234,12 +234,12 @@ class Conversation:
         """Put into the outbox what is due; ``reporting`` if a report leaves at the same time."""
         if self._coming is None and self._is_silent(now_ns):
             self._acting.line = None
-        if (self._agenda.may if reporting else self._agenda.must)(Item.PROBE, now_ns):
+        if (self._agenda.may if reporting else self._agenda.must)(AgendaItem.PROBE, now_ns):
             trusted = self._newest.clock.trusted(now_ns)
-            self._agenda.set(Item.PROBE, now_ns + (PROBE_NS if trusted else PROBE_LOST_NS))
+            self._agenda.set(AgendaItem.PROBE, now_ns + (PROBE_NS if trusted else PROBE_LOST_NS))
             self._probed_ns = now_ns
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
-        if self._agenda.take(Item.HELLO, now_ns):
+        if self._agenda.take(AgendaItem.HELLO, now_ns):
             self._agenda.rest(Rest.HELLO, now_ns + HELLO_NS)
             self._hello_open = True
             self._greetings += 1
@@ -260,7 +260,7 @@ class Conversation:
         self._plan_ahead(now_ns)
         return True
 
-    def _session_of(self, controller: Controller, now_ns: int, line: int) -> Session | None:
+    def _session_of(self, controller: ControllerIdentity, now_ns: int, line: int) -> ControllerSession | None:
         """Return who is meant by what a controller says; None for one whose time is over."""
         acting, coming = self._acting, self._coming
         if coming is not None:
@@ -273,9 +273,9 @@ class Conversation:
             return acting
         elif not is_later(controller, acting.controller) and not acting.timeline.lease_over(now_ns):
             return None
-        self._coming = Session(acting.timeline.successor(), controller, now_ns, line)
+        self._coming = ControllerSession(acting.timeline.successor(), controller, now_ns, line)
         self._heard_ns = now_ns
-        self._agenda.set(Item.PROBE, now_ns)
+        self._agenda.set(AgendaItem.PROBE, now_ns)
         self._agenda.rest(Rest.HELLO, now_ns)
         text = (
             f"controller {controller.incarnation.hex()[:12]} speaks; the former plan is kept up to its lease"
@@ -295,17 +295,17 @@ class Conversation:
 
     def _plan_ahead(self, now_ns: int) -> None:
         """Put down when to probe, to greet and to hand over, as things stand now."""
-        probe_ns = self._agenda.at(Item.PROBE) or 0
-        self._agenda.set(Item.PROBE, probe_ns, self._probe_by_ns(probe_ns))
+        probe_ns = self._agenda.at(AgendaItem.PROBE) or 0
+        self._agenda.set(AgendaItem.PROBE, probe_ns, self._probe_by_ns(probe_ns))
         hello_ns = self._agenda.rests_until(Rest.HELLO)
         if not self._is_stranger(now_ns) and self._heard_ns is not None:
             hello_ns = max(hello_ns, self._heard_ns + self._silence_ns() + 1)
-        self._agenda.set(Item.HELLO, hello_ns)
-        self._agenda.strike(Item.HAND_OVER)
+        self._agenda.set(AgendaItem.HELLO, hello_ns)
+        self._agenda.strike(AgendaItem.HAND_OVER)
         if self._coming is not None:
             ready_ns = self._coming.ready_ns(now_ns)
             over_ns = self._acting.timeline.lease_until_ns or now_ns
-            self._agenda.set(Item.HAND_OVER, over_ns if ready_ns is None else min(over_ns, ready_ns))
+            self._agenda.set(AgendaItem.HAND_OVER, over_ns if ready_ns is None else min(over_ns, ready_ns))
 
     def _probe_by_ns(self, probe_ns: int) -> int:
         """When to probe the clock even if nothing else is to be said."""
@@ -339,9 +339,9 @@ class Conversation:
                 "clock_jump", "the controller's clock, or ours, has jumped; the new offset is in force"
             )
         if not trusted:
-            self._agenda.sooner(Item.PROBE, now_ns + PROBE_FAST_NS)
+            self._agenda.sooner(AgendaItem.PROBE, now_ns + PROBE_FAST_NS)
         elif session.clock.steady:
-            self._agenda.set(Item.PROBE, now_ns + self._steady_ns)
+            self._agenda.set(AgendaItem.PROBE, now_ns + self._steady_ns)
         if trusted is not session.was_trusted:
             session.was_trusted = trusted
             offset = session.clock.at(now_ns)
@@ -354,7 +354,7 @@ class Conversation:
         changed = self._take_waiting(session, now_ns)
         return self.hand_over(now_ns) or changed
 
-    def _take_waiting(self, session: Session, now_ns: int) -> bool:
+    def _take_waiting(self, session: ControllerSession, now_ns: int) -> bool:
         changed = False
         while session.waiting and (offset := session.offset(now_ns)) is not None:
             message, arrival_ns = session.waiting.popleft()
@@ -362,7 +362,7 @@ class Conversation:
         return changed
 
     def _accept(
-        self, session: Session, message: DownMessage, arrival_ns: int, offset_ns: int, now_ns: int
+        self, session: ControllerSession, message: DownMessage, arrival_ns: int, offset_ns: int, now_ns: int
     ) -> bool:
         """Let a session judge a message; returns whether what is obeyed may differ."""
         follows, acting = session.timeline.controller, session is self._acting
@@ -385,21 +385,23 @@ class Conversation:
             self._doubt_clock(session, follows, now_ns)
         return acting
 
-    def _doubt_clock(self, session: Session, earlier: Controller | None, now_ns: int) -> None:
+    def _doubt_clock(
+        self, session: ControllerSession, earlier: ControllerIdentity | None, now_ns: int
+    ) -> None:
         """Probe anew before anything is held for a later controller: it may have another clock."""
         session.controller = session.timeline.controller
         if earlier is None:
             return
         session.doubt(now_ns)
-        self._agenda.set(Item.PROBE, now_ns)
+        self._agenda.set(AgendaItem.PROBE, now_ns)
 
-    def _doubt_way(self, session: Session, sent_ns: int, now_ns: int, offset: Offset) -> None:
+    def _doubt_way(self, session: ControllerSession, sent_ns: int, now_ns: int, offset: Offset) -> None:
         """Probe the clock that a message makes doubtful: by it, it came before it was sent, or long after."""
         way_ns = now_ns + offset.offset_ns - sent_ns
         if session is self._newest and not -offset.bound_ns <= way_ns <= LONG_WAY_NS:
-            self._agenda.sooner(Item.PROBE, max(now_ns, self._probed_ns + PROBE_NS))
+            self._agenda.sooner(AgendaItem.PROBE, max(now_ns, self._probed_ns + PROBE_NS))
 
-    def _ask_again(self, session: Session, now_ns: int) -> None:
+    def _ask_again(self, session: ControllerSession, now_ns: int) -> None:
         if self._agenda.rested(Rest.RESEND, now_ns):
             self._agenda.rest(Rest.RESEND, now_ns + RESEND_NS)
             self.outbox.append(Resend(node=self.node, have_epoch=session.timeline.epoch))

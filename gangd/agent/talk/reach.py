@@ -46,7 +46,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedEndpoints:
     """What the command line says; None or nothing where the file is to say it."""
 
     node: str
@@ -56,7 +56,7 @@ class Asked:
     extern: str | None = None
 
 
-def read_reach(asked: Asked, usual_keys: Path) -> Reach:
+def read_reach(asked: RequestedEndpoints, usual_keys: Path) -> Reach:
     """Read the file, if there is one, and the keys.
 
     Raises

@@ -20,7 +20,7 @@ import msgspec
 from gangd.agent.switching.switch_thread import Switched
 from gangd.monitor.histogram import Histogram
 from gangd.monitor.metrics_table import SWITCH_S
-from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
+from gangd.wire import AgentFault, FoundState, JobSample, Leak, Report, SliceReport
 
 MAX_SLICES = 64
 MAX_FAULTS = 128
@@ -64,7 +64,7 @@ class SliceBook:
         self._alone: dict[int, JobSample] = {}
         self._slices: collections.deque[SliceReport] = collections.deque(maxlen=MAX_SLICES)
         self._samples: dict[int, JobSample] = {}
-        self._faults: dict[tuple[str, int | None], Fault] = {}
+        self._faults: dict[tuple[str, int | None], AgentFault] = {}
         self._found: dict[int, FoundState] = {}
         self._leaks: dict[int, int] = {}
         self._born: set[int] = set()
@@ -143,7 +143,7 @@ class SliceBook:
         key = (kind[:64] or "fault", job)
         known = self._faults.get(key)
         if known is not None or len(self._faults) < MAX_FAULTS:
-            self._faults[key] = Fault(key[0], 1 + (0 if known is None else known.count), text[:512], job)
+            self._faults[key] = AgentFault(key[0], 1 + (0 if known is None else known.count), text[:512], job)
 
     def on_found(self, job: int, left: str, found: str) -> None:
         """Note that somebody else changed a job's state."""

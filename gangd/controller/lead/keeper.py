@@ -16,11 +16,11 @@ import msgspec
 from foundation.errors import HostError, OutputError
 from foundation.trust import make_folder, names_in, open_own, read_file
 from foundation.whole_file import write_in
-from gangd.control.order_requests import Order
+from gangd.control.order_requests import StandingOrder
 from gangd.control.order_socket import ControlServer
-from gangd.controller.lead.leadership import Alone, Lead
+from gangd.controller.lead.leadership import Lead, SoleLeadership
 from gangd.core import Remembered
-from gangd.wire import Controller
+from gangd.wire import ControllerIdentity
 from gangd.wire.wire_fields import NodeName
 
 STATE_NAME = "controller.json"
@@ -33,7 +33,7 @@ _DAMAGED = "controller.damaged-"
 log = logging.getLogger("gangd")
 
 
-class State(msgspec.Struct, kw_only=True):
+class KeptState(msgspec.Struct, kw_only=True):
     """Contents of the state file.
 
     Parameters
@@ -59,7 +59,7 @@ class State(msgspec.Struct, kw_only=True):
     version: Literal[1] = 1
     started_ns: int = 0
     limits: dict[str, dict[str, float]] = {}
-    orders: list[Order] = []
+    orders: list[StandingOrder] = []
     gangs: list[Remembered] = []
     nodes: dict[NodeName, Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]] = {}
     joined: list[NodeName] = []
@@ -71,7 +71,7 @@ class _RawOrders(msgspec.Struct):
     orders: list[msgspec.Raw] = []
 
 
-class Keeper:
+class StateDirectory:
     """The state folder of one running controller, to which nobody else may write.
 
     Attributes
@@ -94,9 +94,9 @@ class Keeper:
         It cannot be made or written.
     """
 
-    def __init__(self, folder: Path, lead: Lead | Alone | None = None) -> None:
+    def __init__(self, folder: Path, lead: Lead | SoleLeadership | None = None) -> None:
         self.folder = folder
-        self.lead = lead or Alone()
+        self.lead = lead or SoleLeadership()
         self.status_mode = PRIVATE
         self._damaged: list[str] = []
         try:
@@ -129,7 +129,7 @@ class Keeper:
             self.state.started_ns = state.started_ns
         self.state.cluster = name or state.cluster
 
-    def begin(self, wall_ns: int) -> Controller:
+    def begin(self, wall_ns: int) -> ControllerIdentity:
         """Give this controller its identity, later than that of every earlier one here.
 
         Where the disk is full it begins all the same, and the state is saved once there is space.
@@ -139,7 +139,7 @@ class Keeper:
             self.save()
         except OutputError as error:
             log.error("%s; scheduling begins all the same: free space there, or mend the folder", error)
-        return Controller(secrets.token_bytes(16), self.state.started_ns)
+        return ControllerIdentity(secrets.token_bytes(16), self.state.started_ns)
 
     def save(self) -> None:
         """Write the state, all or nothing."""
@@ -177,25 +177,25 @@ class Keeper:
             "`osub gang status` with the orders in it, give those that are missing again, then remove it"
         )
 
-    def _read(self) -> State:
+    def _read(self) -> KeptState:
         """State of the controller before; of a file that is damaged what orders can be read."""
         self._damaged = sorted(name for name in names_in(self._fd) if name.startswith(_DAMAGED))
         try:
             content = read_file(self._fd, STATE_NAME)
         except FileNotFoundError:
-            return State()
+            return KeptState()
         try:
-            return msgspec.json.decode(content, type=State)
+            return msgspec.json.decode(content, type=KeptState)
         except msgspec.DecodeError as error:
             return self._keep_aside(content, str(error))
 
-    def _keep_aside(self, content: bytes, why: str) -> State:
+    def _keep_aside(self, content: bytes, why: str) -> KeptState:
         """Keep a damaged file under another name; returns what of it counts all the same."""
         numbers = (f"{_DAMAGED}{number}.json" for number in range(1, 1 << 20))
         name = next(name for name in numbers if not self._is_there(name))
         os.rename(STATE_NAME, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         self._damaged.append(name)
-        state = State(orders=list(_readable_orders(content)))
+        state = KeptState(orders=list(_readable_orders(content)))
         log.error(
             "%s cannot be used (%s): kept as %s; orders that could be read of it: %d",
             *(self.folder / STATE_NAME, why, name, len(state.orders)),
@@ -209,9 +209,9 @@ class Keeper:
         return False
 
 
-def _readable_orders(content: bytes) -> Iterator[Order]:
+def _readable_orders(content: bytes) -> Iterator[StandingOrder]:
     """Yield the orders of a state file of which other parts, or single orders, cannot be read."""
     with suppress(msgspec.DecodeError):
         for raw in msgspec.json.decode(content, type=_RawOrders).orders:
             with suppress(msgspec.DecodeError):
-                yield msgspec.json.decode(raw, type=Order)
+                yield msgspec.json.decode(raw, type=StandingOrder)

@@ -141,7 +141,7 @@ class Lead:
                 self._file.write(msgspec.structs.replace(self._leader, resigned=True))
 
 
-class Alone:
+class SoleLeadership:
     """The lead of a controller that shares its folder with nobody: it is never lost."""
 
     due_ns = 1 << 62

@@ -5,8 +5,8 @@ A standby has its sockets bound, so that agents are connected to it before they 
 
 When it begins, agents may go by the former controller's plan, up to their lease. A plan that is sent too
 early thaws what should go on: before Slurm has answered it names no job, and a gang runs freely while the
-agent of one of its nodes has not said hello. So plans are held back (``Comeback``) until Slurm has answered
-and all agents that the former had are back; for a lease at most, for by then nothing is held.
+agent of one of its nodes has not said hello. So plans are held back (``FailoverGrace``) until Slurm has
+answered and all agents that the former had are back; for a lease at most, for by then nothing is held.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import zmq
 from foundation.errors import OsubError, OutputError
 from foundation.notify import Notifier
 from foundation.trust import make_folder
-from gangd.controller.lead.keeper import Keeper
+from gangd.controller.lead.keeper import StateDirectory
 from gangd.controller.lead.leadership import Candidate, Lead, LeadFile
 from gangd.controller.nodes.backlog import Quota
 from gangd.controller.site.controller_config import MS, Config
@@ -41,7 +41,7 @@ ANNOUNCE_NS = 50_000_000
 """Announcements come so often meanwhile: agents that connect anew must hear one soon."""
 
 
-def take_the_lead(config: Config, sockets: ControllerSockets) -> Keeper | None:
+def take_the_lead(config: Config, sockets: ControllerSockets) -> StateDirectory | None:
     """Wait until this controller may lead, and return the state folder; None if it is told to leave before.
 
     Raises
@@ -52,7 +52,7 @@ def take_the_lead(config: Config, sockets: ControllerSockets) -> Keeper | None:
         The folder cannot be written, or others may write to it.
     """
     if config.takeover_ms is None:
-        return Keeper(config.state)
+        return StateDirectory(config.state)
     takeover_ns = round(config.takeover_ms * MS)
     try:
         folder_fd, _ = make_folder(config.state, 0o755)
@@ -63,7 +63,7 @@ def take_the_lead(config: Config, sockets: ControllerSockets) -> Keeper | None:
     if lead is None:
         os.close(folder_fd)
         return None
-    return Keeper(config.state, lead)
+    return StateDirectory(config.state, lead)
 
 
 def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: Path) -> Lead | None:
@@ -144,7 +144,7 @@ def _taken(pipe: int) -> bytes:
         return b""
 
 
-class Comeback:
+class FailoverGrace:
     """Decides when plans go out.
 
     Parameters

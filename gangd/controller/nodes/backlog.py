@@ -43,7 +43,7 @@ Sender = bytes | tuple[bytes, str]
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingMessage:
     """A message that waits.
 
     Attributes
@@ -71,8 +71,8 @@ class Backlog:
     """Messages in the order in which they are to be judged."""
 
     def __init__(self) -> None:
-        self._queue: collections.deque[tuple[Sender, Waiting]] = collections.deque()
-        self._of: dict[Sender, list[Waiting]] = {}
+        self._queue: collections.deque[tuple[Sender, WaitingMessage]] = collections.deque()
+        self._of: dict[Sender, list[WaitingMessage]] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -85,7 +85,7 @@ class Backlog:
         WireError
             It is no message, which was seen already.
         """
-        one = Waiting(taken, received_ns, message)
+        one = WaitingMessage(taken, received_ns, message)
         # Over a connection whose key speaks for every node many agents may speak.
         sender = taken.connection if taken.node is not None else (taken.connection, one.said().node)
         here = self._of.get(sender)
@@ -100,7 +100,7 @@ class Backlog:
         self._queue.append((sender, one))
         return True
 
-    def take(self) -> Waiting:
+    def take(self) -> WaitingMessage:
         """Take the message whose turn it is."""
         sender, one = self._queue.popleft()
         here = self._of[sender]
@@ -133,7 +133,7 @@ def condensed(older: Report, newer: Report) -> Report:
     )
 
 
-def _takes_in(older: Waiting, newer: Waiting) -> bool:
+def _takes_in(older: WaitingMessage, newer: WaitingMessage) -> bool:
     """Let ``older`` say what ``newer`` says as well, where that is possible."""
     try:
         before, now = older.said(), newer.said()
@@ -157,7 +157,7 @@ def _seen(report: Report) -> set[int]:
     return {sample.job for sample in samples if sample.tasks}
 
 
-def _size(waiting: Iterable[Waiting]) -> int:
+def _size(waiting: Iterable[WaitingMessage]) -> int:
     return sum([len(one.taken.body) for one in waiting])
 
 

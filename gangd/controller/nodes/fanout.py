@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gangd.core.terms.cores import CoreMap
-from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Member, Publish, TrackPlan
-from gangd.core.terms.scheduler_events import Hold
+from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Publish, TrackMember, TrackPlan
+from gangd.core.terms.scheduler_events import HoldMode
 from gangd.core.terms.timebase import Timebase
 from gangd.wire import (
     Beat,
     Bounds,
-    Controller,
+    ControllerIdentity,
     DownMessage,
     JobCores,
     JobHold,
@@ -26,7 +26,7 @@ from gangd.wire import (
     ThawNow,
     Track,
 )
-from gangd.wire import Exempt as WireExempt
+from gangd.wire import ExemptJobs as WireExempt
 
 NOBODY = WireExempt()
 
@@ -111,7 +111,7 @@ class Fanout:
     """
 
     def __init__(
-        self, controller: Controller, cores: CoreMap, time: Timebase, lease_ns: int, bounds: Bounds
+        self, controller: ControllerIdentity, cores: CoreMap, time: Timebase, lease_ns: int, bounds: Bounds
     ) -> None:
         self.controller = controller
         self._lease_ns = lease_ns
@@ -285,7 +285,7 @@ class Fanout:
         return change
 
 
-def _places(member: Member, cores: CoreMap) -> list[tuple[int, str, int]]:
+def _places(member: TrackMember, cores: CoreMap) -> list[tuple[int, str, int]]:
     return [
         (job, cores.name(node), count)
         for job, placed in member.jobs
@@ -303,7 +303,7 @@ def _split(plan: TrackPlan, cores: CoreMap) -> dict[str, tuple[Track, tuple[JobC
                 jobs.setdefault(node, []).append((job, column))
                 allocated.setdefault(node, []).append(JobCores(job, count))
     rows = plan.run.tolist()
-    yielding = {column for column, member in enumerate(plan.members) if member.hold is Hold.YIELD}
+    yielding = {column for column, member in enumerate(plan.members) if member.hold is HoldMode.YIELD}
     return {
         cores.name(node): (
             Track(

@@ -19,18 +19,27 @@ from functools import partial
 
 import msgspec
 
-from gangd.core import AgentJoined, AgentLost, AgentState, CoreMap, NodeReport, Place, Sample, SliceUse
+from gangd.core import (
+    AgentJoined,
+    AgentLost,
+    AgentState,
+    CoreMap,
+    CpuSample,
+    NodePresence,
+    NodeReport,
+    SliceUse,
+)
 from gangd.core.terms.scheduler_events import Event
 from gangd.core.terms.timebase import Timebase
 from gangd.wire import (
-    Controller,
+    AccessRefused,
+    AgentFault,
+    ControllerIdentity,
     Farewell,
-    Fault,
     Hello,
     JobSample,
     Ping,
     Pong,
-    Refused,
     ReplyMessage,
     Report,
     Resend,
@@ -51,7 +60,7 @@ OTHER = "other"
 COMING_OVER_NS = 1_000_000_000
 """So long after its hello an agent may still report as one of the former controller's."""
 
-Where = Callable[[int], Place]
+Where = Callable[[int], NodePresence]
 """How the node that reports stands to a job."""
 
 
@@ -90,7 +99,7 @@ class Reaction(msgspec.Struct, frozen=True):
     alarm: str | None = None
     foreign: frozenset[int] = frozenset()
     unknown: bool = False
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[AgentFault, ...] = ()
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -121,10 +130,10 @@ class Uplink:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: ControllerIdentity,
         cores: CoreMap,
         time: Timebase,
-        place: Callable[[str, int], Place],
+        place: Callable[[str, int], NodePresence],
         is_home: Callable[[str, AbstractSet[int]], bool] = lambda *_: False,
     ) -> None:
         self.controller = controller
@@ -192,7 +201,7 @@ class Uplink:
 
     def _on_hello(self, hello: Hello, now_ns: int, times: Times) -> Reaction:
         if hello.node not in self._cores:
-            refused = Refused(node=hello.node, reason=f"Slurm has no node {hello.node}")
+            refused = AccessRefused(node=hello.node, reason=f"Slurm has no node {hello.node}")
             return Reaction(replies=(refused,), unknown=True)
         known = self.agents.get(hello.node)
         alarm = None
@@ -221,7 +230,7 @@ class Uplink:
         info = self._known(report.node)
         if info.hello.incarnation != report.incarnation and state is AgentState.LOST:
             reason = "another agent of this node said hello and is silent now"
-            return Reaction(replies=(Refused(node=report.node, reason=reason),))
+            return Reaction(replies=(AccessRefused(node=report.node, reason=reason),))
         if info.hello.incarnation != report.incarnation or state is AgentState.UNKNOWN:
             raise UnknownAgentError(f"another agent of {report.node} reports than the one that said hello")
         if report.seq <= info.seq:
@@ -305,8 +314,8 @@ class Uplink:
         return info
 
 
-def _samples(samples: tuple[JobSample, ...]) -> tuple[Sample, ...]:
-    return tuple([Sample(s.job, s.cpu_us, s.delay_us, s.span_us, s.tasks, s.held_us) for s in samples])
+def _samples(samples: tuple[JobSample, ...]) -> tuple[CpuSample, ...]:
+    return tuple([CpuSample(s.job, s.cpu_us, s.delay_us, s.span_us, s.tasks, s.held_us) for s in samples])
 
 
 def own_words(
@@ -322,9 +331,11 @@ def own_words(
     if is_home(named):
         return report, frozenset()
     places = {job: where(job) for job in named}
-    if all(place is Place.HERE for place in places.values()):
+    if all(place is NodePresence.HERE for place in places.values()):
         return report, frozenset()
-    here = frozenset(job for job, place in places.items() if place in (Place.HERE, Place.UNKNOWN))
+    here = frozenset(
+        job for job, place in places.items() if place in (NodePresence.HERE, NodePresence.UNKNOWN)
+    )
     kept = msgspec.structs.replace(
         report,
         slices=tuple([_own_slice(one, here) for one in report.slices]),
@@ -335,7 +346,7 @@ def own_words(
         leaks=tuple([one for one in report.leaks if one.job in here]),
         faults=tuple([one for one in report.faults if one.job is None or one.job in here]),
     )
-    return kept, frozenset(job for job, place in places.items() if place is Place.ELSEWHERE)
+    return kept, frozenset(job for job, place in places.items() if place is NodePresence.ELSEWHERE)
 
 
 def _named(report: Report) -> set[int]:

@@ -13,9 +13,9 @@ from foundation.slurm.slurm_client import MarkField
 from foundation.toml_file import load_toml
 from foundation.trust import read_trusted
 from gangd.controller.slice_record.slicefiles import HOUR_NS, MIB, Retention
-from gangd.core import InvalidSettings, Settings
+from gangd.core import CoreSettings, InvalidSettings
 from gangd.core.terms.gang_settings import GREATEST_LEASE_NS
-from gangd.monitor.address import Address, read_address
+from gangd.monitor.address import ListenAddress, read_address
 from gangd.wire import Bounds
 
 MS = 1_000_000
@@ -191,7 +191,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         fields = {"admin_comment": MarkField.ADMIN_COMMENT, "extra": MarkField.EXTRA}
         return None if self.mark_jobs is None else fields[self.mark_jobs]
 
-    def metrics_address(self) -> Address | None:
+    def metrics_address(self) -> ListenAddress | None:
         """Return where metrics are handed out; raises ``UsageError`` for what is no address."""
         return None if self.metrics is None else read_address(str(self.metrics))
 
@@ -205,10 +205,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             return round(self.lease_ms * MS)
         return min(max(SMALL_CLUSTER, nodes) * LEASE_A_NODE_NS, GREATEST_LEASE_NS)
 
-    def settings(self, nodes: int = 0) -> Settings:
+    def settings(self, nodes: int = 0) -> CoreSettings:
         """Return the core's settings for so many nodes; raises ``UsageError`` if they cannot be obeyed."""
         try:
-            return Settings(
+            return CoreSettings(
                 quantum_ns=round(self.quantum_ms * MS),
                 lookahead=self.lookahead,
                 adapt=self.adapt,

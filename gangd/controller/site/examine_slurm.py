@@ -19,7 +19,7 @@ from foundation.slurm.reading.pyslurm_library import release
 from foundation.slurm.slurm_client import EXTRA_SINCE, MarkField
 from foundation.units import counted
 from gangd.controller.site.controller_config import Config, Saying
-from gangd.core import Settings
+from gangd.core import CoreSettings
 
 FREE_TO_NAME = (
     "accounts has rules, and Slurm does not enforce accounts (AccountingStorageEnforce): "
@@ -127,7 +127,7 @@ def _everywhere(partition: str) -> bool:  # noqa: ARG001 - as its callers have i
 def check_slurm(
     config: Mapping[str, str],
     partitions: Sequence[Partition],
-    settings: Settings,
+    settings: CoreSettings,
     may_freeze: Callable[[str], bool] = _everywhere,
     longest_quantum_ms: Callable[[str], float] | None = None,
 ) -> tuple[str, ...]:

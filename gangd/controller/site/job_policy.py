@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from foundation.slurm import Job
+from foundation.slurm import SlurmJob
 from gangd.controller.site.kept_apart import PairRule
-from gangd.core import Hold
+from gangd.core import HoldMode
 
 WEIGHT_WORD = "gangd-weight="
 HOLD_WORD = "gangd-hold="
@@ -30,29 +30,29 @@ LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class JobRule:
     """What is said of some jobs; None where nothing is."""
 
-    hold: Hold | None = None
+    hold: HoldMode | None = None
     weight: float | None = None
     quantum_ns: int | None = None
     opt_out: bool | None = None
     may_opt_out: bool | None = None
 
 
-_SILENT = Rule()
+_SILENT = JobRule()
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class JobRules:
     """Rules by name of partition, QOS, account and user."""
 
-    partitions: Mapping[str, Rule] = field(default_factory=dict)
-    qos: Mapping[str, Rule] = field(default_factory=dict)
-    accounts: Mapping[str, Rule] = field(default_factory=dict)
-    users: Mapping[str, Rule] = field(default_factory=dict)
+    partitions: Mapping[str, JobRule] = field(default_factory=dict)
+    qos: Mapping[str, JobRule] = field(default_factory=dict)
+    accounts: Mapping[str, JobRule] = field(default_factory=dict)
+    users: Mapping[str, JobRule] = field(default_factory=dict)
 
-    def of(self, job: Job) -> Rule:
+    def of(self, job: SlurmJob) -> JobRule:
         """Return what is said of a job, by the precedence at the head of this module."""
         found = [
             rules[name]
@@ -66,7 +66,7 @@ class Rules:
         ]
         if not found:
             return _SILENT
-        return Rule(
+        return JobRule(
             hold=next((one.hold for one in found if one.hold is not None), None),
             weight=next((one.weight for one in found if one.weight is not None), None),
             quantum_ns=next((one.quantum_ns for one in found if one.quantum_ns is not None), None),
@@ -95,20 +95,20 @@ class Policy:
         Which applications must not run beside each other on a node.
     """
 
-    rules: Rules = field(default_factory=Rules)
+    rules: JobRules = field(default_factory=JobRules)
     most_job_weight: float = 1.0
     opt_out_comments: frozenset[str] = frozenset()
     opt_out_features: frozenset[str] = frozenset()
-    hold: Hold = Hold.FREEZE
-    job_holds: frozenset[Hold] = frozenset()
+    hold: HoldMode = HoldMode.FREEZE
+    job_holds: frozenset[HoldMode] = frozenset()
     pairing: PairRule = field(default_factory=PairRule)
 
-    def way(self, job: Job) -> Hold:
+    def way(self, job: SlurmJob) -> HoldMode:
         """Return how a job is held: as it asks, if it may; of two words that it may say, none counts."""
         asked = {hold for hold in self.job_holds if HOLD_WORD + hold.value in _words(job.comment)}
         return asked.pop() if len(asked) == 1 else self.rules.of(job).hold or self.hold
 
-    def weight(self, job: Job) -> float:
+    def weight(self, job: SlurmJob) -> float:
         """Return the weight of a job: by the rules, times what it asks for as far as it may."""
         ruled = self.rules.of(job).weight
         weight = 1.0 if ruled is None else ruled
@@ -118,21 +118,21 @@ class Policy:
             weight *= min(prod(factors), self.most_job_weight)
         return within_bounds(weight)
 
-    def quantum_ns(self, job: Job) -> int | None:
+    def quantum_ns(self, job: SlurmJob) -> int | None:
         """Return for how long a job runs at a stretch; None for one slice."""
         return self.rules.of(job).quantum_ns
 
-    def opts_out(self, job: Job) -> bool:
+    def opts_out(self, job: SlurmJob) -> bool:
         """Whether a job must not be held: by the rules, or as it asks where they let it."""
         rule = self.rules.of(job)
         return bool(rule.opt_out or (rule.may_opt_out and self._asks_out(job)))
 
-    def refuses(self, job: Job) -> bool:
+    def refuses(self, job: SlurmJob) -> bool:
         """Whether a job asks to opt out and may not."""
         rule = self.rules.of(job)
         return not (rule.opt_out or rule.may_opt_out) and self._asks_out(job)
 
-    def _asks_out(self, job: Job) -> bool:
+    def _asks_out(self, job: SlurmJob) -> bool:
         comment = _words(job.comment)
         features = set((job.features or "").replace("&", " ").replace("|", " ").replace(",", " ").split())
         return bool(comment & self.opt_out_comments or features & self.opt_out_features)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from foundation.errors import InputError
 from foundation.one_line import one_line
-from foundation.slurm import Job
+from foundation.slurm import SlurmJob
 from foundation.trust import read_trusted
 
 APP_WORD = "gangd-app="
@@ -41,7 +41,7 @@ class PairRule:
     pairs: frozenset[tuple[str, str]] = frozenset()
     by_user: bool = False
 
-    def application(self, job: Job) -> str | None:
+    def application(self, job: SlurmJob) -> str | None:
         """Return what a job runs; None where nobody says, or two things are said."""
         if not self.pairs:
             return None
@@ -123,7 +123,7 @@ class Seats:
         self._seats = {}
         self._taken = {}
 
-    def of(self, jobs: Iterable[Job]) -> Mapping[int, Seat]:
+    def of(self, jobs: Iterable[SlurmJob]) -> Mapping[int, Seat]:
         """Return the seats of each job that must not run beside another, of all jobs that hold cores."""
         if not self._rule.pairs:
             return {}

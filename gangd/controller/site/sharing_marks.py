@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from foundation.slurm import Job
+from foundation.slurm import SlurmJob
 from foundation.slurm.slurm_client import MarkField
 from gangd.controller.site.slurm_view import STATES
 
@@ -46,7 +46,7 @@ class Marks:
         if self.where is not None and len(self._waiting) < MOST_WAITING:
             self._waiting.update((job, None) for job in jobs if job not in self._done)
 
-    def take(self, jobs: Mapping[int, Job], now_s: float) -> list[int]:
+    def take(self, jobs: Mapping[int, SlurmJob], now_s: float) -> list[int]:
         """Take those that are marked now, by what Slurm has just said of jobs that hold cores."""
         where = self.where
         if where is None or not self._waiting or now_s < self._next_s:

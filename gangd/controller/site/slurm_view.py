@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from foundation.slurm import Job, JobSnapshot, Node, Reservation
-from foundation.slurm import JobState as SlurmState
+from foundation.slurm import JobSnapshot, Reservation, SlurmJob, SlurmNode
+from foundation.slurm import SlurmJobState as SlurmState
 from gangd.control.order_book import OrderBook
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.kept_apart import Seat, Seats
-from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
+from gangd.core import CoreMap, GangJobState, HoldMode, InvalidEvent, JobView
 
 STATES = {
-    SlurmState.RUNNING: JobState.RUNNING,
-    SlurmState.CONFIGURING: JobState.RUNNING,
-    SlurmState.RESIZING: JobState.RUNNING,
-    SlurmState.SIGNALING: JobState.RUNNING,
-    SlurmState.SUSPENDED: JobState.SUSPENDED,
-    SlurmState.STOPPED: JobState.RUNNING,
-    SlurmState.COMPLETING: JobState.TERMINATING,
-    SlurmState.STAGE_OUT: JobState.TERMINATING,
+    SlurmState.RUNNING: GangJobState.RUNNING,
+    SlurmState.CONFIGURING: GangJobState.RUNNING,
+    SlurmState.RESIZING: GangJobState.RUNNING,
+    SlurmState.SIGNALING: GangJobState.RUNNING,
+    SlurmState.SUSPENDED: GangJobState.SUSPENDED,
+    SlurmState.STOPPED: GangJobState.RUNNING,
+    SlurmState.COMPLETING: GangJobState.TERMINATING,
+    SlurmState.STAGE_OUT: GangJobState.TERMINATING,
 }
 
 
@@ -48,7 +48,7 @@ class ClusterView:
         self.unusable: tuple[int, ...] = ()
         self.refused: dict[str, int] = {}
         self._cores = cores
-        self._views: dict[int, tuple[Job | None, JobView]] = {}
+        self._views: dict[int, tuple[SlurmJob | None, JobView]] = {}
         self._number: int | None = None
         self._unread = False
         self._reserved: tuple[Reservation, ...] = ()
@@ -57,7 +57,7 @@ class ClusterView:
         self._seated: Mapping[int, Seat] = {}
         self.book = OrderBook()
 
-    def know_nodes(self, nodes: Iterable[Node]) -> None:
+    def know_nodes(self, nodes: Iterable[SlurmNode]) -> None:
         """Make nodes known; if one has more cores than before, its jobs are numbered anew."""
         renumbered = [node.name for node in nodes if node.cores and self._cores.add(node.name, node.cores)]
         if renumbered:
@@ -116,7 +116,7 @@ class ClusterView:
         self.unusable = tuple(sorted(unusable))
         return tuple(views), tuple(gone)
 
-    def _usable(self, job: Job, unusable: set[int]) -> JobView | None:
+    def _usable(self, job: SlurmJob, unusable: set[int]) -> JobView | None:
         """Return the view of a job that holds cores that are known; notes one that runs on others."""
         unusable.discard(job.job_id)
         if job.state in STATES and job.cores:
@@ -134,7 +134,7 @@ class ClusterView:
         A job that was known and cannot be read any more keeps what it was known for, and is not held: it may
         have ended, moved or begun anew.
         """
-        views: dict[int, tuple[Job | None, JobView]] = {}
+        views: dict[int, tuple[SlurmJob | None, JobView]] = {}
         unusable = []
         before, self._seated = (
             self._seated,
@@ -165,7 +165,7 @@ class ClusterView:
         view = self._views[job_id][1]
         return None, view if view.opt_out else replace(view, opt_out=True)
 
-    def _view(self, job: Job) -> JobView:
+    def _view(self, job: SlurmJob) -> JobView:
         standing = self.book.standing(job)
         limited = job.time_limit_s is not None and job.end_time is not None
         if self.policy.refuses(job):
@@ -183,7 +183,7 @@ class ClusterView:
             latest_s=latest_end(job, self._reserved),
             weight=standing.weigh(self.policy.weight(job)),
             # Who must not run beside another may not go on with what the other leaves: it leaves cores.
-            hold=Hold.FREEZE if seats else self.policy.way(job),
+            hold=HoldMode.FREEZE if seats else self.policy.way(job),
             # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
             opt_out=(
                 standing.free is not None or self.policy.opts_out(job) or job.state is SlurmState.STOPPED
@@ -192,7 +192,7 @@ class ClusterView:
         )
 
 
-def latest_end(job: Job, reservations: Iterable[Reservation]) -> float | None:
+def latest_end(job: SlurmJob, reservations: Iterable[Reservation]) -> float | None:
     """Return the wall-clock instant beyond which a job's end must not be moved, seconds; None for none."""
     nodes = frozenset(job.nodes)
     bounds = [

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from foundation.errors import OsubError
-from foundation.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
+from foundation.slurm import JobSnapshot, Reservation, SlurmClient, SlurmJob, SlurmNode
 from foundation.slurm.slurm_client import MarkField, sharing_text
 from foundation.units import counted
 from gangd.controller.site.controller_config import Config
@@ -41,7 +41,7 @@ MOVE_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class SlurmObserved:
     """Slurm answered: all jobs; nodes and reservations if they were asked for too.
 
     Instants are on CLOCK_MONOTONIC.
@@ -49,7 +49,7 @@ class Looked:
 
     asked_ns: int
     snapshot: JobSnapshot
-    nodes: Sequence[Node] | None
+    nodes: Sequence[SlurmNode] | None
     reservations: Sequence[Reservation] | None = None
 
 
@@ -62,7 +62,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class LimitsMoved:
     """Ends of jobs were moved; for some, Slurm may have refused it."""
 
     ends_s: Mapping[int, float]
@@ -92,7 +92,7 @@ class Marked:
     denied: bool
 
 
-Answer = Looked | Failed | Moved | Checked | Marked | Death
+Answer = SlurmObserved | Failed | LimitsMoved | Checked | Marked | Death
 
 
 class SlurmWorker:
@@ -136,7 +136,7 @@ class SlurmWorker:
         self._asked_pause_s = LEAST_PAUSE_S
         self._leaving = False
         self._pause_s = every_s
-        self._seen: dict[int, Job] = {}
+        self._seen: dict[int, SlurmJob] = {}
         self._number: int | None = None
         self._has_looked = False
         self._names: frozenset[str] | None = None
@@ -241,7 +241,7 @@ class SlurmWorker:
                 slower_s = min(self._pause_s * SLOWER, SLOWEST_S) if quiet else 0.0
                 self._pause_s = max(self.every_s, slower_s)
 
-    def _look(self, with_nodes: bool) -> Looked:
+    def _look(self, with_nodes: bool) -> SlurmObserved:
         nodes = self._ask_nodes() if with_nodes else None
         reservations = self._client.reservations() if with_nodes else None
         asked_ns = self._clock()
@@ -249,9 +249,9 @@ class SlurmWorker:
         fresh = self._note(snapshot)
         if nodes is None and self._strange(fresh):
             nodes = self._ask_nodes()
-        return Looked(asked_ns, snapshot, nodes, reservations)
+        return SlurmObserved(asked_ns, snapshot, nodes, reservations)
 
-    def _note(self, snapshot: JobSnapshot) -> Sequence[Job]:
+    def _note(self, snapshot: JobSnapshot) -> Sequence[SlurmJob]:
         """Note the jobs that hold cores; returns those that are new or not as they were."""
         difference = snapshot.difference
         if difference is not None and difference.since == self._number:
@@ -269,13 +269,13 @@ class SlurmWorker:
         self._number = None if difference is None else difference.number
         return fresh
 
-    def _ask_nodes(self) -> Sequence[Node]:
+    def _ask_nodes(self) -> Sequence[SlurmNode]:
         nodes = self._client.nodes()
         names = frozenset(node.name for node in nodes)
         self._nodes_come, self._names = names != self._names, names
         return nodes
 
-    def _strange(self, jobs: Sequence[Job]) -> bool:
+    def _strange(self, jobs: Sequence[SlurmJob]) -> bool:
         """Whether a job is on a node that was not there when nodes were asked for."""
         known = self._names or frozenset()
         return any(held.node not in known for job in jobs for held in job.cores)
@@ -316,9 +316,9 @@ class SlurmWorker:
             self._moves = {**moves, **self._moves}
             self._moves_s = time.monotonic() + self._again_s
 
-    def _move(self, moves: Mapping[int, tuple[float, float]]) -> Moved:
+    def _move(self, moves: Mapping[int, tuple[float, float]]) -> LimitsMoved:
         refused = self._client.move_ends({job: int(end_s) for job, (_, end_s) in moves.items()})
-        return Moved({job: end_s for job, (_, end_s) in moves.items() if job not in refused}, refused)
+        return LimitsMoved({job: end_s for job, (_, end_s) in moves.items() if job not in refused}, refused)
 
     def _answer(self, what: str, call: Callable[[], Answer]) -> bool:
         """Put the outcome of a call into ``answers``; True if it succeeded."""

@@ -19,7 +19,7 @@ import msgspec
 
 from foundation.errors import InputError, OutputError
 from foundation.records import SliceRecord, SliceRole
-from foundation.slurm import Job, JobSnapshot
+from foundation.slurm import JobSnapshot, SlurmJob
 from foundation.trust import make_folder, open_own
 from gangd.controller.slice_record.slicefiles import (
     NAME,
@@ -57,7 +57,7 @@ class Whose(msgspec.Struct, frozen=True, tag_field="type", tag="job", kw_only=Tr
     cores: dict[str, int]
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class WrittenSlice(msgspec.Struct, frozen=True, array_like=True):
     """A ``SliceRow`` as it is written."""
 
     number: int
@@ -103,7 +103,7 @@ class SliceLog:
         self._retention = retention or Retention()
         self._clock, self._wall = clock, wall
         self._encoder = msgspec.json.Encoder()
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, SlurmJob] = {}
         self._told: dict[int, int | None] = {}
         self._number: int | None = None
         self._torn = False
@@ -307,10 +307,10 @@ class SliceLines:
     def __init__(self, name: str) -> None:
         self._name = name
         self.whose: dict[int, Whose] = {}
-        self._heads, self._rows = msgspec.json.Decoder(Anchor | Whose), msgspec.json.Decoder(Row)
+        self._heads, self._rows = msgspec.json.Decoder(Anchor | Whose), msgspec.json.Decoder(WrittenSlice)
         self._anchor: Anchor | None = None
 
-    def take(self, line: bytes) -> tuple[Row, float] | None:
+    def take(self, line: bytes) -> tuple[WrittenSlice, float] | None:
         """Return a row and when its slice began, seconds since the epoch; None for what is no row.
 
         Raises
@@ -343,7 +343,7 @@ def _one(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"cannot read slice record {path}: {error.strerror}") from error
 
 
-def _record(row: Row, start_s: float) -> SliceRecord:
+def _record(row: WrittenSlice, start_s: float) -> SliceRecord:
     return SliceRecord(
         slice=row.number,
         start_s=start_s,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.gang_settings import CoreSettings
 
 OPEN_SLICES = 4
 LONG_HISTORY = 64
@@ -75,7 +75,7 @@ class Demand:
             self._flaps = min(max(flaps, 0), MOST_FLAPS)
             self._multi = multi
 
-    def sample(self, number: int, share: float, tasks: int, places: int, settings: Settings) -> bool:
+    def sample(self, number: int, share: float, tasks: int, places: int, settings: CoreSettings) -> bool:
         """Take in what one place saw in slice ``number``; True if the level changed.
 
         Parameters
@@ -106,7 +106,7 @@ class Demand:
         return self.level is not before
 
     def alone(
-        self, place: tuple[int, int], share: float, tasks: int, places: int, settings: Settings
+        self, place: tuple[int, int], share: float, tasks: int, places: int, settings: CoreSettings
     ) -> bool:
         """Take in what one place (job, node) saw since its last report while the gang shared no core.
 
@@ -133,7 +133,7 @@ class Demand:
         self.level = Level.IDLE
         return self.level is not before
 
-    def _busy(self, number: int, settings: Settings) -> None:
+    def _busy(self, number: int, settings: CoreSettings) -> None:
         self._streak = 0
         if number <= self._busy_slice:
             return
@@ -150,7 +150,7 @@ class Demand:
         soon = self._rested_slice is not None and number - self._rested_slice <= SOON_SLICES
         self._flaps = min(self._flaps + 1, MOST_FLAPS) if soon else 0
 
-    def _close(self, number: int, settings: Settings) -> None:
+    def _close(self, number: int, settings: CoreSettings) -> None:
         share = self._open.pop(number)[1]
         if share >= settings.idle_share or number <= self._busy_slice:
             self._streak = 0
@@ -161,7 +161,7 @@ class Demand:
                 self._rested_slice = number
             self.level = Level.IDLE
 
-    def _patience(self, settings: Settings) -> int:
+    def _patience(self, settings: CoreSettings) -> int:
         """Idle slices in a row that let the gang be idle."""
         if self.level is Level.WAKING:
             return 1

@@ -16,8 +16,8 @@ import numpy as np
 
 from gangd.core.jobs.demand import Demand, Level
 from gangd.core.terms.cores import CoreSet
-from gangd.core.terms.scheduler_commands import ExemptKind, Member
-from gangd.core.terms.scheduler_events import Hold, JobState, JobView
+from gangd.core.terms.scheduler_commands import ExemptKind, TrackMember
+from gangd.core.terms.scheduler_events import GangJobState, HoldMode, JobView
 from gangd.core.terms.states import GangInput, GangState
 
 NOWHERE = CoreSet(b"", ())
@@ -114,8 +114,8 @@ class Gang:
         self.stirred = 0
         self.has_shared = False
         self.exempt: ExemptKind | None = None
-        self.exempted: Member | None = None
-        self.member = Member(gang, ())
+        self.exempted: TrackMember | None = None
+        self.member = TrackMember(gang, ())
         self.cores = NOWHERE
         self.describe(views)
 
@@ -126,16 +126,16 @@ class Gang:
         self.weight = 0.0
         self.quantum_ns = 0
         self.places = 0
-        self.hold = Hold.YIELD
+        self.hold = HoldMode.YIELD
         for view in views.values():
-            if view.state is JobState.TERMINATING:
+            if view.state is GangJobState.TERMINATING:
                 self.terminating = True
-            elif view.state is JobState.SUSPENDED:
+            elif view.state is GangJobState.SUSPENDED:
                 self.suspended = True
             if view.opt_out:
                 self.opt_out = True
-            if view.hold is Hold.FREEZE:
-                self.hold = Hold.FREEZE
+            if view.hold is HoldMode.FREEZE:
+                self.hold = HoldMode.FREEZE
             self.weight = max(self.weight, view.weight)
             self.quantum_ns = max(self.quantum_ns, view.quantum_ns or 0)
             self.places += len(view.cores.nodes)
@@ -143,7 +143,7 @@ class Gang:
         if self.member.jobs != jobs:
             self.cores = _union(jobs)
         if self.member.jobs != jobs or self.member.hold is not self.hold:
-            self.member = Member(self.gang, jobs, self.hold)
+            self.member = TrackMember(self.gang, jobs, self.hold)
 
     @property
     def needs_turns(self) -> bool:
@@ -152,7 +152,7 @@ class Gang:
         Processes of one core wait for nobody elsewhere: the kernel shares that core among them as well as
         slices could, and finer. A frozen gang is to leave caches and memory alone, so it takes turns.
         """
-        return self.hold is Hold.FREEZE or len(self.cores.packed) > CORE_BYTES
+        return self.hold is HoldMode.FREEZE or len(self.cores.packed) > CORE_BYTES
 
     @property
     def exemption(self) -> ExemptKind | None:
@@ -188,7 +188,7 @@ class Gang:
         The grace ends with the launch, and after ``grace_ns`` at the latest. A gang that yields needs none:
         its launch goes on meanwhile.
         """
-        if self.state is not GangState.NEW or self.launched or self.hold is Hold.YIELD:
+        if self.state is not GangState.NEW or self.launched or self.hold is HoldMode.YIELD:
             return True
         return now_ns >= self.since_ns + grace_ns
 

@@ -18,7 +18,7 @@ KEPT_NS = 10 * SECOND
 MOST_A_NODE = 4096
 
 
-class Place(Enum):
+class NodePresence(Enum):
     """How a node stands to a job."""
 
     HERE = "here"
@@ -54,14 +54,14 @@ class Whereabouts:
                 return False
         return True
 
-    def place(self, job: int, node: int, views: Mapping[int, JobView]) -> Place:
+    def place(self, job: int, node: int, views: Mapping[int, JobView]) -> NodePresence:
         """Say how node number ``node`` stands to a job; ``views`` are those of the newest snapshot."""
         view = views.get(job)
         if view is None:
-            return Place.UNKNOWN
+            return NodePresence.UNKNOWN
         if node in view.cores.nodes:
-            return Place.HERE
-        return Place.LEFT if node in self._left.get(job, ()) else Place.ELSEWHERE
+            return NodePresence.HERE
+        return NodePresence.LEFT if node in self._left.get(job, ()) else NodePresence.ELSEWHERE
 
 
 class Launches:

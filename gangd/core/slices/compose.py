@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.slices.group import Block, Bools, Frame, Group, Ints
+from gangd.core.slices.group import Bools, Frame, GangGroup, Ints, SliceBlock
 
 UNIT = 720_720  # divisible by 1 to 16: whole weights charge without rounding
 FAR = np.int64(2**62)
@@ -44,7 +44,7 @@ WAIT_BITS = 20
 WAIT_MASK = (1 << WAIT_BITS) - 1
 
 
-class Rules(NamedTuple):
+class ComposeRules(NamedTuple):
     """What composing goes by.
 
     Attributes
@@ -64,7 +64,7 @@ class Rules(NamedTuple):
     cap_slices: int
 
 
-def compose(groups: Sequence[Group], rules: Rules, slices: int) -> None:
+def compose(groups: Sequence[GangGroup], rules: ComposeRules, slices: int) -> None:
     """Compose the next ``slices`` slices of ``groups``, which share no gang, and look for repetition."""
     batch = _Batch(groups, partial(_frame, rules), rules.cap_slices)
     for _ in range(slices):
@@ -72,7 +72,7 @@ def compose(groups: Sequence[Group], rules: Rules, slices: int) -> None:
     batch.store()
 
 
-def _frame(rules: Rules, slots: Ints) -> Frame:
+def _frame(rules: ComposeRules, slots: Ints) -> Frame:
     """Frame of whole groups side by side."""
     neighbours, charge, crowd, turns, cap_slices = rules
     lists = [neighbours[slot] for slot in slots.tolist()]
@@ -91,7 +91,7 @@ def _frame(rules: Rules, slots: Ints) -> Frame:
 class _Batch:
     """The gangs of some groups side by side in arrays."""
 
-    def __init__(self, groups: Sequence[Group], frame: Callable[[Ints], Frame], cap_slices: int) -> None:
+    def __init__(self, groups: Sequence[GangGroup], frame: Callable[[Ints], Frame], cap_slices: int) -> None:
         self.groups = groups
         self.cap_slices = cap_slices
         self.run: list[Bools] = []
@@ -162,7 +162,7 @@ class _Batch:
         first = self.groups[0].end_slice
         run, times = np.stack(self.run), np.stack(self.times)
         waits, stay, woken = np.stack(self.waits), np.stack(self.stay), np.stack(self.woken)
-        block = Block(first, self.slots, run, times, waits, stay, woken)
+        block = SliceBlock(first, self.slots, run, times, waits, stay, woken)
         periods, pure = self._periods(block)
         if self.fresh:
             for group, period, whole in zip(self.groups, periods, pure, strict=True):
@@ -174,10 +174,10 @@ class _Batch:
         for group, begin, end in zip(self.groups, self.starts.tolist(), ends, strict=True):
             mine = (slice(None), slice(begin, end))
             state = (times[mine], waits[mine], stay[mine], woken[mine])
-            group.go_on(Block(group.end_slice, self.slots[begin:end], run[mine], *state))
+            group.go_on(SliceBlock(group.end_slice, self.slots[begin:end], run[mine], *state))
             group.find_period()
 
-    def _periods(self, block: Block) -> tuple[list[int], list[bool]]:
+    def _periods(self, block: SliceBlock) -> tuple[list[int], list[bool]]:
         """Find, by group, the shortest repetition at the end or 0, and whether all before is part of it."""
         times, waits, woken, run = block.times, block.waits, block.woken, block.run
         stay = block.stay

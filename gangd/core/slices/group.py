@@ -3,8 +3,8 @@
 The state of a group (leads, waits, turns, who is woken) before a slice decides everything after it; once the
 state has been the same twice, the slices between repeat for ever and need not be composed again.
 
-Groups that were composed together lie side by side in one ``Block``: thousands of small groups cost a few
-array operations, not thousands.
+Groups that were composed together lie side by side in one ``SliceBlock``: thousands of small groups cost a
+few array operations, not thousands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-class Block:
+class SliceBlock:
     """Slices of gangs side by side; row ``r`` belongs to slice ``first_slice + r``.
 
     Attributes
@@ -97,7 +97,7 @@ class Frame(NamedTuple):
     turn: Ints
 
 
-class Group:
+class GangGroup:
     """The gangs ``begin`` to ``end`` of a block.
 
     Attributes
@@ -122,7 +122,7 @@ class Group:
         "backlog", "begin", "block", "end", "frame", "name", "period", "published_end", "pure", "settled"
     )  # fmt: skip
 
-    def __init__(self, name: int, block: Block, begin: int, end: int) -> None:
+    def __init__(self, name: int, block: SliceBlock, begin: int, end: int) -> None:
         self.name = name
         self.block = block
         self.begin = begin
@@ -176,14 +176,14 @@ class Group:
             return [row for row in folded if row is not None]
         return list(range(begin, len(self.block.run)))
 
-    def go_on(self, rows: Block) -> None:
+    def go_on(self, rows: SliceBlock) -> None:
         """Append composed slices of this group alone, and forget all but the newest ones."""
         old, mine = self.block, slice(self.begin, self.end)
         drop = max(0, len(old.run) + len(rows.run) - KEPT_SLICES)
         first = old.first_slice + drop
         if drop and self.settled < first:
             self.backlog = settle([self], first)[1]
-        self.block = Block(
+        self.block = SliceBlock(
             first,
             old.slots[mine],
             np.concatenate((old.run[:, mine], rows.run))[drop:],
@@ -221,15 +221,15 @@ class Group:
         return begin + (row - begin) % self.period
 
 
-def by_block(groups: Iterable[Group]) -> list[list[Group]]:
+def by_block(groups: Iterable[GangGroup]) -> list[list[GangGroup]]:
     """Sort groups by the block that they lie in."""
-    blocks: dict[int, list[Group]] = {}
+    blocks: dict[int, list[GangGroup]] = {}
     for group in groups:
         blocks.setdefault(id(group.block), []).append(group)
     return list(blocks.values())
 
 
-def settle(groups: Sequence[Group], end: int) -> tuple[Ints, Ints]:
+def settle(groups: Sequence[GangGroup], end: int) -> tuple[Ints, Ints]:
     """Count the slices before ``end`` in which gangs were held and that no call counted yet.
 
     Parameters
@@ -263,7 +263,7 @@ def settle(groups: Sequence[Group], end: int) -> tuple[Ints, Ints]:
     return block.slots[columns], held
 
 
-def states(groups: Sequence[Group], number: int) -> tuple[Ints, Ints, Ints, Ints, Bools]:
+def states(groups: Sequence[GangGroup], number: int) -> tuple[Ints, Ints, Ints, Ints, Bools]:
     """State before slice ``number``.
 
     Parameters
@@ -285,7 +285,7 @@ def states(groups: Sequence[Group], number: int) -> tuple[Ints, Ints, Ints, Ints
     return block.slots[columns], times, waits, stay, woken
 
 
-def _columns(groups: Sequence[Group]) -> tuple[Ints, Ints]:
+def _columns(groups: Sequence[GangGroup]) -> tuple[Ints, Ints]:
     """Columns of the block that the groups take, and how many each."""
     begins = np.array([group.begin for group in groups], dtype=np.int64)
     sizes = np.array([group.end for group in groups], dtype=np.int64) - begins

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from gangd.core.terms.gang_settings import GREATEST_QUANTUM_NS, MS, SECOND, Settings
+from gangd.core.terms.gang_settings import GREATEST_QUANTUM_NS, MS, SECOND, CoreSettings
 
 LOOK_NS = 5 * SECOND
 MOST_LOST, LITTLE_LOST = 0.03, 0.02
@@ -41,7 +41,7 @@ class _Node:
     rtt_us: int = 0
 
 
-class Pace:
+class QuantumPace:
     """The length of slices and how many are final, between what is asked for and what is allowed.
 
     Attributes
@@ -52,7 +52,7 @@ class Pace:
         Time lost to a switch at the last look; None while nobody takes turns.
     """
 
-    def __init__(self, settings: Settings, now_ns: int) -> None:
+    def __init__(self, settings: CoreSettings, now_ns: int) -> None:
         self._settings = settings
         self._nodes: dict[int, _Node] = {}
         self._doublings = self._bad = self._good = self._eased = 0
@@ -71,7 +71,7 @@ class Pace:
         """Share of a slice that is lost to switching; None while nobody takes turns."""
         return None if self.lost_us is None else 1000 * self.lost_us / self.quantum_ns
 
-    def ask(self, settings: Settings) -> None:
+    def ask(self, settings: CoreSettings) -> None:
         """Begin anew from what the administrator asks for now."""
         self._settings = settings
         self._doublings = self._bad = self._good = self._eased = 0

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangd.core.slices.compose import UNIT, Rules, compose
+from gangd.core.slices.compose import UNIT, ComposeRules, compose
 from gangd.core.slices.conflicts import ConflictGraph
-from gangd.core.slices.group import Block, Bools, Group, Ints, by_block, settle, states
+from gangd.core.slices.group import Bools, GangGroup, Ints, SliceBlock, by_block, settle, states
 
 FIRST_SLICES = 4  # composed at once for a group that is new
 STEP_SLICES = 2  # composed at most at a tick for a large group that goes on, if ticks are a slice apart
@@ -45,12 +45,12 @@ class Advance:
         Names of groups, and ids of gangs that were watched, that are no more.
     """
 
-    publish: list[Group]
+    publish: list[GangGroup]
     watch: list[int]
     drop: list[int]
 
 
-class Rotation:
+class SliceScheduler:
     """The groups, and by slot what they need to know of a gang.
 
     Attributes
@@ -64,7 +64,7 @@ class Rotation:
     def __init__(self, graph: ConflictGraph, quantum_ns: int) -> None:
         self.graph = graph
         self._quantum_ns = quantum_ns
-        self.groups: list[Group | None] = []
+        self.groups: list[GangGroup | None] = []
         self.held_ns: Ints = np.zeros(0, dtype=np.int64)
         self._gang: Ints = np.zeros(0, dtype=np.int64)
         self._charge: Ints = np.zeros(0, dtype=np.int64)
@@ -84,8 +84,8 @@ class Rotation:
         self._dirty: set[int] = set()
         self._recalled: set[int] = set()
         self._first = 0
-        self._windows: dict[int, Group] = {}
-        self._all: dict[int, Group] = {}
+        self._windows: dict[int, GangGroup] = {}
+        self._all: dict[int, GangGroup] = {}
 
     def enter(
         self, slot: int, gang: int, weight: float, quantum_ns: int = 0, *, takes_turns: bool = True
@@ -188,7 +188,7 @@ class Rotation:
         first
             Never smaller than in an earlier call.
         cap_slices
-            ``Settings.cap_slices`` of ``quantum_ns``.
+            ``CoreSettings.cap_slices`` of ``quantum_ns``.
         quantum_ns
             Length of the slices from ``first`` on; after a change, call ``touch_all`` before.
         """
@@ -231,17 +231,17 @@ class Rotation:
         self._moved.clear()
         return begun, ended
 
-    def settle(self, groups: Iterable[Group], end: int) -> None:
+    def settle(self, groups: Iterable[GangGroup], end: int) -> None:
         """Account the held slices of groups before ``end``."""
         for together in by_block(groups):
             slots, held = settle(together, end)
             self.held_ns[slots] += held * self._quantum_ns
 
-    def all_groups(self) -> list[Group]:
+    def all_groups(self) -> list[GangGroup]:
         """Return the groups in force."""
         return list(self._all.values())
 
-    def _compose(self, groups: list[Group], cap_slices: int, least: int) -> None:
+    def _compose(self, groups: list[GangGroup], cap_slices: int, least: int) -> None:
         """Compose slices until repetition is found: ``least`` of them at least, then as many as are cheap."""
         gangs = sum(group.end - group.begin for group in groups)
         left = max(least, min(AHEAD_SLICES, COMPOSE_BUDGET // max(1, gangs)))
@@ -249,30 +249,30 @@ class Rotation:
         while groups and left > 0:
             graph = self.graph
             turns = np.maximum(1, (self._turn_ns + self._quantum_ns // 2) // self._quantum_ns)
-            rules = Rules(graph.neighbours, self._charge, graph.crowd, turns, cap_slices)
+            rules = ComposeRules(graph.neighbours, self._charge, graph.crowd, turns, cap_slices)
             compose(groups, rules, min(slices, left))
             left -= slices
             slices = AHEAD_SLICES
             groups = [group for group in groups if group.period is None]
 
-    def _revive(self, group: Group, first: int) -> Group:
+    def _revive(self, group: GangGroup, first: int) -> GangGroup:
         """Go on with a group; if slices passed that were never composed, from where it stopped."""
         if group.period is not None or group.end_slice >= first:
             return group
         self.settle([group], first)
-        fresh = Group(
+        fresh = GangGroup(
             group.name, _start(first, *states([group], group.end_slice)), 0, group.end - group.begin
         )
         self._install(fresh)
         return fresh
 
-    def _install(self, group: Group) -> None:
+    def _install(self, group: GangGroup) -> None:
         self._all[group.name] = group
         groups = self.groups
         for slot in group.slots.tolist():
             groups[slot] = group
 
-    def _regroup(self, first: int) -> tuple[list[Group], list[Group], set[int]]:
+    def _regroup(self, first: int) -> tuple[list[GangGroup], list[GangGroup], set[int]]:
         """Work out groups where something changed: those that end, those that begin, slots concerned."""
         if not self._dirty:
             return [], [], set()
@@ -291,7 +291,7 @@ class Rotation:
         self._dirty.clear()
         return retired, self._begin(parts, first), region
 
-    def _take_apart(self, retired: list[Group], first: int) -> set[int]:
+    def _take_apart(self, retired: list[GangGroup], first: int) -> set[int]:
         """Dissolve groups; what their gangs had is kept by slot."""
         self.settle(retired, first)
         stayed: set[int] = set()
@@ -359,7 +359,7 @@ class Rotation:
             return True
         return len(set(self._charge[part].tolist())) > 1
 
-    def _begin(self, parts: tuple[list[int], list[int]], first: int) -> list[Group]:
+    def _begin(self, parts: tuple[list[int], list[int]], first: int) -> list[GangGroup]:
         """Form groups without slices yet, one of each part, side by side in one block."""
         order, sizes = np.array(parts[0], dtype=np.int64), np.array(parts[1], dtype=np.int64)
         if not len(order):
@@ -372,7 +372,7 @@ class Rotation:
         block = _start(first, slots, times, self._wait[slots], self._stay[slots], self._woken[slots])
         names, begins = self._gang[slots[starts]].tolist(), starts.tolist()
         groups = [
-            Group(name, block, begin, begin + size)
+            GangGroup(name, block, begin, begin + size)
             for name, begin, size in zip(names, begins, parts[1], strict=True)
         ]
         for group in groups:
@@ -380,7 +380,7 @@ class Rotation:
         return groups
 
 
-def _start(first: int, slots: Ints, times: Ints, waits: Ints, stay: Ints, woken: Bools) -> Block:
+def _start(first: int, slots: Ints, times: Ints, waits: Ints, stay: Ints, woken: Bools) -> SliceBlock:
     """Block without slices yet, from the state before slice ``first``."""
     run = np.zeros((0, len(slots)), dtype=np.bool_)
-    return Block(first, slots, run, times[None, :], waits[None, :], stay[None, :], woken[None, :])
+    return SliceBlock(first, slots, run, times[None, :], waits[None, :], stay[None, :], woken[None, :])

@@ -16,7 +16,7 @@ GREATEST_FREEZE_NS = 60 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CoreSettings:
     """Settings of the core; the defaults are those of the architecture.
 
     Attributes
@@ -49,7 +49,7 @@ class Settings:
         A job whose end is nearer than this gets what it is owed at once; one whose end is farther waits
         until it is worth a call (a minute, or a tenth of what remains).
     record
-        Whether ``Record`` commands are wanted.
+        Whether ``RecordRows`` commands are wanted.
     """
 
     quantum_ns: int = 250 * MS

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangd.core.terms.cores import CoreSet
-from gangd.core.terms.scheduler_events import Hold
+from gangd.core.terms.scheduler_events import HoldMode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Member:
+class TrackMember:
     """A gang in a track: its id, its jobs with their cores, how it is held.
 
     The same object while nothing changed.
@@ -21,7 +21,7 @@ class Member:
 
     gang: int
     jobs: tuple[tuple[int, CoreSet], ...]
-    hold: Hold = Hold.FREEZE
+    hold: HoldMode = HoldMode.FREEZE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ class TrackPlan:
     name: int
     first_slice: int
     repeat: bool
-    members: tuple[Member, ...]
+    members: tuple[TrackMember, ...]
     table: NDArray[np.bool_]
     rows: list[int]
     column: int
@@ -87,7 +87,7 @@ class ExemptKind(StrEnum):
 class Exempt:
     """Begin (``on``) or end an exemption of all jobs of a gang, at once and on all of its nodes."""
 
-    member: Member
+    member: TrackMember
     kind: ExemptKind
     on: bool
 
@@ -138,7 +138,7 @@ class SliceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordRows:
     """Rows for the slice record."""
 
     rows: tuple[SliceRow, ...]
@@ -173,4 +173,4 @@ class BeganToShare:
     jobs: tuple[int, ...]
 
 
-Command = Publish | Exempt | ThawAll | MoveEnd | Record | Alarm | AskSlurm | BeganToShare
+Command = Publish | Exempt | ThawAll | MoveEnd | RecordRows | Alarm | AskSlurm | BeganToShare

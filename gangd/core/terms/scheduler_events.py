@@ -10,10 +10,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gangd.core.terms.cores import CoreSet
-from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.gang_settings import CoreSettings
 
 
-class JobState(StrEnum):
+class GangJobState(StrEnum):
     """What Slurm says of a job that holds its nodes."""
 
     RUNNING = "running"
@@ -21,7 +21,7 @@ class JobState(StrEnum):
     TERMINATING = "terminating"
 
 
-class Hold(StrEnum):
+class HoldMode(StrEnum):
     """How a gang whose turn it is not stands back."""
 
     FREEZE = "freeze"  # it does not run at all
@@ -59,13 +59,13 @@ class JobView:
     job: int
     gang: int
     cores: CoreSet
-    state: JobState = JobState.RUNNING
+    state: GangJobState = GangJobState.RUNNING
     start_s: float = 0.0
     end_s: float | None = None
     latest_s: float | None = None
     weight: float = 1.0
     opt_out: bool = False
-    hold: Hold = Hold.FREEZE
+    hold: HoldMode = HoldMode.FREEZE
     quantum_ns: int | None = None
 
 
@@ -90,7 +90,7 @@ class SlurmChanges:
     gone: tuple[int, ...]
 
 
-class Sample(NamedTuple):
+class CpuSample(NamedTuple):
     """CPU time and run-queue delay of a job on one node over ``span_us`` in which it was not frozen."""
 
     job: int
@@ -113,7 +113,7 @@ class SliceUse(NamedTuple):
     skew_us: int
     freeze_us: int
     held: tuple[int, ...]  # frozen
-    samples: tuple[Sample, ...]
+    samples: tuple[CpuSample, ...]
     yielding: tuple[int, ...] = ()
 
 
@@ -147,7 +147,7 @@ class NodeReport(NamedTuple):
     dying: tuple[int, ...] = ()
     strange: tuple[int, ...] = ()
     born: tuple[int, ...] = ()
-    alone: tuple[Sample, ...] = ()
+    alone: tuple[CpuSample, ...] = ()
     launched: tuple[int, ...] = ()
     rtt_us: int = 0
     acts: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class Reload:
     """New settings; those that shape slices count from the first slice that is not final."""
 
     now_ns: int
-    settings: Settings
+    settings: CoreSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from deploy.compose.found import holds_one, is_left
 from deploy.compose.found import live_clusters as live_compose_clusters
 from deploy.compose.plan import DEBIANS
 from deploy.compose.state import cores_there, read_compose_state
-from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, fitting_shape
-from deploy.local.cluster import Status
+from deploy.local import GangKind, HoldSetting, LocalCluster, QueueKind, Scheduler, Shape, fitting_shape
+from deploy.local.cluster import LocalStatus
 from deploy.local.found import live_clusters
 from deploy.local.host import look_at_host
 from foundation.errors import UsageError
@@ -56,10 +56,12 @@ def up(
     ] = False,
     threads: Annotated[int, typer.Option(help="Hardware threads a core to declare (with --virtual).")] = 1,
     multiplicity: Annotated[int, typer.Option(help="Most jobs a core, M (MQ: of batch nodes).")] = 1,
-    gang: Annotated[Gang, typer.Option(help="Who takes turns on shared cores.")] = Gang.NONE,
-    hold: Annotated[Hold, typer.Option(help="How gangd holds a job whose turn it isn't.")] = Hold.YIELD,
+    gang: Annotated[GangKind, typer.Option(help="Who takes turns on shared cores.")] = GangKind.NONE,
+    hold: Annotated[
+        HoldSetting, typer.Option(help="How gangd holds a job whose turn it isn't.")
+    ] = HoldSetting.YIELD,
     quantum_ms: Annotated[float, typer.Option(help="Length of gangd's time slices, ms.")] = 250.0,
-    queues: Annotated[Queues, typer.Option(help="One queue, or interactive nodes apart.")] = Queues.SQ,
+    queues: Annotated[QueueKind, typer.Option(help="One queue, or interactive nodes apart.")] = QueueKind.SQ,
     interactive_nodes: Annotated[int | None, typer.Option(help="MQ: nodes for interactive jobs.")] = None,
     multiplicity_interactive: Annotated[int, typer.Option(help="MQ: most jobs a core on them.")] = 4,
     scheduler: Annotated[Scheduler, typer.Option(help="Slurm's scheduler.")] = Scheduler.BACKFILL,
@@ -86,7 +88,7 @@ def up(
     """Start the cluster, or whatever has died of it, and wait until it takes jobs."""
     if engine is None and (debian is not None or accounting is not None or build or monitoring):
         raise UsageError("--debian, --accounting, --monitoring and --build go with --engine")
-    if monitoring and gang is not Gang.OSUB:
+    if monitoring and gang is not GangKind.OSUB:
         raise UsageError("--monitoring watches gangd and its agents: it goes with --gang osub")
     if debian is not None and debian not in DEBIANS:
         raise UsageError(f"--debian must be 12 or 13, not {debian}")
@@ -202,7 +204,7 @@ def list_(as_json: Json = False) -> None:
     Console().print(table)
 
 
-def _facts(status_now: Status) -> dict[str, object]:
+def _facts(status_now: LocalStatus) -> dict[str, object]:
     state, jobs = status_now.state, status_now.jobs
     return {
         "system": state.shape.system,
@@ -221,7 +223,7 @@ def _facts(status_now: Status) -> dict[str, object]:
     }
 
 
-def _print(status_now: Status) -> None:
+def _print(status_now: LocalStatus) -> None:
     state = status_now.state
     console = Console()
     console.print(
@@ -230,7 +232,7 @@ def _print(status_now: Status) -> None:
         f" processes tracked by {f'cgroup {state.cgroup}' if state.cgroup != 'none' else 'parentage'}",
         highlight=False,
     )
-    is_supervised = state.shape.gang is Gang.OSUB
+    is_supervised = state.shape.gang is GangKind.OSUB
     table = Table("daemon", "state", *["restarts", "ended"] * is_supervised, "CPUs", "Slurm says")
     known = {daemon.role: daemon for daemon in state.daemons}
     pins = {f"slurmd {node.name}": node for node in state.layout.nodes}

@@ -10,17 +10,21 @@ from rich.text import Text
 
 from osub.cli.terminal import Console
 from simulator.eviction.answer_rows import alike, answer_rows
-from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob, overlapped_min
+from simulator.eviction.eviction_problem import EvictableJob, EvictionAnswer, EvictionChoice, overlapped_min
 
 LEAST_BAR, MOST_BAR = 4, 40
 FRAME = 3
 """Width of a column beside its text."""
-STYLES = {Choice.KILL: "bold red", Choice.APP: "bold blue", Choice.SYSTEM: "bold yellow"}
+STYLES = {
+    EvictionChoice.KILL: "bold red",
+    EvictionChoice.APP: "bold blue",
+    EvictionChoice.SYSTEM: "bold yellow",
+}
 OVERLAP = "overlapped"
 
 
 def show_answers(
-    facts: Sequence[str], answers: Sequence[Answer], overlapped: Sequence[EvictableJob] | None = None
+    facts: Sequence[str], answers: Sequence[EvictionAnswer], overlapped: Sequence[EvictableJob] | None = None
 ) -> None:
     """Print the table, and the choices for the last deadline.
 
@@ -35,7 +39,7 @@ def show_answers(
     show_choices(answers[-1])
 
 
-def show_choices(answer: Answer) -> None:
+def show_choices(answer: EvictionAnswer) -> None:
     """Print what becomes of which jobs, one line a choice."""
     console = Console()
     if not answer.possible:
@@ -44,7 +48,7 @@ def show_choices(answer: Answer) -> None:
         )
         console.print(note, markup=False, highlight=False)
         return
-    for choice in Choice:
+    for choice in EvictionChoice:
         names = [name for name, taken in answer.choices.items() if taken is choice]
         if names:
             console.print(Text.assemble((f"{choice}: ", STYLES[choice]), ", ".join(names)))
@@ -52,14 +56,14 @@ def show_choices(answer: Answer) -> None:
         console.print("Nothing needs to be evicted.", markup=False, highlight=False)
 
 
-def to_json(answers: Sequence[Answer], overlapped: Sequence[EvictableJob] | None = None) -> str:
+def to_json(answers: Sequence[EvictionAnswer], overlapped: Sequence[EvictableJob] | None = None) -> str:
     """Return the answers as JSON."""
     return msgspec.json.format(
         msgspec.json.encode({"deadlines": [facts_of(answer, overlapped) for answer in answers]}), indent=2
     ).decode()
 
 
-def facts_of(answer: Answer, overlapped: Sequence[EvictableJob] | None = None) -> dict[str, object]:
+def facts_of(answer: EvictionAnswer, overlapped: Sequence[EvictableJob] | None = None) -> dict[str, object]:
     """Return an answer as JSON has it; whole minutes are whole numbers."""
     facts: dict[str, object] = {
         "deadline_min": _plain(answer.deadline_min),
@@ -74,7 +78,9 @@ def facts_of(answer: Answer, overlapped: Sequence[EvictableJob] | None = None) -
     return facts
 
 
-def _table(answers: Sequence[Answer], overlapped: Sequence[EvictableJob] | None, bar: int = 0) -> Table:
+def _table(
+    answers: Sequence[EvictionAnswer], overlapped: Sequence[EvictableJob] | None, bar: int = 0
+) -> Table:
     """Return the table, with bars of at most that length."""
     header, rows = answer_rows(answers)
     table = Table(header_style="bold", pad_edge=False)

@@ -19,10 +19,10 @@ from osub.cli.evict.answers_shown import show_answers, to_json
 from osub.cli.interrupts import told_of_signals
 from osub.cli.out_file import Force, check_free
 from osub.live.forward import forward, is_in_containers
-from simulator.eviction import Question, Solver, solve
+from simulator.eviction import EvictionSolver, Question, solve
 from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solvers import LIMIT_S
-from submitter.eviction import Requeue, Ways, read_template
+from submitter.eviction import EvictionMeans, Requeue, read_template
 
 
 def evict(
@@ -40,7 +40,7 @@ def evict(
     all_deadlines: Annotated[
         bool, typer.Option("--all-deadlines", help="Answer every deadline from 0 to T.")
     ] = False,
-    solver: Annotated[Solver, typer.Option(help="How it is solved.")] = Solver.OPTIMAL,
+    solver: Annotated[EvictionSolver, typer.Option(help="How it is solved.")] = EvictionSolver.OPTIMAL,
     granularity: Annotated[
         float, typer.Option(help="Minutes to which times are rounded up.", metavar="MINUTES")
     ] = 1.0,
@@ -166,14 +166,14 @@ def evict(
             )
         raise typer.Exit(code)
     from osub.cli.evict.live import evict_live
-    from osub.live.evicting import Wanted, read_known
-    from simulator.eviction.running_jobs import Rules
+    from osub.live.evicting import EvictionRequest, read_known
+    from simulator.eviction.running_jobs import EvictionRules
 
     if signal not in {one.name.removeprefix("SIG") for one in Signals}:
         raise UsageError(f"--signal: there is no signal {signal!r}; one is named as USR1 is")
     if system_min is not None and system_command is None:
         raise UsageError("--system-min is how long --system-command takes; name it, too")
-    rules = Rules(
+    rules = EvictionRules(
         partition=partition,
         keep=frozenset(keep or ()),
         known={} if times is None else read_known(times, has_system=system_command is not None),
@@ -181,14 +181,14 @@ def evict(
         system_min=_minutes("--system-min", system_min),
         every_min=_minutes("--every-min", every_min),
     )
-    ways = Ways(
+    ways = EvictionMeans(
         deadline_s=60 * deadline,
         signal_name=signal,
         receiver=signal_to,
         requeue=requeue,
         system_command=() if system_command is None else read_template(system_command),
     )
-    wanted = Wanted(
+    wanted = EvictionRequest(
         free_nodes=free_nodes,
         deadline_min=deadline,
         step_min=granularity,
@@ -222,7 +222,7 @@ def ask_of_table(path: Path, free_nodes: int, deadline_min: float, step_min: flo
 def _answer_table(
     jobs: Path,
     question: Question,
-    solver: Solver,
+    solver: EvictionSolver,
     *,
     all_deadlines: bool,
     overlap: bool,
@@ -241,7 +241,7 @@ def _answer_table(
     if html is not None:
         from simulator.eviction.eviction_page import write_trade_off
 
-        beside = [] if solver is Solver.GREEDY else solve(question, Solver.GREEDY)
+        beside = [] if solver is EvictionSolver.GREEDY else solve(question, EvictionSolver.GREEDY)
         write_trade_off(html, [fact], question, {solver.value: answers, "greedy": beside})
     shown = answers if all_deadlines else answers[-1:]
     overlapped = question.jobs if overlap else None

@@ -18,31 +18,31 @@ from foundation.units import counted
 from osub.cli.evict.answers_shown import facts_of, show_answers
 from osub.cli.terminal import Console, ask_first
 from osub.live.evicting import (
+    EvictionRequest,
     Found,
-    Wanted,
     check_freed,
     check_program,
     eviction_of,
     look_and_answer,
     surroundings,
 )
-from simulator.eviction import Answer
-from submitter.eviction import End, Eviction, Fate, Order, Outcome, Ways, commands
+from simulator.eviction import EvictionAnswer
+from submitter.eviction import Eviction, EvictionMeans, EvictionOrder, Fate, OrderEnd, OrderOutcome, commands
 
 STYLES = {
-    End.CANCELLED: "green",
-    End.REQUEUED: "green",
-    End.SAVED: "green",
-    End.REFUSED: "bold red",
-    End.UNKNOWN: "bold red",
-    End.INTERRUPTED: "bold red",
-    End.NOT_DONE: "bold yellow",
+    OrderEnd.CANCELLED: "green",
+    OrderEnd.REQUEUED: "green",
+    OrderEnd.SAVED: "green",
+    OrderEnd.REFUSED: "bold red",
+    OrderEnd.UNKNOWN: "bold red",
+    OrderEnd.INTERRUPTED: "bold red",
+    OrderEnd.NOT_DONE: "bold yellow",
 }
 
 
 def evict_live(
     cluster: Path | None,
-    wanted: Wanted,
+    wanted: EvictionRequest,
     *,
     all_deadlines: bool,
     html: Path | None,
@@ -99,7 +99,9 @@ def _ask(found: Found) -> None:
     ask_first(f"Evict {jobs} of {users} ({told})?", "nothing was evicted")
 
 
-def _json(found: Found, shown: Sequence[Answer], ways: Ways, eviction: Eviction | None) -> str:
+def _json(
+    found: Found, shown: Sequence[EvictionAnswer], ways: EvictionMeans, eviction: Eviction | None
+) -> str:
     document: dict[str, object] = {
         "deadlines": [facts_of(answer) for answer in shown],
         "facts": found.facts,
@@ -117,7 +119,7 @@ def _json(found: Found, shown: Sequence[Answer], ways: Ways, eviction: Eviction 
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def show_commands(orders: Sequence[Order], ways: Ways, conf: Path | None) -> None:
+def show_commands(orders: Sequence[EvictionOrder], ways: EvictionMeans, conf: Path | None) -> None:
     """Print the commands in their order, quoted for a shell."""
     if not orders:
         return
@@ -130,7 +132,7 @@ def show_commands(orders: Sequence[Order], ways: Ways, conf: Path | None) -> Non
         console.print(f"  {_typed(order, ways)}", markup=False, highlight=False, soft_wrap=True)
 
 
-def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+def show_outcomes(outcomes: Sequence[OrderOutcome]) -> None:
     """Print what came of each order."""
     table = Table(header_style="bold", pad_edge=False)
     for name in ("job", "choice", "what came of it", "after"):
@@ -144,14 +146,14 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     Console().print(table)
 
 
-def told(one: Outcome) -> str:
+def told(one: OrderOutcome) -> str:
     """Return an outcome as a line."""
     after = "" if one.after_s is None else f"{one.after_s:6.1f} s  "
     note = f": {one.note}" if one.note else ""
     return f"{after}job {one.order.spec} ({one.order.fate}): {one.end}{note}"
 
 
-def _typed(order: Order, ways: Ways) -> str:
+def _typed(order: EvictionOrder, ways: EvictionMeans) -> str:
     first, *then = (shlex.join(words) for words in commands(order, ways))
     if order.fate is Fate.APP:
         return f"{first}   # {order.planned_s / 60:g} min; if it has not ended in time: {then[0]}"

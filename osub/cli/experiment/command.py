@@ -14,17 +14,17 @@ import msgspec
 import typer
 
 from analysis.claims.claims_table import claims_table, tally
-from osub.cli.application import Group, application
+from osub.cli.application import CommandGroup, application
 from osub.cli.experiment import thesis_5_and_6 as experiment_thesis
 from osub.cli.experiment.show import note, progress, show_table, steps_of
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 
 if TYPE_CHECKING:
-    from simulator.experiments.claim_study import Findings
+    from simulator.experiments.claim_study import StudyFindings
 
 
-class Studies(Group):
+class Studies(CommandGroup):
     """The thesis's experiments, and one command for each study of claims."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
@@ -74,7 +74,7 @@ def study(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Run a study and judge every claim."""
-    from simulator.experiments.claim_study import STUDIES, Request, check_traces, seeds_of
+    from simulator.experiments.claim_study import STUDIES, StudyRequest, check_traces, seeds_of
 
     check_free(html, force, makes_folder=True)
     name = ctx.info_name or ""
@@ -82,7 +82,7 @@ def study(
     check_traces(chosen, traces or [])
     count = seeds_of(seeds, quick=quick)
     with progress() as bar:
-        asked = Request(traces=tuple(traces or ()), seeds=count, quick=quick, steps=steps_of(bar, name))
+        asked = StudyRequest(traces=tuple(traces or ()), seeds=count, quick=quick, steps=steps_of(bar, name))
         found = chosen.run(asked)
     if html is not None:
         from simulator.experiments.experiment_page import write_page
@@ -97,7 +97,7 @@ def study(
         note(f"Page: {html}")
 
 
-def _show(found: Findings, seeds: int) -> None:
+def _show(found: StudyFindings, seeds: int) -> None:
     for fact in found.facts:
         note(fact)
     for table in found.tables:
@@ -106,7 +106,7 @@ def _show(found: Findings, seeds: int) -> None:
     note(tally(found.claims, seeds))
 
 
-def _json(name: str, seeds: int, found: Findings) -> str:
+def _json(name: str, seeds: int, found: StudyFindings) -> str:
     text = msgspec.json.encode(
         {
             "study": name,

@@ -24,8 +24,8 @@ from osub.cli.terminal import Console
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from osub.physical.study import Prepared
-    from simulator.experiments.claim_study import Findings
+    from osub.physical.study import PreparedStudy
+    from simulator.experiments.claim_study import StudyFindings
     from submitter.replay import Collect, Look, Replay
 
 
@@ -113,7 +113,7 @@ def thesis_7(
     """
     from deploy.local import natural_shape
     from deploy.local.host import busy_warning, look_at_host
-    from osub.physical.study import Asked, PhysicalStudy, cached_log
+    from osub.physical.study import PhysicalStudy, RequestedStudy, cached_log
 
     _check_page(html)
     refuse_unwritable_folder(out)
@@ -128,7 +128,7 @@ def thesis_7(
         len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
     )
     study = PhysicalStudy(
-        Asked(
+        RequestedStudy(
             trace=trace or cached_log(),
             out=out,
             budget_s=None if budget is None else seconds_of(budget),
@@ -185,7 +185,7 @@ def _follow(session: Replay, title: str, collect: Collect | None, most_s: float,
     return watch_replay(session, title, collect, most_s, outlives_us=False, look=look)
 
 
-def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
+def _tell(prepared: PreparedStudy, say: Callable[[str], None]) -> None:
     """Say what is run and how long it takes."""
     from osub.physical.plan import told
 
@@ -199,7 +199,7 @@ def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
         )
 
 
-def _show_plan(prepared: Prepared, *, as_json: bool) -> None:
+def _show_plan(prepared: PreparedStudy, *, as_json: bool) -> None:
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(prepared.plan), indent=2).decode())
         return
@@ -221,7 +221,7 @@ def _simulating() -> Iterator[Callable[[str], None]]:
         yield done
 
 
-def _show(found: Findings, prepared: Prepared, replays: int) -> None:
+def _show(found: StudyFindings, prepared: PreparedStudy, replays: int) -> None:
     from osub.physical.plan import told
 
     known = told(prepared.plan)
@@ -234,7 +234,7 @@ def _show(found: Findings, prepared: Prepared, replays: int) -> None:
         show_table(table)
 
 
-def _json(prepared: Prepared, found: Findings, page: Path) -> str:
+def _json(prepared: PreparedStudy, found: StudyFindings, page: Path) -> str:
     text = msgspec.json.encode(
         {
             "study": "thesis-7",

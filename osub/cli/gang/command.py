@@ -17,9 +17,9 @@ from foundation.errors import ClusterError, UsageError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_hosts
 from foundation.units import counted
-from gangd.control.order_requests import MOST_TARGETS, Request, Target, Verb, is_name
+from gangd.control.order_requests import MOST_TARGETS, OrderRequest, OrderTarget, Verb, is_name
 from gangd.control.order_socket import ask
-from gangd.controller.controller_status import Status, read_status
+from gangd.controller.controller_status import ControllerStatus, read_status
 from osub.cli.application import application
 from osub.cli.completion import clusters
 from osub.cli.gang.accounts import accounts
@@ -121,7 +121,7 @@ def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> N
     raise typer.Exit(1 if pulse_of(found).is_stale else 0)
 
 
-def _show(status: Status) -> None:
+def _show(status: ControllerStatus) -> None:
     console = Console()
     complaint = complaint_of(pulse_of(status), status.pid)
     if complaint is not None:
@@ -139,14 +139,14 @@ def _show(status: Status) -> None:
 
 def _targets(
     nodes: list[str] | None, partitions: list[str] | None, jobs: list[str] | None, everything: bool
-) -> tuple[Target, ...]:
-    targets = [Target("node", name) for text in nodes or () for name in _expanded(text)]
-    targets += [Target("partition", name) for name in _names("--partition", partitions)]
-    targets += [Target("job", name) for name in _names("--job", jobs)]
+) -> tuple[OrderTarget, ...]:
+    targets = [OrderTarget("node", name) for text in nodes or () for name in _expanded(text)]
+    targets += [OrderTarget("partition", name) for name in _names("--partition", partitions)]
+    targets += [OrderTarget("job", name) for name in _names("--job", jobs)]
     if everything:
         if targets:
             raise UsageError("--all is everything: name nothing beside it")
-        return (Target("all"),)
+        return (OrderTarget("all"),)
     once = tuple(dict.fromkeys(targets))
     if len(once) > MOST_TARGETS:
         raise UsageError(f"{counted(len(once), 'name')} at once: give {MOST_TARGETS:,} at most, or --all")
@@ -171,11 +171,12 @@ def _expanded(text: str) -> tuple[str, ...]:
 
 
 def _order(
-    verb: Verb, targets: tuple[Target, ...], folder: Path, as_json: bool, weight: float | None = None
+    verb: Verb, targets: tuple[OrderTarget, ...], folder: Path, as_json: bool, weight: float | None = None
 ) -> None:
     try:
         request = msgspec.convert(
-            {"verb": verb, "targets": [(one.kind, one.name) for one in targets], "weight": weight}, Request
+            {"verb": verb, "targets": [(one.kind, one.name) for one in targets], "weight": weight},
+            OrderRequest,
         )
     except msgspec.ValidationError as error:
         raise UsageError(f"{verb}: {error}") from error

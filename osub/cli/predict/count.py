@@ -13,13 +13,13 @@ from rich.table import Table
 from foundation.errors import UsageError
 from osub.cli.terminal import Console
 from predictor.counters import Count, offers, provider_of
-from predictor.dataset import Source
+from predictor.dataset import CounterSource
 
 
 def counters(
     command: Annotated[list[str], typer.Argument(help="What to run, after `--`.", metavar="CMD...")],
     source: Annotated[
-        list[Source] | None,
+        list[CounterSource] | None,
         typer.Option(
             "--source", help="Which counters; may be repeated (default: all that this host offers)."
         ),
@@ -47,11 +47,11 @@ def counters(
                     markup=False,
                     highlight=False,
                 )
-            elif not (quick and offer.provider.source is Source.CACHEGRIND):
+            elif not (quick and offer.provider.source is CounterSource.CACHEGRIND):
                 chosen.append(offer.provider)
-    found: dict[Source, list[Count]] = {}
+    found: dict[CounterSource, list[Count]] = {}
     for provider in chosen:
-        if provider.source is Source.CACHEGRIND:
+        if provider.source is CounterSource.CACHEGRIND:
             console.print("cachegrind: simulated, 20 to 100 times slower, two runs", highlight=False)
         found[provider.source] = provider.count(command, os.environ)
     if as_json:

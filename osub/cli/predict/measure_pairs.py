@@ -18,13 +18,13 @@ from foundation.errors import UsageError
 from foundation.units import counted, duration, seconds_of
 from osub.cli.terminal import Console
 from predictor.counters import provider_of
-from predictor.dataset import Kind, Pairs, Source, read_pairs
+from predictor.dataset import CounterSource, PairKind, Pairs, read_pairs
 from predictor.dataset.pairs_agreement import summaries_of
-from predictor.measure.measure_pairs import Measurement, Settings, places
-from predictor.measure.measure_pairs import Progress as Made
+from predictor.measure.measure_pairs import Measurement, MeasurementSettings, places
+from predictor.measure.measure_pairs import MeasurementProgress as Made
 from predictor.measure.pair_trial import Lengths
 from predictor.measure.pairs_counters import count_all
-from predictor.measure.pairs_store import Store
+from predictor.measure.pairs_store import PairsStore
 from predictor.programs.program_catalogue import applications_named
 
 
@@ -34,7 +34,9 @@ def measure(
     apps: Annotated[
         str, typer.Option("--apps", help="Names, families or groups, with commas; `--apps ?` lists them.")
     ] = "single",
-    kinds: Annotated[str, typer.Option("--kinds", help=f"How they share: {', '.join(Kind)}.")] = "timeslice",
+    kinds: Annotated[
+        str, typer.Option("--kinds", help=f"How they share: {', '.join(PairKind)}.")
+    ] = "timeslice",
     stressors: Annotated[
         bool,
         typer.Option("--stressors", help="Each against calibrated stressors only, not against each other."),
@@ -78,7 +80,7 @@ def measure(
     named = [name for name in (against or "").split(",") if name] + ["stressors"] * stressors
     partners = frozenset(each.name for each in applications_named(named)) if named else None
     chosen = applications_named([*names, *named])
-    settings = Settings(
+    settings = MeasurementSettings(
         applications=chosen,
         kinds=_kinds(kinds),
         budget_s=seconds_of(budget),
@@ -94,12 +96,12 @@ def measure(
     notes = [f"programs ran at niceness {nice}"] if nice else []
     if lanes > 1:
         notes.append(f"timeslice: pairs on {counted(lanes, 'CPU')} at once")
-    if Kind.GANG in settings.kinds:
+    if PairKind.GANG in settings.kinds:
         notes.append(f"gang: slices of {slice_s:g} s, by stop signals")
     for kind in settings.kinds:
         places(kind, settings)
     providers = [provider_of(each) for each in _sources(counters)]
-    store = Store(out, chosen, window, resume=resume, notes=notes)
+    store = PairsStore(out, chosen, window, resume=resume, notes=notes)
     console = Console(stderr=True)
     with _progress(console) as shown:
         task = shown.add_task("starting", total=None)
@@ -123,20 +125,20 @@ def measure(
     _show(read_pairs(out), out, as_json=as_json)
 
 
-def _kinds(text: str) -> list[Kind]:
+def _kinds(text: str) -> list[PairKind]:
     words = [word for word in text.split(",") if word]
-    odd = next((word for word in words if word not in set(Kind)), None)
+    odd = next((word for word in words if word not in set(PairKind)), None)
     if odd is not None or not words:
-        raise UsageError(f"--kinds is {text!r}; there are {', '.join(Kind)}")
-    return [Kind(word) for word in dict.fromkeys(words)]
+        raise UsageError(f"--kinds is {text!r}; there are {', '.join(PairKind)}")
+    return [PairKind(word) for word in dict.fromkeys(words)]
 
 
-def _sources(text: str) -> list[Source]:
+def _sources(text: str) -> list[CounterSource]:
     words = [word for word in text.split(",") if word]
-    odd = next((word for word in words if word not in set(Source)), None)
+    odd = next((word for word in words if word not in set(CounterSource)), None)
     if odd is not None:
-        raise UsageError(f"--counters is {text!r}; there are {', '.join(Source)}")
-    return [Source(word) for word in dict.fromkeys(words)]
+        raise UsageError(f"--counters is {text!r}; there are {', '.join(CounterSource)}")
+    return [CounterSource(word) for word in dict.fromkeys(words)]
 
 
 def _cpus(text: str | None) -> tuple[int, ...] | None:

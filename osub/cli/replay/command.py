@@ -35,11 +35,11 @@ from osub.live.pairing import check_beside, danger_of
 from predictor.chosen import other_cpu
 from submitter.plan import (
     PATIENCE_S,
-    Danger,
+    ConflictPairs,
     DownNodes,
-    Oversize,
     ReplayOptions,
-    Wanted,
+    ReplayOversize,
+    RequestedTarget,
     exported,
     fitting,
     left_out,
@@ -86,7 +86,7 @@ def replay(
         typer.Option(metavar="SHARE", help="Loss from which a pair is harmful (default: 1 - 1/M + 0.05)."),
     ] = None,
     oversize: Annotated[
-        Oversize | None,
+        ReplayOversize | None,
         typer.Option(
             help="Jobs that can never run, for size or limit. Not said: skip, unless most never can."
         ),
@@ -186,7 +186,7 @@ def replay(
     if resume:
         session = Replay.resume(out, client)
     else:
-        wanted = Wanted(
+        wanted = RequestedTarget(
             partition=partition, interactive_partition=interactive_partition, down_nodes=down_nodes
         )
         found = _gang(gangd, embedded, client, wanted)
@@ -236,7 +236,9 @@ def replay(
         raise typer.Exit(status())
 
 
-def _danger(pairing: Path, threshold: float | None, client: CommandSlurm, wanted: Wanted) -> Danger:
+def _danger(
+    pairing: Path, threshold: float | None, client: CommandSlurm, wanted: RequestedTarget
+) -> ConflictPairs:
     """Return which pairs must not meet; says it where they were measured on another processor."""
     foreign = other_cpu(pairing)
     if foreign is not None:
@@ -289,7 +291,9 @@ def _show(drawn: DrawnUp, options: ReplayOptions, out: Path) -> None:
         typer.echo(script)
 
 
-def _gang(where: str, embedded: ClusterState | None, client: CommandSlurm, wanted: Wanted) -> FoundGang:
+def _gang(
+    where: str, embedded: ClusterState | None, client: CommandSlurm, wanted: RequestedTarget
+) -> FoundGang:
     found = find_gang(where, embedded, client.config(), look_at_target(client, wanted).node_names)
     if found.remark is not None:
         typer.echo(f"osub: {found.remark}", err=True)

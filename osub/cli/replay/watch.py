@@ -14,7 +14,7 @@ from foundation.units import counted_of, duration
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console
 from submitter.replay import Collect, Look, Replay, Wish
-from submitter.replay import Progress as Standing
+from submitter.replay import ReplayProgress as Standing
 
 
 def watch_replay(

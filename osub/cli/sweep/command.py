@@ -17,7 +17,7 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from foundation.units import counted, duration
 from foundation.writable import refuse_unwritable_folder
-from osub.cli.application import Group, application
+from osub.cli.application import CommandGroup, application
 from osub.cli.completion import clusters
 from osub.cli.interrupts import interruption_says
 from osub.cli.out_file import Force, check_free
@@ -27,8 +27,8 @@ from osub.live.cluster import conf_in
 from osub.sweep.dask_points import Dask
 from osub.sweep.measure import measure, measure_choice
 from osub.sweep.points import point_of
-from osub.sweep.replays import ByKind, Replays
-from osub.sweep.run import FAILED, TABLE, Standing, Store, Sweep, run_sweep
+from osub.sweep.replays import ByKind, SweepReplays
+from osub.sweep.run import FAILED, TABLE, Sweep, SweepProgress, SweepStore, run_sweep
 from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
 from osub.sweep.spec import KIND, Parameters, read_spec
 from osub.sweep.tell import answers, scenarios
@@ -48,7 +48,7 @@ _GOES_ON = "the same command goes on where it was"
 _MOST_SEED = 2**32 - 1
 
 
-class _SpecOrCommand(Group):
+class _SpecOrCommand(CommandGroup):
     """``osub sweep FILE`` is ``osub sweep run FILE``."""
 
     def resolve_command(
@@ -119,7 +119,7 @@ def run_command(
     refuse_unwritable_folder(out)
     asked = read_spec(spec)
     points = [point_of(parameters) for parameters in asked.combinations()]
-    store = Store(out, looking=dry_run)
+    store = SweepStore(out, looking=dry_run)
     if dry_run:
         _tell_dry(len(points), len(store.finished(points)), as_json=as_json)
         return
@@ -140,7 +140,7 @@ def run_command(
     else:
         team = Processes(measure, workers)
     if any(point.parameters.get(KIND) == "replay" for point in points):
-        team = ByKind(team, Replays(out.resolve()))
+        team = ByKind(team, SweepReplays(out.resolve()))
     with (
         store.held(),
         _bar(len(points)) as watch,
@@ -212,7 +212,7 @@ def tune_command(
     with (
         Console(stderr=True).status("trying M=1") as spinner,
         interruption_says(lambda: f"{counted(tried, 'setting')} tried and kept; {_GOES_ON}"),
-        (store := Store(out)).held(),
+        (store := SweepStore(out)).held(),
     ):
 
         def watch(number: int, _: Tried) -> None:
@@ -277,7 +277,7 @@ class _Watch:
         self._kept = 0
         self._task = bar.add_task("sweep", total=total, rest="")
 
-    def __call__(self, standing: Standing) -> None:
+    def __call__(self, standing: SweepProgress) -> None:
         failed = f", {standing.failed} failed" if standing.failed else ""
         left = "" if standing.left_s is None else f", about {duration(standing.left_s, rough=True)} left"
         self._kept = standing.known + standing.done

@@ -1,4 +1,4 @@
-"""What ``osub top`` draws: a ``Status`` and the size of the terminal in, lines out; no clock, no terminal."""
+"""What ``osub top`` draws: a ``ControllerStatus`` and the size of the terminal in, lines out; no clock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ from foundation.errors import ClusterError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import fold_hosts
 from foundation.units import counted, duration
-from gangd.controller.controller_status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
+from gangd.controller.controller_status import (
+    AlarmStatus,
+    ControllerStatus,
+    JobStatus,
+    NodeStatus,
+    OrderStatus,
+)
 from gangd.core.jobs.demand import Level
 from gangd.core.terms.states import AgentState
-from osub.live.gangd_state import Pulse
-from osub.live.queue import Queue, Told
+from osub.live.gangd_state import StatusFreshness
+from osub.live.queue import LiveQueue, QueuedJob
 
 SLURM_LATE_S = 5.0
 LEAST_UNATTENDED_S = 1.0
@@ -42,13 +48,13 @@ _LEGEND = "on cores: 12 runs, (12) is frozen, <12> yields, ~12 is idle, +12 runs
 
 
 T = TypeVar("T")
-JobRow = tuple[JobStatus, Told | None, float]
+JobRow = tuple[JobStatus, QueuedJob | None, float]
 """A job of gangd's, what Slurm says of it, and the epoch second."""
 NAME_LETTERS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class TopColumn(Generic[T]):
     """A column of a table: ``always`` is False where only a roomy terminal has it."""
 
     heading: str
@@ -65,7 +71,7 @@ class Screen:
     height: int | None = None
 
 
-def complaint_of(pulse: Pulse, pid: int) -> str | None:
+def complaint_of(pulse: StatusFreshness, pid: int) -> str | None:
     """Return what is wrong with a controller in a sentence, None if nothing is."""
     if not pulse.is_stale:
         return None
@@ -76,7 +82,11 @@ def complaint_of(pulse: Pulse, pid: int) -> str | None:
 
 
 def frame(
-    status: Status, pulse: Pulse, screen: Screen, queue: Queue | None = None, now_s: float = 0.0
+    status: ControllerStatus,
+    pulse: StatusFreshness,
+    screen: Screen,
+    queue: LiveQueue | None = None,
+    now_s: float = 0.0,
 ) -> RenderableType:
     """Return one picture of the status, no longer than the screen; what does not fit is counted.
 
@@ -108,7 +118,7 @@ def _split(rest: int | None, nodes: int, jobs: int) -> tuple[int | None, int | N
     return above, rest - above
 
 
-def _head(status: Status, pulse: Pulse) -> list[Text]:
+def _head(status: ControllerStatus, pulse: StatusFreshness) -> list[Text]:
     lines = [
         _line(
             f"gangd {status.controller[:12]}, process {status.pid}: slice {status.slice} "
@@ -143,7 +153,7 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
     return lines
 
 
-def _slices(status: Status) -> str:
+def _slices(status: ControllerStatus) -> str:
     """Length of slices; while they grew, beside what was asked for."""
     if status.quantum_ms == status.asked_quantum_ms:
         return f"{status.quantum_ms:g} ms"
@@ -167,7 +177,7 @@ def _alarms(alarms: Sequence[AlarmStatus]) -> list[Text]:
     return lines
 
 
-def _orders(status: Status) -> list[Text]:
+def _orders(status: ControllerStatus) -> list[Text]:
     """Tell what operators ordered: pause and drain by name, weights by number."""
     stops = [order for order in status.orders if order.weight is None]
     shown = stops if len(stops) <= MOST_ORDERS else stops[: MOST_ORDERS - 1]
@@ -201,7 +211,7 @@ def _times(count: int) -> str:
     return f", {count} times" if count > 1 else ""
 
 
-def _nodes(status: Status, screen: Screen) -> Table:
+def _nodes(status: ControllerStatus, screen: Screen) -> Table:
     columns = _NODE_COLUMNS if screen.width >= ROOMY_FOR_NODES else [c for c in _NODE_COLUMNS if c.always]
     on_node: dict[str, list[JobStatus]] = {}
     for job in status.jobs:
@@ -235,7 +245,7 @@ def _cores(node: NodeStatus, jobs: Iterable[JobStatus]) -> Text:
     return text
 
 
-def _waiting(queue: Queue | None, now_s: float) -> list[Text]:
+def _waiting(queue: LiveQueue | None, now_s: float) -> list[Text]:
     """Return a line on the queue; none where Slurm says nothing of it."""
     if queue is None:
         return []
@@ -246,12 +256,12 @@ def _waiting(queue: Queue | None, now_s: float) -> list[Text]:
     return [_line(f"queue: {counted(len(queue.waiting), 'job')}: {named}" + f" and {more} more" * (more > 0))]
 
 
-def _waits(one: Told, now_s: float) -> str:
+def _waits(one: QueuedJob, now_s: float) -> str:
     since = "" if one.since_s is None else f", {_duration(now_s - one.since_s)}"
     return f"{one.job_id} {one_line(one.name or '', NAME_LETTERS)} ({one.reason}{since})"
 
 
-def _jobs(status: Status, screen: Screen, queue: Queue | None, now_s: float) -> Table:
+def _jobs(status: ControllerStatus, screen: Screen, queue: LiveQueue | None, now_s: float) -> Table:
     columns = [c for c in _JOB_COLUMNS if c.always or screen.width >= ROOMY]
     if queue is None:
         columns = [c for c in columns if c.heading not in _FROM_SLURM]
@@ -285,7 +295,7 @@ def _fitting(rows: Sequence[T], height: int | None, *, more: bool = False) -> Se
     return rows[: max(0, height - 2)]
 
 
-def _table(columns: Sequence[Column[T]], rows: Iterable[T], rest: int, what: str, *, fills: bool) -> Table:
+def _table(columns: Sequence[TopColumn[T]], rows: Iterable[T], rest: int, what: str, *, fills: bool) -> Table:
     """Return a table of one line a row, and below it how many more there are; ``fills``: the whole width."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, expand=fills, header_style="reverse")
     for column in columns:
@@ -322,30 +332,32 @@ def _duration(seconds: float) -> str:
     return duration(max(0.0, seconds), rough=True)
 
 
-_NODE_COLUMNS: list[Column[tuple[NodeStatus, Sequence[JobStatus]]]] = [
-    Column("node", lambda at: _line(at[0].node)),
-    Column("agent", lambda at: _line(at[0].agent, "" if at[0].agent == AgentState.JOINED else "bold red")),
-    Column("freezer", lambda at: _line(at[0].freezer or ""), always=False),
-    Column("yields by", lambda at: _line(at[0].yields or ""), always=False),
-    Column("skew us", lambda at: _number(at[0].skew_us), right=True),
-    Column("freeze us", lambda at: _number(at[0].freeze_us), right=True, always=False),
-    Column("clock us", lambda at: _number(at[0].offset_us), right=True, always=False),
-    Column("leak ms", lambda at: _number(at[0].leaked_us / 1000 or None, "yellow"), right=True, always=False),
-    Column("faults", lambda at: _number(sum(at[0].faults.values()) or None, "yellow"), right=True),
-    Column("cores", lambda at: _cores(*at)),
+_NODE_COLUMNS: list[TopColumn[tuple[NodeStatus, Sequence[JobStatus]]]] = [
+    TopColumn("node", lambda at: _line(at[0].node)),
+    TopColumn("agent", lambda at: _line(at[0].agent, "" if at[0].agent == AgentState.JOINED else "bold red")),
+    TopColumn("freezer", lambda at: _line(at[0].freezer or ""), always=False),
+    TopColumn("yields by", lambda at: _line(at[0].yields or ""), always=False),
+    TopColumn("skew us", lambda at: _number(at[0].skew_us), right=True),
+    TopColumn("freeze us", lambda at: _number(at[0].freeze_us), right=True, always=False),
+    TopColumn("clock us", lambda at: _number(at[0].offset_us), right=True, always=False),
+    TopColumn(
+        "leak ms", lambda at: _number(at[0].leaked_us / 1000 or None, "yellow"), right=True, always=False
+    ),
+    TopColumn("faults", lambda at: _number(sum(at[0].faults.values()) or None, "yellow"), right=True),
+    TopColumn("cores", lambda at: _cores(*at)),
 ]
 
 _FROM_SLURM = frozenset({"name", "runs", "for"})
-_JOB_COLUMNS: list[Column[JobRow]] = [
-    Column("job", lambda at: _line(str(at[0].job)), right=True),
-    Column("name", lambda at: _cut(at[1].name if at[1] else None)),
-    Column("runs", lambda at: _cut(at[1].application if at[1] else None), always=False),
-    Column("for", _elapsed, right=True),
-    Column("does", lambda at: _line(at[0].role, _STYLES[at[0].role])),
-    Column("demand", lambda at: _line(at[0].demand, "dim" if at[0].demand == Level.IDLE else "")),
-    Column("hold", lambda at: _line(at[0].hold), always=False),
-    Column("state", lambda at: _line(at[0].state), always=False),
-    Column("gang", lambda at: _line(str(at[0].gang)), right=True, always=False),
-    Column("weight", lambda at: _line(f"{at[0].weight:g}"), right=True, always=False),
-    Column("on", lambda at: _line(_places(at[0]))),
+_JOB_COLUMNS: list[TopColumn[JobRow]] = [
+    TopColumn("job", lambda at: _line(str(at[0].job)), right=True),
+    TopColumn("name", lambda at: _cut(at[1].name if at[1] else None)),
+    TopColumn("runs", lambda at: _cut(at[1].application if at[1] else None), always=False),
+    TopColumn("for", _elapsed, right=True),
+    TopColumn("does", lambda at: _line(at[0].role, _STYLES[at[0].role])),
+    TopColumn("demand", lambda at: _line(at[0].demand, "dim" if at[0].demand == Level.IDLE else "")),
+    TopColumn("hold", lambda at: _line(at[0].hold), always=False),
+    TopColumn("state", lambda at: _line(at[0].state), always=False),
+    TopColumn("gang", lambda at: _line(str(at[0].gang)), right=True, always=False),
+    TopColumn("weight", lambda at: _line(f"{at[0].weight:g}"), right=True, always=False),
+    TopColumn("on", lambda at: _line(_places(at[0]))),
 ]

@@ -29,7 +29,7 @@ from workloads.importers.assemble_trace import INTERACTIVE, INTERACTIVE_QUEUE, I
 from workloads.importers.detect_log import STDIN, LogKind, read_any
 from workloads.swf import SwfTrace
 from workloads.swf.swf_reader import trace_name
-from workloads.trace.transforms import Conversion, DrawBy, Selection, Tag, TagField, Tagging, converted
+from workloads.trace.transforms import DrawBy, Selection, Tag, TagField, Tagging, TraceConversion, converted
 
 
 def convert(
@@ -104,7 +104,7 @@ def convert(
     says what was done, with its seed.
     """
     check_free(out, force)
-    asked = Conversion(
+    asked = TraceConversion(
         start_s=start,
         length_s=length,
         selection=Selection(

@@ -14,7 +14,7 @@ from osub.cli.trace.export import Format, Hosts
 from osub.cli.trace.files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.live.system_named import size_named
 from workloads.exchange.exported import ExchangeForm
-from workloads.exchange.imported import Source, import_batsim, import_elastisim, import_run
+from workloads.exchange.imported import ImportSource, import_batsim, import_elastisim, import_run
 
 
 def import_workload(
@@ -63,7 +63,9 @@ def import_workload(
     if form is not ExchangeForm.EVALYS:
         check_free(out, force)
         check_free(sizes, force)
-    asked = Source(path=source, size=size_named(system), unit=unit, platform=platform, strict=not lenient)
+    asked = ImportSource(
+        path=source, size=size_named(system), unit=unit, platform=platform, strict=not lenient
+    )
     with working(f"reading {source.name}"):
         if form is ExchangeForm.EVALYS:
             done = import_run(asked, out, multiplicity, policy, label)

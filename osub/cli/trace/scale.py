@@ -36,8 +36,8 @@ from workloads.trace.local_clock import TraceClock
 from workloads.trace.scaling import (
     THESIS,
     Experiment,
-    Source,
-    Target,
+    ScalingSource,
+    ScalingTarget,
     known_procs,
     make_experiment,
     source_of,
@@ -131,7 +131,7 @@ def scale(
         longest_run_s=source.longest_run_s if longest_run is None else longest_run,
         from_procs=known_procs(original, source) if from_procs is None else from_procs,
     )
-    target = Target(
+    target = ScalingTarget(
         size.nodes,
         size.cores,
         seed,
@@ -169,7 +169,7 @@ def parse_date(text: str, option: str) -> date:
 def _document(
     out: Path,
     original: SwfTrace,
-    source: Source,
+    source: ScalingSource,
     experiment: Experiment,
     queue: int | None,
     html: Path | None,
@@ -194,7 +194,12 @@ def _document(
 
 
 def _tell(
-    out: Path, original: SwfTrace, source: Source, experiment: Experiment, queue: int | None, size: System
+    out: Path,
+    original: SwfTrace,
+    source: ScalingSource,
+    experiment: Experiment,
+    queue: int | None,
+    size: System,
 ) -> None:
     console = Console()
     window, report = source.window, experiment.report

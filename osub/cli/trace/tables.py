@@ -10,7 +10,7 @@ from rich.table import Table
 
 from foundation.units import counted, duration, durations
 from workloads.behaviour.behaviour_figures import BehaviourStatistics
-from workloads.trace.trace_summary import PERCENTILES, KindSummary, TraceSummary
+from workloads.trace.trace_summary import PERCENTILES, JobKindSummary, TraceSummary
 
 BAR_CELLS = 40
 
@@ -118,7 +118,7 @@ def _bars(title: str, values: dict[str, float], unit: str, decimals: int) -> Tab
 
 
 def kinds_table(
-    kinds: Mapping[str, KindSummary], published: Mapping[str, KindSummary] | None = None
+    kinds: Mapping[str, JobKindSummary], published: Mapping[str, JobKindSummary] | None = None
 ) -> Table:
     """Return interactive and batch jobs in the columns of thesis Table 7.2, with its figures if given."""
     table = Table(title="Jobs by kind (columns of thesis Table 7.2)", title_justify="left")

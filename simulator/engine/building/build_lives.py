@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from foundation.errors import InputError
-from simulator.engine.kernels.field_records import Ints, Maker
+from simulator.engine.kernels.field_records import Ints, StateAllocator
 from simulator.engine.state.bit_sets import full_set
 from simulator.engine.state.engine_state import FAR_US, NEVER
 from simulator.engine.state.life_state import (
+    IntervalRecord,
     LifeRecord,
     Lives,
     LivesClock,
@@ -18,10 +19,9 @@ from simulator.engine.state.life_state import (
     LoggedPart,
     NodeLifeRecord,
     OutageRecord,
-    StretchRecord,
     TimerRecord,
 )
-from simulator.world import JobLives, Life, Outage, Pool, Sizes
+from simulator.world import JobLifecycle, JobLives, NodePool, Outage, Sizes
 
 AFTER_FAILURE = ("checkpoint", "scratch", "give-up")
 """How a job goes on whose node has failed; the places are those of ``life_state.FROM_CHECKPOINT`` and on."""
@@ -35,10 +35,10 @@ _SPARE_PARTS = 1 << 16
 
 
 def build_lives(
-    make: Maker,
+    make: StateAllocator,
     lives: JobLives,
     nodes: Ints,
-    pool: Pool,
+    pool: NodePool,
     outages: Sequence[Outage] = (),
     after_failure: str = "checkpoint",
 ) -> Lives:
@@ -100,7 +100,7 @@ def build_lives(
         ),
         timers=make.table(TimerRecord, timers, heap=np.arange(timers)),
         log=Log(
-            stretches=make.table(StretchRecord, stretches, lazily=True),
+            stretches=make.table(IntervalRecord, stretches, lazily=True),
             parts=make.table(LoggedPart, parts, lazily=True),
             mask=make.grid(parts, len(full_set(pool.cores))),
         ),
@@ -112,7 +112,7 @@ def _rates(lives: JobLives) -> tuple[Ints, list[int]]:
     begins: dict[tuple[int, ...], int] = {}
     rates: list[int] = []
 
-    def begin(life: Life) -> int:
+    def begin(life: JobLifecycle) -> int:
         if life.sizes is None:
             return NEVER
         if life.sizes.rates not in begins:

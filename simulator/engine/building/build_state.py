@@ -11,31 +11,31 @@ from foundation.errors import InputError
 from simulator.engine.building.build_lives import MOST_UNITS, most_nodes, sizes_of
 from simulator.engine.cores.core_neighbours import new_links
 from simulator.engine.cores.slurm_rows import new_rows
-from simulator.engine.kernels.field_records import Ints, Maker, Table
+from simulator.engine.kernels.field_records import Ints, RecordTable, StateAllocator
 from simulator.engine.state.bit_sets import full_set
 from simulator.engine.state.engine_state import (
     ONE,
-    ClockRecord,
-    JobRecord,
+    EngineClockRecord,
+    EngineJobRecord,
+    EngineNodeRecord,
+    EngineRulesRecord,
+    EngineState,
     ListRecord,
-    NodeRecord,
     PartRecord,
-    RulesRecord,
     RunRecord,
-    State,
 )
 from simulator.engine.state.life_state import Lives
 from simulator.engine.state.node_ranking import new_ranking
 from simulator.engine.state.sharing_state import Rows
 from simulator.sharing import SharingTables
-from simulator.world import JobLives, Life, Pool
+from simulator.world import JobLifecycle, JobLives, NodePool
 
 _UNLIMITED_KIB = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PoolJobs:
-    """The jobs of a pool as arrays of length J, in order of job number; see ``Job`` for what they mean.
+    """Jobs of a pool as arrays of length J, by job number; see ``SimulatedJob`` for what they mean.
 
     ``phase_us`` holds the periods of job ``j`` from ``phase_at[j]`` to ``phase_at[j + 1]``: idle, busy, idle,
     ..., of which only the first may be zero. ``lives`` says what each can do beside running once; None:
@@ -50,7 +50,7 @@ class PoolJobs:
     app: Ints
     phase_at: Ints
     phase_us: Ints
-    lives: Sequence[Life] | None = None
+    lives: Sequence[JobLifecycle] | None = None
     user: Ints | None = None
 
     @property
@@ -89,14 +89,14 @@ class PoolJobs:
         return shape
 
 
-def _job_table(make: Maker, jobs: PoolJobs) -> Table[JobRecord]:
+def _job_table(make: StateAllocator, jobs: PoolJobs) -> RecordTable[EngineJobRecord]:
     """Return the jobs, and one record more, in which the last job's phases and parts end."""
 
     def ended(values: Ints) -> Ints:
         return np.concatenate((values, np.zeros(1, dtype=np.int64)))
 
     return make.table(
-        JobRecord,
+        EngineJobRecord,
         jobs.count + 1,
         submit_us=ended(jobs.submit_us),
         request_us=ended(jobs.requested_us),
@@ -113,15 +113,15 @@ def _job_table(make: Maker, jobs: PoolJobs) -> Table[JobRecord]:
 
 
 def build_state(
-    make: Maker,
+    make: StateAllocator,
     jobs: PoolJobs,
-    pool: Pool,
+    pool: NodePool,
     sharing: SharingTables,
     *,
     with_rows: bool,
     node_memory_kib: int | None = None,
     lives: Lives | None = None,
-) -> State:
+) -> EngineState:
     """Return the state at the beginning of a run.
 
     Parameters
@@ -153,9 +153,9 @@ def build_state(
     by_rows = with_rows and slots > 1
     parts = int(jobs.part_at[-1]) + (nodes if jobs.has_sizes else 0)
     memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
-    return State(
+    return EngineState(
         rules=make.table(
-            RulesRecord,
+            EngineRulesRecord,
             1,
             scale=sharing.scale,
             nodes_differ=int(nodes_differ),
@@ -165,11 +165,11 @@ def build_state(
             cores=cores,
             slots=slots,
         ),
-        clock=make.table(ClockRecord, 1),
+        clock=make.table(EngineClockRecord, 1),
         jobs=_job_table(make, jobs),
         runs=make.table(RunRecord, count + 1, queue_next=count, queue_prev=count),
         lists=make.table(ListRecord, count + 1, arrival=_arrivals(jobs)),
-        nodes=make.table(NodeRecord, nodes, free=cores, free_kib=memory_kib, factor=sharing.factors),
+        nodes=make.table(EngineNodeRecord, nodes, free=cores, free_kib=memory_kib, factor=sharing.factors),
         parts=make.table(PartRecord, parts),
         phase_us=make.row(jobs.phase_us),
         roomy=make.row(np.full(cores + 1, nodes, dtype=np.int64)),
@@ -191,7 +191,7 @@ def build_state(
     )
 
 
-def _rows(make: Maker, jobs: int, pool: Pool) -> Rows:
+def _rows(make: StateAllocator, jobs: int, pool: NodePool) -> Rows:
     nodes, cores, slots = pool.nodes, pool.cores, pool.multiplicity
     return new_rows(
         make,

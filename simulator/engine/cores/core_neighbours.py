@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from simulator.engine.cores.core_slots import overlap
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Maker
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.kernels.field_records import StateAllocator
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.sharing_state import LinkedRecord, LinkPoolRecord, LinkRecord, Links
 
 
-def new_links(make: Maker, jobs: int, cores: int, slots: int) -> Links:
+def new_links(make: StateAllocator, jobs: int, cores: int, slots: int) -> Links:
     """Return no links, with room for all that so many jobs can have on so many cores at once."""
     pairs = min(jobs * (jobs - 1) // 2, cores * slots * (slots - 1) // 2)
     return Links(
@@ -63,7 +63,7 @@ def _leave(links: Links, record: int, job: int) -> None:
 
 
 @kernel
-def _is_used(state: State, part: int) -> bool:
+def _is_used(state: EngineState, part: int) -> bool:
     """Return whether somebody holds a core of ``part``."""
     used = 0
     for word in range(state.mask.shape[1]):
@@ -72,7 +72,7 @@ def _is_used(state: State, part: int) -> bool:
 
 
 @kernel
-def link(state: State, links: Links | None, job: int) -> None:
+def link(state: EngineState, links: Links | None, job: int) -> None:
     """Note who holds a core in common with ``job``, which is about to take the cores that its parts name."""
     if links is None:
         return

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from simulator.engine.cores.row_cores import rank_by_cores
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid
+from simulator.engine.kernels.field_records import IntegerGrid
 from simulator.engine.state.bit_sets import count_bits
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.node_ranking import move_node
 from simulator.engine.state.sharing_state import Rows
 
 
 @kernel
-def add_to_stack(stack: Grid, mask: Grid, node: int, part: int) -> None:
+def add_to_stack(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int) -> None:
     """Count one job more on the cores of ``part``, on ``node``."""
     for word in range(stack.shape[2]):
         cores = mask[part, word]
@@ -28,7 +28,7 @@ def add_to_stack(stack: Grid, mask: Grid, node: int, part: int) -> None:
 
 
 @kernel
-def remove_from_stack(stack: Grid, mask: Grid, node: int, part: int) -> None:
+def remove_from_stack(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int) -> None:
     """Count one job less on the cores of ``part``, on ``node``."""
     top = stack.shape[1] - 1
     for word in range(stack.shape[2]):
@@ -42,7 +42,7 @@ def remove_from_stack(stack: Grid, mask: Grid, node: int, part: int) -> None:
 
 
 @kernel
-def part_multiplicity(stack: Grid, mask: Grid, node: int, part: int, least: int) -> int:
+def part_multiplicity(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int, least: int) -> int:
     """Return the most jobs on a core of ``part``, or ``least`` if that is more."""
     multiplicity = least
     for word in range(stack.shape[2]):
@@ -53,7 +53,7 @@ def part_multiplicity(stack: Grid, mask: Grid, node: int, part: int, least: int)
 
 
 @kernel
-def cores_at_top(stack: Grid, mask: Grid, node: int, part: int, cores: int) -> int:
+def cores_at_top(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int, cores: int) -> int:
     """Return how many of the ``cores`` cores of ``part``, a job's, have no free slot."""
     top = stack.shape[1] - 1
     if top == 0:
@@ -65,7 +65,7 @@ def cores_at_top(stack: Grid, mask: Grid, node: int, part: int, cores: int) -> i
 
 
 @kernel
-def overlap(mask: Grid, a: int, b: int) -> bool:
+def overlap(mask: IntegerGrid, a: int, b: int) -> bool:
     """Return whether the parts ``a`` and ``b``, on the same node, have a core in common."""
     common = 0
     for word in range(mask.shape[1]):
@@ -74,7 +74,7 @@ def overlap(mask: Grid, a: int, b: int) -> bool:
 
 
 @kernel
-def _rank(state: State, rows: Rows | None, node: int, before: int, freed: bool) -> None:
+def _rank(state: EngineState, rows: Rows | None, node: int, before: int, freed: bool) -> None:
     """Rank a node of which other slots are occupied now; ``freed``: another number of its cores is free."""
     if rows is None:
         if state.rules[0].nodes > 1:  # an only node needs no ranking
@@ -84,7 +84,7 @@ def _rank(state: State, rows: Rows | None, node: int, before: int, freed: bool) 
 
 
 @kernel
-def list_parts(state: State, job: int) -> None:
+def list_parts(state: EngineState, job: int) -> None:
     """List the parts of ``job`` on their nodes."""
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         held = state.parts[part]
@@ -96,7 +96,7 @@ def list_parts(state: State, job: int) -> None:
 
 
 @kernel
-def unlist_parts(state: State, job: int) -> None:
+def unlist_parts(state: EngineState, job: int) -> None:
     """Undo ``list_parts``."""
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         held = state.parts[part]
@@ -108,7 +108,7 @@ def unlist_parts(state: State, job: int) -> None:
 
 
 @kernel
-def take_slots(state: State, job: int) -> None:
+def take_slots(state: EngineState, job: int) -> None:
     """Let ``job`` hold the cores that its parts name."""
     cores = state.jobs[job].cores
     memory_kib = state.jobs[job].memory_kib
@@ -129,7 +129,7 @@ def take_slots(state: State, job: int) -> None:
 
 
 @kernel
-def free_slots(state: State, job: int) -> None:
+def free_slots(state: EngineState, job: int) -> None:
     """Let ``job`` hold nothing any more; its parts still say what it held."""
     cores = state.jobs[job].cores
     memory_kib = state.jobs[job].memory_kib

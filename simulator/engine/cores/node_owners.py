@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.life_state import NOBODY, Lives
 
 
 @kernel
-def _set_owner(state: State, lives: Lives, index: int) -> None:
+def _set_owner(state: EngineState, lives: Lives, index: int) -> None:
     """Bring the owner of a node up to date, and what is counted of nodes that take any job."""
     node, life = state.nodes[index], lives.nodes[index]
     owner = NOBODY if life.down or life.drained else life.lease
@@ -22,21 +22,21 @@ def _set_owner(state: State, lives: Lives, index: int) -> None:
 
 
 @kernel
-def set_down(state: State, lives: Lives, node: int, down: int) -> None:
+def set_down(state: EngineState, lives: Lives, node: int, down: int) -> None:
     """Note that a node, on which no job is, is down, or no longer."""
     lives.nodes[node].down = down
     _set_owner(state, lives, node)
 
 
 @kernel
-def set_drained(state: State, lives: Lives, node: int, drained: int) -> None:
+def set_drained(state: EngineState, lives: Lives, node: int, drained: int) -> None:
     """Let no job start on a node, or let jobs start there again."""
     lives.nodes[node].drained = drained
     _set_owner(state, lives, node)
 
 
 @kernel
-def lease(state: State, lives: Lives, node: int, job: int) -> None:
+def lease(state: EngineState, lives: Lives, node: int, job: int) -> None:
     """Reserve a node that is not reserved for ``job``."""
     lives.nodes[node].lease = job
     lives.jobs[job].leased += 1
@@ -44,7 +44,7 @@ def lease(state: State, lives: Lives, node: int, job: int) -> None:
 
 
 @kernel
-def end_lease(state: State, lives: Lives, node: int) -> None:
+def end_lease(state: EngineState, lives: Lives, node: int) -> None:
     """End the reservation of a node."""
     lives.jobs[lives.nodes[node].lease].leased -= 1
     lives.nodes[node].lease = NEVER
@@ -52,7 +52,7 @@ def end_lease(state: State, lives: Lives, node: int) -> None:
 
 
 @kernel
-def end_leases(state: State, lives: Lives, job: int) -> None:
+def end_leases(state: EngineState, lives: Lives, job: int) -> None:
     """End all reservations for ``job``."""
     node = 0
     while lives.jobs[job].leased > 0:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.engine_state import NEVER, JobRecord, NodeRecord, State
+from simulator.engine.state.engine_state import NEVER, EngineJobRecord, EngineNodeRecord, EngineState
 
 
 @kernel
-def fits(job: JobRecord, node: NodeRecord) -> bool:
+def fits(job: EngineJobRecord, node: EngineNodeRecord) -> bool:
     """Return whether a node, as it is or as it will be, takes a job: it has slots and memory, and may."""
     return (
         node.free >= job.cores
@@ -17,7 +17,7 @@ def fits(job: JobRecord, node: NodeRecord) -> bool:
 
 
 @kernel
-def job_fits(state: State, job: int) -> bool:
+def job_fits(state: EngineState, job: int) -> bool:
     """Return whether enough nodes have slots and memory for ``job`` now."""
     asked = state.jobs[job]
     wanted = asked.nodes
@@ -35,7 +35,7 @@ def job_fits(state: State, job: int) -> bool:
 
 
 @kernel
-def count_room(state: State, job: int) -> int:
+def count_room(state: EngineState, job: int) -> int:
     """Return how many nodes have slots and memory for ``job`` now."""
     asked = state.jobs[job]
     if state.clock[0].closed == 0 and asked.memory_kib == 0:
@@ -47,7 +47,7 @@ def count_room(state: State, job: int) -> int:
 
 
 @kernel
-def count_idle(state: State) -> int:
+def count_idle(state: EngineState) -> int:
     """Return how many nodes are without a job and open to any."""
     if state.clock[0].closed == 0 and state.rules[0].slots == 1 and state.rules[0].nodes > 1:
         return state.ranking.size[0, 0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.state.bit_sets import count_bits
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.node_ranking import move_node
 from simulator.engine.state.sharing_state import Rows
 
@@ -17,7 +17,7 @@ IDLE = 0
 
 
 @kernel
-def taken_cores(state: State, rows: Rows, kind: int, node: int, word: int) -> int:
+def taken_cores(state: EngineState, rows: Rows, kind: int, node: int, word: int) -> int:
     """Return the cores of ``node`` that are taken, as a set."""
     if kind == IDLE:
         return state.occupied[node, 0, word]
@@ -25,7 +25,7 @@ def taken_cores(state: State, rows: Rows, kind: int, node: int, word: int) -> in
 
 
 @kernel
-def _rank(state: State, rows: Rows, kind: int, node: int) -> None:
+def _rank(state: EngineState, rows: Rows, kind: int, node: int) -> None:
     taken = 0
     for word in range(len(state.valid)):
         taken += count_bits(taken_cores(state, rows, kind, node, word))
@@ -36,7 +36,7 @@ def _rank(state: State, rows: Rows, kind: int, node: int) -> None:
 
 
 @kernel
-def rank_by_cores(state: State, rows: Rows, node: int, in_rows: bool) -> None:
+def rank_by_cores(state: EngineState, rows: Rows, node: int, in_rows: bool) -> None:
     """Rank ``node``, whose slots are others now, by idle cores, and in its rows where it is asked for."""
     _rank(state, rows, IDLE, node)
     if in_rows:
@@ -45,7 +45,7 @@ def rank_by_cores(state: State, rows: Rows, node: int, in_rows: bool) -> None:
 
 
 @kernel
-def change_cells(state: State, rows: Rows, row: int, job: int) -> None:
+def change_cells(state: EngineState, rows: Rows, row: int, job: int) -> None:
     """Put the cores of ``job`` into ``row``, or take them out, where cells are kept."""
     if rows.cells.shape[0] == 0:
         return

@@ -18,8 +18,8 @@ from __future__ import annotations
 from simulator.engine.cores.row_cores import change_cells
 from simulator.engine.cores.row_turns import BLOCK, NOWHERE, block_row, tidy, unblock_row
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Row
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.kernels.field_records import IntegerRow
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.sharing_state import Links, Rows
 
 
@@ -50,7 +50,7 @@ def ask_earlier(links: Links, rows: Rows, job: int) -> None:
 
 
 @kernel
-def first_open(order: Row, blocked: int) -> int:
+def first_open(order: IntegerRow, blocked: int) -> int:
     """Return the place of the first row in ``order`` that is not blocked; if all are, that after the last."""
     rank = 0
     while rank < len(order) and blocked >> order[rank] & 1:
@@ -179,7 +179,7 @@ def _all_fit(links: Links, rows: Rows) -> bool:
 
 
 @kernel
-def _move_in(state: State, rows: Rows) -> None:
+def _move_in(state: EngineState, rows: Rows) -> None:
     """Let every job be in the row that it was given."""
     packing = rows.packing[0]
     packing.untidy = int(packing.differing > 0)
@@ -198,7 +198,7 @@ def _move_in(state: State, rows: Rows) -> None:
 
 
 @kernel
-def _move(state: State, rows: Rows, job: int) -> None:
+def _move(state: EngineState, rows: Rows, job: int) -> None:
     entry = rows.jobs[job]
     if entry.row != NEVER:
         change_cells(state, rows, entry.row, job)
@@ -207,7 +207,7 @@ def _move(state: State, rows: Rows, job: int) -> None:
 
 
 @kernel
-def make_rows(state: State, links: Links, rows: Rows) -> None:
+def make_rows(state: EngineState, links: Links, rows: Rows) -> None:
     """Pack the jobs into rows anew, or leave all where they are."""
     tidy(rows)
     if _all_fit(links, rows):

@@ -19,13 +19,15 @@ from simulator.engine.cores.row_cores import change_cells
 from simulator.engine.cores.row_packing import ask_earlier, first_open, make_rows, tell_later
 from simulator.engine.cores.row_turns import BLOCK, drop_out, queue_up
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid, Maker
+from simulator.engine.kernels.field_records import IntegerGrid, StateAllocator
 from simulator.engine.state.bit_sets import WORD_BITS, bit_index
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.sharing_state import BlockRecord, Links, PackedRecord, PackingRecord, Rows
 
 
-def new_rows(make: Maker, jobs: int, most: int, slots: int, cells: Grid, taken: Grid) -> Rows:
+def new_rows(
+    make: StateAllocator, jobs: int, most: int, slots: int, cells: IntegerGrid, taken: IntegerGrid
+) -> Rows:
     """Return empty rows for so many jobs, of which ``most`` can run at once."""
     places = 2 * most + BLOCK
     blocks = places // BLOCK + 1
@@ -59,7 +61,7 @@ def sort_rows(rows: Rows) -> None:
 
 
 @kernel
-def _first_core(state: State, job: int) -> int:
+def _first_core(state: EngineState, job: int) -> int:
     part = state.jobs[job].part_at
     word = 0
     while state.mask[part, word] == 0:
@@ -83,7 +85,7 @@ def _first_row(links: Links, rows: Rows, job: int) -> int:
 
 
 @kernel
-def enter(state: State, links: Links, rows: Rows, job: int) -> None:
+def enter(state: EngineState, links: Links, rows: Rows, job: int) -> None:
     """Note the row of ``job``, which has just taken its cores."""
     entry = rows.jobs[job]
     entry.first_core = _first_core(state, job)
@@ -99,7 +101,7 @@ def enter(state: State, links: Links, rows: Rows, job: int) -> None:
 
 
 @kernel
-def leave(state: State, links: Links, rows: Rows, job: int) -> None:
+def leave(state: EngineState, links: Links, rows: Rows, job: int) -> None:
     """Make the rows anew without ``job``, which is about to give back its cores."""
     packing, entry = rows.packing[0], rows.jobs[job]
     tell_later(links, rows, job, entry.next_row, NEVER)
@@ -112,26 +114,26 @@ def leave(state: State, links: Links, rows: Rows, job: int) -> None:
 
 
 @kernel
-def _enter(state: State, links: Links | None, rows: Rows, job: int) -> None:
+def _enter(state: EngineState, links: Links | None, rows: Rows, job: int) -> None:
     if links is not None:
         enter(state, links, rows, job)
 
 
 @kernel
-def enter_row(state: State, rows: Rows | None, job: int) -> None:
+def enter_row(state: EngineState, rows: Rows | None, job: int) -> None:
     """Note the row of ``job``, which has just taken its cores; where rows are kept."""
     if rows is not None:
         _enter(state, state.links, rows, job)
 
 
 @kernel
-def _leave(state: State, links: Links | None, rows: Rows, job: int) -> None:
+def _leave(state: EngineState, links: Links | None, rows: Rows, job: int) -> None:
     if links is not None:
         leave(state, links, rows, job)
 
 
 @kernel
-def leave_row(state: State, rows: Rows | None, job: int) -> None:
+def leave_row(state: EngineState, rows: Rows | None, job: int) -> None:
     """Make the rows anew without ``job``, which is about to give back its cores; where rows are kept."""
     if rows is not None:
         _leave(state, state.links, rows, job)

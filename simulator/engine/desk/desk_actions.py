@@ -1,4 +1,4 @@
-"""What a policy does: the acting half of ``Desk``. Every action is checked before it changes anything."""
+"""The actions of a policy (``SchedulerContext``). Each action is checked before it changes anything."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NoReturn
 
 from foundation.errors import InputError
 from simulator.engine.cores import node_owners as owners
-from simulator.engine.desk.desk_sight import Sight
+from simulator.engine.desk.desk_sight import PoolView
 from simulator.engine.lives import job_resizing as resizing
 from simulator.engine.lives import life_actions as lives
 from simulator.engine.lives.job_progress import begin
 from simulator.engine.state import event_timers as timers
 from simulator.engine.state.bit_sets import WORD_BITS
 from simulator.engine.state.cluster_view import members, words_of
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.life_state import (
     FUTURE,
     LEAVING,
@@ -26,7 +26,7 @@ from simulator.engine.state.life_state import (
 )
 from simulator.placement import Cores
 from simulator.policies.interface import NodeState, PolicyError, Preemption, Timer
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 _STATES = {
     FUTURE: "has not arrived",
@@ -37,13 +37,13 @@ _STATES = {
 }
 
 
-class Actions(Sight):
+class Actions(PoolView):
     """A pool as a policy changes it; ``place_on`` and ``set_speeds`` are the engine's."""
 
     timer_kinds: list[str]
 
     def place_on(
-        self, job: Job, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
+        self, job: SimulatedJob, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
     ) -> Cores | None:
         """Return where the placement puts so many nodes of ``job``, off the barred ones.
 
@@ -51,11 +51,11 @@ class Actions(Sight):
         """
         raise NotImplementedError
 
-    def place(self, job: Job, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
-        """See ``Desk``."""
+    def place(self, job: SimulatedJob, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
+        """See ``SchedulerContext``."""
         raise NotImplementedError
 
-    def fork(self, state: State) -> Actions:
+    def fork(self, state: EngineState) -> Actions:
         """Return the same on another state."""
         raise NotImplementedError
 
@@ -72,9 +72,9 @@ class Actions(Sight):
         raise NotImplementedError
 
     def start(
-        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
+        self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
     ) -> bool:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         self._expect(job, WAITING, "start")
         count = self._size(job, nodes, on)
         cores = self.place_on(job, count) if on is None else on
@@ -88,9 +88,9 @@ class Actions(Sight):
         return True
 
     def resize(
-        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
+        self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
     ) -> bool:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         self.act()
         self._expect(job, RUNNING, "resize")
         if job.life.sizes is None:
@@ -115,7 +115,7 @@ class Actions(Sight):
         self.set_speeds(job.index)
         return True
 
-    def _resized(self, job: Job, count: int) -> Cores | None:
+    def _resized(self, job: SimulatedJob, count: int) -> Cores | None:
         """Return the cores of a running job at another size."""
         held = self.held(job)
         if count <= len(held):
@@ -123,8 +123,8 @@ class Actions(Sight):
         more = self.place_on(job, count - len(held), sorted(held), beside_itself=True)
         return None if more is None else {**held, **more}
 
-    def preempt(self, job: Job, how: Preemption, *, warning_us: int = 0) -> None:
-        """See ``Desk``."""
+    def preempt(self, job: SimulatedJob, how: Preemption, *, warning_us: int = 0) -> None:
+        """See ``SchedulerContext``."""
         self.act()
         self._expect(job, RUNNING, "preempt")
         if self.lives.jobs[job.index].doing == LEAVING:
@@ -143,14 +143,14 @@ class Actions(Sight):
             self._refuse(job, f"cannot be preempted by {how!r}")
         self.set_speeds(job.index)
 
-    def put_first(self, job: Job) -> None:
-        """See ``Desk``."""
+    def put_first(self, job: SimulatedJob) -> None:
+        """See ``SchedulerContext``."""
         self.act()
         self._expect(job, WAITING, "put first")
         lives.put_first(self.state, self.lives, job.index)
 
-    def resume(self, job: Job) -> bool:
-        """See ``Desk``."""
+    def resume(self, job: SimulatedJob) -> bool:
+        """See ``SchedulerContext``."""
         self.act()
         self._expect(job, PARKED, "resume")
         for node, ids in self.held(job).items():
@@ -161,8 +161,8 @@ class Actions(Sight):
         self.set_speeds(job.index)
         return True
 
-    def reserve(self, nodes: Sequence[int], job: Job, until_us: int | None = None) -> None:
-        """See ``Desk``."""
+    def reserve(self, nodes: Sequence[int], job: SimulatedJob, until_us: int | None = None) -> None:
+        """See ``SchedulerContext``."""
         self.act()
         if self.lives.jobs[job.index].status not in (FUTURE, WAITING):
             self._refuse(job, f"{self._state_of(job)}: nothing can be reserved for it")
@@ -180,8 +180,8 @@ class Actions(Sight):
         for node in nodes:
             owners.lease(self.state, self.lives, node, job.index)
 
-    def release(self, job: Job, nodes: Sequence[int] | None = None) -> None:
-        """See ``Desk``."""
+    def release(self, job: SimulatedJob, nodes: Sequence[int] | None = None) -> None:
+        """See ``SchedulerContext``."""
         self.act()
         if nodes is None:
             owners.end_leases(self.state, self.lives, job.index)
@@ -193,8 +193,8 @@ class Actions(Sight):
         for node in dict.fromkeys(nodes):
             owners.end_lease(self.state, self.lives, node)
 
-    def set_timer(self, at_us: int, kind: str, about: Job | None = None) -> Timer:
-        """See ``Desk``."""
+    def set_timer(self, at_us: int, kind: str, about: SimulatedJob | None = None) -> Timer:
+        """See ``SchedulerContext``."""
         self.act()
         if at_us < self.now_us:
             raise PolicyError(f"a timer {kind!r} at {at_us} us is in the past: it is {self.now_us} us")
@@ -207,7 +207,7 @@ class Actions(Sight):
         return Timer(number, kind, about)
 
     def cancel(self, timer: Timer) -> None:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         self.act()
         for place in range(self.lives.clock[0].ticking):
             slot = self.lives.timers[place].heap
@@ -216,18 +216,18 @@ class Actions(Sight):
                 return
 
     def drain(self, node: int, *, drained: bool = True) -> None:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         self.act()
         self._check_node(node)
         owners.set_drained(self.state, self.lives, node, int(drained))
 
-    def _refuse(self, job: Job, what: str) -> NoReturn:
+    def _refuse(self, job: SimulatedJob, what: str) -> NoReturn:
         raise PolicyError(f"job {job.number} {what}")
 
-    def _state_of(self, job: Job) -> str:
+    def _state_of(self, job: SimulatedJob) -> str:
         return _STATES[self.lives.jobs[job.index].status]
 
-    def _expect(self, job: Job, status: int, action: str) -> LifeRecord:
+    def _expect(self, job: SimulatedJob, status: int, action: str) -> LifeRecord:
         known = 0 <= job.index < len(self.jobs) and self.jobs[job.index].number == job.number
         if not known:
             self._refuse(job, "is no job of this pool")
@@ -236,7 +236,7 @@ class Actions(Sight):
             self._refuse(job, f"{self._state_of(job)}: the policy cannot {action} it")
         return life
 
-    def _size(self, job: Job, nodes: int | None, on: Mapping[int, Sequence[int]] | None) -> int:
+    def _size(self, job: SimulatedJob, nodes: int | None, on: Mapping[int, Sequence[int]] | None) -> int:
         """Return the size that an action means."""
         count = nodes if nodes is not None else (job.nodes if on is None else len(on))
         if not job.least_nodes <= count <= job.most_nodes:
@@ -252,7 +252,7 @@ class Actions(Sight):
         full = members(words_of(self.state.occupied, node, self.cluster.multiplicity - 1))
         return set(range(self.cluster.cores)) - set(full)
 
-    def _check_cores(self, job: Job, cores: Cores, count: int, *, lent: bool, chosen: bool) -> None:
+    def _check_cores(self, job: SimulatedJob, cores: Cores, count: int, *, lent: bool, chosen: bool) -> None:
         """Refuse cores that are not what a job may have now, whether a policy chose them or a placement."""
         if len(cores) != count:
             _misplaced(job, f"{len(cores)} nodes; it asks for {count}", chosen=chosen)
@@ -266,7 +266,7 @@ class Actions(Sight):
             if node not in held:
                 self._check_owner(job, node, lent=lent, chosen=chosen)
 
-    def _check_owner(self, job: Job, node: int, *, lent: bool, chosen: bool) -> None:
+    def _check_owner(self, job: SimulatedJob, node: int, *, lent: bool, chosen: bool) -> None:
         free_kib = self.state.nodes[node].free_kib
         owner = self.lease_of(node)
         if free_kib < job.memory_kib:
@@ -289,7 +289,7 @@ class Actions(Sight):
                 state.mask[part, core // WORD_BITS] |= 1 << core % WORD_BITS
 
 
-def _misplaced(job: Job, what: str, *, chosen: bool) -> NoReturn:
+def _misplaced(job: SimulatedJob, what: str, *, chosen: bool) -> NoReturn:
     if chosen:
         raise PolicyError(f"job {job.number} cannot be given {what}")
     raise InputError(f"the placement gave job {job.number} {what}")

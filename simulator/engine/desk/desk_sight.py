@@ -1,4 +1,4 @@
-"""What a policy sees: the looking half of ``Desk``."""
+"""What a policy sees: the looking half of ``SchedulerContext``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from simulator.engine.lives.job_progress import done_since
 from simulator.engine.lives.life_segments import forget_progress, rate_at
-from simulator.engine.state.cluster_view import Cluster, running_jobs
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.cluster_view import PoolState, running_jobs
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.life_state import FUTURE, LEAVING, PARKED, RUNNING, WORKING, Lives
 from simulator.placement import Cores
 from simulator.policies.interface import NodeState
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 
-class Sight:
+class PoolView:
     """A pool as a policy sees it.
 
     Parameters
@@ -25,21 +25,21 @@ class Sight:
         Its jobs, by index.
     """
 
-    def __init__(self, state: State, jobs: Sequence[Job]) -> None:
+    def __init__(self, state: EngineState, jobs: Sequence[SimulatedJob]) -> None:
         assert state.lives is not None
         self.state = state
         self.lives: Lives = state.lives
         self.jobs = jobs
-        self.cluster = Cluster(state)
+        self.cluster = PoolState(state)
 
     @property
     def now_us(self) -> int:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         return self.state.clock[0].now_us
 
     @property
-    def waiting(self) -> list[Job]:
-        """See ``Desk``."""
+    def waiting(self) -> list[SimulatedJob]:
+        """See ``SchedulerContext``."""
         runs, end = self.state.runs, self.state.rules[0].jobs
         queue = []
         job = runs[end].queue_next
@@ -49,13 +49,13 @@ class Sight:
         return queue
 
     @property
-    def running(self) -> list[Job]:
-        """See ``Desk``."""
+    def running(self) -> list[SimulatedJob]:
+        """See ``SchedulerContext``."""
         return [self.jobs[job] for job in running_jobs(self.state)]
 
     @property
-    def suspended(self) -> list[Job]:
-        """See ``Desk``."""
+    def suspended(self) -> list[SimulatedJob]:
+        """See ``SchedulerContext``."""
         return [self.jobs[job] for job in sorted(self.parked)]
 
     @property
@@ -65,57 +65,57 @@ class Sight:
 
     @property
     def nodes(self) -> int:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         return self.state.rules[0].nodes
 
     @property
     def cores(self) -> int:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         return self.cluster.cores
 
     @property
     def multiplicity(self) -> int:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         return self.cluster.multiplicity
 
     @property
     def keeps_rows(self) -> bool:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         return self.state.rows is not None
 
     def node_state(self, node: int) -> NodeState:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         life = self.lives.nodes[node]
         if life.down:
             return NodeState.DOWN
         return NodeState.DRAINED if life.drained else NodeState.UP
 
-    def lease_of(self, node: int) -> Job | None:
-        """See ``Desk``."""
+    def lease_of(self, node: int) -> SimulatedJob | None:
+        """See ``SchedulerContext``."""
         job = self.lives.nodes[node].lease
         return None if job == NEVER else self.jobs[job]
 
-    def idle_nodes(self, job: Job | None = None) -> list[int]:
-        """See ``Desk``."""
+    def idle_nodes(self, job: SimulatedJob | None = None) -> list[int]:
+        """See ``SchedulerContext``."""
         owners = (NEVER, NEVER if job is None else job.index)
         nodes = self.state.nodes
         return [node for node in range(self.nodes) if nodes[node].used == 0 and nodes[node].owner in owners]
 
     def free_cores(self, node: int) -> int:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         here = self.state.nodes[node]
         return here.free if here.owner == NEVER else 0
 
     def free_memory_kib(self, node: int) -> int:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         return self.cluster.free_memory_kib(node)
 
-    def held(self, job: Job) -> Cores:
-        """See ``Desk``."""
+    def held(self, job: SimulatedJob) -> Cores:
+        """See ``SchedulerContext``."""
         return self.cluster.cores_of(job.index) if self.lives.jobs[job.index].starts else {}
 
-    def remaining_us(self, job: Job, nodes: int | None = None) -> int:
-        """See ``Desk``."""
+    def remaining_us(self, job: SimulatedJob, nodes: int | None = None) -> int:
+        """See ``SchedulerContext``."""
         life, scale = self.lives.jobs[job.index], self.state.rules[0].scale
         if life.status == FUTURE:
             forget_progress(self.state, self.lives, job.index)
@@ -137,8 +137,8 @@ class Sight:
             return 0, run.request_left - done
         return run.left - done, 0 if life.doing == LEAVING else life.kept_request
 
-    def unsaved_us(self, job: Job) -> int:
-        """See ``Desk``."""
+    def unsaved_us(self, job: SimulatedJob) -> int:
+        """See ``SchedulerContext``."""
         life = self.lives.jobs[job.index]
         works = life.status == RUNNING and life.doing == WORKING
         return life.fresh_us + (self.now_us - life.since_us if works else 0)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulator.engine.desk.stepper import Stepper
-from simulator.engine.kernels.field_records import Grid, Ints, column
+from simulator.engine.desk.stepper import PythonEngine
+from simulator.engine.kernels.field_records import IntegerGrid, Ints, column
 from simulator.engine.state.cluster_view import members, parts_of, running_jobs, words_of
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.life_state import BY_START, NOBODY, OVER, PARKED, RUNNING, WAITING, LifeRecord
 
 if TYPE_CHECKING:
-    from simulator.engine.desk.stepper import Stepper
+    from simulator.engine.desk.stepper import PythonEngine
 
 __all__ = ["InvariantError", "Invariants"]
 
@@ -35,7 +35,7 @@ class Invariants:
         self._then_us = 0
         self._books = LifeInvariants()
 
-    def __call__(self, stepper: Stepper) -> None:
+    def __call__(self, stepper: PythonEngine) -> None:
         """Check the state.
 
         Raises
@@ -58,7 +58,7 @@ class Invariants:
         except InvariantError as error:
             raise InvariantError(f"after {self.events} events, at {stepper.now_us} us: {error}") from error
 
-    def _conserve_work(self, stepper: Stepper) -> None:
+    def _conserve_work(self, stepper: PythonEngine) -> None:
         """Credit every job with its speed since the last event, and compare when it has ended."""
         state, now_us = stepper.state, stepper.now_us
         self._done += self._speed * (now_us - self._then_us)
@@ -81,7 +81,7 @@ class Invariants:
             self._speed[job] = state.runs[job].speed
 
 
-def _ran_once(stepper: Stepper, job: int) -> bool:
+def _ran_once(stepper: PythonEngine, job: int) -> bool:
     """Return whether a job did nothing but its work, on what it began on."""
     life = stepper.lives.jobs[job]
     paused = life.spent_setup_us + life.save_node_us
@@ -90,7 +90,7 @@ def _ran_once(stepper: Stepper, job: int) -> bool:
     )
 
 
-def _holders(state: State) -> list[tuple[int, int, list[int]]]:
+def _holders(state: EngineState) -> list[tuple[int, int, list[int]]]:
     """Return job, node and cores of every part that is held."""
     return [
         (job, state.parts[part].node, members(words_of(state.mask, part)))
@@ -99,14 +99,14 @@ def _holders(state: State) -> list[tuple[int, int, list[int]]]:
     ]
 
 
-def _counts(state: State, held: list[tuple[int, int, list[int]]]) -> Ints:
+def _counts(state: EngineState, held: list[tuple[int, int, list[int]]]) -> Ints:
     counts = np.zeros((state.rules[0].nodes, state.rules[0].cores), dtype=np.int64)
     for _, node, cores in held:
         counts[node, cores] += 1
     return counts
 
 
-def _stacked(stack: Grid, shape: tuple[int, ...]) -> Ints:
+def _stacked(stack: IntegerGrid, shape: tuple[int, ...]) -> Ints:
     counts = np.zeros(shape, dtype=np.int64)
     for node in range(stack.shape[0]):
         for level in range(stack.shape[1]):
@@ -114,7 +114,7 @@ def _stacked(stack: Grid, shape: tuple[int, ...]) -> Ints:
     return counts
 
 
-def _check_slots(state: State) -> None:
+def _check_slots(state: EngineState) -> None:
     held = _holders(state)
     counts = _counts(state, held)
     slots = state.rules[0].slots
@@ -146,7 +146,7 @@ def _check_slots(state: State) -> None:
         raise InvariantError("the tables of the nodes differ from what the running jobs hold")
 
 
-def _used_kib(stepper: Stepper) -> Ints:
+def _used_kib(stepper: PythonEngine) -> Ints:
     """Return the memory of each node that jobs hold, suspended ones too."""
     state = stepper.state
     used = np.zeros(state.rules[0].nodes, dtype=np.int64)
@@ -156,14 +156,14 @@ def _used_kib(stepper: Stepper) -> Ints:
     return used
 
 
-def _check_memory(stepper: Stepper, total_kib: Ints) -> None:
+def _check_memory(stepper: PythonEngine, total_kib: Ints) -> None:
     state, used = stepper.state, _used_kib(stepper)
     free_kib = column(state.nodes, "free_kib")
     if (used > total_kib).any() or (free_kib != total_kib - used).any():
         raise InvariantError(f"a node has {free_kib.min()} KiB of memory left")
 
 
-def _check_busy(stepper: Stepper) -> None:
+def _check_busy(stepper: PythonEngine) -> None:
     """Check that speeds and counts of busy jobs fit: a job that waits or has ended has neither."""
     state = stepper.state
     running = set(running_jobs(state))
@@ -192,7 +192,7 @@ class LifeInvariants:
         self._holding: dict[int, int] = {}
         self._then_us = 0
 
-    def check(self, stepper: Stepper) -> None:
+    def check(self, stepper: PythonEngine) -> None:
         """Check the books of all jobs and the owners of all nodes.
 
         Raises
@@ -204,7 +204,7 @@ class LifeInvariants:
         _check_owners(stepper)
         _check_queue(stepper)
 
-    def _check_books(self, stepper: Stepper) -> None:
+    def _check_books(self, stepper: PythonEngine) -> None:
         """Compare the node time that jobs held, as seen from outside, with their books."""
         span_us = stepper.now_us - self._then_us
         self._then_us = stepper.now_us
@@ -222,7 +222,7 @@ class LifeInvariants:
         }
 
 
-def _booked(stepper: Stepper, job: int) -> int:
+def _booked(stepper: PythonEngine, job: int) -> int:
     """Return the node time in a job's books, what it does now included."""
     life: LifeRecord = stepper.lives.jobs[job]
     if life.status == OVER and life.fresh_us:
@@ -237,7 +237,7 @@ def _booked(stepper: Stepper, job: int) -> int:
     return booked
 
 
-def _check_owners(stepper: Stepper) -> None:
+def _check_owners(stepper: PythonEngine) -> None:
     state, lives = stepper.state, stepper.lives
     leased = [0] * len(stepper.jobs)
     for index in range(state.rules[0].nodes):
@@ -258,7 +258,7 @@ def _check_owners(stepper: Stepper) -> None:
         raise InvariantError(f"{closed} nodes are closed, {state.clock[0].closed} are counted")
 
 
-def _check_queue(stepper: Stepper) -> None:
+def _check_queue(stepper: PythonEngine) -> None:
     """Check that those wait who should, each once, in order."""
     waiting = [job.index for job in stepper.waiting]
     lives = stepper.lives

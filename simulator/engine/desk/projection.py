@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from simulator.engine.desk.desk_actions import Actions
-from simulator.engine.kernels.field_records import Grid, LazyTable, PlainGrid, Table
+from simulator.engine.kernels.field_records import IntegerGrid, LazyTable, PlainGrid, RecordTable
 from simulator.engine.lives.job_progress import finish, set_speed, settle
 from simulator.engine.state.cluster_view import running_jobs
-from simulator.engine.state.engine_state import FAR_US, NEVER, State
+from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
 from simulator.engine.state.event_agenda import enter_agenda, present
 from simulator.engine.state.life_state import Lives
 from simulator.placement import Cores
 from simulator.policies.interface import PolicyError
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 _Record = TypeVar("_Record")
 
@@ -23,7 +23,7 @@ _Record = TypeVar("_Record")
 class _Copies(dict[int, _Record]):
     """A table of records that are copied when they are first looked at."""
 
-    def __init__(self, table: Table[_Record]) -> None:
+    def __init__(self, table: RecordTable[_Record]) -> None:
         super().__init__()
         self._table = table
 
@@ -35,7 +35,7 @@ class _Copies(dict[int, _Record]):
 class _GridCopy(dict[tuple[int, ...], int]):
     """A grid whose changes stay its own."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: IntegerGrid) -> None:
         super().__init__()
         self._grid = grid
         self.shape = grid.shape
@@ -61,13 +61,13 @@ def _copied(field: Any) -> Any:
     return list(field)
 
 
-def fork(state: State) -> State:
+def fork(state: EngineState) -> EngineState:
     """Return a state in plain Python that goes on from this one and leaves it as it is."""
     unchanging = {"rules": state.rules, "phase_us": state.phase_us}
     fields: list[Any] = [
         unchanging.get(name) or _copied(field) for name, field in zip(state._fields, state, strict=True)
     ]
-    return State(*fields)
+    return EngineState(*fields)
 
 
 def _copied_lives(lives: Lives) -> Lives:
@@ -77,7 +77,11 @@ def _copied_lives(lives: Lives) -> Lives:
 
 
 def project(
-    desk: Actions, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
+    desk: Actions,
+    job: SimulatedJob,
+    beside: SimulatedJob | None = None,
+    on: Cores | None = None,
+    nodes: int | None = None,
 ) -> Actions:
     """Return the pool when the waiting ``job`` could start if nothing else started, but ``beside`` now.
 

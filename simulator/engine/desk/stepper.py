@@ -30,33 +30,33 @@ from simulator.engine.loop.life_loop import (
 )
 from simulator.engine.state.bit_sets import flip
 from simulator.engine.state.cluster_view import members, parts_of, running_jobs, words_of
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.event_agenda import present
 from simulator.engine.state.event_timers import KINDS
-from simulator.engine.state.life_log import Stretches, take_log
+from simulator.engine.state.life_log import AllocationIntervals, take_log
 from simulator.engine.state.life_state import OVER, WAITING
-from simulator.placement import Cores, Placement
+from simulator.placement import Cores, PlacementRule
 from simulator.policies.interface import (
-    Arrived,
-    Begun,
-    Ended,
     Event,
-    Hearer,
-    Left,
+    EventListener,
+    JobArrived,
+    JobEnded,
+    JobPreempted,
     NodeDown,
     NodeUp,
     PolicyError,
     QueuePolicy,
+    SimulationStarted,
     Timer,
 )
 from simulator.sharing import SharingModel
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 _MOST_TIMERS_IN_A_ROW = 1_000_000
 
 
-class Stepper(Actions):
-    """One pool, event by event; it is the ``Desk`` of its policy.
+class PythonEngine(Actions):
+    """One pool, event by event; it is the ``SchedulerContext`` of its policy.
 
     Parameters
     ----------
@@ -81,22 +81,22 @@ class Stepper(Actions):
 
     def __init__(
         self,
-        state: State,
-        jobs: Sequence[Job],
+        state: EngineState,
+        jobs: Sequence[SimulatedJob],
         *,
         policy: QueuePolicy,
-        placement: Placement,
+        placement: PlacementRule,
         sharing: SharingModel,
         first_node: int = 0,
         pool_name: str = "main",
         policy_name: str | None = None,
-        after_event: Callable[[Stepper], None] | None = None,
+        after_event: Callable[[PythonEngine], None] | None = None,
     ) -> None:
         super().__init__(state, jobs)
         self.pool_name = pool_name
-        self.pools: Mapping[str, Stepper] = {pool_name: self}
+        self.pools: Mapping[str, PythonEngine] = {pool_name: self}
         self.timer_kinds = list(KINDS)
-        self.logged: list[Stretches] = []
+        self.logged: list[AllocationIntervals] = []
         self._policy = policy
         self._policy_name = policy_name or type(policy).__name__
         self._placement = placement
@@ -122,7 +122,7 @@ class Stepper(Actions):
 
     def begin(self) -> None:
         """Tell the policy that the run begins."""
-        self._inform(Begun())
+        self._inform(SimulationStarted())
 
     @property
     def next_us(self) -> int:
@@ -180,12 +180,12 @@ class Stepper(Actions):
         """Let the next event happen."""
         state = self.state
         if kind == ARRIVED:
-            return Arrived(self.jobs[come_next(state, self.lives)])
+            return JobArrived(self.jobs[come_next(state, self.lives)])
         if kind in (ENDED, LEFT):
             job = state.lists[0].agenda
             (lives.end if kind == ENDED else lives.leave)(state, self.lives, job)
             self.set_speeds(job)
-            return Ended(self.jobs[job]) if kind == ENDED else Left(self.jobs[job])
+            return JobEnded(self.jobs[job]) if kind == ENDED else JobPreempted(self.jobs[job])
         if kind == RANG:
             timer = self.lives.timers[ring(state, self.lives)]
             about = None if timer.about == NEVER else self.jobs[timer.about]
@@ -196,7 +196,7 @@ class Stepper(Actions):
             return NodeUp(node)
         return NodeDown(node, self._lose_node(node))
 
-    def _lose_node(self, node: int) -> tuple[Job, ...]:
+    def _lose_node(self, node: int) -> tuple[SimulatedJob, ...]:
         lost = []
         job = lives.next_on_node(self.state, self.lives, node, NEVER)
         while job != NEVER:
@@ -208,7 +208,7 @@ class Stepper(Actions):
         return tuple(lost)
 
     def _inform(self, event: Event) -> None:
-        if isinstance(self._policy, Hearer):
+        if isinstance(self._policy, EventListener):
             hear = self._policy.hear
             self._guarded(lambda: hear(self, event))
 
@@ -234,13 +234,13 @@ class Stepper(Actions):
         """See ``Actions``."""
         self._empty_log()
 
-    def place(self, job: Job, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
-        """See ``Desk``."""
+    def place(self, job: SimulatedJob, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
+        """See ``SchedulerContext``."""
         self._expect(job, WAITING, "place")
         return self.place_on(job, self._size(job, nodes, None), sorted(set(off)))
 
     def place_on(
-        self, job: Job, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
+        self, job: SimulatedJob, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
     ) -> Cores | None:
         """See ``Actions``."""
         asked = self.state.jobs[job.index]
@@ -260,25 +260,29 @@ class Stepper(Actions):
             asked.nodes, asked.part_at, asked.part_end = kept
 
     def earliest_start_us(
-        self, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
+        self,
+        job: SimulatedJob,
+        beside: SimulatedJob | None = None,
+        on: Cores | None = None,
+        nodes: int | None = None,
     ) -> int:
-        """See ``Desk``."""
+        """See ``SchedulerContext``."""
         return project(self, job, beside, on, nodes).now_us
 
-    def nodes_at_start(self, job: Job) -> list[int]:
-        """See ``Desk``."""
+    def nodes_at_start(self, job: SimulatedJob) -> list[int]:
+        """See ``SchedulerContext``."""
         state = project(self, job).state
         asked, nodes = state.jobs[job.index], state.nodes
         suited = [node for node in range(self.nodes) if fits(asked, nodes[node])]
         return sorted(sorted(suited, key=lambda node: (nodes[node].used, node))[: job.nodes])
 
-    def running_at_start(self, job: Job) -> list[Job]:
-        """See ``Desk``."""
+    def running_at_start(self, job: SimulatedJob) -> list[SimulatedJob]:
+        """See ``SchedulerContext``."""
         return [self.jobs[other] for other in running_jobs(project(self, job).state)]
 
-    def fork(self, state: State) -> Stepper:
+    def fork(self, state: EngineState) -> PythonEngine:
         """Return a stepper with the same plug-ins on another state."""
-        return Stepper(
+        return PythonEngine(
             state,
             self.jobs,
             policy=self._policy,

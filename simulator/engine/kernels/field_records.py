@@ -25,7 +25,7 @@ RecordT = TypeVar("RecordT")
 RecordT_co = TypeVar("RecordT_co", covariant=True)
 
 
-class Table(Protocol[RecordT_co]):
+class RecordTable(Protocol[RecordT_co]):
     """Records by index."""
 
     def __getitem__(self, index: int, /) -> RecordT_co: ...
@@ -33,7 +33,7 @@ class Table(Protocol[RecordT_co]):
     def __len__(self) -> int: ...
 
 
-class Row(Protocol):
+class IntegerRow(Protocol):
     """Integers by one index."""
 
     def __getitem__(self, index: int, /) -> int: ...
@@ -43,7 +43,7 @@ class Row(Protocol):
     def __len__(self) -> int: ...
 
 
-class Grid(Protocol):
+class IntegerGrid(Protocol):
     """Integers by two or three indices."""
 
     @property
@@ -101,7 +101,7 @@ def _fields(record: type[object]) -> tuple[dataclasses.Field[int], ...]:
     return dataclasses.fields(cast("Any", record))
 
 
-class Maker:
+class StateAllocator:
     """Makes the tables of a state, either for compiled kernels or for plain Python.
 
     Parameters
@@ -115,7 +115,7 @@ class Maker:
 
     def table(
         self, record: type[RecordT], size: int, *, lazily: bool = False, **columns: Ints | int
-    ) -> Table[RecordT]:
+    ) -> RecordTable[RecordT]:
         """Return ``size`` records with their defaults, but for fields whose values are given.
 
         ``lazily``, without values: most of them will not be used.
@@ -136,22 +136,22 @@ class Maker:
                 table[field.name] = value
         if columns:
             raise AttributeError(f"a {record.__name__} has no {', '.join(columns)}")
-        return cast("Table[RecordT]", table)
+        return cast("RecordTable[RecordT]", table)
 
-    def row(self, values: Ints | Sequence[int]) -> Row:
+    def row(self, values: Ints | Sequence[int]) -> IntegerRow:
         """Return the values, by one index."""
         array = np.array(values, dtype=np.int64)
-        return array if self.compiled else cast("Row", array.tolist())
+        return array if self.compiled else cast("IntegerRow", array.tolist())
 
-    def zeros(self, size: int) -> Row:
+    def zeros(self, size: int) -> IntegerRow:
         """Return so many zeros."""
         return self.row(np.zeros(size, dtype=np.int64))
 
-    def grid(self, *shape: int, short: bool = False) -> Grid:
+    def grid(self, *shape: int, short: bool = False) -> IntegerGrid:
         """Return a grid of zeros."""
         return np.zeros(shape, dtype=np.int32 if short else np.int64) if self.compiled else PlainGrid(shape)
 
-    def filled(self, values: Ints) -> Grid:
+    def filled(self, values: Ints) -> IntegerGrid:
         """Return a grid with these values."""
         if self.compiled:
             return values
@@ -160,7 +160,7 @@ class Maker:
         return grid
 
 
-def column(table: Table[RecordT], name: str) -> Ints:
+def column(table: RecordTable[RecordT], name: str) -> Ints:
     """Return one field of all records of either kind of table."""
     if isinstance(table, np.ndarray):
         values: Ints = np.ascontiguousarray(table[name], dtype=np.int64)
@@ -168,12 +168,12 @@ def column(table: Table[RecordT], name: str) -> Ints:
     return np.array([getattr(table[index], name) for index in range(len(table))], dtype=np.int64)
 
 
-def column_view(table: Table[RecordT], name: str) -> npt.NDArray[np.integer]:
+def column_view(table: RecordTable[RecordT], name: str) -> npt.NDArray[np.integer]:
     """Return one field of all records, without a copy where the table is one for kernels."""
     return table[name] if isinstance(table, np.ndarray) else column(table, name)
 
 
-def array_of(grid: Grid) -> Ints:
+def array_of(grid: IntegerGrid) -> Ints:
     """Return either kind of grid as an array."""
     if isinstance(grid, PlainGrid):
         values = np.zeros(math.prod(grid.shape), dtype=np.int64).reshape(grid.shape)
@@ -183,6 +183,6 @@ def array_of(grid: Grid) -> Ints:
     return cast("Ints", grid)
 
 
-def only_record(record: type[RecordT], table: Table[RecordT]) -> RecordT:
+def only_record(record: type[RecordT], table: RecordTable[RecordT]) -> RecordT:
     """Return a plain copy of the one record of either kind of table."""
     return record(**{field.name: int(column(table, field.name)[0]) for field in _fields(record)})

@@ -12,11 +12,11 @@ from simulator.engine.cores.core_slots import add_to_stack, free_slots, remove_f
 from simulator.engine.cores.node_owners import end_leases
 from simulator.engine.cores.slurm_rows import enter_row, leave_row
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid
+from simulator.engine.kernels.field_records import IntegerGrid
 from simulator.engine.lives.job_speed import note_affected, speed_of
 from simulator.engine.lives.life_bookkeeping import keep, tally
 from simulator.engine.lives.life_segments import begin_life, first_phase, follow, rate_of, request_units
-from simulator.engine.state.engine_state import FAR_US, ONE, RunRecord, State, Timeline
+from simulator.engine.state.engine_state import FAR_US, ONE, EngineState, RunRecord, Timeline
 from simulator.engine.state.event_agenda import (
     enter_agenda,
     enter_running,
@@ -59,7 +59,7 @@ def set_speed(line: Timeline, job: int, speed: int) -> None:
 
 
 @kernel
-def _enter_phase(state: State, job: int) -> None:
+def _enter_phase(state: EngineState, job: int) -> None:
     """Begin the job's phase at full speed, not yet counted on its cores."""
     run = state.runs[job]
     now_us = state.clock[0].now_us
@@ -74,7 +74,7 @@ def _enter_phase(state: State, job: int) -> None:
 
 
 @kernel
-def _count_busy(state: State, stack: Grid | None, job: int, busy: bool) -> None:
+def _count_busy(state: EngineState, stack: IntegerGrid | None, job: int, busy: bool) -> None:
     if stack is None:
         return
     first = state.jobs[job].part_at
@@ -89,14 +89,14 @@ def _count_busy(state: State, stack: Grid | None, job: int, busy: bool) -> None:
 
 
 @kernel
-def count_busy(state: State, job: int, busy: bool) -> None:
+def count_busy(state: EngineState, job: int, busy: bool) -> None:
     """Count ``job`` as busy on its cores, or no longer, and list the busy jobs that feel it."""
     state.clock[0].affected = 0
     _count_busy(state, state.busy, job, busy)
 
 
 @kernel
-def _speed_now(state: State, stack: Grid | None, job: int) -> int:
+def _speed_now(state: EngineState, stack: IntegerGrid | None, job: int) -> int:
     if stack is not None:
         return speed_of(state, state.runs, stack, job)
     slowest = state.rules[0].scale
@@ -109,7 +109,7 @@ def _speed_now(state: State, stack: Grid | None, job: int) -> int:
 
 
 @kernel
-def set_speeds(state: State, job: int) -> None:
+def set_speeds(state: EngineState, job: int) -> None:
     """Give ``job``, if it is busy, and the affected jobs the speed that the built-in model gives them now."""
     line = present(state)
     if state.runs[job].busy:
@@ -120,7 +120,7 @@ def set_speeds(state: State, job: int) -> None:
 
 
 @kernel
-def _is_restless(state: State, lives: Lives | None, job: int) -> bool:
+def _is_restless(state: EngineState, lives: Lives | None, job: int) -> bool:
     """Return whether ``job`` may change without an end: it has other phases than one busy one, or a life."""
     if lives is not None:
         return True
@@ -129,7 +129,7 @@ def _is_restless(state: State, lives: Lives | None, job: int) -> bool:
 
 
 @kernel
-def _begin_anew(state: State, lives: Lives | None, job: int) -> None:
+def _begin_anew(state: EngineState, lives: Lives | None, job: int) -> None:
     """Begin the first phase, or where ``job`` saved last."""
     run = state.runs[job]
     if lives is None:
@@ -141,13 +141,13 @@ def _begin_anew(state: State, lives: Lives | None, job: int) -> None:
 
 
 @kernel
-def _end_leases(state: State, lives: Lives | None, job: int) -> None:
+def _end_leases(state: EngineState, lives: Lives | None, job: int) -> None:
     if lives is not None:
         end_leases(state, lives, job)
 
 
 @kernel
-def hold(state: State, job: int) -> None:
+def hold(state: EngineState, job: int) -> None:
     """Let ``job`` hold the cores that its parts name, and count it there if it is busy."""
     enter_running(state, job)
     link(state, state.links, job)
@@ -159,7 +159,7 @@ def hold(state: State, job: int) -> None:
 
 
 @kernel
-def let_go(state: State, job: int) -> None:
+def let_go(state: EngineState, job: int) -> None:
     """Undo ``hold``."""
     state.clock[0].affected = 0
     if state.runs[job].busy:
@@ -171,7 +171,7 @@ def let_go(state: State, job: int) -> None:
 
 
 @kernel
-def begin(state: State, job: int) -> None:
+def begin(state: EngineState, job: int) -> None:
     """Start the waiting ``job`` on the cores that its parts name; speeds are still to be set."""
     leave_queue(state, job)
     _end_leases(state, state.lives, job)
@@ -183,7 +183,7 @@ def begin(state: State, job: int) -> None:
 
 
 @kernel
-def _go_on(state: State, lives: Lives | None, job: int) -> None:
+def _go_on(state: EngineState, lives: Lives | None, job: int) -> None:
     """Go to the next phase, or to the next segment of a life."""
     if lives is None:
         state.runs[job].phase += 1
@@ -195,7 +195,7 @@ def _go_on(state: State, lives: Lives | None, job: int) -> None:
 
 
 @kernel
-def change_phase(state: State, job: int) -> None:
+def change_phase(state: EngineState, job: int) -> None:
     """Go from a phase to the next; speeds are still to be set."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
@@ -210,14 +210,14 @@ def change_phase(state: State, job: int) -> None:
 
 
 @kernel
-def finish(state: State, job: int) -> None:
+def finish(state: EngineState, job: int) -> None:
     """End ``job`` and give back what it holds; speeds of the others are still to be set."""
     vacate(state, job)
     state.runs[job].end_us = state.clock[0].now_us
 
 
 @kernel
-def vacate(state: State, job: int) -> None:
+def vacate(state: EngineState, job: int) -> None:
     """Let ``job`` hold nothing; speeds of the others are still to be set."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
@@ -228,7 +228,7 @@ def vacate(state: State, job: int) -> None:
 
 
 @kernel
-def suspend(state: State, job: int) -> None:
+def suspend(state: EngineState, job: int) -> None:
     """Freeze a busy job: it does nothing and is counted nowhere; speeds of the others are still to be set."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
@@ -240,7 +240,7 @@ def suspend(state: State, job: int) -> None:
 
 
 @kernel
-def resume(state: State, job: int) -> None:
+def resume(state: EngineState, job: int) -> None:
     """Let a frozen busy job go on; speeds, its own too, are still to be set."""
     run = state.runs[job]
     run.since_us = state.clock[0].now_us
@@ -249,7 +249,7 @@ def resume(state: State, job: int) -> None:
 
 
 @kernel
-def start(state: State, job: int) -> None:
+def start(state: EngineState, job: int) -> None:
     """Start ``job`` on the cores that its parts name, under a built-in sharing model."""
     begin(state, job)
     set_speeds(state, job)

@@ -12,13 +12,13 @@ from simulator.engine.lives.life_actions import set_size
 from simulator.engine.lives.life_bookkeeping import close_stretch, tally
 from simulator.engine.lives.life_segments import halt, pause
 from simulator.engine.state.bit_sets import flip
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.life_state import BY_RESIZE, SETTING_UP, WORKING, Lives
 from simulator.placement import place
 
 
 @kernel
-def lift(state: State, lives: Lives, job: int) -> None:
+def lift(state: EngineState, lives: Lives, job: int) -> None:
     """Take a running job off its cores, to be laid on others at the same instant."""
     settle(state.runs[job], state.clock[0].now_us)
     tally(state, lives, job)
@@ -31,7 +31,7 @@ def lift(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _let_set_up(state: State, lives: Lives, job: int, cost_us: int) -> None:
+def _let_set_up(state: EngineState, lives: Lives, job: int, cost_us: int) -> None:
     """Let a job on its new nodes set up before it works on, or for longer."""
     run, life = state.runs[job], lives.jobs[job]
     units = cost_us * state.rules[0].scale * life.rate
@@ -44,7 +44,7 @@ def _let_set_up(state: State, lives: Lives, job: int, cost_us: int) -> None:
 
 
 @kernel
-def lay(state: State, lives: Lives, job: int, nodes: int, cost_us: int) -> None:
+def lay(state: EngineState, lives: Lives, job: int, nodes: int, cost_us: int) -> None:
     """Lay a lifted job on the first ``nodes`` of its parts; its work stays what it was."""
     run, life = state.runs[job], lives.jobs[job]
     before = life.rate
@@ -62,7 +62,7 @@ def lay(state: State, lives: Lives, job: int, nodes: int, cost_us: int) -> None:
 
 
 @kernel
-def _bar_held(state: State, job: int) -> None:
+def _bar_held(state: EngineState, job: int) -> None:
     """Let placements keep off the nodes that ``job`` holds and that have room for it again, or no longer."""
     asked = state.jobs[job]
     if 2 * asked.cores > state.rules[0].cores * state.rules[0].slots:
@@ -73,7 +73,7 @@ def _bar_held(state: State, job: int) -> None:
 
 
 @kernel
-def _place_more(state: State, job: int, more: int) -> bool:
+def _place_more(state: EngineState, job: int, more: int) -> bool:
     """Name more nodes for a running job in the spare parts behind those of all jobs, if it has room."""
     asked = state.jobs[job]
     first, last, nodes = asked.part_at, asked.part_end, asked.nodes
@@ -90,14 +90,14 @@ def _place_more(state: State, job: int, more: int) -> bool:
 
 
 @kernel
-def _move_part(state: State, source: int, target: int) -> None:
+def _move_part(state: EngineState, source: int, target: int) -> None:
     state.parts[target].node = state.parts[source].node
     for word in range(state.mask.shape[1]):
         state.mask[target, word] = state.mask[source, word]
 
 
 @kernel
-def _merge_parts(state: State, job: int, more: int) -> None:
+def _merge_parts(state: EngineState, job: int, more: int) -> None:
     """Put the parts in the spare place among those of a lifted job, in order of node."""
     first = state.jobs[job].part_at
     spare = state.jobs[state.rules[0].jobs].part_at
@@ -115,7 +115,7 @@ def _merge_parts(state: State, job: int, more: int) -> None:
 
 
 @kernel
-def resize(state: State, lives: Lives, job: int, nodes: int, cost_us: int) -> bool:
+def resize(state: EngineState, lives: Lives, job: int, nodes: int, cost_us: int) -> bool:
     """Give a running malleable job another size under the built-in rules; return False if it has no room.
 
     More nodes are chosen by the placement; of fewer the lowest are kept.

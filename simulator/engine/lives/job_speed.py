@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from simulator.engine.cores.core_slots import part_multiplicity
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid, Table
+from simulator.engine.kernels.field_records import IntegerGrid, RecordTable
 from simulator.engine.lives.life_segments import rate_of
-from simulator.engine.state.engine_state import NEVER, ONE, RunRecord, State, Timeline
+from simulator.engine.state.engine_state import NEVER, ONE, EngineState, RunRecord, Timeline
 from simulator.engine.state.sharing_state import Links
 
 
 @kernel
-def _paired_speed(state: State, runs: Table[RunRecord], excess: Grid, part: int) -> int:
+def _paired_speed(state: EngineState, runs: RecordTable[RunRecord], excess: IntegerGrid, part: int) -> int:
     """Return the speed on that core of ``part`` where the other applications slow it most."""
     node = state.parts[part].node
     job = state.parts[part].job
@@ -36,14 +36,20 @@ def _paired_speed(state: State, runs: Table[RunRecord], excess: Grid, part: int)
 
 
 @kernel
-def _part_speed(state: State, runs: Table[RunRecord], stack: Grid, excess: Grid | None, part: int) -> int:
+def _part_speed(
+    state: EngineState,
+    runs: RecordTable[RunRecord],
+    stack: IntegerGrid,
+    excess: IntegerGrid | None,
+    part: int,
+) -> int:
     if excess is None:
         return state.speeds[part_multiplicity(stack, state.mask, state.parts[part].node, part, 1)]
     return _paired_speed(state, runs, excess, part)
 
 
 @kernel
-def _slowest_part(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int:
+def _slowest_part(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGrid, job: int) -> int:
     slowest = -1
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         speed = _part_speed(state, runs, stack, state.excess, part)
@@ -55,7 +61,7 @@ def _slowest_part(state: State, runs: Table[RunRecord], stack: Grid, job: int) -
 
 
 @kernel
-def _multiplicity(state: State, stack: Grid, job: int, beside: int) -> int:
+def _multiplicity(state: EngineState, stack: IntegerGrid, job: int, beside: int) -> int:
     """Return the most jobs on a core of ``job``, which shares cores with ``beside`` others."""
     most = min(beside + 1, state.rules[0].slots)
     if most <= 2:
@@ -69,13 +75,13 @@ def _multiplicity(state: State, stack: Grid, job: int, beside: int) -> int:
 
 
 @kernel
-def needs_stack(state: State) -> bool:
+def needs_stack(state: EngineState) -> bool:
     """Return whether ``speed_of`` looks at its stack."""
     return not state.rules[0].alike or state.rules[0].slots > 2
 
 
 @kernel
-def speed_of(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int:
+def speed_of(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGrid, job: int) -> int:
     """Return the speed of ``job``, in units a microsecond: that of its slowest core, at least 1.
 
     Where speed hangs on the multiplicity alone ``stack`` is looked at only if that may be more than 2.

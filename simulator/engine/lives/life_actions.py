@@ -1,4 +1,4 @@
-"""What can happen to a job besides running once: the actions behind ``Desk``, as kernels.
+"""What can happen to a job besides running once: the actions behind ``SchedulerContext``, as kernels.
 
 Each takes an action that is possible as given; whoever calls it has checked that. Each leaves the job itself
 and those that share its cores with speeds still to be set, as ``progress`` does.
@@ -18,7 +18,7 @@ from simulator.engine.lives.life_bookkeeping import (
     tally,
 )
 from simulator.engine.lives.life_segments import forget_progress, halt, pause, rate_at, work
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.event_agenda import (
     enter_agenda,
     leave_queue,
@@ -43,7 +43,7 @@ from simulator.engine.state.life_state import (
 
 
 @kernel
-def set_size(state: State, lives: Lives, job: int, nodes: int) -> None:
+def set_size(state: EngineState, lives: Lives, job: int, nodes: int) -> None:
     """Let a job that holds nothing have room for so many nodes, and their rate."""
     asked = state.jobs[job]
     asked.nodes = nodes
@@ -52,14 +52,14 @@ def set_size(state: State, lives: Lives, job: int, nodes: int) -> None:
 
 
 @kernel
-def come(state: State, lives: Lives, job: int) -> None:
+def come(state: EngineState, lives: Lives, job: int) -> None:
     """Note that ``job`` has arrived."""
     lives.jobs[job].status = WAITING
     forget_progress(state, lives, job)
 
 
 @kernel
-def _is_behind(state: State, lives: Lives, a: int, b: int) -> bool:
+def _is_behind(state: EngineState, lives: Lives, a: int, b: int) -> bool:
     """Return whether ``a`` waits behind ``b``."""
     if lives.jobs[a].in_front != lives.jobs[b].in_front:
         return lives.jobs[b].in_front > lives.jobs[a].in_front
@@ -69,7 +69,7 @@ def _is_behind(state: State, lives: Lives, a: int, b: int) -> bool:
 
 
 @kernel
-def queue_again(state: State, lives: Lives, job: int) -> None:
+def queue_again(state: EngineState, lives: Lives, job: int) -> None:
     """Put ``job`` where it belongs in the queue: by front, time of submission and number."""
     runs = state.runs
     end = state.rules[0].jobs
@@ -80,7 +80,7 @@ def queue_again(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def put_first(state: State, lives: Lives, job: int) -> None:
+def put_first(state: EngineState, lives: Lives, job: int) -> None:
     """Let the waiting ``job`` wait in front of all that are not put there."""
     leave_queue(state, job)
     lives.jobs[job].in_front = 1
@@ -88,7 +88,7 @@ def put_first(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _save(state: State, lives: Lives, job: int) -> None:
+def _save(state: EngineState, lives: Lives, job: int) -> None:
     """Let the place where a halted job is be where it begins again."""
     life = lives.jobs[job]
     keep(lives, job)
@@ -98,7 +98,7 @@ def _save(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _wait_again(state: State, lives: Lives, job: int, why: int) -> None:
+def _wait_again(state: EngineState, lives: Lives, job: int, why: int) -> None:
     life = lives.jobs[job]
     life.status = WAITING
     life.why = why
@@ -107,7 +107,7 @@ def _wait_again(state: State, lives: Lives, job: int, why: int) -> None:
 
 
 @kernel
-def _stop(state: State, lives: Lives, job: int) -> None:
+def _stop(state: EngineState, lives: Lives, job: int) -> None:
     """Settle a running job and put together where it is."""
     settle(state.runs[job], state.clock[0].now_us)
     tally(state, lives, job)
@@ -115,7 +115,7 @@ def _stop(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def kill(state: State, lives: Lives, job: int) -> None:
+def kill(state: EngineState, lives: Lives, job: int) -> None:
     """Take ``job`` off its nodes; what it did since its last checkpoint is lost."""
     _stop(state, lives, job)
     lose(lives, job)
@@ -126,7 +126,7 @@ def kill(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def warn(state: State, lives: Lives, job: int, warning_us: int) -> None:
+def warn(state: EngineState, lives: Lives, job: int, warning_us: int) -> None:
     """Let ``job`` stop working, and leave after a while."""
     _stop(state, lives, job)
     was_busy = state.runs[job].busy
@@ -140,7 +140,7 @@ def warn(state: State, lives: Lives, job: int, warning_us: int) -> None:
 
 
 @kernel
-def leave(state: State, lives: Lives, job: int) -> None:
+def leave(state: EngineState, lives: Lives, job: int) -> None:
     """Take ``job``, whose warning has passed, off its nodes; nothing is lost."""
     _stop(state, lives, job)
     _save(state, lives, job)
@@ -150,21 +150,21 @@ def leave(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def save_and_go(state: State, lives: Lives, job: int) -> None:
+def save_and_go(state: EngineState, lives: Lives, job: int) -> None:
     """Take ``job`` off its nodes at once, without a warning; nothing is lost."""
     lives.jobs[job].preemptions += 1
     leave(state, lives, job)
 
 
 @kernel
-def _over(state: State, lives: Lives, job: int) -> None:
+def _over(state: EngineState, lives: Lives, job: int) -> None:
     lives.jobs[job].status = OVER
     lives.clock[0].unfinished -= 1
     state.runs[job].end_us = state.clock[0].now_us
 
 
 @kernel
-def end(state: State, lives: Lives, job: int) -> None:
+def end(state: EngineState, lives: Lives, job: int) -> None:
     """End ``job``, which has done its work."""
     _stop(state, lives, job)
     keep(lives, job)
@@ -174,7 +174,7 @@ def end(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _hold_memory(state: State, job: int, sign: int) -> None:
+def _hold_memory(state: EngineState, job: int, sign: int) -> None:
     """Take the memory of a suspended job from its nodes (1), or give it back (-1)."""
     asked = state.jobs[job]
     for part in range(asked.part_at, asked.part_end):
@@ -182,7 +182,7 @@ def _hold_memory(state: State, job: int, sign: int) -> None:
 
 
 @kernel
-def park(state: State, lives: Lives, job: int) -> None:
+def park(state: EngineState, lives: Lives, job: int) -> None:
     """Suspend ``job``: it gives back its cores, keeps its memory, and loses nothing."""
     _stop(state, lives, job)
     vacate(state, job)
@@ -195,7 +195,7 @@ def park(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def unpark(state: State, lives: Lives, job: int) -> None:
+def unpark(state: EngineState, lives: Lives, job: int) -> None:
     """Let a suspended job go on, on the cores that it had."""
     run, life = state.runs[job], lives.jobs[job]
     _hold_memory(state, job, -1)
@@ -213,7 +213,7 @@ def unpark(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _is_on(state: State, job: int, node: int) -> bool:
+def _is_on(state: EngineState, job: int, node: int) -> bool:
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         if state.parts[part].node == node:
             return True
@@ -221,7 +221,7 @@ def _is_on(state: State, job: int, node: int) -> bool:
 
 
 @kernel
-def next_on_node(state: State, lives: Lives, node: int, after: int) -> int:
+def next_on_node(state: EngineState, lives: Lives, node: int, after: int) -> int:
     """Return the first job after ``after`` that runs on a node, or is suspended there; or ``NEVER``."""
     for job in range(after + 1, state.rules[0].jobs):
         status = lives.jobs[job].status
@@ -231,7 +231,7 @@ def next_on_node(state: State, lives: Lives, node: int, after: int) -> int:
 
 
 @kernel
-def lose_node(state: State, lives: Lives, job: int) -> None:
+def lose_node(state: EngineState, lives: Lives, job: int) -> None:
     """Let ``job`` lose one of its nodes: it waits again, from its checkpoint or from nothing, or is over."""
     life = lives.jobs[job]
     after_failure = lives.clock[0].after_failure

@@ -8,20 +8,20 @@ or fresh, at any instant.
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.life_state import (
     BY_START,
     SETTING_UP,
     WORKING,
+    IntervalRecord,
     LifeRecord,
     Lives,
     Log,
-    StretchRecord,
 )
 
 
 @kernel
-def tally(state: State, lives: Lives, job: int) -> None:
+def tally(state: EngineState, lives: Lives, job: int) -> None:
     """Book the time since the last entry; to be called before ``job`` does something else."""
     life = lives.jobs[job]
     span_us = state.clock[0].now_us - life.since_us
@@ -69,7 +69,7 @@ def lose_all(lives: Lives, job: int) -> None:
 
 
 @kernel
-def _log_times(life: LifeRecord, stretch: StretchRecord) -> None:
+def _log_times(life: LifeRecord, stretch: IntervalRecord) -> None:
     """Log the set-up and the loss since the last stretch was logged."""
     stretch.setup_us = life.spent_setup_us - life.logged_setup_us
     stretch.lost_us = life.lost_us - life.logged_lost_us
@@ -78,7 +78,7 @@ def _log_times(life: LifeRecord, stretch: StretchRecord) -> None:
 
 
 @kernel
-def note_loss(state: State, lives: Lives, job: int) -> None:
+def note_loss(state: EngineState, lives: Lives, job: int) -> None:
     """Log the loss of a job that holds nothing."""
     clock = lives.clock[0]
     stretch = lives.log.stretches[clock.logged]
@@ -92,7 +92,7 @@ def note_loss(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _log(state: State, lives: Lives, log: Log, job: int) -> None:
+def _log(state: EngineState, lives: Lives, log: Log, job: int) -> None:
     clock, life, asked = lives.clock[0], lives.jobs[job], state.jobs[job]
     stretch = log.stretches[clock.logged]
     stretch.job = job
@@ -111,13 +111,13 @@ def _log(state: State, lives: Lives, log: Log, job: int) -> None:
 
 
 @kernel
-def close_stretch(state: State, lives: Lives, job: int) -> None:
+def close_stretch(state: EngineState, lives: Lives, job: int) -> None:
     """Log what ``job`` has held up to now, even if it was for no time: its life is over."""
     _log(state, lives, lives.log, job)
 
 
 @kernel
-def close_last_stretch(state: State, lives: Lives, job: int) -> None:
+def close_last_stretch(state: EngineState, lives: Lives, job: int) -> None:
     """Log what ``job`` held at its end, unless it held that from its only start on."""
     if lives.jobs[job].why != BY_START:
         _log(state, lives, lives.log, job)

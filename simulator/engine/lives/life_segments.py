@@ -8,7 +8,7 @@ what is left of the request, so that a projection sees both.
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.life_state import LEAVING, RUNNING, SAVING, SETTING_UP, WORKING, Lives
 
 
@@ -30,7 +30,7 @@ def rate_of(lives: Lives | None, job: int) -> int:
 
 
 @kernel
-def request_units(state: State, lives: Lives | None, job: int) -> int:
+def request_units(state: EngineState, lives: Lives | None, job: int) -> int:
     """Return the units that ``job`` still asks for before it starts, its set-up included."""
     if lives is None:
         return state.jobs[job].request_us * state.rules[0].scale
@@ -39,7 +39,7 @@ def request_units(state: State, lives: Lives | None, job: int) -> int:
 
 
 @kernel
-def asks_us(state: State, lives: Lives | None, job: int) -> int:
+def asks_us(state: EngineState, lives: Lives | None, job: int) -> int:
     """Return how long the waiting ``job`` asks to run on dedicated cores when it starts, set-up included."""
     if lives is None:
         return state.jobs[job].request_us
@@ -48,7 +48,7 @@ def asks_us(state: State, lives: Lives | None, job: int) -> int:
 
 
 @kernel
-def requested_end_us(state: State, lives: Lives | None, job: int) -> int:
+def requested_end_us(state: EngineState, lives: Lives | None, job: int) -> int:
     """Return when the running ``job`` ends by its request, if nothing slows or stops it."""
     if lives is None:
         return state.runs[job].start_us + state.jobs[job].request_us
@@ -56,7 +56,7 @@ def requested_end_us(state: State, lives: Lives | None, job: int) -> int:
 
 
 @kernel
-def first_phase(state: State, job: int) -> int:
+def first_phase(state: EngineState, job: int) -> int:
     """Return the first phase that is not empty."""
     first = state.jobs[job].phase_at
     if state.phase_us[first] == 0 and first + 1 < state.jobs[job + 1].phase_at:
@@ -65,7 +65,7 @@ def first_phase(state: State, job: int) -> int:
 
 
 @kernel
-def forget_progress(state: State, lives: Lives, job: int) -> None:
+def forget_progress(state: EngineState, lives: Lives, job: int) -> None:
     """Let what is saved of ``job`` be its beginning."""
     life = lives.jobs[job]
     unit = state.rules[0].scale * rate_at(lives, job, life.asked)
@@ -75,7 +75,7 @@ def forget_progress(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def reset_checkpoint(state: State, lives: Lives, job: int) -> None:
+def reset_checkpoint(state: EngineState, lives: Lives, job: int) -> None:
     """Let the time to the next checkpoint begin anew."""
     life = lives.jobs[job]
     if life.every_us != NEVER:
@@ -83,7 +83,7 @@ def reset_checkpoint(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _begin(state: State, lives: Lives, job: int, units: int) -> None:
+def _begin(state: EngineState, lives: Lives, job: int, units: int) -> None:
     run = state.runs[job]
     run.left = units
     run.since_us = state.clock[0].now_us
@@ -92,7 +92,7 @@ def _begin(state: State, lives: Lives, job: int, units: int) -> None:
 
 
 @kernel
-def work(state: State, lives: Lives, job: int) -> None:
+def work(state: EngineState, lives: Lives, job: int) -> None:
     """Go on working: ``rest`` units of the phase are left; up to the phase's end or the next checkpoint."""
     run, life = state.runs[job], lives.jobs[job]
     life.doing = WORKING
@@ -107,7 +107,7 @@ def work(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def pause(state: State, lives: Lives, job: int, doing: int, units: int) -> None:
+def pause(state: EngineState, lives: Lives, job: int, doing: int, units: int) -> None:
     """Set up, save or leave, for so many units; the work left is in ``rest`` and ``kept_request``."""
     run, life = state.runs[job], lives.jobs[job]
     life.doing = doing
@@ -118,7 +118,7 @@ def pause(state: State, lives: Lives, job: int, doing: int, units: int) -> None:
 
 
 @kernel
-def halt(state: State, lives: Lives, job: int) -> None:
+def halt(state: EngineState, lives: Lives, job: int) -> None:
     """Put together where a settled job is: its phase, ``rest``, ``kept_request`` and ``until_save``."""
     run, life = state.runs[job], lives.jobs[job]
     if life.doing != WORKING:
@@ -132,7 +132,7 @@ def halt(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def follow(state: State, lives: Lives, job: int) -> bool:
+def follow(state: EngineState, lives: Lives, job: int) -> bool:
     """Go from a segment that is done to the next; return whether the job has saved by doing so."""
     run, life = state.runs[job], lives.jobs[job]
     doing = life.doing
@@ -155,7 +155,7 @@ def follow(state: State, lives: Lives, job: int) -> bool:
 
 
 @kernel
-def begin_life(state: State, lives: Lives, job: int) -> None:
+def begin_life(state: EngineState, lives: Lives, job: int) -> None:
     """Begin where ``job`` saved last, with its set-up, at the rate of the nodes that it has now."""
     run, life = state.runs[job], lives.jobs[job]
     run.phase = life.saved_phase

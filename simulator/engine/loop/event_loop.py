@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lives.job_progress import change_phase, finish, set_speeds
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.event_agenda import enter_queue
 from simulator.policies.easy.easy_pass import pass_after_arrival, pass_after_end, start_heads
-from simulator.policies.easy.outlook import Outlook
+from simulator.policies.easy.outlook import BackfillState
 
 ENDED, CHANGED, ARRIVED, NOTHING = range(4)
 """Kinds of event."""
 
 
 @kernel
-def next_event(state: State) -> int:
+def next_event(state: EngineState) -> int:
     """Advance the clock to the next event and return its kind.
 
     Its job is the first of the agenda, or the next to arrive.
@@ -37,7 +37,7 @@ def next_event(state: State) -> int:
 
 
 @kernel
-def arrive(state: State) -> int:
+def arrive(state: EngineState) -> int:
     """Queue the next job to arrive and return it."""
     job = state.lists[state.clock[0].arrived].arrival
     state.clock[0].arrived += 1
@@ -46,7 +46,7 @@ def arrive(state: State) -> int:
 
 
 @kernel
-def after_arrival(state: State, outlook: Outlook | None, job: int) -> None:
+def after_arrival(state: EngineState, outlook: BackfillState | None, job: int) -> None:
     """Make a pass after ``job`` has arrived: FCFS if nobody looks ahead."""
     if outlook is not None:
         pass_after_arrival(state, outlook, job)
@@ -55,7 +55,7 @@ def after_arrival(state: State, outlook: Outlook | None, job: int) -> None:
 
 
 @kernel
-def after_end(state: State, outlook: Outlook | None, job: int) -> None:
+def after_end(state: EngineState, outlook: BackfillState | None, job: int) -> None:
     """Make a pass after ``job`` has ended."""
     if outlook is not None:
         pass_after_end(state, outlook, job)
@@ -64,7 +64,7 @@ def after_end(state: State, outlook: Outlook | None, job: int) -> None:
 
 
 @kernel
-def run_events(state: State, outlook: Outlook | None, most: int) -> int:
+def run_events(state: EngineState, outlook: BackfillState | None, most: int) -> int:
     """Process at most ``most`` events under built-in rules; return how many there were."""
     for event in range(most):
         kind = next_event(state)

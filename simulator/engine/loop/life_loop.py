@@ -15,18 +15,18 @@ from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lives.job_progress import change_phase, set_speeds
 from simulator.engine.lives.life_actions import come, end, leave, lose_node, next_on_node
 from simulator.engine.loop.event_loop import after_arrival, after_end, arrive
-from simulator.engine.state.engine_state import FAR_US, NEVER, State
+from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
 from simulator.engine.state.event_timers import EXPIRY, cancel_timer, first_timer
 from simulator.engine.state.life_state import LEAVING, Lives
 from simulator.policies.easy.easy_pass import pass_after_change, start_heads
-from simulator.policies.easy.outlook import Outlook
+from simulator.policies.easy.outlook import BackfillState
 
 ENDED, LEFT, CHANGED, NODE_UP, NODE_DOWN, RANG, ARRIVED, NOTHING = range(8)
 """Kinds of event."""
 
 
 @kernel
-def find_next(state: State, lives: Lives) -> tuple[int, int]:
+def find_next(state: EngineState, lives: Lives) -> tuple[int, int]:
     """Return the kind of the next event, and when it happens; all is over when all jobs are."""
     clock, counts = state.clock[0], lives.clock[0]
     kind = NOTHING
@@ -56,7 +56,7 @@ def find_next(state: State, lives: Lives) -> tuple[int, int]:
 
 
 @kernel
-def next_life_event(state: State, lives: Lives) -> int:
+def next_life_event(state: EngineState, lives: Lives) -> int:
     """Advance the clock to the next event and return its kind."""
     kind, at_us = find_next(state, lives)
     if kind != NOTHING:
@@ -66,7 +66,7 @@ def next_life_event(state: State, lives: Lives) -> int:
 
 
 @kernel
-def come_next(state: State, lives: Lives) -> int:
+def come_next(state: EngineState, lives: Lives) -> int:
     """Let the next job arrive; return it."""
     job = arrive(state)
     come(state, lives, job)
@@ -82,7 +82,7 @@ def next_outage(lives: Lives) -> int:
 
 
 @kernel
-def ring(state: State, lives: Lives) -> int:
+def ring(state: EngineState, lives: Lives) -> int:
     """Take the timer that rings off the heap, and end the reservations that it ends; return its slot."""
     slot = first_timer(lives)
     timer = lives.timers[slot]
@@ -93,7 +93,7 @@ def ring(state: State, lives: Lives) -> int:
 
 
 @kernel
-def _fail(state: State, lives: Lives, node: int) -> None:
+def _fail(state: EngineState, lives: Lives, node: int) -> None:
     """Let a node go down, and the jobs on it with it."""
     job = next_on_node(state, lives, node, NEVER)
     while job != NEVER:
@@ -104,7 +104,7 @@ def _fail(state: State, lives: Lives, node: int) -> None:
 
 
 @kernel
-def happen(state: State, lives: Lives) -> int:
+def happen(state: EngineState, lives: Lives) -> int:
     """Let the next event happen under the built-in sharing models and return its kind.
 
     Its job, node or slot of a timer is ``lives.clock[0].subject``.
@@ -142,7 +142,7 @@ def log_is_full(lives: Lives) -> bool:
 
 
 @kernel
-def _after_change(state: State, outlook: Outlook | None) -> None:
+def _after_change(state: EngineState, outlook: BackfillState | None) -> None:
     if outlook is not None:
         pass_after_change(state, outlook)
     else:
@@ -150,7 +150,7 @@ def _after_change(state: State, outlook: Outlook | None) -> None:
 
 
 @kernel
-def run_life_events(state: State, lives: Lives, outlook: Outlook | None, most: int) -> int:
+def run_life_events(state: EngineState, lives: Lives, outlook: BackfillState | None, most: int) -> int:
     """Process at most ``most`` events under FCFS or EASY; return how many there were.
 
     There are fewer, too, where the log has to be emptied.

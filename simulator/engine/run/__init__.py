@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import PoolWork, run_pool, run_pools
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run.run_rules import RunRules
 
-__all__ = ["PoolRun", "PoolWork", "Rules", "run_pool", "run_pools"]
+__all__ = ["PoolRun", "PoolWork", "RunRules", "run_pool", "run_pools"]

@@ -9,16 +9,16 @@ import numpy as np
 
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.kernel_run import compiled_loop
-from simulator.engine.run.run_rules import Rules
-from simulator.placement import Placement, SlurmPlacement, ThesisPlacement
+from simulator.engine.run.run_rules import RunRules
+from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.policies.interface import QueuePolicy
 from simulator.sharing import Proportional, SharingModel
-from simulator.world import Pool
+from simulator.world import NodePool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class KernelCase:
     """What decides which loop a run needs.
 
     Parameters
@@ -30,21 +30,21 @@ class Case:
     """
 
     multiplicity: int
-    placement: Placement
+    placement: PlacementRule
     policy: QueuePolicy = field(default_factory=Easy)
     sharing: SharingModel = field(default_factory=lambda: Proportional.of("1"))
     with_lives: bool = False
 
 
 CASES = (
-    Case(multiplicity=1, placement=SlurmPlacement()),
-    Case(multiplicity=2, placement=SlurmPlacement()),
-    Case(multiplicity=2, placement=ThesisPlacement()),
+    KernelCase(multiplicity=1, placement=SlurmPlacement()),
+    KernelCase(multiplicity=2, placement=SlurmPlacement()),
+    KernelCase(multiplicity=2, placement=ThesisPlacement()),
 )
 """Of the loops that most runs want."""
 
 
-def compile_engine(cases: Iterable[Case] = CASES) -> None:
+def compile_engine(cases: Iterable[KernelCase] = CASES) -> None:
     """Compile loops into their cache; each takes over what it has in common with those before."""
     none = np.zeros(0, dtype=np.int64)
     for case in cases:
@@ -59,8 +59,8 @@ def compile_engine(cases: Iterable[Case] = CASES) -> None:
             phase_us=none,
             lives=[] if case.with_lives else None,
         )
-        pool = Pool(name="all", first=0, nodes=1, cores=1, multiplicity=case.multiplicity)
-        rules = Rules(policy=case.policy, placement=case.placement, sharing=case.sharing)
+        pool = NodePool(name="all", first=0, nodes=1, cores=1, multiplicity=case.multiplicity)
+        rules = RunRules(policy=case.policy, placement=case.placement, sharing=case.sharing)
         compiled_loop(jobs, pool, rules).prepare()
 
 

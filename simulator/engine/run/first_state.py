@@ -6,15 +6,17 @@ import numpy as np
 
 from simulator.engine.building.build_lives import build_lives, check_lives
 from simulator.engine.building.build_state import PoolJobs, build_state
-from simulator.engine.kernels.field_records import Maker
-from simulator.engine.run.run_rules import Rules
-from simulator.engine.state.engine_state import State
+from simulator.engine.kernels.field_records import StateAllocator
+from simulator.engine.run.run_rules import RunRules
+from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.life_state import Lives
 from simulator.sharing import BuiltinSharing, Proportional, SharingModel, SharingTables
-from simulator.world import Pool
+from simulator.world import NodePool
 
 
-def new_state(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, *, with_lives: bool) -> State:
+def new_state(
+    make: StateAllocator, jobs: PoolJobs, pool: NodePool, rules: RunRules, *, with_lives: bool
+) -> EngineState:
     """Return the state of an idle pool before its first job comes."""
     sharing = rules.sharing
     tables = (
@@ -33,12 +35,12 @@ def new_state(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, *, with_liv
     )
 
 
-def _new_lives(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, scale: int) -> Lives:
+def _new_lives(make: StateAllocator, jobs: PoolJobs, pool: NodePool, rules: RunRules, scale: int) -> Lives:
     lives = jobs.every_life
     check_lives(lives, jobs.nodes, jobs.phase_at, np.maximum(jobs.run_us, jobs.requested_us), scale)
     return build_lives(make, lives, jobs.nodes, pool, rules.outages_of(pool), rules.after_failure)
 
 
-def _tables_of_plain(sharing: SharingModel, pool: Pool) -> SharingTables:
+def _tables_of_plain(sharing: SharingModel, pool: NodePool) -> SharingTables:
     """Return tables that only carry the scale of a user's model."""
     return Proportional.of(1).tables(pool.multiplicity, pool.first, pool.nodes)._replace(scale=sharing.scale)

@@ -10,17 +10,17 @@ from typing import overload
 from foundation.interruption import ShortCalls
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted, is_anything_kept
-from simulator.engine.kernels.field_records import Maker, column
+from simulator.engine.kernels.field_records import StateAllocator, column
 from simulator.engine.loop.event_loop import run_events
 from simulator.engine.loop.life_loop import run_life_events
 from simulator.engine.run.first_state import new_state
 from simulator.engine.run.pool_outcome import PoolRun, run_of
-from simulator.engine.run.run_rules import Rules
-from simulator.engine.state.engine_state import State
-from simulator.engine.state.life_log import Stretches, take_log
+from simulator.engine.run.run_rules import RunRules
+from simulator.engine.state.engine_state import EngineState
+from simulator.engine.state.life_log import AllocationIntervals, take_log
 from simulator.policies.easy.outlook import shapes_of
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy, Program
-from simulator.world import Pool
+from simulator.world import NodePool
 
 MOST_PLAIN_JOBS = 20_000
 MOST_PLAIN_PARTS = 200_000
@@ -29,7 +29,9 @@ PLAIN_EVENTS = 200
 """What is tried in plain Python while the loop is not compiled, for how long, how many events at a time."""
 
 
-def _new_world(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules) -> tuple[State, Program]:
+def _new_world(
+    make: StateAllocator, jobs: PoolJobs, pool: NodePool, rules: RunRules
+) -> tuple[EngineState, Program]:
     """Return the state, and the loop that the built-in rules need with what it works on."""
     policy = rules.policy
     with_loop = isinstance(policy, LoopPolicy)
@@ -48,22 +50,24 @@ def _new_world(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules) -> tuple[S
 class _CompiledWorld:
     """A state, the loop that is compiled, or loaded, to run it, and what that works on."""
 
-    state: State
+    state: EngineState
     loop: Compiled
     arguments: tuple[object, ...]
 
 
-def _compiled_world(jobs: PoolJobs, pool: Pool, rules: Rules) -> _CompiledWorld:
-    state, (loop, arguments) = _new_world(Maker(compiled=True), jobs, pool, rules)
+def _compiled_world(jobs: PoolJobs, pool: NodePool, rules: RunRules) -> _CompiledWorld:
+    state, (loop, arguments) = _new_world(StateAllocator(compiled=True), jobs, pool, rules)
     return _CompiledWorld(state, Compiled(loop, (*arguments, 0)), arguments)
 
 
-def compiled_loop(jobs: PoolJobs, pool: Pool, rules: Rules) -> Compiled:
+def compiled_loop(jobs: PoolJobs, pool: NodePool, rules: RunRules) -> Compiled:
     """Return the loop that would be compiled, or loaded, to run these jobs under built-in rules."""
     return _compiled_world(jobs, pool, rules).loop
 
 
-def run_kernels(jobs: PoolJobs, pool: Pool, rules: Rules, progress: Callable[[int], None] | None) -> PoolRun:
+def run_kernels(
+    jobs: PoolJobs, pool: NodePool, rules: RunRules, progress: Callable[[int], None] | None
+) -> PoolRun:
     """Run a pool whose rules are all built in: compiled, or in plain Python while that is quicker."""
     wanted = compilation_wanted()
     if wanted is Compilation.NEVER:
@@ -77,7 +81,7 @@ def run_kernels(jobs: PoolJobs, pool: Pool, rules: Rules, progress: Callable[[in
     state, compiled, arguments = world.state, world.loop, world.arguments
     compiled.prepare()  # before the clock of the engine starts
     began = time.process_time()
-    logged: list[Stretches] = []
+    logged: list[AllocationIntervals] = []
     loop = ShortCalls(compiled)
     while loop(*arguments) > 0:
         logged += _taken(state)
@@ -86,7 +90,7 @@ def run_kernels(jobs: PoolJobs, pool: Pool, rules: Rules, progress: Callable[[in
     return run_of(state, jobs, time.process_time() - began, logged=logged)
 
 
-def _taken(state: State) -> list[Stretches]:
+def _taken(state: EngineState) -> list[AllocationIntervals]:
     """Empty the log, if there is one and something in it."""
     taken = None if state.lives is None else take_log(state.lives)
     return [] if taken is None else [taken]
@@ -97,18 +101,18 @@ def _is_small(jobs: PoolJobs) -> bool:
 
 
 @overload
-def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: None) -> PoolRun: ...
+def _run_plain(jobs: PoolJobs, pool: NodePool, rules: RunRules, most_s: None) -> PoolRun: ...
 
 
 @overload
-def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: float) -> PoolRun | None: ...
+def _run_plain(jobs: PoolJobs, pool: NodePool, rules: RunRules, most_s: float) -> PoolRun | None: ...
 
 
-def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: float | None) -> PoolRun | None:
+def _run_plain(jobs: PoolJobs, pool: NodePool, rules: RunRules, most_s: float | None) -> PoolRun | None:
     """Run a pool in plain Python; None if that will not be done within ``most_s``."""
-    state, (loop, arguments) = _new_world(Maker(compiled=False), jobs, pool, rules)
+    state, (loop, arguments) = _new_world(StateAllocator(compiled=False), jobs, pool, rules)
     began = time.process_time()
-    logged: list[Stretches] = []
+    logged: list[AllocationIntervals] = []
     while loop(*arguments, PLAIN_EVENTS) > 0:
         logged += _taken(state)
         took_s = time.process_time() - began

@@ -11,9 +11,9 @@ from foundation.errors import InputError
 from foundation.units import counted, verb
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import Ints, array_of, column, column_view
-from simulator.engine.state.engine_state import State
-from simulator.engine.state.life_books import Books, books_of
-from simulator.engine.state.life_log import Stretches, joined
+from simulator.engine.state.engine_state import EngineState
+from simulator.engine.state.life_books import Accounting, books_of
+from simulator.engine.state.life_log import AllocationIntervals, joined
 from simulator.engine.state.life_state import OVER, Lives
 from simulator.engine.state.node_ranges import Places
 from simulator.slices.gang_stepper import GangStepper
@@ -49,8 +49,8 @@ class PoolRun:
     events: int
     engine_cpu_s: float
     gang: GangStepper | None = None
-    stretches: Stretches | None = None
-    books: Books | None = None
+    stretches: AllocationIntervals | None = None
+    books: Accounting | None = None
     most_jobs: int | None = None
 
     def cores_of(self, job: int) -> dict[int, list[int]]:
@@ -59,11 +59,11 @@ class PoolRun:
 
 
 def run_of(
-    state: State,
+    state: EngineState,
     jobs: PoolJobs,
     engine_cpu_s: float,
     gang: GangStepper | None = None,
-    logged: Sequence[Stretches] = (),
+    logged: Sequence[AllocationIntervals] = (),
 ) -> PoolRun:
     """Return what became of a pool's jobs, now that all events are processed.
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.desk.stepper import Stepper
-from simulator.engine.kernels.field_records import Ints, Maker
+from simulator.engine.desk.stepper import PythonEngine
+from simulator.engine.kernels.field_records import Ints, StateAllocator
 from simulator.engine.run.first_state import new_state
 from simulator.engine.run.kernel_run import run_kernels
 from simulator.engine.run.pool_outcome import PoolRun, run_of
-from simulator.engine.run.run_rules import Rules
-from simulator.engine.state.engine_state import FAR_US, State
+from simulator.engine.run.run_rules import RunRules
+from simulator.engine.state.engine_state import FAR_US, EngineState
 from simulator.slices.exact_slices import ExactSlices
 from simulator.slices.gang_stepper import GangStepper
-from simulator.world import PLAIN_LIFE, Job, Pool, node_names
+from simulator.world import PLAIN_LIFE, NodePool, SimulatedJob, node_names
 
 
-def job_objects(jobs: PoolJobs, numbers: Ints) -> list[Job]:
+def job_objects(jobs: PoolJobs, numbers: Ints) -> list[SimulatedJob]:
     """Return the jobs of a pool as objects, for plug-ins in plain Python."""
     return [
-        Job(
+        SimulatedJob(
             index=index,
             number=int(numbers[index]),
             nodes=int(jobs.nodes[index]),
@@ -44,7 +44,7 @@ def job_objects(jobs: PoolJobs, numbers: Ints) -> list[Job]:
 class PoolWork:
     """A pool, its jobs, and their numbers in the trace, ascending."""
 
-    pool: Pool
+    pool: NodePool
     jobs: PoolJobs
     numbers: Ints
 
@@ -54,7 +54,7 @@ class PoolPolicy(Protocol):
     """A built-in policy that runs the jobs of a whole pool itself, on a state of its own."""
 
     def run_pool(
-        self, work: PoolWork, rules: Rules, *, check: bool, progress: Callable[[int], None] | None
+        self, work: PoolWork, rules: RunRules, *, check: bool, progress: Callable[[int], None] | None
     ) -> PoolRun:
         """Run the jobs of a pool to their end; with ``check``, check the invariants after every event."""
         ...
@@ -63,12 +63,12 @@ class PoolPolicy(Protocol):
 def run_pool(
     jobs: PoolJobs,
     numbers: Ints,
-    pool: Pool,
-    rules: Rules,
+    pool: NodePool,
+    rules: RunRules,
     *,
     progress: Callable[[int], None] | None = None,
     stepping: bool = False,
-    after_event: Callable[[Stepper], None] | None = None,
+    after_event: Callable[[PythonEngine], None] | None = None,
 ) -> PoolRun:
     """Run the jobs of one pool to their end; see ``run_pools``."""
     (run,) = run_pools(
@@ -83,11 +83,11 @@ def run_pool(
 
 def run_pools(
     work: Sequence[PoolWork],
-    rules: Rules,
+    rules: RunRules,
     *,
     progress: Callable[[int], None] | None = None,
     stepping: bool = False,
-    after_event: Sequence[Callable[[Stepper], None]] | None = None,
+    after_event: Sequence[Callable[[PythonEngine], None]] | None = None,
 ) -> list[PoolRun]:
     """Run the jobs of all pools to their end, on one time line where a policy could see that.
 
@@ -122,7 +122,7 @@ def run_pools(
         return runs
     steppers = [
         _stepper(
-            new_state(Maker(compiled=False), part.jobs, part.pool, rules, with_lives=True),
+            new_state(StateAllocator(compiled=False), part.jobs, part.pool, rules, with_lives=True),
             job_objects(part.jobs, part.numbers),
             part.pool,
             rules,
@@ -151,8 +151,12 @@ def _counting_from(done: int, progress: Callable[[int], None] | None) -> Callabl
 
 
 def _stepper(
-    state: State, jobs: list[Job], pool: Pool, rules: Rules, after_event: Callable[[Stepper], None] | None
-) -> Stepper:
+    state: EngineState,
+    jobs: list[SimulatedJob],
+    pool: NodePool,
+    rules: RunRules,
+    after_event: Callable[[PythonEngine], None] | None,
+) -> PythonEngine:
     """Return what goes through the events one by one, with slices if the sharing model has them."""
     if isinstance(rules.sharing, ExactSlices):
         return GangStepper(
@@ -166,7 +170,7 @@ def _stepper(
             policy_name=rules.policy_name,
             after_event=after_event,
         )
-    return Stepper(
+    return PythonEngine(
         state,
         jobs,
         policy=rules.own_policy(),
@@ -179,7 +183,7 @@ def _stepper(
     )
 
 
-def run_together(steppers: Sequence[Stepper]) -> None:
+def run_together(steppers: Sequence[PythonEngine]) -> None:
     """Run pools to their end, event by event in order of time; at one instant, in their order.
 
     Pools with exact slices have a clock of their own and are run one after the other.

@@ -6,15 +6,15 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from simulator.placement import Placement, SlurmPlacement, ThesisPlacement
+from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy
 from simulator.policies.interface import PolicyError, QueuePolicy
 from simulator.sharing import BuiltinSharing, SharingModel
-from simulator.world import Failing, Outage, Pool
+from simulator.world import Failing, NodePool, Outage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RunRules:
     """The three plug-ins of a run, and what holds for its nodes.
 
     Parameters
@@ -30,7 +30,7 @@ class Rules:
     """
 
     policy: QueuePolicy
-    placement: Placement
+    placement: PlacementRule
     sharing: SharingModel
     node_memory_kib: int | None = None
     policy_name: str | None = None
@@ -52,13 +52,13 @@ class Rules:
             name = self.policy_name or type(self.policy).__name__
             raise PolicyError(f"policy {name} cannot be copied for a run: {error}") from error
 
-    def failing_until(self, nodes: int, horizon_us: int) -> Rules:
+    def failing_until(self, nodes: int, horizon_us: int) -> RunRules:
         """Return the rules with the outages that are drawn for ``nodes`` nodes up to an instant."""
         if self.failing is None:
             return self
         return replace(self, outages=self.failing.outages(nodes, horizon_us))
 
-    def outages_of(self, pool: Pool) -> list[Outage]:
+    def outages_of(self, pool: NodePool) -> list[Outage]:
         """Return the outages of the pool's nodes, numbered as there."""
         last = pool.first + pool.nodes
         return [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Ints, Row
+from simulator.engine.kernels.field_records import IntegerRow, Ints
 
 WORD_BITS = 62
 
@@ -52,14 +52,14 @@ def lowest_bits(word: int, count: int) -> int:
 
 
 @kernel
-def flip(members: Row, member: int) -> None:
+def flip(members: IntegerRow, member: int) -> None:
     """Add ``member`` to a set, or remove it."""
     word = member // WORD_BITS
     members[word] ^= 1 << (member - word * WORD_BITS)
 
 
 @kernel
-def has(members: Row, member: int) -> bool:
+def has(members: IntegerRow, member: int) -> bool:
     """Return whether ``member`` is in a set."""
     word = member // WORD_BITS
     return bool((members[word] >> (member - word * WORD_BITS)) & 1)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engine.kernels.field_records import Grid
+from simulator.engine.kernels.field_records import IntegerGrid
 from simulator.engine.state.bit_sets import WORD_BITS, has
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 
 
 def members(words: Iterable[int]) -> list[int]:
@@ -24,22 +24,22 @@ def members(words: Iterable[int]) -> list[int]:
     return found
 
 
-def words_of(grid: Grid, *index: int) -> list[int]:
+def words_of(grid: IntegerGrid, *index: int) -> list[int]:
     """Return the words of one set of cores in a grid of sets."""
     return [grid[(*index, word)] for word in range(grid.shape[-1])]
 
 
-def running_jobs(state: State) -> list[int]:
+def running_jobs(state: EngineState) -> list[int]:
     """Return the jobs that hold cores, in order of job number."""
     return sorted(state.lists[place].running for place in range(state.clock[0].active))
 
 
-def parts_of(state: State, job: int) -> range:
+def parts_of(state: EngineState, job: int) -> range:
     """Return the parts of a job."""
     return range(state.jobs[job].part_at, state.jobs[job].part_end)
 
 
-class Cluster:
+class PoolState:
     """Slots and memory of a pool at this instant.
 
     Parameters
@@ -48,7 +48,7 @@ class Cluster:
         What the engine works on; not for plug-ins.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: EngineState) -> None:
         self.state = state
         self.asking = NEVER
 

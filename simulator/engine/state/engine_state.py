@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import Grid, Row, Short, Table
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, Short
 from simulator.engine.state.life_state import Lives
 from simulator.engine.state.node_ranking import Ranking
 from simulator.engine.state.sharing_state import Links, Rows
@@ -34,7 +34,7 @@ ONE = 1 << 17
 
 
 @dataclass(slots=True, eq=False)
-class RulesRecord:
+class EngineRulesRecord:
     """What does not change: sizes, and the sharing model's kind.
 
     ``scale`` is in units a microsecond on a dedicated core; ``nodes_differ`` says whether nodes differ in
@@ -51,7 +51,7 @@ class RulesRecord:
 
 
 @dataclass(slots=True, eq=False)
-class ClockRecord:
+class EngineClockRecord:
     """The time, and how many there are of what.
 
     ``waiting`` in the queue, ``active`` holding cores, ``agenda`` on the agenda, ``affected`` by the last
@@ -72,7 +72,7 @@ class ClockRecord:
 
 
 @dataclass(slots=True, eq=False)
-class JobRecord:
+class EngineJobRecord:
     """What a job is, and asks for.
 
     ``app`` is its class of application (for pairwise models); ``phase_at`` and ``part_at`` say where its
@@ -135,7 +135,7 @@ class ListRecord:
 
 
 @dataclass(slots=True, eq=False)
-class NodeRecord:
+class EngineNodeRecord:
     """A node: cores with a free slot, free memory, occupied slots, parts listed, speed in parts of ``ONE``.
 
     ``owner`` is the one job that may be placed there; ``NEVER``: any may.
@@ -161,12 +161,12 @@ class PartRecord:
 class Timeline(NamedTuple):
     """What happens to jobs: the real course of things, or a projection with a clock of its own."""
 
-    clock: Table[ClockRecord]
-    runs: Table[RunRecord]
-    lists: Table[ListRecord]
+    clock: RecordTable[EngineClockRecord]
+    runs: RecordTable[RunRecord]
+    lists: RecordTable[ListRecord]
 
 
-class State(NamedTuple):
+class EngineState(NamedTuple):
     """All of it.
 
     ``phase_us`` holds the periods idle, busy, idle, ... of every job (idle first; only the first may be
@@ -181,25 +181,25 @@ class State(NamedTuple):
     ``links`` wherever cores have several slots.
     """
 
-    rules: Table[RulesRecord]
-    clock: Table[ClockRecord]
-    jobs: Table[JobRecord]
-    runs: Table[RunRecord]
-    lists: Table[ListRecord]
-    nodes: Table[NodeRecord]
-    parts: Table[PartRecord]
-    phase_us: Row
-    roomy: Row
-    listed: Grid
-    valid: Row
-    occupied: Grid
-    busy: Grid | None
-    mask: Grid
-    speeds: Row
-    excess: Grid | None
+    rules: RecordTable[EngineRulesRecord]
+    clock: RecordTable[EngineClockRecord]
+    jobs: RecordTable[EngineJobRecord]
+    runs: RecordTable[RunRecord]
+    lists: RecordTable[ListRecord]
+    nodes: RecordTable[EngineNodeRecord]
+    parts: RecordTable[PartRecord]
+    phase_us: IntegerRow
+    roomy: IntegerRow
+    listed: IntegerGrid
+    valid: IntegerRow
+    occupied: IntegerGrid
+    busy: IntegerGrid | None
+    mask: IntegerGrid
+    speeds: IntegerRow
+    excess: IntegerGrid | None
     ranking: Ranking
-    chosen: Row
-    barred: Row
+    chosen: IntegerRow
+    barred: IntegerRow
     rows: Rows | None
     links: Links | None
     lives: Lives | None = None

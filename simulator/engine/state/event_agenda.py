@@ -7,11 +7,11 @@ Order of the agenda: time, then ends before changes of phase, then job number. T
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.engine_state import NEVER, RunRecord, State, Timeline
+from simulator.engine.state.engine_state import NEVER, EngineState, RunRecord, Timeline
 
 
 @kernel
-def present(state: State) -> Timeline:
+def present(state: EngineState) -> Timeline:
     """Return the real course of things."""
     return Timeline(state.clock, state.runs, state.lists)
 
@@ -96,7 +96,7 @@ def leave_agenda(line: Timeline, job: int) -> None:
 
 
 @kernel
-def queue_behind(state: State, job: int, before: int) -> None:
+def queue_behind(state: EngineState, job: int, before: int) -> None:
     """Put ``job`` into the queue behind another; behind the index after the last job, it is the first."""
     runs = state.runs
     after = runs[before].queue_next
@@ -108,13 +108,13 @@ def queue_behind(state: State, job: int, before: int) -> None:
 
 
 @kernel
-def enter_queue(state: State, job: int) -> None:
+def enter_queue(state: EngineState, job: int) -> None:
     """Append ``job`` to the queue."""
     queue_behind(state, job, state.runs[state.rules[0].jobs].queue_prev)
 
 
 @kernel
-def leave_queue(state: State, job: int) -> None:
+def leave_queue(state: EngineState, job: int) -> None:
     """Take ``job`` out of the queue."""
     runs = state.runs
     before = runs[job].queue_prev
@@ -125,13 +125,13 @@ def leave_queue(state: State, job: int) -> None:
 
 
 @kernel
-def first_waiting(state: State) -> int:
+def first_waiting(state: EngineState) -> int:
     """Return the head of the queue; if nobody waits, the index after the last job."""
     return state.runs[state.rules[0].jobs].queue_next
 
 
 @kernel
-def enter_running(state: State, job: int) -> None:
+def enter_running(state: EngineState, job: int) -> None:
     """Add ``job`` to the set of running jobs."""
     place = state.clock[0].active
     state.lists[place].running = job
@@ -140,7 +140,7 @@ def enter_running(state: State, job: int) -> None:
 
 
 @kernel
-def leave_running(state: State, job: int) -> None:
+def leave_running(state: EngineState, job: int) -> None:
     """Remove ``job`` from the set of running jobs."""
     place = state.runs[job].running_at
     last = state.clock[0].active - 1

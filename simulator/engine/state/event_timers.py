@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Table
+from simulator.engine.kernels.field_records import RecordTable
 from simulator.engine.state.engine_state import NEVER
 from simulator.engine.state.life_state import Lives, TimerRecord
 
@@ -13,14 +13,14 @@ KINDS = ("expiry", "tick", "notice", "checkpoint")
 
 
 @kernel
-def _precedes(timers: Table[TimerRecord], a: int, b: int) -> bool:
+def _precedes(timers: RecordTable[TimerRecord], a: int, b: int) -> bool:
     if timers[a].at_us != timers[b].at_us:
         return timers[a].at_us < timers[b].at_us
     return timers[a].number < timers[b].number
 
 
 @kernel
-def _put(timers: Table[TimerRecord], place: int, slot: int) -> None:
+def _put(timers: RecordTable[TimerRecord], place: int, slot: int) -> None:
     timers[place].heap = slot
     timers[slot].heap_at = place
 

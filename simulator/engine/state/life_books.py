@@ -9,7 +9,7 @@ from simulator.engine.state.life_state import Lives
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Books:
+class Accounting:
     """Columns of length J; times in microseconds.
 
     Parameters
@@ -36,6 +36,6 @@ class Books:
     fresh_node_us: Ints
 
 
-def books_of(lives: Lives) -> Books:
+def books_of(lives: Lives) -> Accounting:
     """Return the columns."""
-    return Books(**{field.name: column(lives.jobs, field.name) for field in fields(Books)})
+    return Accounting(**{field.name: column(lives.jobs, field.name) for field in fields(Accounting)})

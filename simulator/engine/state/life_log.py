@@ -19,7 +19,7 @@ _COLUMNS = ("job", "from_us", "to_us", "why", "nodes", "setup_us", "lost_us")
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class AllocationInterval:
     """What a job, by index, held from when to when (core ids by node), and what that began with.
 
     ``setup_us`` of it went on set-up. At its end ``lost_us`` of work, of this stretch and of those before,
@@ -36,8 +36,8 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stretches:
-    """Stretches in order of their ends, as columns of length S; see ``Stretch``.
+class AllocationIntervals:
+    """Stretches in order of their ends, as columns of length S; see ``AllocationInterval``.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ class Stretches:
         """Where the parts of each stretch begin, and the number of parts; shape (S + 1,)."""
         return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.nodes)))
 
-    def __iter__(self) -> Iterator[Stretch]:
+    def __iter__(self) -> Iterator[AllocationInterval]:
         part_at = self.part_at.tolist()
         for place in range(len(self)):
             parts = range(part_at[place], part_at[place + 1])
-            yield Stretch(
+            yield AllocationInterval(
                 job=int(self.job[place]),
                 from_us=int(self.from_us[place]),
                 to_us=int(self.to_us[place]),
@@ -85,18 +85,18 @@ class Stretches:
             )
 
 
-def take_log(lives: Lives) -> Stretches | None:
+def take_log(lives: Lives) -> AllocationIntervals | None:
     """Empty the log of either kind of state; return what was in it, None if there was nothing."""
     taken = _taken_compiled(lives) if isinstance(lives.clock, np.ndarray) else _taken_plain(lives)
     return taken if len(taken) else None
 
 
-def _taken_plain(lives: Lives) -> Stretches:
+def _taken_plain(lives: Lives) -> AllocationIntervals:
     counts, log = lives.clock[0], lives.log
     rows = [log.stretches[place] for place in range(counts.logged)]
     parts = range(counts.parts_logged)
     counts.logged = counts.parts_logged = 0
-    return Stretches(
+    return AllocationIntervals(
         **{name: np.array([getattr(row, name) for row in rows], dtype=np.int64) for name in _COLUMNS},
         node=np.array([log.parts[part].node for part in parts], dtype=np.int32),
         mask=np.array([words_of(log.mask, part) for part in parts], dtype=np.int64).reshape(
@@ -105,28 +105,28 @@ def _taken_plain(lives: Lives) -> Stretches:
     )
 
 
-def _taken_compiled(lives: Lives) -> Stretches:
+def _taken_compiled(lives: Lives) -> AllocationIntervals:
     clock, rows = np.asarray(lives.clock), np.asarray(lives.log.stretches)
     parts, mask = np.asarray(lives.log.parts), np.asarray(lives.log.mask)
     logged, parts_logged = int(clock["logged"][0]), int(clock["parts_logged"][0])
     clock["logged"] = clock["parts_logged"] = 0
-    return Stretches(
+    return AllocationIntervals(
         **{name: rows[name][:logged].copy() for name in _COLUMNS},
         node=parts["node"][:parts_logged].copy(),
         mask=mask[:parts_logged].copy(),
     )
 
 
-def joined(pieces: Sequence[Stretches], words: int) -> Stretches:
+def joined(pieces: Sequence[AllocationIntervals], words: int) -> AllocationIntervals:
     """Return pieces of a log as one; sets of cores have so many ``words``."""
     if not pieces:
         none = np.zeros(0, dtype=np.int64)
-        return Stretches(
+        return AllocationIntervals(
             **dict.fromkeys(_COLUMNS, none), node=none.astype(np.int32), mask=none.reshape(0, words)
         )
-    return Stretches(
+    return AllocationIntervals(
         **{
             field.name: np.concatenate([getattr(piece, field.name) for piece in pieces])
-            for field in fields(Stretches)
+            for field in fields(AllocationIntervals)
         }
     )

@@ -1,6 +1,6 @@
 """What is kept of jobs that do more than run once, and of nodes that fail or are reserved.
 
-The tables exist in runs that need them (``State.lives``). A life is a row of *segments*: a job sets up,
+The tables exist in runs that need them (``EngineState.lives``). A life is a row of *segments*: a job sets up,
 works, saves, works on, or holds its nodes for a warning. ``runs[job].left`` counts the units left of the
 present one.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import Grid, Row, Short, Table
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, Short
 
 _NEVER = -1
 
@@ -124,7 +124,7 @@ class TimerRecord:
 
 
 @dataclass(slots=True, eq=False)
-class StretchRecord:
+class IntervalRecord:
     """A stretch of time in which a job held the same cores; its parts begin at ``part_at`` of the log.
 
     ``setup_us`` of it were spent on set-up. At its end ``lost_us`` of work, of this stretch and of those
@@ -169,18 +169,18 @@ class LoggedPart:
 class Log(NamedTuple):
     """Stretches that have ended, until somebody takes them out."""
 
-    stretches: Table[StretchRecord]
-    parts: Table[LoggedPart]
-    mask: Grid
+    stretches: RecordTable[IntervalRecord]
+    parts: RecordTable[LoggedPart]
+    mask: IntegerGrid
 
 
 class Lives(NamedTuple):
     """All of it. ``rates`` has the rates of all malleable jobs, each on 1, 2, ... nodes."""
 
-    clock: Table[LivesClock]
-    jobs: Table[LifeRecord]
-    nodes: Table[NodeLifeRecord]
-    rates: Row
-    outages: Table[OutageRecord]
-    timers: Table[TimerRecord]
+    clock: RecordTable[LivesClock]
+    jobs: RecordTable[LifeRecord]
+    nodes: RecordTable[NodeLifeRecord]
+    rates: IntegerRow
+    outages: RecordTable[OutageRecord]
+    timers: RecordTable[TimerRecord]
     log: Log

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid, Maker
+from simulator.engine.kernels.field_records import IntegerGrid, StateAllocator
 from simulator.engine.state.bit_sets import WORD_BITS, full_set
 
 
@@ -22,12 +22,12 @@ class Ranking(NamedTuple):
     ``loads[k]`` the set of the ``u`` that occur.
     """
 
-    sets: Grid
-    size: Grid
-    loads: Grid
+    sets: IntegerGrid
+    size: IntegerGrid
+    loads: IntegerGrid
 
 
-def new_ranking(make: Maker, kinds: int, nodes: int, most: int) -> Ranking:
+def new_ranking(make: StateAllocator, kinds: int, nodes: int, most: int) -> Ranking:
     """Return the sets of nodes without any load, of so many kinds, up to the load ``most``."""
     every = full_set(nodes)
     sets = np.zeros((kinds, most + 1, len(every)), dtype=np.int64)

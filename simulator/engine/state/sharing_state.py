@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import Grid, Row, Short, Table
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, Short
 
 
 @dataclass(slots=True, eq=False)
@@ -40,9 +40,9 @@ class LinkPoolRecord:
 class Links(NamedTuple):
     """Which running jobs have a core in common: a list of the others for each job."""
 
-    pool: Table[LinkPoolRecord]
-    records: Table[LinkRecord]
-    of: Table[LinkedRecord]
+    pool: RecordTable[LinkPoolRecord]
+    records: RecordTable[LinkRecord]
+    of: RecordTable[LinkedRecord]
 
 
 @dataclass(slots=True, eq=False)
@@ -110,17 +110,17 @@ class Rows(NamedTuple):
     was smaller than the one before it when it grew; ``next_size`` and ``next_order`` at the end.
     """
 
-    cells: Grid
-    taken: Grid
-    size: Row
-    order: Row
-    jobs: Table[PackedRecord]
-    blocking: Grid
-    packing: Table[PackingRecord]
-    turns: Row
-    blocks: Table[BlockRecord]
-    starts: Grid
-    leads: Grid
-    growth: Grid
-    next_size: Row
-    next_order: Row
+    cells: IntegerGrid
+    taken: IntegerGrid
+    size: IntegerRow
+    order: IntegerRow
+    jobs: RecordTable[PackedRecord]
+    blocking: IntegerGrid
+    packing: RecordTable[PackingRecord]
+    turns: IntegerRow
+    blocks: RecordTable[BlockRecord]
+    starts: IntegerGrid
+    leads: IntegerGrid
+    growth: IntegerGrid
+    next_size: IntegerRow
+    next_order: IntegerRow

@@ -13,9 +13,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from analysis.claims import (
+    ClaimRow,
+    ClaimVerdict,
     Judgement,
-    Row,
-    Verdict,
     direction,
     estimate,
     fact,
@@ -29,15 +29,15 @@ from simulator.experiments.claim_study import judged_rows
 from simulator.experiments.eviction.eviction_survey import (
     FILE_SYSTEMS_GB_S,
     SETTINGS,
-    Measured,
-    Setting,
-    Survey,
+    EvictionSetting,
+    EvictionSurvey,
+    MeasuredEviction,
 )
-from simulator.experiments.eviction.scenarios import NEEDS, NODES, Facts
+from simulator.experiments.eviction.scenarios import NEEDS, NODES, TraceFacts
 
 Values = dict[str, list[float]]
 Judged = tuple[Judgement, str]
-Judge = Callable[[Survey], Judged]
+Judge = Callable[[EvictionSurvey], Judged]
 
 NO_TRACE = "no trace was named"
 TIMES_FASTER = 30.0
@@ -48,14 +48,16 @@ SMALLER = "our table is bounded by K and counts nodes in units; as Algorithm 1 i
 """Why our programme is faster, before what the printed one comes to."""
 
 
-def claim_rows(survey: Survey, facts: Facts | None) -> list[Row]:
+def claim_rows(survey: EvictionSurvey, facts: TraceFacts | None) -> list[ClaimRow]:
     """Return the rows of V1 to V16; without a trace V12 to V14 are not comparable."""
     of_trace: dict[str, Judge] = {name: _of_trace(facts, judge) for name, judge in _JUDGES_OF_TRACE.items()}
     return judged_rows(JUDGES | of_trace | {"V15": _v15, "V16": _v16}, survey)
 
 
 def by_setting(
-    survey: Survey, value: Callable[[Measured], float], settings: Iterable[Setting] = SETTINGS
+    survey: EvictionSurvey,
+    value: Callable[[MeasuredEviction], float],
+    settings: Iterable[EvictionSetting] = SETTINGS,
 ) -> Values:
     """Return a value for each seed, by the name of the setting."""
     return {str(setting): [value(one) for one in survey.settings[setting]] for setting in settings}
@@ -67,16 +69,16 @@ def spread(values: Values) -> str:
     return f"{figures(min(means))} to {figures(max(means))}"
 
 
-def every(survey: Survey, settings: Iterable[Setting] = SETTINGS) -> list[Measured]:
+def every(survey: EvictionSurvey, settings: Iterable[EvictionSetting] = SETTINGS) -> list[MeasuredEviction]:
     """Return all measurements of some settings."""
     return [one for setting in settings for one in survey.settings[setting]]
 
 
-def _of(need: int) -> list[Setting]:
+def _of(need: int) -> list[EvictionSetting]:
     return [setting for setting in SETTINGS if setting.need == need]
 
 
-def _v1(survey: Survey) -> Judged:
+def _v1(survey: EvictionSurvey) -> Judged:
     alike = ended = 0
     for one in every(survey):
         ended += one.ended
@@ -89,12 +91,12 @@ def _v1(survey: Survey) -> Judged:
     return fact(holds=survey.worlds_alike == survey.worlds and alike == ended), ours
 
 
-def _v2(survey: Survey) -> Judged:
+def _v2(survey: EvictionSurvey) -> Judged:
     times = spread(by_setting(survey, lambda one: _MS * one.table_s))
     return fact(holds=True, note="by construction"), f"one run for all deadlines, {times} ms"
 
 
-def _v3(survey: Survey) -> Judged:
+def _v3(survey: EvictionSurvey) -> Judged:
     judged = over_settings(_log_ratios(survey, lambda one: one.table_s))
     printed = over_settings(_log_ratios(survey, lambda one: one.printed_s))
     tables = spread(by_setting(survey, lambda one: one.table_s / one.greedy_s))
@@ -105,10 +107,10 @@ def _v3(survey: Survey) -> Judged:
     return replace(judged, note=f"{judged.note}; {SMALLER} {whole} times: {printed.verdict}"), ours
 
 
-def _log_ratios(survey: Survey, programme_s: Callable[[Measured], float]) -> Values:
+def _log_ratios(survey: EvictionSurvey, programme_s: Callable[[MeasuredEviction], float]) -> Values:
     """Return by how many orders of magnitude greedy is faster than 30 times, than each of the others."""
 
-    def beyond(seconds: Callable[[Measured], float]) -> Values:
+    def beyond(seconds: Callable[[MeasuredEviction], float]) -> Values:
         return by_setting(survey, lambda one: math.log10(seconds(one) / one.greedy_s / TIMES_FASTER))
 
     others = {"programme": programme_s, "backtracking": lambda one: one.backtracking_s}
@@ -119,7 +121,7 @@ def _log_ratios(survey: Survey, programme_s: Callable[[Measured], float]) -> Val
     }
 
 
-def _v4(survey: Survey) -> Judged:
+def _v4(survey: EvictionSurvey) -> Judged:
     measured = survey.settings[SETTINGS[0]]
     judged = direction([math.log10(one.table_s / one.backtracking_s) for one in measured])
     printed = direction([math.log10(one.printed_s / one.backtracking_s) for one in measured])
@@ -131,7 +133,7 @@ def _v4(survey: Survey) -> Judged:
     return replace(judged, note=f"{SMALLER} {whole.text('ms')}: {printed.verdict}"), ours
 
 
-def _v5(survey: Survey) -> Judged:
+def _v5(survey: EvictionSurvey) -> Judged:
     larger = [setting for setting in SETTINGS if setting.scenario > 0 and setting.need > SETTINGS[0].need]
     judged = over_settings(
         by_setting(survey, lambda one: math.log10(one.backtracking_s / one.table_s), larger)
@@ -144,7 +146,7 @@ def _v5(survey: Survey) -> Judged:
     return replace(judged, note=note), ours
 
 
-def _v6(survey: Survey) -> Judged:
+def _v6(survey: EvictionSurvey) -> Judged:
     by_seed = zip(*survey.settings.values(), strict=True)
     worst = [max(_MS * one.whole_s for one in of) for of in by_seed]
     judged = direction([MILLISECONDS - value for value in worst])
@@ -152,7 +154,7 @@ def _v6(survey: Survey) -> Judged:
     return replace(judged, note="on this host; the paper's is not named"), ours
 
 
-def _v7(survey: Survey) -> Judged:
+def _v7(survey: EvictionSurvey) -> Judged:
     losses = by_setting(survey, lambda one: float(np.mean(one.relative)))
     most = [max(max(one.relative) for one in every(survey, _of(need))) for need in NEEDS]
     largest = ", ".join(map(figures, most))
@@ -160,7 +162,7 @@ def _v7(survey: Survey) -> Judged:
     return over_settings(losses), ours
 
 
-def _v8(survey: Survey) -> Judged:
+def _v8(survey: EvictionSurvey) -> Judged:
     slopes = {str(setting): list(survey.slopes[FILE_SYSTEMS_GB_S[0]][setting]) for setting in SETTINGS}
     judged = over_settings(slopes)
     measured = every(survey)
@@ -174,13 +176,13 @@ def _v8(survey: Survey) -> Judged:
     return replace(judged, note=note), f"{spread(slopes)} node-hours a minute"
 
 
-def _first_fit(one: Measured) -> int:
+def _first_fit(one: MeasuredEviction) -> int:
     """Return the first deadline at which greedy loses less than at 0; one past the last if there is none."""
     losses = enumerate(one.greedy)
     return next((at for at, loss in losses if loss < one.greedy[0] - 1e-9), len(one.greedy))
 
 
-def _v9(survey: Survey) -> Judged:
+def _v9(survey: EvictionSurvey) -> Judged:
     optimum = by_setting(survey, lambda one: one.optimum[0] - one.optimum[-1])
     greedy = by_setting(survey, lambda one: one.greedy[0] - one.greedy[-1])
     falls = {f"{name}, optimum": of for name, of in optimum.items()}
@@ -190,7 +192,7 @@ def _v9(survey: Survey) -> Judged:
     rising = sum(_rises(one.optimum) for one in measured)
     more = sum(_rises(one.greedy) for one in measured)
     note = f"{judged.note}; in between it rises in {rising} of {len(measured)} cases, greedy's in {more}"
-    verdict = Verdict.FAILS if rising else judged.verdict
+    verdict = ClaimVerdict.FAILS if rising else judged.verdict
     ours = f"the optimum by {spread(optimum)} node-hours from 0 to 15 min; backtracking as the optimum"
     return replace(judged, verdict=verdict, note=note), ours
 
@@ -199,7 +201,7 @@ def _rises(losses: Sequence[float]) -> bool:
     return bool(np.any(np.diff(losses) > 1e-6))
 
 
-def _v10(survey: Survey) -> Judged:
+def _v10(survey: EvictionSurvey) -> Judged:
     nothing = by_setting(survey, lambda one: float(one.optimum[-1] == 0))
     shares = [float(np.mean(of)) for of in zip(*nothing.values(), strict=True)]
     by_need = ", ".join(
@@ -213,16 +215,16 @@ def _v10(survey: Survey) -> Judged:
     return judged, f"0 in {np.mean(shares):.0%} at 15 min: {by_need}"
 
 
-def _v11(survey: Survey) -> Judged:
+def _v11(survey: EvictionSurvey) -> Judged:
     """Judge that the time is a power of each size, and the power is one."""
     judged = {name: magnitude(values, 1.0) for name, values in survey.growth.items()}
     letters = {"jobs": "N", "nodes": "M", "deadline": "T"}
     ours = ", ".join(f"{letters[name]}^{one.estimate.text()}" for name, one in judged.items() if one.estimate)
-    holds = all(one.verdict is Verdict.HOLDS for one in judged.values())
+    holds = all(one.verdict is ClaimVerdict.HOLDS for one in judged.values())
     return fact(holds=holds, note="exponents of the time of a whole table, over doublings of one size"), ours
 
 
-def _of_trace(facts: Facts | None, judge: Callable[[Facts, str], Judged]) -> Judge:
+def _of_trace(facts: TraceFacts | None, judge: Callable[[TraceFacts, str], Judged]) -> Judge:
     """Return the judge of a claim on the trace itself."""
     if facts is None:
         return lambda _: (not_comparable(NO_TRACE), "-")
@@ -230,7 +232,7 @@ def _of_trace(facts: Facts | None, judge: Callable[[Facts, str], Judged]) -> Jud
     return lambda _: judge(facts, other)
 
 
-def _v12(facts: Facts, other: str) -> Judged:
+def _v12(facts: TraceFacts, other: str) -> Judged:
     judged = not_comparable(other)
     if facts.busiest == NODES:
         judged = fact(holds=True, note=f"{other}; judged is which is the most frequent")
@@ -238,22 +240,22 @@ def _v12(facts: Facts, other: str) -> Judged:
     return judged, f"{busiest}; all 4,392 {facts.full_days:.1f} days"
 
 
-def _v13(facts: Facts, other: str) -> Judged:
+def _v13(facts: TraceFacts, other: str) -> Judged:
     return not_comparable(other), f"up to {facts.most_jobs}, 99% of the time up to {facts.common_jobs}"
 
 
-def _v14(facts: Facts, other: str) -> Judged:
+def _v14(facts: TraceFacts, other: str) -> Judged:
     return not_comparable(other), f"{facts.short:.0%}"
 
 
-def _v15(survey: Survey) -> Judged:
+def _v15(survey: EvictionSurvey) -> Judged:
     ours = f"{survey.needs_alike:,} of {survey.needs:,} answered as by a table of their own"
     return fact(holds=survey.needs_alike == survey.needs), ours
 
 
-def _v16(survey: Survey) -> Judged:
+def _v16(survey: EvictionSurvey) -> Judged:
     rests_on = [judge(survey)[0].verdict for judge in (_v6, _v7)]
-    order = (Verdict.FAILS, Verdict.NOT_COMPARABLE, Verdict.TIE, Verdict.HOLDS)
+    order = (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE, ClaimVerdict.HOLDS)
     judged = Judgement(verdict=min(rests_on, key=order.index), note="the lesser of both")
     return judged, f"V6 {rests_on[0]}, V7 {rests_on[1]}"
 

@@ -9,18 +9,18 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import arrange, run_style
-from analysis.claims import Verdict, direction, estimate
+from analysis.claims import ClaimVerdict, direction, estimate
 from analysis.claims.estimate import figures
 from foundation.units import counted
-from simulator.experiments.claim_study import Findings, Request
+from simulator.experiments.claim_study import StudyFindings, StudyRequest
 from simulator.experiments.eviction.eviction_claims import claim_rows
 from simulator.experiments.eviction.eviction_survey import (
     QUICK,
     SETTINGS,
     WHOLE,
-    Measured,
-    Setting,
-    Survey,
+    EvictionSetting,
+    EvictionSurvey,
+    MeasuredEviction,
     steps_of,
     survey,
 )
@@ -32,7 +32,7 @@ from workloads.swf import load_columns
 _SHOWN_MIN = (0, 5, 10, 15)
 
 
-def examine(request: Request) -> Findings:
+def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     theta = Theta(load_columns(request.traces[0])) if request.traces else None
     effort = QUICK if request.quick else WHOLE
@@ -51,7 +51,7 @@ def examine(request: Request) -> Findings:
         ),
     ]
 
-    return Findings(
+    return StudyFindings(
         title="CoSim again: eviction for an on-demand job",
         facts=facts,
         claims=claim_rows(found, None if theta is None else facts_of(theta)),
@@ -60,12 +60,12 @@ def examine(request: Request) -> Findings:
     )
 
 
-def tables(survey: Survey) -> list[ExperimentTable]:
+def tables(survey: EvictionSurvey) -> list[ExperimentTable]:
     """Return what is lost, how long it takes, and what the bandwidth of a node does."""
     return [_losses(survey), _times(survey), _bandwidths(survey), _slopes(survey)]
 
 
-def _losses(survey: Survey) -> ExperimentTable:
+def _losses(survey: EvictionSurvey) -> ExperimentTable:
     rows = [
         (str(setting), *(_three(survey.settings[setting], at) for at in _SHOWN_MIN)) for setting in SETTINGS
     ]
@@ -78,7 +78,7 @@ def _losses(survey: Survey) -> ExperimentTable:
     )
 
 
-def _three(measured: Sequence[Measured], at: int) -> str:
+def _three(measured: Sequence[MeasuredEviction], at: int) -> str:
     losses = (
         _mean(measured, lambda one: one.optimum[at]),
         _mean(measured, lambda one: one.greedy[at]),
@@ -87,7 +87,7 @@ def _three(measured: Sequence[Measured], at: int) -> str:
     return " / ".join(map(figures, losses))
 
 
-def _times(survey: Survey) -> ExperimentTable:
+def _times(survey: EvictionSurvey) -> ExperimentTable:
     rows = []
     for setting in SETTINGS:
         of = survey.settings[setting]
@@ -123,7 +123,7 @@ def _times(survey: Survey) -> ExperimentTable:
     )
 
 
-def _bandwidths(survey: Survey) -> ExperimentTable:
+def _bandwidths(survey: EvictionSurvey) -> ExperimentTable:
     rows = []
     for width, pairs in survey.bandwidths.items():
         name = "unlimited" if width is None else f"{width:g} GB/s"
@@ -137,7 +137,7 @@ def _bandwidths(survey: Survey) -> ExperimentTable:
     )
 
 
-def _slopes(survey: Survey) -> ExperimentTable:
+def _slopes(survey: EvictionSurvey) -> ExperimentTable:
     rows = []
     for width, of in survey.slopes.items():
         verdicts = [direction(slopes).verdict for slopes in of.values()]
@@ -146,7 +146,10 @@ def _slopes(survey: Survey) -> ExperimentTable:
             (
                 f"{width:g} GB/s",
                 f"{figures(min(means))} to {figures(max(means))}",
-                *(str(verdicts.count(verdict)) for verdict in (Verdict.HOLDS, Verdict.TIE, Verdict.FAILS)),
+                *(
+                    str(verdicts.count(verdict))
+                    for verdict in (ClaimVerdict.HOLDS, ClaimVerdict.TIE, ClaimVerdict.FAILS)
+                ),
             )
         )
     return ExperimentTable(
@@ -157,11 +160,11 @@ def _slopes(survey: Survey) -> ExperimentTable:
     )
 
 
-def _mean(measured: Sequence[Measured], value: Callable[[Measured], float]) -> float:
+def _mean(measured: Sequence[MeasuredEviction], value: Callable[[MeasuredEviction], float]) -> float:
     return estimate([value(one) for one in measured]).mean
 
 
-def drawings(survey: Survey) -> list[Drawing]:
+def drawings(survey: EvictionSurvey) -> list[Drawing]:
     """Return the figures of the page."""
     return [
         ("Figure 8: greedy's loss beyond the optimum, mean over the seeds", _lines(survey, "relative")),
@@ -170,12 +173,14 @@ def drawings(survey: Survey) -> list[Drawing]:
     ]
 
 
-def _lines(survey: Survey, what: str) -> go.Figure:
+def _lines(survey: EvictionSurvey, what: str) -> go.Figure:
     titles = [f"K={need:,}" for need in NEEDS]
     figure = make_subplots(cols=len(NEEDS), subplot_titles=titles, horizontal_spacing=0.07)
     for column, need in enumerate(NEEDS, start=1):
         for scenario in range(len(JOBS)):
-            losses = np.mean([getattr(one, what) for one in survey.settings[Setting(scenario, need)]], axis=0)
+            losses = np.mean(
+                [getattr(one, what) for one in survey.settings[EvictionSetting(scenario, need)]], axis=0
+            )
             line = go.Scatter(
                 x=list(range(len(losses))),
                 y=losses.tolist(),
@@ -193,12 +198,12 @@ def _lines(survey: Survey, what: str) -> go.Figure:
     return figure
 
 
-def _times_figure(survey: Survey) -> go.Figure:
+def _times_figure(survey: EvictionSurvey) -> go.Figure:
     pairs = list(zip(range(len(JOBS)), NEEDS, strict=True))
     titles = [f"scenario {scenario + 1}, K={need:,}" for scenario, need in pairs]
     figure = make_subplots(cols=len(pairs), subplot_titles=titles, horizontal_spacing=0.07)
     for column, (scenario, need) in enumerate(pairs, start=1):
-        measured = survey.settings[Setting(scenario, need)]
+        measured = survey.settings[EvictionSetting(scenario, need)]
         for number, (name, attribute) in enumerate(
             (("programme", "table_s"), ("greedy", "greedy_s"), ("backtracking", "backtracking_s"))
         ):

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from simulator.engine.kernels.compilation import Compiled
-from simulator.eviction import EvictableJob, Question, Solver, solve
+from simulator.eviction import EvictableJob, EvictionSolver, Question, solve
 from simulator.eviction.backtracking import Search, search
 from simulator.eviction.checkpoint_costs import Storage
-from simulator.eviction.eviction_problem import Choice
+from simulator.eviction.eviction_problem import EvictionChoice
 from simulator.eviction.greedy import Columns, choose_greedily_for_all
 from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import Table, fill
+from simulator.eviction.programme_table import ProgrammeTable, fill
 from simulator.experiments.claim_study import CellT, FoundT, run_grid
 from simulator.experiments.eviction.scenarios import (
     ALL_GB_S,
@@ -45,7 +45,7 @@ STORAGE = Storage(all_gb_s=ALL_GB_S, node_gb_s=NODE_GB_S)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EvictionSetting:
     """A scenario, 0 to 2, and a number of nodes."""
 
     scenario: int
@@ -55,13 +55,13 @@ class Setting:
         return f"scenario {self.scenario + 1}, K={self.need:,}"
 
 
-SETTINGS = tuple(Setting(scenario, need) for scenario in range(len(JOBS)) for need in NEEDS)
+SETTINGS = tuple(EvictionSetting(scenario, need) for scenario in range(len(JOBS)) for need in NEEDS)
 SIZES = ("jobs", "nodes", "deadline")
 """What grows in the worlds that show how the time grows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredEviction:
     """Losses by deadline, and seconds for all deadlines.
 
     Parameters
@@ -97,7 +97,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class EvictionEffort:
     """How much is done.
 
     Seconds of backtracking for a question, and for the hardest one of the first seed; random worlds;
@@ -110,12 +110,12 @@ class Effort:
     doublings: int
 
 
-WHOLE = Effort(limit_s=1.0, hardest_s=30.0, worlds=1000, doublings=4)
-QUICK = Effort(limit_s=0.1, hardest_s=0.5, worlds=100, doublings=2)
+WHOLE = EvictionEffort(limit_s=1.0, hardest_s=30.0, worlds=1000, doublings=4)
+QUICK = EvictionEffort(limit_s=0.1, hardest_s=0.5, worlds=100, doublings=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class EvictionSurvey:
     """What was measured.
 
     Parameters
@@ -136,9 +136,9 @@ class Survey:
         By what grows (jobs, nodes, deadline): the exponent of the time, for each seed.
     """
 
-    settings: Mapping[Setting, Sequence[Measured]]
+    settings: Mapping[EvictionSetting, Sequence[MeasuredEviction]]
     bandwidths: Mapping[float | None, Sequence[tuple[float, float]]]
-    slopes: Mapping[float, Mapping[Setting, Sequence[float]]]
+    slopes: Mapping[float, Mapping[EvictionSetting, Sequence[float]]]
     worlds: int
     worlds_alike: int
     needs: int
@@ -146,7 +146,9 @@ class Survey:
     growth: Mapping[str, Sequence[float]]
 
 
-def survey(theta: Theta | None, seeds: int, effort: Effort, step: Callable[[str], None]) -> Survey:
+def survey(
+    theta: Theta | None, seeds: int, effort: EvictionEffort, step: Callable[[str], None]
+) -> EvictionSurvey:
     """Measure everything; ``step`` is called ``steps_of(seeds)`` times."""
 
     def grid(
@@ -154,7 +156,7 @@ def survey(theta: Theta | None, seeds: int, effort: Effort, step: Callable[[str]
     ) -> Mapping[CellT, list[FoundT]]:
         return run_grid(cells, range(1, seeds + 1), lambda seed: Questions(theta, seed), trial, step)
 
-    def measured(asked: Questions, setting: Setting, seed: int) -> Measured:
+    def measured(asked: Questions, setting: EvictionSetting, seed: int) -> MeasuredEviction:
         is_hardest = seed == 1 and setting == SETTINGS[-1]
         return measure(asked.at(STORAGE)[setting], effort.hardest_s if is_hardest else effort.limit_s)
 
@@ -162,14 +164,14 @@ def survey(theta: Theta | None, seeds: int, effort: Effort, step: Callable[[str]
         ends = [_at_the_end(one) for one in asked.at(Storage(all_gb_s=ALL_GB_S, node_gb_s=width)).values()]
         return _mean(best for best, _ in ends), _mean(more for _, more in ends)
 
-    def slopes(asked: Questions, width: float, _: int) -> dict[Setting, float]:
+    def slopes(asked: Questions, width: float, _: int) -> dict[EvictionSetting, float]:
         questions = asked.at(Storage(all_gb_s=width, node_gb_s=NODE_GB_S))
         return {setting: slope(setting, _relative(one)) for setting, one in questions.items()}
 
     rising = grid(FILE_SYSTEMS_GB_S, slopes)
     alike, needs, needs_alike = _random_worlds(effort.worlds)
     step("random worlds")
-    return Survey(
+    return EvictionSurvey(
         settings=grid(SETTINGS, measured),
         bandwidths=grid(NODE_BANDWIDTHS, at_the_end),
         slopes={
@@ -196,28 +198,28 @@ class Questions:
     theta: Theta | None
     seed: int
 
-    def at(self, storage: Storage) -> dict[Setting, Question]:
+    def at(self, storage: Storage) -> dict[EvictionSetting, Question]:
         """Return the question of each setting where checkpoints go to that storage."""
         found = {}
         for scenario in range(len(JOBS)):
             instant = instant_of(self.theta, scenario, np.random.default_rng([self.seed, scenario]))
             for need in NEEDS:
                 of = question_of(instant, need, storage, [self.seed, scenario, 1])
-                found[Setting(scenario, need)] = of
+                found[EvictionSetting(scenario, need)] = of
         return found
 
 
 def _at_the_end(question: Question) -> tuple[float, float]:
     best = solve(question, every_deadline=False)[0].loss or 0.0
-    return best, (solve(question, Solver.GREEDY, every_deadline=False)[0].loss or 0.0) - best
+    return best, (solve(question, EvictionSolver.GREEDY, every_deadline=False)[0].loss or 0.0) - best
 
 
 def _relative(question: Question) -> list[float]:
-    pairs = zip(solve(question, Solver.GREEDY), solve(question), strict=True)
+    pairs = zip(solve(question, EvictionSolver.GREEDY), solve(question), strict=True)
     return [(mine.loss or 0.0) - (best.loss or 0.0) for mine, best in pairs]
 
 
-def slope(setting: Setting, relative: Sequence[float]) -> float:
+def slope(setting: EvictionSetting, relative: Sequence[float]) -> float:
     """Return by how much a loss rises a minute, fitted over the deadlines that V8 speaks of."""
     until = UNTIL_MIN if setting.scenario == EXCEPTION else len(relative) - 1
     return float(np.polyfit(np.arange(until + 1), relative[: until + 1], 1)[0])
@@ -268,10 +270,10 @@ def _random_worlds(count: int) -> tuple[int, int, int]:
         found = zip(solve(question), losses_by_search(question), strict=True)
         alike += all(math.isclose(one.loss or 0.0, searched, abs_tol=1e-5) for one, searched in found)
         if seed % 20 == 0:
-            whole = Table(question, job_items(question), every_need=True)
+            whole = ProgrammeTable(question, job_items(question), every_need=True)
             for need in range(sum(job.nodes for job in question.jobs) + 1):
                 needs += 1
-                alone = Table(replace(question, need=need), job_items(question))
+                alone = ProgrammeTable(replace(question, need=need), job_items(question))
                 needs_alike += whole.by_deadline(need) == alone.by_deadline()
     return alike, needs, needs_alike
 
@@ -292,13 +294,13 @@ def _random_world(rng: np.random.Generator) -> Question:
     return Question(jobs=jobs, need=int(rng.integers(0, held + 1)), deadline_min=int(rng.integers(1, 16)))
 
 
-def measure(question: Question, limit_s: float) -> Measured:
+def measure(question: Question, limit_s: float) -> MeasuredEviction:
     """Solve a question three ways; backtracking gets ``limit_s`` seconds for all deadlines."""
     searched_s, found = _search(question, limit_s)
-    return Measured(
-        optimum=_losses(question, Solver.OPTIMAL),
-        greedy=_losses(question, Solver.GREEDY),
-        skipping=_losses(question, Solver.GREEDY, skip=True),
+    return MeasuredEviction(
+        optimum=_losses(question, EvictionSolver.OPTIMAL),
+        greedy=_losses(question, EvictionSolver.GREEDY),
+        skipping=_losses(question, EvictionSolver.GREEDY, skip=True),
         table_s=table_s(question),
         printed_s=table_s(_indivisible(question), every_need=True),
         whole_s=_least(lambda: solve(question)),
@@ -310,7 +312,7 @@ def measure(question: Question, limit_s: float) -> Measured:
 
 def table_s(question: Question, *, every_need: bool = False) -> float:
     """Return the seconds in which the compiled kernel fills the table."""
-    arguments = Table(question, job_items(question), every_need=every_need).arguments()
+    arguments = ProgrammeTable(question, job_items(question), every_need=every_need).arguments()
     compiled = Compiled(fill, arguments)
     compiled.prepare()
     return _least(lambda: compiled(*arguments))
@@ -327,7 +329,7 @@ def losses_by_search(question: Question) -> tuple[float, ...]:
     return _search(question, float("inf"))[1]
 
 
-def _losses(question: Question, solver: Solver, *, skip: bool = False) -> tuple[float, ...]:
+def _losses(question: Question, solver: EvictionSolver, *, skip: bool = False) -> tuple[float, ...]:
     return tuple(answer.loss or 0.0 for answer in solve(question, solver, skip=skip))
 
 
@@ -366,7 +368,7 @@ def _search(question: Question, limit_s: float) -> tuple[float, tuple[float, ...
             spent_s += time.perf_counter() - began_s
             if not over and spent_s > limit_s:
                 return spent_s, tuple(found)
-        killed = [place for place, choice in (one.result() or {}).items() if choice is Choice.KILL]
+        killed = [place for place, choice in (one.result() or {}).items() if choice is EvictionChoice.KILL]
         found.append(sum(question.jobs[place].loss or 0.0 for place in killed))
     return spent_s, tuple(found)
 

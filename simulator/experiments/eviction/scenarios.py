@@ -48,7 +48,7 @@ class Instant:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SteadyInterval:
     """A time in which the same jobs run: from, to, and the nodes and starts of the jobs."""
 
     from_s: int
@@ -81,19 +81,21 @@ class Theta:
         jobs = np.cumsum(np.bincount(place, weights=count).astype(np.int64))
         return instants[:-1], instants[1:], busy[:-1], jobs[:-1]
 
-    def stretches(self, jobs: int) -> list[Stretch]:
+    def stretches(self, jobs: int) -> list[SteadyInterval]:
         """Return the times at which so many jobs, none of them a short one, run on about all nodes."""
         begins, ends, busy, running = self.occupancy()
         found = []
         for at in np.nonzero((running == jobs) & (busy >= LEAST_NODES) & (busy <= MACHINE_NODES))[0]:
             now = (self.start_s <= begins[at]) & (self.end_s > begins[at])
             if (self.run_s[now] >= SHORT_S).all():
-                found.append(Stretch(int(begins[at]), int(ends[at]), self.nodes[now], self.start_s[now]))
+                found.append(
+                    SteadyInterval(int(begins[at]), int(ends[at]), self.nodes[now], self.start_s[now])
+                )
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class TraceFacts:
     """Facts of a trace.
 
     ``busiest`` is the number of busy nodes that lasts longest of all but none, for ``busiest_days`` of
@@ -112,7 +114,7 @@ class Facts:
     short: float
 
 
-def facts_of(theta: Theta) -> Facts:
+def facts_of(theta: Theta) -> TraceFacts:
     """Return the facts of a trace."""
     begins, ends, busy, running = theta.occupancy()
     lasts = ends - begins
@@ -122,7 +124,7 @@ def facts_of(theta: Theta) -> Facts:
     near = (busy >= LEAST_NODES) & (busy <= MACHINE_NODES)
     many = np.bincount(running[near], weights=lasts[near], minlength=1)
     common = int(np.searchsorted(np.cumsum(many), 0.99 * many.sum()))
-    return Facts(
+    return TraceFacts(
         name=theta.name,
         jobs=len(theta.nodes),
         days=float(ends[-1] - begins[0]) / _S_PER_DAY,

@@ -13,9 +13,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from analysis.claims import (
+    ClaimRow,
+    ClaimVerdict,
     Judgement,
-    Row,
-    Verdict,
     best_of,
     direction,
     fact,
@@ -33,14 +33,14 @@ from simulator.experiments.hybrid.hybrid_survey import (
     EVEN,
     MECHANISMS,
     STRATEGIES,
-    Measured,
-    Survey,
+    HybridSurvey,
+    MeasuredHybrid,
 )
 from simulator.hybrid.drawn_jobs import MIXES
 
 Values = dict[str, list[float]]
 Judged = tuple[Judgement, str]
-Judge = Callable[[Survey], Judged]
+Judge = Callable[[HybridSurvey], Judged]
 
 OTHER_TRACE = "another trace than the paper's"
 LEAST_SHARE, MOST_SHARE = 0.03, 0.15
@@ -56,12 +56,12 @@ _LOWER_IS_BETTER = {
 }
 
 
-def claim_rows(survey: Survey) -> list[Row]:
+def claim_rows(survey: HybridSurvey) -> list[ClaimRow]:
     """Return the rows of H1 to H30, in order."""
     return judged_rows(JUDGES, survey)
 
 
-def of_each(runs: Sequence[Measured], metric: str) -> list[float]:
+def of_each(runs: Sequence[MeasuredHybrid], metric: str) -> list[float]:
     """Return one value a seed."""
     return [float(getattr(one, metric)) for one in runs]
 
@@ -71,24 +71,24 @@ def less(a: Sequence[float], b: Sequence[float], sign: float = 1.0) -> list[floa
     return [sign * (one - other) for one, other in zip(a, b, strict=True)]
 
 
-def values_of(survey: Survey, mechanism: str, metric: str, mix: str | None = None) -> list[float]:
+def values_of(survey: HybridSurvey, mechanism: str, metric: str, mix: str | None = None) -> list[float]:
     """Return one value a seed: of a mix, or the mean over all mixes."""
     mixes = MIXES if mix is None else (mix,)
     lists = [of_each(survey.runs[mechanism, name], metric) for name in mixes]
     return [float(np.mean(of)) for of in zip(*lists, strict=True)]
 
 
-def by_mechanism(survey: Survey, metric: str, names: Sequence[str] = tuple(MECHANISMS)) -> Values:
+def by_mechanism(survey: HybridSurvey, metric: str, names: Sequence[str] = tuple(MECHANISMS)) -> Values:
     """Return one value a seed for each mechanism, the mean over all mixes."""
     return {name: values_of(survey, name, metric) for name in names}
 
 
-def by_mix(survey: Survey, mechanism: str, metric: str) -> Values:
+def by_mix(survey: HybridSurvey, mechanism: str, metric: str) -> Values:
     """Return one value a seed for each mix under a mechanism."""
     return {mix: values_of(survey, mechanism, metric, mix) for mix in MIXES}
 
 
-def by_setting(survey: Survey, metric: str) -> Values:
+def by_setting(survey: HybridSurvey, metric: str) -> Values:
     """Return one value a seed for each mechanism under each mix."""
     return {f"{name}, {mix}": values_of(survey, name, metric, mix) for name in MECHANISMS for mix in MIXES}
 
@@ -115,9 +115,9 @@ def pairs(values: Mapping[str, Sequence[float]], unit: str) -> str:
 
 def together(parts: Mapping[str, Judgement]) -> Judgement:
     """Return a judgement of several: it holds if all do, else it is the worst, whose estimate it has."""
-    order = (Verdict.FAILS, Verdict.NOT_COMPARABLE, Verdict.TIE, Verdict.HOLDS)
+    order = (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE, ClaimVerdict.HOLDS)
     name, worst = min(parts.items(), key=lambda item: order.index(item[1].verdict))
-    held = sum(one.verdict is Verdict.HOLDS for one in parts.values())
+    held = sum(one.verdict is ClaimVerdict.HOLDS for one in parts.values())
     note = f"{held} of {len(parts)} hold; {name}: {worst.verdict.value}"
     return Judgement(
         verdict=worst.verdict,
@@ -129,7 +129,7 @@ def together(parts: Mapping[str, Judgement]) -> Judgement:
 def table_ii(metric: str, paper: float, unit: str = "") -> Judge:
     """Judge a magnitude of EASY alone."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: HybridSurvey) -> Judged:
         found = of_each(survey.base, metric)
         return magnitude(found, paper, other_data=OTHER_TRACE), estimate(found).text(unit)
 
@@ -139,7 +139,7 @@ def table_ii(metric: str, paper: float, unit: str = "") -> Judge:
 def rises(metric: str, unit: str, cause: str = "") -> Judge:
     """Judge that a metric is larger under each mechanism and mix than under EASY alone."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: HybridSurvey) -> Judged:
         base = of_each(survey.base, metric)
         settings = by_setting(survey, metric)
         judged = over_settings({name: less(of, base) for name, of in settings.items()})
@@ -151,7 +151,7 @@ def rises(metric: str, unit: str, cause: str = "") -> Judge:
 def shrinking(metric: str, unit: str, signs: Mapping[str, float]) -> Judge:
     """Judge SPAA less PAA after each strategy, with that strategy's sign."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: HybridSurvey) -> Judged:
         settings = {
             before: less(
                 values_of(survey, f"{before}&SPAA", metric), values_of(survey, f"{before}&PAA", metric), sign
@@ -166,7 +166,7 @@ def shrinking(metric: str, unit: str, signs: Mapping[str, float]) -> Judge:
 def collecting(metric: str, unit: str, sign: float) -> Judge:
     """Judge CUP less CUA, in most cases."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: HybridSurvey) -> Judged:
         settings = {
             f"{at}, {mix}": less(
                 values_of(survey, f"CUP&{at}", metric, mix), values_of(survey, f"CUA&{at}", metric, mix), sign
@@ -182,14 +182,16 @@ def collecting(metric: str, unit: str, sign: float) -> Judge:
 def extreme(metric: str, unit: str, *, lowest: bool, named: str) -> Judge:
     """Judge that the named mechanism is the lowest, or the highest, of the six."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: HybridSurvey) -> Judged:
         found = by_mechanism(survey, metric)
         return best_of(found, named, lowest=lowest), pairs(found, unit)
 
     return judge
 
 
-def best_mix(survey: Survey, before: str, mix: str, metric: str, *, lowest: bool) -> dict[str, Judgement]:
+def best_mix(
+    survey: HybridSurvey, before: str, mix: str, metric: str, *, lowest: bool
+) -> dict[str, Judgement]:
     """Judge that a mix is the best of all, for a strategy with either arrival."""
     return {
         f"{before}&{at}": best_of(by_mix(survey, f"{before}&{at}", metric), mix, lowest=lowest)
@@ -197,7 +199,7 @@ def best_mix(survey: Survey, before: str, mix: str, metric: str, *, lowest: bool
     }
 
 
-def mixes_text(survey: Survey, before: str, metric: str, unit: str) -> str:
+def mixes_text(survey: HybridSurvey, before: str, metric: str, unit: str) -> str:
     """Return the means under all mixes, for a strategy with either arrival."""
     return "; ".join(
         f"{before}&{at}: {pairs(by_mix(survey, f'{before}&{at}', metric), unit)}" for at in ARRIVALS
@@ -207,14 +209,14 @@ def mixes_text(survey: Survey, before: str, metric: str, unit: str) -> str:
 def late(metric: str, unit: str, *, lowest: bool) -> Judge:
     """Judge that CUA is best where notices come late."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: HybridSurvey) -> Judged:
         parts = best_mix(survey, "CUA", "W4", metric, lowest=lowest)
         return together(parts), mixes_text(survey, "CUA", metric, unit)
 
     return judge
 
 
-def at_interval(survey: Survey, name: str, percent: int) -> Sequence[Measured]:
+def at_interval(survey: HybridSurvey, name: str, percent: int) -> Sequence[MeasuredHybrid]:
     """Return the runs of a mechanism with checkpoints at a percentage of Daly's interval."""
     return survey.runs[name, EVEN] if percent == 100 else survey.intervals[name, percent]
 
@@ -222,7 +224,7 @@ def at_interval(survey: Survey, name: str, percent: int) -> Sequence[Measured]:
 def often(metric: str, unit: str, sign: float) -> Judge:
     """Judge how much more, or less, a metric is at Daly's optimum than at each interval below it."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: HybridSurvey) -> Judged:
         percents = sorted({100, *(percent for _, percent in survey.intervals)})
         settings, means = {}, {}
         for name in MECHANISMS:
@@ -238,7 +240,7 @@ def often(metric: str, unit: str, sign: float) -> Judge:
     return judge
 
 
-def _h7(survey: Survey) -> Judged:
+def _h7(survey: HybridSurvey) -> Judged:
     took, used = by_mechanism(survey, "turnaround"), by_mechanism(survey, "utilisation")
     parts = {
         "turnaround": best_of(took, "N&PAA", lowest=False),
@@ -247,7 +249,7 @@ def _h7(survey: Survey) -> Judged:
     return together(parts), f"{pairs(took, 'h')}; {pairs(used, '%')}"
 
 
-def _h15(survey: Survey) -> Judged:
+def _h15(survey: HybridSurvey) -> Judged:
     four = {
         name: less(values_of(survey, name, "rigid"), values_of(survey, name, "malleable"))
         for name in PREPARED
@@ -255,14 +257,14 @@ def _h15(survey: Survey) -> Judged:
     return over_settings(four), f"rigid less malleable: {pairs(four, 'h')}"
 
 
-def _h17(survey: Survey) -> Judged:
+def _h17(survey: HybridSurvey) -> Judged:
     both = {kind: values_of(survey, "N&SPAA", kind) for kind in ("rigid", "malleable")}
     own = zip(both["malleable"], both["rigid"], strict=True)
     relative = [(mine - other) / other for mine, other in own if other > 0]
     return no_difference(relative or [0.0], SMALL_DIFFERENCE), pairs(both, "h")
 
 
-def _h18(survey: Survey) -> Judged:
+def _h18(survey: HybridSurvey) -> Judged:
     ratios = {}
     for name in MECHANISMS:
         lists = [
@@ -273,7 +275,7 @@ def _h18(survey: Survey) -> Judged:
     return over_settings(ratios), f"malleable less rigid: {pairs(ratios, '%')}"
 
 
-def _h19(survey: Survey) -> Judged:
+def _h19(survey: HybridSurvey) -> Judged:
     rates = by_mechanism(survey, "instant")
     means = [float(np.mean(of)) for of in zip(*rates.values(), strict=True)]
     at_once = spread(by_mechanism(survey, "at_once"), "%")
@@ -281,7 +283,7 @@ def _h19(survey: Survey) -> Judged:
     return magnitude(means, 0.98, other_data=OTHER_TRACE), ours
 
 
-def _h20(survey: Survey) -> Judged:
+def _h20(survey: HybridSurvey) -> Judged:
     rates = by_mechanism(survey, "instant")
     names = list(MECHANISMS)
     parts = {
@@ -292,7 +294,7 @@ def _h20(survey: Survey) -> Judged:
     return together(parts), pairs(rates, "%")
 
 
-def _h21(survey: Survey) -> Judged:
+def _h21(survey: HybridSurvey) -> Judged:
     shares = []
     for seed in range(survey.seeds):
         every = [survey.runs[name, mix][seed].full for name in MECHANISMS for mix in MIXES]
@@ -308,21 +310,21 @@ def _h21(survey: Survey) -> Judged:
     return replace(judged, note="read as: of more than half of them"), ours
 
 
-def _h22(survey: Survey) -> Judged:
+def _h22(survey: HybridSurvey) -> Judged:
     shares = survey.traces.shares
     inside = sum(LEAST_SHARE <= one <= MOST_SHARE for one in shares)
     judged = fact(holds=inside == len(shares), note=f"{counted_of(inside, len(shares), 'seed')} inside")
     return judged, f"{figures(100 * min(shares))}% to {figures(100 * max(shares))}%"
 
 
-def _h23(survey: Survey) -> Judged:
+def _h23(survey: HybridSurvey) -> Judged:
     worst = max(1e3 * float(quantiles(of, (0.99,))[0]) for of in survey.decisions_s.values())
     most = max(float(of.max()) for of in survey.decisions_s.values()) * 1e3
     note = f"every event of the first seed with its pass; the longest of all {figures(most)} ms"
     return fact(holds=worst < DECISION_MS, note=note), f"99% within {figures(worst)} ms"
 
 
-def _h24(survey: Survey) -> Judged:
+def _h24(survey: HybridSurvey) -> Judged:
     parts = {
         f"{name}, {metric.replace('_preempted', ' preemption')}": judged
         for metric, lowest in _LOWER_IS_BETTER.items()
@@ -331,7 +333,7 @@ def _h24(survey: Survey) -> Judged:
     return together(parts), mixes_text(survey, "CUP", "turnaround", "h")
 
 
-def _h29(survey: Survey) -> Judged:
+def _h29(survey: HybridSurvey) -> Judged:
     drawn = survey.traces
     ours = (
         f"{figures(100 * estimate(drawn.empty).mean)}% of the weeks have none, the busiest has "
@@ -341,7 +343,7 @@ def _h29(survey: Survey) -> Judged:
     return direction([one - 1 for one in drawn.dispersion]), ours
 
 
-def _h30(survey: Survey) -> Judged:
+def _h30(survey: HybridSurvey) -> Judged:
     verdicts = {name: JUDGES[name](survey)[0].verdict for name in ("H9", "H13", "H14", "H16")}
     judged = together({name: Judgement(verdict=verdict) for name, verdict in verdicts.items()})
     ours = ", ".join(f"{name} {verdict.value}" for name, verdict in verdicts.items())

@@ -13,11 +13,11 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import arrange, run_style
-from analysis.claims import Verdict, direction, estimate
+from analysis.claims import ClaimVerdict, direction, estimate
 from analysis.claims.estimate import figures
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
-from simulator.experiments.claim_study import Findings, Request
+from simulator.experiments.claim_study import StudyFindings, StudyRequest
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_claims import at_interval, claim_rows, less, of_each
 from simulator.experiments.hybrid.hybrid_survey import (
@@ -26,8 +26,8 @@ from simulator.experiments.hybrid.hybrid_survey import (
     OVERHEAD,
     QUICK,
     WHOLE,
-    Measured,
-    Survey,
+    HybridSurvey,
+    MeasuredHybrid,
     steps_of,
     survey,
 )
@@ -81,7 +81,7 @@ _KINDS = (
 )
 
 
-def examine(request: Request) -> Findings:
+def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     workload, source, nodes = _jobs_of(request)
     effort = QUICK if request.quick else WHOLE
@@ -104,7 +104,7 @@ def examine(request: Request) -> Findings:
         ),
     ]
 
-    return Findings(
+    return StudyFindings(
         title="Hybrid scheduling again: on-demand, rigid and malleable jobs",
         facts=facts,
         claims=claim_rows(found),
@@ -113,7 +113,7 @@ def examine(request: Request) -> Findings:
     )
 
 
-def _jobs_of(request: Request) -> tuple[Workload, str, int]:
+def _jobs_of(request: StudyRequest) -> tuple[Workload, str, int]:
     """Return the jobs, where they are from, and the nodes of their machine."""
     if not request.traces:
         made = made_workload(QUICK_JOBS if request.quick else MADE_JOBS, NODES)
@@ -165,17 +165,17 @@ def made_workload(jobs: int, nodes: int, load: float = 0.76, seed: int = 1) -> W
     return Workload.of_batch(submit_us, run_us, size[burst], np.maximum(asked_us, run_us), asked_us)
 
 
-def tables(survey: Survey) -> list[ExperimentTable]:
+def tables(survey: HybridSurvey) -> list[ExperimentTable]:
     """Return mechanisms, mixes, sharing, and sharing against the six."""
     return [_mechanisms(survey), _mixes(survey), _sharing(survey), _against(survey)]
 
 
-def _row(name: str, measured: Sequence[Measured]) -> tuple[str, ...]:
+def _row(name: str, measured: Sequence[MeasuredHybrid]) -> tuple[str, ...]:
     cells = (figures(scale * estimate(of_each(measured, metric)).mean) for _, metric, scale in _COLUMNS)
     return name, *cells
 
 
-def _mechanisms(survey: Survey) -> ExperimentTable:
+def _mechanisms(survey: HybridSurvey) -> ExperimentTable:
     rows = [_row("FCFS/EASY", survey.base)]
     rows += [_row(name, survey.runs[name, EVEN]) for name in MECHANISMS]
     weight = 4 if any(weight == 4 for weight, _ in survey.shared) else next(iter(survey.shared))[0]
@@ -189,7 +189,7 @@ def _mechanisms(survey: Survey) -> ExperimentTable:
     )
 
 
-def _mixes(survey: Survey) -> ExperimentTable:
+def _mixes(survey: HybridSurvey) -> ExperimentTable:
     rows = [
         (name, *(figures(estimate(of_each(survey.runs[name, mix], "turnaround")).mean) for mix in MIXES))
         for name in MECHANISMS
@@ -203,7 +203,7 @@ def _mixes(survey: Survey) -> ExperimentTable:
     )
 
 
-def _sharing(survey: Survey) -> ExperimentTable:
+def _sharing(survey: HybridSurvey) -> ExperimentTable:
     rows = [
         _row(f"weight {weight}, C_o {float(overhead):g}", measured)
         for (weight, overhead), measured in survey.shared.items()
@@ -216,7 +216,7 @@ def _sharing(survey: Survey) -> ExperimentTable:
     )
 
 
-def _against(survey: Survey) -> ExperimentTable:
+def _against(survey: HybridSurvey) -> ExperimentTable:
     """Return where sharing is better or worse than each mechanism, if the interval says so."""
     keys = [key for key in survey.shared if key[1] == OVERHEAD]
     chosen = (4, OVERHEAD) if (4, OVERHEAD) in keys else keys[0]
@@ -234,16 +234,16 @@ def _against(survey: Survey) -> ExperimentTable:
     )
 
 
-def _better(mine: Sequence[Measured], other: Sequence[Measured], metric: str, lower: bool) -> str:
+def _better(mine: Sequence[MeasuredHybrid], other: Sequence[MeasuredHybrid], metric: str, lower: bool) -> str:
     ours, theirs = of_each(mine, metric), of_each(other, metric)
     gains = less(theirs, ours, 1.0 if lower else -1.0)
     verdict = direction(gains).verdict
-    word = {Verdict.HOLDS: "better", Verdict.FAILS: "worse"}.get(verdict, "neither")
+    word = {ClaimVerdict.HOLDS: "better", ClaimVerdict.FAILS: "worse"}.get(verdict, "neither")
     average, rival = estimate(ours).mean, estimate(theirs).mean
     return f"{word} ({average / rival:.2f})" if rival else word
 
 
-def drawings(survey: Survey) -> list[Drawing]:
+def drawings(survey: HybridSurvey) -> list[Drawing]:
     """Return the figures of the page."""
     return [
         ("Turnaround by kind, with 95% intervals over the seeds", _turnaround(survey)),
@@ -268,7 +268,7 @@ def _bars(
     figure.add_trace(bar)
 
 
-def _turnaround(survey: Survey) -> go.Figure:
+def _turnaround(survey: HybridSurvey) -> go.Figure:
     weights = [key for key in survey.shared if key[1] == OVERHEAD]
     runs = {"FCFS/EASY": survey.base, **{name: survey.runs[name, EVEN] for name in MECHANISMS}}
     runs |= {f"sharing {weight}:1": survey.shared[weight, overhead] for weight, overhead in weights}
@@ -281,7 +281,7 @@ def _turnaround(survey: Survey) -> go.Figure:
     return figure
 
 
-def _mixes_figure(survey: Survey) -> go.Figure:
+def _mixes_figure(survey: HybridSurvey) -> go.Figure:
     figure = go.Figure()
     for number, mix in enumerate(MIXES):
         lists = {name: of_each(survey.runs[name, mix], "turnaround") for name in MECHANISMS}
@@ -291,7 +291,7 @@ def _mixes_figure(survey: Survey) -> go.Figure:
     return figure
 
 
-def _intervals(survey: Survey) -> go.Figure:
+def _intervals(survey: HybridSurvey) -> go.Figure:
     percents = sorted({100, *(percent for _, percent in survey.intervals)})
     figure = go.Figure()
     for number, name in enumerate(MECHANISMS):
@@ -305,7 +305,7 @@ def _intervals(survey: Survey) -> go.Figure:
     return figure
 
 
-def _decisions(survey: Survey) -> go.Figure:
+def _decisions(survey: HybridSurvey) -> go.Figure:
     figure = make_subplots()
     shares = np.linspace(0, 100, 201)
     for number, (name, of) in enumerate(survey.decisions_s.items()):

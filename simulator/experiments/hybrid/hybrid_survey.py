@@ -13,9 +13,9 @@ import numpy.typing as npt
 from foundation.units import US_PER_S
 from simulator.engine.building.build_state import PoolJobs
 from simulator.experiments.claim_study import CellT, run_grid
-from simulator.hybrid.drawn_jobs import MIXES, Draw, Kind, draw_lives
+from simulator.hybrid.drawn_jobs import MIXES, Draw, HybridJobKind, draw_lives
 from simulator.hybrid.hybrid_build import Mechanism
-from simulator.hybrid.hybrid_run import Outcome, run_jobs
+from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
 from simulator.simulation import Workload
 
@@ -37,7 +37,7 @@ _WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredHybrid:
     """What came of a run; turnaround in hours, the rest are shares.
 
     Parameters
@@ -77,13 +77,13 @@ class Measured:
     cpu_s: float
 
 
-def measure(jobs: PoolJobs, nodes: int, mechanism: Mechanism, overhead: Fraction) -> Measured:
+def measure(jobs: PoolJobs, nodes: int, mechanism: Mechanism, overhead: Fraction) -> MeasuredHybrid:
     """Run the jobs and return what the study asks."""
     found = run_jobs(jobs, nodes, mechanism, overhead)
     kind = found.column("kind")
     submit_us, end_us = jobs.submit_us, found.column("end_us")
     took_h = (end_us - submit_us) / _US_PER_H
-    demand = kind == Kind.ON_DEMAND
+    demand = kind == HybridJobKind.ON_DEMAND
     flag = found.column("ready_us") == submit_us
     if mechanism.strategy != BASELINE:
         flag = found.column("instant") == 1
@@ -94,10 +94,10 @@ def measure(jobs: PoolJobs, nodes: int, mechanism: Mechanism, overhead: Fraction
     elapsed_us = int(end_us.max()) - int(submit_us.min())
     again = found.column("again_node_us") + found.column("lost_node_us") + found.column("warned_node_us")
     preempted = found.column("preemptions") > 0
-    return Measured(
+    return MeasuredHybrid(
         turnaround=float(took_h.mean()),
-        rigid=_mean(took_h, kind == Kind.RIGID),
-        malleable=_mean(took_h, kind == Kind.MALLEABLE),
+        rigid=_mean(took_h, kind == HybridJobKind.RIGID),
+        malleable=_mean(took_h, kind == HybridJobKind.MALLEABLE),
         on_demand=_mean(took_h, demand),
         short=_mean(slowdown, short),
         long=_mean(slowdown, demand & ~short),
@@ -105,8 +105,8 @@ def measure(jobs: PoolJobs, nodes: int, mechanism: Mechanism, overhead: Fraction
         wasted=float(again.sum()) / float(found.column("held_node_us").sum()),
         instant=_mean(instant.astype(float), demand),
         at_once=_mean((found.column("ready_us") == submit_us).astype(float), demand),
-        rigid_preempted=_mean(preempted.astype(float), kind == Kind.RIGID),
-        malleable_preempted=_mean(preempted.astype(float), kind == Kind.MALLEABLE),
+        rigid_preempted=_mean(preempted.astype(float), kind == HybridJobKind.RIGID),
+        malleable_preempted=_mean(preempted.astype(float), kind == HybridJobKind.MALLEABLE),
         full=_full(found, nodes, demand & ~instant, demand),
         cpu_s=found.engine_cpu_s,
     )
@@ -117,7 +117,7 @@ def _mean(values: npt.NDArray[np.float64], where: npt.NDArray[np.bool_]) -> floa
 
 
 def _full(
-    found: Outcome, nodes: int, missed: npt.NDArray[np.bool_], demand: npt.NDArray[np.bool_]
+    found: HybridOutcome, nodes: int, missed: npt.NDArray[np.bool_], demand: npt.NDArray[np.bool_]
 ) -> float | None:
     """Return how many of the misses came while on-demand jobs, with the new one, exceeded the machine."""
     if not missed.any():
@@ -134,7 +134,7 @@ def _full(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class HybridEffort:
     """How much is done: checkpoint intervals in percent, weights of a job that shares, overheads."""
 
     intervals: tuple[int, ...] = (25, 50, 75, 150, 200)
@@ -142,8 +142,8 @@ class Effort:
     overheads: tuple[Fraction, ...] = (Fraction(1), Fraction(11, 10), OVERHEAD)
 
 
-WHOLE = Effort()
-QUICK = Effort(intervals=(50,), weights=(4,), overheads=(OVERHEAD,))
+WHOLE = HybridEffort()
+QUICK = HybridEffort(intervals=(50,), weights=(4,), overheads=(OVERHEAD,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class Traces:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class HybridSurvey:
     """What was measured, one value a seed in each list.
 
     Parameters
@@ -182,10 +182,10 @@ class Survey:
         Of the runs of mechanisms and mixes.
     """
 
-    base: list[Measured]
-    runs: Mapping[tuple[str, str], list[Measured]]
-    intervals: Mapping[tuple[str, int], list[Measured]]
-    shared: Mapping[tuple[int, Fraction], list[Measured]]
+    base: list[MeasuredHybrid]
+    runs: Mapping[tuple[str, str], list[MeasuredHybrid]]
+    intervals: Mapping[tuple[str, int], list[MeasuredHybrid]]
+    shared: Mapping[tuple[int, Fraction], list[MeasuredHybrid]]
     traces: Traces
     decisions_s: Mapping[str, npt.NDArray[np.float64]]
     wall_s: float = field(default=0.0)
@@ -196,13 +196,15 @@ class Survey:
         return len(self.base)
 
 
-def steps_of(seeds: int, effort: Effort) -> int:
+def steps_of(seeds: int, effort: HybridEffort) -> int:
     """Return how many steps there are."""
     six = len(MECHANISMS)
     return seeds * (1 + len(_sharing(effort)) + six * (len(MIXES) + len(effort.intervals))) + six
 
 
-def survey(workload: Workload, nodes: int, seeds: int, effort: Effort, step: Callable[[str], None]) -> Survey:
+def survey(
+    workload: Workload, nodes: int, seeds: int, effort: HybridEffort, step: Callable[[str], None]
+) -> HybridSurvey:
     """Run everything.
 
     Parameters
@@ -218,7 +220,9 @@ def survey(workload: Workload, nodes: int, seeds: int, effort: Effort, step: Cal
     """
     traces: list[tuple[float, float, float, float]] = []
 
-    def grid(cells: Mapping[CellT, tuple[Mechanism, Fraction]], mix: str) -> dict[CellT, list[Measured]]:
+    def grid(
+        cells: Mapping[CellT, tuple[Mechanism, Fraction]], mix: str
+    ) -> dict[CellT, list[MeasuredHybrid]]:
         def draw(seed: int) -> PoolJobs:
             jobs = drawn(workload, nodes, seed, mix)
             if cells is alone:
@@ -237,7 +241,7 @@ def survey(workload: Workload, nodes: int, seeds: int, effort: Effort, step: Cal
     alone = {EVEN: (Mechanism(strategy=BASELINE), OVERHEAD)}
     base = grid(alone, EVEN)[EVEN]
     shared = grid(_sharing(effort), EVEN)
-    runs: dict[tuple[str, str], list[Measured]] = {}
+    runs: dict[tuple[str, str], list[MeasuredHybrid]] = {}
     began_s = time.perf_counter()
     for mix in MIXES:
         runs |= grid({(name, mix): (one, OVERHEAD) for name, one in MECHANISMS.items()}, mix)
@@ -248,7 +252,7 @@ def survey(workload: Workload, nodes: int, seeds: int, effort: Effort, step: Cal
         for name, one in MECHANISMS.items()
     }
     shares, dispersion, empty, busiest = zip(*traces, strict=True)
-    return Survey(
+    return HybridSurvey(
         base=base,
         runs=runs,
         intervals=grid(often, EVEN),
@@ -259,7 +263,7 @@ def survey(workload: Workload, nodes: int, seeds: int, effort: Effort, step: Cal
     )
 
 
-def _sharing(effort: Effort) -> dict[tuple[int, Fraction], tuple[Mechanism, Fraction]]:
+def _sharing(effort: HybridEffort) -> dict[tuple[int, Fraction], tuple[Mechanism, Fraction]]:
     return {
         (weight, overhead): (Mechanism(strategy=SHARE, weight=weight), overhead)
         for weight in effort.weights

@@ -46,7 +46,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Window:
+class JobWindow:
     """Jobs for a system of whole nodes.
 
     Parameters
@@ -71,7 +71,7 @@ class Window:
         return WARM_UP_S * US_PER_S, int(self.workload.submit_us.max())
 
 
-def trace_window(path: Path, days: int) -> Window:
+def trace_window(path: Path, days: int) -> JobWindow:
     """Return a part of a trace, in which processors stand for nodes.
 
     Of all parts of so many days, begun in weekly steps, it is the one that asks for what THETA did, nearly.
@@ -101,7 +101,7 @@ def trace_window(path: Path, days: int) -> Window:
         replace(trace, frame=part, extensions={}), single_queue(system, 1), Cleaning(interactive_queue=None)
     )
     from_day = (begin_s - float(frame.get_column("submit_s")[0])) / DAY_S
-    return Window(
+    return JobWindow(
         name=trace.name,
         system=system,
         workload=with_limits(workload),
@@ -198,7 +198,7 @@ RECIPES = (HASWELL, KNL, EAGLE)
 """KNL's share at 600 to 800 s is ours: the paper only draws that cluster."""
 
 
-def made_window(recipe: Recipe, *, share: float = 1.0) -> Window:
+def made_window(recipe: Recipe, *, share: float = 1.0) -> JobWindow:
     """Return the window of a recipe, always the same; or its first part, a share of it."""
     dice = np.random.default_rng(2025)
     nodes = dice.permutation(sizes_of(recipe))
@@ -211,12 +211,12 @@ def made_window(recipe: Recipe, *, share: float = 1.0) -> Window:
     return _window(recipe, submit_us[order], nodes[order], run_us[order])
 
 
-def _window(recipe: Recipe, submit_us: Ints, nodes: Ints, run_us: Ints) -> Window:
+def _window(recipe: Recipe, submit_us: Ints, nodes: Ints, run_us: Ints) -> JobWindow:
     count = len(nodes)
     not_asked = np.full(count, -1, dtype=np.int64)
     workload = Workload.of_batch(submit_us - submit_us[0], run_us, nodes, run_us, not_asked)
     hours = int(submit_us[-1]) / US_PER_S / _HOUR_S
-    return Window(
+    return JobWindow(
         name=recipe.name,
         system=System(recipe.nodes, 1),
         workload=with_limits(workload),

@@ -14,9 +14,9 @@ from statistics import fmean
 import msgspec
 
 from analysis.claims import (
+    ClaimRow,
+    ClaimVerdict,
     Judgement,
-    Row,
-    Verdict,
     best_of,
     direction,
     estimate,
@@ -134,37 +134,37 @@ def table_text(
 
 def together(*judged: Judgement) -> Judgement:
     """Judge a claim of several parts, all of which must hold; the estimate is that of a weak part, if any."""
-    for verdict in (Verdict.FAILS, Verdict.NOT_COMPARABLE, Verdict.TIE):
+    for verdict in (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE):
         weak = [one for one in judged if one.verdict is verdict]
         if weak:
             notes = [one.note for one in weak if one.note]
             return Judgement(verdict=verdict, estimate=weak[0].estimate, note="; ".join(notes))
     notes = [one.note for one in judged if one.note]
-    return Judgement(verdict=Verdict.HOLDS, estimate=judged[0].estimate, note="; ".join(notes))
+    return Judgement(verdict=ClaimVerdict.HOLDS, estimate=judged[0].estimate, note="; ".join(notes))
 
 
 MADE = "without TRACE a window is made"
 NO_TRACE = "no window of THETA: name a trace that stands for it"
 
 
-def claim_rows(found: Mapping[str, Outcomes]) -> list[Row]:
+def claim_rows(found: Mapping[str, Outcomes]) -> list[ClaimRow]:
     """Return the rows of M1 to M32, from the outcomes of the systems' windows."""
     rows = []
     for system, judges in JUDGES.items():
         for name, judge in judges.items():
             if system in found:
                 judgement, ours = judge(found[system])
-                rows.append(Row.of(claim_of(name), _on(judgement, [found[system]]), ours))
+                rows.append(ClaimRow.of(claim_of(name), _on(judgement, [found[system]]), ours))
             else:
                 why = NO_TRACE if system == THETA else f"no window of {system}: {MADE}"
-                rows.append(Row.of(claim_of(name), not_comparable(why)))
+                rows.append(ClaimRow.of(claim_of(name), not_comparable(why)))
     for name, judge_all in JUDGES_OF_ALL.items():
         why = _missing(name, found)
         if why:
-            rows.append(Row.of(claim_of(name), not_comparable(why)))
+            rows.append(ClaimRow.of(claim_of(name), not_comparable(why)))
         else:
             judgement, ours = judge_all(found)
-            rows.append(Row.of(claim_of(name), _on(judgement, found.values()), ours))
+            rows.append(ClaimRow.of(claim_of(name), _on(judgement, found.values()), ours))
     return rows
 
 

@@ -17,9 +17,9 @@ from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import estimate
 from analysis.quantiles import quantiles
 from foundation.units import counted
-from simulator.experiments.claim_study import Findings, Request
+from simulator.experiments.claim_study import StudyFindings, StudyRequest
 from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.malleable.job_windows import RECIPES, Window, made_window, trace_window
+from simulator.experiments.malleable.job_windows import RECIPES, JobWindow, made_window, trace_window
 from simulator.experiments.malleable.malleable_claims import (
     ALL,
     NAMES,
@@ -33,7 +33,7 @@ from simulator.experiments.malleable.malleable_survey import (
     RIGID,
     SHARES,
     STRATEGIES,
-    Case,
+    MalleableCase,
     Outcomes,
     cases_of,
     run_cases,
@@ -79,7 +79,7 @@ PANELS = (
 _COLUMNS = 3
 
 
-def examine(request: Request) -> Findings:
+def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     windows = _windows(request)
     cases = {system: _cases(system, request) for system in windows}
@@ -92,7 +92,7 @@ def examine(request: Request) -> Findings:
     tables = [share_table(system, one) for system, one in found.items()]
     if THETA in found and not request.quick:
         tables.append(variant_table(THETA, found[THETA]))
-    return Findings(
+    return StudyFindings(
         title="Malleable strategies over EASY again",
         facts=[*(window.about for window in windows.values()), *_facts(request)],
         claims=claim_rows(found),
@@ -101,7 +101,7 @@ def examine(request: Request) -> Findings:
     )
 
 
-def _windows(request: Request) -> dict[str, Window]:
+def _windows(request: StudyRequest) -> dict[str, JobWindow]:
     """Return the windows by system: a trace stands for THETA; without one the others are made."""
     if request.traces:
         return {THETA: trace_window(request.traces[0], DAYS)}
@@ -109,12 +109,12 @@ def _windows(request: Request) -> dict[str, Window]:
     return {recipe.name: made_window(recipe, share=share) for recipe in RECIPES}
 
 
-def _cases(system: str, request: Request) -> list[Case]:
+def _cases(system: str, request: StudyRequest) -> list[MalleableCase]:
     more = variant_cases(request.seeds) if system == THETA and not request.quick else []
     return [*cases_of(request.seeds), *more]
 
 
-def _facts(request: Request) -> list[str]:
+def _facts(request: StudyRequest) -> list[str]:
     told = [
         (
             "Jobs submitted in the first 12 hours are not counted, nor is the use of nodes after the last "
@@ -161,11 +161,11 @@ def _between(low: float, high: float) -> str:
     return f"{low:,.0f} to {high:,.0f} s"
 
 
-def variant_cases(seeds: int) -> list[Case]:
+def variant_cases(seeds: int) -> list[MalleableCase]:
     """Return the cases of other settings: all jobs malleable, and rigid ones where it concerns them."""
     return [
         *(
-            Case(policy=policy, share=ALL, seed=seed, options=options)
+            MalleableCase(policy=policy, share=ALL, seed=seed, options=options)
             for options in VARIANTS.values()
             if options
             for policy in STRATEGIES
@@ -175,8 +175,8 @@ def variant_cases(seeds: int) -> list[Case]:
     ]
 
 
-def _unprotected() -> Case:
-    return Case(policy=STRATEGIES[0], options=VARIANTS["the head of the queue is not protected"])
+def _unprotected() -> MalleableCase:
+    return MalleableCase(policy=STRATEGIES[0], options=VARIANTS["the head of the queue is not protected"])
 
 
 def variant_table(system: str, found: Outcomes) -> ExperimentTable:
@@ -190,7 +190,7 @@ def variant_table(system: str, found: Outcomes) -> ExperimentTable:
         cells = []
         for policy in STRATEGIES:
             cases = [
-                Case(policy=policy, share=ALL, seed=seed, options=options)
+                MalleableCase(policy=policy, share=ALL, seed=seed, options=options)
                 for seed in range(1, min(found.seeds, VARIANT_SEEDS) + 1)
             ]
             changes = [100 * (found.by_case[case].turnaround_s / rigid - 1) for case in cases]

@@ -17,15 +17,15 @@ import numpy as np
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run import PoolRun, Rules
+from simulator.engine.run import PoolRun, RunRules
 from simulator.engine.state.life_state import BY_RESIZE
 from simulator.experiments.claim_study import Step, run_trials
-from simulator.experiments.malleable.job_windows import Window
+from simulator.experiments.malleable.job_windows import JobWindow
 from simulator.placement import ThesisPlacement
 from simulator.policies.policy_family import Value
 from simulator.policy_registry import family_of
 from simulator.sharing import Proportional
-from simulator.simulation import Result, Setting, simulate
+from simulator.simulation import SimulationResult, SimulationSetting, simulate
 from simulator.world import single_queue
 
 SHARES = (20, 40, 60, 80, 100)
@@ -36,7 +36,7 @@ SOON_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class MalleableCase:
     """One simulation: policy, share of malleable jobs in percent, seed that chooses them, options."""
 
     policy: str
@@ -48,32 +48,32 @@ class Case:
         return f"{self.policy}, {self.share}%, seed {self.seed}"
 
 
-RIGID = Case(policy="easy")
+RIGID = MalleableCase(policy="easy")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """What came of a window: measures by case."""
 
-    window: Window
-    by_case: Mapping[Case, Measures]
+    window: JobWindow
+    by_case: Mapping[MalleableCase, Measures]
     seeds: int
 
     def values(self, metric: str, policy: str, share: int) -> tuple[float, ...]:
         """Return a measure for each seed; at a share of 0 it is that of rigid jobs, whatever the policy."""
         cases = [
-            RIGID if share == 0 else Case(policy=policy, share=share, seed=seed)
+            RIGID if share == 0 else MalleableCase(policy=policy, share=share, seed=seed)
             for seed in range(1, self.seeds + 1)
         ]
         return tuple(float(getattr(self.by_case[case], metric)) for case in cases)
 
 
-def cases_of(seeds: int, shares: Sequence[int] = SHARES) -> list[Case]:
+def cases_of(seeds: int, shares: Sequence[int] = SHARES) -> list[MalleableCase]:
     """Return the cases of a window: rigid jobs once, for nothing is drawn then."""
     return [
         RIGID,
         *(
-            Case(policy=policy, share=share, seed=seed)
+            MalleableCase(policy=policy, share=share, seed=seed)
             for policy in STRATEGIES
             for share in shares
             for seed in range(1, seeds + 1)
@@ -81,7 +81,7 @@ def cases_of(seeds: int, shares: Sequence[int] = SHARES) -> list[Case]:
     ]
 
 
-def run_cases(window: Window, cases: Sequence[Case], step: Step) -> dict[Case, Measures]:
+def run_cases(window: JobWindow, cases: Sequence[MalleableCase], step: Step) -> dict[MalleableCase, Measures]:
     """Simulate cases: the first alone, which compiles what all run, then several at a time."""
     run = functools.partial(run_case, window)
     return run_trials(cases[:1], run, step, window.name) | run_trials(
@@ -89,7 +89,7 @@ def run_cases(window: Window, cases: Sequence[Case], step: Step) -> dict[Case, M
     )
 
 
-def run_case(window: Window, case: Case) -> Measures:
+def run_case(window: JobWindow, case: MalleableCase) -> Measures:
     """Simulate one case."""
     family = family_of(case.policy)
     values = {option.name: option.default for option in family.options} | dict(case.options)
@@ -98,8 +98,10 @@ def run_case(window: Window, case: Case) -> Measures:
     if family.prepare is not None:
         values["malleable_share"] = case.share / 100
         workload = family.prepare(workload, queues, values, case.seed)
-    rules = Rules(policy=family.make(values), placement=ThesisPlacement(), sharing=Proportional.of("1"))
-    return measured(simulate(workload, Setting(system=window.system, queues=queues, rules=rules)), window)
+    rules = RunRules(policy=family.make(values), placement=ThesisPlacement(), sharing=Proportional.of("1"))
+    return measured(
+        simulate(workload, SimulationSetting(system=window.system, queues=queues, rules=rules)), window
+    )
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +121,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     turnaround_high_s: Annotated[float, "upper quartile over the jobs"]
 
 
-def measured(result: Result, window: Window) -> Measures:
+def measured(result: SimulationResult, window: JobWindow) -> Measures:
     """Measure a run."""
     first_us, last_us = window.counted_us
     workload = result.workload

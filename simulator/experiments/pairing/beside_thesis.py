@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictor.model.pair_records import Records
-from predictor.model.three_folds import Judged, accuracy_of, judge_in_three_folds
-from simulator.experiments.pairing.measured_pairs import Floats, Measured, family, share
+from predictor.model.three_folds import JudgedRecord, accuracy_of, judge_in_three_folds
+from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, family, share
 from simulator.experiments.paper_tables import ExperimentTable
 
 UNFIT = "chase"
@@ -49,13 +49,13 @@ _WEIGHTS = (
 class Folds:
     """The two sets of records, each judged in three folds: all, and those without the unfit family."""
 
-    all: tuple[Judged, ...]
-    fit: tuple[Judged, ...]
+    all: tuple[JudgedRecord, ...]
+    fit: tuple[JudgedRecord, ...]
     applications: tuple[int, int]
 
 
 @functools.cache
-def folds_of(found: Measured, seed: int = 1) -> Folds:
+def folds_of(found: MeasuredPairs, seed: int = 1) -> Folds:
     """Judge both sets as the thesis does: once, for that takes a while."""
     records = found.report.records
     fit = without_unfit(records)
@@ -73,12 +73,12 @@ def without_unfit(records: Records) -> Records:
     return records.without(np.array(places, dtype=np.intp))
 
 
-def tables(found: Measured, folds: Folds) -> list[ExperimentTable]:
+def tables(found: MeasuredPairs, folds: Folds) -> list[ExperimentTable]:
     """Return Tables 4.7 to 4.11."""
     return [_shares(found), _interactive(found), _weights(found), _accuracies(folds), _wrong(folds)]
 
 
-def _shares(found: Measured) -> ExperimentTable:
+def _shares(found: MeasuredPairs) -> ExperimentTable:
     batch = found.batch()
     total = (batch["e_v"] + batch["e_o"]).drop_nulls().to_numpy()
     columns = (batch["e_v"].to_numpy(), batch["e_o"].drop_nulls().to_numpy(), total)
@@ -103,7 +103,7 @@ def _shares(found: Measured) -> ExperimentTable:
     )
 
 
-def _interactive(found: Measured) -> ExperimentTable:
+def _interactive(found: MeasuredPairs) -> ExperimentTable:
     e_v, e_o = found.twins("e_v"), found.twins("e_o")
     both = {name: e_v[name] + e_o[name] for name in e_v if len(e_v[name]) == len(e_o.get(name, ()))}
     lines = [
@@ -130,7 +130,7 @@ def _mean_median(values: Floats) -> str:
     return f"{values.mean():+.2f} / {np.median(values):+.2f}"
 
 
-def _weights(found: Measured) -> ExperimentTable:
+def _weights(found: MeasuredPairs) -> ExperimentTable:
     report = found.report
     lines = [
         (*name.split(" ", 1), f"{report.weights[name]:.3g}", f"{p:.2g}") for name, p in report.kept.items()

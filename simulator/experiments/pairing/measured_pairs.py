@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from predictor.data import FOLDER
-from predictor.dataset import STRESSOR, Kind, Pairs, read_pairs
+from predictor.dataset import STRESSOR, PairKind, Pairs, read_pairs
 from predictor.model.model_judges import KindReport, evaluate_kind
 from predictor.model.pair_records import records_of
 from predictor.model.stressor_curves import curves_of
@@ -22,13 +22,13 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class MeasuredPairs:
     """The pairs, and the report on the models of those on one core."""
 
     pairs: Pairs
     report: KindReport
 
-    def of_kind(self, kind: Kind) -> pl.DataFrame:
+    def of_kind(self, kind: PairKind) -> pl.DataFrame:
         """Return the pairs of a kind; it may be empty."""
         frame = self.pairs.pairs
         return frame.filter(pl.col("kind") == str(kind))
@@ -47,7 +47,7 @@ class Measured:
     def shared(self) -> pl.DataFrame:
         """The pairs of applications of one rank on one core."""
         names = self.single
-        return self.of_kind(Kind.TIMESLICE).filter(
+        return self.of_kind(PairKind.TIMESLICE).filter(
             pl.col("victim").is_in(names) & pl.col("opponent").is_in(names)
         )
 
@@ -77,11 +77,11 @@ class Measured:
 
 
 @functools.cache
-def look_at(seed: int = 1) -> Measured:
+def look_at(seed: int = 1) -> MeasuredPairs:
     """Read the pairs that come with osub, and judge models of them: once, for that takes a while."""
     pairs = read_pairs(FOLDER)
-    records, curves = records_of(pairs, Kind.TIMESLICE), curves_of(pairs, Kind.TIMESLICE)
-    return Measured(pairs, evaluate_kind(records, curves=curves, seed=seed))
+    records, curves = records_of(pairs, PairKind.TIMESLICE), curves_of(pairs, PairKind.TIMESLICE)
+    return MeasuredPairs(pairs, evaluate_kind(records, curves=curves, seed=seed))
 
 
 def family(name: str) -> str:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from analysis.claims import Claim, Row, direction, fact, not_comparable
+from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
 from foundation.units import counted, verb
-from predictor.dataset import Kind
+from predictor.dataset import PairKind
 from predictor.model.three_folds import accuracy_of
 from simulator.experiments.claim_study import claim_of
 from simulator.experiments.pairing.beside_thesis import UNFIT, Folds
-from simulator.experiments.pairing.measured_pairs import SOLVERS, Floats, Measured, family, share
+from simulator.experiments.pairing.measured_pairs import SOLVERS, Floats, MeasuredPairs, family, share
 from simulator.experiments.paper_tables import ExperimentTable
 
 THREADS = "hardware threads there, turns on one core here"
@@ -26,7 +26,7 @@ _CACHE = ("PAPI_L", "DCM", "TCM", "ICM", "LDM", "STM")
 _BRANCH = "PAPI_BR"
 
 
-def rows(found: Measured, folds: Folds) -> list[Row]:
+def rows(found: MeasuredPairs, folds: Folds) -> list[ClaimRow]:
     """Return all claims, judged; ``folds`` is what three folds of the same records say."""
     return [
         *_of_coupled(found),
@@ -37,7 +37,7 @@ def rows(found: Measured, folds: Folds) -> list[Row]:
     ]
 
 
-def _losses(found: Measured) -> list[Row]:
+def _losses(found: MeasuredPairs) -> list[ClaimRow]:
     """Return P6 to P8: how large losses are."""
     batch = found.batch()
     e_v, e_o = batch["e_v"].to_numpy(), batch["e_o"].drop_nulls().to_numpy()
@@ -55,13 +55,13 @@ def _losses(found: Measured) -> list[Row]:
     unfit = claim_of("P7")
     within = found.report.records
     return [
-        Row.of(
+        ClaimRow.of(
             claim_of("P6"),
             not_comparable(THREADS),
             f"{shares} of {counted(len(e_v), 'pair')}; E_v within 0.02 of 0.5 in "
             f"{share(np.abs(e_v - 0.5), 0.02):.0%}",
         ),
-        Row.of(
+        ClaimRow.of(
             unfit,
             fact(
                 holds=medians[worst] > 0.55,
@@ -69,7 +69,7 @@ def _losses(found: Measured) -> list[Row]:
             ),
             f"worst victim: {worst}, median {medians[worst]:.2f}; of solvers {told}",
         ),
-        Row.of(
+        ClaimRow.of(
             claim_of("P8"),
             not_comparable(THREADS),
             f"medians of solvers {told}; {counted(len(within), 'pair')} of all {verb(len(within))} "
@@ -78,7 +78,7 @@ def _losses(found: Measured) -> list[Row]:
     ]
 
 
-def _interactive(found: Measured) -> list[Row]:
+def _interactive(found: MeasuredPairs) -> list[ClaimRow]:
     """Return P9 to P12: opponents that sleep."""
     e_v, e_o = found.twins("e_v"), found.twins("e_o")
     both = {name: e_v[name] + e_o[name] for name in e_v if len(e_v[name]) == len(e_o.get(name, ()))}
@@ -89,21 +89,26 @@ def _interactive(found: Measured) -> list[Row]:
     cached = [name for name in e_o if "chase" in name or "stream" in name]
     others = [name for name in e_o if name not in cached]
     if not cached or not others:
-        return [*made, Row.of(cause, not_comparable("no mimics with and without a working set in the cache"))]
+        return [
+            *made,
+            ClaimRow.of(cause, not_comparable("no mimics with and without a working set in the cache")),
+        ]
     gap = [float(one - other) for one, other in zip(e_o[cached[0]], e_o[others[0]], strict=False)]
     told = ", ".join(f"{name}: E_o {values.mean():+.3f}" for name, values in e_o.items())
-    return [*made, Row.of(cause, direction(gap), f"against the same without sleep, {told}")]
+    return [*made, ClaimRow.of(cause, direction(gap), f"against the same without sleep, {told}")]
 
 
-def _difference(claim: Claim, values: dict[str, Floats]) -> Row:
+def _difference(claim: Claim, values: dict[str, Floats]) -> ClaimRow:
     every = np.concatenate(list(values.values())) if values else np.empty(0)
     if not len(every):
-        return Row.of(claim, not_comparable("no application was measured both with and without sleep"))
+        return ClaimRow.of(claim, not_comparable("no application was measured both with and without sleep"))
     by = ", ".join(f"{name} {one.mean():+.3f}" for name, one in values.items())
-    return Row.of(claim, direction(every.tolist()), f"{every.mean():+.3f} / {np.median(every):+.3f} ({by})")
+    return ClaimRow.of(
+        claim, direction(every.tolist()), f"{every.mean():+.3f} / {np.median(every):+.3f} ({by})"
+    )
 
 
-def _phase_one(found: Measured) -> list[Row]:
+def _phase_one(found: MeasuredPairs) -> list[ClaimRow]:
     """Return P13: clusters."""
     groups = found.report.clusters
     names = found.report.records.features.applications
@@ -116,10 +121,12 @@ def _phase_one(found: Measured) -> list[Row]:
     }
     claim = claim_of("P13")
     told = f"{best} by silhouette ({groups.silhouette[best]:.2f}); chases of all sizes are in {len(homes)}"
-    return [Row.of(claim, fact(holds=len(homes) == 1, note="chases stand for cg: both read at random"), told)]
+    return [
+        ClaimRow.of(claim, fact(holds=len(homes) == 1, note="chases stand for cg: both read at random"), told)
+    ]
 
 
-def _phase_two(found: Measured, sets: Folds) -> list[Row]:
+def _phase_two(found: MeasuredPairs, sets: Folds) -> list[ClaimRow]:
     """Return P14 to P19: regression."""
     report = found.report
     kept = list(report.kept)
@@ -134,35 +141,35 @@ def _phase_two(found: Measured, sets: Folds) -> list[Row]:
     overlooked = sum(one.is_wrong() and one.dangerous for one in sets.fit)
     everyone, without = accuracy_of(sets.all), accuracy_of(sets.fit)
     return [
-        Row.of(
+        ClaimRow.of(
             claim_of("P14"),
             fact(holds=caches > 0 and branches > 0),
             f"{len(kept)}: {caches} of caches and memory, {branches} of branches",
         ),
-        Row.of(
+        ClaimRow.of(
             claim_of("P15"),
             not_comparable(THREADS),
             f"{folds} at random as there; victims never seen {report.accuracies['application'].accuracy:.0%}",
         ),
-        Row.of(
+        ClaimRow.of(
             claim_of("P16"),
             fact(holds=without > everyone, note=f"{UNFIT} stands for cg: both read at random")
             if sets.fit
             else not_comparable("too few records"),
             f"{without:.0%} of {len(sets.fit)} without {UNFIT}, with it {everyone:.0%} of {len(sets.all)}",
         ),
-        Row.of(
+        ClaimRow.of(
             claim_of("P17"),
             not_comparable(THREADS),
             f"{sum(counts)} of {len(sets.fit)}: {overlooked} false negatives, "
             f"{sum(counts) - overlooked} false positives; victims never seen: {missed[0]:.1%} missed",
         ),
-        Row.of(
+        ClaimRow.of(
             claim_of("P18"),
             not_comparable("which records are in a fold is drawn"),
             f"{', '.join(map(str, counts))}",
         ),
-        Row.of(
+        ClaimRow.of(
             claim_of("P19"),
             fact(holds=missed[1] < missed[0]),
             f"{missed[0]:.1%} of all pairs at 0.5, {missed[1]:.1%} at 0.3",
@@ -170,7 +177,7 @@ def _phase_two(found: Measured, sets: Folds) -> list[Row]:
     ]
 
 
-def by_victim(found: Measured) -> pl.DataFrame:
+def by_victim(found: MeasuredPairs) -> pl.DataFrame:
     """Return median, least and largest loss of each victim."""
     return (
         found.shared.group_by("victim")
@@ -202,63 +209,63 @@ def degradation(losses: Floats) -> Floats:
     return lost
 
 
-def partial(found: Measured) -> pl.DataFrame:
+def partial(found: MeasuredPairs) -> pl.DataFrame:
     """Return the pairs in which a job of several ranks shares one core of its cores with a job of one."""
-    frame = found.of_kind(Kind.TIMESLICE)
+    frame = found.of_kind(PairKind.TIMESLICE)
     return frame.filter(pl.col("victim").is_in(found.coupled) & pl.col("opponent").is_in(found.single))
 
 
-def _of_coupled(found: Measured) -> list[Row]:
+def _of_coupled(found: MeasuredPairs) -> list[ClaimRow]:
     """Return P1 to P5."""
-    naive, gang = found.of_kind(Kind.NAIVE), found.of_kind(Kind.GANG)
+    naive, gang = found.of_kind(PairKind.NAIVE), found.of_kind(PairKind.GANG)
     one_core = partial(found)
     return [
         _p1(one_core, naive),
         _p2(naive),
         _p3(naive, gang),
-        *(Row.of(claim_of(name), not_comparable(SPEEDS)) for name in ("P4", "P5")),
+        *(ClaimRow.of(claim_of(name), not_comparable(SPEEDS)) for name in ("P4", "P5")),
     ]
 
 
-def _p1(one_core: pl.DataFrame, naive: pl.DataFrame) -> Row:
+def _p1(one_core: pl.DataFrame, naive: pl.DataFrame) -> ClaimRow:
     claim = claim_of("P1")
     both = _by_victim(one_core).join(_by_victim(naive), on="victim", suffix="_naive")
     if not both.height:
-        return Row.of(claim, not_comparable(_NO.format("with one core shared", "timeslice")))
+        return ClaimRow.of(claim, not_comparable(_NO.format("with one core shared", "timeslice")))
     lost = degradation(one_core["e_v"].to_numpy())
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
     told = f"{_spread(lost)} over {counted(len(lost), 'pair')}; judged: less than with all cores shared"
-    return Row.of(claim, direction(gap), told)
+    return ClaimRow.of(claim, direction(gap), told)
 
 
-def _p2(naive: pl.DataFrame) -> Row:
+def _p2(naive: pl.DataFrame) -> ClaimRow:
     claim = claim_of("P2")
     if not naive.height:
-        return Row.of(claim, not_comparable(_NO.format("on the same cores", "naive")))
+        return ClaimRow.of(claim, not_comparable(_NO.format("on the same cores", "naive")))
     losses = naive["e_v"].to_numpy()
-    return Row.of(
+    return ClaimRow.of(
         claim,
         direction((losses - 0.5).tolist()),
         f"{_spread(degradation(losses))} over {counted(len(losses), 'pair')}",
     )
 
 
-def _p3(naive: pl.DataFrame, gang: pl.DataFrame) -> Row:
+def _p3(naive: pl.DataFrame, gang: pl.DataFrame) -> ClaimRow:
     claim = claim_of("P3")
     both = gang.join(naive, on=("victim", "opponent"), suffix="_naive")
     if not both.height:
-        return Row.of(claim, not_comparable(_NO.format("in gang slices", "gang")))
+        return ClaimRow.of(claim, not_comparable(_NO.format("in gang slices", "gang")))
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
     told = (
         f"{_spread(degradation(gang['e_v'].to_numpy()))} over {counted(gang.height, 'pair')}; "
         "judged: less than naive"
     )
-    return Row.of(claim, direction(gap), told)
+    return ClaimRow.of(claim, direction(gap), told)
 
 
-def coupled_table(found: Measured) -> ExperimentTable:
+def coupled_table(found: MeasuredPairs) -> ExperimentTable:
     """Return degradations of ours beside the thesis's: one core shared, all of them, all with gang slices."""
-    kinds = (partial(found), found.of_kind(Kind.NAIVE), found.of_kind(Kind.GANG))
+    kinds = (partial(found), found.of_kind(PairKind.NAIVE), found.of_kind(PairKind.GANG))
     means = [dict(_by_victim(frame).iter_rows()) for frame in kinds]
     lines: list[Sequence[str]] = [
         (name, "2", *(_percent(2 * own[name] - 1) if name in own else "-" for own in means))

@@ -20,23 +20,23 @@ from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from foundation.units import counted
 from predictor.data import FOLDER
-from predictor.dataset import Kind
+from predictor.dataset import PairKind
 from predictor.model.judges_page import calibration_chart, map_chart
-from simulator.engine.state.cluster_view import Cluster
-from simulator.experiments.claim_study import Findings, Request, run_grid
+from simulator.engine.state.cluster_view import PoolState
+from simulator.experiments.claim_study import StudyFindings, StudyRequest, run_grid
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.pairing.beside_thesis import folds_of
 from simulator.experiments.pairing.beside_thesis import tables as beside_thesis
-from simulator.experiments.pairing.measured_pairs import Floats, Measured, family, look_at
+from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, family, look_at
 from simulator.experiments.pairing.pairing_claims import by_victim, coupled_table, rows
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
-from simulator.placement import Cores, PairedPlacement, Placement
-from simulator.setting_choices import Words
+from simulator.placement import Cores, PairedPlacement, PlacementRule
+from simulator.setting_choices import SimulationWords
 from simulator.sharing import Pairwise
-from simulator.simulation import Result, cleaning_of
-from simulator.simulation_session import Session
-from simulator.world import Job
+from simulator.simulation import SimulationResult, cleaning_of
+from simulator.simulation_session import SimulationSession
+from simulator.world import SimulatedJob
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.models import generate_trace
 
@@ -76,7 +76,7 @@ Made = dict[str, list[Effect]]
 """By rule, an effect a seed."""
 
 
-def examine(request: Request) -> Findings:
+def examine(request: StudyRequest) -> StudyFindings:
     """Judge every claim, and simulate the rules."""
     found = look_at()
     table = read_pair_table(FOLDER)
@@ -104,7 +104,7 @@ def examine(request: Request) -> Findings:
         told,
         f"Counters that the selection keeps: {', '.join(found.report.kept)}.",
     ]
-    return Findings(
+    return StudyFindings(
         title="Which applications may share a core",
         facts=facts,
         claims=rows(found, folds),
@@ -123,18 +123,18 @@ def examine(request: Request) -> Findings:
     )
 
 
-def _coupled(found: Measured) -> tuple[PairTable | None, list[Rule]]:
+def _coupled(found: MeasuredPairs) -> tuple[PairTable | None, list[PairingRule]]:
     """Return what jobs of several ranks lose to each other, and the rules for them; none if not measured."""
-    if not found.of_kind(Kind.NAIVE).height:
+    if not found.of_kind(PairKind.NAIVE).height:
         return None, []
-    table = read_pair_table(FOLDER, Kind.NAIVE)
-    gang = read_pair_table(FOLDER, Kind.GANG) if found.of_kind(Kind.GANG).height else None
+    table = read_pair_table(FOLDER, PairKind.NAIVE)
+    gang = read_pair_table(FOLDER, PairKind.GANG) if found.of_kind(PairKind.GANG).height else None
     if gang is not None and gang.applications != table.applications:
         gang = None
     return table, rules_of(table, gang=gang)
 
 
-def unseen_matrix(found: Measured, table: PairTable) -> Floats:
+def unseen_matrix(found: MeasuredPairs, table: PairTable) -> Floats:
     """Return predicted losses by models that had not seen the victim; the half where a pair was left out."""
     records, place = found.report.records, {name: at for at, name in enumerate(table.applications)}
     names = records.features.applications
@@ -146,7 +146,7 @@ def unseen_matrix(found: Measured, table: PairTable) -> Floats:
     return matrix
 
 
-def _trace(request: Request, scratch: Path) -> tuple[Path, str, str]:
+def _trace(request: StudyRequest, scratch: Path) -> tuple[Path, str, str]:
     if not request.traces:
         jobs = QUICK_JOBS if request.quick else JOBS
         drawn = generate_trace(jobs, NODES, CORES, seed=1, load=LOAD)
@@ -183,7 +183,7 @@ def _shape(trace: SwfTrace) -> tuple[int, int]:
     return (nodes, max(1, procs // nodes)) if nodes <= procs else (procs, 1)
 
 
-def _victim_table(found: Measured) -> ExperimentTable:
+def _victim_table(found: MeasuredPairs) -> ExperimentTable:
     lines = [
         (
             str(row["victim"]),
@@ -202,7 +202,7 @@ def _victim_table(found: Measured) -> ExperimentTable:
     )
 
 
-def _drawings(found: Measured, made: Made, coupled: Made) -> list[Drawing]:
+def _drawings(found: MeasuredPairs, made: Made, coupled: Made) -> list[Drawing]:
     table = found.shared
     names = sorted(table["victim"].unique())
     place = {name: at for at, name in enumerate(names)}
@@ -284,14 +284,14 @@ class AtRandom:
         self._rng = np.random.default_rng(seed)
         self._applications = applications
 
-    def place(self, cluster: Cluster, job: Job) -> Cores | None:
-        """See ``Placement``."""
+    def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
+        """See ``PlacementRule``."""
         drawn = self._rng.random((self._applications, self._applications))
         return PairedPlacement(drawn).place(cluster, job)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PairingRule:
     """A way to decide who shares with whom.
 
     Parameters
@@ -305,11 +305,13 @@ class Rule:
     """
 
     name: str
-    placement: Callable[[int], Placement]
+    placement: Callable[[int], PlacementRule]
     table: PairTable
 
 
-def rules_of(table: PairTable, predicted: Floats | None = None, gang: PairTable | None = None) -> list[Rule]:
+def rules_of(
+    table: PairTable, predicted: Floats | None = None, gang: PairTable | None = None
+) -> list[PairingRule]:
     """Return the rules that are compared, who draws lots first.
 
     Parameters
@@ -324,11 +326,11 @@ def rules_of(table: PairTable, predicted: Floats | None = None, gang: PairTable 
     families = [family(name) for name in table.applications]
     twins = np.array([[float(one == other) for other in families] for one in families])
 
-    def told(name: str, loss: Floats, most: float | None = None) -> Rule:
-        return Rule(name, lambda _: PairedPlacement(loss, most), table)
+    def told(name: str, loss: Floats, most: float | None = None) -> PairingRule:
+        return PairingRule(name, lambda _: PairedPlacement(loss, most), table)
 
     count = len(table.applications)
-    rules = [Rule(RANDOM, lambda seed: AtRandom(count, seed), table), told(TWINS, twins)]
+    rules = [PairingRule(RANDOM, lambda seed: AtRandom(count, seed), table), told(TWINS, twins)]
     if predicted is not None:
         rules.append(told(PREDICTED, predicted))
     rules.append(told(MEASURED, table.loss))
@@ -336,14 +338,14 @@ def rules_of(table: PairTable, predicted: Floats | None = None, gang: PairTable 
         rules.append(told(APART_PREDICTED, predicted, APART_AT))
     rules.append(told(APART, table.loss, APART_AT))
     if gang is not None:
-        rules.append(Rule(GANG, lambda seed: AtRandom(count, seed), gang))
+        rules.append(PairingRule(GANG, lambda seed: AtRandom(count, seed), gang))
     return rules
 
 
 def effects(
     trace: Path,
     system: str,
-    rules: Sequence[Rule],
+    rules: Sequence[PairingRule],
     pairs: Path,
     seeds: Sequence[int],
     step: Callable[[str], None],
@@ -365,8 +367,8 @@ def effects(
     """
     rule_of = {rule.name: rule for rule in rules}
 
-    def draw(seed: int) -> Session:
-        words = Words(
+    def draw(seed: int) -> SimulationSession:
+        words = SimulationWords(
             system=system,
             multiplicity=2,
             sharing="pairwise",
@@ -375,9 +377,9 @@ def effects(
             overhead="1.0",
             seed=seed,
         )
-        return Session(trace, words, cleaning_of(-1, 1.0, "skip", "skip", "raise"))
+        return SimulationSession(trace, words, cleaning_of(-1, 1.0, "skip", "skip", "raise"))
 
-    def trial(session: Session, name: str, seed: int) -> Effect:
+    def trial(session: SimulationSession, name: str, seed: int) -> Effect:
         rule, own = rule_of[name], session.setting
         changed = replace(own.rules, placement=rule.placement(seed), sharing=Pairwise(rule.table.slowdown))
         session.setting = replace(own, rules=changed)
@@ -386,7 +388,7 @@ def effects(
     return run_grid(rule_of, seeds, draw, trial, step)
 
 
-def _effect(result: Result) -> Effect:
+def _effect(result: SimulationResult) -> Effect:
     run_s = result.workload.run_us / 1e6
     took_s = (result.end_us - result.start_us) / 1e6
     loss = 1.0 - run_s / np.maximum(took_s, run_s)

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run import Rules, run_pool
+from simulator.engine.run import RunRules, run_pool
 from simulator.experiments.claim_study import Step, run_trials
-from simulator.simulation import CLIPPED, Cleaning, Oversize, Workload, make_workload, without_patterns
+from simulator.simulation import CLIPPED, Cleaning, OversizeRule, Workload, make_workload, without_patterns
 from simulator.world import (
-    Pool,
-    Queues,
+    NodePool,
+    PoolQueues,
     System,
     multiple_queues,
     nodes_of_share,
@@ -48,7 +48,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
     slowdown_osub: float
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A case in figures; times of completion are hours from the first submission.
 
     ``curve`` is S_OSub at 0, 0.1, ... 100% of the jobs, ascending.
@@ -72,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ThesisCase:
     """A configuration to be simulated: SQ, or MQ with so many interactive nodes."""
 
     label: str
@@ -80,7 +80,7 @@ class Case:
     interactive_nodes: int | None = None
     multiplicity_interactive: int = 1
 
-    def queues(self, system: System) -> Queues:
+    def queues(self, system: System) -> PoolQueues:
         """Return the queues of the case."""
         if self.interactive_nodes is None:
             return single_queue(system, self.multiplicity)
@@ -89,14 +89,14 @@ class Case:
         )
 
 
-def sq(multiplicity: int) -> Case:
+def sq(multiplicity: int) -> ThesisCase:
     """Return SQ with multiplicity M."""
-    return Case(label=f"SQ, M={multiplicity}", multiplicity=multiplicity)
+    return ThesisCase(label=f"SQ, M={multiplicity}", multiplicity=multiplicity)
 
 
-def mq(system: System, share: str, multiplicity_interactive: int, multiplicity: int = 1) -> Case:
+def mq(system: System, share: str, multiplicity_interactive: int, multiplicity: int = 1) -> ThesisCase:
     """Return MQ with a share R of interactive nodes, rounded down as the thesis's scripts do it."""
-    return Case(
+    return ThesisCase(
         label=f"MQ, R={share}",
         multiplicity=multiplicity,
         interactive_nodes=max(1, int(system.nodes * Fraction(share.removesuffix("%")) / 100)),
@@ -104,7 +104,7 @@ def mq(system: System, share: str, multiplicity_interactive: int, multiplicity: 
     )
 
 
-def to_nearest(system: System, case: Case, share: str) -> Case | None:
+def to_nearest(system: System, case: ThesisCase, share: str) -> ThesisCase | None:
     """Return an MQ case with R to the nearest whole number, as `osub simulate` has it, if that differs."""
     nodes = nodes_of_share(system, share)
     if nodes == case.interactive_nodes:
@@ -112,7 +112,7 @@ def to_nearest(system: System, case: Case, share: str) -> Case | None:
     return replace(case, label=f"{case.label} ({counted(nodes, 'node')})", interactive_nodes=nodes)
 
 
-def mq_cases(system: System, shares: Sequence[str], multiplicity_interactive: int) -> list[Case]:
+def mq_cases(system: System, shares: Sequence[str], multiplicity_interactive: int) -> list[ThesisCase]:
     """Return MQ for each share, rounded down; then those that are others to the nearest whole number."""
     down = [mq(system, share, multiplicity_interactive) for share in shares]
     nearest = [to_nearest(system, case, share) for case, share in zip(down, shares, strict=True)]
@@ -134,14 +134,14 @@ class PoolOutcome:
     engine_cpu_s: float
 
 
-def members_of(workload: Workload, queues: Queues, pool: Pool) -> Ints:
+def members_of(workload: Workload, queues: PoolQueues, pool: NodePool) -> Ints:
     """Return the indices of the jobs that ``pool`` takes."""
     if not queues.is_mq:
         return np.arange(workload.count)
     return workload.members(interactive=pool is queues.interactive)
 
 
-def _fits(workload: Workload, queues: Queues) -> bool:
+def _fits(workload: Workload, queues: PoolQueues) -> bool:
     """Whether no job is wider than its pool."""
     return all(
         workload.nodes[members_of(workload, queues, pool)].max(initial=0) <= pool.nodes
@@ -150,7 +150,7 @@ def _fits(workload: Workload, queues: Queues) -> bool:
 
 
 @dataclass(slots=True)
-class Study:
+class ThesisStudy:
     """A trace on a system under one set of rules, for many cases.
 
     Parameters
@@ -169,18 +169,20 @@ class Study:
 
     trace: SwfColumns
     system: System
-    rules: Rules
+    rules: RunRules
     patterns: bool
     examples: tuple[int, ...] = ()
     interactive_queue: int = 0
     _workloads: dict[tuple[int, ...], Workload] = field(default_factory=dict)
     _pools: dict[tuple[str, int, int], PoolOutcome] = field(default_factory=dict)
 
-    def with_trace(self, trace: SwfColumns) -> Study:
+    def with_trace(self, trace: SwfColumns) -> ThesisStudy:
         """Return a study of another trace under the same rules."""
-        return Study(trace, self.system, self.rules, self.patterns, self.examples, self.interactive_queue)
+        return ThesisStudy(
+            trace, self.system, self.rules, self.patterns, self.examples, self.interactive_queue
+        )
 
-    def run(self, case: Case) -> Outcome:
+    def run(self, case: ThesisCase) -> CaseOutcome:
         """Simulate a case."""
         queues = case.queues(self.system)
         workload = self.workload(queues)
@@ -193,7 +195,7 @@ class Study:
             engine_cpu_s += known.engine_cpu_s
         return outcome_of(case.label, workload, start_us, end_us, engine_cpu_s, self.examples)
 
-    def workload(self, queues: Queues) -> Workload:
+    def workload(self, queues: PoolQueues) -> Workload:
         """Return the jobs: the same for all queues in which every job fits, else cut to the pools."""
         sizes = tuple(pool.nodes for pool in queues.pools)
         for known_sizes, known in self._workloads.items():
@@ -202,13 +204,13 @@ class Study:
         made = make_workload(
             self.trace,
             queues,
-            Cleaning(interactive_queue=self.interactive_queue, oversize=Oversize.CLIP),
+            Cleaning(interactive_queue=self.interactive_queue, oversize=OversizeRule.CLIP),
             node_memory_kib=self.rules.node_memory_kib,
         )
         self._workloads[sizes] = made if self.patterns else without_patterns(made)
         return self._workloads[sizes]
 
-    def pool(self, workload: Workload, queues: Queues, pool: Pool) -> PoolOutcome:
+    def pool(self, workload: Workload, queues: PoolQueues, pool: NodePool) -> PoolOutcome:
         """Simulate one pool, unless it was simulated before."""
         key = (pool.name, pool.nodes, pool.multiplicity)
         if key not in self._pools:
@@ -219,7 +221,7 @@ class Study:
         return self._pools[key]
 
 
-def run_all(study: Study, cases: list[Case], step: Step) -> dict[str, Outcome]:
+def run_all(study: ThesisStudy, cases: list[ThesisCase], step: Step) -> dict[str, CaseOutcome]:
     """Simulate cases in order, and return their outcomes by label."""
     by_label = {case.label: case for case in cases}
     return run_trials(by_label, lambda label: study.run(by_label[label]), step, study.trace.name)
@@ -232,7 +234,7 @@ def outcome_of(
     end_us: Ints,
     engine_cpu_s: float,
     examples: tuple[int, ...] = (),
-) -> Outcome:
+) -> CaseOutcome:
     """Measure a case."""
     wait_us = start_us - workload.submit_us
     run_s = workload.run_us / US_PER_S
@@ -240,7 +242,7 @@ def outcome_of(
     interactive = workload.interactive
     work = workload.periods.busy_us / US_PER_S * workload.nodes * workload.cores
     places = np.searchsorted(workload.number, examples)
-    return Outcome(
+    return CaseOutcome(
         label=label,
         jobs=workload.count,
         interactive_jobs=int(interactive.sum()),

@@ -11,7 +11,7 @@ from foundation.errors import InputError
 from foundation.units import counted
 from simulator.experiments.claim_study import Step
 from simulator.experiments.paper_tables import ExperimentTable
-from simulator.experiments.thesis.case_runs import Study, run_all
+from simulator.experiments.thesis.case_runs import ThesisStudy, run_all
 from simulator.experiments.thesis.compared_cases import (
     CHAPTER_5,
     CHAPTER_6,
@@ -32,8 +32,8 @@ from simulator.experiments.thesis.thesis_datasets import (
     with_interactive_jobs,
     with_patterns,
 )
-from simulator.setting_choices import Words, setting_of
-from simulator.simulation import Setting
+from simulator.setting_choices import SimulationWords, setting_of
+from simulator.simulation import SimulationSetting
 from simulator.world import System
 from workloads.swf import load_columns
 
@@ -47,7 +47,7 @@ _ALIKE = 0.05
 MARKED = "* differs from the thesis by more than a fifth; docs/experiments.md tells the causes"
 
 
-class Rules(NamedTuple):
+class ChapterRules(NamedTuple):
     """The words for the rules of an experiment."""
 
     policy: str
@@ -116,7 +116,7 @@ def chapter_5(
     UsageError
         The words name no rules.
     """
-    rules = Rules(policy, placement, CHAPTER_5.overhead)
+    rules = ChapterRules(policy, placement, CHAPTER_5.overhead)
     study = _study_of(trace, rules, CHAPTER_5.system, patterns=False, examples=EXAMPLES)
     remarks = _about_trace(study, any_trace=any_trace)
     other = None if kit is None else _kit_study(kit, rules, kit_queue)
@@ -180,7 +180,7 @@ def chapter_6(
     InputError, UsageError
         As ``chapter_5``.
     """
-    rules = Rules(policy, placement, CHAPTER_6.overhead)
+    rules = ChapterRules(policy, placement, CHAPTER_6.overhead)
     plain = _study_of(trace, rules, CHAPTER_6.system, patterns=True)
     remarks = _about_trace(plain, any_trace=any_trace)
     if interleaved:
@@ -216,19 +216,19 @@ def chapter_6(
 
 
 def _study_of(
-    trace: Path, rules: Rules, system: System, *, patterns: bool, examples: tuple[int, ...] = ()
-) -> Study:
+    trace: Path, rules: ChapterRules, system: System, *, patterns: bool, examples: tuple[int, ...] = ()
+) -> ThesisStudy:
     """Return the study of a trace on a system; raises InputError for a file that is no trace."""
     columns = cleaned(load_columns(trace), system.cores)
-    return Study(columns, system, _setting(rules, system).rules, patterns, examples)
+    return ThesisStudy(columns, system, _setting(rules, system).rules, patterns, examples)
 
 
-def _kit_study(trace: Path, rules: Rules, queue: int | None) -> Study:
+def _kit_study(trace: Path, rules: ChapterRules, queue: int | None) -> ThesisStudy:
     """Return the study of the second trace (KIT-FH2); without ``queue`` the smaller one is interactive."""
     columns = load_columns(trace)
     queue = smaller_queue(columns) if queue is None else queue
     columns = cleaned(columns, None, queue)
-    return Study(
+    return ThesisStudy(
         columns,
         KIT.system,
         _setting(rules, KIT.system).rules,
@@ -237,7 +237,7 @@ def _kit_study(trace: Path, rules: Rules, queue: int | None) -> Study:
     )
 
 
-def _facts_of(study: Study, rules: Rules) -> str:
+def _facts_of(study: ThesisStudy, rules: ChapterRules) -> str:
     """Return what was simulated, in two sentences."""
     frame = study.trace.frame
     interactive = int((frame["queue"] == study.interactive_queue).sum())
@@ -248,7 +248,7 @@ def _facts_of(study: Study, rules: Rules) -> str:
     )
 
 
-def _about_trace(study: Study, *, any_trace: bool) -> list[str]:
+def _about_trace(study: ThesisStudy, *, any_trace: bool) -> list[str]:
     """Return what is to be said where the trace is not the thesis's; refuse it unless ``any_trace``."""
     jobs = study.trace.frame.height
     if abs(jobs - _JOBS) <= _ALIKE * _JOBS:
@@ -259,7 +259,9 @@ def _about_trace(study: Study, *, any_trace: bool) -> list[str]:
     raise InputError(f"{what} (UniLu-Gaia-2014-1); --any-trace runs the experiment all the same")
 
 
-def _setting(rules: Rules, system: System) -> Setting:
+def _setting(rules: ChapterRules, system: System) -> SimulationSetting:
     return setting_of(
-        Words(system=str(system), policy=rules.policy, overhead=rules.overhead, placement=rules.placement)
+        SimulationWords(
+            system=str(system), policy=rules.policy, overhead=rules.overhead, placement=rules.placement
+        )
     )

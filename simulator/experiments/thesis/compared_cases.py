@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from foundation.errors import InputError
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable, against, hours, number, percent
-from simulator.experiments.thesis.case_runs import Case, Outcome, mq_cases, published_label, sq
+from simulator.experiments.thesis.case_runs import CaseOutcome, ThesisCase, mq_cases, published_label, sq
 from simulator.world import System
 from workloads.swf import SwfColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class CaseComparison:
     """Cases on one trace, and the thesis's numbers for them by label.
 
     Parameters
@@ -45,13 +45,13 @@ class Comparison:
     waited: Mapping[str, float]
     done_h: Mapping[str, tuple[int, int, int]]
 
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[ThesisCase]:
         """Return the cases; MQ with R rounded down, and to the nearest number where that differs."""
         single = map(sq, range(self.most, 0, -1))
         return [*single, *mq_cases(self.system, self.shares, self.multiplicity_interactive)]
 
 
-CHAPTER_5 = Comparison(
+CHAPTER_5 = CaseComparison(
     system=System(150, 12),
     overhead="1.0",
     shares=("12%", "10%", "7%", "5%", "3%", "1%"),
@@ -81,7 +81,7 @@ CHAPTER_5 = Comparison(
     },
 )
 """Tables 5.3(a) and 5.5."""
-KIT = Comparison(
+KIT = CaseComparison(
     system=System(1152, 20),
     overhead="1.0",
     shares=("7%", "5%", "3%", "1%", "0.5%"),
@@ -118,7 +118,7 @@ KIT = Comparison(
     },
 )
 """Tables 5.3(b) and 5.6."""
-CHAPTER_6 = Comparison(
+CHAPTER_6 = CaseComparison(
     system=System(150, 12),
     overhead="1.2",
     shares=("3%", "2%", "1%"),
@@ -171,7 +171,7 @@ _KIT_NOTES = (
 )
 
 
-def tables_5(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
+def tables_5(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 5."""
     return [
         waited_table("Table 5.3(a)", outcomes, CHAPTER_5.waited),
@@ -181,7 +181,7 @@ def tables_5(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
     ]
 
 
-def tables_kit(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
+def tables_kit(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 5 on the KIT trace."""
     return [
         waited_table("Table 5.3(b)", outcomes, KIT.waited),
@@ -190,7 +190,7 @@ def tables_kit(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
     ]
 
 
-def tables_6(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
+def tables_6(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 6."""
     return [
         waited_table("Table 6.2", outcomes, CHAPTER_6.waited),
@@ -214,7 +214,7 @@ def smaller_queue(trace: SwfColumns) -> int:
 
 
 def waited_table(
-    name: str, outcomes: Mapping[str, Outcome], published: Mapping[str, float]
+    name: str, outcomes: Mapping[str, CaseOutcome], published: Mapping[str, float]
 ) -> ExperimentTable:
     """Return the shares of the interactive jobs that wait (Tables 5.3 and 6.2)."""
     rows = []
@@ -233,7 +233,7 @@ def waited_table(
 
 
 def done_table(
-    name: str, outcomes: Mapping[str, Outcome], published: Mapping[str, tuple[int, int, int]]
+    name: str, outcomes: Mapping[str, CaseOutcome], published: Mapping[str, tuple[int, int, int]]
 ) -> ExperimentTable:
     """Return when 90, 95 and 100% of the CPU time was done (Tables 5.5, 5.6 and 6.3)."""
     rows = []
@@ -252,7 +252,7 @@ def done_table(
     )
 
 
-def main_finding(outcomes: Mapping[str, Outcome]) -> list[str]:
+def main_finding(outcomes: Mapping[str, CaseOutcome]) -> list[str]:
     """Return in sentences who waits with one job a core, with the best of SQ and of MQ, and what that costs.
 
     The best is the case in which the fewest interactive jobs wait, then that with the least slowdown.
@@ -275,7 +275,7 @@ def main_finding(outcomes: Mapping[str, Outcome]) -> list[str]:
     return [waiting, f"Batch jobs: the largest S_OSub is {largest}."]
 
 
-def _examples(outcomes: dict[str, Outcome]) -> ExperimentTable:
+def _examples(outcomes: dict[str, CaseOutcome]) -> ExperimentTable:
     rows = []
     for (job, label), thesis in JOBS.items():
         found = [example for example in outcomes[label].examples if example.job == job]
@@ -300,7 +300,7 @@ def _examples(outcomes: dict[str, Outcome]) -> ExperimentTable:
     )
 
 
-def figures_table(part: str, outcomes: dict[str, Outcome], notes: tuple[str, ...]) -> ExperimentTable:
+def figures_table(part: str, outcomes: dict[str, CaseOutcome], notes: tuple[str, ...]) -> ExperimentTable:
     """Return the numbers behind one half of Figures 5.4 to 5.7."""
     rows = [
         (
@@ -322,7 +322,7 @@ def figures_table(part: str, outcomes: dict[str, Outcome], notes: tuple[str, ...
     )
 
 
-def _figure_6_6(outcomes: dict[str, Outcome]) -> ExperimentTable:
+def _figure_6_6(outcomes: dict[str, CaseOutcome]) -> ExperimentTable:
     rows = []
     for label, outcome in outcomes.items():
         name = published_label(label)

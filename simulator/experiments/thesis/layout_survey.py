@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from simulator.experiments.paper_tables import ExperimentTable, number
-from simulator.experiments.thesis.case_runs import Outcome, Study, mq, sq
+from simulator.experiments.thesis.case_runs import CaseOutcome, ThesisStudy, mq, sq
 from simulator.experiments.thesis.compared_cases import CHAPTER_6
 
 SHARES = ("1%", "2%", "3%", "4%", "5%", "6%", "9%", "12%", "15%", "18%", "21%", "24%")
@@ -24,13 +24,13 @@ CHOSEN = (("2%", 4, 4), ("2%", 4, 4), ("6%", 4, 5), ("12%", 4, 8), ("18%", 4, 8)
 """Table 6.4: R, M_I, M_B of data sets 1 to 6."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A choice of (R, M_I, M_B) and what comes of it."""
 
     share: str
     multiplicity_interactive: int
     multiplicity: int
-    outcome: Outcome
+    outcome: CaseOutcome
 
 
 class SurveyOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +39,13 @@ class SurveyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     data_set: int
     interactive_jobs: int
     jobs: int
-    sq: Outcome
-    prompt: Choice
-    fair: Choice
+    sq: CaseOutcome
+    prompt: LayoutChoice
+    fair: LayoutChoice
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class SurveyedQueue:
     """One queue of MQ under one multiplicity: the share of its jobs that wait, and their largest S_OSub."""
 
     share: str
@@ -54,14 +54,14 @@ class Queue:
     worst: float
 
 
-def survey(study: Study, data_set: int, done: Callable[[str], None] | None = None) -> SurveyOutcome:
+def survey(study: ThesisStudy, data_set: int, done: Callable[[str], None] | None = None) -> SurveyOutcome:
     """Go through all (R, M_I, M_B).
 
     The two queues share nothing, so each R needs as many simulations as there are values of M_I and of M_B,
     not of pairs.
     """
-    interactive: list[Queue] = []
-    batch: list[Queue] = []
+    interactive: list[SurveyedQueue] = []
+    batch: list[SurveyedQueue] = []
     for share in SHARES:
         interactive += (_queue(study, share, most, interactive=True) for most in MOST_INTERACTIVE)
         batch += (_queue(study, share, most, interactive=False) for most in MOST_BATCH)
@@ -78,7 +78,9 @@ def survey(study: Study, data_set: int, done: Callable[[str], None] | None = Non
     )
 
 
-def prompt_pair(interactive: list[Queue], batch: list[Queue]) -> tuple[Queue, Queue]:
+def prompt_pair(
+    interactive: list[SurveyedQueue], batch: list[SurveyedQueue]
+) -> tuple[SurveyedQueue, SurveyedQueue]:
     """Return the least R, M_I = 4, with which no interactive job waits (or the fewest), and M_B likewise."""
     candidates = [queue for queue in interactive if queue.most == CHAPTER_6.multiplicity_interactive]
     inner = min(candidates, key=lambda queue: queue.waited)
@@ -87,14 +89,16 @@ def prompt_pair(interactive: list[Queue], batch: list[Queue]) -> tuple[Queue, Qu
     )
 
 
-def fair_pair(interactive: list[Queue], batch: list[Queue]) -> tuple[Queue, Queue]:
+def fair_pair(
+    interactive: list[SurveyedQueue], batch: list[SurveyedQueue]
+) -> tuple[SurveyedQueue, SurveyedQueue]:
     """Return the pair of one share with the least largest S_OSub; of equals the first."""
     pairs = [(inner, outer) for inner in interactive for outer in batch if inner.share == outer.share]
     return min(pairs, key=lambda pair: max(pair[0].worst, pair[1].worst))
 
 
-def _choice(study: Study, inner: Queue, outer: Queue) -> Choice:
-    return Choice(
+def _choice(study: ThesisStudy, inner: SurveyedQueue, outer: SurveyedQueue) -> LayoutChoice:
+    return LayoutChoice(
         share=inner.share,
         multiplicity_interactive=inner.most,
         multiplicity=outer.most,
@@ -102,7 +106,7 @@ def _choice(study: Study, inner: Queue, outer: Queue) -> Choice:
     )
 
 
-def _queue(study: Study, share: str, most: int, *, interactive: bool) -> Queue:
+def _queue(study: ThesisStudy, share: str, most: int, *, interactive: bool) -> SurveyedQueue:
     """Simulate one queue of MQ."""
     case = mq(CHAPTER_6.system, share, most) if interactive else mq(CHAPTER_6.system, share, 1, most)
     queues = case.queues(CHAPTER_6.system)
@@ -110,7 +114,9 @@ def _queue(study: Study, share: str, most: int, *, interactive: bool) -> Queue:
     known = study.pool(workload, queues, queues.interactive if interactive else queues.batch)
     submit_us = workload.submit_us[known.members]
     slowdown = (known.end_us - submit_us) / workload.run_us[known.members]
-    return Queue(share, most, float((known.start_us > submit_us).mean()), float(slowdown.max(initial=1.0)))
+    return SurveyedQueue(
+        share, most, float((known.start_us > submit_us).mean()), float(slowdown.max(initial=1.0))
+    )
 
 
 def survey_tables(found: list[SurveyOutcome]) -> list[ExperimentTable]:

@@ -9,13 +9,13 @@ from plotly.subplots import make_subplots
 
 from analysis.charts import INK, MUTED, arrange, run_style
 from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.thesis.case_runs import CURVE_SHARES, Outcome, published_label
+from simulator.experiments.thesis.case_runs import CURVE_SHARES, CaseOutcome, published_label
 from simulator.experiments.thesis.compared_cases import ALL_SLOWDOWN, BATCH_SLOWDOWN, CHAPTER_6
 from simulator.experiments.thesis.layout_survey import SurveyOutcome
 
 
 def bars(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CaseOutcome],
     values: Sequence[tuple[str, Sequence[float]]],
     title: str,
     *,
@@ -54,7 +54,7 @@ def bars(
     return figure
 
 
-def waits(outcomes: Sequence[Outcome], thesis: Mapping[str, float]) -> go.Figure:
+def waits(outcomes: Sequence[CaseOutcome], thesis: Mapping[str, float]) -> go.Figure:
     """Draw which share of the interactive jobs waits (Tables 5.3 and 6.2)."""
     shares = [100 * outcome.interactive_waited for outcome in outcomes]
     told = {label: 100 * share for label, share in thesis.items()}
@@ -68,7 +68,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def slowdown_curves(outcomes: Sequence[Outcome]) -> go.Figure:
+def slowdown_curves(outcomes: Sequence[CaseOutcome]) -> go.Figure:
     """Draw S_OSub over the cumulative share of the jobs (Figures 5.6 and 6.6(c))."""
     figure = go.Figure()
     for number, outcome in enumerate(outcomes):
@@ -85,7 +85,7 @@ def slowdown_curves(outcomes: Sequence[Outcome]) -> go.Figure:
     return figure
 
 
-def trade_off(outcomes: Sequence[Outcome]) -> go.Figure:
+def trade_off(outcomes: Sequence[CaseOutcome]) -> go.Figure:
     """Draw what MQ costs long normal jobs over the share of interactive jobs that wait (Figure 5.7)."""
     chosen = [outcome for outcome in outcomes if outcome.label.startswith("MQ")]
     figure = go.Figure(
@@ -105,7 +105,7 @@ def trade_off(outcomes: Sequence[Outcome]) -> go.Figure:
     return figure
 
 
-def figures_5(outcomes: Sequence[Outcome], part: str, waited: Mapping[str, float]) -> list[Drawing]:
+def figures_5(outcomes: Sequence[CaseOutcome], part: str, waited: Mapping[str, float]) -> list[Drawing]:
     """Return Figures 5.4 to 5.7, for one of the two traces."""
     outcomes = _repeated(outcomes)
     return [
@@ -120,7 +120,7 @@ def figures_5(outcomes: Sequence[Outcome], part: str, waited: Mapping[str, float
     ]
 
 
-def figures_6(outcomes: Sequence[Outcome], found: Sequence[SurveyOutcome]) -> list[Drawing]:
+def figures_6(outcomes: Sequence[CaseOutcome], found: Sequence[SurveyOutcome]) -> list[Drawing]:
     """Return Figures 6.6 and 6.7."""
     outcomes = _repeated(outcomes)
     told = {**BATCH_SLOWDOWN, **ALL_SLOWDOWN}
@@ -138,13 +138,13 @@ def figures_6(outcomes: Sequence[Outcome], found: Sequence[SurveyOutcome]) -> li
     return drawn
 
 
-def _repeated(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _repeated(outcomes: Sequence[CaseOutcome]) -> list[CaseOutcome]:
     """Return the cases of the thesis, without those that only round R otherwise."""
     return [outcome for outcome in outcomes if outcome.label == published_label(outcome.label)]
 
 
 def _largest(
-    outcomes: Sequence[Outcome], batch: str, interactive: str, thesis: Mapping[str, float] | None = None
+    outcomes: Sequence[CaseOutcome], batch: str, interactive: str, thesis: Mapping[str, float] | None = None
 ) -> go.Figure:
     values = [
         (batch, [one.slowdown_batch_max for one in outcomes]),

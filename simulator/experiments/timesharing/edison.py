@@ -22,7 +22,7 @@ from foundation.errors import InputError
 from foundation.units import US_PER_S, counted
 from simulator.simulation import Cleaning, make_workload
 from simulator.timeshare.assumed_memory import draw_memory
-from simulator.timeshare.timeshare_state import Demands
+from simulator.timeshare.timeshare_state import TimeshareDemands
 from simulator.world import System, single_queue
 from workloads.swf import SwfColumns, load_columns
 
@@ -66,7 +66,7 @@ class Edison:
     jobs_a_day: int = JOBS_A_DAY
     load: float = LOAD
 
-    def draw(self, seed: int) -> Demands:
+    def draw(self, seed: int) -> TimeshareDemands:
         """Return the jobs, in order of arrival."""
         rng = np.random.default_rng([seed, 2016])
         submit_s = self._arrivals_s(rng)
@@ -74,7 +74,7 @@ class Edison:
         run_s = self._lengths_s(submit_s, sizes, rng)
         asked = run_s * (1 + rng.uniform(0, 4, len(run_s)))
         request_s = ESTIMATES_S[np.searchsorted(ESTIMATES_S, asked).clip(0, len(ESTIMATES_S) - 1)]
-        return Demands(
+        return TimeshareDemands(
             submit_us=submit_s * US_PER_S,
             run_us=run_s * US_PER_S,
             request_us=np.maximum(request_s, run_s) * US_PER_S,
@@ -116,7 +116,7 @@ class Edison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class MachineWorld:
     """A machine and its jobs.
 
     Parameters
@@ -139,14 +139,14 @@ class World:
     days: float
     warm_up_us: int
     spell_us: int | None
-    draw: Callable[[int], Demands]
+    draw: Callable[[int], TimeshareDemands]
 
 
-def generated(days: int) -> World:
+def generated(days: int) -> MachineWorld:
     """Return a world like Edison, of fewer days than its 600, with the same parts."""
     warm_up, spell = max(1, days // 6), days * 7 // 12
     edison = Edison(days=days, warm_up_days=warm_up, spell_day=spell)
-    return World(
+    return MachineWorld(
         name="Edison, generated",
         told=(
             f"Edison's trace is not public: {counted(days, 'day')} like it are drawn for each seed, "
@@ -161,7 +161,7 @@ def generated(days: int) -> World:
     )
 
 
-def of_trace(path: Path) -> World:
+def of_trace(path: Path) -> MachineWorld:
     """Return the world of a real trace, its arrivals closer together or farther apart for a load of 0.89.
 
     Raises
@@ -178,7 +178,7 @@ def of_trace(path: Path) -> World:
     if not len(chosen):
         raise InputError(f"trace {columns.name} has no job of 10 s or more (run_s)")
     submit_us = workload.submit_us[chosen] - workload.submit_us[chosen].min()
-    jobs = Demands(
+    jobs = TimeshareDemands(
         submit_us=submit_us,
         run_us=workload.run_us[chosen],
         request_us=workload.requested_us[chosen],
@@ -190,7 +190,7 @@ def of_trace(path: Path) -> World:
     load = float(jobs.nodes @ jobs.run_us) / max(1.0, float(submit_us.max())) / system.nodes
     jobs = replace(jobs, submit_us=_rounded(submit_us * (load / LOAD)))
     last_us = int(jobs.submit_us.max())
-    return World(
+    return MachineWorld(
         name=columns.name,
         told=(
             f"{columns.name} on whole nodes of {system}: {counted(len(chosen), 'job')} of 10 s and more in "

@@ -36,14 +36,14 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class BinEdges:
     """The edges of the bins: sizes in nodes, lengths in seconds, each of shape (27,)."""
 
     sizes: Floats
     lengths: Floats
 
     @classmethod
-    def of(cls, nodes: int, longest_s: float) -> Grid:
+    def of(cls, nodes: int, longest_s: float) -> BinEdges:
         """Return logarithmic edges from 1 to ``nodes`` and from 10 s to the longest job."""
         return cls(np.geomspace(1, max(nodes, 2), BINS + 1), np.geomspace(10, max(longest_s, 20.0), BINS + 1))
 
@@ -122,7 +122,7 @@ def dedicated_s(nodes: int, serial: float) -> float:
     return NODE_S * (serial + (1 - serial) / nodes)
 
 
-def turnarounds_s(bins: Binned, grid: Grid, serial: float, most: int) -> list[float]:
+def turnarounds_s(bins: Binned, grid: BinEdges, serial: float, most: int) -> list[float]:
     """Return the turnaround for each size up to ``most`` nodes: run time times the slowdown of its bin."""
     found = []
     for nodes in sizes_to(most):

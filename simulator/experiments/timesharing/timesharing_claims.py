@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from analysis.claims import Judgement, Row, Verdict, estimate, fact, no_difference, not_comparable
+from analysis.claims import ClaimRow, ClaimVerdict, Judgement, estimate, fact, no_difference, not_comparable
 from analysis.claims import claim_rules as rules
 from analysis.claims.estimate import figures
 from foundation.units import counted
@@ -33,9 +33,9 @@ from simulator.experiments.timesharing.timesharing_survey import (
     OVERHEADS,
     SHARE,
     SPANS_A_DAY,
-    Outcome,
-    Setting,
-    Survey,
+    TimesharingOutcome,
+    TimesharingSetting,
+    TimesharingSurvey,
     changes,
     crossings_h,
     differences,
@@ -47,12 +47,16 @@ from simulator.experiments.timesharing.timesharing_survey import (
 from simulator.timeshare.timeshare_state import MEMORY, SPAN_US
 
 Judged = tuple[Judgement, str]
-Judge = Callable[[Survey], Judged]
+Judge = Callable[[TimesharingSurvey], Judged]
 
 OTHER_TRACE = "another trace than the paper's"
 NO_SUCH_JOBS = "too few jobs of that kind"
 NOT_PUBLIC = "when Edison's jobs really started is not public"
-SOME, KNEE, MUCH = Setting(overhead=0.05), Setting(overhead=0.08), Setting(overhead=0.13)
+SOME, KNEE, MUCH = (
+    TimesharingSetting(overhead=0.05),
+    TimesharingSetting(overhead=0.08),
+    TimesharingSetting(overhead=0.13),
+)
 NEARLY = 0.2
 """Slowdown under time-sharing is nearly uniform if it changes by no more than that part of batch's change."""
 MAJORITY = 0.9
@@ -61,10 +65,10 @@ ALMOST = 0.9
 ORDERS = 100.0
 """Orders of magnitude: at least two."""
 SMALL, LARGE, ALL = range(3)
-"""Rows of ``Outcome.classes``."""
+"""Rows of ``TimesharingOutcome.classes``."""
 
 
-def claim_rows(survey: Survey) -> list[Row]:
+def claim_rows(survey: TimesharingSurvey) -> list[ClaimRow]:
     """Return the rows of T1 to T32, in order."""
     return judged_rows(JUDGES, survey)
 
@@ -107,21 +111,21 @@ def noted(judged: Judgement, note: str) -> Judgement:
     return replace(judged, note=f"{judged.note}; {note}" if judged.note else note)
 
 
-def upper_quartile(one: Outcome) -> float:
+def upper_quartile(one: TimesharingOutcome) -> float:
     """Return the 75th percentile of the slowdown."""
     return one.quarters[2]
 
 
-def _t1(survey: Survey) -> Judged:
+def _t1(survey: TimesharingSurvey) -> Judged:
     return not_comparable(NOT_PUBLIC), f"simulated: {mean(survey, BATCH, 'utilisation'):.1%}"
 
 
-def _t2(survey: Survey) -> Judged:
+def _t2(survey: TimesharingSurvey) -> Judged:
     average, largest = (shown(mean(survey, BATCH, metric)) for metric in ("mean", "largest"))
     return not_comparable(NOT_PUBLIC), f"simulated: mean {average}, largest {largest}"
 
 
-def _slopes(survey: Survey, setting: Setting) -> tuple[list[float], list[float], str]:
+def _slopes(survey: TimesharingSurvey, setting: TimesharingSetting) -> tuple[list[float], list[float], str]:
     """Return by how much the slowdown's logarithm changes with nodes and with length; and that in words."""
     nodes, length = ([one.slopes[at] for one in survey.outcomes[setting]] for at in (0, 1))
     words = (
@@ -131,12 +135,12 @@ def _slopes(survey: Survey, setting: Setting) -> tuple[list[float], list[float],
     return nodes, length, words
 
 
-def _t3(survey: Survey) -> Judged:
+def _t3(survey: TimesharingSurvey) -> Judged:
     nodes, length, words = _slopes(survey, BATCH)
     return over_settings({"nodes": nodes, "length": [-slope for slope in length]}), words
 
 
-def _t4(survey: Survey) -> Judged:
+def _t4(survey: TimesharingSurvey) -> Judged:
     *batch, _ = _slopes(survey, BATCH)
     *sharing, words = _slopes(survey, SHARE)
     uniform = over_settings(
@@ -148,23 +152,23 @@ def _t4(survey: Survey) -> Judged:
     return noted(uniform, f"read as: it changes by at most {NEARLY:.0%} of batch's change"), words
 
 
-def _t5(survey: Survey) -> Judged:
+def _t5(survey: TimesharingSurvey) -> Judged:
     used = [mean(survey, setting, "utilisation") for setting in (SHARE, BATCH)]
     judged = no_difference(differences(survey, SHARE, BATCH, "utilisation"))
     return judged, f"{used[0]:.3f}, batch {used[1]:.3f}"
 
 
-def _t6(survey: Survey) -> Judged:
+def _t6(survey: TimesharingSurvey) -> Judged:
     much, none = (mean(survey, setting, "utilisation") for setting in (MUCH, SHARE))
     judged = direction(differences(survey, SHARE, MUCH, "utilisation"))
     return against_paper(judged, much, 0.83), f"{much:.3f} against {none:.3f}"
 
 
-def _t7(survey: Survey) -> Judged:
+def _t7(survey: TimesharingSurvey) -> Judged:
     """Judge that both are without a significant change."""
     use = no_difference(differences(survey, SHARE, SOME, "utilisation"))
     slow = no_difference(changes(survey, SOME, SHARE))
-    worst = slow if slow.verdict is not Verdict.HOLDS else use
+    worst = slow if slow.verdict is not ClaimVerdict.HOLDS else use
     used = [mean(survey, setting, "utilisation") for setting in (SHARE, SOME)]
     slowed = [shown(mean(survey, setting, "mean")) for setting in (SHARE, SOME)]
     return (
@@ -173,7 +177,7 @@ def _t7(survey: Survey) -> Judged:
     )
 
 
-def _t8(survey: Survey) -> Judged:
+def _t8(survey: TimesharingSurvey) -> Judged:
     climbs = [
         (after - before) / 5 - (before - first) / 8
         for first, before, after in zip(
@@ -181,13 +185,13 @@ def _t8(survey: Survey) -> Judged:
         )
     ]
     course = ", ".join(
-        f"{shown(mean(survey, Setting(overhead=overhead), 'mean'))} at {overhead:.0%}"
+        f"{shown(mean(survey, TimesharingSetting(overhead=overhead), 'mean'))} at {overhead:.0%}"
         for overhead in (0.0, *OVERHEADS)
     )
     return noted(direction(climbs), "a point from 8 to 13% costs more than one up to 8%"), course
 
 
-def _t9(survey: Survey) -> Judged:
+def _t9(survey: TimesharingSurvey) -> Judged:
     if survey.world.spell_us is None:
         return not_comparable("this trace has no such spike"), "-"
     some, much = (
@@ -201,7 +205,7 @@ def _t9(survey: Survey) -> Judged:
     )
 
 
-def _drop(one: Outcome, survey: Survey, seed: int) -> float:
+def _drop(one: TimesharingOutcome, survey: TimesharingSurvey, seed: int) -> float:
     """Return by how much the load of a day falls from the spike to the last submission."""
     spell = int(survey.world.spell_us or 0) // SPAN_US
     last = int(survey.jobs[seed].submit_us.max()) // SPAN_US
@@ -212,7 +216,7 @@ def _drop(one: Outcome, survey: Survey, seed: int) -> float:
     return float(around.max() - daily[last - SPANS_A_DAY])
 
 
-def _t10(survey: Survey) -> Judged:
+def _t10(survey: TimesharingSurvey) -> Judged:
     days = min(7, max(1, int(survey.world.days // 60)))
     peak = mean(survey, SHARE, lambda one: float(smooth(one.course, days).max()))
     average = shown(mean(survey, SHARE, "load"))
@@ -220,7 +224,7 @@ def _t10(survey: Survey) -> Judged:
     return not_comparable("it follows from how arrivals cluster"), ours
 
 
-def _t11(survey: Survey) -> Judged:
+def _t11(survey: TimesharingSurvey) -> Judged:
     hours = crossings_h(survey, SMALL)
     judged = not_comparable("a magnitude, on another trace")
     return against_paper(judged, float(np.mean(hours)), 2.0), f"{with_interval(hours)} h (under 32 nodes)"
@@ -231,14 +235,14 @@ def _later(before: Sequence[float], after: Sequence[float], than: str) -> Judgem
     return noted(later, f"judged is that it is later than for {than} jobs")
 
 
-def _t12(survey: Survey) -> Judged:
+def _t12(survey: TimesharingSurvey) -> Judged:
     hours = crossings_h(survey, LARGE)
     judged = _later(crossings_h(survey, SMALL), hours, "small")
     ours = f"{with_interval(hours)} h (100 nodes and more)"
     return against_paper(judged, float(np.mean(hours)), 4.0), ours
 
 
-def _t13(survey: Survey) -> Judged:
+def _t13(survey: TimesharingSurvey) -> Judged:
     ahead = differences(survey, SHARE, BATCH, lambda one: float(np.log(one.very_long_mean)))
     best = _extremes(survey)[0]
     judged = noted(direction(ahead), "judged is that there is one")
@@ -246,7 +250,7 @@ def _t13(survey: Survey) -> Judged:
     return against_paper(judged, best, 8.0), ours
 
 
-def _t14(survey: Survey) -> Judged:
+def _t14(survey: TimesharingSurvey) -> Judged:
     behind = differences(survey, BATCH, SHARE, lambda one: float(np.log10(one.short_mean)))
     worst = _extremes(survey)[1]
     judged = direction([value - np.log10(ORDERS) for value in behind])
@@ -254,7 +258,7 @@ def _t14(survey: Survey) -> Judged:
     return against_paper(noted(judged, f"read as: {ORDERS:g} times and more under 100 s"), worst, 500.0), ours
 
 
-def _extremes(survey: Survey) -> tuple[float, float]:
+def _extremes(survey: TimesharingSurvey) -> tuple[float, float]:
     """Return the largest advantage of batch, and of time-sharing, in a bin of all seeds with ten jobs."""
     ratio = ratios(survey, BATCH, SHARE)
     known = ratio[np.isfinite(ratio)]
@@ -263,7 +267,9 @@ def _extremes(survey: Survey) -> tuple[float, float]:
     return float(1 / known.min()), float(known.max())
 
 
-def _curves(survey: Survey, setting: Setting) -> tuple[dict[str, list[list[float]]], str]:
+def _curves(
+    survey: TimesharingSurvey, setting: TimesharingSetting
+) -> tuple[dict[str, list[list[float]]], str]:
     """Return the turnarounds of the applications, and their ends in words."""
     found = {name: turnaround_curves(survey, setting, serial) for name, serial in APPLICATIONS.items()}
 
@@ -273,12 +279,12 @@ def _curves(survey: Survey, setting: Setting) -> tuple[dict[str, list[list[float
     return found, "; ".join(f"{name}: {hours(of, 0)} h to {hours(of, -1)} h" for name, of in found.items())
 
 
-def _t15(survey: Survey) -> Judged:
+def _t15(survey: TimesharingSurvey) -> Judged:
     found, words = _curves(survey, SHARE)
     return over_settings({name: [np.log(of[0] / of[-1]) for of in found[name]] for name in found}), words
 
 
-def _t16(survey: Survey) -> Judged:
+def _t16(survey: TimesharingSurvey) -> Judged:
     found, words = _curves(survey, BATCH)
     rises = {
         f"{name}, {word}": [np.log(of[-1] / of[at]) for of in found[name]]
@@ -288,7 +294,7 @@ def _t16(survey: Survey) -> Judged:
     return over_settings(rises), words
 
 
-def _t17(survey: Survey) -> Judged:
+def _t17(survey: TimesharingSurvey) -> Judged:
     batch, share = (_curves(survey, setting)[0] for setting in (BATCH, SHARE))
     apart = {
         name: [one[-1] / other[-1] for one, other in zip(batch[name], share[name], strict=True)]
@@ -300,15 +306,17 @@ def _t17(survey: Survey) -> Judged:
     return noted(judged, f"read as: {ORDERS:g} times and more"), f"{times} times on {nodes}"
 
 
-def _t18(_: Survey) -> Judged:
+def _t18(_: TimesharingSurvey) -> Judged:
     why = "their measurements are not public; a perfect and an Amdahl one stand in"
     return not_comparable(why), "-"
 
 
-def rise(none: Setting, little: Setting, much: Setting, paper: float) -> Judge:
+def rise(
+    none: TimesharingSetting, little: TimesharingSetting, much: TimesharingSetting, paper: float
+) -> Judge:
     """Judge that the mean slowdown rises with noise."""
 
-    def judge(survey: Survey) -> Judged:
+    def judge(survey: TimesharingSurvey) -> Judged:
         values = [mean(survey, setting, "mean") for setting in (none, little, much)]
         judged = direction(differences(survey, much, none, "mean"))
         quiet, some, loud = map(shown, values)
@@ -318,20 +326,20 @@ def rise(none: Setting, little: Setting, much: Setting, paper: float) -> Judge:
     return judge
 
 
-def _t20(survey: Survey) -> Judged:
+def _t20(survey: TimesharingSurvey) -> Judged:
     quarter = [shown(mean(survey, setting, upper_quartile)) for setting in (BATCH, NOISY_BATCH)]
     judged = direction(differences(survey, NOISY_BATCH, BATCH, upper_quartile))
     return judged, " to ".join(quarter)
 
 
-def _t22(survey: Survey) -> Judged:
+def _t22(survey: TimesharingSurvey) -> Judged:
     parts = {name: _parts(survey, least_s) for name, least_s in (("all", 0.0), ("4 h and more", LONG_S))}
     judged = over_settings({name: [part - ALMOST for part in of] for name, of in parts.items()})
     ours = ", ".join(f"{np.mean(of):.0%} of the bins ({name})" for name, of in parts.items())
     return noted(judged, f"read as: in more than {ALMOST:.0%} of the bins"), ours
 
 
-def _parts(survey: Survey, least_s: float) -> list[float]:
+def _parts(survey: TimesharingSurvey, least_s: float) -> list[float]:
     """Return in which part of the bins with ten jobs time-sharing is better under noise, for each seed."""
     found = []
     both = zip(survey.outcomes[NOISY_BATCH], survey.outcomes[NOISY_SHARE], survey.grids, strict=True)
@@ -341,7 +349,7 @@ def _parts(survey: Survey, least_s: float) -> list[float]:
     return found
 
 
-def _t23(survey: Survey) -> Judged:
+def _t23(survey: TimesharingSurvey) -> Judged:
     batch, share = (survey.by_seed(setting, _skew) for setting in (NOISY_BATCH, NOISY_SHARE))
     apart = {"time-sharing": [1 - value for value in share], "batch": [value - 2 for value in batch]}
     note = "read as: time-sharing under 1, batch over 2 orders, 1,000 nodes against 1 to 9"
@@ -349,44 +357,44 @@ def _t23(survey: Survey) -> Judged:
     return noted(over_settings(apart), note), ours
 
 
-def _skew(one: Outcome) -> float:
+def _skew(one: TimesharingOutcome) -> float:
     """Return by how many orders of magnitude the largest jobs' mean slowdown is above the smallest ones'."""
     means = one.sizes.means[:, 0]
     known = means[~np.isnan(means)]
     return float(np.log10(known[-1] / known[0]))
 
 
-def _t24(survey: Survey) -> Judged:
+def _t24(survey: TimesharingSurvey) -> Judged:
     slow = [mean(survey, setting, "mean") for setting in (SHARE, ANY_SHARE)]
     judged = direction(differences(survey, SHARE, ANY_SHARE, "mean"))
     return against_paper(judged, slow[1], 3.3), " to ".join(map(shown, slow))
 
 
-def _t25(survey: Survey) -> Judged:
+def _t25(survey: TimesharingSurvey) -> Judged:
     before, hours = crossings_h(survey, ALL), crossings_h(survey, ALL, ANY_BATCH, ANY_SHARE)
     judged = against_paper(_later(before, hours, "SPMD"), float(np.mean(hours)), 16.0)
     return judged, f"from {with_interval(hours)} h on; SPMD: {with_interval(before)} h"
 
 
-def _t26(survey: Survey) -> Judged:
+def _t26(survey: TimesharingSurvey) -> Judged:
     change = {
         "batch": changes(survey, NOISY_ANY_BATCH, ANY_BATCH),
         "time-sharing": changes(survey, NOISY_ANY_SHARE, ANY_SHARE),
     }
     judged = [no_difference(of) for of in change.values()]
-    failing = [one for one in judged if one.verdict is not Verdict.HOLDS]
+    failing = [one for one in judged if one.verdict is not ClaimVerdict.HOLDS]
     note = "read as: no significant relative change of the mean"
     ours = ", ".join(f"{name} {np.mean(of):+.1%}" for name, of in change.items())
     return noted((failing or judged)[0], note), ours
 
 
-def _t27(survey: Survey) -> Judged:
+def _t27(survey: TimesharingSurvey) -> Judged:
     pairs = zip(survey.outcomes[BATCH], survey.outcomes[ANY_BATCH], strict=True)
     alike = all(one.mean == other.mean and one.largest == other.largest for one, other in pairs)
     return fact(holds=alike), "job by job the same" if alike else "not the same"
 
 
-def _t28(survey: Survey) -> Judged:
+def _t28(survey: TimesharingSurvey) -> Judged:
     over = over_settings(
         {
             "batch": survey.by_seed(BATCH, lambda one: one.mean - one.quarters[2]),
@@ -401,17 +409,17 @@ def _t28(survey: Survey) -> Judged:
     return noted(over, "read as: above, and within, the upper quartile"), ours
 
 
-def _t29(survey: Survey) -> Judged:
+def _t29(survey: TimesharingSurvey) -> Judged:
     shares = survey.by_seed(SHARE, "at_once")
     judged = direction([share - MAJORITY for share in shares])
     return noted(judged, f"read as: more than {MAJORITY:.0%}"), f"{np.mean(shares):.2%}"
 
 
-def _drawn(survey: Survey) -> Judgement:
+def _drawn(survey: TimesharingSurvey) -> Judgement:
     return not_comparable("drawn to be so" if survey.world.spell_us is not None else OTHER_TRACE)
 
 
-def _t30(survey: Survey) -> Judged:
+def _t30(survey: TimesharingSurvey) -> Judged:
     jobs = survey.jobs[0]
     use = (jobs.nodes * jobs.run_us).astype(float)
     part = [float(use[jobs.nodes > over].sum() / use.sum()) for over in (100, 1000)]
@@ -419,14 +427,14 @@ def _t30(survey: Survey) -> Judged:
     return _drawn(survey), f"{small:.0%} under 32; {part[0]:.0%} over 100, {part[1]:.0%} over 1,000"
 
 
-def _t31(survey: Survey) -> Judged:
+def _t31(survey: TimesharingSurvey) -> Judged:
     jobs = survey.jobs[0]
     use = (jobs.nodes * jobs.run_us).astype(float)
     low = float(use[jobs.memory < 0.6 * MEMORY].sum() / use.sum())
     return _drawn(survey), f"{len(jobs.nodes) / survey.world.days:,.0f} jobs a day; {low:.0%} under 60%"
 
 
-def _t32(survey: Survey) -> Judged:
+def _t32(survey: TimesharingSurvey) -> Judged:
     ends = over_settings(
         {
             "largest": differences(survey, BATCH, SHARE, "largest"),

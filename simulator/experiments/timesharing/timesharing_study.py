@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import estimate
-from simulator.experiments.claim_study import Findings, Request
+from simulator.experiments.claim_study import StudyFindings, StudyRequest
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.experiments.timesharing.edison import Floats, generated, of_trace
@@ -29,8 +29,8 @@ from simulator.experiments.timesharing.timesharing_survey import (
     SETTINGS,
     SHARE,
     SPANS_A_DAY,
-    Setting,
-    Survey,
+    TimesharingSetting,
+    TimesharingSurvey,
     mean,
     ratios,
     smooth,
@@ -53,7 +53,7 @@ _LENGTHS = ((10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (36_000
 _SIZES = (1, 10, 100, 1000, 5000)
 
 
-def examine(request: Request) -> Findings:
+def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     days = QUICK_DAYS if request.quick else DAYS
     world = of_trace(request.traces[0]) if request.traces else generated(days)
@@ -66,7 +66,7 @@ def examine(request: Request) -> Findings:
         ),
     ]
 
-    return Findings(
+    return StudyFindings(
         title="Time-sharing against batch again",
         facts=facts,
         claims=claim_rows(found),
@@ -75,12 +75,12 @@ def examine(request: Request) -> Findings:
     )
 
 
-def tables(survey: Survey) -> list[ExperimentTable]:
+def tables(survey: TimesharingSurvey) -> list[ExperimentTable]:
     """Return what became of all settings, and of sizes of jobs."""
     return [_settings(survey), _sizes(survey)]
 
 
-def _settings(survey: Survey) -> ExperimentTable:
+def _settings(survey: TimesharingSurvey) -> ExperimentTable:
     rows = [
         (
             str(setting),
@@ -102,7 +102,7 @@ def _settings(survey: Survey) -> ExperimentTable:
     )
 
 
-def _sizes(survey: Survey) -> ExperimentTable:
+def _sizes(survey: TimesharingSurvey) -> ExperimentTable:
     rows = []
     for setting in (BATCH, SHARE, NOISY_BATCH, NOISY_SHARE):
         means = np.array([one.sizes.means[:, 0] for one in survey.outcomes[setting]])
@@ -116,7 +116,7 @@ def _sizes(survey: Survey) -> ExperimentTable:
     )
 
 
-def drawings(survey: Survey) -> list[Drawing]:
+def drawings(survey: TimesharingSurvey) -> list[Drawing]:
     """Return the figures of the page."""
     return [
         ("Figure 2: mean slowdown under batch and under time-sharing", _slowdowns(survey)),
@@ -136,7 +136,7 @@ def drawings(survey: Survey) -> list[Drawing]:
     ]
 
 
-def _slowdowns(survey: Survey) -> go.Figure:
+def _slowdowns(survey: TimesharingSurvey) -> go.Figure:
     figure = make_subplots(cols=2, subplot_titles=("batch", "time-sharing"), horizontal_spacing=0.09)
     for column, setting in enumerate((BATCH, SHARE), start=1):
         sums, counts = sum_of(survey, setting)
@@ -147,7 +147,9 @@ def _slowdowns(survey: Survey) -> go.Figure:
     return _arranged(figure)
 
 
-def _ratios(survey: Survey, pairs: dict[str, tuple[Setting, Setting]]) -> go.Figure:
+def _ratios(
+    survey: TimesharingSurvey, pairs: dict[str, tuple[TimesharingSetting, TimesharingSetting]]
+) -> go.Figure:
     figure = make_subplots(cols=2, subplot_titles=tuple(pairs), horizontal_spacing=0.09)
     for column, (batch, share) in enumerate(pairs.values(), start=1):
         values = ratios(survey, batch, share, fewest=1)
@@ -169,7 +171,7 @@ def _axis(scale: list[list[object]], low: int, high: int, title: str) -> dict[st
 
 
 def _add_map(
-    figure: go.Figure, survey: Survey, values: Floats, counts: Counts, column: int, coloraxis: str
+    figure: go.Figure, survey: TimesharingSurvey, values: Floats, counts: Counts, column: int, coloraxis: str
 ) -> None:
     """Add a map of logarithms; bins with fewer than ten jobs have a cross."""
     grid = survey.grids[0]
@@ -220,9 +222,9 @@ def _arranged(figure: go.Figure) -> go.Figure:
     return figure
 
 
-def _overheads(survey: Survey) -> go.Figure:
+def _overheads(survey: TimesharingSurvey) -> go.Figure:
     figure = make_subplots(cols=2, subplot_titles=("utilisation", "mean slowdown"), horizontal_spacing=0.12)
-    settings = [SHARE, *(Setting(overhead=overhead) for overhead in OVERHEADS)]
+    settings = [SHARE, *(TimesharingSetting(overhead=overhead) for overhead in OVERHEADS)]
     x = [100 * setting.overhead for setting in settings]
     lines = (
         [mean(survey, setting, "utilisation") for setting in settings],
@@ -241,11 +243,13 @@ def _overheads(survey: Survey) -> go.Figure:
     return figure
 
 
-def _loads(survey: Survey) -> go.Figure:
+def _loads(survey: TimesharingSurvey) -> go.Figure:
     figure = go.Figure()
     days = min(7, max(1, int(survey.world.days // 60)))
     last = int(survey.world.days * SPANS_A_DAY)
-    for number, setting in enumerate([SHARE, *(Setting(overhead=overhead) for overhead in OVERHEADS)]):
+    for number, setting in enumerate(
+        [SHARE, *(TimesharingSetting(overhead=overhead) for overhead in OVERHEADS)]
+    ):
         course = smooth(survey.outcomes[setting][0].course[:last], days)
         figure.add_scatter(
             x=(np.arange(len(course)) / SPANS_A_DAY + days).tolist(),
@@ -260,7 +264,7 @@ def _loads(survey: Survey) -> go.Figure:
     return figure
 
 
-def _turnarounds(survey: Survey) -> go.Figure:
+def _turnarounds(survey: TimesharingSurvey) -> go.Figure:
     figure = make_subplots(
         cols=len(APPLICATIONS), subplot_titles=tuple(APPLICATIONS), horizontal_spacing=0.09
     )

@@ -10,23 +10,23 @@ import numpy as np
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.experiments.claim_study import run_grid
-from simulator.experiments.timesharing.edison import Floats, World
+from simulator.experiments.timesharing.edison import Floats, MachineWorld
 from simulator.experiments.timesharing.slowdown_bins import (
     BINS,
     FEWEST,
     LARGE_FROM,
     SIZE_EDGES,
     SMALL_TO,
+    BinEdges,
     Binned,
     Counts,
-    Grid,
     binned,
     crossing_s,
     turnarounds_s,
 )
 from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
-from simulator.timeshare.timeshare_run import Course, run
-from simulator.timeshare.timeshare_state import SPAN_US, Demands, Manner
+from simulator.timeshare.timeshare_run import TimeshareResult, run
+from simulator.timeshare.timeshare_state import SPAN_US, SharingConfig, TimeshareDemands
 
 BETA_S = 10.0
 HOUR_S = 3600.0
@@ -35,7 +35,7 @@ SPANS_A_DAY = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class TimesharingSetting:
     """A scheduler, and what disturbs it."""
 
     batch: bool = False
@@ -55,16 +55,19 @@ NOISE, PRINTED_NOISE = 0.001, 0.0001
 """What five or six slow nodes at a time need, and what is printed (CLAIMS 4c)."""
 OVERHEADS = (0.02, 0.05, 0.08, 0.10, 0.13)
 
-BATCH, SHARE = Setting(batch=True), Setting()
-NOISY_BATCH, NOISY_SHARE = Setting(batch=True, noise=NOISE), Setting(noise=NOISE)
-ANY_BATCH, ANY_SHARE = Setting(batch=True, spmd=False), Setting(spmd=False)
-NOISY_ANY_BATCH = Setting(batch=True, noise=NOISE, spmd=False)
-NOISY_ANY_SHARE = Setting(noise=NOISE, spmd=False)
-LITTLE_BATCH, LITTLE_SHARE = Setting(batch=True, noise=PRINTED_NOISE), Setting(noise=PRINTED_NOISE)
+BATCH, SHARE = TimesharingSetting(batch=True), TimesharingSetting()
+NOISY_BATCH, NOISY_SHARE = TimesharingSetting(batch=True, noise=NOISE), TimesharingSetting(noise=NOISE)
+ANY_BATCH, ANY_SHARE = TimesharingSetting(batch=True, spmd=False), TimesharingSetting(spmd=False)
+NOISY_ANY_BATCH = TimesharingSetting(batch=True, noise=NOISE, spmd=False)
+NOISY_ANY_SHARE = TimesharingSetting(noise=NOISE, spmd=False)
+LITTLE_BATCH, LITTLE_SHARE = (
+    TimesharingSetting(batch=True, noise=PRINTED_NOISE),
+    TimesharingSetting(noise=PRINTED_NOISE),
+)
 SETTINGS = (
     BATCH,
     SHARE,
-    *(Setting(overhead=overhead) for overhead in OVERHEADS),
+    *(TimesharingSetting(overhead=overhead) for overhead in OVERHEADS),
     NOISY_BATCH,
     NOISY_SHARE,
     LITTLE_BATCH,
@@ -77,7 +80,7 @@ SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Outcome:
+class TimesharingOutcome:
     """One run.
 
     Parameters
@@ -117,23 +120,23 @@ class Outcome:
     most: int
 
 
-Metric = str | Callable[[Outcome], float]
+Metric = str | Callable[[TimesharingOutcome], float]
 """An attribute of an outcome, or what is computed of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Survey:
+class TimesharingSurvey:
     """What was simulated and what came of it: one outcome a seed for each setting.
 
     ``grids`` and ``jobs`` are the bins and the jobs of each seed.
     """
 
-    world: World
-    outcomes: Mapping[Setting, Sequence[Outcome]]
-    grids: Sequence[Grid]
-    jobs: Sequence[Demands]
+    world: MachineWorld
+    outcomes: Mapping[TimesharingSetting, Sequence[TimesharingOutcome]]
+    grids: Sequence[BinEdges]
+    jobs: Sequence[TimeshareDemands]
 
-    def by_seed(self, setting: Setting, metric: Metric) -> list[float]:
+    def by_seed(self, setting: TimesharingSetting, metric: Metric) -> list[float]:
         """Return a value for each seed."""
         outcomes = self.outcomes[setting]
         if isinstance(metric, str):
@@ -141,11 +144,11 @@ class Survey:
         return [metric(one) for one in outcomes]
 
 
-def survey(world: World, seeds: int, step: Callable[[str], None]) -> Survey:
+def survey(world: MachineWorld, seeds: int, step: Callable[[str], None]) -> TimesharingSurvey:
     """Simulate everything; ``step`` is called ``steps_of(seeds)`` times."""
-    drawn: list[Demands] = []
+    drawn: list[TimeshareDemands] = []
 
-    def draw(seed: int) -> Demands:
+    def draw(seed: int) -> TimeshareDemands:
         drawn.append(world.draw(seed))
         return drawn[-1]
 
@@ -156,7 +159,9 @@ def survey(world: World, seeds: int, step: Callable[[str], None]) -> Survey:
         lambda jobs, setting, seed: outcome_of(world, jobs, setting, seed),
         step,
     )
-    return Survey(world=world, outcomes=outcomes, grids=[grid_of(world, jobs) for jobs in drawn], jobs=drawn)
+    return TimesharingSurvey(
+        world=world, outcomes=outcomes, grids=[grid_of(world, jobs) for jobs in drawn], jobs=drawn
+    )
 
 
 def steps_of(seeds: int) -> int:
@@ -164,18 +169,20 @@ def steps_of(seeds: int) -> int:
     return seeds * len(SETTINGS)
 
 
-def mean(survey: Survey, setting: Setting, metric: Metric) -> float:
+def mean(survey: TimesharingSurvey, setting: TimesharingSetting, metric: Metric) -> float:
     """Return the mean over the seeds."""
     return float(np.mean(survey.by_seed(setting, metric)))
 
 
-def differences(survey: Survey, more: Setting, less: Setting, metric: Metric) -> list[float]:
+def differences(
+    survey: TimesharingSurvey, more: TimesharingSetting, less: TimesharingSetting, metric: Metric
+) -> list[float]:
     """Return by how much a value is larger in one setting than in the other, for each seed."""
     pairs = zip(survey.by_seed(more, metric), survey.by_seed(less, metric), strict=True)
     return [one - other for one, other in pairs]
 
 
-def changes(survey: Survey, after: Setting, before: Setting) -> list[float]:
+def changes(survey: TimesharingSurvey, after: TimesharingSetting, before: TimesharingSetting) -> list[float]:
     """Return the relative change of the mean slowdown, for each seed."""
     pairs = zip(survey.by_seed(after, "mean"), survey.by_seed(before, "mean"), strict=True)
     return [one / other - 1 for one, other in pairs]
@@ -190,13 +197,17 @@ def smooth(course: Floats, days: int) -> Floats:
     return found
 
 
-def crossings_h(survey: Survey, size: int, batch: Setting = BATCH, share: Setting = SHARE) -> list[float]:
+def crossings_h(
+    survey: TimesharingSurvey, size: int, batch: TimesharingSetting = BATCH, share: TimesharingSetting = SHARE
+) -> list[float]:
     """Return the length in hours from which on batch is better, for each seed."""
     both = zip(survey.outcomes[batch], survey.outcomes[share], survey.grids, strict=True)
     return [crossing_s(one.classes, other.classes, size, grid.lengths) / HOUR_S for one, other, grid in both]
 
 
-def ratios(survey: Survey, batch: Setting, share: Setting, fewest: int = FEWEST) -> Floats:
+def ratios(
+    survey: TimesharingSurvey, batch: TimesharingSetting, share: TimesharingSetting, fewest: int = FEWEST
+) -> Floats:
     """Return batch's mean over time-sharing's by bin, all seeds together; NaN where there are few jobs."""
     one, other = (sum_of(survey, setting) for setting in (batch, share))
     found = np.full(one[1].shape, np.nan)
@@ -205,31 +216,37 @@ def ratios(survey: Survey, batch: Setting, share: Setting, fewest: int = FEWEST)
     return found
 
 
-def sum_of(survey: Survey, setting: Setting) -> tuple[Floats, Counts]:
+def sum_of(survey: TimesharingSurvey, setting: TimesharingSetting) -> tuple[Floats, Counts]:
     """Return sums of slowdowns and numbers of jobs by bin, over all seeds."""
     every = [one.bins for one in survey.outcomes[setting]]
     return np.sum([one.sums for one in every], axis=0), np.sum([one.counts for one in every], axis=0)
 
 
-def turnaround_curves(survey: Survey, setting: Setting, serial: float) -> list[list[float]]:
+def turnaround_curves(
+    survey: TimesharingSurvey, setting: TimesharingSetting, serial: float
+) -> list[list[float]]:
     """Return the turnaround of an application for each of its sizes, for each seed."""
     both = zip(survey.outcomes[setting], survey.grids, strict=True)
     return [turnarounds_s(one.bins, grid, serial, survey.world.nodes) for one, grid in both]
 
 
-def outcome_of(world: World, jobs: Demands, setting: Setting, seed: int) -> Outcome:
+def outcome_of(
+    world: MachineWorld, jobs: TimeshareDemands, setting: TimesharingSetting, seed: int
+) -> TimesharingOutcome:
     """Simulate the jobs in a setting."""
     noise = Noise(probability=setting.noise, seed=seed) if setting.noise else NO_NOISE_AT_ALL
-    manner = Manner(batch=setting.batch, overhead=setting.overhead, spmd=setting.spmd)
+    manner = SharingConfig(batch=setting.batch, overhead=setting.overhead, spmd=setting.spmd)
     return summed_up(world, jobs, run(jobs, world.nodes, manner, noise), setting.overhead)
 
 
-def grid_of(world: World, jobs: Demands) -> Grid:
+def grid_of(world: MachineWorld, jobs: TimeshareDemands) -> BinEdges:
     """Return the bins for these jobs."""
-    return Grid.of(world.nodes, float(jobs.run_us.max()) / US_PER_S)
+    return BinEdges.of(world.nodes, float(jobs.run_us.max()) / US_PER_S)
 
 
-def summed_up(world: World, jobs: Demands, course: Course, overhead: float) -> Outcome:
+def summed_up(
+    world: MachineWorld, jobs: TimeshareDemands, course: TimeshareResult, overhead: float
+) -> TimesharingOutcome:
     """Return the figures of a run; what overhead takes is no progress."""
     grid = grid_of(world, jobs)
     counted = jobs.submit_us >= world.warm_up_us
@@ -247,7 +264,7 @@ def summed_up(world: World, jobs: Demands, course: Course, overhead: float) -> O
     design = np.stack([np.ones(len(nodes)), np.log10(nodes), np.log10(run_s)], axis=1)
     slopes = np.linalg.lstsq(design, np.log10(slowdown), rcond=None)[0]
     low, middle, high = quantiles(slowdown, (0.25, 0.5, 0.75))
-    return Outcome(
+    return TimesharingOutcome(
         mean=float(slowdown.mean()),
         largest=float(slowdown.max()),
         quarters=(float(low), float(middle), float(high)),

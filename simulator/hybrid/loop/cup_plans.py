@@ -11,14 +11,14 @@ from simulator.hybrid.loop.hybrid_state import (
     MALLEABLE,
     NOBODY,
     RUNNING,
-    World,
+    HybridTables,
 )
 from simulator.hybrid.loop.node_leases import reserve_of
 from simulator.hybrid.loop.ondemand_jobs import can_give, costs_less, take_from
 
 
 @kernel
-def _ends_first(world: World, by_us: int) -> int:
+def _ends_first(world: HybridTables, by_us: int) -> int:
     """Return the job with nodes to be marked that ends first, by its request, if it does by an instant."""
     best = NOBODY
     best_us = by_us
@@ -35,7 +35,7 @@ def _ends_first(world: World, by_us: int) -> int:
 
 
 @kernel
-def _mark(world: World, demand: int) -> None:
+def _mark(world: HybridTables, demand: int) -> None:
     """Give an on-demand job leases of nodes that are released, by request, before it comes."""
     entry = world.jobs[demand]
     while entry.missing > 0:
@@ -46,7 +46,7 @@ def _mark(world: World, demand: int) -> None:
 
 
 @kernel
-def _when(world: World, demand: int, victim: int) -> int:
+def _when(world: HybridTables, demand: int, victim: int) -> int:
     """Return when a job would be preempted: after a checkpoint, or when the on-demand job is to come."""
     now_us, entry = world.clock[0].now_us, world.jobs[victim]
     predicted_us = world.jobs[demand].predicted_us
@@ -57,7 +57,7 @@ def _when(world: World, demand: int, victim: int) -> int:
 
 
 @kernel
-def _plan_next(world: World, demand: int) -> int:
+def _plan_next(world: HybridTables, demand: int) -> int:
     """Plan to preempt the job that costs least of those without a plan; return how many nodes it gives."""
     best = NOBODY
     best_us = 0
@@ -87,7 +87,7 @@ def _plan_next(world: World, demand: int) -> int:
 
 
 @kernel
-def plan_for(world: World, demand: int) -> None:
+def plan_for(world: HybridTables, demand: int) -> None:
     """Mark what comes free in time, and plan preemptions for the rest, if that suffices."""
     _mark(world, demand)
     missing = world.jobs[demand].missing
@@ -103,7 +103,7 @@ def plan_for(world: World, demand: int) -> None:
 
 
 @kernel
-def next_plan(world: World) -> int:
+def next_plan(world: HybridTables) -> int:
     """Return the plan that is due first; the cheaper, then the earlier made, of several; or nobody."""
     best = NOBODY
     for place in range(world.clock[0].plans):
@@ -118,7 +118,7 @@ def next_plan(world: World) -> int:
 
 
 @kernel
-def _is_good(world: World, place: int) -> bool:
+def _is_good(world: HybridTables, place: int) -> bool:
     """Return whether a plan can be carried out: the on-demand job is to come, and the victim still runs."""
     plan = world.plans[place]
     borrower, victim = world.jobs[plan.borrower], world.jobs[plan.victim]
@@ -128,7 +128,7 @@ def _is_good(world: World, place: int) -> bool:
 
 
 @kernel
-def _is_needed(world: World, place: int) -> bool:
+def _is_needed(world: HybridTables, place: int) -> bool:
     """Return whether the cheaper plans for the same job do not suffice."""
     plan = world.plans[place]
     missing = world.jobs[plan.borrower].missing
@@ -142,7 +142,7 @@ def _is_needed(world: World, place: int) -> bool:
 
 
 @kernel
-def carry_out(world: World, place: int) -> None:
+def carry_out(world: HybridTables, place: int) -> None:
     """Carry out a plan, if it is still needed, and take it off the list."""
     plan = world.plans[place]
     wanted = _is_good(world, place) and _is_needed(world, place)

@@ -20,19 +20,19 @@ from simulator.hybrid.loop.hybrid_state import (
     NOBODY,
     ON_DEMAND,
     SHARE,
-    World,
+    HybridTables,
 )
 from simulator.hybrid.loop.node_leases import occupy_free, unreserve
 from simulator.hybrid.loop.ondemand_jobs import start_demand
 
 
 @kernel
-def _is_demand(world: World, job: int) -> bool:
+def _is_demand(world: HybridTables, job: int) -> bool:
     return world.rules[0].strategy != BASELINE and world.jobs[job].kind == ON_DEMAND
 
 
 @kernel
-def _begin(world: World, job: int, plain: int, leased: int) -> None:
+def _begin(world: HybridTables, job: int, plain: int, leased: int) -> None:
     """Start a waiting job on so many free nodes, and so many free nodes that are reserved."""
     hold(world, job)
     occupy_free(world, job, plain, leased)
@@ -42,7 +42,7 @@ def _begin(world: World, job: int, plain: int, leased: int) -> None:
 
 
 @kernel
-def _start_head(world: World, job: int) -> bool:
+def _start_head(world: HybridTables, job: int) -> bool:
     """Start the head of the queue if it fits."""
     entry, clock = world.jobs[job], world.clock[0]
     if _is_demand(world, job):
@@ -64,7 +64,7 @@ def _start_head(world: World, job: int) -> bool:
 
 
 @kernel
-def _sink(world: World, place: int, count: int) -> None:
+def _sink(world: HybridTables, place: int, count: int) -> None:
     """Move the job at a place of the heap, by its estimated end, down to where it belongs."""
     job = world.order[place]
     at_us = world.jobs[job].est_us
@@ -84,7 +84,7 @@ def _sink(world: World, place: int, count: int) -> None:
 
 
 @kernel
-def _heap(world: World) -> int:
+def _heap(world: HybridTables) -> int:
     count = world.clock[0].active
     for place in range(count):
         job = world.active[place]
@@ -96,13 +96,13 @@ def _heap(world: World) -> int:
 
 
 @kernel
-def _pop(world: World, count: int) -> None:
+def _pop(world: HybridTables, count: int) -> None:
     world.order[0] = world.order[count - 1]
     _sink(world, 0, count - 1)
 
 
 @kernel
-def _head_needs(world: World, head: int) -> int:
+def _head_needs(world: HybridTables, head: int) -> int:
     """Return how many nodes must be given back for the head, those that collectors get first included."""
     entry = world.jobs[head]
     need = entry.missing if _is_demand(world, head) else entry.least
@@ -114,7 +114,7 @@ def _head_needs(world: World, head: int) -> int:
 
 
 @kernel
-def _reservation(world: World, head: int) -> tuple[int, int]:
+def _reservation(world: HybridTables, head: int) -> tuple[int, int]:
     """Return when the head can start, and how many nodes it leaves then."""
     need = _head_needs(world, head)
     have = world.clock[0].free
@@ -133,7 +133,7 @@ def _reservation(world: World, head: int) -> tuple[int, int]:
 
 
 @kernel
-def _reserved_free(world: World) -> int:
+def _reserved_free(world: HybridTables) -> int:
     """Return how many free nodes are reserved for jobs that have not come."""
     count = 0
     for place in range(world.clock[0].expected):
@@ -144,7 +144,7 @@ def _reserved_free(world: World) -> int:
 
 
 @kernel
-def _release_behind(world: World, head: int) -> bool:
+def _release_behind(world: HybridTables, head: int) -> bool:
     """End the leases of on-demand jobs that wait behind the head; return whether there were any."""
     found = False
     for node in range(world.rules[0].nodes):
@@ -158,7 +158,7 @@ def _release_behind(world: World, head: int) -> bool:
 
 
 @kernel
-def _backfill(world: World, shadow_us: int, extra: int) -> None:
+def _backfill(world: HybridTables, shadow_us: int, extra: int) -> None:
     """Start the jobs behind the head that do not put it off."""
     clock = world.clock[0]
     reserved = 0 if world.rules[0].no_squatting else _reserved_free(world)
@@ -197,7 +197,7 @@ def _backfill(world: World, shadow_us: int, extra: int) -> None:
 
 
 @kernel
-def schedule(world: World) -> None:
+def schedule(world: HybridTables) -> None:
     """Make a pass."""
     while world.clock[0].waiting > 0 and _start_head(world, world.queue[0]):
         pass

@@ -15,13 +15,13 @@ from simulator.hybrid.loop.hybrid_state import (
     OVER,
     RUNNING,
     WAITING,
-    World,
+    HybridTables,
 )
 from simulator.hybrid.loop.node_leases import close_stretch, drop, enter, hand_over, vacate, vacate_all
 
 
 @kernel
-def hold(world: World, job: int) -> None:
+def hold(world: HybridTables, job: int) -> None:
     """Note that a job is about to hold nodes, for the first time or again."""
     entry, now_us = world.jobs[job], world.clock[0].now_us
     if entry.start_us == NOBODY:
@@ -35,7 +35,7 @@ def hold(world: World, job: int) -> None:
 
 
 @kernel
-def go(world: World, job: int) -> None:
+def go(world: HybridTables, job: int) -> None:
     """Let a job that has all of its nodes begin, or go on."""
     entry = world.jobs[job]
     if entry.ready_us == NOBODY or entry.status == GATHERING:
@@ -44,7 +44,7 @@ def go(world: World, job: int) -> None:
 
 
 @kernel
-def _wait_again(world: World, job: int, why: int) -> None:
+def _wait_again(world: HybridTables, job: int, why: int) -> None:
     drop(world, job)
     entry = world.jobs[job]
     entry.why = why
@@ -54,7 +54,7 @@ def _wait_again(world: World, job: int, why: int) -> None:
 
 
 @kernel
-def leave(world: World, job: int) -> None:
+def leave(world: HybridTables, job: int) -> None:
     """Take a job, whose warning is over, off its nodes."""
     settle(world, world.jobs[job])
     close_stretch(world, job, 0)
@@ -63,7 +63,7 @@ def leave(world: World, job: int) -> None:
 
 
 @kernel
-def _leave_nodes(world: World, job: int) -> None:
+def _leave_nodes(world: HybridTables, job: int) -> None:
     """Take a job off its nodes, and let those go on that have waited for the last of them."""
     vacate_all(world, job)
     for place in range(world.clock[0].active):
@@ -75,7 +75,7 @@ def _leave_nodes(world: World, job: int) -> None:
 
 
 @kernel
-def preempt(world: World, job: int) -> None:
+def preempt(world: HybridTables, job: int) -> None:
     """Take a running job off its nodes: a malleable one after a warning, a rigid one at once."""
     entry = world.jobs[job]
     settle(world, entry)
@@ -97,7 +97,7 @@ def preempt(world: World, job: int) -> None:
 
 
 @kernel
-def shrink(world: World, job: int, demand: int, count: int) -> None:
+def shrink(world: HybridTables, job: int, demand: int, count: int) -> None:
     """Take so many nodes, whose leases an on-demand job has, from a running malleable job."""
     entry = world.jobs[job]
     settle(world, entry)
@@ -115,7 +115,7 @@ def shrink(world: World, job: int, demand: int, count: int) -> None:
 
 
 @kernel
-def _grow(world: World, giver: int, taker: int, count: int) -> None:
+def _grow(world: HybridTables, giver: int, taker: int, count: int) -> None:
     """Give nodes of a job that ends to a running malleable one."""
     entry = world.jobs[taker]
     settle(world, entry)
@@ -126,7 +126,7 @@ def _grow(world: World, giver: int, taker: int, count: int) -> None:
 
 
 @kernel
-def _resume(world: World, giver: int, taker: int, count: int) -> None:
+def _resume(world: HybridTables, giver: int, taker: int, count: int) -> None:
     """Let a waiting job go on with nodes of a job that ends."""
     unqueue(world, place_of(world, taker))
     hold(world, taker)
@@ -135,7 +135,7 @@ def _resume(world: World, giver: int, taker: int, count: int) -> None:
 
 
 @kernel
-def _give_back(world: World, giver: int, place: int) -> None:
+def _give_back(world: HybridTables, giver: int, place: int) -> None:
     """Return the nodes of a loan, if its lender can use them."""
     loan = world.loans[place]
     lender = world.jobs[loan.lender]
@@ -151,7 +151,7 @@ def _give_back(world: World, giver: int, place: int) -> None:
 
 
 @kernel
-def _next_lender(world: World, borrower: int) -> int:
+def _next_lender(world: HybridTables, borrower: int) -> int:
     """Return the loan to return next: who shrank first, then who was preempted, by arrival; or nobody."""
     best = NOBODY
     for place in range(world.clock[0].leases):
@@ -171,7 +171,7 @@ def _next_lender(world: World, borrower: int) -> int:
 
 
 @kernel
-def forget_loan(world: World, place: int) -> None:
+def forget_loan(world: HybridTables, place: int) -> None:
     """Take a loan off the list."""
     world.clock[0].leases -= 1
     last, loan = world.loans[world.clock[0].leases], world.loans[place]
@@ -183,7 +183,7 @@ def forget_loan(world: World, place: int) -> None:
 
 
 @kernel
-def lend(world: World, borrower: int, lender: int, count: int, shrank: int) -> None:
+def lend(world: HybridTables, borrower: int, lender: int, count: int, shrank: int) -> None:
     """Write down what a job gives to an on-demand one."""
     loan = world.loans[world.clock[0].leases]
     world.clock[0].leases += 1
@@ -195,7 +195,7 @@ def lend(world: World, borrower: int, lender: int, count: int, shrank: int) -> N
 
 
 @kernel
-def end(world: World, job: int) -> None:
+def end(world: HybridTables, job: int) -> None:
     """End a job that has done its work, and return what it has borrowed."""
     entry = world.jobs[job]
     settle(world, entry)
@@ -218,7 +218,7 @@ def end(world: World, job: int) -> None:
 
 
 @kernel
-def part(world: World, job: int) -> None:
+def part(world: HybridTables, job: int) -> None:
     """Let a job that ends leave its shared nodes to those that it shares them with."""
     if world.jobs[job].shared == 0:
         return

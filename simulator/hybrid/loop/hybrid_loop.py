@@ -22,7 +22,7 @@ from simulator.hybrid.loop.hybrid_state import (
     ON_DEMAND,
     PLAN,
     SHARE,
-    World,
+    HybridTables,
 )
 from simulator.hybrid.loop.ondemand_jobs import evict_for, expect, give_up_waiting, meet
 
@@ -33,7 +33,7 @@ NOTHING_MORE, CHANGED, PLANNED, TOO_LATE, ANNOUNCED, ARRIVED = range(6)
 
 
 @kernel
-def _next_job(world: World) -> int:
+def _next_job(world: HybridTables) -> int:
     """Return the job to which something happens first, by number of several; or nobody."""
     best = NOBODY
     at_us = FAR_US
@@ -46,7 +46,7 @@ def _next_job(world: World) -> int:
 
 
 @kernel
-def _first_over(world: World) -> int:
+def _first_over(world: HybridTables) -> int:
     """Return the on-demand job whose reservation is over first; or nobody."""
     best = NOBODY
     for place in range(world.clock[0].expected):
@@ -60,7 +60,7 @@ def _first_over(world: World) -> int:
 
 
 @kernel
-def _arrive(world: World) -> None:
+def _arrive(world: HybridTables) -> None:
     job = world.arrivals[world.clock[0].arrived]
     world.clock[0].arrived += 1
     strategy = world.rules[0].strategy
@@ -76,7 +76,7 @@ def _arrive(world: World) -> None:
 
 
 @kernel
-def _next_static(world: World, at_us: int) -> tuple[int, int]:
+def _next_static(world: HybridTables, at_us: int) -> tuple[int, int]:
     """Return what comes before an instant of notices and arrivals, and when."""
     clock = world.clock[0]
     kind = NOTHING_MORE
@@ -94,7 +94,7 @@ def _next_static(world: World, at_us: int) -> tuple[int, int]:
 
 
 @kernel
-def _next(world: World) -> tuple[int, int, int]:
+def _next(world: HybridTables) -> tuple[int, int, int]:
     """Return what happens next, to which job or by which plan, and when."""
     kind = NOTHING_MORE
     at_us = FAR_US
@@ -119,7 +119,7 @@ def _next(world: World) -> tuple[int, int, int]:
 
 
 @kernel
-def _announce(world: World) -> None:
+def _announce(world: HybridTables) -> None:
     demand = world.notices[world.clock[0].noticed]
     world.clock[0].noticed += 1
     if expect(world, demand) and world.rules[0].strategy == PLAN:
@@ -127,7 +127,7 @@ def _announce(world: World) -> None:
 
 
 @kernel
-def _happen(world: World) -> bool:
+def _happen(world: HybridTables) -> bool:
     """Let the next thing happen; return False if nothing can."""
     kind, what, at_us = _next(world)
     if kind == NOTHING_MORE:
@@ -151,7 +151,7 @@ def _happen(world: World) -> bool:
 
 
 @kernel
-def run(world: World, events: int) -> int:
+def run(world: HybridTables, events: int) -> int:
     """Let so many things happen; return how many jobs have not ended, or ``STUCK``.
 
     It returns early when the log may not have room for one more, or when it asks for victims, which the

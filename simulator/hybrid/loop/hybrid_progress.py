@@ -10,8 +10,8 @@ from simulator.hybrid.loop.hybrid_state import (
     MALLEABLE,
     ON_DEMAND,
     RUNNING,
-    JobRecord,
-    World,
+    HybridJobRecord,
+    HybridTables,
 )
 
 
@@ -22,7 +22,7 @@ def up(value: int, by: int) -> int:
 
 
 @kernel
-def saves_of(job: JobRecord, work: int) -> int:
+def saves_of(job: HybridJobRecord, work: int) -> int:
     """Return how many checkpoints so much work has; none at its very end."""
     if job.every == 0 or work == 0:
         return 0
@@ -30,13 +30,13 @@ def saves_of(job: JobRecord, work: int) -> int:
 
 
 @kernel
-def width_of(job: JobRecord, nodes: int) -> int:
+def width_of(job: HybridJobRecord, nodes: int) -> int:
     """Return by how much more a job does on so many nodes than on one that counts once."""
     return nodes if job.kind == MALLEABLE else 1
 
 
 @kernel
-def share_of(world: World, job: JobRecord) -> int:
+def share_of(world: HybridTables, job: HybridJobRecord) -> int:
     """Return the units a microsecond that a job does: fewer if it shares any node."""
     rules = world.rules[0]
     if job.shared == 0:
@@ -45,14 +45,14 @@ def share_of(world: World, job: JobRecord) -> int:
 
 
 @kernel
-def wanted_us(world: World, job: JobRecord, nodes: int) -> int:
+def wanted_us(world: HybridTables, job: HybridJobRecord, nodes: int) -> int:
     """Return the time that a waiting job asks for on so many nodes."""
     left = job.work + saves_of(job, job.work) * job.save + job.slack
     return up(job.setup + up(left, width_of(job, nodes)), world.rules[0].whole)
 
 
 @kernel
-def estimate_us(job: JobRecord) -> int:
+def estimate_us(job: HybridJobRecord) -> int:
     """Return when a job that holds nodes gives them back, by its request."""
     if job.status == LEAVING:
         return job.next_us
@@ -62,7 +62,7 @@ def estimate_us(job: JobRecord) -> int:
 
 
 @kernel
-def foresee(world: World, job: JobRecord) -> None:
+def foresee(world: HybridTables, job: HybridJobRecord) -> None:
     """Note when a running job ends, at the speed that it has now; it is settled."""
     job.share = share_of(world, job)
     units = job.setup_left + up(job.left, width_of(job, job.nodes))
@@ -70,7 +70,7 @@ def foresee(world: World, job: JobRecord) -> None:
 
 
 @kernel
-def begin_life(world: World, job: JobRecord) -> None:
+def begin_life(world: HybridTables, job: HybridJobRecord) -> None:
     """Let a job on its nodes begin, or go on from what it saved."""
     now_us = world.clock[0].now_us
     job.status = RUNNING
@@ -82,7 +82,7 @@ def begin_life(world: World, job: JobRecord) -> None:
 
 
 @kernel
-def settle(world: World, job: JobRecord) -> None:
+def settle(world: HybridTables, job: HybridJobRecord) -> None:
     """Bring progress and books of a job that holds nodes up to now."""
     now_us = world.clock[0].now_us
     took_us = now_us - job.since_us
@@ -112,7 +112,7 @@ def settle(world: World, job: JobRecord) -> None:
 
 
 @kernel
-def _saved(job: JobRecord, done: int) -> int:
+def _saved(job: HybridJobRecord, done: int) -> int:
     """Return the checkpoints that a rigid job has written in this life after so many units."""
     if job.every == 0:
         return 0
@@ -120,14 +120,14 @@ def _saved(job: JobRecord, done: int) -> int:
 
 
 @kernel
-def done_at(job: JobRecord, at_us: int) -> int:
+def done_at(job: HybridJobRecord, at_us: int) -> int:
     """Return the units that a running rigid job will have done in this life, set-up apart, at an instant."""
     units = (at_us - job.since_us) * job.share - job.setup_left
     return job.total - job.left + max(0, units)
 
 
 @kernel
-def loses_at(job: JobRecord, at_us: int) -> int:
+def loses_at(job: HybridJobRecord, at_us: int) -> int:
     """Return the units that a running job loses if it is preempted at an instant."""
     if job.kind == MALLEABLE:
         return 0
@@ -136,13 +136,13 @@ def loses_at(job: JobRecord, at_us: int) -> int:
 
 
 @kernel
-def overhead_at(job: JobRecord, at_us: int) -> int:
+def overhead_at(job: HybridJobRecord, at_us: int) -> int:
     """Return the node units that preempting a running job at an instant costs."""
     return job.nodes * (job.setup + loses_at(job, at_us))
 
 
 @kernel
-def saved_by_us(job: JobRecord, now_us: int, by_us: int) -> int:
+def saved_by_us(job: HybridJobRecord, now_us: int, by_us: int) -> int:
     """Return when a running rigid job writes its last checkpoint by an instant; ``FAR_US`` if none."""
     if job.kind == MALLEABLE or job.every == 0:
         return FAR_US
@@ -156,7 +156,7 @@ def saved_by_us(job: JobRecord, now_us: int, by_us: int) -> int:
 
 
 @kernel
-def lose(world: World, job: JobRecord) -> int:
+def lose(world: HybridTables, job: HybridJobRecord) -> int:
     """Take from a settled rigid job what it has not saved; return the lost microseconds."""
     whole = world.rules[0].whole
     done = job.total - job.left
@@ -173,7 +173,7 @@ def lose(world: World, job: JobRecord) -> int:
 
 
 @kernel
-def keep(world: World, job: JobRecord) -> None:
+def keep(world: HybridTables, job: HybridJobRecord) -> None:
     """Make safe what a settled job did: it is done, or it is malleable and saves its state."""
     save_node_us = 0
     if job.kind == MALLEABLE:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.hybrid.loop.hybrid_state import BASELINE, ON_DEMAND, WAITING, World
+from simulator.hybrid.loop.hybrid_state import BASELINE, ON_DEMAND, WAITING, HybridTables
 
 
 @kernel
-def _goes_before(world: World, a: int, b: int) -> bool:
+def _goes_before(world: HybridTables, a: int, b: int) -> bool:
     one, other = world.jobs[a], world.jobs[b]
     if world.rules[0].strategy != BASELINE:
         first = one.kind == ON_DEMAND
@@ -18,7 +18,7 @@ def _goes_before(world: World, a: int, b: int) -> bool:
 
 
 @kernel
-def wait(world: World, job: int) -> None:
+def wait(world: HybridTables, job: int) -> None:
     """Put a job into the queue."""
     world.jobs[job].status = WAITING
     place = world.clock[0].waiting
@@ -30,7 +30,7 @@ def wait(world: World, job: int) -> None:
 
 
 @kernel
-def unqueue(world: World, place: int) -> None:
+def unqueue(world: HybridTables, place: int) -> None:
     """Take the job at a place off the queue."""
     world.clock[0].waiting -= 1
     for later in range(place, world.clock[0].waiting):
@@ -38,7 +38,7 @@ def unqueue(world: World, place: int) -> None:
 
 
 @kernel
-def place_of(world: World, job: int) -> int:
+def place_of(world: HybridTables, job: int) -> int:
     """Return the place of a waiting job."""
     place = 0
     while world.queue[place] != job:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_lives import go, hold
 from simulator.hybrid.loop.hybrid_progress import foresee, settle
-from simulator.hybrid.loop.hybrid_state import NOBODY, ON_DEMAND, RUNNING, World
+from simulator.hybrid.loop.hybrid_state import NOBODY, ON_DEMAND, RUNNING, HybridTables
 from simulator.hybrid.loop.node_leases import occupy_free
 
 
 @kernel
-def _can_host(world: World, job: int) -> int:
+def _can_host(world: HybridTables, job: int) -> int:
     """Return on how many nodes of a job there is room for a guest."""
     entry = world.jobs[job]
     if entry.status != RUNNING or entry.kind == ON_DEMAND or entry.picked:
@@ -23,7 +23,7 @@ def _can_host(world: World, job: int) -> int:
 
 
 @kernel
-def _next_host(world: World, need: int) -> int:
+def _next_host(world: HybridTables, need: int) -> int:
     """Return the smallest host that has room for all, else the largest; nobody if there is none.
 
     A job that shares one node is as slow as one that shares all, so few hosts are best, and full ones. Jobs
@@ -43,7 +43,7 @@ def _next_host(world: World, need: int) -> int:
 
 
 @kernel
-def _join(world: World, host: int, guest: int, need: int) -> int:
+def _join(world: HybridTables, host: int, guest: int, need: int) -> int:
     """Let an on-demand job be the guest on at most so many nodes of a job; return on how many it is."""
     entry, visitor = world.jobs[host], world.jobs[guest]
     settle(world, entry)
@@ -62,7 +62,7 @@ def _join(world: World, host: int, guest: int, need: int) -> int:
 
 
 @kernel
-def start_shared(world: World, job: int) -> bool:
+def start_shared(world: HybridTables, job: int) -> bool:
     """Start an on-demand job, on shared nodes where none are free; return False if there are too few."""
     entry, clock = world.jobs[job], world.clock[0]
     room = clock.free

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import Grid, Row, Table
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable
 from simulator.engine.state.life_state import BY_START
 
 NOBODY = -1
@@ -36,7 +36,7 @@ NO_NOTICE, SILENT, KNOWN, PAST = range(4)
 
 
 @dataclass(slots=True, eq=False)
-class RulesRecord:
+class HybridRulesRecord:
     """What does not change. ``shrinks`` is SPAA, ``asks`` leaves victims to the caller."""
 
     jobs: int = 0
@@ -54,7 +54,7 @@ class RulesRecord:
 
 
 @dataclass(slots=True, eq=False)
-class ClockRecord:
+class HybridClockRecord:
     """The time, and how many there are of what.
 
     ``free`` nodes without a job and without a lease, ``active`` jobs that hold nodes, ``waiting`` ones,
@@ -79,7 +79,7 @@ class ClockRecord:
 
 
 @dataclass(slots=True, eq=False)
-class JobRecord:
+class HybridJobRecord:
     """A job.
 
     Parameters
@@ -161,7 +161,7 @@ class JobRecord:
 
 
 @dataclass(slots=True, eq=False)
-class NodeRecord:
+class HybridNodeRecord:
     """A node: the job on it, who it is reserved for, and the on-demand job that shares it."""
 
     job: int = NOBODY
@@ -192,8 +192,8 @@ class PlanRecord:
 
 
 @dataclass(slots=True, eq=False)
-class StretchRecord:
-    """What a job held from when to when; the nodes are a row of ``World.mask``."""
+class HybridIntervalRecord:
+    """What a job held from when to when; the nodes are a row of ``HybridTables.mask``."""
 
     job: int = 0
     from_us: int = 0
@@ -203,7 +203,7 @@ class StretchRecord:
     lost_us: int = 0
 
 
-class World(NamedTuple):
+class HybridTables(NamedTuple):
     """The tables.
 
     ``active``, ``queue`` and ``expected`` are lists of jobs: those that hold nodes in order of number, those
@@ -211,17 +211,17 @@ class World(NamedTuple):
     all jobs by arrival, and all announced ones by notice. ``order`` is room for sorting.
     """
 
-    rules: Table[RulesRecord]
-    clock: Table[ClockRecord]
-    jobs: Table[JobRecord]
-    nodes: Table[NodeRecord]
-    active: Row
-    queue: Row
-    expected: Row
-    arrivals: Row
-    notices: Row
-    order: Row
-    loans: Table[LoanRecord]
-    plans: Table[PlanRecord]
-    log: Table[StretchRecord]
-    mask: Grid
+    rules: RecordTable[HybridRulesRecord]
+    clock: RecordTable[HybridClockRecord]
+    jobs: RecordTable[HybridJobRecord]
+    nodes: RecordTable[HybridNodeRecord]
+    active: IntegerRow
+    queue: IntegerRow
+    expected: IntegerRow
+    arrivals: IntegerRow
+    notices: IntegerRow
+    order: IntegerRow
+    loans: RecordTable[LoanRecord]
+    plans: RecordTable[PlanRecord]
+    log: RecordTable[HybridIntervalRecord]
+    mask: IntegerGrid

@@ -6,11 +6,11 @@ from simulator.engine.kernels.compilation import kernel
 from simulator.engine.state.bit_sets import WORD_BITS
 from simulator.engine.state.life_state import BY_RESIZE
 from simulator.hybrid.loop.hybrid_progress import settle
-from simulator.hybrid.loop.hybrid_state import COLLECT, COMING, GATHERING, KNOWN, NOBODY, PLAN, World
+from simulator.hybrid.loop.hybrid_state import COLLECT, COMING, GATHERING, KNOWN, NOBODY, PLAN, HybridTables
 
 
 @kernel
-def close_stretch(world: World, job: int, lost_us: int) -> None:
+def close_stretch(world: HybridTables, job: int, lost_us: int) -> None:
     """Write down what a job has held since its last change; its nodes are still its own."""
     entry, clock = world.jobs[job], world.clock[0]
     if clock.now_us <= entry.stretch_us:
@@ -36,7 +36,7 @@ def close_stretch(world: World, job: int, lost_us: int) -> None:
 
 
 @kernel
-def enter(world: World, job: int) -> None:
+def enter(world: HybridTables, job: int) -> None:
     """Put a job on the list of those that hold nodes."""
     place = world.clock[0].active
     while place > 0 and world.active[place - 1] > job:
@@ -47,7 +47,7 @@ def enter(world: World, job: int) -> None:
 
 
 @kernel
-def drop(world: World, job: int) -> None:
+def drop(world: HybridTables, job: int) -> None:
     """Take a job off that list."""
     place = 0
     while world.active[place] != job:
@@ -58,7 +58,7 @@ def drop(world: World, job: int) -> None:
 
 
 @kernel
-def occupy(world: World, node: int, job: int) -> None:
+def occupy(world: HybridTables, node: int, job: int) -> None:
     """Let a job have a node that has none; the lease stays, unless it is the job's own."""
     entry, taker = world.nodes[node], world.jobs[job]
     if entry.lease == NOBODY:
@@ -74,7 +74,7 @@ def occupy(world: World, node: int, job: int) -> None:
 
 
 @kernel
-def occupy_free(world: World, job: int, plain: int, leased: int) -> None:
+def occupy_free(world: HybridTables, job: int, plain: int, leased: int) -> None:
     """Let a job have free nodes: so many without a lease, so many with another's, and all with its own."""
     for node in range(world.rules[0].nodes):
         entry = world.nodes[node]
@@ -92,7 +92,7 @@ def occupy_free(world: World, job: int, plain: int, leased: int) -> None:
 
 
 @kernel
-def reserve(world: World, node: int, demand: int) -> None:
+def reserve(world: HybridTables, node: int, demand: int) -> None:
     """Give an on-demand job the lease of a node that has none."""
     entry, borrower = world.nodes[node], world.jobs[demand]
     entry.lease = demand
@@ -105,7 +105,7 @@ def reserve(world: World, node: int, demand: int) -> None:
 
 
 @kernel
-def unreserve(world: World, node: int) -> None:
+def unreserve(world: HybridTables, node: int) -> None:
     """End the lease of a node."""
     entry = world.nodes[node]
     borrower = world.jobs[entry.lease]
@@ -119,7 +119,7 @@ def unreserve(world: World, node: int) -> None:
 
 
 @kernel
-def reserve_free(world: World, demand: int) -> None:
+def reserve_free(world: HybridTables, demand: int) -> None:
     """Give an on-demand job leases of free nodes, as many as it misses."""
     for node in range(world.rules[0].nodes):
         if world.jobs[demand].missing <= 0 or world.clock[0].free == 0:
@@ -129,7 +129,7 @@ def reserve_free(world: World, demand: int) -> None:
 
 
 @kernel
-def reserve_of(world: World, job: int, demand: int, most: int) -> int:
+def reserve_of(world: HybridTables, job: int, demand: int, most: int) -> int:
     """Give an on-demand job leases of at most so many nodes of a job, the highest; return how many."""
     given = 0
     for place in range(world.rules[0].nodes):
@@ -143,7 +143,7 @@ def reserve_of(world: World, job: int, demand: int, most: int) -> int:
 
 
 @kernel
-def _collector(world: World) -> int:
+def _collector(world: HybridTables) -> int:
     """Return the on-demand job that the next node without a lease goes to, or nobody."""
     strategy = world.rules[0].strategy
     if strategy in (COLLECT, PLAN):
@@ -156,7 +156,7 @@ def _collector(world: World) -> int:
 
 
 @kernel
-def _gather(world: World, node: int, job: int) -> None:
+def _gather(world: HybridTables, node: int, job: int) -> None:
     """Let an on-demand job have a node that it has waited for since it came."""
     entry, now_us = world.jobs[job], world.clock[0].now_us
     settle(world, entry)
@@ -170,7 +170,7 @@ def _gather(world: World, node: int, job: int) -> None:
 
 
 @kernel
-def vacate(world: World, node: int) -> None:
+def vacate(world: HybridTables, node: int) -> None:
     """Take the job off a node, which goes to whom it is leased, to a collector, or to the pool."""
     entry = world.nodes[node]
     holder = world.jobs[entry.job]
@@ -190,7 +190,7 @@ def vacate(world: World, node: int) -> None:
 
 
 @kernel
-def vacate_all(world: World, job: int) -> None:
+def vacate_all(world: HybridTables, job: int) -> None:
     """Take a job off all of its nodes."""
     for node in range(world.rules[0].nodes):
         if world.nodes[node].job == job:
@@ -198,7 +198,7 @@ def vacate_all(world: World, job: int) -> None:
 
 
 @kernel
-def hand_over(world: World, giver: int, taker: int, count: int) -> None:
+def hand_over(world: HybridTables, giver: int, taker: int, count: int) -> None:
     """Let a job have so many nodes of another one."""
     for node in range(world.rules[0].nodes):
         if count == 0:

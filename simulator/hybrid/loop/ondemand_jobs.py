@@ -20,13 +20,13 @@ from simulator.hybrid.loop.hybrid_state import (
     PLAN,
     RUNNING,
     WAITING,
-    World,
+    HybridTables,
 )
 from simulator.hybrid.loop.node_leases import occupy_free, reserve_free, reserve_of, unreserve
 
 
 @kernel
-def expect(world: World, demand: int) -> bool:
+def expect(world: HybridTables, demand: int) -> bool:
     """Hear the notice of an on-demand job: reserve what is free; return whether its strategy reserves."""
     if world.rules[0].strategy not in (COLLECT, PLAN) or world.jobs[demand].status != COMING:
         return False
@@ -40,7 +40,7 @@ def expect(world: World, demand: int) -> bool:
 
 
 @kernel
-def _forget_expected(world: World, demand: int) -> None:
+def _forget_expected(world: HybridTables, demand: int) -> None:
     count = world.clock[0].expected
     kept = 0
     for place in range(count):
@@ -51,7 +51,7 @@ def _forget_expected(world: World, demand: int) -> None:
 
 
 @kernel
-def settle_squatters(world: World) -> None:
+def settle_squatters(world: HybridTables) -> None:
     """Let jobs be as others that no longer hold reserved nodes."""
     for place in range(world.clock[0].active):
         entry = world.jobs[world.active[place]]
@@ -60,7 +60,7 @@ def settle_squatters(world: World) -> None:
 
 
 @kernel
-def give_up_waiting(world: World, demand: int) -> None:
+def give_up_waiting(world: HybridTables, demand: int) -> None:
     """End the reservation of an on-demand job that has not come in time."""
     for node in range(world.rules[0].nodes):
         if world.nodes[node].lease == demand:
@@ -78,7 +78,7 @@ def give_up_waiting(world: World, demand: int) -> None:
 
 
 @kernel
-def _send_squatters_away(world: World, demand: int) -> None:
+def _send_squatters_away(world: HybridTables, demand: int) -> None:
     """Preempt the jobs that were backfilled on the nodes of an on-demand job; end leases on others' nodes."""
     count = 0
     for node in range(world.rules[0].nodes):
@@ -101,7 +101,7 @@ def _send_squatters_away(world: World, demand: int) -> None:
 
 
 @kernel
-def can_give(world: World, job: int) -> int:
+def can_give(world: HybridTables, job: int) -> int:
     """Return how many nodes a job loses to an on-demand job if it is preempted for it; 0 if it cannot be."""
     entry = world.jobs[job]
     if entry.status != RUNNING or entry.kind == ON_DEMAND:
@@ -110,7 +110,7 @@ def can_give(world: World, job: int) -> int:
 
 
 @kernel
-def _room_to_shrink(world: World) -> int:
+def _room_to_shrink(world: HybridTables) -> int:
     """Note how far every running malleable job can shrink; return by how many nodes all of them."""
     whole = 0
     for place in range(world.clock[0].active):
@@ -124,7 +124,7 @@ def _room_to_shrink(world: World) -> int:
 
 
 @kernel
-def _share_out(world: World, need: int) -> None:
+def _share_out(world: HybridTables, need: int) -> None:
     """Let all give the same number of nodes, each at most its cap; what is left one by one, in order."""
     while need > 0:
         giving = 0
@@ -144,7 +144,7 @@ def _share_out(world: World, need: int) -> None:
 
 
 @kernel
-def _shrink_for(world: World, demand: int, need: int) -> bool:
+def _shrink_for(world: HybridTables, demand: int, need: int) -> bool:
     """Shrink running malleable jobs evenly; return False, with nothing changed, if they have too little."""
     if _room_to_shrink(world) < need:
         return False
@@ -160,7 +160,7 @@ def _shrink_for(world: World, demand: int, need: int) -> bool:
 
 
 @kernel
-def costs_less(world: World, a: int, b: int, a_units: int, b_units: int) -> bool:
+def costs_less(world: HybridTables, a: int, b: int, a_units: int, b_units: int) -> bool:
     """Return whether ``a`` is preempted before ``b``, by overhead, size, then who started and came later."""
     one, other = world.jobs[a], world.jobs[b]
     if a_units != b_units:
@@ -173,7 +173,7 @@ def costs_less(world: World, a: int, b: int, a_units: int, b_units: int) -> bool
 
 
 @kernel
-def _cheapest(world: World, picked: int) -> int:
+def _cheapest(world: HybridTables, picked: int) -> int:
     """Return the job that costs least to preempt of those that are picked, or are not; or nobody."""
     now_us = world.clock[0].now_us
     best = NOBODY
@@ -190,7 +190,7 @@ def _cheapest(world: World, picked: int) -> int:
 
 
 @kernel
-def _pick_victims(world: World, need: int) -> None:
+def _pick_victims(world: HybridTables, need: int) -> None:
     """Pick jobs to preempt, by ascending overhead, until the need is met."""
     while need > 0:
         victim = _cheapest(world, 0)
@@ -199,7 +199,7 @@ def _pick_victims(world: World, need: int) -> None:
 
 
 @kernel
-def take_from(world: World, demand: int, victim: int) -> None:
+def take_from(world: HybridTables, demand: int, victim: int) -> None:
     """Preempt a job for an on-demand one, which gets of its nodes what it misses."""
     taken = reserve_of(world, victim, demand, min(world.jobs[demand].missing, world.jobs[victim].plain))
     if taken > 0:
@@ -208,7 +208,7 @@ def take_from(world: World, demand: int, victim: int) -> None:
 
 
 @kernel
-def start_demand(world: World, demand: int) -> None:
+def start_demand(world: HybridTables, demand: int) -> None:
     """Start an on-demand job that has leases of what is not free."""
     entry, now_us = world.jobs[demand], world.clock[0].now_us
     hold(world, demand)
@@ -228,7 +228,7 @@ def start_demand(world: World, demand: int) -> None:
 
 
 @kernel
-def meet(world: World, demand: int) -> None:
+def meet(world: HybridTables, demand: int) -> None:
     """Find nodes for an on-demand job that comes now, or let it wait in front."""
     clock, rules, entry = world.clock[0], world.rules[0], world.jobs[demand]
     clock.decisions += 1
@@ -260,7 +260,7 @@ def meet(world: World, demand: int) -> None:
 
 
 @kernel
-def evict_for(world: World, demand: int) -> None:
+def evict_for(world: HybridTables, demand: int) -> None:
     """Preempt the jobs that are picked for an on-demand job, the cheapest first, and start it."""
     reserve_free(world, demand)
     while True:

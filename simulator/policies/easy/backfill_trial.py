@@ -8,12 +8,12 @@ from __future__ import annotations
 from simulator.engine.cores.core_slots import add_to_stack, remove_from_stack
 from simulator.engine.cores.slurm_rows import enter_row
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Table
+from simulator.engine.kernels.field_records import RecordTable
 from simulator.engine.lives.job_speed import needs_stack
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.sharing_state import Links
 from simulator.policies.easy.look_ahead import (
-    Ahead,
+    ReservationProjection,
     copy_node,
     end_first,
     give_room,
@@ -23,12 +23,12 @@ from simulator.policies.easy.look_ahead import (
     speed_up,
     take_room,
 )
-from simulator.policies.easy.row_mirror import Mirror, show_rows, take_head
+from simulator.policies.easy.row_mirror import RowMirror, show_rows, take_head
 from simulator.policies.easy.shadow import EndRecord
 
 
 @kernel
-def _join(state: State, ahead: Ahead, job: int) -> None:
+def _join(state: EngineState, ahead: ReservationProjection, job: int) -> None:
     """Make ``job`` a member of the group, and its nodes the group's."""
     ahead.in_group[job] = 1
     ahead.group[ahead.head[0].members].job = job
@@ -38,7 +38,7 @@ def _join(state: State, ahead: Ahead, job: int) -> None:
 
 
 @kernel
-def _enter_ground(state: State, ahead: Ahead, job: int) -> None:
+def _enter_ground(state: EngineState, ahead: ReservationProjection, job: int) -> None:
     """Let the nodes of ``job`` be the group's, and show who is on them."""
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         node = state.parts[part].node
@@ -50,7 +50,7 @@ def _enter_ground(state: State, ahead: Ahead, job: int) -> None:
 
 
 @kernel
-def _gather_group(state: State, ahead: Ahead, links: Links | None, job: int) -> None:
+def _gather_group(state: EngineState, ahead: ReservationProjection, links: Links | None, job: int) -> None:
     """List ``job`` and the jobs whose presence at the head's start it may change."""
     ahead.head[0].members = 0
     ahead.head[0].nodes = 0
@@ -73,7 +73,7 @@ def _gather_group(state: State, ahead: Ahead, links: Links | None, job: int) -> 
 
 
 @kernel
-def _forget_group(ahead: Ahead) -> None:
+def _forget_group(ahead: ReservationProjection) -> None:
     for place in range(ahead.head[0].members):
         ahead.trial.runs[ahead.group[place].job].busy = 0
         ahead.in_group[ahead.group[place].job] = 0
@@ -82,7 +82,7 @@ def _forget_group(ahead: Ahead) -> None:
 
 
 @kernel
-def _project_group(state: State, ahead: Ahead, job: int) -> None:
+def _project_group(state: EngineState, ahead: ReservationProjection, job: int) -> None:
     """Project the group of ``job`` up to the head's start."""
     trial, stack, clock = ahead.trial, ahead.trial_stack, ahead.trial.clock[0]
     clock.agenda = 0
@@ -106,7 +106,7 @@ def _project_group(state: State, ahead: Ahead, job: int) -> None:
 
 
 @kernel
-def _is_late(ahead: Ahead, job: int) -> bool:
+def _is_late(ahead: ReservationProjection, job: int) -> bool:
     """Return whether a member is there at the head's start, where it is not in the base."""
     return bool(ahead.trial.runs[job].busy) and not ahead.base.runs[job].busy
 
@@ -117,7 +117,7 @@ def _comes_first(one: EndRecord, other: EndRecord) -> bool:
 
 
 @kernel
-def _merge_ends(ahead: Ahead) -> None:
+def _merge_ends(ahead: ReservationProjection) -> None:
     """List all ends up to the head's start in their order: those of the group, and of all others."""
     known, merged = ahead.head[0], ahead.next_ends
     own = 0
@@ -140,13 +140,13 @@ def _merge_ends(ahead: Ahead) -> None:
 
 
 @kernel
-def _set_end(ends: Table[EndRecord], place: int, others: Table[EndRecord], other: int) -> None:
+def _set_end(ends: RecordTable[EndRecord], place: int, others: RecordTable[EndRecord], other: int) -> None:
     ends[place].us = others[other].us
     ends[place].job = others[other].job
 
 
 @kernel
-def _go_back(state: State, ahead: Ahead, head: int, count: int) -> int:
+def _go_back(state: EngineState, ahead: ReservationProjection, head: int, count: int) -> int:
     """Undo all ends at the last instant of the first ``count`` ends; return how many are left."""
     ends = ahead.next_ends
     us = ends[count - 1].us
@@ -157,7 +157,7 @@ def _go_back(state: State, ahead: Ahead, head: int, count: int) -> int:
 
 
 @kernel
-def _go_on(state: State, ahead: Ahead, head: int, count: int) -> int:
+def _go_on(state: EngineState, ahead: ReservationProjection, head: int, count: int) -> int:
     """Let all ends happen at the instant after the first ``count`` ends; return how many there are then."""
     ends = ahead.next_ends
     us = ends[count].us
@@ -168,7 +168,9 @@ def _go_on(state: State, ahead: Ahead, head: int, count: int) -> int:
 
 
 @kernel
-def _ends_before_start(state: State, ahead: Ahead, mirror: Mirror, head: int, job: int) -> int:
+def _ends_before_start(
+    state: EngineState, ahead: ReservationProjection, mirror: RowMirror, head: int, job: int
+) -> int:
     """Return how many jobs have ended when the rows take ``head``, ``job`` among all others; or ``NEVER``.
 
     The cluster that is shown is the one at the head's start then. It was that at its start without ``job``,
@@ -193,7 +195,7 @@ def _ends_before_start(state: State, ahead: Ahead, mirror: Mirror, head: int, jo
 
 
 @kernel
-def _accept(ahead: Ahead, count: int) -> None:
+def _accept(ahead: ReservationProjection, count: int) -> None:
     """Let the trial be the base, up to the first ``count`` ends of it."""
     known = ahead.head[0]
     for place in range(known.members):
@@ -207,7 +209,9 @@ def _accept(ahead: Ahead, count: int) -> None:
 
 
 @kernel
-def _rows_delay(state: State, ahead: Ahead, mirror: Mirror | None, head: int, job: int) -> bool:
+def _rows_delay(
+    state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, head: int, job: int
+) -> bool:
     """Return whether rows delay ``head``, for which there is room; if not, bring the base up to date."""
     _merge_ends(ahead)
     if mirror is None:
@@ -222,7 +226,9 @@ def _rows_delay(state: State, ahead: Ahead, mirror: Mirror | None, head: int, jo
 
 
 @kernel
-def delays_head(state: State, ahead: Ahead, mirror: Mirror | None, head: int, job: int) -> bool:
+def delays_head(
+    state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, head: int, job: int
+) -> bool:
     """Return whether ``head`` would start later because ``job``, whose parts are listed, starts now.
 
     If not, the base projection is brought up to date with ``job``.

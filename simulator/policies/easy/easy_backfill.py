@@ -7,22 +7,28 @@ from simulator.engine.cores.core_slots import list_parts, unlist_parts
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lives.job_progress import start
 from simulator.engine.lives.life_segments import asks_us
-from simulator.engine.state.engine_state import FAR_US, NEVER, State
+from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
 from simulator.placement import place
 from simulator.policies.easy import backfill_trial as shared
 from simulator.policies.easy import shadow as dedicated
-from simulator.policies.easy.head_nodes import Aside, bar, choose_for_head, count_used, unbar
-from simulator.policies.easy.look_ahead import Ahead, end_first, give_room, show_cluster, speed_up
+from simulator.policies.easy.head_nodes import HeadNodes, bar, choose_for_head, count_used, unbar
+from simulator.policies.easy.look_ahead import (
+    ReservationProjection,
+    end_first,
+    give_room,
+    show_cluster,
+    speed_up,
+)
 from simulator.policies.easy.ncs import Ncs, forget_bounds, is_out_of_bounds, raises_victim
-from simulator.policies.easy.outlook import Outlook
+from simulator.policies.easy.outlook import BackfillState
 from simulator.policies.easy.refusals import Refusals, forget_refusals, is_hopeless, note_refusal
-from simulator.policies.easy.row_mirror import Mirror, show_rows, take_head
+from simulator.policies.easy.row_mirror import RowMirror, show_rows, take_head
 from simulator.policies.easy.shadow import Shadow, note_start
-from simulator.policies.easy.shape_lanes import Lanes, are_kept, leave_lane, next_lane, seek, seek_all
+from simulator.policies.easy.shape_lanes import ShapeLanes, are_kept, leave_lane, next_lane, seek, seek_all
 
 
 @kernel
-def may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
+def may_be_tried(state: EngineState, refusals: Refusals, job: int) -> bool:
     """Return whether ``job`` fits now, and name its cores, unless it is known that it would be refused."""
     if state.roomy[state.jobs[job].cores] < state.jobs[job].nodes or is_hopeless(state, refusals, job):
         return False
@@ -33,7 +39,7 @@ def may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
 
 
 @kernel
-def _is_past(state: State, ahead: Ahead, mirror: Mirror | None) -> bool:
+def _is_past(state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None) -> bool:
     """Return whether rows took the head at an instant that is over, and do no longer."""
     if mirror is None:
         return False
@@ -42,7 +48,12 @@ def _is_past(state: State, ahead: Ahead, mirror: Mirror | None) -> bool:
 
 @kernel
 def _delays_shared(
-    state: State, ahead: Ahead, mirror: Mirror | None, ncs: Ncs | None, head: int, job: int
+    state: EngineState,
+    ahead: ReservationProjection,
+    mirror: RowMirror | None,
+    ncs: Ncs | None,
+    head: int,
+    job: int,
 ) -> bool:
     """Return whether ``job``, on the cores that its parts name, would delay the head on shared cores."""
     if ahead.head[0].known == 0 or _is_past(state, ahead, mirror):
@@ -61,10 +72,10 @@ def _delays_shared(
 
 @kernel
 def _delays(
-    state: State,
+    state: EngineState,
     shadow: Shadow | None,
-    ahead: Ahead | None,
-    mirror: Mirror | None,
+    ahead: ReservationProjection | None,
+    mirror: RowMirror | None,
     ncs: Ncs | None,
     head: int,
     job: int,
@@ -79,13 +90,15 @@ def _delays(
 
 
 @kernel
-def delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
+def delays_head(state: EngineState, outlook: BackfillState, head: int, job: int) -> bool:
     """Return whether ``job``, on the cores that its parts name, would delay the head."""
     return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
 
 
 @kernel
-def _find_with_rows(state: State, ahead: Ahead, mirror: Mirror | None, head: int) -> None:
+def _find_with_rows(
+    state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, head: int
+) -> None:
     """Find the head's start again where it hangs on rows, which a placement may have sorted meanwhile."""
     if mirror is not None:
         find_start(state, ahead, mirror, head)
@@ -93,7 +106,12 @@ def _find_with_rows(state: State, ahead: Ahead, mirror: Mirror | None, head: int
 
 @kernel
 def _find_aside(
-    state: State, shadow: Shadow | None, ahead: Ahead | None, mirror: Mirror | None, aside: Aside, head: int
+    state: EngineState,
+    shadow: Shadow | None,
+    ahead: ReservationProjection | None,
+    mirror: RowMirror | None,
+    aside: HeadNodes,
+    head: int,
 ) -> None:
     """Find the nodes that the head would take."""
     if shadow is not None:
@@ -107,7 +125,9 @@ def _find_aside(
 
 
 @kernel
-def _delays_elsewhere(state: State, outlook: Outlook, aside: Aside | None, head: int, job: int) -> bool:
+def _delays_elsewhere(
+    state: EngineState, outlook: BackfillState, aside: HeadNodes | None, head: int, job: int
+) -> bool:
     """Return whether ``job`` has no second choice of nodes, or would delay the head there too."""
     if aside is None:
         return True
@@ -120,13 +140,13 @@ def _delays_elsewhere(state: State, outlook: Outlook, aside: Aside | None, head:
 
 
 @kernel
-def _forget_aside(aside: Aside | None) -> None:
+def _forget_aside(aside: HeadNodes | None) -> None:
     if aside is not None:
         aside.known[0] = 0
 
 
 @kernel
-def note_backfilled(state: State, shadow: Shadow | None, job: int, refused: bool) -> None:
+def note_backfilled(state: EngineState, shadow: Shadow | None, job: int, refused: bool) -> None:
     """Note that ``job`` has started, after others that were refused or not."""
     if shadow is not None:
         note_start(state, shadow, job)
@@ -135,14 +155,14 @@ def note_backfilled(state: State, shadow: Shadow | None, job: int, refused: bool
 
 
 @kernel
-def _begin(outlook: Outlook) -> None:
+def _begin(outlook: BackfillState) -> None:
     _forget_aside(outlook.aside)
     forget_bounds(outlook.ncs)
     forget_refusals(outlook.refusals)
 
 
 @kernel
-def _starts(state: State, outlook: Outlook, head: int, job: int) -> bool:
+def _starts(state: EngineState, outlook: BackfillState, head: int, job: int) -> bool:
     """Start ``job``, which fits on the cores that its parts name, unless it delays the head."""
     if delays_head(state, outlook, head, job) and _delays_elsewhere(state, outlook, outlook.aside, head, job):
         note_refusal(state, outlook.refusals, job, asks_us(state, state.lives, job))
@@ -156,7 +176,7 @@ def _starts(state: State, outlook: Outlook, head: int, job: int) -> bool:
 
 
 @kernel
-def backfill(state: State, outlook: Outlook, first: int) -> None:
+def backfill(state: EngineState, outlook: BackfillState, first: int) -> None:
     """Go through the queue from ``first`` on and start the jobs that do not delay its head."""
     end = state.rules[0].jobs
     head = state.runs[end].queue_next
@@ -170,7 +190,7 @@ def backfill(state: State, outlook: Outlook, first: int) -> None:
 
 
 @kernel
-def _backfill_lanes(state: State, outlook: Outlook, lanes: Lanes) -> None:
+def _backfill_lanes(state: EngineState, outlook: BackfillState, lanes: ShapeLanes) -> None:
     """Do the same behind the head, but go to those only who may be tried."""
     head = state.runs[state.rules[0].jobs].queue_next
     _begin(outlook)
@@ -187,20 +207,20 @@ def _backfill_lanes(state: State, outlook: Outlook, lanes: Lanes) -> None:
 
 
 @kernel
-def _have_lanes(state: State, lanes: Lanes | None) -> bool:
+def _have_lanes(state: EngineState, lanes: ShapeLanes | None) -> bool:
     if lanes is None:
         return False
     return are_kept(state, lanes)
 
 
 @kernel
-def _go_along_lanes(state: State, outlook: Outlook, lanes: Lanes | None) -> None:
+def _go_along_lanes(state: EngineState, outlook: BackfillState, lanes: ShapeLanes | None) -> None:
     if lanes is not None:
         _backfill_lanes(state, outlook, lanes)
 
 
 @kernel
-def backfill_all(state: State, outlook: Outlook) -> None:
+def backfill_all(state: EngineState, outlook: BackfillState) -> None:
     """Start the jobs behind the head that do not delay it."""
     if _have_lanes(state, outlook.lanes):
         _go_along_lanes(state, outlook, outlook.lanes)
@@ -209,7 +229,7 @@ def backfill_all(state: State, outlook: Outlook) -> None:
 
 
 @kernel
-def find_start(state: State, ahead: Ahead, mirror: Mirror | None, head: int) -> None:
+def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, head: int) -> None:
     """Project all running jobs up to the earliest start of ``head``, all ends at that instant included."""
     known, base, clock = ahead.head[0], ahead.base, ahead.base.clock[0]
     show_cluster(state, ahead, head)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lives.job_progress import start
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.event_agenda import first_waiting
 from simulator.placement import place
 from simulator.policies.easy.easy_backfill import backfill, backfill_all
-from simulator.policies.easy.head_nodes import Aside
-from simulator.policies.easy.look_ahead import Ahead
+from simulator.policies.easy.head_nodes import HeadNodes
+from simulator.policies.easy.look_ahead import ReservationProjection
 from simulator.policies.easy.ncs import ends_follow
-from simulator.policies.easy.outlook import Outlook
+from simulator.policies.easy.outlook import BackfillState
 from simulator.policies.easy.refusals import forget_refusals
 from simulator.policies.easy.shadow import Shadow, drop_shadow, note_end, note_start
-from simulator.policies.easy.shape_lanes import Lanes, enter_lane, leave_lane
+from simulator.policies.easy.shape_lanes import ShapeLanes, enter_lane, leave_lane
 
 
 @kernel
-def note_head(state: State, shadow: Shadow | None, job: int) -> None:
+def note_head(state: EngineState, shadow: Shadow | None, job: int) -> None:
     """Note that a head has started: another is the head now."""
     if shadow is None:
         return
@@ -31,7 +31,7 @@ def note_head(state: State, shadow: Shadow | None, job: int) -> None:
 
 
 @kernel
-def start_heads(state: State, shadow: Shadow | None, lanes: Lanes | None) -> None:
+def start_heads(state: EngineState, shadow: Shadow | None, lanes: ShapeLanes | None) -> None:
     """Start queue heads while they fit: the whole of FCFS, and the beginning of a pass of EASY."""
     while state.clock[0].waiting > 0:
         head = first_waiting(state)
@@ -43,27 +43,27 @@ def start_heads(state: State, shadow: Shadow | None, lanes: Lanes | None) -> Non
 
 
 @kernel
-def _forget_start(ahead: Ahead | None) -> None:
+def _forget_start(ahead: ReservationProjection | None) -> None:
     """Forget the head's earliest start."""
     if ahead is not None:
         ahead.head[0].known = 0
 
 
 @kernel
-def _note_ended(state: State, shadow: Shadow | None, job: int) -> None:
+def _note_ended(state: EngineState, shadow: Shadow | None, job: int) -> None:
     if shadow is not None:
         note_end(state, shadow, job)
         shadow.head[0].known = 0
 
 
 @kernel
-def _drop_if_idle(state: State, shadow: Shadow | None) -> None:
+def _drop_if_idle(state: EngineState, shadow: Shadow | None) -> None:
     if shadow is not None and state.clock[0].waiting == 0:
         drop_shadow(shadow)
 
 
 @kernel
-def pass_after_end(state: State, outlook: Outlook, job: int) -> None:
+def pass_after_end(state: EngineState, outlook: BackfillState, job: int) -> None:
     """Make a scheduling pass after ``job`` has ended."""
     _forget_start(outlook.ahead)
     _note_ended(state, outlook.shadow, job)
@@ -79,7 +79,7 @@ def _forget_ends(shadow: Shadow | None) -> None:
 
 
 @kernel
-def forget_future(outlook: Outlook) -> None:
+def forget_future(outlook: BackfillState) -> None:
     """Forget all that is known of the future: jobs may end at other times than they would have."""
     _forget_start(outlook.ahead)
     _forget_ends(outlook.shadow)
@@ -87,14 +87,14 @@ def forget_future(outlook: Outlook) -> None:
 
 
 @kernel
-def pass_after_change(state: State, outlook: Outlook) -> None:
+def pass_after_change(state: EngineState, outlook: BackfillState) -> None:
     """Make a scheduling pass after something else: a node went down or came back, a job has left."""
     forget_future(outlook)
     _pass_over_all(state, outlook)
 
 
 @kernel
-def _pass_over_all(state: State, outlook: Outlook) -> None:
+def _pass_over_all(state: EngineState, outlook: BackfillState) -> None:
     """Start heads while they fit, and look at all others."""
     start_heads(state, outlook.shadow, outlook.lanes)
     _drop_if_idle(state, outlook.shadow)
@@ -109,7 +109,7 @@ def _forget_moves(shadow: Shadow | None) -> None:
 
 
 @kernel
-def _backfill_all(state: State, outlook: Outlook) -> None:
+def _backfill_all(state: EngineState, outlook: BackfillState) -> None:
     """Go through the whole queue behind its head."""
     _forget_moves(outlook.shadow)
     if state.clock[0].restless > 0:
@@ -118,7 +118,7 @@ def _backfill_all(state: State, outlook: Outlook) -> None:
 
 
 @kernel
-def _may_look_at_one(shadow: Shadow | None, aside: Aside | None) -> bool:
+def _may_look_at_one(shadow: Shadow | None, aside: HeadNodes | None) -> bool:
     """Return whether after an arrival only the job that arrived needs a look."""
     if shadow is None:
         return False
@@ -128,7 +128,7 @@ def _may_look_at_one(shadow: Shadow | None, aside: Aside | None) -> bool:
 
 
 @kernel
-def pass_after_arrival(state: State, outlook: Outlook, job: int) -> None:
+def pass_after_arrival(state: EngineState, outlook: BackfillState, job: int) -> None:
     """Make a scheduling pass after ``job`` has arrived.
 
     On dedicated cores only ``job`` needs a look: since the last pass no core became free, and a refused job

@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 from simulator.engine.cores.room_for_job import fits
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid, Row, Table
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable
 from simulator.engine.state.bit_sets import count_bits, flip
-from simulator.engine.state.engine_state import NodeRecord, State
+from simulator.engine.state.engine_state import EngineNodeRecord, EngineState
 
 
-class Aside(NamedTuple):
+class HeadNodes(NamedTuple):
     """The head's nodes as a set, and whether they are known in this pass (``known[0]``)."""
 
-    nodes: Row
-    known: Row
+    nodes: IntegerRow
+    known: IntegerRow
 
 
 @kernel
-def count_used(room: Table[NodeRecord], stack: Grid) -> None:
+def count_used(room: RecordTable[EngineNodeRecord], stack: IntegerGrid) -> None:
     """Note in ``room`` how many slots of each node are occupied in ``stack``."""
     for node in range(stack.shape[0]):
         used = 0
@@ -34,7 +34,9 @@ def count_used(room: Table[NodeRecord], stack: Grid) -> None:
 
 
 @kernel
-def choose_for_head(state: State, aside: Aside, room: Table[NodeRecord], head: int) -> None:
+def choose_for_head(
+    state: EngineState, aside: HeadNodes, room: RecordTable[EngineNodeRecord], head: int
+) -> None:
     """Choose the nodes of ``head`` by the thesis's rule on a cluster with ``room``."""
     asked = state.jobs[head]
     for word in range(len(aside.nodes)):
@@ -58,14 +60,14 @@ def choose_for_head(state: State, aside: Aside, room: Table[NodeRecord], head: i
 
 
 @kernel
-def bar(state: State, aside: Aside) -> None:
+def bar(state: EngineState, aside: HeadNodes) -> None:
     """Let placements keep off the head's nodes."""
     for word in range(len(state.barred)):
         state.barred[word] = aside.nodes[word]
 
 
 @kernel
-def unbar(state: State) -> None:
+def unbar(state: EngineState) -> None:
     """Let placements use all nodes again."""
     for word in range(len(state.barred)):
         state.barred[word] = 0

@@ -21,16 +21,16 @@ from typing import NamedTuple
 from simulator.engine.cores.core_slots import add_to_stack, cores_at_top, remove_from_stack
 from simulator.engine.cores.room_for_job import fits
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid, Maker, Row, Table
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
 from simulator.engine.lives.job_progress import done_since, set_speed
 from simulator.engine.lives.job_speed import note_affected, speed_of
 from simulator.engine.lives.life_segments import request_units
 from simulator.engine.state.engine_state import (
-    ClockRecord,
+    EngineClockRecord,
+    EngineNodeRecord,
+    EngineState,
     ListRecord,
-    NodeRecord,
     RunRecord,
-    State,
     Timeline,
 )
 from simulator.engine.state.event_agenda import enter_agenda, leave_agenda
@@ -63,7 +63,7 @@ class MemberRecord:
     job: int = 0
 
 
-class Ahead(NamedTuple):
+class ReservationProjection(NamedTuple):
     """Two projections: of all running jobs up to the head's start (base), and of one group (trial).
 
     ``base_stack`` and ``room`` are the cluster at the head's earliest start, ``ends`` the jobs that have
@@ -72,33 +72,35 @@ class Ahead(NamedTuple):
     all ends with it.
     """
 
-    head: Table[AheadRecord]
+    head: RecordTable[AheadRecord]
     base: Timeline
-    base_stack: Grid
-    room: Table[NodeRecord]
-    ends: Table[EndRecord]
+    base_stack: IntegerGrid
+    room: RecordTable[EngineNodeRecord]
+    ends: RecordTable[EndRecord]
     trial: Timeline
-    trial_stack: Grid
-    group: Table[MemberRecord]
-    in_group: Row
-    ground: Row
-    on_ground: Row
-    group_ends: Table[EndRecord]
-    next_ends: Table[EndRecord]
+    trial_stack: IntegerGrid
+    group: RecordTable[MemberRecord]
+    in_group: IntegerRow
+    ground: IntegerRow
+    on_ground: IntegerRow
+    group_ends: RecordTable[EndRecord]
+    next_ends: RecordTable[EndRecord]
 
 
-def _new_timeline(make: Maker, jobs: int) -> Timeline:
-    return Timeline(make.table(ClockRecord, 1), make.table(RunRecord, jobs), make.table(ListRecord, jobs))
+def _new_timeline(make: StateAllocator, jobs: int) -> Timeline:
+    return Timeline(
+        make.table(EngineClockRecord, 1), make.table(RunRecord, jobs), make.table(ListRecord, jobs)
+    )
 
 
-def new_ahead(make: Maker, state: State, jobs: int) -> Ahead:
+def new_ahead(make: StateAllocator, state: EngineState, jobs: int) -> ReservationProjection:
     """Return the projections of an idle cluster."""
     nodes, slots, words = state.occupied.shape
-    return Ahead(
+    return ReservationProjection(
         head=make.table(AheadRecord, 1),
         base=_new_timeline(make, jobs),
         base_stack=make.grid(nodes, slots, words),
-        room=make.table(NodeRecord, nodes),
+        room=make.table(EngineNodeRecord, nodes),
         ends=make.table(EndRecord, jobs),
         trial=_new_timeline(make, jobs),
         trial_stack=make.grid(nodes, slots, words),
@@ -112,7 +114,7 @@ def new_ahead(make: Maker, state: State, jobs: int) -> Ahead:
 
 
 @kernel
-def load(state: State, line: Timeline, job: int) -> None:
+def load(state: EngineState, line: Timeline, job: int) -> None:
     """Take over into a projection the requested work that the running ``job`` still has to do."""
     run, now_us = state.runs[job], state.clock[0].now_us
     _load(line.runs[job], run.request_left - done_since(run, now_us), now_us)
@@ -120,7 +122,7 @@ def load(state: State, line: Timeline, job: int) -> None:
 
 
 @kernel
-def load_waiting(state: State, line: Timeline, job: int) -> None:
+def load_waiting(state: EngineState, line: Timeline, job: int) -> None:
     """Take over into a projection all the work that the waiting ``job`` asks for, as if it began now."""
     _load(line.runs[job], request_units(state, state.lives, job), state.clock[0].now_us)
     _count_beside(state.links, line, job)
@@ -143,7 +145,7 @@ def _load(view: RunRecord, units: int, now_us: int) -> None:
 
 
 @kernel
-def launch(state: State, line: Timeline, stack: Grid, job: int) -> None:
+def launch(state: EngineState, line: Timeline, stack: IntegerGrid, job: int) -> None:
     """Let a loaded job go on in the projection."""
     view = line.runs[job]
     speed = speed_of(state, line.runs, stack, job)
@@ -153,7 +155,7 @@ def launch(state: State, line: Timeline, stack: Grid, job: int) -> None:
 
 
 @kernel
-def end_first(state: State, line: Timeline) -> int:
+def end_first(state: EngineState, line: Timeline) -> int:
     """End the first job of a projection, which still holds its cores, and list whom it slowed; return it."""
     job = line.lists[0].agenda
     line.clock[0].now_us = line.runs[job].next_us
@@ -164,7 +166,7 @@ def end_first(state: State, line: Timeline) -> int:
 
 
 @kernel
-def speed_up(state: State, line: Timeline, stack: Grid) -> None:
+def speed_up(state: EngineState, line: Timeline, stack: IntegerGrid) -> None:
     """Give those whom the job that has just ended slowed the speed that they have without it."""
     for place in range(line.clock[0].affected):
         other = line.lists[place].affected
@@ -172,7 +174,7 @@ def speed_up(state: State, line: Timeline, stack: Grid) -> None:
 
 
 @kernel
-def copy_node(target: Grid, source: Grid, node: int) -> None:
+def copy_node(target: IntegerGrid, source: IntegerGrid, node: int) -> None:
     """Copy the stack of one node."""
     for level in range(source.shape[1]):
         for word in range(source.shape[2]):
@@ -180,7 +182,7 @@ def copy_node(target: Grid, source: Grid, node: int) -> None:
 
 
 @kernel
-def show_cluster(state: State, ahead: Ahead, head: int) -> None:
+def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) -> None:
     """Show in the base the cluster as it is, and every running job busy with the work that it has left."""
     base, fitting = ahead.base, 0
     for index in range(state.rules[0].nodes):
@@ -201,7 +203,7 @@ def show_cluster(state: State, ahead: Ahead, head: int) -> None:
 
 
 @kernel
-def take_room(state: State, ahead: Ahead, head: int, job: int) -> None:
+def take_room(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
     """Let ``job`` hold its cores in the cluster that is shown, and count the nodes for ``head``."""
     asked, held = state.jobs[head], state.jobs[job]
     for part in range(held.part_at, held.part_end):
@@ -215,7 +217,7 @@ def take_room(state: State, ahead: Ahead, head: int, job: int) -> None:
 
 
 @kernel
-def give_room(state: State, ahead: Ahead, head: int, job: int) -> None:
+def give_room(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
     """Let ``job`` give back its cores in the cluster that is shown, and count the nodes for ``head``."""
     asked, held = state.jobs[head], state.jobs[job]
     for part in range(held.part_at, held.part_end):

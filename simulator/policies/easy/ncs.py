@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from simulator.engine.cores.core_slots import overlap, part_multiplicity
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Maker, Table
-from simulator.engine.state.engine_state import State
-from simulator.policies.easy.look_ahead import Ahead
-from simulator.policies.easy.row_mirror import Mirror
+from simulator.engine.kernels.field_records import RecordTable, StateAllocator
+from simulator.engine.state.engine_state import EngineState
+from simulator.policies.easy.look_ahead import ReservationProjection
+from simulator.policies.easy.row_mirror import RowMirror
 
 
 @dataclass(slots=True, eq=False)
@@ -40,11 +40,11 @@ class BoundRecord:
 class Ncs(NamedTuple):
     """The rules, and the bounds of the present pass."""
 
-    rules: Table[NcsRecord]
-    bounds: Table[BoundRecord]
+    rules: RecordTable[NcsRecord]
+    bounds: RecordTable[BoundRecord]
 
 
-def new_ncs(make: Maker, jobs: int, rules: tuple[bool, bool, bool]) -> Ncs:
+def new_ncs(make: StateAllocator, jobs: int, rules: tuple[bool, bool, bool]) -> Ncs:
     """Return the rules that hold, for a run of so many jobs."""
     victims, bounds, ends = (int(rule) for rule in rules)
     return Ncs(
@@ -54,7 +54,7 @@ def new_ncs(make: Maker, jobs: int, rules: tuple[bool, bool, bool]) -> Ncs:
 
 
 @kernel
-def ends_follow(state: State, ncs: Ncs | None) -> bool:
+def ends_follow(state: EngineState, ncs: Ncs | None) -> bool:
     """Return whether another job ends at this instant, and passes wait for the last."""
     if ncs is None:
         return False
@@ -72,7 +72,7 @@ def forget_bounds(ncs: Ncs | None) -> None:
 
 
 @kernel
-def is_out_of_bounds(state: State, ncs: Ncs | None, job: int) -> bool:
+def is_out_of_bounds(state: EngineState, ncs: Ncs | None, job: int) -> bool:
     """Return whether a candidate no larger and no longer was refused for its victims in this pass."""
     if ncs is None:
         return False
@@ -86,7 +86,7 @@ def is_out_of_bounds(state: State, ncs: Ncs | None, job: int) -> bool:
 
 
 @kernel
-def _job_multiplicity(state: State, job: int) -> int:
+def _job_multiplicity(state: EngineState, job: int) -> int:
     most = 1
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         most = part_multiplicity(state.occupied, state.mask, state.parts[part].node, part, most)
@@ -94,7 +94,7 @@ def _job_multiplicity(state: State, job: int) -> int:
 
 
 @kernel
-def _jobs_on_common(state: State, a: int, b: int, node: int) -> int:
+def _jobs_on_common(state: EngineState, a: int, b: int, node: int) -> int:
     """Return the most jobs on a core that two parts have in common."""
     jobs = 0
     for word in range(state.mask.shape[1]):
@@ -105,7 +105,9 @@ def _jobs_on_common(state: State, a: int, b: int, node: int) -> int:
 
 
 @kernel
-def raises_victim(state: State, ahead: Ahead, mirror: Mirror | None, ncs: Ncs | None, job: int) -> bool:
+def raises_victim(
+    state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, ncs: Ncs | None, job: int
+) -> bool:
     """Return whether rule 1 refuses ``job`` on the cores that its parts name, which it does not hold yet.
 
     The head's earliest start is known, and with it who has ended by then. NCS has no rows, and no such rule
@@ -131,7 +133,7 @@ def raises_victim(state: State, ahead: Ahead, mirror: Mirror | None, ncs: Ncs | 
 
 
 @kernel
-def _note_bound(state: State, ncs: Ncs, job: int) -> None:
+def _note_bound(state: EngineState, ncs: Ncs, job: int) -> None:
     if ncs.rules[0].bounds:
         bound = ncs.bounds[ncs.rules[0].known]
         bound.procs = state.jobs[job].nodes * state.jobs[job].cores

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from simulator.engine.kernels.field_records import Maker, only_record
-from simulator.engine.state.engine_state import FAR_US, RulesRecord, State
+from simulator.engine.kernels.field_records import StateAllocator, only_record
+from simulator.engine.state.engine_state import FAR_US, EngineRulesRecord, EngineState
 from simulator.placement import Cores
 from simulator.policies.easy.ncs import new_ncs
-from simulator.policies.easy.outlook import Outlook, new_outlook
-from simulator.policies.easy.plain_policies import Fcfs, Refused
-from simulator.policies.interface import Desk, Ended, Event, Timer
-from simulator.world import Job
+from simulator.policies.easy.outlook import BackfillState, new_outlook
+from simulator.policies.easy.plain_policies import Fcfs, RefusedShapes
+from simulator.policies.interface import Event, JobEnded, SchedulerContext, Timer
+from simulator.world import SimulatedJob
 
 _ALL_HAVE_ENDED = "all have ended"
 
@@ -34,22 +34,22 @@ class EasyNcs:
     _postponed: bool = field(default=False, init=False, repr=False)
     _ticking: bool = field(default=False, init=False, repr=False)
 
-    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+    def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState:
         """See ``BuiltinPolicy``."""
-        jobs = only_record(RulesRecord, state.rules).jobs
+        jobs = only_record(EngineRulesRecord, state.rules).jobs
         rules = new_ncs(make, jobs, (self.victims, self.bounds, self.ends))
         return new_outlook(make, state, shapes, elsewhere=True, ncs=rules)
 
-    def hear(self, desk: Desk, event: Event) -> None:
+    def hear(self, desk: SchedulerContext, event: Event) -> None:
         """Put the pass after an end off until all that end at this instant have: timers ring after that."""
-        self._postponed = self.ends and isinstance(event, Ended)
+        self._postponed = self.ends and isinstance(event, JobEnded)
         if isinstance(event, Timer):
             self._ticking = False
         if self._postponed and not self._ticking:
             desk.set_timer(desk.now_us, _ALL_HAVE_ENDED)
             self._ticking = True
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Start queue heads while they fit, then who delays the head nowhere, or only on its nodes."""
         if self._postponed:
             return
@@ -61,7 +61,7 @@ class EasyNcs:
 class _Pass:
     """One pass over those behind the queue's head."""
 
-    def __init__(self, policy: EasyNcs, desk: Desk) -> None:
+    def __init__(self, policy: EasyNcs, desk: SchedulerContext) -> None:
         self._policy = policy
         self._desk = desk
         self._head, *self._rest = desk.waiting
@@ -69,7 +69,7 @@ class _Pass:
         self._start_us: int | None = None
 
     def run(self) -> None:
-        desk, refused = self._desk, Refused(self._desk)
+        desk, refused = self._desk, RefusedShapes(self._desk)
         off = None
         for job in self._rest:
             first = None if self._is_out_of_bounds(job) or refused.covers(job) else desk.place(job)
@@ -88,11 +88,11 @@ class _Pass:
             refused.forget()
             self._start_us = None
 
-    def _is_out_of_bounds(self, job: Job) -> bool:
+    def _is_out_of_bounds(self, job: SimulatedJob) -> bool:
         asked_us = self._desk.remaining_us(job)
         return any(job.nodes * job.cores >= procs and asked_us >= us for procs, us in self._bounds)
 
-    def _delays_head(self, job: Job, on: Cores) -> bool:
+    def _delays_head(self, job: SimulatedJob, on: Cores) -> bool:
         desk, head = self._desk, self._head
         if self._start_us is None:
             self._start_us = desk.earliest_start_us(head)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import Maker
-from simulator.engine.state.engine_state import State
-from simulator.policies.easy.outlook import Outlook, new_outlook
-from simulator.policies.interface import Desk
-from simulator.world import Job
+from simulator.engine.kernels.field_records import StateAllocator
+from simulator.engine.state.engine_state import EngineState
+from simulator.policies.easy.outlook import BackfillState, new_outlook
+from simulator.policies.interface import SchedulerContext
+from simulator.world import SimulatedJob
 
 
 @runtime_checkable
 class BuiltinPolicy(Protocol):
     """A policy that kernels know."""
 
-    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook | None:
+    def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState | None:
         """Return what the kernels keep of the future, for jobs of so many shapes; FCFS keeps nothing."""
         ...
 
@@ -27,7 +27,7 @@ class BuiltinPolicy(Protocol):
 class LoopPolicy(Protocol):
     """A policy whose kernels have an event loop of their own; all its runs have tables of lives."""
 
-    def program(self, make: Maker, state: State, jobs: PoolJobs) -> Program:
+    def program(self, make: StateAllocator, state: EngineState, jobs: PoolJobs) -> Program:
         """Return the loop for a pool's jobs, and what it works on."""
         ...
 
@@ -46,28 +46,28 @@ class Program(NamedTuple):
 class Fcfs:
     """First come, first served: a job that does not fit holds up the rest."""
 
-    def outlook(self, make: Maker, state: State, shapes: int) -> None:
+    def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> None:
         """See ``BuiltinPolicy``."""
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Start queue heads while they fit."""
         while desk.waiting and desk.start(desk.waiting[0]):
             pass
 
 
-class Refused:
+class RefusedShapes:
     """Who was refused since something started: a job like one of them, and no shorter, would be, too."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: SchedulerContext) -> None:
         self._desk = desk
         self._shortest_us: dict[tuple[int, ...], int] = {}
 
-    def covers(self, job: Job) -> bool:
+    def covers(self, job: SimulatedJob) -> bool:
         """Return whether a job like this one, but no longer, was refused."""
         asked_us = self._desk.remaining_us(job)
         return self._shortest_us.get(_shape_of(job), asked_us + 1) <= asked_us
 
-    def add(self, job: Job) -> None:
+    def add(self, job: SimulatedJob) -> None:
         """Note that ``job`` is refused."""
         self._shortest_us[_shape_of(job)] = self._desk.remaining_us(job)
 
@@ -76,7 +76,7 @@ class Refused:
         self._shortest_us.clear()
 
 
-def _shape_of(job: Job) -> tuple[int, ...]:
+def _shape_of(job: SimulatedJob) -> tuple[int, ...]:
     return job.nodes, job.cores, job.memory_kib, job.app
 
 
@@ -84,17 +84,17 @@ def _shape_of(job: Job) -> tuple[int, ...]:
 class Easy:
     """EASY backfilling: a later job may start if the queue's head can start no later for it."""
 
-    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+    def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState:
         """See ``BuiltinPolicy``."""
         return new_outlook(make, state, shapes, elsewhere=False)
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Start queue heads while they fit, then, in order, the jobs that do not delay the head."""
         Fcfs().schedule(desk)
         if not desk.waiting:
             return
         head, *rest = desk.waiting
-        refused = Refused(desk)
+        refused = RefusedShapes(desk)
         start_us: int | None = None  # not known, as always when something has started
         for job in rest:
             if refused.covers(job) or desk.place(job) is None:
@@ -112,17 +112,17 @@ class Easy:
 class EasyElsewhere:
     """EASY in which a job that would delay the head is tried again, off the head's nodes."""
 
-    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+    def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState:
         """See ``BuiltinPolicy``."""
         return new_outlook(make, state, shapes, elsewhere=True)
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Start queue heads while they fit, then, in order, the jobs that do not delay the head somewhere."""
         Fcfs().schedule(desk)
         if not desk.waiting:
             return
         head, *rest = desk.waiting
-        refused = Refused(desk)
+        refused = RefusedShapes(desk)
         off: Sequence[int] | None = None
         start_us: int | None = None
         for job in rest:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Maker, Row, Table
+from simulator.engine.kernels.field_records import IntegerRow, RecordTable, StateAllocator
 from simulator.engine.lives.life_segments import asks_us
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import EngineState
 
 
 @dataclass(slots=True, eq=False)
@@ -26,11 +26,11 @@ class RefusalRecord:
 class Refusals(NamedTuple):
     """What was refused; ``series[0]`` counts up whenever earlier refusals lose their force."""
 
-    series: Row
-    by_shape: Table[RefusalRecord]
+    series: IntegerRow
+    by_shape: RecordTable[RefusalRecord]
 
 
-def no_refusals(make: Maker, shapes: int) -> Refusals:
+def no_refusals(make: StateAllocator, shapes: int) -> Refusals:
     """Return the memory of a pass that has not begun, for ``shapes`` different shapes of job."""
     return Refusals(make.row([1]), make.table(RefusalRecord, shapes))
 
@@ -42,14 +42,14 @@ def forget_refusals(refusals: Refusals) -> None:
 
 
 @kernel
-def is_hopeless(state: State, refusals: Refusals, job: int) -> bool:
+def is_hopeless(state: EngineState, refusals: Refusals, job: int) -> bool:
     """Return whether a job like this one, but no longer, was refused in this series."""
     refused = refusals.by_shape[state.jobs[job].shape]
     return refused.series == refusals.series[0] and refused.shortest_us <= asks_us(state, state.lives, job)
 
 
 @kernel
-def note_refusal(state: State, refusals: Refusals, job: int, request_us: int) -> None:
+def note_refusal(state: EngineState, refusals: Refusals, job: int, request_us: int) -> None:
     """Remember that a job of the shape of ``job`` was refused, with a shorter request than any before."""
     refused = refusals.by_shape[state.jobs[job].shape]
     refused.series = refusals.series[0]

@@ -12,15 +12,15 @@ from simulator.engine.cores.room_for_job import fits
 from simulator.engine.cores.row_turns import BLOCK
 from simulator.engine.cores.slurm_rows import leave_row, new_rows, sort_rows
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Grid, Maker, Row, Table
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
 from simulator.engine.state.bit_sets import count_bits
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.sharing_state import Rows
-from simulator.policies.easy.look_ahead import Ahead
+from simulator.policies.easy.look_ahead import ReservationProjection
 from simulator.policies.easy.shadow import EndRecord
 
 
-class Mirror(NamedTuple):
+class RowMirror(NamedTuple):
     """Rows that are not the real ones.
 
     They have followed the first ``past[0]`` ends. ``used[r, w]`` are the cores of a node in row ``r``,
@@ -28,17 +28,17 @@ class Mirror(NamedTuple):
     """
 
     rows: Rows
-    past: Row
-    used: Grid
-    fitting: Row
+    past: IntegerRow
+    used: IntegerGrid
+    fitting: IntegerRow
 
 
-def new_mirror(make: Maker, state: State) -> Mirror:
+def new_mirror(make: StateAllocator, state: EngineState) -> RowMirror:
     """Return a mirror that shows nothing yet."""
     assert state.rows is not None
     jobs, most = len(state.rows.jobs), (len(state.rows.turns) - BLOCK) // 2
     _, slots, words = state.occupied.shape
-    return Mirror(
+    return RowMirror(
         rows=new_rows(make, jobs, most, slots, make.grid(0, 0, 0), make.grid(0, 0)),
         past=make.zeros(1),
         used=make.grid(slots, words),
@@ -105,7 +105,7 @@ def _show_rows(rows: Rows | None, shown: Rows) -> None:
 
 
 @kernel
-def show_rows(state: State, mirror: Mirror | None) -> None:
+def show_rows(state: EngineState, mirror: RowMirror | None) -> None:
     """Show the rows as they are, where rows are kept."""
     if mirror is not None:
         _show_rows(state.rows, mirror.rows)
@@ -113,7 +113,9 @@ def show_rows(state: State, mirror: Mirror | None) -> None:
 
 
 @kernel
-def _count_fitting(state: State, ahead: Ahead, mirror: Mirror, node: int, cores: int) -> int:
+def _count_fitting(
+    state: EngineState, ahead: ReservationProjection, mirror: RowMirror, node: int, cores: int
+) -> int:
     """Count ``node`` for every row in which it has so many cores free; return the most nodes of a row."""
     used, slots = mirror.used, state.rules[0].slots
     for row in range(slots):
@@ -136,7 +138,7 @@ def _count_fitting(state: State, ahead: Ahead, mirror: Mirror, node: int, cores:
 
 
 @kernel
-def _takes(state: State, ahead: Ahead, mirror: Mirror, head: int) -> bool:
+def _takes(state: EngineState, ahead: ReservationProjection, mirror: RowMirror, head: int) -> bool:
     """Return whether enough nodes suit ``head`` in some row; where it finds idle cores, it does in any."""
     asked = state.jobs[head]
     for row in range(len(mirror.fitting)):
@@ -153,7 +155,12 @@ def _takes(state: State, ahead: Ahead, mirror: Mirror, head: int) -> bool:
 
 @kernel
 def take_head(
-    state: State, ahead: Ahead, mirror: Mirror | None, ends: Table[EndRecord], count: int, head: int
+    state: EngineState,
+    ahead: ReservationProjection,
+    mirror: RowMirror | None,
+    ends: RecordTable[EndRecord],
+    count: int,
+    head: int,
 ) -> bool:
     """Return whether the rows take ``head`` after the first ``count`` ends; without rows, room is enough."""
     if mirror is None:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from simulator.engine.cores.room_for_job import fits
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Maker, Table
+from simulator.engine.kernels.field_records import RecordTable, StateAllocator
 from simulator.engine.lives.life_segments import asks_us, requested_end_us
-from simulator.engine.state.engine_state import FAR_US, NEVER, NodeRecord, State
+from simulator.engine.state.engine_state import FAR_US, NEVER, EngineNodeRecord, EngineState
 
 
 @dataclass(slots=True, eq=False)
@@ -48,22 +48,22 @@ class Shadow(NamedTuple):
     ``ends`` ascends by time; ``free`` and ``free_kib`` of each node in ``room`` are for that instant.
     """
 
-    head: Table[ShadowRecord]
-    ends: Table[EndRecord]
-    room: Table[NodeRecord]
+    head: RecordTable[ShadowRecord]
+    ends: RecordTable[EndRecord]
+    room: RecordTable[EngineNodeRecord]
 
 
-def new_shadow(make: Maker, nodes: int, most_running: int) -> Shadow:
+def new_shadow(make: StateAllocator, nodes: int, most_running: int) -> Shadow:
     """Return the shadow of an idle cluster."""
     return Shadow(
         head=make.table(ShadowRecord, 1),
         ends=make.table(EndRecord, most_running),
-        room=make.table(NodeRecord, nodes),
+        room=make.table(EngineNodeRecord, nodes),
     )
 
 
 @kernel
-def note_start(state: State, shadow: Shadow, job: int) -> None:
+def note_start(state: EngineState, shadow: Shadow, job: int) -> None:
     """Sort ``job``, which has just started, into the list of requested ends."""
     count = shadow.head[0].count
     if count < 0:
@@ -81,7 +81,7 @@ def note_start(state: State, shadow: Shadow, job: int) -> None:
 
 
 @kernel
-def note_end(state: State, shadow: Shadow, job: int) -> None:
+def note_end(state: EngineState, shadow: Shadow, job: int) -> None:
     """Take ``job``, which has ended, off the list of requested ends."""
     if shadow.head[0].count < 0:
         return
@@ -105,7 +105,7 @@ def note_end(state: State, shadow: Shadow, job: int) -> None:
 
 
 @kernel
-def _list_ends(state: State, shadow: Shadow) -> None:
+def _list_ends(state: EngineState, shadow: Shadow) -> None:
     """Make the list of requested ends anew, by Shell's sort."""
     ends = shadow.ends
     count = state.clock[0].active
@@ -132,7 +132,7 @@ def _list_ends(state: State, shadow: Shadow) -> None:
 
 
 @kernel
-def _return_parts(state: State, shadow: Shadow, job: int, head: int, sign: int) -> None:
+def _return_parts(state: EngineState, shadow: Shadow, job: int, head: int, sign: int) -> None:
     """Give the cores of ``job`` back (1) or take them (-1), and count the nodes that suit ``head``."""
     asked, held = state.jobs[head], state.jobs[job]
     for part in range(held.part_at, state.jobs[job].part_end):
@@ -144,7 +144,7 @@ def _return_parts(state: State, shadow: Shadow, job: int, head: int, sign: int) 
 
 
 @kernel
-def find_shadow(state: State, shadow: Shadow, head: int) -> None:
+def find_shadow(state: EngineState, shadow: Shadow, head: int) -> None:
     """Find the earliest start of ``head``; all that ends at that very instant has then ended."""
     if shadow.head[0].count < 0:
         _list_ends(state, shadow)
@@ -170,7 +170,7 @@ def find_shadow(state: State, shadow: Shadow, head: int) -> None:
 
 
 @kernel
-def delays_head(state: State, shadow: Shadow, head: int, job: int) -> bool:
+def delays_head(state: EngineState, shadow: Shadow, head: int, job: int) -> bool:
     """Return whether ``head`` would start later if ``job`` started now on the cores that its parts name.
 
     If not, the shadow's cluster is brought up to date with ``job``.

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Maker, Row, Short, Table, column
-from simulator.engine.state.engine_state import FAR_US, NEVER, State
+from simulator.engine.kernels.field_records import IntegerRow, RecordTable, Short, StateAllocator, column
+from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
 from simulator.engine.state.event_agenda import first_waiting
 from simulator.policies.easy.refusals import Refusals
 
@@ -62,17 +62,17 @@ class LeafRecord:
     rank: Short = 0
 
 
-class Lanes(NamedTuple):
+class ShapeLanes(NamedTuple):
     """The lanes; ``least`` is the tree: its root is 1, the children of ``i`` are ``2 i`` and ``2 i + 1``."""
 
-    head: Table[LanesRecord]
-    of_shape: Table[LaneRecord]
-    open: Table[OpenRecord]
-    leaf: Table[LeafRecord]
-    least: Row
+    head: RecordTable[LanesRecord]
+    of_shape: RecordTable[LaneRecord]
+    open: RecordTable[OpenRecord]
+    leaf: RecordTable[LeafRecord]
+    least: IntegerRow
 
 
-def new_lanes(make: Maker, state: State, shapes: int) -> Lanes:
+def new_lanes(make: StateAllocator, state: EngineState, shapes: int) -> ShapeLanes:
     """Return lanes that are not kept yet, for jobs of so many shapes."""
     shape = column(state.jobs, "shape")[:-1]
     arrival = column(state.lists, "arrival")[:-1]
@@ -83,7 +83,7 @@ def new_lanes(make: Maker, state: State, shapes: int) -> Lanes:
     leaf = np.empty(jobs, dtype=np.int64)
     leaf[by_leaf] = np.arange(jobs)
     leaves = 1 << max(0, jobs - 1).bit_length()
-    return Lanes(
+    return ShapeLanes(
         head=make.table(LanesRecord, 1, leaves=leaves),
         of_shape=make.table(
             LaneRecord, shapes + 1, first=np.searchsorted(shape[by_leaf], np.arange(shapes + 1))
@@ -95,7 +95,7 @@ def new_lanes(make: Maker, state: State, shapes: int) -> Lanes:
 
 
 @kernel
-def _ask(lanes: Lanes, job: int, request_us: int) -> None:
+def _ask(lanes: ShapeLanes, job: int, request_us: int) -> None:
     """Let the leaf of ``job`` ask for so long."""
     least = lanes.least
     node = lanes.head[0].leaves + lanes.leaf[job].leaf
@@ -110,7 +110,7 @@ def _ask(lanes: Lanes, job: int, request_us: int) -> None:
 
 
 @kernel
-def _enter(state: State, lanes: Lanes, job: int) -> None:
+def _enter(state: EngineState, lanes: ShapeLanes, job: int) -> None:
     head, lane = lanes.head[0], lanes.of_shape[state.jobs[job].shape]
     if lane.waiting == 0:
         lane.place = head.count
@@ -121,7 +121,7 @@ def _enter(state: State, lanes: Lanes, job: int) -> None:
 
 
 @kernel
-def _leave(state: State, lanes: Lanes, job: int) -> None:
+def _leave(state: EngineState, lanes: ShapeLanes, job: int) -> None:
     head, lane = lanes.head[0], lanes.of_shape[state.jobs[job].shape]
     lane.waiting -= 1
     if lane.waiting == 0:
@@ -132,33 +132,33 @@ def _leave(state: State, lanes: Lanes, job: int) -> None:
 
 
 @kernel
-def enter_lane(state: State, lanes: Lanes | None, job: int) -> None:
+def enter_lane(state: EngineState, lanes: ShapeLanes | None, job: int) -> None:
     """Note that ``job`` waits, if lanes are kept."""
     if lanes is not None:
         _enter_kept(state, lanes, job)
 
 
 @kernel
-def _enter_kept(state: State, lanes: Lanes, job: int) -> None:
+def _enter_kept(state: EngineState, lanes: ShapeLanes, job: int) -> None:
     if lanes.head[0].kept:
         _enter(state, lanes, job)
 
 
 @kernel
-def leave_lane(state: State, lanes: Lanes | None, job: int) -> None:
+def leave_lane(state: EngineState, lanes: ShapeLanes | None, job: int) -> None:
     """Note that ``job`` waits no longer, if lanes are kept."""
     if lanes is not None:
         _leave_kept(state, lanes, job)
 
 
 @kernel
-def _leave_kept(state: State, lanes: Lanes, job: int) -> None:
+def _leave_kept(state: EngineState, lanes: ShapeLanes, job: int) -> None:
     if lanes.head[0].kept:
         _leave(state, lanes, job)
 
 
 @kernel
-def _change_all(state: State, lanes: Lanes, kept: int) -> None:
+def _change_all(state: EngineState, lanes: ShapeLanes, kept: int) -> None:
     """Begin to keep the lanes of all who wait (1), or cease to (0)."""
     job = first_waiting(state)
     while job != state.rules[0].jobs:
@@ -171,7 +171,7 @@ def _change_all(state: State, lanes: Lanes, kept: int) -> None:
 
 
 @kernel
-def are_kept(state: State, lanes: Lanes) -> bool:
+def are_kept(state: EngineState, lanes: ShapeLanes) -> bool:
     """Return whether lanes are kept, having begun to, or ceased, as it pays."""
     head, waiting = lanes.head[0], state.clock[0].waiting
     if not head.kept:
@@ -186,7 +186,7 @@ def are_kept(state: State, lanes: Lanes) -> bool:
 
 
 @kernel
-def _first_below(lanes: Lanes, start: int, end: int, request_us: int) -> int:
+def _first_below(lanes: ShapeLanes, start: int, end: int, request_us: int) -> int:
     """Return the first leaf from ``start`` up to ``end`` that asks for less; or ``NEVER``."""
     least, leaves = lanes.least, lanes.head[0].leaves
     if start >= end:
@@ -206,7 +206,7 @@ def _first_below(lanes: Lanes, start: int, end: int, request_us: int) -> int:
 
 
 @kernel
-def seek(state: State, lanes: Lanes, refusals: Refusals, place: int, start: int) -> None:
+def seek(state: EngineState, lanes: ShapeLanes, refusals: Refusals, place: int, start: int) -> None:
     """Find who is to be tried next in a lane, from the leaf ``start`` on."""
     lane = lanes.open[place]
     shape = lanes.of_shape[lane.shape]
@@ -218,7 +218,7 @@ def seek(state: State, lanes: Lanes, refusals: Refusals, place: int, start: int)
 
 
 @kernel
-def _first_after(lanes: Lanes, shape: int, rank: int) -> int:
+def _first_after(lanes: ShapeLanes, shape: int, rank: int) -> int:
     """Return the first leaf of a shape whose job arrives after so many others."""
     low = lanes.of_shape[shape].first
     high = lanes.of_shape[shape + 1].first
@@ -232,7 +232,7 @@ def _first_after(lanes: Lanes, shape: int, rank: int) -> int:
 
 
 @kernel
-def seek_all(state: State, lanes: Lanes, refusals: Refusals, job: int) -> None:
+def seek_all(state: EngineState, lanes: ShapeLanes, refusals: Refusals, job: int) -> None:
     """Find who is to be tried next in each lane, behind ``job`` in the queue."""
     rank = lanes.leaf[job].rank
     for place in range(lanes.head[0].count):
@@ -240,7 +240,7 @@ def seek_all(state: State, lanes: Lanes, refusals: Refusals, job: int) -> None:
 
 
 @kernel
-def next_lane(lanes: Lanes) -> int:
+def next_lane(lanes: ShapeLanes) -> int:
     """Return the lane whose next to be tried comes first in the queue; ``NEVER`` if there is nobody."""
     best = NEVER
     first = 0

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from simulator.policies.interface.policy_events import (
-    Arrived,
-    Begun,
-    Ended,
     Event,
-    Left,
+    JobArrived,
+    JobEnded,
+    JobPreempted,
     NodeDown,
     NodeState,
     NodeUp,
+    SimulationStarted,
     Timer,
 )
 from simulator.policies.interface.policy_rule import (
     AlonePolicy,
-    Desk,
-    Hearer,
+    EventListener,
     PolicyError,
     Preemption,
     QueuePolicy,
+    SchedulerContext,
 )
 
 __all__ = [
     "AlonePolicy",
-    "Arrived",
-    "Begun",
-    "Desk",
-    "Ended",
     "Event",
-    "Hearer",
-    "Left",
+    "EventListener",
+    "JobArrived",
+    "JobEnded",
+    "JobPreempted",
     "NodeDown",
     "NodeState",
     "NodeUp",
     "PolicyError",
     "Preemption",
     "QueuePolicy",
+    "SchedulerContext",
+    "SimulationStarted",
     "Timer",
 ]

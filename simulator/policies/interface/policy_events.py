@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 
 class NodeState(StrEnum):
@@ -18,29 +18,29 @@ class NodeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class SimulationStarted:
     """The run begins: nothing has arrived yet. The moment to set the first timers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class JobArrived:
     """``job`` has come and waits."""
 
-    job: Job
+    job: SimulatedJob
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobEnded:
     """``job`` has done its work and holds nothing any more."""
 
-    job: Job
+    job: SimulatedJob
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class JobPreempted:
     """``job``, preempted with a warning, has saved its work, holds nothing any more and waits."""
 
-    job: Job
+    job: SimulatedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Timer:
 
     number: int
     kind: str
-    about: Job | None = None
+    about: SimulatedJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class NodeDown:
     """``node`` has failed; ``lost`` are the jobs that were on it, which wait again or are given up."""
 
     node: int
-    lost: tuple[Job, ...]
+    lost: tuple[SimulatedJob, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +67,4 @@ class NodeUp:
     node: int
 
 
-Event: TypeAlias = Begun | Arrived | Ended | Left | Timer | NodeDown | NodeUp
+Event: TypeAlias = SimulationStarted | JobArrived | JobEnded | JobPreempted | Timer | NodeDown | NodeUp

@@ -1,7 +1,7 @@
 """What a queue policy is, to the engine and to a user who writes one.
 
 A policy is an object with a method ``schedule(desk)``. It may have a method ``hear(desk, event)`` as well.
-Built-in policies and a user's have the same ``Desk`` and so the same power.
+Built-in policies and a user's have the same ``SchedulerContext`` and so the same power.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol, Self, runtime_checkable
 from foundation.errors import OsubError
 from simulator.placement import Cores
 from simulator.policies.interface.policy_events import Event, NodeState, Timer
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 
 class PolicyError(OsubError):
@@ -33,7 +33,7 @@ class Preemption(StrEnum):
     SUSPEND = "suspend"
 
 
-class Desk(Protocol):
+class SchedulerContext(Protocol):
     """What a policy sees and does.
 
     An action that cannot be raises ``PolicyError`` and changes nothing; one for which there is merely no room
@@ -46,17 +46,17 @@ class Desk(Protocol):
         ...
 
     @property
-    def waiting(self) -> Sequence[Job]:
+    def waiting(self) -> Sequence[SimulatedJob]:
         """The queue: in order of submission, but for jobs that were put to its front."""
         ...
 
     @property
-    def running(self) -> Sequence[Job]:
+    def running(self) -> Sequence[SimulatedJob]:
         """The jobs that hold cores, in order of job number."""
         ...
 
     @property
-    def suspended(self) -> Sequence[Job]:
+    def suspended(self) -> Sequence[SimulatedJob]:
         """The suspended jobs, in order of job number."""
         ...
 
@@ -66,7 +66,7 @@ class Desk(Protocol):
         ...
 
     @property
-    def pools(self) -> Mapping[str, Desk]:
+    def pools(self) -> Mapping[str, SchedulerContext]:
         """The desks of all pools of the system by name, this one too: one time line, a queue each."""
         ...
 
@@ -94,11 +94,11 @@ class Desk(Protocol):
         """Return whether a node takes jobs."""
         ...
 
-    def lease_of(self, node: int) -> Job | None:
+    def lease_of(self, node: int) -> SimulatedJob | None:
         """Return the job that ``node`` is reserved for."""
         ...
 
-    def idle_nodes(self, job: Job | None = None) -> Sequence[int]:
+    def idle_nodes(self, job: SimulatedJob | None = None) -> Sequence[int]:
         """Return the nodes without a job that take any job; with ``job`` its leases are among them."""
         ...
 
@@ -110,11 +110,11 @@ class Desk(Protocol):
         """Return the memory of ``node`` that no job holds."""
         ...
 
-    def held(self, job: Job) -> Cores:
+    def held(self, job: SimulatedJob) -> Cores:
         """Return what ``job`` holds, or held last."""
         ...
 
-    def remaining_us(self, job: Job, nodes: int | None = None) -> int:
+    def remaining_us(self, job: SimulatedJob, nodes: int | None = None) -> int:
         """Return how long ``job`` would go on by its request, alone on its cores and at this size.
 
         Parameters
@@ -126,11 +126,11 @@ class Desk(Protocol):
         """
         ...
 
-    def unsaved_us(self, job: Job) -> int:
+    def unsaved_us(self, job: SimulatedJob) -> int:
         """Return the run time that would be lost if ``job`` were killed now."""
         ...
 
-    def place(self, job: Job, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
+    def place(self, job: SimulatedJob, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
         """Return the cores that the waiting ``job`` would get now, or None if it does not fit.
 
         Parameters
@@ -145,7 +145,7 @@ class Desk(Protocol):
         ...
 
     def start(
-        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
+        self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
     ) -> bool:
         """Start the waiting ``job``; return False if it does not fit.
 
@@ -161,7 +161,7 @@ class Desk(Protocol):
         ...
 
     def resize(
-        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
+        self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
     ) -> bool:
         """Give the running, malleable ``job`` another size, or other nodes; return False if it has no room.
 
@@ -170,34 +170,34 @@ class Desk(Protocol):
         """
         ...
 
-    def preempt(self, job: Job, how: Preemption, *, warning_us: int = 0) -> None:
+    def preempt(self, job: SimulatedJob, how: Preemption, *, warning_us: int = 0) -> None:
         """Take the running ``job`` off its nodes; unless it is suspended it waits again, by its submission.
 
         A warning goes with ``CHECKPOINT``: the job stops at once, leaves when the time has passed, and
-        ``Left`` tells of it.
+        ``JobPreempted`` tells of it.
         """
         ...
 
-    def put_first(self, job: Job) -> None:
+    def put_first(self, job: SimulatedJob) -> None:
         """Let the waiting ``job`` wait in front of all that were not put there, until it starts."""
         ...
 
-    def resume(self, job: Job) -> bool:
+    def resume(self, job: SimulatedJob) -> bool:
         """Let the suspended ``job`` go on; return False if its cores are not free."""
         ...
 
-    def reserve(self, nodes: Sequence[int], job: Job, until_us: int | None = None) -> None:
+    def reserve(self, nodes: Sequence[int], job: SimulatedJob, until_us: int | None = None) -> None:
         """Keep nodes, idle or not, for a job that does not run: others can only be lent them from now on.
 
         The job need not have arrived. At ``until_us`` the reservation ends; a timer ``expiry`` tells of it.
         """
         ...
 
-    def release(self, job: Job, nodes: Sequence[int] | None = None) -> None:
+    def release(self, job: SimulatedJob, nodes: Sequence[int] | None = None) -> None:
         """End the reservation of ``nodes`` for ``job``; None: of all of them."""
         ...
 
-    def set_timer(self, at_us: int, kind: str, about: Job | None = None) -> Timer:
+    def set_timer(self, at_us: int, kind: str, about: SimulatedJob | None = None) -> Timer:
         """Have ``hear`` told of a ``Timer`` at an instant that is not past."""
         ...
 
@@ -210,7 +210,11 @@ class Desk(Protocol):
         ...
 
     def earliest_start_us(
-        self, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
+        self,
+        job: SimulatedJob,
+        beside: SimulatedJob | None = None,
+        on: Cores | None = None,
+        nodes: int | None = None,
     ) -> int:
         """Return when the waiting ``job`` could start if nothing else did.
 
@@ -234,11 +238,11 @@ class Desk(Protocol):
         """
         ...
 
-    def nodes_at_start(self, job: Job) -> Sequence[int]:
+    def nodes_at_start(self, job: SimulatedJob) -> Sequence[int]:
         """Return the nodes that suit ``job`` at its earliest start, those with the fewest occupied slots."""
         ...
 
-    def running_at_start(self, job: Job) -> Sequence[Job]:
+    def running_at_start(self, job: SimulatedJob) -> Sequence[SimulatedJob]:
         """Return the jobs that hold cores now and would still do so at the earliest start of ``job``."""
         ...
 
@@ -247,17 +251,17 @@ class Desk(Protocol):
 class QueuePolicy(Protocol):
     """Which jobs start, change and yield."""
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Make one scheduling pass: called after every arrival, end, leave, timer and change of a node."""
         ...
 
 
 @runtime_checkable
-class Hearer(Protocol):
+class EventListener(Protocol):
     """A policy that is told what has happened."""
 
-    def hear(self, desk: Desk, event: Event) -> None:
-        """Take note of an event; a pass follows (none after ``Begun``)."""
+    def hear(self, desk: SchedulerContext, event: Event) -> None:
+        """Take note of an event; a pass follows (none after ``SimulationStarted``)."""
         ...
 
 

@@ -13,12 +13,21 @@ import numpy as np
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
 from simulator.policies.malleable.strategies import Malleable, Strategy
-from simulator.policies.policy_family import Family, Option, Value
-from simulator.world import Amdahl, Conversion, Downey, Efficiencies, Fractions, JobLives, Sizes, read_sizes
+from simulator.policies.policy_family import Family, PolicyOption, Value
+from simulator.world import (
+    Amdahl,
+    Downey,
+    Efficiencies,
+    Fractions,
+    JobLives,
+    SizeConversion,
+    Sizes,
+    read_sizes,
+)
 
 if TYPE_CHECKING:
     from simulator.simulation import Workload
-    from simulator.world import Queues
+    from simulator.world import PoolQueues
 
 STRATEGIES: dict[str, tuple[Strategy, str]] = {
     "malleable-min": (Strategy(), "jobs start at their minimum; few change size at a time"),
@@ -32,59 +41,63 @@ STRATEGIES: dict[str, tuple[Strategy, str]] = {
 """Section 2.1: MIN, PREF, AVG, KEEPPREF."""
 
 OPTIONS = (
-    Option(
+    PolicyOption(
         name="malleable_share",
         help="share of the batch jobs that are malleable, drawn by --seed; also --malleable-share",
         default=1.0,
         least=0.0,
         most=1.0,
     ),
-    Option(
+    PolicyOption(
         name="conversion",
         help="how a request becomes sizes: amdahl or downey with efficiencies, or fractions of it",
         default="amdahl",
         choices=("amdahl", "downey", "fractions"),
     ),
-    Option(
+    PolicyOption(
         name="efficiency_min", help="more than this at the minimum size", default=0.95, least=0.01, most=1.0
     ),
-    Option(
+    PolicyOption(
         name="efficiency_preferred",
         help="more than this at the preferred size",
         default=0.8,
         least=0.01,
         most=1.0,
     ),
-    Option(
+    PolicyOption(
         name="efficiency_max", help="more than this at the maximum size", default=0.5, least=0.01, most=1.0
     ),
-    Option(name="average", help="downey: least average parallelism", default=16, least=1, most=1e6),
-    Option(name="sigma", help="downey: variance of the parallelism", default=1.0, least=0.0, most=1e3),
-    Option(name="min_fraction", help="fractions: minimum over request", default=0.5, least=1e-3, most=1.0),
-    Option(name="max_fraction", help="fractions: maximum over request", default=2.0, least=1.0, most=1e3),
-    Option(
+    PolicyOption(name="average", help="downey: least average parallelism", default=16, least=1, most=1e6),
+    PolicyOption(name="sigma", help="downey: variance of the parallelism", default=1.0, least=0.0, most=1e3),
+    PolicyOption(
+        name="min_fraction", help="fractions: minimum over request", default=0.5, least=1e-3, most=1.0
+    ),
+    PolicyOption(
+        name="max_fraction", help="fractions: maximum over request", default=2.0, least=1.0, most=1e3
+    ),
+    PolicyOption(
         name="sizes", help="or a CSV file of sizes: trace_job, min_nodes, ... (docs/malleable.md)", default=""
     ),
-    Option(
+    PolicyOption(
         name="tick", help="seconds between passes; 0: a pass at every event", default=0.0, least=0.0, most=1e6
     ),
-    Option(
+    PolicyOption(
         name="cost", help="seconds that a job sets up when it is resized", default=0.0, least=0.0, most=1e6
     ),
-    Option(
+    PolicyOption(
         name="cost_a_node",
         help="and seconds for each node that comes or goes",
         default=0.0,
         least=0.0,
         most=1e6,
     ),
-    Option(
+    PolicyOption(
         name="protect_head",
         help="nobody starts who would delay the head of the queue, as EASY has it",
         default="yes",
         choices=("yes", "no"),
     ),
-    Option(
+    PolicyOption(
         name="shrink_needs_idle",
         help="jobs give nodes only while a node idles",
         default="no",
@@ -107,7 +120,7 @@ def _maker(strategy: Strategy) -> Callable[[Mapping[str, Value]], Malleable]:
     return make
 
 
-def conversion_of(values: Mapping[str, Value]) -> Conversion:
+def conversion_of(values: Mapping[str, Value]) -> SizeConversion:
     """Return how requests become sizes.
 
     Raises
@@ -129,7 +142,7 @@ def conversion_of(values: Mapping[str, Value]) -> Conversion:
     return Fractions(exact("min_fraction"), exact("max_fraction"), efficiencies)
 
 
-def prepare(workload: Workload, queues: Queues, values: Mapping[str, Value], seed: int) -> Workload:
+def prepare(workload: Workload, queues: PoolQueues, values: Mapping[str, Value], seed: int) -> Workload:
     """Return the workload with a share of its batch jobs malleable: the same for every strategy.
 
     A larger share has the jobs of a smaller one.

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from simulator.engine.cores.room_for_job import count_idle, count_room
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Table
+from simulator.engine.kernels.field_records import RecordTable
 from simulator.engine.lives.job_progress import start
 from simulator.engine.lives.job_resizing import resize
 from simulator.engine.lives.life_actions import set_size
 from simulator.engine.lives.life_segments import asks_us
 from simulator.engine.loop.life_loop import CHANGED, NOTHING, RANG, happen, log_is_full
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.event_agenda import first_waiting
 from simulator.engine.state.event_timers import TICK, set_timer
 from simulator.engine.state.life_state import BY_RESIZE, Lives
 from simulator.placement import place as place_builtin
 from simulator.policies.easy.easy_backfill import delays_head, may_be_tried, note_backfilled
 from simulator.policies.easy.easy_pass import forget_future, note_head
-from simulator.policies.easy.outlook import Outlook
+from simulator.policies.easy.outlook import BackfillState
 from simulator.policies.easy.refusals import forget_refusals, note_refusal
 
 LEAST, PREFERRED, MOST = range(3)
@@ -85,17 +85,17 @@ class FreedRecord:
     kib: int = 0
 
 
-class Plan(NamedTuple):
+class MalleablePlan(NamedTuple):
     """A strategy and what it works on."""
 
-    strategy: Table[StrategyRecord]
-    sizes: Table[SizeRecord]
-    places: Table[PlaceRecord]
-    freed: Table[FreedRecord]
+    strategy: RecordTable[StrategyRecord]
+    sizes: RecordTable[SizeRecord]
+    places: RecordTable[PlaceRecord]
+    freed: RecordTable[FreedRecord]
 
 
 @kernel
-def _comes_first(state: State, plan: Plan, a: int, b: int, sign: int) -> bool:
+def _comes_first(state: EngineState, plan: MalleablePlan, a: int, b: int, sign: int) -> bool:
     """Return whether ``a`` gives, or takes, before ``b``."""
     one, other = plan.sizes[a], plan.sizes[b]
     left = (one.target - one.base) * other.span
@@ -108,7 +108,7 @@ def _comes_first(state: State, plan: Plan, a: int, b: int, sign: int) -> bool:
 
 
 @kernel
-def _sink(state: State, plan: Plan, place: int, count: int, sign: int) -> None:
+def _sink(state: EngineState, plan: MalleablePlan, place: int, count: int, sign: int) -> None:
     """Move the job at a place of the heap down to where it belongs."""
     places = plan.places
     job = places[place].job
@@ -126,7 +126,7 @@ def _sink(state: State, plan: Plan, place: int, count: int, sign: int) -> None:
 
 
 @kernel
-def _gather(state: State, plan: Plan, kind: int, sign: int) -> tuple[int, int]:
+def _gather(state: EngineState, plan: MalleablePlan, kind: int, sign: int) -> tuple[int, int]:
     """Put on the heap who can give or take down or up to a bound; return how many, and all their nodes."""
     plan.strategy[0].touched = 0
     count = 0
@@ -146,7 +146,7 @@ def _gather(state: State, plan: Plan, kind: int, sign: int) -> tuple[int, int]:
 
 
 @kernel
-def _touch(state: State, plan: Plan, job: int) -> None:
+def _touch(state: EngineState, plan: MalleablePlan, job: int) -> None:
     """Note that the target of ``job`` is about to be moved."""
     if plan.sizes[job].target == state.jobs[job].nodes:
         plan.places[plan.strategy[0].touched].touched = job
@@ -154,7 +154,7 @@ def _touch(state: State, plan: Plan, job: int) -> None:
 
 
 @kernel
-def _go_down(state: State, plan: Plan, count: int, sign: int) -> int:
+def _go_down(state: EngineState, plan: MalleablePlan, count: int, sign: int) -> int:
     """Restore the heap after its first job gave or took; return how many are on it."""
     size = plan.sizes[plan.places[0].job]
     if size.target == size.bound:
@@ -165,7 +165,7 @@ def _go_down(state: State, plan: Plan, count: int, sign: int) -> int:
 
 
 @kernel
-def _frees(state: State, plan: Plan, job: int, head: int) -> int:
+def _frees(state: EngineState, plan: MalleablePlan, job: int, head: int) -> int:
     """Let the target of ``job`` be a node less; return 1 if that makes room for ``head``, else 0."""
     plan.sizes[job].target -= 1
     index = state.parts[state.jobs[job].part_at + plan.sizes[job].target].node
@@ -178,7 +178,7 @@ def _frees(state: State, plan: Plan, job: int, head: int) -> int:
 
 
 @kernel
-def _forget_freed(state: State, plan: Plan) -> None:
+def _forget_freed(state: EngineState, plan: MalleablePlan) -> None:
     for place in range(plan.strategy[0].touched):
         job = plan.places[place].touched
         first = state.jobs[job].part_at
@@ -188,7 +188,7 @@ def _forget_freed(state: State, plan: Plan) -> None:
 
 
 @kernel
-def _plan_room(state: State, plan: Plan, head: int, wanted: int, floor: int) -> bool:
+def _plan_room(state: EngineState, plan: MalleablePlan, head: int, wanted: int, floor: int) -> bool:
     """Plan who gives nodes, down to a floor, so that ``head`` has room on so many; return whether it will."""
     have = count_room(state, head)
     if plan.strategy[0].needs_idle and count_idle(state) == 0:
@@ -209,7 +209,7 @@ def _plan_room(state: State, plan: Plan, head: int, wanted: int, floor: int) -> 
 
 
 @kernel
-def _cost_us(state: State, lives: Lives, plan: Plan, job: int) -> int:
+def _cost_us(state: EngineState, lives: Lives, plan: MalleablePlan, job: int) -> int:
     """Return what it costs to bring ``job`` to its target: nothing if it has just started."""
     strategy, life = plan.strategy[0], lives.jobs[job]
     changed = abs(plan.sizes[job].target - state.jobs[job].nodes)
@@ -219,14 +219,16 @@ def _cost_us(state: State, lives: Lives, plan: Plan, job: int) -> int:
 
 
 @kernel
-def _meet_targets(state: State, lives: Lives, plan: Plan) -> None:
+def _meet_targets(state: EngineState, lives: Lives, plan: MalleablePlan) -> None:
     for place in range(plan.strategy[0].touched):
         job = plan.places[place].touched
         resize(state, lives, job, plan.sizes[job].target, _cost_us(state, lives, plan, job))
 
 
 @kernel
-def _starts_at(state: State, lives: Lives, plan: Plan, job: int, wanted: int, floor: int) -> bool:
+def _starts_at(
+    state: EngineState, lives: Lives, plan: MalleablePlan, job: int, wanted: int, floor: int
+) -> bool:
     """Start ``job`` on so many nodes if others can give what is missing; return whether it did."""
     if not _plan_room(state, plan, job, wanted, floor):
         return False
@@ -239,7 +241,7 @@ def _starts_at(state: State, lives: Lives, plan: Plan, job: int, wanted: int, fl
 
 
 @kernel
-def _make_room(state: State, lives: Lives, plan: Plan, head: int) -> bool:
+def _make_room(state: EngineState, lives: Lives, plan: MalleablePlan, head: int) -> bool:
     """Start the head of the queue on nodes that running jobs give; return whether it did."""
     size, strategy = plan.sizes[head], plan.strategy[0]
     if not strategy.prefers:
@@ -254,7 +256,7 @@ def _make_room(state: State, lives: Lives, plan: Plan, head: int) -> bool:
 
 
 @kernel
-def _hand_out(state: State, lives: Lives, plan: Plan, ceiling: int) -> None:
+def _hand_out(state: EngineState, lives: Lives, plan: MalleablePlan, ceiling: int) -> None:
     """Give idle nodes to running jobs, up to a ceiling."""
     idle = count_idle(state)
     if idle == 0:
@@ -272,7 +274,7 @@ def _hand_out(state: State, lives: Lives, plan: Plan, ceiling: int) -> None:
 
 
 @kernel
-def _choose_size(state: State, lives: Lives, plan: Plan, job: int) -> None:
+def _choose_size(state: EngineState, lives: Lives, plan: MalleablePlan, job: int) -> None:
     """Give a waiting job the size at which it would start now."""
     size = plan.sizes[job]
     if size.least == size.most:
@@ -284,7 +286,7 @@ def _choose_size(state: State, lives: Lives, plan: Plan, job: int) -> None:
 
 
 @kernel
-def _start_heads(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> None:
+def _start_heads(state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan) -> None:
     """Start queue heads while they fit; give the head that doesn't the size of its reservation."""
     while state.clock[0].waiting > 0:
         head = first_waiting(state)
@@ -297,7 +299,7 @@ def _start_heads(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> No
 
 
 @kernel
-def _backfill(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> None:
+def _backfill(state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan) -> None:
     """Start the jobs behind the head that fit and do not delay it."""
     head = first_waiting(state)
     end = state.rules[0].jobs
@@ -320,7 +322,7 @@ def _backfill(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> None:
 
 
 @kernel
-def malleable_pass(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> None:
+def malleable_pass(state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan) -> None:
     """Make a scheduling pass."""
     forget_future(outlook)
     _start_heads(state, lives, outlook, plan)
@@ -334,7 +336,9 @@ def malleable_pass(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> 
 
 
 @kernel
-def _pass_or_tick(state: State, lives: Lives, outlook: Outlook, plan: Plan, kind: int) -> None:
+def _pass_or_tick(
+    state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan, kind: int
+) -> None:
     """Make a pass, or see to it that the next tick makes one."""
     strategy = plan.strategy[0]
     if strategy.tick_us == 0:
@@ -349,7 +353,9 @@ def _pass_or_tick(state: State, lives: Lives, outlook: Outlook, plan: Plan, kind
 
 
 @kernel
-def run_malleable_events(state: State, lives: Lives, outlook: Outlook, plan: Plan, most: int) -> int:
+def run_malleable_events(
+    state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan, most: int
+) -> int:
     """Process at most ``most`` events; return how many there were.
 
     There are fewer, too, where the log has to be emptied.

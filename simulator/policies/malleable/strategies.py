@@ -25,20 +25,20 @@ from itertools import islice
 import numpy as np
 
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import Ints, Maker, Table, column
-from simulator.engine.state.engine_state import State
+from simulator.engine.kernels.field_records import Ints, RecordTable, StateAllocator, column
+from simulator.engine.state.engine_state import EngineState
 from simulator.policies.easy.outlook import new_outlook, shapes_of
 from simulator.policies.easy.plain_policies import Program
-from simulator.policies.interface import Begun, Desk, Event, Timer
+from simulator.policies.interface import Event, SchedulerContext, SimulationStarted, Timer
 from simulator.policies.malleable.malleable_loop import (
     FreedRecord,
+    MalleablePlan,
     PlaceRecord,
-    Plan,
     SizeRecord,
     StrategyRecord,
     run_malleable_events,
 )
-from simulator.world import Job, Sizes
+from simulator.world import SimulatedJob, Sizes
 
 TICK = "tick"
 
@@ -62,13 +62,13 @@ class Strategy:
     yields: bool = False
     evenly: bool = False
 
-    def start_size(self, job: Job) -> int:
+    def start_size(self, job: SimulatedJob) -> int:
         """Return the nodes that a job starts on, if nothing hinders it."""
         if job.life.sizes is None:
             return job.nodes
         return job.life.sizes.preferred if self.prefers else job.life.sizes.least
 
-    def priority(self, job: Job, nodes: int) -> Fraction:
+    def priority(self, job: SimulatedJob, nodes: int) -> Fraction:
         """Return the priority of a malleable job that runs on so many nodes."""
         assert job.life.sizes is not None
         base = job.life.sizes.preferred if self.prefers else job.life.sizes.least
@@ -104,10 +104,10 @@ class Malleable:
     _rang: bool = False
     _changed: dict[int, tuple[int, bool]] = field(default_factory=dict)
 
-    def program(self, make: Maker, state: State, jobs: PoolJobs) -> Program:
+    def program(self, make: StateAllocator, state: EngineState, jobs: PoolJobs) -> Program:
         """See ``LoopPolicy``."""
         strategy = self.strategy
-        plan = Plan(
+        plan = MalleablePlan(
             strategy=make.table(
                 StrategyRecord,
                 1,
@@ -127,7 +127,7 @@ class Malleable:
         outlook = new_outlook(make, state, shapes_of(state), elsewhere=False)
         return Program(run_malleable_events, (state, state.lives, outlook, plan))
 
-    def _sizes(self, make: Maker, jobs: PoolJobs) -> Table[SizeRecord]:
+    def _sizes(self, make: StateAllocator, jobs: PoolJobs) -> RecordTable[SizeRecord]:
         """Return the table of sizes."""
         lives = jobs.every_life
 
@@ -151,16 +151,16 @@ class Malleable:
             span=span,
         )
 
-    def hear(self, desk: Desk, event: Event) -> None:
+    def hear(self, desk: SchedulerContext, event: Event) -> None:
         """See to it that the next tick makes a pass."""
         self._rang = isinstance(event, Timer) and event.kind == TICK
         if self._rang:
             self._ticking = False
-        elif self.tick_us and not self._ticking and not isinstance(event, Begun):
+        elif self.tick_us and not self._ticking and not isinstance(event, SimulationStarted):
             self._ticking = True
             desk.set_timer(-(-desk.now_us // self.tick_us) * self.tick_us, TICK)
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Make a pass, unless it waits for a tick."""
         if self.tick_us and not self._rang:
             return
@@ -171,7 +171,7 @@ class Malleable:
             self._hand_out(desk, "preferred")
         self._hand_out(desk, "most")
 
-    def _start_by_easy(self, desk: Desk) -> None:
+    def _start_by_easy(self, desk: SchedulerContext) -> None:
         """Step 1."""
         while desk.waiting:
             size = self._size_now(desk, desk.waiting[0])
@@ -195,17 +195,17 @@ class Malleable:
             self._start(desk, job, size)
             start_us = None
 
-    def _size_now(self, desk: Desk, job: Job) -> int | None:
+    def _size_now(self, desk: SchedulerContext, job: SimulatedJob) -> int | None:
         """Return the size at which a job can start now, None if it cannot."""
         wanted = self.strategy.start_size(job)
         least = job.least_nodes if self.strategy.yields else wanted
         return next((size for size in range(wanted, least - 1, -1) if desk.place(job, size)), None)
 
-    def _start(self, desk: Desk, job: Job, size: int) -> bool:
+    def _start(self, desk: SchedulerContext, job: SimulatedJob, size: int) -> bool:
         self._changed[job.index] = (desk.now_us, False)
         return desk.start(job, size)
 
-    def _make_room(self, desk: Desk, head: Job) -> bool:
+    def _make_room(self, desk: SchedulerContext, head: SimulatedJob) -> bool:
         """Step 2: start the head of the queue on nodes that running jobs give; return whether it did."""
         size, strategy = self.strategy.start_size(head), self.strategy
         attempts = [(size, "preferred" if strategy.prefers else "least")]
@@ -218,7 +218,9 @@ class Malleable:
                 return self._start(desk, head, wanted)
         return False
 
-    def _plan_room(self, desk: Desk, head: Job, wanted: int, floor: str) -> dict[int, int] | None:
+    def _plan_room(
+        self, desk: SchedulerContext, head: SimulatedJob, wanted: int, floor: str
+    ) -> dict[int, int] | None:
         """Return to which sizes jobs go down so that ``head`` has room on so many nodes, None if it won't."""
         if self.needs_idle and not desk.idle_nodes():
             return None
@@ -243,21 +245,21 @@ class Malleable:
             targets[index] = target
         return targets if have >= wanted else None
 
-    def _hand_out(self, desk: Desk, ceiling: str) -> None:
+    def _hand_out(self, desk: SchedulerContext, ceiling: str) -> None:
         """Step 3: give idle nodes to running jobs, up to a ceiling."""
         idle = len(desk.idle_nodes())
         self._meet(desk, dict(islice(self._moves(desk, ceiling, 1), idle)))
 
-    def _moves(self, desk: Desk, bound: str, sign: int) -> Iterator[tuple[int, int]]:
+    def _moves(self, desk: SchedulerContext, bound: str, sign: int) -> Iterator[tuple[int, int]]:
         """Yield who gives (-1) or takes (1) the next node, and its size then, until all are at a bound."""
         soft = [job for job in desk.running if job.life.sizes is not None]
         sizes = {job.index: len(desk.held(job)) for job in soft}
         bounds: dict[int, int] = {job.index: getattr(job.life.sizes, bound) for job in soft}
 
-        def is_able(job: Job) -> bool:
+        def is_able(job: SimulatedJob) -> bool:
             return (bounds[job.index] - sizes[job.index]) * sign > 0
 
-        def rank(job: Job) -> tuple[Fraction, int, int]:
+        def rank(job: SimulatedJob) -> tuple[Fraction, int, int]:
             return (
                 sign * self.strategy.priority(job, sizes[job.index]),
                 sign * job.submit_us,
@@ -274,7 +276,7 @@ class Malleable:
                     break
             able = [job for job in able if is_able(job)]
 
-    def _meet(self, desk: Desk, targets: Mapping[int, int]) -> None:
+    def _meet(self, desk: SchedulerContext, targets: Mapping[int, int]) -> None:
         """Resize jobs, in the order in which they began to give or take."""
         running = {job.index: job for job in desk.running}
         for index, target in targets.items():

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foundation.units import US_PER_S, seconds_to_us
-from simulator.policies.policy_family import Family, Option, Value
-from simulator.policies.slurm.slurm_schedulers import Slurm
+from simulator.policies.policy_family import Family, PolicyOption, Value
+from simulator.policies.slurm.slurm_schedulers import SlurmSchedulers
 
 if TYPE_CHECKING:
     from simulator.simulation import Workload
-    from simulator.world import Queues
+    from simulator.world import PoolQueues
 
 _MINUTE_US = 60 * US_PER_S
 _WEEK_S = 604_800.0
 
 
-def _make(values: Mapping[str, Value]) -> Slurm:
+def _make(values: Mapping[str, Value]) -> SlurmSchedulers:
     def us(name: str) -> int:
         return seconds_to_us(float(values[name]))
 
-    return Slurm(
+    return SlurmSchedulers(
         tick_us=us("tick"),
         delay_us=us("delay"),
         every_us=us("every"),
@@ -53,7 +53,7 @@ def _make(values: Mapping[str, Value]) -> Slurm:
     )
 
 
-def _prepare(workload: Workload, _queues: Queues, values: Mapping[str, Value], _seed: int) -> Workload:
+def _prepare(workload: Workload, _queues: PoolQueues, values: Mapping[str, Value], _seed: int) -> Workload:
     """Give the jobs the limits that Slurm plans with."""
     times = int(values["limits"])
     if not times:
@@ -62,16 +62,16 @@ def _prepare(workload: Workload, _queues: Queues, values: Mapping[str, Value], _
     return replace(workload, planned_us=minutes * _MINUTE_US)
 
 
-def _seconds(name: str, default: float, told: str, least: float = 0.0) -> Option:
-    return Option(name=name, help=told, default=default, least=least, most=1e9)
+def _seconds(name: str, default: float, told: str, least: float = 0.0) -> PolicyOption:
+    return PolicyOption(name=name, help=told, default=default, least=least, most=1e9)
 
 
-def _count(name: str, default: int, told: str) -> Option:
-    return Option(name=name, help=told, default=default, least=0, most=1e9)
+def _count(name: str, default: int, told: str) -> PolicyOption:
+    return PolicyOption(name=name, help=told, default=default, least=0, most=1e9)
 
 
-def _choice(name: str, choices: tuple[str, ...], told: str) -> Option:
-    return Option(name=name, help=told, default=choices[0], choices=choices)
+def _choice(name: str, choices: tuple[str, ...], told: str) -> PolicyOption:
+    return PolicyOption(name=name, help=told, default=choices[0], choices=choices)
 
 
 FAMILY = Family(

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from foundation.units import US_PER_S
-from simulator.world import Job
+from simulator.world import SimulatedJob
 
 _FIRST_WINDOW_US = 30 * US_PER_S
 
 
-class Node:
+class PlannedNode:
     """The cores of a node, as they will be; ``multiplicity`` jobs share each."""
 
     def __init__(self, cores: int, multiplicity: int) -> None:
@@ -48,7 +48,7 @@ class Node:
         return list(accumulate(gains, initial=len(left) - sum(gains)))
 
 
-class Plan:
+class BackfillPlan:
     """What one pass of the backfill scheduler foresees.
 
     Parameters
@@ -61,7 +61,7 @@ class Plan:
         To what the times are rounded down for which nodes are kept.
     """
 
-    def __init__(self, now_us: int, nodes: dict[int, Node], resolution_us: int) -> None:
+    def __init__(self, now_us: int, nodes: dict[int, PlannedNode], resolution_us: int) -> None:
         self._now_us = now_us
         self._nodes = nodes
         self._resolution_us = max(1, resolution_us)
@@ -94,7 +94,7 @@ class Plan:
         """Return the nodes that are kept for nobody in that time."""
         return _numbers(self._usable(start_us, limit_us))
 
-    def later(self, job: Job, limit_us: int) -> tuple[int, list[int]] | None:
+    def later(self, job: SimulatedJob, limit_us: int) -> tuple[int, list[int]] | None:
         """Return when and where a job that cannot start now can, or None if that is not foreseen."""
         tries = [self._now_us, *self._releases()]
         for place, from_us in enumerate(tries):
@@ -132,7 +132,7 @@ class Plan:
             free &= self._free[place]
         return free
 
-    def _first_room(self, job: Job, usable: int) -> int | None:
+    def _first_room(self, job: SimulatedJob, usable: int) -> int | None:
         """Return the first instant that Slurm tries at which enough of the nodes have room."""
         if usable.bit_count() < job.nodes:
             return None
@@ -150,7 +150,7 @@ class Plan:
             self._fits[cores, at_us] = _bits(fit)
         return self._fits[cores, at_us]
 
-    def _roomiest(self, job: Job, usable: int, at_us: int) -> list[int]:
+    def _roomiest(self, job: SimulatedJob, usable: int, at_us: int) -> list[int]:
         """Return the nodes that a job would get then: those with the most room."""
         fit = _numbers(self._fit(job.cores, at_us) & usable)
         return sorted(fit, key=lambda node: -self._nodes[node].room(at_us))[: job.nodes]

@@ -21,16 +21,25 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from simulator.policies.interface import Arrived, Begun, Desk, Ended, Event, Left, NodeState, Timer
-from simulator.policies.slurm.slurm_plan import Node, Plan
-from simulator.world import Job
+from simulator.policies.interface import (
+    Event,
+    JobArrived,
+    JobEnded,
+    JobPreempted,
+    NodeState,
+    SchedulerContext,
+    SimulationStarted,
+    Timer,
+)
+from simulator.policies.slurm.slurm_plan import BackfillPlan, PlannedNode
+from simulator.world import SimulatedJob
 
 LOOK, SOON, BACKFILL, COMPLETED = "look", "soon", "backfill", "completed"
 _DAY_US = 86_400_000_000
 
 
 @dataclass(kw_only=True)
-class Slurm:
+class SlurmSchedulers:
     """See the module, and the options of the family; times in microseconds."""
 
     tick_us: int = 0
@@ -69,14 +78,14 @@ class Slurm:
     _decayed_us: int = 0
     _completing: dict[int, int] = field(default_factory=dict)
 
-    def hear(self, desk: Desk, event: Event) -> None:
+    def hear(self, desk: SchedulerContext, event: Event) -> None:
         """Note what is due."""
         match event:
-            case Begun():
+            case SimulationStarted():
                 return
-            case Arrived():
+            case JobArrived():
                 self._want(new=True)
-            case Ended(job) | Left(job):
+            case JobEnded(job) | JobPreempted(job):
                 self._charge(desk, job)
                 self._complete(desk, job)
             case Timer(kind=kind, about=about):
@@ -87,7 +96,7 @@ class Slurm:
                 self._want(new=True)
         self._changed = True
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         """Run the main scheduler, if it is due and not too soon; see to it that both run again."""
         if self._asked:
             again_us = 0 if self._ran_us is None else self._ran_us + self.spacing_us
@@ -108,7 +117,7 @@ class Slurm:
         else:
             self._asked = True
 
-    def _ring(self, desk: Desk, kind: str, about: Job | None) -> None:
+    def _ring(self, desk: SchedulerContext, kind: str, about: SimulatedJob | None) -> None:
         if kind == LOOK:
             self._look = None
             self._look_around(desk.now_us)
@@ -130,7 +139,7 @@ class Slurm:
     def _next_for_new_us(self) -> int:
         return 0 if self._looked_us is None else self._looked_us + self.delay_us
 
-    def _set_look(self, desk: Desk) -> None:
+    def _set_look(self, desk: SchedulerContext) -> None:
         """See to it that the controller looks once there will be anything to find."""
         if not desk.waiting or not self.every_us:
             self._sweep_us = None
@@ -170,7 +179,7 @@ class Slurm:
             return max(now_us, again_us)
         return again_us - (again_us - now_us) // self.tick_us * self.tick_us
 
-    def _main(self, desk: Desk) -> None:
+    def _main(self, desk: SchedulerContext) -> None:
         self._asked, self._ran_us = False, desk.now_us
         queue = self._queue(desk)
         started = 0
@@ -182,10 +191,10 @@ class Slurm:
         # Slurm counts it as a change that it looked at a job behind one that does not fit.
         self._changed = self._changed or started > 0 or len(queue) - started > 1
 
-    def _note_start(self, desk: Desk, job: Job) -> None:
+    def _note_start(self, desk: SchedulerContext, job: SimulatedJob) -> None:
         self._began_us[job.number] = desk.now_us
 
-    def _backfill(self, desk: Desk) -> None:
+    def _backfill(self, desk: SchedulerContext) -> None:
         self._filled_us, self._changed = desk.now_us, False
         if not desk.waiting:
             return
@@ -201,7 +210,9 @@ class Slurm:
                     plan.keep(found[1], found[0], limit_us)
                     kept += 1
 
-    def _start_now(self, desk: Desk, plan: Plan, job: Job, limit_us: int) -> bool:
+    def _start_now(
+        self, desk: SchedulerContext, plan: BackfillPlan, job: SimulatedJob, limit_us: int
+    ) -> bool:
         usable = set(plan.usable(desk.now_us, limit_us))
         cores = desk.place(job, off=[node for node in range(desk.nodes) if node not in usable])
         if cores is None or not desk.start(job, on=cores):
@@ -211,28 +222,28 @@ class Slurm:
             plan.hold(node, ids, desk.now_us + limit_us)
         return True
 
-    def _plan(self, desk: Desk) -> Plan:
+    def _plan(self, desk: SchedulerContext) -> BackfillPlan:
         up = [node for node in range(desk.nodes) if desk.node_state(node) is not NodeState.DOWN]
-        nodes = {node: Node(desk.cores, desk.multiplicity) for node in up}
-        plan = Plan(desk.now_us, nodes, self.resolution_us)
+        nodes = {node: PlannedNode(desk.cores, desk.multiplicity) for node in up}
+        plan = BackfillPlan(desk.now_us, nodes, self.resolution_us)
         for job in desk.running:
             for node, cores in desk.held(job).items():
                 plan.hold(node, cores, self._ends_us(desk, job))
         return plan
 
-    def _ends_us(self, desk: Desk, job: Job) -> int:
+    def _ends_us(self, desk: SchedulerContext, job: SimulatedJob) -> int:
         """Return when a job ends by its limit, which is a time on the wall where jobs share cores."""
         if self.limits > 1 and job.number in self._began_us:
             return self._began_us[job.number] + job.requested_us
         return desk.now_us + desk.remaining_us(job)
 
-    def _queue(self, desk: Desk) -> list[Job]:
+    def _queue(self, desk: SchedulerContext) -> list[SimulatedJob]:
         if not (self.age or self.size or self.fair):
             return list(desk.waiting)
         self._decay(desk)
         return sorted(desk.waiting, key=lambda job: -self._priority(desk, job))
 
-    def _priority(self, desk: Desk, job: Job) -> int:
+    def _priority(self, desk: SchedulerContext, job: SimulatedJob) -> int:
         known_us = desk.now_us - desk.now_us % self.calc_us if self.calc_us else desk.now_us
         age = min(1.0, max(0, known_us - job.submit_us) / self.max_age_us)
         size = (job.nodes / desk.nodes + job.nodes * job.cores / (desk.nodes * desk.cores)) / 2
@@ -242,18 +253,18 @@ class Slurm:
         fair = float(2.0 ** (-used / share))
         return int(self.age * age + self.size * (1 - size if self.small else size) + self.fair * fair)
 
-    def _decay(self, desk: Desk) -> None:
+    def _decay(self, desk: SchedulerContext) -> None:
         factor = 0.5 ** ((desk.now_us - self._decayed_us) / self.half_life_us)
         self._decayed_us = desk.now_us
         for user in self._usage:
             self._usage[user] *= factor
 
-    def _charge(self, desk: Desk, job: Job) -> None:
+    def _charge(self, desk: SchedulerContext, job: SimulatedJob) -> None:
         """Charge a job's user."""
         self._decay(desk)
         self._usage[job.user] += job.nodes * job.cores * job.run_us / 1e6
 
-    def _complete(self, desk: Desk, job: Job) -> None:
+    def _complete(self, desk: SchedulerContext, job: SimulatedJob) -> None:
         """Let the nodes of a job that has ended complete, or be done with it at once."""
         if not self.completing_us:
             self._want(new=self.ends_wait)
@@ -263,7 +274,7 @@ class Slurm:
             self._completing[node] = job.number
         desk.set_timer(desk.now_us + self.completing_us, COMPLETED, job)
 
-    def _completed(self, desk: Desk, job: Job) -> None:
+    def _completed(self, desk: SchedulerContext, job: SimulatedJob) -> None:
         for node in [node for node, number in self._completing.items() if number == job.number]:
             del self._completing[node]
             desk.drain(node, drained=False)

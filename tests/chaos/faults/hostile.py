@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from gangd.agent.hammer import thaw_recorded
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import StepKey
@@ -75,7 +75,7 @@ class HostileNames(Fault):
             raise Broken(f"jobs cannot be read: {snapshot.unreadable}")
         known = {job.job_id: job for job in snapshot.jobs}
         for job in self.jobs[1::2]:
-            if known[job].state is not JobState.PENDING or known[job].cores:
+            if known[job].state is not SlurmJobState.PENDING or known[job].cores:
                 raise Broken(f"job {job} is {known[job].state} on {known[job].cores} by its name")
 
     def heal(self) -> None:

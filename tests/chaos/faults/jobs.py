@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.faults.slurm import SlurmFault
@@ -80,7 +80,7 @@ class TimeLimit(SlurmFault):
     def inject(self) -> None:
         self.holds_s = 0.0
         job = self.a_held_guest("limited", 0, minutes=1)
-        self.troupe.expect(job, "limited", JobState.TIMEOUT, LIMITED_S)
+        self.troupe.expect(job, "limited", SlurmJobState.TIMEOUT, LIMITED_S)
         self.detail = f"job {job}, reviewed later"
 
 
@@ -102,12 +102,12 @@ class Requeue(SlurmFault):
 
         def pending() -> bool:
             found = self.stage.client.job(job)
-            return found is not None and found.state is JobState.PENDING and found.restarts == 1
+            return found is not None and found.state is SlurmJobState.PENDING and found.restarts == 1
 
         wait_for(pending, 20, f"job {job} is queued again")
         self.detail = f"gone after {took_s:.1f} s, queued again"
         self.stage.client.cancel([job])
-        self.troupe.expect(job, "requeued", JobState.CANCELLED, 30)
+        self.troupe.expect(job, "requeued", SlurmJobState.CANCELLED, 30)
 
 
 class Suspend(SlurmFault):
@@ -183,7 +183,7 @@ class Array(SlurmFault):
 
         wait_for(split, 60, "all tasks of the array started")
         for job in self._tasks:
-            self.troupe.expect(job, "array task", JobState.COMPLETED, 60)
+            self.troupe.expect(job, "array task", SlurmJobState.COMPLETED, 60)
         self.detail = f"{len(self._tasks)} tasks"
 
 

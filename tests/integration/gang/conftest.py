@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from deploy.local import Gang, Hold, LocalCluster, Shape
+from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.gang.stage import Stage
 
@@ -20,8 +20,8 @@ def gang_cluster() -> Iterator[Stage]:
         cores=1,
         virtual=len(os.sched_getaffinity(0)) < 2,
         multiplicity=2,
-        gang=Gang.OSUB,
-        hold=Hold.FREEZE,
+        gang=GangKind.OSUB,
+        hold=HoldSetting.FREEZE,
         quantum_ms=250,
         settings=(
             "KillWait=5",

@@ -16,8 +16,8 @@ from deploy.local.daemons import Daemon, find_process
 from deploy.local.gang import gang_daemons, record_folder, status_folder
 from deploy.local.host import look_at_host
 from foundation.records import SliceRecord
-from foundation.slurm import Job, JobState
-from gangd.controller.controller_status import JobStatus, NodeStatus, Status, read_status
+from foundation.slurm import SlurmJob, SlurmJobState
+from gangd.controller.controller_status import ControllerStatus, JobStatus, NodeStatus, read_status
 from gangd.controller.lead.keeper import STATE_NAME
 from gangd.controller.slice_record.slicelog import read_slices
 from tests.fixtures.marked import marked_processes
@@ -68,28 +68,28 @@ class Stage:
     def start(self, body: str, *nodes: str, options: tuple[str, ...] = ()) -> int:
         """Submit a job and wait until it runs and has processes on its first node."""
         job = self.submit(body, *nodes, options=options)
-        wait_until(lambda: self.state(job) is JobState.RUNNING, START_S, f"job {job} runs")
+        wait_until(lambda: self.state(job) is SlurmJobState.RUNNING, START_S, f"job {job} runs")
         node = self.job(job).nodes[0]
         wait_until(lambda: bool(processes_of(job, node)), START_S, f"job {job} has processes")
         return job
 
-    def job(self, job: int) -> Job:
+    def job(self, job: int) -> SlurmJob:
         """Return what Slurm says of a job."""
         known = self.client.job(job)
         assert known is not None, f"Slurm does not know job {job}"
         return known
 
-    def state(self, job: int) -> JobState:
+    def state(self, job: int) -> SlurmJobState:
         """Return a job's state."""
         return self.job(job).state
 
-    def finish(self, *jobs: int, within_s: float) -> list[JobState]:
+    def finish(self, *jobs: int, within_s: float) -> list[SlurmJobState]:
         """Wait for jobs to end and return their states."""
         for job in jobs:
             wait_until(lambda job=job: self.state(job).is_over, within_s, f"job {job} ends")  # type: ignore[misc]
         return [self.state(job) for job in jobs]
 
-    def status(self) -> Status:
+    def status(self) -> ControllerStatus:
         """Return the controller's newest status, at most a second old."""
         return read_status(status_folder(self.layout))
 

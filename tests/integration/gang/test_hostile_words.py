@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.hostile import ATTACKS, filled
@@ -45,7 +45,7 @@ def test_words_run_nothing_hold_nobody_and_hide_nobody(stage: Stage, tmp_path: P
     assert [
         alarm for alarm in stage.status().alarms if alarm.kind in {"unreadable", "placement", "slurm"}
     ] == []
-    assert stage.state(alone) is JobState.RUNNING
+    assert stage.state(alone) is SlurmJobState.RUNNING
 
 
 def test_no_name_spares_a_job_from_being_held(stage: Stage, tmp_path: Path) -> None:

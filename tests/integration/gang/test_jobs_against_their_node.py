@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.attacks.attack import ACCOUNT
 from tests.fixtures.leftovers import node_cgroups
 from tests.fixtures.looks import looks
@@ -188,5 +188,5 @@ def test_slurm_does_what_its_user_asks_while_an_allocation_is_held(stage: Stage)
     finally:
         step.kill()
         step.communicate()
-    assert stage.state(job) is JobState.RUNNING, "it outlives its step"
+    assert stage.state(job) is SlurmJobState.RUNNING, "it outlives its step"
     assert stage.job_status(rival) is not None

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import GangKind, LocalCluster, Shape
 from foundation.errors import ClusterError
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import check_slurm
 from tests.integration.gang.stage import SPIN, Stage, gangd
@@ -48,12 +48,12 @@ def test_job_with_a_limit_gets_its_run_time_at_half_duty(stage: Stage, tmp_path:
         return now is not None and now >= end + 5
 
     wait_until(moved, 60, "the job's end is moved by the time for which it is frozen")
-    assert stage.finish(job, within_s=120) == [JobState.COMPLETED]
+    assert stage.finish(job, within_s=120) == [SlurmJobState.COMPLETED]
     ended = stage.job(job).end_time
     assert ended is not None
     assert ended > end, "half of the time was the other's"
     unlimited = stage.job(rival)
-    assert (unlimited.state, unlimited.time_limit_s) == (JobState.RUNNING, None)
+    assert (unlimited.state, unlimited.time_limit_s) == (SlurmJobState.RUNNING, None)
 
 
 def test_cores_shared_without_memory_are_warned_of_and_long_freezes_refused(make_cluster: Make) -> None:
@@ -68,7 +68,7 @@ def test_cores_shared_without_memory_are_warned_of_and_long_freezes_refused(make
 
 
 def test_gangd_refuses_to_start_beside_slurms_own_gang_scheduler(make_cluster: Make, tmp_path: Path) -> None:
-    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=2, gang=Gang.SLURM))
+    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=2, gang=GangKind.SLURM))
     words = gangd("run", "--slurm-conf", str(cluster.conf), "--state", str(tmp_path), "--keys", str(tmp_path))
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.gang import status_folder
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.fixtures.exchange import osub as called_osub
 from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
@@ -80,7 +80,7 @@ def test_a_drained_partition_takes_no_new_job_into_turns(ordered: Stage) -> None
     stage.wait_state(new, "free")
     row = next(one for one in stage.status().orders if one.what == "drain")
     assert (row.jobs, row.left) == (1, 1)
-    assert stage.state(old) is JobState.RUNNING
+    assert stage.state(old) is SlurmJobState.RUNNING
     osub(stage, "resume", "--partition", str(stage.job(old).partition))
     for job in (old, new):
         stage.wait_frozen(*tasks(stage, job))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import deploy
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import GangKind, LocalCluster, Shape
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
@@ -41,7 +41,7 @@ needs_lua = pytest.mark.skipif(
 @pytest.fixture
 def pair_stage() -> Iterator[Stage]:
     """One node of three cores, so that jobs on one node have cores of their own."""
-    shape = Shape(nodes=1, cores=3, virtual=True, multiplicity=2, gang=Gang.OSUB, quantum_ms=250)
+    shape = Shape(nodes=1, cores=3, virtual=True, multiplicity=2, gang=GangKind.OSUB, quantum_ms=250)
     with empty_folder() as folder:
         cluster = LocalCluster(folder / "c")
         cluster.up(shape)

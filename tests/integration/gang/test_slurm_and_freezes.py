@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
@@ -52,7 +52,7 @@ def test_job_suspended_while_it_is_held_stays_frozen_until_it_is_resumed(stage: 
     wait_until(lambda: cpu_s(other_pids) > begin + 0.3, 60, "the other job has had more than two slices")
     assert all(is_frozen(pid) for pid in pids)
     assert cpu_s(pids) == used
-    assert stage.state(job) is JobState.SUSPENDED
+    assert stage.state(job) is SlurmJobState.SUSPENDED
     assert stage.run("scontrol", "resume", str(job)).returncode == 0
     wait_until(lambda: cpu_s(pids) > used, 60, "the resumed job runs")
 
@@ -67,7 +67,7 @@ def test_job_stopped_while_it_is_held_goes_on_once_it_is_continued(
     job, _, pids, other_pids = pair(stage, SPIN if how else f"srun sh -c '{SPIN}'")
     stage.wait_frozen(*pids)
     assert stage.run("scancel", "--signal=STOP", *how, str(job)).returncode == 0
-    wait_until(lambda: stage.state(job) is JobState.STOPPED, 60, f"job {job} is stopped")
+    wait_until(lambda: stage.state(job) is SlurmJobState.STOPPED, 60, f"job {job} is stopped")
     begin = cpu_s(other_pids)
     wait_until(lambda: cpu_s(other_pids) > begin + 0.6, 60, "the other job has had several slices")
     used, begin = cpu_s(pids), cpu_s(other_pids)
@@ -90,12 +90,12 @@ def test_jobs_cancelled_at_short_slices_end_and_no_node_is_drained(stage: Stage)
         states = {job.job_id: job.state for job in stage.client.jobs().jobs}
         now = time.monotonic()
         for job in left:
-            if states[job] is JobState.RUNNING:
+            if states[job] is SlurmJobState.RUNNING:
                 running.setdefault(job, now)
         stage.client.cancel(
             job
             for job in left
-            if job in running and states[job] is JobState.RUNNING and now > running[job] + 0.7
+            if job in running and states[job] is SlurmJobState.RUNNING and now > running[job] + 0.7
         )
         left = [job for job in left if not states[job].is_over]
     assert stage.run("sinfo", "-R", "-h").stdout == ""
@@ -108,5 +108,5 @@ def test_steps_that_end_while_their_script_is_frozen_are_not_lost(stage: Stage) 
     stepper += "while [ $i -lt 200000 ]; do i=$((i+1)); done; done"
     job = stage.start(stepper, node)
     rival = stage.start(SPIN, node)
-    assert stage.finish(job, within_s=90) == [JobState.COMPLETED]
-    assert stage.state(rival) is JobState.RUNNING
+    assert stage.finish(job, within_s=90) == [SlurmJobState.COMPLETED]
+    assert stage.state(rival) is SlurmJobState.RUNNING

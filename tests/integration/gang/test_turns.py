@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from foundation.records import SliceRecord
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
@@ -40,7 +40,7 @@ def test_two_coupled_jobs_take_turns_and_both_nodes_agree(stage: Stage) -> None:
     rrba = shlex.join([sys.executable, "-P", "-m", "workloads.rrba", "--app", "jacobi", "--target-s", "2"])
     body = f"cd {Path(__file__).parents[3]}; exec srun --mpi=pmi2 -N2 -n2 --ntasks-per-node=1 {rrba}"
     jobs = [stage.submit(body, *stage.nodes) for _ in range(2)]
-    assert stage.finish(*jobs, within_s=120) == [JobState.COMPLETED] * 2
+    assert stage.finish(*jobs, within_s=120) == [SlurmJobState.COMPLETED] * 2
     roles = roles_of(stage.rows(*jobs))
     # While both contend: who is left alone is let go at once, on each node when it learns of that, which may
     # be in the middle of the last slice.

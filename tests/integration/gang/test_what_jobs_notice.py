@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
@@ -74,7 +74,7 @@ def test_peers_with_short_patience_stay_connected(stage: Stage, tmp_path: Path) 
     stage.start(f"exec srun -n2 sh -c '{SPIN}'", *stage.nodes)
     stage.wait_state(job, "busy")
     stage.wait_frozen(*processes_of(job, stage.nodes[0]))
-    assert stage.finish(job, within_s=60) == [JobState.COMPLETED]
+    assert stage.finish(job, within_s=60) == [SlurmJobState.COMPLETED]
 
 
 def test_lock_is_waited_for_no_longer_than_a_freeze_may_last(stage: Stage, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_lock_is_waited_for_no_longer_than_a_freeze_may_last(stage: Stage, tmp_p
     jobs = [
         stage.submit(f"exec {sys.executable} {program} {tmp_path / 'lock'} {wait}", node) for wait in waits
     ]
-    assert stage.finish(*jobs, within_s=90) == [JobState.COMPLETED] * 2
+    assert stage.finish(*jobs, within_s=90) == [SlurmJobState.COMPLETED] * 2
     assert max(float(wait.read_text()) for wait in waits) < 10, "the cap of 5 s, and the time to get a core"
 
 
@@ -117,7 +117,7 @@ def test_timeout_counts_the_time_in_which_its_job_is_held(stage: Stage, tmp_path
     stage.start(SPIN, node)
     job = stage.start(f"timeout 5 sh -c '{SPIN}'; echo $? > {code}; times > {used}", node)
     stage.wait_frozen(*processes_of(job, node))
-    assert stage.finish(job, within_s=60) == [JobState.COMPLETED]
+    assert stage.finish(job, within_s=60) == [SlurmJobState.COMPLETED]
     assert code.read_text().strip() == "124"
     minutes, seconds = used.read_text().splitlines()[1].split()[0].rstrip("s").split("m")
     assert 60 * float(minutes) + float(seconds) < 4.5

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
-from simulator.world.simulated_system import Pool
+from simulator.engine.run.run_rules import RunRules
+from simulator.world.simulated_system import NodePool
 from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.reference_engine import RefJob
 
@@ -22,7 +22,7 @@ from tests.property.simulator.reference_engine import RefJob
 class World:
     """A pool and the jobs that come to it."""
 
-    pool: Pool
+    pool: NodePool
     memory_kib: int | None
     overhead: Fraction
     jobs: tuple[RefJob, ...]
@@ -45,7 +45,7 @@ def worlds(
     most_nodes: int = 8,
 ) -> World:
     """Draw a system of up to 8 nodes of up to 5 cores and jobs that fit on it."""
-    pool = Pool(
+    pool = NodePool(
         name="main",
         first=0,
         nodes=draw(st.integers(1, most_nodes)),
@@ -93,7 +93,7 @@ def crowds(draw: st.DrawFn, multiplicity: int = 1, most_jobs: int = 26, most_nod
                 requested_us=run_us + dice.choice((0, 0, 5, 40, 200)),
             )
         )
-    pool = Pool(name="main", first=0, nodes=nodes, cores=cores, multiplicity=multiplicity)
+    pool = NodePool(name="main", first=0, nodes=nodes, cores=cores, multiplicity=multiplicity)
     return World(pool, None, dice.choice((Fraction(1), Fraction(6, 5))), tuple(jobs))
 
 
@@ -118,7 +118,7 @@ def pool_jobs(jobs: tuple[RefJob, ...]) -> tuple[PoolJobs, np.ndarray]:
     )
 
 
-def run_world(world: World, rules: Rules, *, stepping: bool = False) -> PoolRun:
+def run_world(world: World, rules: RunRules, *, stepping: bool = False) -> PoolRun:
     """Run the engine on a world, compiled if this tier compiles its kind."""
     jobs, numbers = pool_jobs(world.jobs)
     with as_this_tier_compiles(rules, world.pool.multiplicity):

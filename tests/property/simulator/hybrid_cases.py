@@ -13,7 +13,7 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.hybrid.drawn_jobs import linear_sizes
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.world.simulated_job import Life
+from simulator.world.simulated_job import JobLifecycle
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class HybridWorld:
     mechanism: Mechanism
 
 
-def _notice(dice: Random, arrival_us: int) -> Life:
+def _notice(dice: Random, arrival_us: int) -> JobLifecycle:
     kind = dice.choice(("none", "accurate", "early", "late", "absent"))
     lead_us = dice.randint(5, 25)
     predicted_us = {
@@ -36,19 +36,19 @@ def _notice(dice: Random, arrival_us: int) -> Life:
         "absent": arrival_us - dice.randint(15, 60),
     }[kind]
     if kind == "none":
-        return Life(on_demand=True)
+        return JobLifecycle(on_demand=True)
     notice_us = max(0, min(predicted_us - lead_us, arrival_us))
-    return Life(on_demand=True, notice_us=notice_us, predicted_us=max(predicted_us, notice_us))
+    return JobLifecycle(on_demand=True, notice_us=notice_us, predicted_us=max(predicted_us, notice_us))
 
 
-def _life(dice: Random, kind: str, run_us: int, nodes: int, arrival_us: int) -> Life:
+def _life(dice: Random, kind: str, run_us: int, nodes: int, arrival_us: int) -> JobLifecycle:
     setup_us = dice.randint(0, run_us // 3)
     if kind == "malleable":
-        return Life(sizes=linear_sizes(nodes, dice.choice((0.2, 0.5, 1.0))), setup_us=setup_us)
+        return JobLifecycle(sizes=linear_sizes(nodes, dice.choice((0.2, 0.5, 1.0))), setup_us=setup_us)
     if kind == "ondemand":
         return _notice(dice, arrival_us)
     every_us = dice.choice((None, 3, 7, 20))
-    return Life(setup_us=setup_us, checkpoint_every_us=every_us, checkpoint_us=dice.randint(0, 3))
+    return JobLifecycle(setup_us=setup_us, checkpoint_every_us=every_us, checkpoint_us=dice.randint(0, 3))
 
 
 def world_of(seed: int, kinds: tuple[str, ...] = ("rigid", "malleable", "ondemand")) -> HybridWorld:

@@ -8,9 +8,17 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from simulator.policies.interface.policy_events import Arrived, Begun, Event, Left, NodeDown, NodeState, Timer
-from simulator.policies.interface.policy_rule import Desk, Preemption
-from simulator.world.simulated_job import Job, Life, Sizes
+from simulator.policies.interface.policy_events import (
+    Event,
+    JobArrived,
+    JobPreempted,
+    NodeDown,
+    NodeState,
+    SimulationStarted,
+    Timer,
+)
+from simulator.policies.interface.policy_rule import Preemption, SchedulerContext
+from simulator.world.simulated_job import JobLifecycle, SimulatedJob, Sizes
 from tests.property.simulator.reference_life import Outage
 
 
@@ -23,7 +31,7 @@ class LivesWorld:
     multiplicity: int
     memory_kib: int | None
     overhead: Fraction
-    jobs: tuple[Job, ...]
+    jobs: tuple[SimulatedJob, ...]
     outages: tuple[Outage, ...]
     after_failure: str
     seed: int
@@ -42,14 +50,14 @@ def _sizes(dice: Random, nodes: int, asked: int) -> Sizes | None:
     return Sizes(least=least, preferred=dice.randint(least, most), most=most, rates=tuple(rates))
 
 
-def _job(dice: Random, index: int, nodes: int, cores: int, memory: int | None) -> Job:
+def _job(dice: Random, index: int, nodes: int, cores: int, memory: int | None) -> SimulatedJob:
     asked = min(nodes, dice.choice((1, 1, 2, 3, dice.randint(1, nodes))))
     sizes = _sizes(dice, nodes, asked)
     run_us = dice.choice((0, dice.randint(1, 12), dice.randint(1, 90)))
     phases: tuple[int, ...] = (0, run_us) if run_us else (0,)
     if sizes is None and dice.random() < 0.2:
         phases = (dice.randint(0, 9), *(dice.randint(1, 15) for _ in range(dice.randint(1, 4))))
-    return Job(
+    return SimulatedJob(
         index=index,
         number=3 * index + 1,
         nodes=asked,
@@ -58,7 +66,7 @@ def _job(dice: Random, index: int, nodes: int, cores: int, memory: int | None) -
         phases_us=phases,
         requested_us=sum(phases) + dice.choice((0, 0, 4, 30)),
         memory_kib=0 if memory is None else dice.randint(0, memory // 2),
-        life=Life(
+        life=JobLifecycle(
             sizes=sizes,
             setup_us=dice.choice((0, 0, dice.randint(1, 7))),
             checkpoint_every_us=dice.choice((None, None, dice.randint(1, 20))),
@@ -121,16 +129,16 @@ class Restless:
     def __deepcopy__(self, memo: object) -> Restless:
         return self  # so that the test sees what it chose
 
-    def note(self, desk: Desk, what: str) -> None:
+    def note(self, desk: SchedulerContext, what: str) -> None:
         self.chosen.append(f"{desk.now_us} {what}")
 
-    def hear(self, desk: Desk, event: Event) -> None:
+    def hear(self, desk: SchedulerContext, event: Event) -> None:
         told = getattr(event, "job", None)
         name = "" if told is None else str(told.number)
         if isinstance(event, NodeDown):
             name = f"{event.node} {[job.number for job in event.lost]}"
         self.note(desk, f"{type(event).__name__} {name}")
-        if isinstance(event, Begun):
+        if isinstance(event, SimulationStarted):
             desk.set_timer(17, "tick")
         if (
             isinstance(event, Timer)
@@ -138,10 +146,10 @@ class Restless:
             and (desk.now_us < 700 or desk.running or desk.waiting or desk.suspended)
         ):
             desk.set_timer(desk.now_us + self._dice.randint(1, 40), "tick")
-        if isinstance(event, Arrived | Left) and self._dice.random() < 0.1:
+        if isinstance(event, JobArrived | JobPreempted) and self._dice.random() < 0.1:
             desk.put_first(event.job)
 
-    def schedule(self, desk: Desk) -> None:
+    def schedule(self, desk: SchedulerContext) -> None:
         self._steps += 1
         if self._steps < 400:  # then it only starts jobs, so that the run has an end
             for _ in range(self._dice.randint(0, 3)):
@@ -156,7 +164,7 @@ class Restless:
                 size = self._dice.randint(job.least_nodes, job.most_nodes) if self._steps < 400 else None
                 self.note(desk, f"start {job.number} {size} {self.begin(desk, job, size)}")
 
-    def begin(self, desk: Desk, job: Job, size: int | None) -> bool:
+    def begin(self, desk: SchedulerContext, job: SimulatedJob, size: int | None) -> bool:
         if self._dice.random() < 0.15:
             taken = [node for node in range(desk.nodes) if desk.node_state(node) is NodeState.UP]
             used = {node for other in desk.running for node in desk.held(other)}
@@ -165,10 +173,10 @@ class Restless:
                 return desk.start(job, on={node: range(job.cores) for node in free}, lent=True)
         return desk.start(job, size)
 
-    def has_memory(self, desk: Desk, node: int) -> bool:
+    def has_memory(self, desk: SchedulerContext, node: int) -> bool:
         return all(node not in desk.held(job) for job in desk.suspended)
 
-    def calm_down(self, desk: Desk) -> None:
+    def calm_down(self, desk: SchedulerContext) -> None:
         for node in range(desk.nodes):
             owner = desk.lease_of(node)
             if owner is not None:
@@ -178,7 +186,7 @@ class Restless:
         for job in list(desk.suspended):
             desk.resume(job)
 
-    def resize(self, desk: Desk) -> None:
+    def resize(self, desk: SchedulerContext) -> None:
         soft = [
             job for job in desk.running if job.life.sizes is not None and job.number not in self.leaving(desk)
         ]
@@ -189,10 +197,10 @@ class Restless:
             done = desk.resize(job, size, cost_us=cost_us)
             self.note(desk, f"resize {job.number} {size} {cost_us} {done} {sorted(desk.held(job))}")
 
-    def leaving(self, desk: Desk) -> set[int]:
+    def leaving(self, desk: SchedulerContext) -> set[int]:
         return {number for number, until in self._leaving.items() if until >= desk.now_us}
 
-    def preempt(self, desk: Desk) -> None:
+    def preempt(self, desk: SchedulerContext) -> None:
         candidates = [job for job in desk.running if job.number not in self.leaving(desk)]
         if not candidates:
             return
@@ -208,11 +216,11 @@ class Restless:
         if warning:
             self._leaving[job.number] = desk.now_us + warning
 
-    def resume(self, desk: Desk) -> None:
+    def resume(self, desk: SchedulerContext) -> None:
         for job in list(desk.suspended):
             self.note(desk, f"resume {job.number} {desk.resume(job)}")
 
-    def lease(self, desk: Desk) -> None:
+    def lease(self, desk: SchedulerContext) -> None:
         free = [
             node
             for node in range(desk.nodes)
@@ -231,13 +239,13 @@ class Restless:
         desk.reserve(nodes, job, until)
         self.note(desk, f"reserve {job.number} {sorted(nodes)} {until}")
 
-    def drain(self, desk: Desk) -> None:
+    def drain(self, desk: SchedulerContext) -> None:
         node = self._dice.randrange(desk.nodes)
         drained = desk.node_state(node) is NodeState.UP and self._dice.random() < 0.4
         desk.drain(node, drained=drained)
         self.note(desk, f"drain {node} {drained}")
 
-    def look(self, desk: Desk) -> None:
+    def look(self, desk: SchedulerContext) -> None:
         waiting = list(desk.waiting)
         self.note(desk, f"idle {list(desk.idle_nodes())} suspended {[job.number for job in desk.suspended]}")
         if not waiting:

@@ -9,13 +9,13 @@ import numpy as np
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
-from simulator.placement.placement_rule import Placement
+from simulator.engine.run.run_rules import RunRules
+from simulator.placement.placement_rule import PlacementRule
 from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.interface.policy_rule import QueuePolicy
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.world.node_outages import Outage
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.lives_cases import LivesWorld
 from tests.property.simulator.reference_lives import ReferenceLives
@@ -43,13 +43,13 @@ def pool_jobs_of(world: LivesWorld) -> PoolJobs:
 def engine_run(
     world: LivesWorld,
     policy: QueuePolicy,
-    placement: Placement | None = None,
+    placement: PlacementRule | None = None,
     after_event: Any = None,
     *,
     stepping: bool = True,
 ) -> PoolRun:
     """Run the engine on a world, compiled if this tier compiles its kind."""
-    rules = Rules(
+    rules = RunRules(
         policy=policy,
         placement=placement or ThesisPlacement(),
         sharing=Proportional(world.overhead),
@@ -57,7 +57,9 @@ def engine_run(
         outages=[Outage(outage.down_us, outage.up_us, outage.node) for outage in world.outages],
         after_failure={"fail": "give-up"}.get(world.after_failure, world.after_failure),
     )
-    pool = Pool(name="main", first=0, nodes=world.nodes, cores=world.cores, multiplicity=world.multiplicity)
+    pool = NodePool(
+        name="main", first=0, nodes=world.nodes, cores=world.cores, multiplicity=world.multiplicity
+    )
     numbers = np.array([job.number for job in world.jobs])
     with as_this_tier_compiles(rules, world.multiplicity, with_lives=True):
         return run_pool(pool_jobs_of(world), numbers, pool, rules, stepping=stepping, after_event=after_event)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from fractions import Fraction
 
-from simulator.world.simulated_job import Job
+from simulator.world.simulated_job import SimulatedJob
 
 FAR_US = 1 << 62
 Cores = dict[int, list[int]]
@@ -40,7 +40,7 @@ class Progress:
 class LifeRecord:
     """What became of a job; node time in node microseconds by what it was spent on."""
 
-    job: Job
+    job: SimulatedJob
     status: Status = Status.FUTURE
     doing: Doing = Doing.WORK
     held: Cores = field(default_factory=dict)

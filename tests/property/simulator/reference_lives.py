@@ -2,12 +2,13 @@
 
 The oracle for the engine's actions. Written from ``docs/mechanisms.md``, not from the engine: work is counted
 in exact fractions, everything is recomputed at every event, and looking ahead copies the whole world. It
-takes the same policies as the engine, for it is a ``Desk``; it shares only the words of that protocol.
+takes the same policies as the engine, for it is a ``SchedulerContext``; it shares only the words of that
+protocol.
 """
 
 from __future__ import annotations
 
-from simulator.policies.interface.policy_events import Arrived, Event, NodeDown, NodeState, NodeUp
+from simulator.policies.interface.policy_events import Event, JobArrived, NodeDown, NodeState, NodeUp
 from tests.property.simulator.reference_life import Status
 from tests.property.simulator.reference_lives_desk import LivesDesk
 
@@ -55,7 +56,7 @@ class ReferenceLives(LivesDesk):
             elif kind == 4:
                 event = self.ring(which)
             else:
-                event = Arrived(arrivals.pop(0))
+                event = JobArrived(arrivals.pop(0))
                 life = self.lives[which]
                 life.status = Status.WAITING
                 life.now = life.saved = self.beginning(event.job)

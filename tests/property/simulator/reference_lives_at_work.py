@@ -7,8 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
-from simulator.policies.interface.policy_events import Begun, Ended, Event, Left, NodeState, Timer
-from simulator.world.simulated_job import Job
+from simulator.policies.interface.policy_events import (
+    Event,
+    JobEnded,
+    JobPreempted,
+    NodeState,
+    SimulationStarted,
+    Timer,
+)
+from simulator.world.simulated_job import SimulatedJob
 from tests.property.simulator.reference_life import Doing, LifeRecord, Outage, Progress, Row, Status
 
 
@@ -17,7 +24,7 @@ class LivesAtWork(ABC):
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[SimulatedJob],
         policy: object,
         *,
         nodes: int,
@@ -40,12 +47,12 @@ class LivesAtWork(ABC):
         self.policy = policy
         self.now_us = 0
         self.rows: list[Row] = []
-        self.leases: dict[int, Job] = {}
+        self.leases: dict[int, SimulatedJob] = {}
         self.states = [NodeState.UP] * nodes
         self.drained: set[int] = set()
         self.timers: list[tuple[int, Timer]] = []
         self.set_timers = 0
-        self.tell(Begun())
+        self.tell(SimulationStarted())
         self.run()
 
     @abstractmethod
@@ -59,7 +66,7 @@ class LivesAtWork(ABC):
 
     # time and work
 
-    def beginning(self, job: Job) -> Progress:
+    def beginning(self, job: SimulatedJob) -> Progress:
         first = 1 if job.phases_us[0] == 0 and len(job.phases_us) > 1 else 0
         asked = job.rate(job.nodes)
         return Progress(first, Fraction(job.phases_us[first] * asked), Fraction(job.requested_us * asked))
@@ -148,11 +155,11 @@ class LivesAtWork(ABC):
         if life.doing is Doing.LEAVE:
             self.save(life)
             self.leave(life, "checkpoint")
-            return Left(life.job)
+            return JobPreempted(life.job)
         self.save(life)
         self.end_stretch(life)
         life.status, life.end_us = Status.ENDED, self.now_us
-        return Ended(life.job)
+        return JobEnded(life.job)
 
     def leave(self, life: LifeRecord, why: str) -> None:
         self.end_stretch(life)

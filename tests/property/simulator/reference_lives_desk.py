@@ -9,28 +9,28 @@ from fractions import Fraction
 
 from simulator.policies.interface.policy_events import NodeState, Timer
 from simulator.policies.interface.policy_rule import PolicyError, Preemption
-from simulator.world.simulated_job import Job
+from simulator.world.simulated_job import SimulatedJob
 from tests.property.simulator.reference_life import FAR_US, Cores, Doing, LifeRecord, Progress, Status
 from tests.property.simulator.reference_lives_at_work import LivesAtWork
 
 
 class LivesDesk(LivesAtWork):
-    """A ``Desk``: it takes the same policies as the engine's."""
+    """A ``SchedulerContext``: it takes the same policies as the engine's."""
 
     # what a policy sees
 
     @property
-    def waiting(self) -> list[Job]:
+    def waiting(self) -> list[SimulatedJob]:
         waiting = [life for life in self.lives if life.status is Status.WAITING]
         waiting.sort(key=lambda life: (not life.in_front, life.job.submit_us, life.job.index))
         return [life.job for life in waiting]
 
     @property
-    def running(self) -> list[Job]:
+    def running(self) -> list[SimulatedJob]:
         return [life.job for life in self.lives if life.status is Status.RUNNING]
 
     @property
-    def suspended(self) -> list[Job]:
+    def suspended(self) -> list[SimulatedJob]:
         return [life.job for life in self.lives if life.status is Status.SUSPENDED]
 
     @property
@@ -50,20 +50,20 @@ class LivesDesk(LivesAtWork):
             return NodeState.DRAINED
         return self.states[node]
 
-    def lease_of(self, node: int) -> Job | None:
+    def lease_of(self, node: int) -> SimulatedJob | None:
         return self.leases.get(node)
 
-    def takes(self, node: int, job: Job | None) -> bool:
+    def takes(self, node: int, job: SimulatedJob | None) -> bool:
         return self.node_state(node) is NodeState.UP and self.leases.get(node) in (None, job)
 
-    def idle_nodes(self, job: Job | None = None) -> list[int]:
+    def idle_nodes(self, job: SimulatedJob | None = None) -> list[int]:
         busy = {node for life in self.lives if life.status is Status.RUNNING for node in life.held}
         return [node for node in range(self.nodes) if node not in busy and self.takes(node, job)]
 
-    def held(self, job: Job) -> Cores:
+    def held(self, job: SimulatedJob) -> Cores:
         return self.lives[job.index].held
 
-    def remaining_us(self, job: Job, nodes: int | None = None) -> int:
+    def remaining_us(self, job: SimulatedJob, nodes: int | None = None) -> int:
         life = self.lives[job.index]
         runs = life.status in (Status.RUNNING, Status.SUSPENDED)
         size = nodes or (life.nodes if runs else job.nodes)
@@ -74,7 +74,7 @@ class LivesDesk(LivesAtWork):
             pause = life.pause_left
         return math.ceil(pause) + math.ceil(life.now.request / job.rate(size))
 
-    def unsaved_us(self, job: Job) -> int:
+    def unsaved_us(self, job: SimulatedJob) -> int:
         return self.lives[job.index].fresh_us
 
     def load(self, node: int) -> int:
@@ -93,10 +93,10 @@ class LivesDesk(LivesAtWork):
     def free_cores(self, node: int) -> list[int]:
         return [core for core in range(self.shape[1]) if len(self.users(node, core)) < self.shape[2]]
 
-    def place(self, job: Job, nodes: int | None = None) -> Cores | None:
+    def place(self, job: SimulatedJob, nodes: int | None = None) -> Cores | None:
         return self.choose(job, nodes or job.nodes, set())
 
-    def choose(self, job: Job, count: int, barred: set[int]) -> Cores | None:
+    def choose(self, job: SimulatedJob, count: int, barred: set[int]) -> Cores | None:
         suited = [
             node
             for node in range(self.nodes)
@@ -119,16 +119,16 @@ class LivesDesk(LivesAtWork):
 
     # what a policy does
 
-    def refuse(self, job: Job, what: str) -> PolicyError:
+    def refuse(self, job: SimulatedJob, what: str) -> PolicyError:
         return PolicyError(f"job {job.number} {what}")
 
-    def expect(self, job: Job, status: Status) -> LifeRecord:
+    def expect(self, job: SimulatedJob, status: Status) -> LifeRecord:
         life = self.lives[job.index]
         if life.status is not status:
             raise self.refuse(job, f"is not {status.name}")
         return life
 
-    def check_cores(self, job: Job, on: Cores, count: int, *, lent: bool) -> None:
+    def check_cores(self, job: SimulatedJob, on: Cores, count: int, *, lent: bool) -> None:
         mine = self.lives[job.index].held if self.lives[job.index].status is Status.RUNNING else {}
         if len(on) != count:
             raise self.refuse(job, "wrong number of nodes")
@@ -146,14 +146,14 @@ class LivesDesk(LivesAtWork):
             if node not in mine and self.free_memory_kib(node) < job.memory_kib:
                 raise self.refuse(job, "memory")
 
-    def size_of(self, job: Job, nodes: int | None, on: Cores | None) -> int:
+    def size_of(self, job: SimulatedJob, nodes: int | None, on: Cores | None) -> int:
         count = nodes if nodes is not None else (len(on) if on is not None else job.nodes)
         if not job.least_nodes <= count <= job.most_nodes or (on is not None and len(on) != count):
             raise self.refuse(job, "size")
         return count
 
     def start(
-        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
+        self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
     ) -> bool:
         life = self.expect(job, Status.WAITING)
         count = self.size_of(job, nodes, on)
@@ -176,7 +176,7 @@ class LivesDesk(LivesAtWork):
         return True
 
     def resize(
-        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
+        self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
     ) -> bool:
         life = self.expect(job, Status.RUNNING)
         if job.life.sizes is None:
@@ -211,7 +211,7 @@ class LivesDesk(LivesAtWork):
         life.pause_left += cost_us
         return True
 
-    def preempt(self, job: Job, how: Preemption, *, warning_us: int = 0) -> None:
+    def preempt(self, job: SimulatedJob, how: Preemption, *, warning_us: int = 0) -> None:
         life = self.expect(job, Status.RUNNING)
         if life.doing is Doing.LEAVE:
             raise self.refuse(job, "leaves already")
@@ -230,10 +230,10 @@ class LivesDesk(LivesAtWork):
         else:
             life.doing, life.pause_left = Doing.LEAVE, Fraction(warning_us)
 
-    def put_first(self, job: Job) -> None:
+    def put_first(self, job: SimulatedJob) -> None:
         self.expect(job, Status.WAITING).in_front = True
 
-    def resume(self, job: Job) -> bool:
+    def resume(self, job: SimulatedJob) -> bool:
         life = self.expect(job, Status.SUSPENDED)
         for node, cores in life.held.items():
             if not self.takes(node, job) or not set(cores) <= set(self.free_cores(node)):
@@ -241,7 +241,7 @@ class LivesDesk(LivesAtWork):
         life.status, life.stretch_us = Status.RUNNING, self.now_us
         return True
 
-    def reserve(self, nodes: Sequence[int], job: Job, until_us: int | None = None) -> None:
+    def reserve(self, nodes: Sequence[int], job: SimulatedJob, until_us: int | None = None) -> None:
         if self.lives[job.index].status in (Status.RUNNING, Status.SUSPENDED, Status.ENDED):
             raise self.refuse(job, "runs or has ended")
         for node in nodes:
@@ -253,10 +253,10 @@ class LivesDesk(LivesAtWork):
             self.set_timer(until_us, "expiry", job)
         self.leases.update(dict.fromkeys(nodes, job))
 
-    def release_leases(self, job: Job) -> None:
+    def release_leases(self, job: SimulatedJob) -> None:
         self.leases = {node: owner for node, owner in self.leases.items() if owner is not job}
 
-    def release(self, job: Job, nodes: Sequence[int] | None = None) -> None:
+    def release(self, job: SimulatedJob, nodes: Sequence[int] | None = None) -> None:
         if nodes is None:
             self.release_leases(job)
             return
@@ -266,7 +266,7 @@ class LivesDesk(LivesAtWork):
         for node in nodes:
             del self.leases[node]
 
-    def set_timer(self, at_us: int, kind: str, about: Job | None = None) -> Timer:
+    def set_timer(self, at_us: int, kind: str, about: SimulatedJob | None = None) -> Timer:
         if at_us < self.now_us:
             raise PolicyError("a timer in the past")
         timer = Timer(self.set_timers, kind, about)
@@ -280,7 +280,9 @@ class LivesDesk(LivesAtWork):
     def drain(self, node: int, *, drained: bool = True) -> None:
         (self.drained.add if drained else self.drained.discard)(node)
 
-    def earliest_start_us(self, job: Job, beside: Job | None = None, *, nodes: int | None = None) -> int:
+    def earliest_start_us(
+        self, job: SimulatedJob, beside: SimulatedJob | None = None, *, nodes: int | None = None
+    ) -> int:
         world = copy.copy(self)
         world.lives = [copy.copy(life) for life in self.lives]
         world.rows, world.leases = [], dict(self.leases)
@@ -288,7 +290,7 @@ class LivesDesk(LivesAtWork):
             life.node_us = dict(life.node_us)
         return world.project(job, beside, nodes or job.nodes)
 
-    def project(self, job: Job, beside: Job | None, nodes: int) -> int:
+    def project(self, job: SimulatedJob, beside: SimulatedJob | None, nodes: int) -> int:
         """Let every job that runs compute until its request is done, and find when ``job`` has room."""
         if beside is not None and not self.start(beside):
             raise PolicyError(f"job {beside.number} does not fit now")

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.engine.kernels.field_records import Maker, only_record
-from simulator.engine.run.run_rules import Rules
-from simulator.engine.state.engine_state import State
+from simulator.engine.kernels.field_records import StateAllocator, only_record
+from simulator.engine.run.run_rules import RunRules
+from simulator.engine.state.engine_state import EngineState
 from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.ncs_plain import EasyNcs
-from simulator.policies.easy.outlook import Outlook, new_outlook
+from simulator.policies.easy.outlook import BackfillState, new_outlook
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
 from simulator.policies.easy.shape_lanes import LanesRecord
 from simulator.policies.interface.policy_rule import QueuePolicy
 from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.cases import World, crowds, placements, run_world, worlds
 from tests.property.simulator.reference_engine import (
@@ -36,7 +36,7 @@ from tests.property.simulator.reference_engine import (
 class EasyInLanes(Easy):
     """EASY that keeps lanes however few jobs wait."""
 
-    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+    def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState:
         """See ``BuiltinPolicy``."""
         outlook = new_outlook(make, state, shapes, elsewhere=False)
         assert outlook.lanes is not None
@@ -60,7 +60,7 @@ def schedule_of(jobs: list[RefJob]) -> Schedule:
 
 
 def engine_schedule(world: World, policy: str, placement: str = "thesis", *, stepping: bool) -> Schedule:
-    rules = Rules(
+    rules = RunRules(
         policy=POLICIES[policy],
         placement=SlurmPlacement() if placement == "lln" else ThesisPlacement(),
         sharing=Proportional(world.overhead),
@@ -115,7 +115,7 @@ def test_a_refused_job_is_tried_again_once_a_start_has_moved_its_nodes() -> None
     """On N2C4 job 5 takes the node that job 4 would have taken; the other one the head can spare."""
     lines = [(1, 0, 2, 10), (2, 0, 3, 100), (3, 1, 4, 50), (4, 2, 1, 200), (5, 3, 2, 5), (6, 4, 4, 50)]
     jobs = tuple(RefJob(number, submit, 1, procs, [0, run], run) for number, submit, procs, run in lines)
-    world = World(Pool(name="main", first=0, nodes=2, cores=4, multiplicity=1), None, Fraction(1), jobs)
+    world = World(NodePool(name="main", first=0, nodes=2, cores=4, multiplicity=1), None, Fraction(1), jobs)
     schedule = engine_schedule(world, "easy", stepping=False)
     assert schedule == reference_schedule(world, "easy")
     assert {number: start for number, start, *_ in schedule}[4] == 4

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.desk.engine_invariants import InvariantError, Invariants
-from simulator.engine.desk.stepper import Stepper
+from simulator.engine.desk.stepper import PythonEngine
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run.run_rules import RunRules
 from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
 from simulator.sharing.node_speeds import NoisyNodes
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.sharing.sharing_model import SharingModel
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 from tests.fixtures.kinds import PAIRWISE
 from tests.fixtures.tier import examples
 from tests.property.simulator.cases import World, pool_jobs, run_world, worlds
@@ -38,7 +38,7 @@ def test_invariants_hold_after_every_event(world: World, easy: bool, slurm: bool
         "pairwise": PAIRWISE,
         "noisy": NoisyNodes.draw(plain, world.pool.nodes, 0.1, seed=2),
     }
-    rules = Rules(
+    rules = RunRules(
         policy=Easy() if easy else Fcfs(),
         placement=SlurmPlacement() if slurm else ThesisPlacement(),
         sharing=models[kind],
@@ -52,11 +52,11 @@ def test_invariants_hold_after_every_event(world: World, easy: bool, slurm: bool
     assert checked.end_us.tolist() == unchecked.end_us.tolist()
 
 
-def spoil_slots(stepper: Stepper) -> None:
+def spoil_slots(stepper: PythonEngine) -> None:
     stepper.state.nodes[0].free -= 1
 
 
-def spoil_work(stepper: Stepper) -> None:
+def spoil_work(stepper: PythonEngine) -> None:
     for job in range(stepper.state.rules[0].jobs):
         if stepper.state.runs[job].speed > 0:
             stepper.state.runs[job].left = 0
@@ -65,15 +65,15 @@ def spoil_work(stepper: Stepper) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"), [(spoil_slots, "tables of the nodes"), (spoil_work, "units of work")]
 )
-def test_a_spoilt_state_is_noticed(spoil: Callable[[Stepper], None], message: str) -> None:
+def test_a_spoilt_state_is_noticed(spoil: Callable[[PythonEngine], None], message: str) -> None:
     jobs, numbers = pool_jobs(
         (RefJob(1, 0, 1, 1, [0, 50], 50), RefJob(2, 5, 1, 1, [0, 50], 50), RefJob(3, 90, 1, 1, [0, 5], 5))
     )
-    pool = Pool(name="main", first=0, nodes=1, cores=1, multiplicity=2)
-    rules = Rules(policy=Fcfs(), placement=ThesisPlacement(), sharing=Proportional.of(1))
+    pool = NodePool(name="main", first=0, nodes=1, cores=1, multiplicity=2)
+    rules = RunRules(policy=Fcfs(), placement=ThesisPlacement(), sharing=Proportional.of(1))
     invariants = Invariants()
 
-    def check(stepper: Stepper) -> None:
+    def check(stepper: PythonEngine) -> None:
         invariants(stepper)
         if invariants.events == 1:
             spoil(stepper)

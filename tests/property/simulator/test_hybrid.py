@@ -12,15 +12,15 @@ import pytest
 from hypothesis import example, given
 
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run.run_rules import RunRules
 from simulator.hybrid.hybrid_pool import check_world
-from simulator.hybrid.hybrid_run import Outcome, run_jobs
+from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
 from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.world.simulated_job import PLAIN_LIFE
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 from tests.fixtures.tier import examples
 from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, sharing, world_of
 
@@ -33,7 +33,7 @@ def plain() -> Iterator[None]:
         yield
 
 
-def run(world: HybridWorld) -> Outcome:
+def run(world: HybridWorld) -> HybridOutcome:
     """Run a world, with all invariants checked after each event."""
     return run_jobs(world.jobs, world.nodes, world.mechanism, records=True, after_event=check_world)
 
@@ -56,7 +56,7 @@ def test_node_time_is_conserved_and_no_node_is_held_twice(seed: int) -> None:
     assert (found.column("ready_us") >= found.column("submit_us")).all()
 
 
-def _no_node_twice(found: Outcome, nodes: int) -> None:
+def _no_node_twice(found: HybridOutcome, nodes: int) -> None:
     """Every node is held by one job at a time."""
     begins: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     for stretch in found.stretches:
@@ -101,8 +101,8 @@ def test_useful_work_is_what_the_jobs_set_out_to_do(seed: int) -> None:
 @given(seed=SEEDS)
 def test_without_on_demand_and_malleable_jobs_it_is_easy_job_by_job(strategy: int, seed: int) -> None:
     world = world_of(seed, kinds=("rigid",))
-    pool = Pool(name="main", first=0, nodes=world.nodes, cores=1, multiplicity=1)
-    rules = Rules(policy=Easy(), placement=ThesisPlacement(), sharing=Proportional(Fraction(1)))
+    pool = NodePool(name="main", first=0, nodes=world.nodes, cores=1, multiplicity=1)
+    rules = RunRules(policy=Easy(), placement=ThesisPlacement(), sharing=Proportional(Fraction(1)))
     bare = replace(world.jobs, lives=None)
     easy = run_pool(bare, np.arange(bare.count), pool, rules)
     mechanism = replace(world.mechanism, strategy=strategy, interval=Fraction(1))
@@ -133,7 +133,7 @@ def test_sharing_preempts_nobody_and_both_go_on(seed: int) -> None:
     assert int(((held.to_us - held.from_us) * held.nodes).sum()) == int(found.column("held_node_us").sum())
 
 
-def jobs_took_no_longer(found: Outcome, world: HybridWorld, whole: int) -> bool:
+def jobs_took_no_longer(found: HybridOutcome, world: HybridWorld, whole: int) -> bool:
     """Return whether no job ran longer than if it had shared all the time, at the smaller share."""
     took = found.column("end_us") - found.column("start_us")
     least = np.where(found.column("kind") == 2, found.world.rules[0].guest, found.world.rules[0].host)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.desk.engine_invariants import InvariantError, Invariants
-from simulator.engine.desk.stepper import Stepper
+from simulator.engine.desk.stepper import PythonEngine
 from simulator.placement.plugin_placements import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
 from simulator.policies.interface.policy_rule import QueuePolicy
@@ -57,7 +57,7 @@ def test_a_spoilt_life_is_noticed(field: str, message: str) -> None:
     world = world_of(5, nodes=4, jobs=30)
     invariants = Invariants()
 
-    def check(stepper: Stepper) -> None:
+    def check(stepper: PythonEngine) -> None:
         invariants(stepper)
         if len(stepper.running) > 1 and len(stepper.waiting) > 2:
             victim = stepper.waiting[-1] if field == "in_front" else stepper.running[0]

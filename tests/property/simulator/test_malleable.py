@@ -14,7 +14,7 @@ from simulator.engine.desk.engine_invariants import Invariants
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.policies.malleable.malleable_family import STRATEGIES
 from simulator.policies.malleable.strategies import Malleable
-from simulator.world.simulated_job import Job
+from simulator.world.simulated_job import SimulatedJob
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.lives_cases import LivesWorld, lives_worlds, world_of
 from tests.property.simulator.lives_engine import engine_run, engine_story
@@ -45,7 +45,7 @@ def alone(world: LivesWorld) -> LivesWorld:
     Without them the kernels know when a job ends by its request; else they project.
     """
 
-    def changed(job: Job) -> Job:
+    def changed(job: SimulatedJob) -> SimulatedJob:
         every_us = job.life.checkpoint_every_us if world.seed % 2 else None
         life = replace(job.life, checkpoint_every_us=every_us)
         return replace(job, submit_us=job.submit_us // 20 * 20, life=life)

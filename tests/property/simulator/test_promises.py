@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 from tests.fixtures.tier import choose
 from tests.property.simulator.cases import World, crowds
 from tests.property.simulator.reference_engine import (
@@ -71,7 +71,7 @@ def test_a_job_of_no_length_gives_the_reference_schedule() -> None:
         RefJob(number, submit, nodes, cores, [0, run] if run else [0], request)
         for number, submit, nodes, cores, run, request in lines
     )
-    pool = Pool(name="main", first=0, nodes=4, cores=2, multiplicity=3)
+    pool = NodePool(name="main", first=0, nodes=4, cores=2, multiplicity=3)
     world = World(pool, None, Fraction(6, 5), jobs)
     for placement in ("lln", "thesis"):
         schedule = engine_schedule(world, "easy", placement, stepping=False)

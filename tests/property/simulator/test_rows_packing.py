@@ -12,12 +12,12 @@ import pytest
 from simulator.engine.building.build_state import PoolJobs, build_state
 from simulator.engine.cores.row_turns import BLOCK
 from simulator.engine.cores.slurm_rows import sort_rows
-from simulator.engine.kernels.field_records import Maker
+from simulator.engine.kernels.field_records import StateAllocator
 from simulator.engine.lives.job_progress import hold, let_go
 from simulator.engine.state.cluster_view import members, parts_of, words_of
-from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 from tests.fixtures.tier import choose
 
 Place = tuple[int, int]
@@ -65,7 +65,7 @@ class PlainRows:
             self.sort()
 
 
-def new_state(pool: Pool, dice: Random, jobs: int) -> State:
+def new_state(pool: NodePool, dice: Random, jobs: int) -> EngineState:
     nodes = np.array([min(pool.nodes, dice.choice((1, 1, 1, 1, 2, 3))) for _ in range(jobs)])
     cores = np.array([dice.choice((1, 2, 2, 3)) for _ in range(jobs)])
     zeros = np.zeros(jobs, dtype=np.int64)
@@ -80,10 +80,10 @@ def new_state(pool: Pool, dice: Random, jobs: int) -> State:
         phase_us=np.tile([0, 1], jobs),
     )
     tables = Proportional.of(1).tables(pool.multiplicity, pool.first, pool.nodes)
-    return build_state(Maker(compiled=False), every, pool, tables, with_rows=True)
+    return build_state(StateAllocator(compiled=False), every, pool, tables, with_rows=True)
 
 
-def choose_cores(state: State, dice: Random, job: int) -> bool:
+def choose_cores(state: EngineState, dice: Random, job: int) -> bool:
     """Name in the parts of a job cores that have a free slot, on any nodes; return whether there are any."""
     slots, cores = state.rules[0].slots, state.jobs[job].cores
     spare = {
@@ -103,12 +103,12 @@ def choose_cores(state: State, dice: Random, job: int) -> bool:
     return True
 
 
-def rows_in_order(state: State) -> list[int]:
+def rows_in_order(state: EngineState) -> list[int]:
     assert state.rows is not None
     return [state.rows.order[rank] for rank in range(state.rules[0].slots)]
 
 
-def shown(state: State) -> list[set[int]]:
+def shown(state: EngineState) -> list[set[int]]:
     """Return the jobs of each row, in the order of the rows."""
     assert state.rows is not None
     places = [state.rows.turns[place] for place in range(state.rows.packing[0].length)]
@@ -118,7 +118,7 @@ def shown(state: State) -> list[set[int]]:
     return [by_row[row] for row in (*order, NEVER)]
 
 
-def cells(state: State, row: int) -> set[Place]:
+def cells(state: EngineState, row: int) -> set[Place]:
     assert state.rows is not None
     return {
         (node, core)
@@ -127,7 +127,7 @@ def cells(state: State, row: int) -> set[Place]:
     }
 
 
-def check_ranking(state: State) -> None:
+def check_ranking(state: EngineState) -> None:
     """Every node is in the one set, of each kind, of the cores that are not idle or not free in a row."""
     assert state.rows is not None
     cores, slots = state.rules[0].cores, state.rules[0].slots
@@ -149,7 +149,7 @@ def overlapping(places: dict[int, set[Place]], running: set[int], job: int) -> s
     return {other for other in running if other != job and places[other] & places[job]}
 
 
-def linked(state: State, job: int) -> set[int]:
+def linked(state: EngineState, job: int) -> set[int]:
     assert state.links is not None
     found = set()
     record = state.links.of[job].first
@@ -164,7 +164,7 @@ def linked(state: State, job: int) -> set[int]:
 @pytest.mark.parametrize("seed", range(choose(1, 2, 40)))
 def test_rows_are_those_of_packing_everything(multiplicity: int, seed: int) -> None:
     dice = Random(seed)
-    pool = Pool(name="main", first=0, nodes=60, cores=4, multiplicity=multiplicity)
+    pool = NodePool(name="main", first=0, nodes=60, cores=4, multiplicity=multiplicity)
     jobs = 150
     state = new_state(pool, dice, jobs)
     assert state.rows is not None
@@ -213,7 +213,7 @@ def test_rows_are_those_of_packing_everything(multiplicity: int, seed: int) -> N
 
 def test_what_is_kept_reaches_to_the_last_job() -> None:
     """As many jobs as lie between two marks are packed; then one behind them comes and goes."""
-    pool = Pool(name="main", first=0, nodes=BLOCK + 3, cores=3, multiplicity=2)
+    pool = NodePool(name="main", first=0, nodes=BLOCK + 3, cores=3, multiplicity=2)
     state = new_state(pool, Random(1), BLOCK + 2)
     assert state.rows is not None
     for job in range(BLOCK + 2):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.units import US_PER_S
-from simulator.policies.slurm.slurm_plan import Node, Plan, windows
-from simulator.world.simulated_job import Job
+from simulator.policies.slurm.slurm_plan import BackfillPlan, PlannedNode, windows
+from simulator.world.simulated_job import SimulatedJob
 from tests.fixtures.tier import examples
 
 NOW_US = 50 * US_PER_S
@@ -25,8 +25,10 @@ HELD = st.tuples(
 )
 
 
-def job(nodes: int, cores: int) -> Job:
-    return Job(index=0, number=1, nodes=nodes, cores=cores, submit_us=0, phases_us=(0, 1), requested_us=1)
+def job(nodes: int, cores: int) -> SimulatedJob:
+    return SimulatedJob(
+        index=0, number=1, nodes=nodes, cores=cores, submit_us=0, phases_us=(0, 1), requested_us=1
+    )
 
 
 @st.composite
@@ -52,7 +54,7 @@ def test_room_is_what_is_free_once_all_that_ends_has_ended(
     data: st.DataObject, multiplicity: int, at_us: int
 ) -> None:
     held = data.draw(holdings(multiplicity))
-    node = Node(CORES, multiplicity)
+    node = PlannedNode(CORES, multiplicity)
     for where, cores, ends_us in held:
         if where == 0:
             node.hold(cores, ends_us)
@@ -72,7 +74,9 @@ def test_nodes_are_kept_for_one_job_at_a_time_once_they_have_room(
     data: st.DataObject, multiplicity: int, asked: list[tuple[int, int, int]], resolution_s: int
 ) -> None:
     held = data.draw(holdings(multiplicity))
-    plan = Plan(NOW_US, {node: Node(CORES, multiplicity) for node in range(NODES)}, resolution_s * US_PER_S)
+    plan = BackfillPlan(
+        NOW_US, {node: PlannedNode(CORES, multiplicity) for node in range(NODES)}, resolution_s * US_PER_S
+    )
     for where, taken, ends_us in held:
         plan.hold(where, taken, ends_us)
     late = [(where, taken, max(ends_us, NOW_US + US_PER_S)) for where, taken, ends_us in held]

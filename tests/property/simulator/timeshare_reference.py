@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from simulator.timeshare.fair_rates import seat
-from simulator.timeshare.timeshare_state import MEMORY, WHOLE, Floor
+from simulator.timeshare.timeshare_state import MEMORY, WHOLE, TimeshareState
 
 
 def fair_rates(
@@ -41,7 +41,7 @@ class Watch:
         self.rate_now = 0
         self.then = 0
 
-    def __call__(self, floor: Floor) -> None:
+    def __call__(self, floor: TimeshareState) -> None:
         rules, clock = floor.rules[0], floor.clock[0]
         self.instants += 1
         self.node_us += self.rate_now * (clock.now - self.then)
@@ -68,6 +68,6 @@ class Watch:
         assert total <= WHOLE * rules.nodes
 
     @staticmethod
-    def _nodes(floor: Floor, slot: int) -> list[int]:
+    def _nodes(floor: TimeshareState, slot: int) -> list[int]:
         job = floor.slots[slot].job
         return [floor.part[at] for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at)]

@@ -14,7 +14,7 @@ import pytest
 
 from analysis.charts.chart_style import Chart, arrange
 from analysis.comparison.compared_runs import compared
-from analysis.pages.page_content import Block, Cell, Grid, Page, Section, Told
+from analysis.pages.page_content import Page, PageBlock, PageTable, Section, TableCell, VerdictParagraph
 from analysis.pages.page_frame import write_page
 from foundation.records import Run, load_run
 from tests.fixtures.browser import Browser, Tab, needs_chromium
@@ -79,16 +79,19 @@ def small_page(target: Path, *, texts: str = "b") -> Path:
     """Write a page with a bar chart and a table of figures, words and gaps."""
     figure = go.Figure(go.Bar(x=["a", texts], y=[1, 2], name=texts, customdata=["first", texts]))
     arrange(figure, 300, xaxis_title="kind", yaxis_title="jobs")
-    rows: list[list[str | Cell]] = [
+    rows: list[list[str | TableCell]] = [
         ["ten", "10", "1,200"],
         [texts, "9", "-"],
-        [Cell("two", tone="bad"), "2", "30.5"],
+        [TableCell("two", tone="bad"), "2", "30.5"],
     ]
     rows += [[f"row {number}", str(number), str(number)] for number in range(20, 26)]
-    grid = Grid(groups=(), columns=("name", "size", "wait"), rows=rows, texts=1, heads=True)
-    block = Block("Sizes", "A caption.", grid=grid)
-    sections = [Section("picture", "Picture", [Block("", "Bars.", chart=Chart(figure, "Bars."))])]
-    write_page(target, Page(texts, texts, [*sections, Section("t", texts, [block])], [Told("So:", texts)]))
+    grid = PageTable(groups=(), columns=("name", "size", "wait"), rows=rows, texts=1, heads=True)
+    block = PageBlock("Sizes", "A caption.", grid=grid)
+    sections = [Section("picture", "Picture", [PageBlock("", "Bars.", chart=Chart(figure, "Bars."))])]
+    write_page(
+        target,
+        Page(texts, texts, [*sections, Section("t", texts, [block])], [VerdictParagraph("So:", texts)]),
+    )
     return target
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.containers import read_containers
-from deploy.compose.engine import EngineName, Facts, find_engine, read_facts
+from deploy.compose.engine import EngineFacts, EngineName, find_engine, read_facts
 from deploy.compose.found import live_folders
 from deploy.compose.image import build_context
 from deploy.compose.plan import (
@@ -33,13 +33,13 @@ from deploy.compose.watchers import choose_watchers, free_port
 from deploy.local import LocalCluster
 from deploy.local.home import take_home
 from deploy.local.layout import names_of
-from deploy.shape import Gang, Shape
+from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError, TrustError
 from osub.cli.cluster.command import app
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
-FACTS = Facts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
-SHAPE = Shape(nodes=3, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB)
+FACTS = EngineFacts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
+SHAPE = Shape(nodes=3, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB)
 
 
 WATCHED = Monitoring(
@@ -104,7 +104,7 @@ PODMAN_INFO = {"host": {"cgroupVersion": "v2", "cpus": 2, "memTotal": 8 << 30}}
     ],
 )
 def test_an_engine_says_what_it_offers(
-    name: str, info: object, api: tuple[int, int], expected: Facts | None
+    name: str, info: object, api: tuple[int, int], expected: EngineFacts | None
 ) -> None:
     assert read_facts(EngineName(name), json.dumps(info), api) == expected
 
@@ -131,7 +131,7 @@ def test_an_engine_without_compose_says_what_was_tried(engine: FakeEngine) -> No
 
 
 def test_compose_gets_the_files_that_fit_the_host(tmp_path: Path) -> None:
-    def names(facts: Facts) -> list[str]:
+    def names(facts: EngineFacts) -> list[str]:
         return [path.name for path in compose_files(state_in(tmp_path), facts)]
 
     assert names(FACTS) == ["compose.yaml", "compose.cgroup1.yaml"]

@@ -12,7 +12,7 @@ from deploy.compose.coming_up import StuckError, wait_until_whole
 from deploy.compose.engine import Engine, EngineName, find_engine
 from deploy.compose.inside.ready import Ready
 from deploy.compose.state import ComposeState
-from deploy.shape import Gang, Shape
+from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError
 from tests.fixtures.fake_engine import FakeEngine
 
@@ -21,7 +21,7 @@ STATE = ComposeState(
     home=HOME,
     engine=EngineName.DOCKER,
     debian=13,
-    shape=Shape(nodes=2, cores=1, virtual=True, gang=Gang.OSUB),
+    shape=Shape(nodes=2, cores=1, virtual=True, gang=GangKind.OSUB),
     most_nodes=64,
     memory_mib=65536,
     accounting=False,

@@ -20,7 +20,7 @@ from deploy.compose.inside.accounting import write_secret_conf
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, node_options, slurm_conf, slurmdbd_conf
 from deploy.compose.inside.naming import NodeName, find_name, wait_less_for_names
 from deploy.compose.inside.settings import read_settings, to_environment
-from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor
 from deploy.compose.inside.waiting import wait_for
 from foundation.errors import ClusterError, HostError, OsubError, UsageError
 from foundation.slurm.hosts import expand_hosts
@@ -433,7 +433,7 @@ def test_the_containers_need_nothing_but_what_a_node_installs() -> None:
     heavy = {"psutil", "typer", "rich", "polars", "numpy", "numba", "plotly"}
     assert not heavy & {name.partition(".")[0] for name in done.stdout.split()}
     assert Supervisor is not None
-    assert Daemon is not None
+    assert ForegroundDaemon is not None
 
 
 @pytest.mark.parametrize(

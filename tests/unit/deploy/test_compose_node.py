@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deploy.compose.inside.naming import NodeName, find_name
-from deploy.compose.inside.node import Address, outdated
+from deploy.compose.inside.node import AddressReporter, outdated
 from deploy.compose.inside.slurm_says import drained_for, forget, read_addresses
 from deploy.compose.inside.supervise import Supervisor
 
@@ -80,7 +80,7 @@ def test_slurmd_of_a_node_that_slurm_does_not_know_is_started_anew(monkeypatch: 
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     monkeypatch.setattr("deploy.compose.inside.node.own_address", lambda: "10.0.0.2")
     monkeypatch.setattr("deploy.compose.inside.node.addresses", lambda: answer.pop(0))
-    address = Address("c-node-1", supervisor)
+    address = AddressReporter("c-node-1", supervisor)
     for at_s, expected in ((0.0, 0), (100.0, 0), (130.0, 0), (170.0, 1), (180.0, 1), (400.0, 1)):
         now_s[0] = at_s
         address.look()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.monitoring.dashboard import WIDTH, render
-from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Kind, Metric
+from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Metric, MetricKind
 
 FOLDER = Path(__file__).parents[3] / "deploy/monitoring"
 TABLE: dict[str, Metric] = {metric.name: metric for metric in (*CONTROLLER, *AGENT, *PROCESS)}
@@ -49,9 +49,9 @@ def check(expression: str) -> None:
         base = re.sub(r"_(bucket|count|sum)$", "", name)
         metric = TABLE.get(name) or TABLE.get(base)
         assert metric is not None, f"{name} is not exported: {expression}"
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             assert name != base, f"{name} is a histogram: {expression}"
-        if metric.kind in (Kind.COUNTER, Kind.HISTOGRAM):
+        if metric.kind in (MetricKind.COUNTER, MetricKind.HISTOGRAM):
             assert re.search(rf"(rate|increase)\({name}", expression), f"{name} only grows: {expression}"
         declared = {label: set(values) for label, values in metric.labels}
         inside = re.search(rf"{name}\{{([^}}]*)\}}", expression)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.layout import Layout, NodePlace
+from deploy.local.layout import ClusterLayout, NodePlace
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch, OwnTime, ProcessTime, read_process_times
 from deploy.shape import Shape
@@ -27,7 +27,7 @@ class Host:
         self.now, self.used, self.steal, self.own = 0.0, 0.0, 0.0, 0.0
         self.asked: frozenset[int] = frozenset()
         self.tells = True
-        layout = Layout(
+        layout = ClusterLayout(
             state=str(home),
             short=str(home),
             cluster_name="osub-aaaaa",

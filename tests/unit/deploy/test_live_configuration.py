@@ -11,7 +11,7 @@ import pytest
 
 from deploy.checks import Advice, Configuration, Grade, judge
 from deploy.checks.configuration import threads_here
-from foundation.slurm import Node, Partition
+from foundation.slurm import Partition, SlurmNode
 from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
@@ -46,7 +46,7 @@ PARTITION = Partition(
     preempt_mode="OFF",
     default_memory=True,
 )
-NODE = Node(
+NODE = SlurmNode(
     name="n1",
     states=frozenset({"IDLE"}),
     cores=8,
@@ -61,7 +61,7 @@ NODE = Node(
 def configuration(
     values: Mapping[str, str | None] | None = None,
     partition: Partition = PARTITION,
-    nodes: tuple[Node, ...] = (NODE, replace(NODE, name="n2")),
+    nodes: tuple[SlurmNode, ...] = (NODE, replace(NODE, name="n2")),
     freeze_cap_s: float = 5.0,
 ) -> Configuration:
     merged = {key: value for key, value in (GOOD | (values or {})).items() if value is not None}  # type: ignore[operator]
@@ -227,7 +227,7 @@ def test_what_a_core_is_here_is_said(select: str, threads: int, grade: str, why:
         (replace(NODE, name="elsewhere", threads_per_core=1), "good", "as slurm.conf says"),
     ],
 )
-def test_a_node_that_is_not_as_slurm_conf_says_is_named(node: Node, grade: str, found: str) -> None:
+def test_a_node_that_is_not_as_slurm_conf_says_is_named(node: SlurmNode, grade: str, found: str) -> None:
     here = replace(configuration(nodes=(node,)), host="n1", host_threads=2)
     advice = next(one for one in judge(here) if one.what == "CPUs of nodes")
     assert (str(advice.grade), advice.found.startswith(found)) == (grade, True)

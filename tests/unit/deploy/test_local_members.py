@@ -16,7 +16,7 @@ import pytest
 from deploy.local.down import mapped_segments, remove_ledgers, remove_segments
 from deploy.local.layout import Names
 from deploy.local.members import Kin, end_all, find_members
-from deploy.local.processes import Facts, Pinned, all_facts, end, pin, read_facts
+from deploy.local.processes import Pinned, ProcessFacts, all_facts, end, pin, read_facts
 
 ME, OTHER = 1000, 1001
 KIN = Kin(Names("abcde"), (Path("/home/me/c"), Path("/tmp/osub-1")), (Path("/dev/shm/gangd-1000-x"),), ME)
@@ -33,8 +33,8 @@ def facts(
     name: str = "x",
     start: int = 100,
     cgroup: str = "/",
-) -> Facts:
-    return Facts(
+) -> ProcessFacts:
+    return ProcessFacts(
         pid=pid,
         parent=parent,
         start_ticks=start,
@@ -46,7 +46,7 @@ def facts(
     )
 
 
-def members(*all_facts: Facts) -> set[int]:
+def members(*all_facts: ProcessFacts) -> set[int]:
     return set(find_members(all_facts, KIN))
 
 

@@ -13,18 +13,18 @@ import pytest
 
 from deploy.local.cgroups import cluster_cgroups, remove_all
 from deploy.local.home import take_home
-from deploy.local.host import CgroupVersion, Host, _host_name, _is_loopback, _user_name, usable_cgroup
+from deploy.local.host import CgroupVersion, LocalHost, _host_name, _is_loopback, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
 from deploy.local.slurm_setup import cgroup_conf, slurm_conf
 from deploy.local.state import require_state
-from deploy.shape import Gang, Queues, Shape, natural_shape, pin_cpus
+from deploy.shape import GangKind, QueueKind, Shape, natural_shape, pin_cpus
 from foundation.errors import ClusterError, HostError, UsageError
 
-HOST = Host("host1", True, "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
-ROOT = Host("host1", True, "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
+HOST = LocalHost("host1", True, "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
+ROOT = LocalHost("host1", True, "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
 
 
-def conf(shape: Shape, host: Host = HOST, state: Path = Path("/var/lib/c")) -> dict[str, str]:
+def conf(shape: Shape, host: LocalHost = HOST, state: Path = Path("/var/lib/c")) -> dict[str, str]:
     text = slurm_conf(shape, host, make_layout(state, state, shape, ((),) * shape.nodes))
     return dict(
         line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("Node")
@@ -54,8 +54,8 @@ def test_too_many_cores_are_refused_and_virtual_nodes_are_not() -> None:
         {"nodes": 0},
         {"cores": 0},
         {"multiplicity": 9},
-        {"queues": Queues.MQ, "nodes": 1},
-        {"queues": Queues.MQ, "interactive_nodes": 2},
+        {"queues": QueueKind.MQ, "nodes": 1},
+        {"queues": QueueKind.MQ, "interactive_nodes": 2},
         {"interactive_nodes": 1},
         {"settings": ("KillWait",)},
         {"settings": ("KillWait=5\nSlurmUser=root",)},
@@ -83,12 +83,14 @@ def test_a_plain_user_runs_without_cgroups_and_root_with() -> None:
 
 
 def test_only_slurms_gang_scheduler_switches_preemption_on() -> None:
-    modes = {gang: conf(Shape(nodes=1, cores=1, multiplicity=2, gang=gang))["PreemptMode"] for gang in Gang}
-    assert modes == {Gang.NONE: "OFF", Gang.SLURM: "GANG", Gang.OSUB: "OFF"}
+    modes = {
+        gang: conf(Shape(nodes=1, cores=1, multiplicity=2, gang=gang))["PreemptMode"] for gang in GangKind
+    }
+    assert modes == {GangKind.NONE: "OFF", GangKind.SLURM: "GANG", GangKind.OSUB: "OFF"}
 
 
 def test_two_queues_split_the_nodes() -> None:
-    shape = Shape(nodes=3, cores=1, queues=Queues.MQ, interactive_nodes=1, multiplicity_interactive=4)
+    shape = Shape(nodes=3, cores=1, queues=QueueKind.MQ, interactive_nodes=1, multiplicity_interactive=4)
     text = slurm_conf(shape, HOST, make_layout(Path("/var/lib/c"), Path("/var/lib/c"), shape, ((),) * 3))
     batch, interactive = [line for line in text.splitlines() if line.startswith("PartitionName")]
     assert "Default=YES" in batch
@@ -241,7 +243,7 @@ def test_what_a_killed_agent_left_in_a_cpu_hierarchy_is_removed_with_the_nodes(t
 
 def test_a_path_with_a_blank_is_in_quotes(tmp_path: Path) -> None:
     """slurm.conf takes a value in quotes; what cannot have any, such as the socket, is in a plain folder."""
-    shape = Shape(nodes=1, cores=1, gang=Gang.OSUB, settings=("PrologFlags=Contain",))
+    shape = Shape(nodes=1, cores=1, gang=GangKind.OSUB, settings=("PrologFlags=Contain",))
     with take_home(tmp_path / "my cluster", create=True) as home:
         assert home is not None
         home.furnish(("log", "run", "spool"), 0o700)

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.backoff import FIRST_S, LONG_LIFE_S, LONGEST_S, Backoff, ended_by
 from deploy.local.daemons import Daemon
-from deploy.local.layout import Layout, make_layout
+from deploy.local.layout import ClusterLayout, make_layout
 from deploy.local.processes import read_facts
 from deploy.local.supervisor import Supervised
 from deploy.shape import Shape
@@ -40,14 +40,14 @@ def test_an_end_is_said_by_signal_or_exit_code(code: int | None, said: str) -> N
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> ClusterLayout:
     layout = make_layout(tmp_path, tmp_path, Shape(nodes=1, cores=1), ((0,),))
     layout.logs.mkdir()
     return layout
 
 
 @pytest.fixture
-def make(layout: Layout) -> Iterator[Make]:
+def make(layout: ClusterLayout) -> Iterator[Make]:
     made: list[Supervised] = []
 
     def supervised(words: Sequence[str] = SLEEP, pid: int = 0, start_ticks: int = 0) -> Supervised:
@@ -97,7 +97,7 @@ def test_one_that_was_stopped_waits_for_up(make: Make) -> None:
     assert one.daemon.restarts == 1
 
 
-def test_a_program_that_is_not_there_is_tried_again_later(make: Make, layout: Layout) -> None:
+def test_a_program_that_is_not_there_is_tried_again_later(make: Make, layout: ClusterLayout) -> None:
     one = make(("/does/not/exist",))
     now_s = time.monotonic()
     assert one.look(now_s)

@@ -9,9 +9,9 @@ import pytest
 
 from foundation.errors import TrustError, UsageError
 from foundation.in_memory import live_folder, stand_in
-from gangd.agent.assemble import Settings, _lock
+from gangd.agent.assemble import AgentSettings, _lock
 from gangd.agent.hammer import thaw_recorded
-from gangd.controller.lead.keeper import Keeper
+from gangd.controller.lead.keeper import StateDirectory
 from gangd.controller.site.controller_config import Config, load_config
 from gangd.controller.site.examine_slurm import hides_jobs
 from gangd.controller.slice_record.slicelog import SliceLog
@@ -40,9 +40,9 @@ def precious(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_kept_where_others_may_write(open_to_all: Path) -> None:
-    settings = Settings(node="n1", state_dir=open_to_all / "a", keys_dir=open_to_all, controllers=("h",))
+    settings = AgentSettings(node="n1", state_dir=open_to_all / "a", keys_dir=open_to_all, controllers=("h",))
     with pytest.raises(TrustError):
-        Keeper(open_to_all / "state")
+        StateDirectory(open_to_all / "state")
     with pytest.raises(TrustError):
         SliceLog(open_to_all / "record", 0.0, 0)
     with pytest.raises(TrustError):
@@ -57,7 +57,7 @@ def test_a_state_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     os.chown(tmp_path / "state", OTHER, -1)
     with pytest.raises(TrustError, match=f"user id {OTHER}"):
-        Keeper(tmp_path / "state")
+        StateDirectory(tmp_path / "state")
     assert list((tmp_path / "state").iterdir()) == []
 
 
@@ -67,18 +67,18 @@ def test_links_in_the_place_of_files_lead_nowhere(tmp_path: Path, precious: Path
         folder.mkdir()
         (folder / name).symlink_to(precious)
     with pytest.raises(TrustError, match="is a link"):
-        Keeper(state)
+        StateDirectory(state)
     with pytest.raises(TrustError, match="is a link"):
         SliceLog(record, 0.0, 0)
     with pytest.raises(TrustError, match="is a link"):
-        _lock(Settings(node="n1", state_dir=agents, keys_dir=agents, controllers=("h",)))
+        _lock(AgentSettings(node="n1", state_dir=agents, keys_dir=agents, controllers=("h",)))
     (state / "controller.lock").unlink()
     for name in ("status.json", ".status.json.new", "controller.json"):
         (state / name).symlink_to(precious)
     with pytest.raises(TrustError, match="is a link"):
-        Keeper(state)
+        StateDirectory(state)
     (state / "controller.json").unlink()
-    keeper = Keeper(state)
+    keeper = StateDirectory(state)
     keeper.tell(b"{}")
     keeper.save()
     keeper.close()
@@ -90,7 +90,7 @@ def test_a_state_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "controller.json").write_text('{"started_ns": 99}')
     (tmp_path / "controller.json").chmod(0o666)
     with pytest.raises(TrustError, match="others may write"):
-        Keeper(tmp_path)
+        StateDirectory(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_who_may_read_the_status_follows_from_private_data(
     tmp_path: Path, private: str, option: str | None, mode: int
 ) -> None:
     config = Config(status_mode=option)
-    keeper = Keeper(tmp_path)
+    keeper = StateDirectory(tmp_path)
     keeper.status_mode = config.mode_of_status(hides_jobs=hides_jobs({"PrivateData": private}))
     keeper.tell(b"{}")
     keeper.save()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from foundation.errors import ClusterError, TrustError
-from gangd.controller.controller_status import NodeStatus, Status
+from gangd.controller.controller_status import ControllerStatus, NodeStatus
 from gangd.controller.slice_record.slicelog import SliceLog
 from osub.cli.main import run
 from osub.live.gang import AUTO, NONE, collector_of, find_gang
@@ -19,7 +19,7 @@ CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}
 NODES = ("n1", "n2")
 
 
-def status(**fields: object) -> Status:
+def status(**fields: object) -> ControllerStatus:
     known: dict[str, object] = {
         "time_ms": time.time() * 1000,
         "controller": "00",
@@ -40,7 +40,7 @@ def status(**fields: object) -> Status:
         "nodes": [NodeStatus(node=name, agent="joined") for name in NODES],
         "jobs": [],
     }
-    return msgspec.convert(known | fields, Status)
+    return msgspec.convert(known | fields, ControllerStatus)
 
 
 def state_folder(folder: Path, **fields: object) -> Path:

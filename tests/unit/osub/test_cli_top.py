@@ -12,18 +12,18 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from deploy.local import Gang
+from deploy.local import GangKind
 from foundation.interruption import interrupted_by_signals
 from foundation.slurm import JobSnapshot
-from gangd.controller.controller_status import AlarmStatus, JobStatus, NodeStatus, Role, Status
+from gangd.controller.controller_status import AlarmStatus, ControllerStatus, JobStatus, NodeStatus, Role
 from osub.cli.main import run
 from osub.cli.terminal import Console as Terminal
 from osub.cli.top import command
 from osub.cli.top.frame import Screen, frame
-from osub.live.gangd_state import Pulse
+from osub.live.gangd_state import StatusFreshness
 from osub.live.queue import QueueEye
 
-WELL = Pulse(0.4, process=True)
+WELL = StatusFreshness(0.4, process=True)
 
 
 def node(name: str, agent: str = "joined", **more: float | str) -> NodeStatus:
@@ -38,8 +38,8 @@ def job(number: int, role: Role, **cores: list[int]) -> JobStatus:
     )
 
 
-def status(**changes: object) -> Status:
-    plain = Status(
+def status(**changes: object) -> ControllerStatus:
+    plain = ControllerStatus(
         time_ms=time.time() * 1000,
         controller="00ff" * 8,
         pid=os.getpid(),
@@ -67,7 +67,7 @@ def status(**changes: object) -> Status:
     return msgspec.structs.replace(plain, **changes)
 
 
-def drawn(what: Status, screen: Screen, pulse: Pulse = WELL) -> list[str]:
+def drawn(what: ControllerStatus, screen: Screen, pulse: StatusFreshness = WELL) -> list[str]:
     console = Console(file=io.StringIO(), width=screen.width, color_system=None)
     console.print(frame(what, pulse, screen))
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -160,9 +160,9 @@ def test_without_a_height_everything_is_drawn() -> None:
 
 
 def test_a_dead_and_a_hanging_controller_are_told_apart() -> None:
-    dead = "\n".join(drawn(status(), Screen(160), Pulse(75.0, process=False)))
+    dead = "\n".join(drawn(status(), Screen(160), StatusFreshness(75.0, process=False)))
     assert "is dead or left 75 s ago; all jobs run" in dead
-    hangs = "\n".join(drawn(status(), Screen(160), Pulse(4.0, process=True)))
+    hangs = "\n".join(drawn(status(), Screen(160), StatusFreshness(4.0, process=True)))
     assert "has not written for 4.0 s: it hangs" in hangs
     assert "dead" not in "\n".join(drawn(status(), Screen(160)))
 
@@ -237,11 +237,11 @@ def test_errors_are_one_line(
 def test_the_one_cluster_with_gangd_that_runs_need_not_be_named(
     running: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def found(gang: Gang, number: int) -> SimpleNamespace:
+    def found(gang: GangKind, number: int) -> SimpleNamespace:
         shape = SimpleNamespace(gang=gang)
         return SimpleNamespace(folder=Path(f"/nonexistent/{number}"), state=SimpleNamespace(shape=shape))
 
-    clusters = [found(Gang.NONE, 9), *(found(Gang.OSUB, number) for number in range(running))]
+    clusters = [found(GangKind.NONE, 9), *(found(GangKind.OSUB, number) for number in range(running))]
     monkeypatch.setattr("osub.live.gangd_state.live_clusters", lambda: clusters)
     assert run(["top"]) == (1 if running == 1 else 2)
     error = capsys.readouterr().err

@@ -10,11 +10,11 @@ import pytest
 
 from analysis.metrics import job_faults
 from deploy.compose.engine import EngineName
-from deploy.shape import Gang, Shape
+from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError, OutputError, TrustError
 from osub.demo.run import (
     SETTINGS,
-    Setting,
+    DemoSetting,
     Stage,
     choose_trace,
     clear_run,
@@ -99,7 +99,7 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
     """The first run is kept, and said to be where it is."""
     replays: list[str] = []
 
-    def replay(setting: Setting, stage: Stage, *_: object) -> dict[int, int]:
+    def replay(setting: DemoSetting, stage: Stage, *_: object) -> dict[int, int]:
         clear_run(stage.out / setting.folder)
         run = real_run(stage.out / setting.folder, JOBS, 1)
         replays.append(setting.folder)
@@ -169,4 +169,4 @@ def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends
     }
     with ends[code]:
         replay_under(SETTINGS[2], stage, {}, 60.0, lambda *_: True)
-    assert seen == [(EngineName.DOCKER, 2, Gang.OSUB), "down"]
+    assert seen == [(EngineName.DOCKER, 2, GangKind.OSUB), "down"]

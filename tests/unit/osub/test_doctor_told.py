@@ -6,7 +6,7 @@ import pytest
 
 import osub.cli.doctor as doctor
 from deploy.checks import Advice, Grade
-from deploy.local.examine import Finding, pmu_finding
+from deploy.local.examine import HostFinding, pmu_finding
 from osub.cli.doctor import host_verdict, show, verdict
 from osub.cli.main import run
 
@@ -56,9 +56,9 @@ def test_a_host_s_first_line_says_whether_a_cluster_can_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     findings = [
-        Finding("Slurm", slurm, "", "apt-get install slurmctld"),  # type: ignore[arg-type]
-        Finding("munge", "yes", "", ""),
-        Finding("PMU", pmu, "", ""),  # type: ignore[arg-type]
+        HostFinding("Slurm", slurm, "", "apt-get install slurmctld"),  # type: ignore[arg-type]
+        HostFinding("munge", "yes", "", ""),
+        HostFinding("PMU", pmu, "", ""),  # type: ignore[arg-type]
     ]
     monkeypatch.setattr(doctor, "examine_host", lambda: findings[:2])
     monkeypatch.setattr(doctor, "job_folders", lambda: findings[2])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import JobState, SubmitRequest
+from foundation.slurm import SlurmJobState, SubmitRequest
 from osub.cli.evict import live as evict_live
 from osub.live.evicting import Surroundings
 from tests.fixtures.fake_slurm import FakeSlurm
@@ -54,7 +54,7 @@ def evict(*words: str, nodes: str = "2", deadline: str = "4") -> tuple[int, str,
     return call("--live", "--free-nodes", nodes, "--deadline", deadline, *words)
 
 
-def states(slurm: FakeSlurm) -> list[JobState]:
+def states(slurm: FakeSlurm) -> list[SlurmJobState]:
     return [job.state for job in slurm.jobs().jobs]
 
 
@@ -64,7 +64,7 @@ def test_it_shows_the_trade_off_and_the_commands_and_does_nothing(slurm: FakeSlu
     for text in ("3 jobs that can be evicted hold 4 nodes", "System checkpoints are"):
         assert text in out
     assert "  scancel --signal=USR1 3   # 1 min; if it has not ended in time: scancel 3\n" in out
-    assert states(slurm) == [JobState.RUNNING] * 3
+    assert states(slurm) == [SlurmJobState.RUNNING] * 3
     assert slurm.signals == []
 
 
@@ -103,7 +103,7 @@ def test_executing_asks_and_is_refused_where_nobody_can_answer(slurm: FakeSlurm)
     code, _, err = evict("--execute")
     assert (code, err.count("\n")) == (2, 1)
     assert "--yes" in err
-    assert states(slurm) == [JobState.RUNNING] * 3
+    assert states(slurm) == [SlurmJobState.RUNNING] * 3
 
 
 def test_executing_ends_what_was_chosen_and_no_other(slurm: FakeSlurm) -> None:
@@ -114,7 +114,7 @@ def test_executing_ends_what_was_chosen_and_no_other(slurm: FakeSlurm) -> None:
     assert found["outcomes"] == [
         {"job": "3", "end": "ended by itself after the signal", "after_s": 20.0, "note": "COMPLETED"}
     ]
-    assert states(slurm) == [JobState.RUNNING, JobState.RUNNING, JobState.COMPLETED]
+    assert states(slurm) == [SlurmJobState.RUNNING, SlurmJobState.RUNNING, SlurmJobState.COMPLETED]
 
 
 def test_refusals_are_told_and_too_few_nodes_are_an_error(slurm: FakeSlurm) -> None:
@@ -124,7 +124,7 @@ def test_refusals_are_told_and_too_few_nodes_are_an_error(slurm: FakeSlurm) -> N
     assert "refused by Slurm: Kill job error on job id 3" in out
     assert "job 3 (kill): refused by Slurm: Kill job error on job id 3: Access/permission denied" in err
     assert "only 2 of 4 nodes were let go" in err.splitlines()[-1]
-    assert states(slurm) == [JobState.CANCELLED, JobState.CANCELLED, JobState.RUNNING]
+    assert states(slurm) == [SlurmJobState.CANCELLED, SlurmJobState.CANCELLED, SlurmJobState.RUNNING]
 
 
 def test_what_is_late_is_told(live: Live) -> None:
@@ -198,6 +198,6 @@ def test_a_question_is_answered_before_anything_is_done(
     monkeypatch.setattr(sys, "stdin", Typed(answer))
     code, _, err = evict("--execute")
     assert "Evict 1 job of 1 user (1 kill)?" in err
-    assert states(slurm).count(JobState.RUNNING) == left
+    assert states(slurm).count(SlurmJobState.RUNNING) == left
     assert code == (1 if left == 3 else 0)
     assert ("osub: nothing was evicted" in err) is (left == 3)

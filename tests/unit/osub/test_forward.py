@@ -22,7 +22,7 @@ from deploy.compose.engine import EngineName
 from deploy.compose.state import ComposeState, write_compose_state
 from deploy.local.home import take_home
 from deploy.local.layout import names_of
-from deploy.shape import Gang, Shape
+from deploy.shape import GangKind, Shape
 from foundation.version import VERSION
 from osub.cli.main import run
 from tests.fixtures.fake_engine import DOCKER_INFO, container
@@ -103,7 +103,7 @@ class Place:
         with take_home(self.state, create=True) as home:
             assert home is not None
             home.furnish((), 0o700)
-            shape = Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB)
+            shape = Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB)
             state = ComposeState(
                 home=str(home.path),
                 engine=EngineName.DOCKER,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from osub.cli.replay.watch import _ask
-from submitter.replay.replay_progress import Progress, Wish
+from submitter.replay.replay_progress import ReplayProgress, Wish
 
-NOW = Progress(unsubmitted=1, waiting=2, running=1, done=4, now_s=10.0, left_s=16.0, slurm_away=False)
+NOW = ReplayProgress(unsubmitted=1, waiting=2, running=1, done=4, now_s=10.0, left_s=16.0, slurm_away=False)
 
 
 @pytest.fixture

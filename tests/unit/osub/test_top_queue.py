@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 
 from foundation.errors import ClusterError
-from foundation.slurm import Job, JobSnapshot, JobState, NodeCores
+from foundation.slurm import JobSnapshot, NodeCores, SlurmJob, SlurmJobState
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
-from osub.live.queue import Queue, QueueEye, Told, queue_of
+from osub.live.queue import LiveQueue, QueuedJob, QueueEye, queue_of
 from tests.fixtures.gang_host import until
 from tests.unit.osub.test_cli_top import WELL, status
 
@@ -16,7 +16,7 @@ EVIL = "a\x1b[31m\n\u202eb" + "x" * 300
 NOW = 1_700_000_100.0
 
 
-def slurm_job(number: int, state: JobState, name: str | None = None, **more: object) -> Job:
+def slurm_job(number: int, state: SlurmJobState, name: str | None = None, **more: object) -> SlurmJob:
     plain: dict[str, object] = {
         "user": "u",
         "uid": 1,
@@ -24,10 +24,10 @@ def slurm_job(number: int, state: JobState, name: str | None = None, **more: obj
         "reason": "Resources",
         "num_nodes": 1,
     }
-    return Job(job_id=number, name=name, state=state, **(plain | more))  # type: ignore[arg-type]
+    return SlurmJob(job_id=number, name=name, state=state, **(plain | more))  # type: ignore[arg-type]
 
 
-def drawn(queue: Queue | None, width: int = 150) -> list[str]:
+def drawn(queue: LiveQueue | None, width: int = 150) -> list[str]:
     out = io.StringIO()
     Console(file=out, width=width).print(frame(status(), WELL, Screen(width), queue, NOW))
     return out.getvalue().splitlines()
@@ -39,16 +39,18 @@ def snapshot() -> JobSnapshot:
         (
             slurm_job(
                 12,
-                JobState.RUNNING,
+                SlurmJobState.RUNNING,
                 "solver",
                 cores=held,
                 start_time=NOW - 90,
                 comment="osub replay f gangd-app=lu",
             ),
-            slurm_job(13, JobState.RUNNING, EVIL, cores=held, start_time=None, comment="gangd-app=$(id) x"),
-            slurm_job(21, JobState.PENDING, "late", submit_time=NOW - 5),
-            slurm_job(20, JobState.PENDING, EVIL, submit_time=NOW - 300),
-            slurm_job(30, JobState.COMPLETED, "done"),
+            slurm_job(
+                13, SlurmJobState.RUNNING, EVIL, cores=held, start_time=None, comment="gangd-app=$(id) x"
+            ),
+            slurm_job(21, SlurmJobState.PENDING, "late", submit_time=NOW - 5),
+            slurm_job(20, SlurmJobState.PENDING, EVIL, submit_time=NOW - 300),
+            slurm_job(30, SlurmJobState.COMPLETED, "done"),
         )
     )
 
@@ -76,9 +78,9 @@ def test_without_slurm_the_picture_has_neither_columns_nor_queue() -> None:
 
 
 def test_an_empty_queue_and_a_long_one_are_told_in_a_line() -> None:
-    assert any(line.startswith("queue: nobody waits") for line in drawn(Queue({}, ())))
-    many = tuple(Told(n, "n", "u", None, None, "Priority") for n in range(1000))
-    assert sum("queue" in line for line in drawn(Queue({}, many))) == 1
+    assert any(line.startswith("queue: nobody waits") for line in drawn(LiveQueue({}, ())))
+    many = tuple(QueuedJob(n, "n", "u", None, None, "Priority") for n in range(1000))
+    assert sum("queue" in line for line in drawn(LiveQueue({}, many))) == 1
 
 
 def test_a_slurm_that_does_not_answer_is_asked_again() -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError
 from osub.cli.predict.command import app
-from predictor.dataset import Kind, Pairs, write_pairs
+from predictor.dataset import PairKind, Pairs, write_pairs
 from predictor.dataset.pairs_agreement import agreement_of
 from tests.fixtures.pairs_made import made_pairs
 
@@ -28,7 +28,7 @@ def moved(pairs: Pairs, by: np.ndarray) -> Pairs:
 
 def test_the_same_measurement_agrees_with_itself() -> None:
     pairs = made_pairs(6)
-    found = agreement_of(pairs, pairs, Kind.TIMESLICE)
+    found = agreement_of(pairs, pairs, PairKind.TIMESLICE)
     assert found.pairs == 36
     assert {most: share.value for most, share in found.within.items()} == {0.05: 1.0, 0.1: 1.0}
     assert (found.bias.value, found.deviation, found.overlapping) == (0.0, 0.0, 1.0)
@@ -37,7 +37,7 @@ def test_the_same_measurement_agrees_with_itself() -> None:
 
 def test_a_shift_of_all_pairs_is_a_bias_and_no_change_of_order() -> None:
     pairs = made_pairs(6)
-    found = agreement_of(pairs, moved(pairs, np.full(36, 0.07)), Kind.TIMESLICE)
+    found = agreement_of(pairs, moved(pairs, np.full(36, 0.07)), PairKind.TIMESLICE)
     assert found.within[0.05].value == 0.0
     assert found.within[0.1].value == 1.0
     assert found.bias.value == pytest.approx(0.07)
@@ -54,7 +54,7 @@ def test_shares_are_of_the_pairs_that_both_have_and_the_furthest_is_named() -> N
     ][0]
     change[row] = -0.3
     part = replace(pairs, pairs=pairs.pairs.filter(pl.col("opponent") != "app5"))
-    found = agreement_of(moved(pairs, change), part, Kind.TIMESLICE)
+    found = agreement_of(moved(pairs, change), part, PairKind.TIMESLICE)
     assert (found.pairs, found.only_first, found.only_second) == (30, 6, 0)
     assert found.within[0.05].value == pytest.approx(29 / 30)
     assert found.within[0.05].low < found.within[0.05].value
@@ -65,7 +65,7 @@ def test_shares_are_of_the_pairs_that_both_have_and_the_furthest_is_named() -> N
 def test_noise_within_a_bound_is_counted_as_it_was_drawn() -> None:
     pairs = made_pairs(20)
     drawn = np.random.default_rng(3).normal(0.0, 0.05, 400)
-    found = agreement_of(pairs, moved(pairs, drawn), Kind.TIMESLICE)
+    found = agreement_of(pairs, moved(pairs, drawn), PairKind.TIMESLICE)
     assert found.within[0.05].value == pytest.approx(float((np.abs(drawn) <= 0.05).mean()))
     assert found.within[0.05].low < 0.683 < found.within[0.05].high  # of a normal distribution
     assert found.deviation == pytest.approx(float(np.sqrt(np.mean(drawn**2))))
@@ -73,7 +73,7 @@ def test_noise_within_a_bound_is_counted_as_it_was_drawn() -> None:
 
 def test_no_pair_in_common_is_one_line() -> None:
     with pytest.raises(InputError, match="no pair of kind naive in common"):
-        agreement_of(made_pairs(6), made_pairs(6), Kind.NAIVE)
+        agreement_of(made_pairs(6), made_pairs(6), PairKind.NAIVE)
 
 
 def test_the_command_compares_folders(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from predictor.counters.offered_sources import (
     parse_stat,
     parse_summary,
 )
-from predictor.dataset import COUNTERS, Source
+from predictor.dataset import COUNTERS, CounterSource
 from predictor.measure.pairs_counters import rows_of, simulated_counts
 from predictor.programs.program_catalogue import ALL
 from tests.fixtures.tier import examples
@@ -148,11 +148,11 @@ def test_a_command_that_fails_is_one_line(
 def test_what_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     told = {offer.provider.source: offer.missing for offer in offers()}
-    assert told[Source.OS] is None
-    assert "linux-perf" in (told[Source.PERF] or "")
-    assert "apt-get install valgrind" in (told[Source.CACHEGRIND] or "")
+    assert told[CounterSource.OS] is None
+    assert "linux-perf" in (told[CounterSource.PERF] or "")
+    assert "apt-get install valgrind" in (told[CounterSource.CACHEGRIND] or "")
     with pytest.raises(HostError, match="no counters from perf"):
-        provider_of(Source.PERF)
+        provider_of(CounterSource.PERF)
 
 
 def test_a_pmu_that_is_refused_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_perf_is_scaled_and_per_instruction(tmp_path: Path, monkeypatch: pytest.
 def test_counts_are_rows_of_the_table() -> None:
     rows = rows_of(
         ALL["integer"],
-        Source.CACHEGRIND,
+        CounterSource.CACHEGRIND,
         [Count("PAPI_L2_DCM", "instruction", None), Count("x", "second", 1)],
     )
     assert COUNTERS.check(COUNTERS.frame(rows), "x").height == 2

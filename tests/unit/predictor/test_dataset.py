@@ -23,10 +23,10 @@ from predictor.dataset import (
     SOLO,
     TRIALS,
     About,
-    Host,
-    Kind,
+    CounterSource,
+    MeasuredHost,
+    PairKind,
     Pairs,
-    Source,
     ideal_loss,
     opponent_loss,
     read_pairs,
@@ -36,7 +36,7 @@ from predictor.dataset import (
 from tests.fixtures.tier import examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-HOST = Host(
+HOST = MeasuredHost(
     name="h", cpu_model="c", cpus=2, threads_per_core=1, l2_kib=2048, l3_kib=None, memory_mib=8000, kernel="6"
 )
 
@@ -48,8 +48,8 @@ def small() -> Pairs:
         host=HOST,
         started=NOON,
         ended=NOON + timedelta(minutes=1),
-        kinds=[Kind.TIMESLICE],
-        counter_sources=[Source.OS],
+        kinds=[PairKind.TIMESLICE],
+        counter_sources=[CounterSource.OS],
     )
     applications = APPLICATIONS.frame(
         [
@@ -260,9 +260,9 @@ def test_loss_by_speeds_is_the_loss_by_times(dedicated_s: float, overlap_share: 
 
 
 def test_ideal_losses() -> None:
-    assert victim_loss(10, 5) == opponent_loss(8, 4) == ideal_loss(Kind.TIMESLICE) == 0.5
-    assert ideal_loss(Kind.CORES) == 0
-    assert ideal_loss(Kind.NAIVE, 4) == 0.75
+    assert victim_loss(10, 5) == opponent_loss(8, 4) == ideal_loss(PairKind.TIMESLICE) == 0.5
+    assert ideal_loss(PairKind.CORES) == 0
+    assert ideal_loss(PairKind.NAIVE, 4) == 0.75
 
 
 def test_the_data_that_come_with_osub_are_whole_and_say_where_they_were_measured() -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError
 from osub.cli.predict.command import app
-from predictor.dataset import Kind, read_pairs, write_pairs
+from predictor.dataset import PairKind, read_pairs, write_pairs
 from predictor.dataset.dcslab import read_dcslab
 from predictor.model.judged import few_of
 
@@ -65,7 +65,7 @@ def test_losses_are_of_the_overlap_and_counters_of_an_instruction(tmp_path: Path
     assert notes == ["x264 was run alone, and has no result"]
     write_pairs(tmp_path / "pairs", pairs)
     read = read_pairs(tmp_path / "pairs")
-    assert read.about.kinds == [Kind.CORES]
+    assert read.about.kinds == [PairKind.CORES]
     assert read.pairs.height == 16
     (row,) = read.pairs.filter(victim="p3", opponent="SP").to_dicts()
     # 70 s beside SP and 50 s alone, all of it in SP's 104 s.
@@ -82,14 +82,14 @@ def test_losses_are_of_the_overlap_and_counters_of_an_instruction(tmp_path: Path
 
 def test_few_pairs_give_groups_and_an_order_and_no_model(tmp_path: Path) -> None:
     pairs, _ = read_dcslab(archive(tmp_path, files_of()))
-    few = few_of(pairs, Kind.CORES)
+    few = few_of(pairs, PairKind.CORES)
     assert few is not None
     assert few.records == 16
     assert sorted(name for group in few.groups for name in group) == ["SP", *(f"p{n}" for n in range(8))]
     assert len(few.four) == 4
     assert few.low <= few.rank_correlation <= few.high
     two, _ = read_dcslab(archive(tmp_path, files_of(programs=2)))
-    assert few_of(two, Kind.CORES) is None
+    assert few_of(two, PairKind.CORES) is None
 
 
 def test_the_command_writes_pairs_once_and_evaluate_says_what_they_are_good_for(tmp_path: Path) -> None:

@@ -22,14 +22,25 @@ from hypothesis import strategies as st
 from foundation.errors import HostError, InputError, UsageError
 from foundation.units import seconds_of
 from osub.cli.main import run
-from predictor.dataset import SOLO, TRIALS, Kind, read_pairs
-from predictor.measure.frozen_program import ProgramError, Running, weigh_session
-from predictor.measure.measure_pairs import Measurement, Plan, Settings, pairs_of, places
+from predictor.dataset import SOLO, TRIALS, PairKind, read_pairs
+from predictor.measure.frozen_program import FrozenProgram, ProgramError, weigh_session
+from predictor.measure.measure_pairs import (
+    Measurement,
+    MeasurementPlan,
+    MeasurementSettings,
+    pairs_of,
+    places,
+)
 from predictor.measure.measured_host import describe_host, siblings
-from predictor.measure.pair_trial import Lengths, Row, Trial
-from predictor.measure.pairs_store import JOURNAL_NAME, Journal, Store, pair_frame
-from predictor.measure.speed_window import Pace, Turns, measure, share_taken, shares_taken
-from predictor.programs.program_catalogue import ALL, Application, applications_named, kernels_program
+from predictor.measure.pair_trial import Lengths, ProgramPairTrial, Row
+from predictor.measure.pairs_store import JOURNAL_NAME, Journal, PairsStore, pair_frame
+from predictor.measure.speed_window import ProgramPace, RoundClock, measure, share_taken, shares_taken
+from predictor.programs.program_catalogue import (
+    ALL,
+    CatalogueApplication,
+    applications_named,
+    kernels_program,
+)
 from tests.fixtures.tier import examples
 from workloads.task.step_meter import Meter, make_meter, map_meter, read_meter
 
@@ -40,18 +51,18 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SHORT = Lengths(pair_s=0.1, solo_s=0.1, warm_up_s=0.01)
 
 
-def application(name: str, *words: str, family: str = "") -> Application:
-    return Application(name, family or name, "a step", lambda _: list(words))
+def application(name: str, *words: str, family: str = "") -> CatalogueApplication:
+    return CatalogueApplication(name, family or name, "a step", lambda _: list(words))
 
 
-def pace(speed: float, busy: float = 1.0) -> Pace:
-    return Pace(steps=round(speed), wall_s=1.0, busy_s=busy, cpu_s=busy)
+def pace(speed: float, busy: float = 1.0) -> ProgramPace:
+    return ProgramPace(steps=round(speed), wall_s=1.0, busy_s=busy, cpu_s=busy)
 
 
-def trial(first: str = "a", second: str = "b", number: int = 1, shared: float = 50) -> Trial:
+def trial(first: str = "a", second: str = "b", number: int = 1, shared: float = 50) -> ProgramPairTrial:
     alone = pace(100), pace(200)
-    return Trial(
-        Kind.TIMESLICE, (first, second), number, NOON, alone, (pace(shared), pace(100)), alone, 0.1, 0.0
+    return ProgramPairTrial(
+        PairKind.TIMESLICE, (first, second), number, NOON, alone, (pace(shared), pace(100)), alone, 0.1, 0.0
     )
 
 
@@ -110,22 +121,24 @@ def test_an_opponent_that_sleeps_counts_for_the_time_in_which_it_is_busy() -> No
 
 def test_what_others_take_of_the_core_is_not_laid_to_the_pair() -> None:
     # Others had a fifth of a second of one: the two have 0.8 s, and got their work done in that.
-    always = Pace(steps=100, wall_s=1.0, busy_s=1.0, cpu_s=0.4)
+    always = ProgramPace(steps=100, wall_s=1.0, busy_s=1.0, cpu_s=0.4)
     taken = share_taken(1.0, 0.2, [always, always])
     assert taken == pytest.approx(0.2)
     assert replace(always, taken=taken).speed == pytest.approx(125.0)
     # A program that sleeps half the time, and loses nothing to others who run meanwhile.
-    sleeper = Pace(steps=100, wall_s=1.0, busy_s=0.5, cpu_s=0.5)
+    sleeper = ProgramPace(steps=100, wall_s=1.0, busy_s=0.5, cpu_s=0.5)
     assert share_taken(1.0, 0.4, [sleeper]) == 0.0
     # One that waits for a disk as long as it computes: nobody took that.
-    assert share_taken(1.0, 0.0, [Pace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.5)]) == 0.0
+    assert share_taken(1.0, 0.0, [ProgramPace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.5)]) == 0.0
     # On a CPU of its own each has lost what it wanted and did not get; of jobs of two ranks nobody knows.
-    half = Pace(steps=100, wall_s=1.0, busy_s=1.0, cpu_s=0.5)
+    half = ProgramPace(steps=100, wall_s=1.0, busy_s=1.0, cpu_s=0.5)
     assert shares_taken(1.0, 0.6, [half, always], 1, 2) == [pytest.approx(0.1)] * 2
     assert shares_taken(1.0, 0.6, [half, always], 2, 2) == [pytest.approx(0.5), pytest.approx(0.6)]
     assert shares_taken(1.0, 0.6, [half, always], 2, 4) == [0.0, 0.0]
     # A count that cannot be leaves a tenth.
-    assert share_taken(1.0, 5.0, [Pace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.0)]) == pytest.approx(0.9)
+    assert share_taken(1.0, 5.0, [ProgramPace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.0)]) == pytest.approx(
+        0.9
+    )
 
 
 def test_every_pair_but_stressors_among_themselves() -> None:
@@ -152,7 +165,7 @@ def test_a_plan_ends_with_every_pair_narrow_or_measured_often_enough(
     count: int, most: int, noise: float, seed: int
 ) -> None:
     apps = [application(f"a{number}") for number in range(count)]
-    plan = Plan(pairs_of(apps), width=0.05, most=most, seed=seed)
+    plan = MeasurementPlan(pairs_of(apps), width=0.05, most=most, seed=seed)
     for asked, (first, second) in enumerate(plan.rounds()):
         value = 0.5 + noise * math.sin(asked * 12.9898)
         plan.note([{"victim": first.name, "opponent": second.name, "e_v": value}])
@@ -166,7 +179,7 @@ def test_a_plan_ends_with_every_pair_narrow_or_measured_often_enough(
 
 
 def test_an_application_that_failed_is_not_asked_for_again() -> None:
-    plan = Plan(pairs_of([application(name) for name in "abc"]), width=0.05, most=2)
+    plan = MeasurementPlan(pairs_of([application(name) for name in "abc"]), width=0.05, most=2)
     plan.failed.add("b")
     assert {each.name for pair in plan.pairs if not plan.is_done(*pair) for each in pair} == {"a", "c"}
 
@@ -271,9 +284,9 @@ def test_what_cannot_be_measured_is_one_line(
 
 def test_threads_are_refused_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("predictor.measure.measure_pairs.thread_siblings", lambda: None)
-    settings = Settings([ALL["integer"]], [Kind.THREADS], 1)
+    settings = MeasurementSettings([ALL["integer"]], [PairKind.THREADS], 1)
     with pytest.raises(HostError, match="no hardware threads"):
-        places(Kind.THREADS, settings)
+        places(PairKind.THREADS, settings)
 
 
 def test_siblings_are_read_as_ranges_and_lists(tmp_path: Path) -> None:
@@ -291,9 +304,9 @@ def test_siblings_are_read_as_ranges_and_lists(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_or_dies_is_named(tmp_path: Path) -> None:
     cpu = [min(os.sched_getaffinity(0))]
     with pytest.raises(ProgramError, match="gone ended with code"):
-        Running(application("gone", str(tmp_path / "nothing")), tmp_path, cpu, 0)
+        FrozenProgram(application("gone", str(tmp_path / "nothing")), tmp_path, cpu, 0)
     with pytest.raises(ProgramError, match="mute ended with code 3: no tea"):
-        Running(application("mute", "sh", "-c", "echo no tea >&2; exit 3"), tmp_path, cpu, 0)
+        FrozenProgram(application("mute", "sh", "-c", "echo no tea >&2; exit 3"), tmp_path, cpu, 0)
 
 
 STEPS = """
@@ -315,8 +328,8 @@ def test_launcher_of_ranks_removes_its_files_when_they_are_ended(
     )
     launcher.chmod(0o755)
     monkeypatch.setattr("predictor.programs.program_catalogue._mpiexec", lambda: str(launcher))
-    twins = Application("twins", "twins", "a step", lambda _: [sys.executable, "-c", STEPS], 2)
-    running = Running(twins, tmp_path, [min(os.sched_getaffinity(0))], 0)
+    twins = CatalogueApplication("twins", "twins", "a step", lambda _: [sys.executable, "-c", STEPS], 2)
+    running = FrozenProgram(twins, tmp_path, [min(os.sched_getaffinity(0))], 0)
     assert kept.exists()
     running.close()
     assert not kept.exists()
@@ -339,7 +352,7 @@ def test_no_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def quick_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Application]]:
+def quick_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CatalogueApplication]]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     kernels_program.cache_clear()
     yield [ALL["integer"], ALL["mimic.integer"]]
@@ -349,10 +362,10 @@ def quick_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @needs_compiler
 @pytest.mark.slow
 def test_a_real_program_steps_in_its_window_only_and_is_gone_afterwards(
-    tmp_path: Path, quick_programs: list[Application]
+    tmp_path: Path, quick_programs: list[CatalogueApplication]
 ) -> None:
     cpu = min(os.sched_getaffinity(0))
-    running = Running(quick_programs[0], tmp_path, [cpu], 0)
+    running = FrozenProgram(quick_programs[0], tmp_path, [cpu], 0)
     pids = [process.pid for process in running.processes]
     try:
         time.sleep(0.5)  # what passed while it was frozen counts for no window, nor for a step
@@ -408,7 +421,9 @@ class Puppet:
 def test_programs_take_whole_turns_and_end_frozen() -> None:
     said: list[str] = []
     passed: list[float] = []
-    turns = Turns(cast("list[Running]", [Puppet("a", said), Puppet("b", said)]), 0.1, passed.append)
+    turns = RoundClock(
+        cast("list[FrozenProgram]", [Puppet("a", said), Puppet("b", said)]), 0.1, passed.append
+    )
     turns(0.2)
     assert said == ["a+", "a-", "b+", "b-"]
     turns(0.21)
@@ -421,17 +436,17 @@ def test_programs_take_whole_turns_and_end_frozen() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Turns(cast("list[Running]", [Puppet("c", said)]), 0.1, interrupted)(1)
+        RoundClock(cast("list[FrozenProgram]", [Puppet("c", said)]), 0.1, interrupted)(1)
     assert said[-2:] == ["c+", "c-"]
 
 
 @needs_compiler
 @pytest.mark.slow
 def test_in_gang_slices_each_computes_while_the_other_is_stopped(
-    tmp_path: Path, quick_programs: list[Application]
+    tmp_path: Path, quick_programs: list[CatalogueApplication]
 ) -> None:
     cpu = min(os.sched_getaffinity(0))
-    both = [Running(quick_programs[0], tmp_path, [cpu], 0) for _ in range(2)]
+    both = [FrozenProgram(quick_programs[0], tmp_path, [cpu], 0) for _ in range(2)]
     try:
         for running in both:
             running.pin([cpu])
@@ -451,14 +466,14 @@ def test_in_gang_slices_each_computes_while_the_other_is_stopped(
 @needs_compiler
 @pytest.mark.slow
 def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
-    tmp_path: Path, quick_programs: list[Application]
+    tmp_path: Path, quick_programs: list[CatalogueApplication]
 ) -> None:
     out = tmp_path / "p"
     dies = application("dies", sys.executable, "-c", "raise SystemExit('bad day')")
     warnings: list[str] = []
-    settings = Settings([*quick_programs, dies], [Kind.TIMESLICE], 60, most=1, lengths=SHORT)
+    settings = MeasurementSettings([*quick_programs, dies], [PairKind.TIMESLICE], 60, most=1, lengths=SHORT)
     Measurement(
-        settings, Store(out, settings.applications, 0.1, resume=False), lambda _: None, warnings.append
+        settings, PairsStore(out, settings.applications, 0.1, resume=False), lambda _: None, warnings.append
     ).run()
     first = read_pairs(out)
     assert first.pairs.height == 4
@@ -467,9 +482,11 @@ def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
     assert any("bad day" in note for note in first.about.notes)
     assert not (out / JOURNAL_NAME).exists()
     with pytest.raises(UsageError, match="--resume"):
-        Store(out, quick_programs, 0.1, resume=False)
+        PairsStore(out, quick_programs, 0.1, resume=False)
     more = replace(settings, applications=quick_programs, most=2)
-    Measurement(more, Store(out, quick_programs, 0.1, resume=True), lambda _: None, warnings.append).run()
+    Measurement(
+        more, PairsStore(out, quick_programs, 0.1, resume=True), lambda _: None, warnings.append
+    ).run()
     again = read_pairs(out)
     assert again.pairs["trials"].to_list() == [2] * 4
     # Two that never sleep halve a core: less of it is lost where others take most of it anyway.

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError
 from osub.cli.predict.command import app
-from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, Kind, Pairs, write_pairs
+from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, PairKind, Pairs, write_pairs
 from predictor.model import Model, read_model, write_model
 from predictor.model.counter_features import features_of, with_cpu
 from predictor.model.counter_groups import cluster
@@ -76,8 +76,8 @@ def with_stressors(pairs: Pairs) -> Pairs:
 
 def test_stressor_curves_tell_losses_of_victims_never_seen_beside_an_application() -> None:
     pairs = with_stressors(made_pairs())
-    records = records_of(pairs, Kind.TIMESLICE)
-    curves = curves_of(pairs, Kind.TIMESLICE)
+    records = records_of(pairs, PairKind.TIMESLICE)
+    curves = curves_of(pairs, PairKind.TIMESLICE)
     assert curves is not None
     assert curves.resources == ("branch", "cache")
     predicted = predict_unseen(records, curves)
@@ -95,8 +95,8 @@ def test_curves_of_noise_tell_nothing_and_are_not_made_of_half_a_set() -> None:
     pairs = with_stressors(made_pairs())
     drawn = pl.Series("e_v", dice.normal(0.5, 0.1, pairs.pairs.height))
     noise = replace(pairs, pairs=pairs.pairs.with_columns(drawn, e_v_low=drawn, e_v_high=drawn))
-    records = records_of(noise, Kind.TIMESLICE)
-    curves = curves_of(noise, Kind.TIMESLICE)
+    records = records_of(noise, PairKind.TIMESLICE)
+    curves = curves_of(noise, PairKind.TIMESLICE)
     assert curves is not None
     assert abs(rank_of(predict_unseen(records, curves), records.loss)) < 0.3
     # An application that lacks one stressor has no curves; one that lacks all neither; the rest keep theirs.
@@ -104,14 +104,14 @@ def test_curves_of_noise_tell_nothing_and_are_not_made_of_half_a_set() -> None:
         pairs,
         pairs=pairs.pairs.filter(~((pl.col("victim") == "app0") & (pl.col("opponent") == "stress.cache.1"))),
     )
-    fewer = curves_of(part, Kind.TIMESLICE)
+    fewer = curves_of(part, PairKind.TIMESLICE)
     assert fewer is not None
     assert "app0" not in fewer.sensitivity
-    records = records_of(part, Kind.TIMESLICE)
+    records = records_of(part, PairKind.TIMESLICE)
     names = records.features.applications
     unknown = np.isnan(predict_unseen(records, fewer))
     assert {names[place] for place in records.victim[unknown]} == {"app0"}
-    assert curves_of(made_pairs(), Kind.TIMESLICE) is None
+    assert curves_of(made_pairs(), PairKind.TIMESLICE) is None
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def pairs() -> Pairs:
 
 @pytest.fixture(scope="module")
 def records(pairs: Pairs) -> Records:
-    return records_of(pairs, Kind.TIMESLICE)
+    return records_of(pairs, PairKind.TIMESLICE)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def report(records: Records) -> KindReport:
 
 @pytest.fixture(scope="module")
 def model(pairs: Pairs) -> Model:
-    return fit_model(pairs, Kind.TIMESLICE)
+    return fit_model(pairs, PairKind.TIMESLICE)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport
 
 
 def test_where_counters_tell_nothing_the_report_does_not_say_they_do() -> None:
-    noise = records_of(made_pairs(12, reach=0.0, noise=0.1, width=0.0, seed=3), Kind.TIMESLICE)
+    noise = records_of(made_pairs(12, reach=0.0, noise=0.1, width=0.0, seed=3), PairKind.TIMESLICE)
     report = evaluate_kind(noise)
     assert report.accuracies["application"].margin_low <= 0
     assert abs(report.rank_correlation) < 0.3
@@ -190,7 +190,7 @@ def _places(records: Records, chosen: Any) -> tuple[list[int], list[int]]:
 
 
 def test_pairs_whose_interval_has_t_in_it_are_excluded_and_counted() -> None:
-    records = records_of(made_pairs(8, width=0.05), Kind.TIMESLICE)
+    records = records_of(made_pairs(8, width=0.05), PairKind.TIMESLICE)
     spans = (records.low <= 0.5) & (records.high >= 0.5)
     report = evaluate_kind(records)
     assert report.excluded == int(spans.sum()) > 0
@@ -198,9 +198,9 @@ def test_pairs_whose_interval_has_t_in_it_are_excluded_and_counted() -> None:
 
 
 def test_t_follows_kind_and_multiplicity() -> None:
-    assert threshold_of(Kind.TIMESLICE) == 0.5
-    assert threshold_of(Kind.TIMESLICE, 4) == 0.75
-    assert threshold_of(Kind.CORES) == 0.05
+    assert threshold_of(PairKind.TIMESLICE) == 0.5
+    assert threshold_of(PairKind.TIMESLICE, 4) == 0.75
+    assert threshold_of(PairKind.CORES) == 0.05
     assert cut_of(7 / 3) == pytest.approx(0.3)
 
 
@@ -215,7 +215,7 @@ def test_clusters_part_what_loses_from_what_does_not(records: Records) -> None:
 
 
 def test_stepwise_says_when_the_classes_are_parted_without_an_error() -> None:
-    records = records_of(made_pairs(12, noise=0.0, width=0.0), Kind.TIMESLICE)
+    records = records_of(made_pairs(12, noise=0.0, width=0.0), PairKind.TIMESLICE)
     found = fit_stepwise(records)
     assert found.separated
     assert ((found.probabilities(records) > 0.5) == records.dangerous).mean() > 0.95
@@ -301,18 +301,18 @@ def test_a_model_that_cannot_be_is_refused(change: dict[str, Any], told: str, tm
 
 def test_too_few_or_all_alike_is_said() -> None:
     with pytest.raises(InputError, match="too few"):
-        evaluate_kind(records_of(made_pairs(4), Kind.TIMESLICE))
+        evaluate_kind(records_of(made_pairs(4), PairKind.TIMESLICE))
     with pytest.raises(InputError, match="nothing to tell apart"):
-        evaluate_kind(records_of(made_pairs(8), Kind.TIMESLICE, threshold=0.99))
+        evaluate_kind(records_of(made_pairs(8), PairKind.TIMESLICE, threshold=0.99))
     with pytest.raises(InputError, match="no pairs of kind naive"):
-        records_of(made_pairs(8), Kind.NAIVE)
+        records_of(made_pairs(8), PairKind.NAIVE)
 
 
 def test_applications_without_counters_are_left_out_and_named(pairs: Pairs) -> None:
     fewer = pairs.counters.filter(
         ~((pl.col("application") == "app2") & (pl.col("counter") == "PAPI_L2_DCM"))
     ).with_columns(value=pl.when(pl.col("application") == "app5").then(None).otherwise("value"))
-    records = records_of(replace(pairs, counters=fewer), Kind.TIMESLICE)
+    records = records_of(replace(pairs, counters=fewer), PairKind.TIMESLICE)
     assert records.features.left_out == {"app2": "cachegrind:PAPI_L2_DCM", "app5": "no counters"}
     assert len(records) == 12 * 12
     with pytest.raises(InputError, match="no counters that several"):

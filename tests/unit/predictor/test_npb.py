@@ -12,7 +12,7 @@ import pytest
 
 from foundation.errors import UsageError
 from osub.cli.main import run
-from predictor.measure.frozen_program import ProgramError, Running
+from predictor.measure.frozen_program import FrozenProgram, ProgramError
 from predictor.measure.speed_window import measure
 from predictor.programs.program_catalogue import applications_named, known_applications
 from tests.integration.waiting import wait_until
@@ -116,7 +116,7 @@ def is_over(pid: int) -> bool:
 def test_it_has_a_speed_in_a_window_and_is_gone_afterwards(folder: Path, tmp_path: Path) -> None:
     cpu = min(os.sched_getaffinity(0))
     application = known_applications({"OSUB_NPB": str(folder)})["npb.lu.W"]
-    running = Running(application, tmp_path, [cpu], 0)
+    running = FrozenProgram(application, tmp_path, [cpu], 0)
     pids = [process.pid for process in running.processes]
     try:
         assert len(pids) >= 2  # the benchmark, too, is stopped and let run
@@ -136,7 +136,7 @@ def test_a_benchmark_that_dies_or_tells_nothing_is_named(
 ) -> None:
     application = known_applications({"OSUB_NPB": str(folder)})[name]
     with pytest.raises(ProgramError, match=told):
-        Running(application, tmp_path, [min(os.sched_getaffinity(0))], 0)
+        FrozenProgram(application, tmp_path, [min(os.sched_getaffinity(0))], 0)
 
 
 def test_what_runs_it_takes_four_words(

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from foundation.errors import UsageError
-from simulator.eviction import Choice, EvictableJob, Question, Solver, cheapest, solve
+from simulator.eviction import EvictableJob, EvictionChoice, EvictionSolver, Question, cheapest, solve
 from simulator.eviction.eviction_problem import overlapped_min, whole_losses
 from simulator.eviction.greedy import Columns
 from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import Table
+from simulator.eviction.programme_table import ProgrammeTable
 
-KILL, APP, SYSTEM = Choice.KILL, Choice.APP, Choice.SYSTEM
+KILL, APP, SYSTEM = EvictionChoice.KILL, EvictionChoice.APP, EvictionChoice.SYSTEM
 
 
 def job(
@@ -117,7 +117,7 @@ def test_a_table_that_is_too_large_is_refused_at_once() -> None:
 
 def test_many_nodes_in_large_units_are_a_small_table() -> None:
     jobs = [job(str(number), 500_000, number) for number in range(4)]
-    table = Table(ask(jobs, 1_000_000), job_items(ask(jobs, 1_000_000)))
+    table = ProgrammeTable(ask(jobs, 1_000_000), job_items(ask(jobs, 1_000_000)))
     assert table.cells == 4 * 11 * 3
 
 
@@ -132,23 +132,23 @@ def test_losses_that_are_huge_leave_room_for_their_sum() -> None:
 class TestGreedy:
     def test_the_dearest_is_checkpointed_and_the_cheapest_killed(self) -> None:
         jobs = [job("a", 4, 100, ts=3, ta=6), job("b", 4, 50, ts=8), job("c", 4, 10), job("d", 4, 1)]
-        answers = solve(ask(jobs, 12, 10), Solver.GREEDY)
+        answers = solve(ask(jobs, 12, 10), EvictionSolver.GREEDY)
         assert answers[0].choices == {"b": KILL, "c": KILL, "d": KILL}
         assert answers[10].choices == {"a": SYSTEM, "c": KILL, "d": KILL}
 
     def test_the_first_that_does_not_fit_ends_checkpointing_unless_it_is_skipped(self) -> None:
         jobs = [job("a", 4, 100, ts=8), job("b", 4, 50, ts=2), job("c", 4, 10)]
         question = ask(jobs, 8, 5)
-        assert solve(question, Solver.GREEDY)[5].choices == {"b": KILL, "c": KILL}
-        assert solve(question, Solver.GREEDY, skip=True)[5].choices == {"b": SYSTEM, "c": KILL}
+        assert solve(question, EvictionSolver.GREEDY)[5].choices == {"b": KILL, "c": KILL}
+        assert solve(question, EvictionSolver.GREEDY, skip=True)[5].choices == {"b": SYSTEM, "c": KILL}
 
     def test_it_stops_when_enough_is_free(self) -> None:
         jobs = [job("a", 4, 100, ts=1), job("b", 4, 50, ts=1)]
-        assert solve(ask(jobs, 4), Solver.GREEDY)[5].choices == {"a": SYSTEM}
+        assert solve(ask(jobs, 4), EvictionSolver.GREEDY)[5].choices == {"a": SYSTEM}
 
     def test_it_may_fail_where_jobs_may_not_be_killed(self) -> None:
         jobs = [job("a", 4, 100, ts=9), job("b", 4, None, ts=5)]
-        assert solve(ask(jobs, 8, 9), Solver.GREEDY)[9].possible is False
+        assert solve(ask(jobs, 8, 9), EvictionSolver.GREEDY)[9].possible is False
         assert solve(ask(jobs, 8, 9))[9].possible
 
 
@@ -157,7 +157,7 @@ class TestBacktracking:
         jobs = [job(str(number), 2, 1000 + number, ts=1, ta=2) for number in range(40)]
         question = ask(jobs, 80, 30)
         with pytest.raises(UsageError, match="take --solver optimal"):
-            solve(question, Solver.BACKTRACKING, every_deadline=False, limit_s=0)
+            solve(question, EvictionSolver.BACKTRACKING, every_deadline=False, limit_s=0)
 
 
 def test_the_call_of_a_scheduler_kills_what_is_cheapest_together() -> None:
@@ -177,7 +177,7 @@ def test_waits_that_overlap_end_sooner() -> None:
 @pytest.mark.slow
 def test_what_is_compiled_answers_as_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(3)
-    for solver in Solver:
+    for solver in EvictionSolver:
         for _ in range(15):
             jobs = [
                 job(

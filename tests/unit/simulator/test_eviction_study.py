@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.claims import Row, Verdict
+from analysis.claims import ClaimRow, ClaimVerdict
 from foundation.errors import InputError
 from simulator.eviction.checkpoint_costs import Checkpoints, Storage
 from simulator.experiments.eviction import scenarios
@@ -18,9 +18,9 @@ from simulator.experiments.eviction.eviction_survey import (
     FILE_SYSTEMS_GB_S,
     NODE_BANDWIDTHS,
     SETTINGS,
-    Effort,
-    Measured,
-    Survey,
+    EvictionEffort,
+    EvictionSurvey,
+    MeasuredEviction,
     slope,
     steps_of,
     survey,
@@ -28,8 +28,8 @@ from simulator.experiments.eviction.eviction_survey import (
 from simulator.experiments.eviction.scenarios import (
     JOBS,
     NODES,
-    Facts,
     Theta,
+    TraceFacts,
     facts_of,
     instant_of,
     question_of,
@@ -131,11 +131,11 @@ class TestTrace:
             Theta(load_columns(path))
 
 
-def measured(seed: int) -> Measured:
+def measured(seed: int) -> MeasuredEviction:
     """Return what agrees with every claim, a little different for each seed."""
     optimum = tuple(max(0.0, 100.0 + seed - 10 * minute) for minute in range(16))
     greedy = tuple(best + 50.0 + (2 + seed / 10) * minute for minute, best in enumerate(optimum))
-    return Measured(
+    return MeasuredEviction(
         optimum=optimum,
         greedy=greedy,
         skipping=greedy,
@@ -148,7 +148,7 @@ def measured(seed: int) -> Measured:
     )
 
 
-def world(change: dict[str, object] | None = None, growth: float = 1.0) -> Survey:
+def world(change: dict[str, object] | None = None, growth: float = 1.0) -> EvictionSurvey:
     settings = {
         setting: [replace(measured(seed), **(change or {})) for seed in range(10)]  # type: ignore[arg-type]
         for setting in SETTINGS
@@ -159,7 +159,7 @@ def world(change: dict[str, object] | None = None, growth: float = 1.0) -> Surve
         setting: [slope(setting, one.relative) for one in measurements]
         for setting, measurements in settings.items()
     }
-    return Survey(
+    return EvictionSurvey(
         settings=settings,
         slopes=dict.fromkeys(FILE_SYSTEMS_GB_S, slopes),
         bandwidths={width: [(1.0, 2.0), (1.5, 2.5)] for width in NODE_BANDWIDTHS},
@@ -171,7 +171,7 @@ def world(change: dict[str, object] | None = None, growth: float = 1.0) -> Surve
     )
 
 
-FACTS = Facts(
+FACTS = TraceFacts(
     name="theta",
     jobs=10,
     days=363.0,
@@ -184,7 +184,7 @@ FACTS = Facts(
 )
 
 
-def verdicts(rows: list[Row]) -> dict[str, Verdict]:
+def verdicts(rows: list[ClaimRow]) -> dict[str, ClaimVerdict]:
     return {row.id: row.verdict for row in rows}
 
 
@@ -192,9 +192,9 @@ class TestClaims:
     def test_every_claim_is_there_once_and_holds_where_all_agrees(self) -> None:
         rows = claim_rows(world(), FACTS)
         assert sorted(int(row.id[1:]) for row in rows) == list(range(1, 17))
-        assert {key: value for key, value in verdicts(rows).items() if value is not Verdict.HOLDS} == {
-            "V13": Verdict.NOT_COMPARABLE,
-            "V14": Verdict.NOT_COMPARABLE,
+        assert {key: value for key, value in verdicts(rows).items() if value is not ClaimVerdict.HOLDS} == {
+            "V13": ClaimVerdict.NOT_COMPARABLE,
+            "V14": ClaimVerdict.NOT_COMPARABLE,
         }
 
     @pytest.mark.parametrize(
@@ -212,26 +212,26 @@ class TestClaims:
     )
     def test_what_does_not_agree_fails_or_ties(self, change: dict[str, object], fails: set[str]) -> None:
         found = verdicts(claim_rows(world(change), FACTS))
-        wrong = {key for key, value in found.items() if value in {Verdict.FAILS, Verdict.TIE}}
+        wrong = {key for key, value in found.items() if value in {ClaimVerdict.FAILS, ClaimVerdict.TIE}}
         assert fails <= wrong
 
     def test_time_that_grows_faster_than_the_sizes_fails(self) -> None:
-        assert verdicts(claim_rows(world(growth=2.0), FACTS))["V11"] is Verdict.FAILS
+        assert verdicts(claim_rows(world(growth=2.0), FACTS))["V11"] is ClaimVerdict.FAILS
 
     def test_without_a_trace_three_claims_are_not_comparable_and_say_so(self) -> None:
         rows = {row.id: row for row in claim_rows(world(), None)}
         for key in ("V12", "V13", "V14"):
-            assert rows[key].verdict is Verdict.NOT_COMPARABLE
+            assert rows[key].verdict is ClaimVerdict.NOT_COMPARABLE
             assert rows[key].note == "no trace was named"
 
     def test_another_machine_is_not_comparable(self) -> None:
         rows = claim_rows(world(), replace(FACTS, busiest=128))
-        assert verdicts(rows)["V12"] is Verdict.NOT_COMPARABLE
+        assert verdicts(rows)["V12"] is ClaimVerdict.NOT_COMPARABLE
 
 
 @pytest.mark.slow
 def test_a_small_survey_measures_every_setting() -> None:
-    effort = Effort(limit_s=0.005, hardest_s=0.005, worlds=21, doublings=1)
+    effort = EvictionEffort(limit_s=0.005, hardest_s=0.005, worlds=21, doublings=1)
     steps: list[str] = []
     found = survey(None, 2, effort, steps.append)
     assert len(steps) == steps_of(2)
@@ -245,7 +245,7 @@ def test_a_small_survey_measures_every_setting() -> None:
             if one.ended:
                 assert one.backtracking == pytest.approx(one.optimum, abs=1e-4)
     rows = claim_rows(found, None)
-    assert verdicts(rows)["V1"] is Verdict.HOLDS
+    assert verdicts(rows)["V1"] is ClaimVerdict.HOLDS
     assert [table.name for table in tables(found)] == [
         "Loss",
         "Time",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.claims import Claim, Row, not_comparable
+from analysis.claims import Claim, ClaimRow, not_comparable
 from simulator.experiments.experiment_page import write_page
 from simulator.experiments.paper_tables import ExperimentTable
 
@@ -22,7 +22,7 @@ def test_evidence_stands_beside_the_verdict_and_with_the_facts(tmp_path: Path) -
 def test_what_came_of_a_study_is_said_before_its_claims(tmp_path: Path) -> None:
     claim = Claim(id="R1", where="Table 1", setting="any", quantity="wait", paper="1 s")
     facts = ["Whole day: nobody waits.", "Evidence: 3 replays.", "How it was made."]
-    row = Row.of(claim, not_comparable("other sizes"), "2 s")
+    row = ClaimRow.of(claim, not_comparable("other sizes"), "2 s")
     write_page(tmp_path / "page.html", "A study", facts, [], [], [row])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     said = [page.index(text) for text in ("nobody waits.", "3 replays.", "cannot be compared")]

@@ -14,19 +14,19 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError, UsageError
 from osub.cli.experiment.command import app
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run.run_rules import RunRules
 from simulator.experiments.paper_tables import against, percent
-from simulator.experiments.thesis.case_runs import Case, Study, done_h, mq, mq_cases, sq
-from simulator.experiments.thesis.case_runs import Outcome as Figures
+from simulator.experiments.thesis.case_runs import CaseOutcome as Figures
+from simulator.experiments.thesis.case_runs import ThesisCase, ThesisStudy, done_h, mq, mq_cases, sq
 from simulator.experiments.thesis.compared_cases import CHAPTER_5, CHAPTER_6, KIT
-from simulator.experiments.thesis.layout_survey import Queue, fair_pair, prompt_pair
+from simulator.experiments.thesis.layout_survey import SurveyedQueue, fair_pair, prompt_pair
 from simulator.experiments.thesis.thesis_datasets import (
     cleaned,
     in_blocks,
     with_interactive_jobs,
     with_patterns,
 )
-from simulator.setting_choices import Words, setting_of
+from simulator.setting_choices import SimulationWords, setting_of
 from simulator.world.simulated_system import System
 from workloads.swf import SwfColumns, load_columns
 
@@ -133,15 +133,15 @@ class TestDataSets:
 
     def test_patterns_keep_the_run_times(self, busy_trace: Path) -> None:
         trace = with_patterns(cleaned(load_columns(busy_trace), 12), seed=3)
-        study = Study(trace, CHAPTER_6.system, rules("1.2"), patterns=True)
+        study = ThesisStudy(trace, CHAPTER_6.system, rules("1.2"), patterns=True)
         workload = study.workload(sq(1).queues(CHAPTER_6.system))
         assert workload.periods.patterned
         assert (workload.run_us == workload.periods.totals_us).all()
 
 
-def rules(overhead: str) -> Rules:
+def rules(overhead: str) -> RunRules:
     return setting_of(
-        Words(system="N150C12", policy="easy-elsewhere", overhead=overhead, placement="thesis")
+        SimulationWords(system="N150C12", policy="easy-elsewhere", overhead=overhead, placement="thesis")
     ).rules
 
 
@@ -157,7 +157,7 @@ def test_shares_are_rounded_down_and_the_nearest_number_is_shown_where_it_differ
 
 def test_pools_that_cases_share_are_simulated_once(busy_trace: Path) -> None:
     trace = cleaned(load_columns(busy_trace), 12)
-    study = Study(trace, CHAPTER_5.system, rules("1.0"), patterns=False)
+    study = ThesisStudy(trace, CHAPTER_5.system, rules("1.0"), patterns=False)
     first = study.run(mq(CHAPTER_5.system, "5%", 1))
     again = study.run(mq(CHAPTER_5.system, "5%", 2))
     assert again.interactive_waited == first.interactive_waited
@@ -170,8 +170,8 @@ def test_a_larger_pool_takes_no_jobs_that_were_cut_for_a_smaller_one(tmp_path: P
     trace = cleaned(load(tmp_path, lines), None)
     cases = [mq(CHAPTER_5.system, share, 1) for share in ("70%", "5%", "70%", "6%")]
 
-    def outcomes(*studied: Case) -> list[Figures]:
-        study = Study(trace, CHAPTER_5.system, rules("1.0"), patterns=False)
+    def outcomes(*studied: ThesisCase) -> list[Figures]:
+        study = ThesisStudy(trace, CHAPTER_5.system, rules("1.0"), patterns=False)
         return [msgspec.structs.replace(study.run(case), engine_cpu_s=0.0) for case in studied]
 
     together = outcomes(*cases)
@@ -181,7 +181,7 @@ def test_a_larger_pool_takes_no_jobs_that_were_cut_for_a_smaller_one(tmp_path: P
 
 def test_a_workload_that_fits_everywhere_is_made_once(tmp_path: Path) -> None:
     lines = [line(n, 10 * n, 500, 12, 0 if n % 3 == 0 else 1) for n in range(1, 13)]
-    study = Study(cleaned(load(tmp_path, lines), 12), CHAPTER_5.system, rules("1.0"), patterns=False)
+    study = ThesisStudy(cleaned(load(tmp_path, lines), 12), CHAPTER_5.system, rules("1.0"), patterns=False)
     made = {id(study.workload(case.queues(CHAPTER_5.system))) for case in [sq(1), *CHAPTER_5.cases()]}
     assert len(made) == 1
 
@@ -204,16 +204,16 @@ def test_differences_beyond_a_fifth_are_marked() -> None:
 
 class TestSurvey:
     INTERACTIVE: ClassVar = [
-        Queue("1%", 4, 0.1, 90.0),
-        Queue("1%", 8, 0.0, 3.0),
-        Queue("2%", 4, 0.0, 2.0),
-        Queue("3%", 4, 0.0, 1.5),
+        SurveyedQueue("1%", 4, 0.1, 90.0),
+        SurveyedQueue("1%", 8, 0.0, 3.0),
+        SurveyedQueue("2%", 4, 0.0, 2.0),
+        SurveyedQueue("3%", 4, 0.0, 1.5),
     ]
     BATCH: ClassVar = [
-        Queue("1%", 4, 0.0, 2.5),
-        Queue("2%", 4, 0.01, 7.0),
-        Queue("2%", 5, 0.0, 6.0),
-        Queue("3%", 5, 0.0, 4.0),
+        SurveyedQueue("1%", 4, 0.0, 2.5),
+        SurveyedQueue("2%", 4, 0.01, 7.0),
+        SurveyedQueue("2%", 5, 0.0, 6.0),
+        SurveyedQueue("3%", 5, 0.0, 4.0),
     ]
 
     def test_nobody_waits_at_the_least_share_and_then_the_least_multiplicity(self) -> None:

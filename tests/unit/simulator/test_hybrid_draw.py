@@ -11,7 +11,7 @@ from simulator.experiments.hybrid.hybrid_study import made_workload
 from simulator.hybrid.drawn_jobs import (
     MIXES,
     Draw,
-    Kind,
+    HybridJobKind,
     bursts_of,
     daly_interval_s,
     draw_kinds,
@@ -72,8 +72,8 @@ def test_no_on_demand_job_asks_for_more_than_half_of_the_nodes() -> None:
     jobs = workload()
     for seed in range(5):
         kinds = draw_kinds(jobs, NODES, replace(Draw(), on_demand=1.0, malleable=0.0), seed)
-        assert ((kinds == Kind.ON_DEMAND) == (2 * jobs.nodes <= NODES)).all()
-        assert set(kinds[2 * jobs.nodes > NODES].tolist()) == {Kind.RIGID, Kind.MALLEABLE}
+        assert ((kinds == HybridJobKind.ON_DEMAND) == (2 * jobs.nodes <= NODES)).all()
+        assert set(kinds[2 * jobs.nodes > NODES].tolist()) == {HybridJobKind.RIGID, HybridJobKind.MALLEABLE}
 
 
 def test_users_are_projects_where_that_is_wanted() -> None:

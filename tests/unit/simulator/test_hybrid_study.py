@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.claims import Row, Verdict
+from analysis.claims import ClaimRow, ClaimVerdict
 from simulator.experiments.claim_study import STUDIES
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
 from simulator.experiments.hybrid.hybrid_study import drawings, made_workload, nodes_of, tables
-from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, QUICK, Survey, steps_of, survey
+from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, QUICK, HybridSurvey, steps_of, survey
 from simulator.hybrid.drawn_jobs import MIXES
 from workloads.swf import load_columns
 
@@ -20,7 +20,7 @@ SEEDS = 3
 
 
 @pytest.fixture(scope="module")
-def found() -> Survey:
+def found() -> HybridSurvey:
     """Return a study of a few jobs on a small machine, in plain Python."""
     told: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -30,40 +30,40 @@ def found() -> Survey:
     return run
 
 
-def test_every_claim_has_a_row_in_order(found: Survey) -> None:
+def test_every_claim_has_a_row_in_order(found: HybridSurvey) -> None:
     rows = claim_rows(found)
     assert [row.id for row in rows] == [f"H{number}" for number in range(1, 31)]
     assert all(row.ours and row.paper and row.where for row in rows)
 
 
-def test_what_was_measured_on_another_trace_is_not_judged(found: Survey) -> None:
+def test_what_was_measured_on_another_trace_is_not_judged(found: HybridSurvey) -> None:
     rows = by_id(found)
     for name in ("H1", "H2", "H3", "H19"):
-        assert rows[name].verdict is Verdict.NOT_COMPARABLE
+        assert rows[name].verdict is ClaimVerdict.NOT_COMPARABLE
         assert "another trace" in rows[name].note
 
 
-def by_id(found: Survey) -> dict[str, Row]:
+def by_id(found: HybridSurvey) -> dict[str, ClaimRow]:
     return {row.id: row for row in claim_rows(found)}
 
 
-def test_a_mechanism_that_preempts_more_malleable_jobs_turns_the_verdict(found: Survey) -> None:
+def test_a_mechanism_that_preempts_more_malleable_jobs_turns_the_verdict(found: HybridSurvey) -> None:
     """H8 holds if N&PAA preempts most, and fails if another does so in every seed."""
     runs = {
         (name, mix): [replace(one, malleable_preempted=0.9 if name == "N&PAA" else 0.1) for one in of]
         for (name, mix), of in found.runs.items()
     }
-    assert by_id(replace(found, runs=runs))["H8"].verdict is Verdict.HOLDS
+    assert by_id(replace(found, runs=runs))["H8"].verdict is ClaimVerdict.HOLDS
     runs = {
         (name, mix): [replace(one, malleable_preempted=0.9 if name == "CUA&PAA" else 0.1) for one in of]
         for (name, mix), of in found.runs.items()
     }
     turned = by_id(replace(found, runs=runs))["H8"]
-    assert turned.verdict is Verdict.FAILS
+    assert turned.verdict is ClaimVerdict.FAILS
     assert "CUA&PAA" in turned.note
 
 
-def test_useful_node_time_is_the_trace_s_whatever_happens(found: Survey) -> None:
+def test_useful_node_time_is_the_trace_s_whatever_happens(found: HybridSurvey) -> None:
     """What the utilisation of a run can differ by is the last end alone."""
     for of in found.runs.values():
         assert all(0 < one.utilisation <= 1 for one in of)
@@ -71,12 +71,12 @@ def test_useful_node_time_is_the_trace_s_whatever_happens(found: Survey) -> None
         assert all(one.at_once <= one.instant for one in of)
 
 
-def test_sharing_preempts_nobody(found: Survey) -> None:
+def test_sharing_preempts_nobody(found: HybridSurvey) -> None:
     for of in found.shared.values():
         assert all(one.malleable_preempted == one.rigid_preempted == one.wasted == 0 for one in of)
 
 
-def test_tables_and_figures_cover_all_mechanisms(found: Survey) -> None:
+def test_tables_and_figures_cover_all_mechanisms(found: HybridSurvey) -> None:
     shown = {table.name: table for table in tables(found)}
     assert {row[0] for row in shown["Mechanisms"].rows} >= set(MECHANISMS)
     assert shown["Notices"].columns[1:] == tuple(MIXES)

@@ -12,10 +12,10 @@ from foundation.errors import UsageError
 from simulator.world.job_sizes import (
     ASKED,
     Amdahl,
-    Conversion,
     Downey,
     Efficiencies,
     Fractions,
+    SizeConversion,
     downey_speedup,
     parallel_share,
 )
@@ -60,7 +60,7 @@ CONVERSIONS = st.one_of(
 @examples(300)
 @given(conversion=CONVERSIONS, nodes=st.integers(1, 5000), asked=st.integers(1, 5000))
 def test_the_request_lies_between_the_sizes_and_they_in_the_system(
-    conversion: Conversion, nodes: int, asked: int
+    conversion: SizeConversion, nodes: int, asked: int
 ) -> None:
     asked = min(asked, nodes)
     sizes = conversion.sizes(asked, nodes)

@@ -18,14 +18,14 @@ from simulator.engine.kernels.compilation import (
     kernel,
     source_digest,
 )
-from simulator.engine.kernels.field_records import Maker
+from simulator.engine.kernels.field_records import StateAllocator
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
-from simulator.engine.state.engine_state import ClockRecord
+from simulator.engine.run.run_rules import RunRules
+from simulator.engine.state.engine_state import EngineClockRecord
 from simulator.placement.plugin_placements import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 
 SOURCES = Path(simulator.__file__).parent
 
@@ -111,8 +111,8 @@ def test_a_short_run_compiles_nothing(cache: Path) -> None:
         phase_at=np.arange(0, 2 * count + 1, 2, dtype=np.int64),
         phase_us=np.tile(np.array([0, 7]), count),
     )
-    pool = Pool(name="main", first=0, nodes=2, cores=2, multiplicity=2)
-    rules = Rules(policy=Easy(), placement=SlurmPlacement(), sharing=Proportional.of("1.2"))
+    pool = NodePool(name="main", first=0, nodes=2, cores=2, multiplicity=2)
+    rules = RunRules(policy=Easy(), placement=SlurmPlacement(), sharing=Proportional.of("1.2"))
     assert run_pool(jobs, np.arange(count), pool, rules).events == 2 * count
     assert not cache.exists()
 
@@ -120,4 +120,4 @@ def test_a_short_run_compiles_nothing(cache: Path) -> None:
 def test_a_record_has_no_field_of_another() -> None:
     for compiled in (True, False):
         with pytest.raises((AttributeError, TypeError)):
-            Maker(compiled=compiled).table(ClockRecord, 2, agenda_at=1)
+            StateAllocator(compiled=compiled).table(EngineClockRecord, 2, agenda_at=1)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.claims import Verdict
+from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
 from osub.cli.main import run
 from simulator.experiments.malleable.job_windows import (
@@ -30,7 +30,7 @@ from simulator.experiments.malleable.malleable_survey import (
     RIGID,
     SHARES,
     STRATEGIES,
-    Case,
+    MalleableCase,
     Measures,
     Outcomes,
     run_case,
@@ -177,9 +177,9 @@ def test_measures_count_from_the_warm_up_to_the_last_submission(
     assert (rigid.run_s, rigid.wait_s) == pytest.approx(((100 + 200 + 100) / 3, 0))
     assert rigid.utilisation == pytest.approx((100 * 4 + 200 * 8) / 8 / (70_000 - 43_200))
     assert (rigid.expansions, rigid.shrinks, rigid.soon) == (0, 0, 1)
-    soft = run_case(window, Case(policy=MIN, share=100))
+    soft = run_case(window, MalleableCase(policy=MIN, share=100))
     assert soft.run_s < rigid.run_s
-    assert soft == run_case(window, Case(policy=MIN, share=100))
+    assert soft == run_case(window, MalleableCase(policy=MIN, share=100))
 
 
 # claims
@@ -255,7 +255,7 @@ def outcomes(system: str, value: Value, seeds: int = 10) -> Outcomes:
         )
 
     by_case = {RIGID: measures(MIN, 0, 1)} | {
-        Case(policy=policy, share=share, seed=seed): measures(policy, share, seed)
+        MalleableCase(policy=policy, share=share, seed=seed): measures(policy, share, seed)
         for policy in STRATEGIES
         for share in SHARES
         for seed in range(1, seeds + 1)
@@ -270,7 +270,7 @@ CONTRADICTED = {"M30", "M31"}
 def test_in_a_world_as_the_paper_tells_it_its_claims_hold() -> None:
     rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS})
     assert [row.id for row in rows] == [f"M{number}" for number in range(1, 33)]
-    told = {row.id: (row.verdict.value, row.note) for row in rows if row.verdict is not Verdict.HOLDS}
+    told = {row.id: (row.verdict.value, row.note) for row in rows if row.verdict is not ClaimVerdict.HOLDS}
     assert set(told) == CONTRADICTED, told
 
 
@@ -282,26 +282,26 @@ def test_in_a_world_in_which_malleability_harms_its_claims_fail() -> None:
         return RIGID_VALUES.get(metric, 1.0) * worse * (0.9 if policy == KEEP else 1.0)
 
     rows = claim_rows({system: outcomes(system, value) for system in SYSTEMS})
-    held = {row.id for row in rows if row.verdict is Verdict.HOLDS}
+    held = {row.id for row in rows if row.verdict is ClaimVerdict.HOLDS}
     assert held <= {"M7", "M26"}
 
 
 def test_one_window_leaves_the_other_systems_and_their_differences_out() -> None:
     rows = claim_rows({"THETA": outcomes("THETA", as_told("THETA"))})
-    out = [row.id for row in rows if row.verdict is Verdict.NOT_COMPARABLE]
+    out = [row.id for row in rows if row.verdict is ClaimVerdict.NOT_COMPARABLE]
     assert out == [*(f"M{number}" for number in range(1, 21)), "M29"]
 
 
 def test_without_theta_its_claims_are_not_judged_and_rows_say_what_was_made() -> None:
     rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS if system != "THETA"})
-    out = [row.id for row in rows if row.verdict is Verdict.NOT_COMPARABLE]
+    out = [row.id for row in rows if row.verdict is ClaimVerdict.NOT_COMPARABLE]
     assert out == [*(f"M{number}" for number in range(21, 27)), "M28"]
     assert all("direction only, on HASWELL made" in row.note for row in rows if row.id not in out)
 
 
 def test_one_seed_decides_nothing() -> None:
     rows = claim_rows({system: outcomes(system, as_told(system), seeds=1) for system in SYSTEMS})
-    assert all(row.verdict in (Verdict.NOT_COMPARABLE, Verdict.FAILS) for row in rows)
+    assert all(row.verdict in (ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.FAILS) for row in rows)
 
 
 # the command

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import osub
 from foundation.errors import InputError, UsageError
 from osub.cli.main import run
-from predictor.dataset import Kind, write_pairs
+from predictor.dataset import PairKind, write_pairs
 from predictor.model import write_model
 from predictor.model.model_fit import fit_model
 from simulator.pairing import applications_of, read_pair_table
@@ -164,7 +164,7 @@ def test_a_folder_of_pairs_and_a_model_are_tables_too(tmp_path: Path) -> None:
     write_pairs(tmp_path / "pairs", pairs)
     measured = read_pair_table(tmp_path / "pairs")
     assert measured.loss.shape == (8, 8)
-    write_model(tmp_path / "model.json", fit_model(pairs, Kind.TIMESLICE))
+    write_model(tmp_path / "model.json", fit_model(pairs, PairKind.TIMESLICE))
     modelled = read_pair_table(tmp_path / "model.json")
     assert modelled.applications == measured.applications
     assert np.abs(modelled.loss - measured.loss).max() < 0.1
@@ -177,7 +177,7 @@ def test_losses_of_another_processor_are_used_with_a_warning(
 ) -> None:
     pairs = made_pairs(8)
     write_pairs(tmp_path / "pairs", pairs)
-    write_model(tmp_path / "model.json", fit_model(pairs, Kind.TIMESLICE))
+    write_model(tmp_path / "model.json", fit_model(pairs, PairKind.TIMESLICE))
     log = trace(tmp_path / "one.swf", [(0, 10, 1, 1)])
     for number, file in enumerate((tmp_path / "pairs", tmp_path / "model.json", table)):
         words = ["simulate", str(log), "--system", "N1C1", "--multiplicity", "2", "--sharing", "pairwise"]

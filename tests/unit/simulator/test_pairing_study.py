@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.claims import Verdict
+from analysis.claims import ClaimVerdict
 from osub.cli.main import run
-from predictor.dataset import PAIRS, Kind
+from predictor.dataset import PAIRS, PairKind
 from simulator.experiments.pairing.beside_thesis import Folds, folds_of, tables
-from simulator.experiments.pairing.measured_pairs import Measured, family, look_at
+from simulator.experiments.pairing.measured_pairs import MeasuredPairs, family, look_at
 from simulator.experiments.pairing.pairing_claims import coupled_table, rows
 from simulator.experiments.pairing.pairing_study import (
     APART,
@@ -35,55 +35,55 @@ IDS = [f"P{number}" for number in range(1, 20)]
 
 
 @pytest.fixture(scope="module")
-def found() -> Measured:
+def found() -> MeasuredPairs:
     return look_at()
 
 
 @pytest.fixture(scope="module")
-def folds(found: Measured) -> Folds:
+def folds(found: MeasuredPairs) -> Folds:
     return folds_of(found)
 
 
-def changed(found: Measured, **columns: pl.Expr) -> Measured:
+def changed(found: MeasuredPairs, **columns: pl.Expr) -> MeasuredPairs:
     """Return the same with other losses."""
-    return Measured(replace(found.pairs, pairs=found.pairs.pairs.with_columns(**columns)), found.report)
+    return MeasuredPairs(replace(found.pairs, pairs=found.pairs.pairs.with_columns(**columns)), found.report)
 
 
 NO_FOLDS = Folds((), (), (0, 0))
 
 
-def verdicts(found: Measured, folds: Folds = NO_FOLDS) -> dict[str, Verdict]:
+def verdicts(found: MeasuredPairs, folds: Folds = NO_FOLDS) -> dict[str, ClaimVerdict]:
     return {row.id: row.verdict for row in rows(found, folds)}
 
 
-def test_every_claim_is_judged_once(found: Measured, folds: Folds) -> None:
+def test_every_claim_is_judged_once(found: MeasuredPairs, folds: Folds) -> None:
     assert [row.id for row in rows(found, folds)] == IDS
-    assert verdicts(found, folds)["P16"] in {Verdict.HOLDS, Verdict.FAILS}
-    assert verdicts(found)["P16"] is Verdict.NOT_COMPARABLE
+    assert verdicts(found, folds)["P16"] in {ClaimVerdict.HOLDS, ClaimVerdict.FAILS}
+    assert verdicts(found)["P16"] is ClaimVerdict.NOT_COMPARABLE
     assert found.shared.height == 676
-    assert found.of_kind(Kind.NAIVE).height == 64
+    assert found.of_kind(PairKind.NAIVE).height == 64
 
 
-def test_claims_follow_what_was_measured(found: Measured) -> None:
-    assert verdicts(found)["P2"] is Verdict.HOLDS
+def test_claims_follow_what_was_measured(found: MeasuredPairs) -> None:
+    assert verdicts(found)["P2"] is ClaimVerdict.HOLDS
     gentle = pl.when(pl.col("kind") == "naive").then(0.3 + 0.01 * pl.col("e_v")).otherwise(pl.col("e_v"))
-    assert verdicts(changed(found, e_v=gentle))["P2"] is Verdict.FAILS
+    assert verdicts(changed(found, e_v=gentle))["P2"] is ClaimVerdict.FAILS
     alike = verdicts(changed(found, e_v=pl.lit(0.5), e_o=pl.lit(0.5)))
-    assert alike["P7"] is Verdict.FAILS
+    assert alike["P7"] is ClaimVerdict.FAILS
     sleepy = pl.col("opponent").str.starts_with("mimic.")
     worse = pl.when(sleepy).then(pl.col("e_v") + 0.3).otherwise(pl.col("e_v"))
     better = pl.when(sleepy).then(pl.col("e_v") - 0.3).otherwise(pl.col("e_v"))
-    assert verdicts(changed(found, e_v=worse))["P9"] is Verdict.HOLDS
-    assert verdicts(changed(found, e_v=better))["P9"] is Verdict.FAILS
+    assert verdicts(changed(found, e_v=worse))["P9"] is ClaimVerdict.HOLDS
+    assert verdicts(changed(found, e_v=better))["P9"] is ClaimVerdict.FAILS
     batch = changed(
         found, victim=pl.col("victim").str.replace("mimic.", "nap-", literal=True), opponent=pl.lit("sort")
     )
-    assert verdicts(batch)["P10"] is Verdict.NOT_COMPARABLE
+    assert verdicts(batch)["P10"] is ClaimVerdict.NOT_COMPARABLE
 
 
-def with_kinds(found: Measured, partial: float, naive: float, gang: float) -> Measured:
+def with_kinds(found: MeasuredPairs, partial: float, naive: float, gang: float) -> MeasuredPairs:
     """Return the same with three kinds of pairs of two jobs of two ranks, which lose so much."""
-    row = found.of_kind(Kind.NAIVE).row(0, named=True)
+    row = found.of_kind(PairKind.NAIVE).row(0, named=True)
     one, other = ("lu.W.2", "mg.W.2")
     noise = (0.0, 0.01, -0.01, 0.02)
     made = []
@@ -102,22 +102,22 @@ def with_kinds(found: Measured, partial: float, naive: float, gang: float) -> Me
         ~pl.col("kind").is_in(["naive", "gang"]) & pl.col("victim").is_in(found.single)
     )
     made_frame = PAIRS.frame([{**each, "e_v_low": each["e_v"], "e_v_high": each["e_v"]} for each in made])
-    return Measured(replace(found.pairs, pairs=pl.concat((rest, made_frame))), found.report)
+    return MeasuredPairs(replace(found.pairs, pairs=pl.concat((rest, made_frame))), found.report)
 
 
-def test_jobs_of_several_ranks_are_judged_by_order_and_shown_beside_the_thesis(found: Measured) -> None:
+def test_jobs_of_several_ranks_are_judged_by_order_and_shown_beside_the_thesis(found: MeasuredPairs) -> None:
     as_there = with_kinds(found, 0.5, 0.75, 0.51)
-    assert [verdicts(as_there)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.HOLDS] * 3
+    assert [verdicts(as_there)[f"P{number}"] for number in (1, 2, 3)] == [ClaimVerdict.HOLDS] * 3
     otherwise = with_kinds(found, 0.9, 0.4, 0.6)
-    assert [verdicts(otherwise)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.FAILS] * 3
+    assert [verdicts(otherwise)[f"P{number}"] for number in (1, 2, 3)] == [ClaimVerdict.FAILS] * 3
     shown = {row[0]: row[1:] for row in coupled_table(as_there).rows}
     assert shown["lu.W.2"] == ("2", "1%", "51%", "3%")
     assert shown["thesis: mg.C"] == ("8", "9%", "55%", "20%")
-    none = Measured(
+    none = MeasuredPairs(
         replace(found.pairs, pairs=found.pairs.pairs.filter(pl.col("victim").is_in(found.single))),
         found.report,
     )
-    assert [verdicts(none)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.NOT_COMPARABLE] * 3
+    assert [verdicts(none)[f"P{number}"] for number in (1, 2, 3)] == [ClaimVerdict.NOT_COMPARABLE] * 3
     # The matrix of pairs on one core is of applications of one rank.
     assert as_there.shared.height == found.shared.height
 
@@ -166,7 +166,7 @@ def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
     assert any(note.startswith(f"{APART} against {RANDOM}: mean loss -") for note in shown.notes)
 
 
-def test_tables_of_the_thesis_have_ours_beside_them(found: Measured, folds: Folds) -> None:
+def test_tables_of_the_thesis_have_ours_beside_them(found: MeasuredPairs, folds: Folds) -> None:
     made = {table.name: table for table in tables(found, folds)}
     assert list(made) == [f"Table 4.{number}" for number in (7, 8, 9, 10, 11)]
     assert made["Table 4.7"].rows[-1] == ("thesis", "800", "92%", "89%", "92%")
@@ -178,7 +178,7 @@ def test_tables_of_the_thesis_have_ours_beside_them(found: Measured, folds: Fold
     assert len(folds.all) == len(found.report.records)
 
 
-def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(found: Measured) -> None:
+def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(found: MeasuredPairs) -> None:
     from predictor.data import FOLDER
 
     table = read_pair_table(FOLDER)

@@ -11,20 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import UsageError
-from foundation.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
-from simulator.eviction import Choice, Solver
+from foundation.slurm import (
+    JobSnapshot,
+    NodeCores,
+    Partition,
+    SlurmJob,
+    SlurmJobState,
+    SlurmNode,
+    UnreadableJob,
+)
+from simulator.eviction import EvictionChoice, EvictionSolver
 from simulator.eviction.eviction_problem import Question
 from simulator.eviction.live_answers import MOST_TOGETHER, answer_world, group_items
 from simulator.eviction.programme_table import MOST_OPTIONS
-from simulator.eviction.running_jobs import Known, Rules, World, look
+from simulator.eviction.running_jobs import EvictionRules, EvictionWorld, OperatorKnowledge, look
 from tests.fixtures.tier import examples
 
 NOW = 1_000_000
 CORES = 4
 
 
-def node(name: str, *states: str) -> Node:
-    return Node(
+def node(name: str, *states: str) -> SlurmNode:
+    return SlurmNode(
         name=name,
         states=frozenset(states or ("ALLOCATED",)),
         cores=CORES,
@@ -47,14 +55,14 @@ def partition(name: str, nodes: Sequence[str]) -> Partition:
     )
 
 
-def job(number: int, nodes: str, hours: float = 1, cores: int = CORES, **changes: object) -> Job:
-    plain = Job(
+def job(number: int, nodes: str, hours: float = 1, cores: int = CORES, **changes: object) -> SlurmJob:
+    plain = SlurmJob(
         job_id=number,
         name="$(reboot)",
         user="u",
         uid=1,
         partition="main",
-        state=JobState.RUNNING,
+        state=SlurmJobState.RUNNING,
         reason="None",
         num_nodes=len(nodes),
         cores=tuple(NodeCores(name, tuple(range(cores))) for name in nodes),
@@ -67,12 +75,14 @@ def job(number: int, nodes: str, hours: float = 1, cores: int = CORES, **changes
 NODES = [node(name) for name in "abcdefgh"]
 
 
-def world(jobs: Sequence[Job], rules: Rules | None = None, nodes: Sequence[Node] = NODES) -> World:
+def world(
+    jobs: Sequence[SlurmJob], rules: EvictionRules | None = None, nodes: Sequence[SlurmNode] = NODES
+) -> EvictionWorld:
     everywhere = [partition("main", [one.name for one in nodes])]
-    return look(JobSnapshot(tuple(jobs)), nodes, everywhere, NOW, rules or Rules())
+    return look(JobSnapshot(tuple(jobs)), nodes, everywhere, NOW, rules or EvictionRules())
 
 
-def specs(found: World) -> list[str]:
+def specs(found: EvictionWorld) -> list[str]:
     return [running.spec for running in found.jobs]
 
 
@@ -84,30 +94,34 @@ def test_loss_is_node_time_since_the_start() -> None:
 
 
 def test_regular_checkpoints_are_counted_from_the_start() -> None:
-    found = world([job(1, "ab", hours=2.25)], Rules(every_min=60))
+    found = world([job(1, "ab", hours=2.25)], EvictionRules(every_min=60))
     assert found.jobs[0].job.loss == pytest.approx(0.5)
 
 
 def test_what_an_operator_knows_goes_before_what_holds_for_all() -> None:
-    rules = Rules(app_min=3, system_min=9, known={"2": Known(loss=7, ta_min=1), "9": Known(loss=1)})
+    rules = EvictionRules(
+        app_min=3,
+        system_min=9,
+        known={"2": OperatorKnowledge(loss=7, ta_min=1), "9": OperatorKnowledge(loss=1)},
+    )
     first, second = (running.job for running in world([job(1, "a"), job(2, "b")], rules).jobs)
     assert (first.loss, first.ts_min, first.ta_min) == (1, 9, 3)
     assert (second.loss, second.ts_min, second.ta_min) == (7, 9, 1)
 
 
 def test_named_jobs_that_do_not_run_are_told() -> None:
-    rules = Rules(known={"9": Known()}, keep=frozenset({"8"}))
+    rules = EvictionRules(known={"9": OperatorKnowledge()}, keep=frozenset({"8"}))
     assert world([job(1, "a")], rules).notes == ("These named jobs do not run: 8, 9.",)
 
 
 def test_a_suspended_job_can_only_be_killed() -> None:
-    (running,) = world([job(1, "a", state=JobState.SUSPENDED)], Rules(app_min=3)).jobs
+    (running,) = world([job(1, "a", state=SlurmJobState.SUSPENDED)], EvictionRules(app_min=3)).jobs
     assert (running.job.ta_min, running.job.ts_min) == (None, None)
 
 
 def test_a_node_counts_if_all_its_jobs_can_go() -> None:
     jobs = [job(1, "ab", cores=2), job(2, "b", cores=1), job(3, "c"), job(4, "cd"), job(5, "e")]
-    found = world(jobs, Rules(keep=frozenset({"2", "3"})))
+    found = world(jobs, EvictionRules(keep=frozenset({"2", "3"})))
     assert specs(found) == ["1", "4", "5"]
     assert set(found.holders) == {"a", "d", "e"}
     assert [running.job.nodes for running in found.jobs] == [1, 1, 1]
@@ -115,14 +129,20 @@ def test_a_node_counts_if_all_its_jobs_can_go() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [JobState.CONFIGURING, JobState.RESIZING, JobState.STOPPED, JobState.STAGE_OUT, JobState.SIGNALING],
+    [
+        SlurmJobState.CONFIGURING,
+        SlurmJobState.RESIZING,
+        SlurmJobState.STOPPED,
+        SlurmJobState.STAGE_OUT,
+        SlurmJobState.SIGNALING,
+    ],
 )
-def test_jobs_in_between_are_left_alone(state: JobState) -> None:
+def test_jobs_in_between_are_left_alone(state: SlurmJobState) -> None:
     assert world([job(1, "a", state=state)]).holders == {}
 
 
 def test_completing_jobs_leave_by_themselves() -> None:
-    found = world([job(1, "a", state=JobState.COMPLETING), job(2, "a")])
+    found = world([job(1, "a", state=SlurmJobState.COMPLETING), job(2, "a")])
     assert specs(found) == ["2"]
     assert "without eviction: 1 job." in found.notes[0]
 
@@ -131,8 +151,8 @@ def test_nodes_that_take_no_jobs_or_are_elsewhere_do_not_count() -> None:
     nodes = [node("a"), node("b", "ALLOCATED", "DRAIN"), node("c", "DOWN"), node("d"), node("e", "IDLE")]
     parts = [partition("main", ["a", "b", "c"]), partition("other", ["d", "e"])]
     jobs = JobSnapshot((job(1, "ab"), job(2, "c"), job(3, "d")))
-    assert set(look(jobs, nodes, parts, NOW, Rules()).holders) == {"a", "d"}
-    inside = look(jobs, nodes, parts, NOW, Rules(partition="other"))
+    assert set(look(jobs, nodes, parts, NOW, EvictionRules()).holders) == {"a", "d"}
+    inside = look(jobs, nodes, parts, NOW, EvictionRules(partition="other"))
     assert (set(inside.holders), inside.idle, specs(inside)) == ({"d"}, 1, ["3"])
 
 
@@ -151,7 +171,10 @@ def test_a_heterogeneous_job_is_one_and_a_task_of_an_array_is_itself() -> None:
 
 def test_jobs_that_cannot_be_read_are_told() -> None:
     snapshot = JobSnapshot((job(1, "a"),), (UnreadableJob(2, "odd"),))
-    assert "1 job cannot be read" in look(snapshot, NODES, [partition("main", "a")], NOW, Rules()).notes[0]
+    assert (
+        "1 job cannot be read"
+        in look(snapshot, NODES, [partition("main", "a")], NOW, EvictionRules()).notes[0]
+    )
 
 
 def test_nodes_with_jobs_that_cannot_be_seen_neither_count_nor_are_idle() -> None:
@@ -169,7 +192,7 @@ def test_nodes_with_jobs_that_cannot_be_seen_neither_count_nor_are_idle() -> Non
 def test_jobs_that_share_a_node_go_together() -> None:
     jobs = [job(1, "a", cores=2, hours=1), job(2, "a", cores=2, hours=1), job(3, "b", hours=2)]
     found = answer_world(world(jobs), 1, 0)
-    assert found.answers[0].choices == {"1": Choice.KILL, "2": Choice.KILL}
+    assert found.answers[0].choices == {"1": EvictionChoice.KILL, "2": EvictionChoice.KILL}
     assert (found.answers[0].loss, found.answers[0].nodes) == (1.0, 1)
     assert "2 jobs share nodes" in found.notes[0]
 
@@ -182,8 +205,8 @@ def test_more_nodes_than_eviction_can_free_are_refused() -> None:
 def test_baselines_take_jobs_one_by_one() -> None:
     shared = world([job(1, "a", cores=2), job(2, "a", cores=2)])
     with pytest.raises(UsageError, match="share nodes"):
-        answer_world(shared, 1, 5, solver=Solver.GREEDY)
-    assert answer_world(world([job(1, "a")]), 1, 5, solver=Solver.GREEDY).answers[0].possible
+        answer_world(shared, 1, 5, solver=EvictionSolver.GREEDY)
+    assert answer_world(world([job(1, "a")]), 1, 5, solver=EvictionSolver.GREEDY).answers[0].possible
 
 
 def test_a_large_heap_is_cleared_node_by_node_and_that_is_told() -> None:
@@ -210,7 +233,7 @@ def test_a_large_heap_is_cleared_node_by_node_and_that_is_told() -> None:
 
 
 @st.composite
-def shared_worlds(draw: st.DrawFn) -> tuple[World, int, int]:
+def shared_worlds(draw: st.DrawFn) -> tuple[EvictionWorld, int, int]:
     names = "abcdef"
     jobs = []
     for number in range(1, draw(st.integers(2, MOST_TOGETHER)) + 1):
@@ -218,30 +241,30 @@ def shared_worlds(draw: st.DrawFn) -> tuple[World, int, int]:
         hours = draw(st.sampled_from([0.5, 1, 2, 3.25]))
         jobs.append(job(number, "".join(sorted(held)), hours=hours, cores=1))
     known = {
-        str(number): Known(
+        str(number): OperatorKnowledge(
             ta_min=draw(st.none() | st.integers(0, 4)), ts_min=draw(st.none() | st.integers(1, 4))
         )
         for number in range(1, len(jobs) + 1)
     }
-    found = world(jobs, Rules(known=known))
+    found = world(jobs, EvictionRules(known=known))
     return found, draw(st.integers(0, len(found.holders))), draw(st.integers(0, 5))
 
 
 @examples(40)
 @given(shared_worlds())
-def test_shared_nodes_are_freed_at_the_least_loss_of_all_sets(drawn: tuple[World, int, int]) -> None:
+def test_shared_nodes_are_freed_at_the_least_loss_of_all_sets(drawn: tuple[EvictionWorld, int, int]) -> None:
     found, need, deadline = drawn
     live = answer_world(found, need, deadline)
     jobs = [running.job for running in found.jobs]
     for step, answer in enumerate(live.answers):
         best: tuple[float, float, int] | None = None
-        for taken in product([*Choice, None], repeat=len(jobs)):
+        for taken in product([*EvictionChoice, None], repeat=len(jobs)):
             chosen = [(place, choice) for place, choice in enumerate(taken) if choice is not None]
             minutes = [jobs[place].minutes(choice) for place, choice in chosen]
             nodes = len(found.freed(frozenset(place for place, _ in chosen)))
             spent = sum(one or 0 for one in minutes)
             if None not in minutes and spent <= step and nodes >= need:
-                loss = sum(jobs[place].loss or 0 for place, choice in chosen if choice is Choice.KILL)
+                loss = sum(jobs[place].loss or 0 for place, choice in chosen if choice is EvictionChoice.KILL)
                 key = (round(loss, 6), spent, nodes)
                 best = key if best is None else min(best, key)
         assert answer.possible == (best is not None)

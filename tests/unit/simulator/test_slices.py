@@ -10,11 +10,11 @@ import pytest
 from foundation.errors import UsageError
 from foundation.records import GangSettings, load_run
 from simulator.recording import slice_frame, tables_of
-from simulator.setting_choices import Words, setting_of
-from simulator.simulation.one_simulation import Result, simulate
+from simulator.setting_choices import SimulationWords, setting_of
+from simulator.simulation.one_simulation import SimulationResult, simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
-from simulator.simulation_session import Session
+from simulator.simulation_session import SimulationSession
 from workloads.swf import load_columns
 
 PATTERN = "-1 -1 -1 10 10 2 2 2 16"
@@ -26,15 +26,15 @@ def line(number: int, submit: int, run: int, procs: int, queue: int = 1, more: s
     )
 
 
-def run(tmp_path: Path, lines: list[str], *, check: bool = False, **words: object) -> Result:
+def run(tmp_path: Path, lines: list[str], *, check: bool = False, **words: object) -> SimulationResult:
     path = tmp_path / "slices.swf"
     path.write_text("\n".join(lines) + "\n")
     given = {"multiplicity": 2, "quantum_ms": 250.0, "overhead": "1.0", "hold": "freeze", **words}
-    setting = setting_of(Words(**given))  # type: ignore[arg-type]
+    setting = setting_of(SimulationWords(**given))  # type: ignore[arg-type]
     return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting, check=check)
 
 
-def ends_s(result: Result) -> list[float]:
+def ends_s(result: SimulationResult) -> list[float]:
     return [end / 1e6 for end in result.end_us.tolist()]
 
 
@@ -130,14 +130,14 @@ def test_work_is_conserved_over_slices(tmp_path: Path, hold: str) -> None:
 
 def test_an_unknown_hold_is_told() -> None:
     with pytest.raises(UsageError, match="unknown hold 'stop': choose freeze or yield"):
-        setting_of(Words(system="N1C1", multiplicity=2, quantum_ms=250.0, hold="stop"))
+        setting_of(SimulationWords(system="N1C1", multiplicity=2, quantum_ms=250.0, hold="stop"))
 
 
 def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
     trace = tmp_path / "two.swf"
     trace.write_text("\n".join([line(1, 0, 5, 1), line(2, 0, 5, 1)]) + "\n")
-    session = Session(
-        trace, Words(system="N1C1", multiplicity=2, quantum_ms=100.0, hold="freeze"), Cleaning()
+    session = SimulationSession(
+        trace, SimulationWords(system="N1C1", multiplicity=2, quantum_ms=100.0, hold="freeze"), Cleaning()
     )
     session.write(tables_of(session.run()), tmp_path / "run", None, 0.0, 0.0)
     run_read = load_run(tmp_path / "run")
@@ -152,4 +152,4 @@ def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
 )
 def test_slices_that_cannot_be_are_told(words: dict[str, float]) -> None:
     with pytest.raises(UsageError):
-        setting_of(Words(system="N1C1", multiplicity=2, **words))  # type: ignore[arg-type]
+        setting_of(SimulationWords(system="N1C1", multiplicity=2, **words))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import UsageError
-from simulator.setting_choices import Words, setting_of
+from simulator.setting_choices import SimulationWords, setting_of
 from simulator.world.simulated_system import System, multiple_queues, nodes_of_share
 
 
@@ -57,25 +57,28 @@ def test_interactive_jobs_get_the_first_nodes() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (Words(system="N4C4", policy="sjf"), "unknown policy 'sjf'"),
-        (Words(system="N4C4", placement="best"), "unknown placement 'best'"),
-        (Words(system="N4C4", multiplicity=9), "multiplicity of 9"),
-        (Words(system="N4C4", multiplicity=0), "multiplicity of 0"),
-        (Words(system="N4C4", queues="pq"), "unknown queues 'pq'"),
-        (Words(system="N4C4", queues="mq"), "needs either"),
-        (Words(system="N4C4", queues="mq", interactive_nodes=4), "choose 1 to 3"),
-        (Words(system="N4C4", queues="mq", interactive_nodes=1, interactive_share="5%"), "needs either"),
+        (SimulationWords(system="N4C4", policy="sjf"), "unknown policy 'sjf'"),
+        (SimulationWords(system="N4C4", placement="best"), "unknown placement 'best'"),
+        (SimulationWords(system="N4C4", multiplicity=9), "multiplicity of 9"),
+        (SimulationWords(system="N4C4", multiplicity=0), "multiplicity of 0"),
+        (SimulationWords(system="N4C4", queues="pq"), "unknown queues 'pq'"),
+        (SimulationWords(system="N4C4", queues="mq"), "needs either"),
+        (SimulationWords(system="N4C4", queues="mq", interactive_nodes=4), "choose 1 to 3"),
         (
-            Words(system="N4C4", queues="mq", interactive_nodes=1, multiplicity_interactive=9),
+            SimulationWords(system="N4C4", queues="mq", interactive_nodes=1, interactive_share="5%"),
+            "needs either",
+        ),
+        (
+            SimulationWords(system="N4C4", queues="mq", interactive_nodes=1, multiplicity_interactive=9),
             "multiplicity of 9",
         ),
-        (Words(system="N4C4", interactive_nodes=1), "go with --queues mq"),
-        (Words(system="N4C4", overhead="0.9"), "C_o is at least 1"),
-        (Words(system="N4C4", overhead="much"), "is not an overhead"),
-        (Words(system="N4C4", memory_gib=0), "must be positive"),
-        (Words(system="N4C4", node_noise=0.5), "node noise"),
+        (SimulationWords(system="N4C4", interactive_nodes=1), "go with --queues mq"),
+        (SimulationWords(system="N4C4", overhead="0.9"), "C_o is at least 1"),
+        (SimulationWords(system="N4C4", overhead="much"), "is not an overhead"),
+        (SimulationWords(system="N4C4", memory_gib=0), "must be positive"),
+        (SimulationWords(system="N4C4", node_noise=0.5), "node noise"),
     ],
 )
-def test_settings_that_cannot_be_are_told(words: Words, message: str) -> None:
+def test_settings_that_cannot_be_are_told(words: SimulationWords, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         setting_of(words)

@@ -10,25 +10,25 @@ import pytest
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison, World, of_trace
+from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison, MachineWorld, of_trace
 from simulator.experiments.timesharing.slowdown_bins import (
     BINS,
     SERIAL,
-    Grid,
+    BinEdges,
     binned,
     crossing_s,
     dedicated_s,
 )
 from simulator.experiments.timesharing.timesharing_claims import claim_rows, direction, over_settings
 from simulator.experiments.timesharing.timesharing_study import drawings, tables
-from simulator.experiments.timesharing.timesharing_survey import SETTINGS, Survey, steps_of, survey
+from simulator.experiments.timesharing.timesharing_survey import SETTINGS, TimesharingSurvey, steps_of, survey
 from simulator.timeshare.assumed_memory import draw_memory
 
 
 @pytest.fixture(scope="module")
-def small() -> Survey:
+def small() -> TimesharingSurvey:
     edison = Edison(nodes=16, days=2, warm_up_days=1, spell_day=1, jobs_a_day=30)
-    world = World(
+    world = MachineWorld(
         name="small",
         told="",
         nodes=16,
@@ -46,7 +46,7 @@ def small() -> Survey:
 
 
 @pytest.mark.slow
-def test_every_claim_is_judged_once(small: Survey) -> None:
+def test_every_claim_is_judged_once(small: TimesharingSurvey) -> None:
     rows = claim_rows(small)
     assert msgspec.json.encode(rows)
     assert sorted(int(row.id[1:]) for row in rows) == list(range(1, 33))
@@ -61,7 +61,7 @@ def test_judgements_of_equal_numbers_of_numpy_are_plain_data() -> None:
 
 
 @pytest.mark.slow
-def test_tables_and_figures_are_drawn(small: Survey) -> None:
+def test_tables_and_figures_are_drawn(small: TimesharingSurvey) -> None:
     settings, sizes = tables(small)
     assert [row[0] for row in settings.rows] == [str(setting) for setting in SETTINGS]
     assert len(sizes.rows) == 4
@@ -96,7 +96,7 @@ def test_memory_is_low_for_most_and_fits_a_node() -> None:
 
 
 def test_bins_are_logarithmic_and_hold_every_job() -> None:
-    grid = Grid.of(5000, 100_000)
+    grid = BinEdges.of(5000, 100_000)
     assert grid.size_of(np.array([1, 2, 5000])).tolist() == [0, 2, BINS - 1]
     assert grid.length_of(np.array([1.0, 10.0, 100_000.0])).tolist() == [0, 0, BINS - 1]
     found = binned(np.array([0, 0, 1]), np.array([0, 0, 1]), np.array([1.0, 3.0, 5.0]), (2, 2))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError, UsageError
-from simulator.simulation.simulation_options import Cleaning, Limits, Oversize, ZeroLength
+from simulator.simulation.simulation_options import Cleaning, OversizeRule, TimeLimitRule, ZeroLength
 from simulator.simulation.trace_workload import Workload, make_workload, without_patterns
-from simulator.world.simulated_system import Queues, System, multiple_queues, single_queue
+from simulator.world.simulated_system import PoolQueues, System, multiple_queues, single_queue
 from workloads.swf import load_columns
 
 MQ = multiple_queues(System(4, 4), 1, multiplicity=1, multiplicity_interactive=2)
@@ -35,7 +35,7 @@ def line(
 def workload(
     tmp_path: Path,
     *lines: str,
-    queues: Queues = SQ,
+    queues: PoolQueues = SQ,
     cleaning: Cleaning | None = None,
     node_memory_kib: int | None = None,
     keep_origin: bool = False,
@@ -63,7 +63,7 @@ def test_a_request_is_at_least_the_run_time_and_absent_is_the_run_time(tmp_path:
 
 
 def test_enforced_limits_stop_jobs_at_their_request(tmp_path: Path) -> None:
-    cleaning = Cleaning(limits=Limits.ENFORCE)
+    cleaning = Cleaning(limits=TimeLimitRule.ENFORCE)
     lines = [
         line(1, run=20, asked=5),
         line(2, run=20, asked=30),
@@ -121,7 +121,7 @@ def test_memory_spreads_a_job_over_more_nodes(tmp_path: Path) -> None:
 
 
 def test_a_clipped_job_gets_the_largest_shape_that_fits(tmp_path: Path) -> None:
-    cleaning = Cleaning(oversize=Oversize.CLIP)
+    cleaning = Cleaning(oversize=OversizeRule.CLIP)
     lines = [line(1, requested=7), line(2, requested=99), line(3, requested=2, kib=5000)]
     jobs = workload(tmp_path, *lines, cleaning=cleaning, node_memory_kib=1000)
     assert list(zip(jobs.nodes.tolist(), jobs.cores.tolist(), strict=True)) == [(2, 3), (4, 4), (1, 1)]
@@ -175,7 +175,7 @@ def test_traces_that_contradict_themselves_are_told(tmp_path: Path, lines: list[
 
 def test_a_job_that_can_never_run_is_refused_on_demand(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="job 1 of trace case asks for 17 processors and can never run"):
-        workload(tmp_path, line(1, requested=17), cleaning=Cleaning(oversize=Oversize.FAIL))
+        workload(tmp_path, line(1, requested=17), cleaning=Cleaning(oversize=OversizeRule.FAIL))
 
 
 @pytest.mark.parametrize("speedup", [0.0, -1.0, float("nan"), 1e300, 1e-300])

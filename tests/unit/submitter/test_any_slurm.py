@@ -9,10 +9,10 @@ import pytest
 
 from foundation.errors import ClusterError, UsageError
 from foundation.records import load_run
-from foundation.slurm import Node, Partition, SubmitRequest
+from foundation.slurm import Partition, SlurmNode, SubmitRequest
 from submitter.plan.replay_options import ReplayOptions, exported, restored
-from submitter.plan.replay_plan import Oversize, PlanOptions, make_plan
-from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
+from submitter.plan.replay_plan import PlanOptions, ReplayOversize, make_plan
+from submitter.plan.target_cluster import DownNodes, RequestedTarget, look_at_target
 from submitter.replay.begin_run import submit_request
 from submitter.replay.replay_progress import Wish
 from tests.fixtures.fake_slurm import FakeSlurm
@@ -43,7 +43,7 @@ def requests(world: World) -> list[SubmitRequest]:
 
 def test_a_site_s_options_reach_every_job_and_survive_a_resume(trace: Path, tmp_path: Path) -> None:
     options = ReplayOptions(
-        wanted=Wanted(partition="main"),
+        wanted=RequestedTarget(partition="main"),
         account="physics",
         qos="long",
         reservation="tuesday",
@@ -61,8 +61,8 @@ def test_a_site_s_options_reach_every_job_and_survive_a_resume(trace: Path, tmp_
         options,
         run_id=again.run_id,
         label=again.label,
-        wanted=Wanted(partition="main", names=("n1", "n2")),
-        oversize=Oversize.SKIP,  # what it means not to say it
+        wanted=RequestedTarget(partition="main", names=("n1", "n2")),
+        oversize=ReplayOversize.SKIP,  # what it means not to say it
     )
     assert world.resume().run(world.limit(3600))
     assert {(one.account, one.qos, one.reservation, one.no_requeue, one.options) for one in asked} == {
@@ -128,16 +128,16 @@ class Site(FakeSlurm):
             replace(main, name="closed", is_default=False, is_up=False),
         ]
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[SlurmNode]:
         return [replace(node, memory_mib=1000 * int(node.name[1])) for node in super().nodes()]
 
 
 def test_the_partition_that_is_named_is_used() -> None:
     site = Site(nodes=4, cores=2)
     assert look_at_target(site).system == "N2C2"
-    target = look_at_target(site, Wanted(partition="long"))
+    target = look_at_target(site, RequestedTarget(partition="long"))
     assert (target.node_names, target.batch.memory_mib) == (("n2", "n3", "n4"), 2000)
-    both = look_at_target(site, Wanted(partition="long", interactive_partition="short"))
+    both = look_at_target(site, RequestedTarget(partition="long", interactive_partition="short"))
     assert both.is_mq
     assert (both.interactive.names, both.pool("short")) == (("n1", "n2"), both.interactive)
 
@@ -145,17 +145,17 @@ def test_the_partition_that_is_named_is_used() -> None:
 def test_a_partition_that_is_not_there_or_not_up_is_one_line() -> None:
     site = Site(nodes=4, cores=2)
     with pytest.raises(UsageError, match="no partition gpu; it has short, long, closed"):
-        look_at_target(site, Wanted(partition="gpu"))
+        look_at_target(site, RequestedTarget(partition="gpu"))
     with pytest.raises(ClusterError, match="partition closed is not up"):
-        look_at_target(site, Wanted(partition="closed"))
+        look_at_target(site, RequestedTarget(partition="closed"))
 
 
 def test_nodes_that_are_down_are_an_error_or_left_out() -> None:
     site = Site(nodes=4, cores=2)
     site.down = {"n3"}
     with pytest.raises(ClusterError, match=r"n3; .*--down-nodes skip"):
-        look_at_target(site, Wanted(partition="long"))
-    target = look_at_target(site, Wanted(partition="long", down_nodes=DownNodes.SKIP))
+        look_at_target(site, RequestedTarget(partition="long"))
+    target = look_at_target(site, RequestedTarget(partition="long", down_nodes=DownNodes.SKIP))
     assert (target.node_names, target.left_out, target.batch.nodes) == (("n2", "n4"), ("n3",), 2)
     one = SwfJob(job_number=1, submit_s=0.0, run_s=1, allocated_procs=1)
     plan = make_plan(SwfTrace(SwfHeader(), (one,)), target, PlanOptions())
@@ -165,7 +165,7 @@ def test_nodes_that_are_down_are_an_error_or_left_out() -> None:
     assert request.options == ("exclude=n3", "contiguous")
     site.down = {"n2", "n3", "n4"}
     with pytest.raises(ClusterError, match="take no jobs"):
-        look_at_target(site, Wanted(partition="long", down_nodes=DownNodes.SKIP))
+        look_at_target(site, RequestedTarget(partition="long", down_nodes=DownNodes.SKIP))
 
 
 def test_a_run_is_resumed_although_a_node_has_gone_down(trace: Path, tmp_path: Path) -> None:

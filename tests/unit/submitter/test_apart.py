@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from foundation.errors import InputError, UsageError
 from osub.live.pairing import check_beside, danger_of
-from submitter.plan import Plan, PlannedJob
+from submitter.plan import PlannedJob, ReplayPlan
 from submitter.plan.apart_applications import (
     PAIRING_NAME,
-    Danger,
+    ConflictPairs,
     applications_of,
     apply,
     checked_threshold,
@@ -25,16 +25,16 @@ from submitter.plan.apart_applications import (
 )
 from submitter.plan.replay_options import ReplayOptions
 from submitter.plan.replay_plan import AppChoice, read_apps
-from submitter.plan.target_cluster import Pool, Target
+from submitter.plan.target_cluster import PartitionPool, TargetCluster
 from submitter.replay.begin_run import submit_request
 from tests.fixtures.tier import examples
 
 NAMES = ("a", "b", "c", "d", "e")
 
 
-def target(nodes: int = 4, *, forced: bool = True) -> Target:
+def target(nodes: int = 4, *, forced: bool = True) -> TargetCluster:
     names = tuple(f"n{number}" for number in range(nodes))
-    pool = Pool(
+    pool = PartitionPool(
         partition="main",
         names=names,
         cores=2,
@@ -43,7 +43,7 @@ def target(nodes: int = 4, *, forced: bool = True) -> Target:
         multiplicity=2,
         shares_on_request=not forced,
     )
-    return Target(node_names=names, cores=2, batch=pool, interactive=pool)
+    return TargetCluster(node_names=names, cores=2, batch=pool, interactive=pool)
 
 
 def job(
@@ -69,11 +69,13 @@ def job(
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def danger(*pairs: str, known: str = "abcde") -> Danger:
-    return Danger(frozenset(known), frozenset((min(pair), max(pair)) for pair in pairs))
+def danger(*pairs: str, known: str = "abcde") -> ConflictPairs:
+    return ConflictPairs(frozenset(known), frozenset((min(pair), max(pair)) for pair in pairs))
 
 
-def decided(plan: Plan, where: Target, what: Danger, *, memory_counts: bool = True) -> Plan:
+def decided(
+    plan: ReplayPlan, where: TargetCluster, what: ConflictPairs, *, memory_counts: bool = True
+) -> ReplayPlan:
     names = applications_of(plan, what)
     return apply(plan, where, keep_apart(plan, where, what, memory_counts=memory_counts), names)
 
@@ -95,9 +97,9 @@ def test_two_that_are_dangerous_never_may_share_a_node_unless_that_is_told(
     forced: bool,
     memory: bool,
 ) -> None:
-    plan = Plan(jobs=tuple(job(number, *fields) for number, fields in enumerate(jobs)))
+    plan = ReplayPlan(jobs=tuple(job(number, *fields) for number, fields in enumerate(jobs)))
     where = target(nodes, forced=forced)
-    what = Danger(frozenset(NAMES), frozenset((min(pair), max(pair)) for pair in pairs))
+    what = ConflictPairs(frozenset(NAMES), frozenset((min(pair), max(pair)) for pair in pairs))
     apart = keep_apart(plan, where, what, memory_counts=memory)["main"]
     made = apply(plan, where, {"main": apart}, applications_of(plan, what)).jobs
     for one in made:
@@ -118,7 +120,7 @@ def test_two_that_are_dangerous_never_may_share_a_node_unless_that_is_told(
 
 
 def test_groups_have_nodes_by_their_work_and_who_is_harmless_goes_anywhere() -> None:
-    plan = Plan(jobs=(job(1, "a", seconds=300), job(2, "b", seconds=100), job(3, "c", seconds=900)))
+    plan = ReplayPlan(jobs=(job(1, "a", seconds=300), job(2, "b", seconds=100), job(3, "c", seconds=900)))
     made = {one.application: one for one in decided(plan, target(), danger("ab")).jobs}
     assert made["a"].away_from == ("n3",)
     assert made["b"].away_from == ("n0", "n1", "n2")
@@ -126,7 +128,7 @@ def test_groups_have_nodes_by_their_work_and_who_is_harmless_goes_anywhere() -> 
 
 
 def test_one_that_is_dangerous_beside_itself_asks_to_be_alone() -> None:
-    plan = Plan(jobs=(job(1, "a"), job(2, "b")))
+    plan = ReplayPlan(jobs=(job(1, "a"), job(2, "b")))
     for forced in (True, False):
         where = target(forced=forced)
         alone, other = decided(plan, where, danger("aa")).jobs
@@ -141,12 +143,12 @@ def test_one_that_is_dangerous_beside_itself_asks_to_be_alone() -> None:
 
 def test_nodes_to_keep_away_from_are_told_to_slurm_with_those_left_out() -> None:
     where = replace(target(2), left_out=("n9",))
-    made = decided(Plan(jobs=(job(1, "a"), job(2, "b"))), where, danger("ab")).jobs
+    made = decided(ReplayPlan(jobs=(job(1, "a"), job(2, "b"))), where, danger("ab")).jobs
     assert submit_request(made[0], where, ReplayOptions(), Path("/run")).options == ("exclude=n9,n1",)
 
 
 def test_what_cannot_be_kept_apart_is_told() -> None:
-    plan = Plan(jobs=(job(1, "a", nodes=2), job(2, "b")))
+    plan = ReplayPlan(jobs=(job(1, "a", nodes=2), job(2, "b")))
     apart = keep_apart(plan, target(2), danger("ab", "bb"), memory_counts=False)["main"]
     assert apart.told() == "not kept apart here: a and b, b and b"
     apart = keep_apart(plan, target(2), danger("ab"), memory_counts=True)["main"]
@@ -160,8 +162,8 @@ def test_what_cannot_be_kept_apart_is_told() -> None:
 
 def test_applications_are_named_by_the_table_or_by_what_rrba_is_asked_for() -> None:
     rrba: dict[str, Any] = {"app": "rrba", "args": ("--app", "lu", "--class", "W", "--steps", "9")}
-    plan = Plan(jobs=(job(1, "a"), job(2, None, **rrba), job(3, None, nodes=2, **rrba)))
-    known = Danger(frozenset({"a", "lu.W", "lu.W.2"}), frozenset())
+    plan = ReplayPlan(jobs=(job(1, "a"), job(2, None, **rrba), job(3, None, nodes=2, **rrba)))
+    known = ConflictPairs(frozenset({"a", "lu.W", "lu.W.2"}), frozenset())
     assert applications_of(plan, known) == {1: "a", 2: "lu.W", 3: "lu.W.2"}
     for bad, told in (
         (job(4, "tea"), "job 4 runs, tea"),
@@ -170,11 +172,11 @@ def test_applications_are_named_by_the_table_or_by_what_rrba_is_asked_for() -> N
         (job(4, None, app="rrba", args=("--app",)), "a command \\(rrba\\)"),
     ):
         with pytest.raises(UsageError, match=told):
-            applications_of(Plan(jobs=(bad,)), known)
+            applications_of(ReplayPlan(jobs=(bad,)), known)
 
 
 def test_what_was_decided_is_kept_in_the_run_and_a_damaged_file_is_one_line(tmp_path: Path) -> None:
-    plan, where = Plan(jobs=(job(1, "a"), job(2, "b"))), target()
+    plan, where = ReplayPlan(jobs=(job(1, "a"), job(2, "b"))), target()
     names = applications_of(plan, danger("ab"))
     apart = keep_apart(plan, where, danger("ab"), memory_counts=True)
     assert read_apart(tmp_path) is None

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError
-from foundation.slurm import JobState, SubmitRequest
-from submitter.calibration import LoneJobs, Outcome, Sampled, fit_kind
+from foundation.slurm import SlurmJobState, SubmitRequest
+from submitter.calibration import CalibrationOutcome, LoneJobs, Sampled, fit_kind
 from submitter.plan import look_at_target
 from tests.fixtures.fake_slurm import FakeSlurm
-from workloads.rrba.calibration_kinds import Kind, kind_of
+from workloads.rrba.calibration_kinds import CalibrationKind, kind_of
 from workloads.rrba.steps.calibrations import load_calibrations
 
 KIND = kind_of(("--app", "lu", "--class", "S", "--itr", "9"), 1, 1)
@@ -28,12 +28,14 @@ class Host:
         self.core_share = core_share
         self.runs: list[int] = []
 
-    def run(self, kind: Kind, length: Sequence[str]) -> Outcome:
+    def run(self, kind: CalibrationKind, length: Sequence[str]) -> CalibrationOutcome:
         steps = int(length[-1])
         self.runs.append(steps)
         # The shorter, the later in a busy spell: times fall with the steps until the steps outgrow the noise.
         run_s = max(self.noise_s - 0.01 * STEP_S * steps, STEP_S * steps)
-        return Outcome(run_s, {"core_share": self.core_share, "host_type": "here", "busy_s": run_s})
+        return CalibrationOutcome(
+            run_s, {"core_share": self.core_share, "host_type": "here", "busy_s": run_s}
+        )
 
 
 def sampled_on(host: Host) -> Sampled:
@@ -94,4 +96,4 @@ def test_a_job_is_cancelled_although_a_signal_came_while_it_was_submitted(tmp_pa
     jobs = LoneJobs(slurm, look_at_target(slurm), tmp_path, pin=False)
     with pytest.raises(KeyboardInterrupt):
         jobs.run(KIND, ("--itr", "5"))
-    assert [job.state for job in slurm.jobs().jobs] == [JobState.CANCELLED]
+    assert [job.state for job in slurm.jobs().jobs] == [SlurmJobState.CANCELLED]

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from foundation.errors import HostError, UsageError
-from foundation.slurm import Job, JobState, Receiver, SubmitRequest
-from foundation.slurm.calling.run_command import Answer
+from foundation.slurm import Receiver, SlurmJob, SlurmJobState, SubmitRequest
+from foundation.slurm.calling.run_command import CommandOutput
 from submitter.eviction import (
     END_PATIENCE_S,
-    End,
     Eviction,
+    EvictionMeans,
+    EvictionOrder,
     Fate,
-    Order,
-    Outcome,
+    OrderEnd,
+    OrderOutcome,
     Requeue,
-    Ways,
     commands,
     read_template,
 )
@@ -32,9 +32,9 @@ class Stage:
     """A fake cluster, time that passes when somebody waits, and what came of it all."""
 
     slurm: FakeSlurm = field(default_factory=lambda: FakeSlurm(nodes=8, run_time=lambda _: 100_000.0))
-    told: list[Outcome] = field(default_factory=list)
+    told: list[OrderOutcome] = field(default_factory=list)
     ran: list[tuple[Sequence[str], float]] = field(default_factory=list)
-    answer: Answer | Exception = field(default_factory=lambda: Answer(0, "", ""))
+    answer: CommandOutput | Exception = field(default_factory=lambda: CommandOutput(0, "", ""))
     at: dict[float, Callable[[], object]] = field(default_factory=dict)
     began: float = 0.0
 
@@ -43,17 +43,19 @@ class Stage:
         self.began = self.slurm.now
         return job_id
 
-    def order(self, job_id: int, fate: Fate, planned_s: float = 0.0) -> Order:
+    def order(self, job_id: int, fate: Fate, planned_s: float = 0.0) -> EvictionOrder:
         job = self.slurm.job(job_id)
         assert job is not None
         assert job.start_time is not None
-        return Order(spec=job.spec, job_id=job_id, start_time=job.start_time, fate=fate, planned_s=planned_s)
+        return EvictionOrder(
+            spec=job.spec, job_id=job_id, start_time=job.start_time, fate=fate, planned_s=planned_s
+        )
 
-    def run(self, *orders: Order, **ways: object) -> list[Outcome]:
+    def run(self, *orders: EvictionOrder, **ways: object) -> list[OrderOutcome]:
         self.eviction = Eviction(
             client=self.slurm,
             orders=orders,
-            ways=Ways(**{"deadline_s": 100.0, **ways}),  # type: ignore[arg-type]
+            ways=EvictionMeans(**{"deadline_s": 100.0, **ways}),  # type: ignore[arg-type]
             run_command=self.outside,
             clock=lambda: self.slurm.now,
             pause=self.pause,
@@ -67,14 +69,14 @@ class Stage:
         for due in [due for due in self.at if self.slurm.now - self.began >= due]:
             self.at.pop(due)()
 
-    def outside(self, words: Sequence[str], timeout_s: float) -> Answer:
+    def outside(self, words: Sequence[str], timeout_s: float) -> CommandOutput:
         self.ran.append((words, timeout_s))
         self.slurm.advance(5)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
-    def state(self, job_id: int) -> JobState | None:
+    def state(self, job_id: int) -> SlurmJobState | None:
         job = self.slurm.job(job_id)
         return None if job is None else job.state
 
@@ -85,7 +87,7 @@ def test_kills_come_first_and_savers_one_after_another() -> None:
     first, second, third = stage.start(), stage.start(), stage.start()
     outcomes = stage.run(stage.order(first, APP, 20), stage.order(second, KILL), stage.order(third, APP, 20))
     assert [one.order.job_id for one in stage.told] == [second, first, third]
-    assert [one.end for one in outcomes] == [End.SAVED, End.CANCELLED, End.SAVED]
+    assert [one.end for one in outcomes] == [OrderEnd.SAVED, OrderEnd.CANCELLED, OrderEnd.SAVED]
     assert [round(one.after_s or 0) for one in outcomes] == [10, 0, 20]
     assert stage.slurm.signals == [(first, "USR1"), (third, "USR1")]
     assert outcomes[0].note == "COMPLETED"
@@ -98,17 +100,17 @@ def test_who_does_not_end_leaves_the_others_their_time_and_is_ended() -> None:
     first, second = stage.start(), stage.start()
     outcomes = stage.run(stage.order(first, APP, 20), stage.order(second, APP, 30))
     assert [round(one.after_s or 0) for one in outcomes] == [70, 100]
-    assert [one.end for one in outcomes] == [End.CANCELLED, End.CANCELLED]
+    assert [one.end for one in outcomes] == [OrderEnd.CANCELLED, OrderEnd.CANCELLED]
     assert "did not end by itself in time" in outcomes[0].note
-    assert stage.state(first) is JobState.CANCELLED
+    assert stage.state(first) is SlurmJobState.CANCELLED
 
 
 def test_who_dies_of_the_signal_is_told() -> None:
     stage = Stage()
     job = stage.start()
-    stage.at[3] = lambda: stage.slurm.end(job, JobState.FAILED)
+    stage.at[3] = lambda: stage.slurm.end(job, SlurmJobState.FAILED)
     (outcome,) = stage.run(stage.order(job, APP))
-    assert outcome.end is End.SAVED
+    assert outcome.end is OrderEnd.SAVED
     assert "FAILED" in outcome.note
     assert "perhaps nothing was saved" in outcome.note
 
@@ -117,11 +119,11 @@ def test_jobs_that_have_ended_are_no_error() -> None:
     stage = Stage()
     gone, forgotten, going = stage.start(), stage.start(), stage.start()
     orders = [stage.order(job, KILL) for job in (gone, forgotten, going)]
-    stage.slurm.end(gone, JobState.COMPLETED)
-    stage.slurm.end(forgotten, JobState.COMPLETED)
+    stage.slurm.end(gone, SlurmJobState.COMPLETED)
+    stage.slurm.end(forgotten, SlurmJobState.COMPLETED)
     stage.slurm.forget_ended()
     outcomes = stage.run(*orders)
-    assert [one.end for one in outcomes] == [End.GONE, End.GONE, End.CANCELLED]
+    assert [one.end for one in outcomes] == [OrderEnd.GONE, OrderEnd.GONE, OrderEnd.CANCELLED]
     assert stage.eviction.holding == set()
 
 
@@ -132,9 +134,9 @@ def test_a_job_that_has_started_again_is_left_alone() -> None:
     stage.slurm.advance(30)
     stage.slurm.requeue(job, after_s=1)
     stage.slurm.advance(2)
-    assert stage.state(job) is JobState.RUNNING
-    assert stage.run(order)[0].end is End.RESTARTED
-    assert stage.state(job) is JobState.RUNNING
+    assert stage.state(job) is SlurmJobState.RUNNING
+    assert stage.run(order)[0].end is OrderEnd.RESTARTED
+    assert stage.state(job) is SlurmJobState.RUNNING
 
 
 def test_a_job_that_starts_again_while_it_saves_is_left_alone() -> None:
@@ -147,8 +149,8 @@ def test_a_job_that_starts_again_while_it_saves_is_left_alone() -> None:
 
     stage.at[5] = restart
     (outcome,) = stage.run(stage.order(job, APP))
-    assert outcome.end is End.RESTARTED
-    assert stage.state(job) is JobState.RUNNING
+    assert outcome.end is OrderEnd.RESTARTED
+    assert stage.state(job) is SlurmJobState.RUNNING
 
 
 def test_a_job_that_puts_itself_back_to_the_queue_has_saved_itself() -> None:
@@ -156,7 +158,7 @@ def test_a_job_that_puts_itself_back_to_the_queue_has_saved_itself() -> None:
     job = stage.start()
     stage.at[5] = lambda: stage.slurm.requeue(job, after_s=1000)
     (outcome,) = stage.run(stage.order(job, APP), requeue=Requeue.YES)
-    assert (outcome.end, outcome.note) == (End.SAVED, "PENDING")
+    assert (outcome.end, outcome.note) == (OrderEnd.SAVED, "PENDING")
 
 
 def test_each_refusal_is_told_and_the_others_go_on() -> None:
@@ -164,10 +166,10 @@ def test_each_refusal_is_told_and_the_others_go_on() -> None:
     theirs, mine, other = stage.start(), stage.start(), stage.start()
     stage.slurm.others = {theirs, other}
     outcomes = stage.run(stage.order(theirs, KILL), stage.order(mine, KILL), stage.order(other, APP))
-    assert [one.end for one in outcomes] == [End.REFUSED, End.CANCELLED, End.REFUSED]
+    assert [one.end for one in outcomes] == [OrderEnd.REFUSED, OrderEnd.CANCELLED, OrderEnd.REFUSED]
     assert "Access/permission denied" in outcomes[0].note
     assert stage.eviction.holding == {str(theirs), str(other)}
-    assert stage.state(theirs) is JobState.RUNNING
+    assert stage.state(theirs) is SlurmJobState.RUNNING
 
 
 class TestRequeue:
@@ -176,15 +178,15 @@ class TestRequeue:
         stage.slurm.on_signal = lambda _: 2.0
         killed, saved = stage.start(), stage.start()
         outcomes = stage.run(stage.order(killed, KILL), stage.order(saved, APP), requeue=Requeue.HELD)
-        assert [one.end for one in outcomes] == [End.REQUEUED, End.SAVED]
+        assert [one.end for one in outcomes] == [OrderEnd.REQUEUED, OrderEnd.SAVED]
         assert outcomes[1].note == "COMPLETED; put back to the queue"
-        assert [stage.state(job) for job in (killed, saved)] == [JobState.PENDING, JobState.PENDING]
+        assert [stage.state(job) for job in (killed, saved)] == [SlurmJobState.PENDING, SlurmJobState.PENDING]
 
     def test_who_may_not_start_again_is_cancelled_and_that_is_told(self) -> None:
         stage = Stage()
         job = stage.start(no_requeue=True)
         (outcome,) = stage.run(stage.order(job, KILL), requeue=Requeue.YES)
-        assert outcome.end is End.CANCELLED
+        assert outcome.end is OrderEnd.CANCELLED
         assert outcome.note.startswith("not put back to the queue: ")
 
 
@@ -195,24 +197,24 @@ class TestSystem:
         words = read_template("ckpt --job={job} 'a b'")
         (outcome,) = stage.run(stage.order(job, SYSTEM, 60), system_command=words)
         assert stage.ran == [(("ckpt", f"--job={job}", "a b"), 100.0)]
-        assert (outcome.end, outcome.note) == (End.CANCELLED, "checkpointed")
+        assert (outcome.end, outcome.note) == (OrderEnd.CANCELLED, "checkpointed")
 
     @pytest.mark.parametrize(
         ("answer", "words"),
         [
-            (Answer(1, "", "no\ndisk\x1b[2J full\n"), "not checkpointed: disk?[2J full"),
-            (Answer(3, "", ""), "not checkpointed: exit code 3"),
-            (Answer(None, "", "no answer within 100 s"), "not checkpointed: no answer within 100 s"),
+            (CommandOutput(1, "", "no\ndisk\x1b[2J full\n"), "not checkpointed: disk?[2J full"),
+            (CommandOutput(3, "", ""), "not checkpointed: exit code 3"),
+            (CommandOutput(None, "", "no answer within 100 s"), "not checkpointed: no answer within 100 s"),
             (HostError("ckpt is not installed here"), "not checkpointed: ckpt is not installed here"),
         ],
     )
     def test_a_command_that_fails_is_told_and_the_node_is_freed_all_the_same(
-        self, answer: Answer | Exception, words: str
+        self, answer: CommandOutput | Exception, words: str
     ) -> None:
         stage = Stage(answer=answer)
         job = stage.start()
         (outcome,) = stage.run(stage.order(job, SYSTEM), system_command=("ckpt", "{job}"))
-        assert (outcome.end, outcome.note) == (End.CANCELLED, words)
+        assert (outcome.end, outcome.note) == (OrderEnd.CANCELLED, words)
 
     @pytest.mark.parametrize("text", ["", "ckpt", "ckpt '{job}", "ckpt {jobs}"])
     def test_a_template_that_names_no_job_is_refused(self, text: str) -> None:
@@ -227,7 +229,7 @@ class TestSlurmAway:
         orders = [stage.order(job, KILL) for job in (unreadable, fine)]
         stage.slurm.unreadable = {unreadable: "an odd record"}
         outcomes = stage.run(*orders)
-        assert [one.end for one in outcomes] == [End.UNKNOWN, End.CANCELLED]
+        assert [one.end for one in outcomes] == [OrderEnd.UNKNOWN, OrderEnd.CANCELLED]
         assert "an odd record" in outcomes[0].note
 
     def test_an_outage_while_a_job_saves_is_waited_for(self) -> None:
@@ -236,14 +238,14 @@ class TestSlurmAway:
         job = stage.start()
         stage.at[5] = lambda: setattr(stage.slurm, "reachable", False)
         stage.at[50] = lambda: setattr(stage.slurm, "reachable", True)
-        assert stage.run(stage.order(job, APP))[0].end is End.SAVED
+        assert stage.run(stage.order(job, APP))[0].end is OrderEnd.SAVED
 
     def test_an_outage_that_lasts_is_told_and_bounded(self) -> None:
         stage = Stage()
         first, second = stage.start(), stage.start()
         stage.at[5] = lambda: setattr(stage.slurm, "reachable", False)
         outcomes = stage.run(stage.order(first, APP), stage.order(second, APP))
-        assert [one.end for one in outcomes] == [End.UNKNOWN, End.UNKNOWN]
+        assert [one.end for one in outcomes] == [OrderEnd.UNKNOWN, OrderEnd.UNKNOWN]
         assert stage.slurm.now - stage.began <= 100 + END_PATIENCE_S + 3
 
 
@@ -258,29 +260,33 @@ def test_an_interruption_leaves_what_was_done_and_what_was_not() -> None:
     orders = [stage.order(killed, KILL), stage.order(saving, APP), stage.order(never, APP)]
     with pytest.raises(KeyboardInterrupt):
         stage.run(*orders)
-    assert [one.end for one in stage.eviction.outcomes] == [End.CANCELLED, End.INTERRUPTED, End.NOT_DONE]
+    assert [one.end for one in stage.eviction.outcomes] == [
+        OrderEnd.CANCELLED,
+        OrderEnd.INTERRUPTED,
+        OrderEnd.NOT_DONE,
+    ]
     assert stage.eviction.outcomes[1].note == "signalled"
 
 
 def test_commands_are_told_as_they_are_run() -> None:
-    order = Order(spec="12_3", job_id=15, start_time=1, fate=APP)
-    ways = Ways(deadline_s=1, signal_name="TERM", receiver=Receiver.FULL, requeue=Requeue.HELD)
+    order = EvictionOrder(spec="12_3", job_id=15, start_time=1, fate=APP)
+    ways = EvictionMeans(deadline_s=1, signal_name="TERM", receiver=Receiver.FULL, requeue=Requeue.HELD)
     assert commands(order, ways) == [
         ("scancel", "--signal=TERM", "--full", "12_3"),
         ("scontrol", "requeuehold", "12_3"),
     ]
-    assert commands(replace(order, fate=KILL), Ways(deadline_s=1)) == [("scancel", "12_3")]
+    assert commands(replace(order, fate=KILL), EvictionMeans(deadline_s=1)) == [("scancel", "12_3")]
 
 
 def test_a_task_of_an_array_is_not_its_array() -> None:
     """The first task of an array may have the id by which all of it is cancelled."""
-    job = Job(
+    job = SlurmJob(
         job_id=12,
         name=None,
         user="u",
         uid=1,
         partition="p",
-        state=JobState.RUNNING,
+        state=SlurmJobState.RUNNING,
         reason="",
         num_nodes=1,
         array_job_id=12,

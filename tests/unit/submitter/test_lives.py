@@ -8,9 +8,9 @@ import pytest
 
 from analysis.metrics.run_metrics import measure
 from foundation.records import load_run
-from foundation.slurm import JobState
+from foundation.slurm import SlurmJobState
 from submitter.plan.replay_options import Timing
-from submitter.replay.replay_progress import Progress, Wish
+from submitter.replay.replay_progress import ReplayProgress, Wish
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 
 
@@ -81,7 +81,7 @@ def test_a_job_whose_node_failed_may_live_again(trace: Path, tmp_path: Path) -> 
     """Slurm says NODE_FAIL for a moment, then queues the job once more."""
     world = make_world(tmp_path, run_s=10.0)
     world.stamps_when_killed = False
-    world.at(5.0, lambda: world.slurm.end(1, JobState.NODE_FAIL))
+    world.at(5.0, lambda: world.slurm.end(1, SlurmJobState.NODE_FAIL))
     world.at(8.0, lambda: world.slurm.requeue(1, after_s=20.0))
     first, _ = rows(world.replay(trace))
     assert first["state"] == "COMPLETED"
@@ -177,7 +177,7 @@ def test_a_preemption_is_told_from_a_requeue_where_slurm_says_so(trace: Path, tm
 
 def test_a_job_that_slurm_preempts_and_cancels_was_preempted(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path, run_s=10.0)
-    world.at(4.0, lambda: world.slurm.end(1, JobState.PREEMPTED))
+    world.at(4.0, lambda: world.slurm.end(1, SlurmJobState.PREEMPTED))
     first, _ = rows(world.replay(trace))
     assert (first["state"], first["preemptions"]) == ("CANCELLED", 1)
     assert [held["why"] for held in allocations(world)] == ["start", "start"]
@@ -210,7 +210,7 @@ def test_a_killed_job_is_not_waited_for_long(trace: Path, tmp_path: Path) -> Non
     world = make_world(tmp_path, run_s=500.0)
     world.stamps_when_killed = False
 
-    def cancel(now: Progress) -> Wish:
+    def cancel(now: ReplayProgress) -> Wish:
         return Wish.CANCEL if now.now_s > 5 else Wish.GO_ON
 
     assert world.begin(trace).run(cancel)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from foundation.records import Run
-from foundation.slurm import Job, JobSnapshot, JobState
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
 from submitter.follow.stuck_jobs import Hope, StuckJobs, hope_of
 from submitter.plan.replay_options import ReplayOptions, Timing
-from submitter.replay.replay_progress import Progress, Wish
+from submitter.replay.replay_progress import ReplayProgress, Wish
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 
 
@@ -19,8 +19,8 @@ def trace(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "t.swf", (1, 0, 3, 1), (2, 1, 3, 1), (3, 2, 3, 1))
 
 
-def pending(reason: str, state: JobState = JobState.PENDING, nodes: int = 1) -> Job:
-    return Job(
+def pending(reason: str, state: SlurmJobState = SlurmJobState.PENDING, nodes: int = 1) -> SlurmJob:
+    return SlurmJob(
         job_id=1,
         name="j",
         user="u",
@@ -72,13 +72,15 @@ def test_what_each_reason_leaves_to_hope_for(reason: str, hope: Hope) -> None:
     assert hope_of(pending(reason)) is hope
 
 
-@pytest.mark.parametrize("state", [JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT, JobState.RESV_DEL_HOLD])
-def test_a_job_put_back_on_hold_waits_for_somebody(state: JobState) -> None:
+@pytest.mark.parametrize(
+    "state", [SlurmJobState.REQUEUE_HOLD, SlurmJobState.SPECIAL_EXIT, SlurmJobState.RESV_DEL_HOLD]
+)
+def test_a_job_put_back_on_hold_waits_for_somebody(state: SlurmJobState) -> None:
     assert hope_of(pending("None", state)) is Hope.OPERATOR
 
 
 def blocked_after(
-    job: Job, looks: int, *, is_idle: bool = False, up: dict[str, list[str]] | None = None
+    job: SlurmJob, looks: int, *, is_idle: bool = False, up: dict[str, list[str]] | None = None
 ) -> bool:
     """Return whether a job is given up within so many looks of a second each."""
     stuck = StuckJobs(Timing(never_s=10, patience_s=100))
@@ -145,7 +147,7 @@ def test_a_held_job_is_told_of_at_once_and_given_up_after_the_patience(trace: Pa
     session = world.begin(trace)
     told: list[tuple[float, str | None]] = []
 
-    def watch(now: Progress) -> Wish:
+    def watch(now: ReplayProgress) -> Wish:
         if now.blocked and not told:
             told.append((now.now_s, now.blocked_by))
         return world.limit(3600)(now)
@@ -188,7 +190,7 @@ def test_jobs_whose_nodes_are_gone_end_when_the_nodes_stay_away(trace: Path, tmp
     def with_reasons() -> JobSnapshot:
         snapshot = original()
         for job in snapshot.jobs:
-            if job.state is JobState.PENDING:
+            if job.state is SlurmJobState.PENDING:
                 reason = "ReqNodeNotAvail,_UnavailableNodes:n[1-2]"
                 world.slurm._entries[job.job_id].job = type(job)(
                     **{name: getattr(job, name) for name in job.__slots__} | {"reason": reason}

@@ -10,11 +10,11 @@ import pytest
 
 from foundation.errors import ClusterError, HostError
 from foundation.records import load_run
-from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SubmitRequest, UnreadableJob
 from foundation.slurm.slurm_client import Accounted
 from foundation.slurm.slurm_types import SlurmUnreachableError
 from submitter.follow.job_rows import Submission
-from submitter.replay.replay_progress import Progress, Wish
+from submitter.replay.replay_progress import ReplayProgress, Wish
 from submitter.replay.work_beside import WorkerThread
 from tests.fixtures.fake_slurm import SubmitFault, account_of
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
@@ -32,7 +32,7 @@ def starts(world: World) -> list[str]:
     started: list[str] = []
     before = world.slurm.on_start
 
-    def note(job: Job, request: SubmitRequest) -> bool:
+    def note(job: SlurmJob, request: SubmitRequest) -> bool:
         worked = before(job, request)
         if worked:
             started.append(job.name or "")
@@ -84,8 +84,8 @@ def test_a_second_copy_that_waits_is_cancelled(tmp_path: Path) -> None:
     run = world.replay(write_trace(tmp_path / "t.swf", (1, 0, 60, 1)))
     (row,) = rows(run)
     copies = {job.job_id: job.state for job in world.slurm.jobs().jobs}
-    assert copies.pop(int(str(row["job_id"]))) is JobState.COMPLETED
-    assert list(copies.values()) == [JobState.CANCELLED]
+    assert copies.pop(int(str(row["job_id"]))) is SlurmJobState.COMPLETED
+    assert list(copies.values()) == [SlurmJobState.CANCELLED]
 
 
 def test_other_jobs_do_not_wait_for_one_in_doubt(trace: Path, tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path
     def with_stranger() -> JobSnapshot:
         known = original()
         run_id = load_run(world.out).info.options["run_id"]
-        stranger = Job(
+        stranger = SlurmJob(
             job_id=777,
             name=f"osub-{run_id}-1",
             user="mallory",
             uid=66_666,
             partition="main",
-            state=JobState.RUNNING,
+            state=SlurmJobState.RUNNING,
             reason="None",
             num_nodes=1,
         )
@@ -294,12 +294,12 @@ def test_a_job_that_accounting_does_not_have_either_is_lost(trace: Path, tmp_pat
 def test_where_accounting_says_something_else_that_is_told(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path)
 
-    def differs(job: Job) -> Accounted | None:
+    def differs(job: SlurmJob) -> Accounted | None:
         told = account_of(job)
         assert told.end_time is not None
         if job.job_id % 2:
             return replace(told, end_time=told.end_time + 60)
-        return replace(told, state=JobState.TIMEOUT)
+        return replace(told, state=SlurmJobState.TIMEOUT)
 
     world.slurm.accounting = differs
     session = world.begin(trace)
@@ -320,7 +320,7 @@ def test_cancelling_reaches_jobs_that_slurm_may_have(trace: Path, tmp_path: Path
     world.slurm.faults.append(SubmitFault.LATE)
     world.slurm.late_s = 30.0
 
-    def cancel(now: Progress) -> Wish:
+    def cancel(now: ReplayProgress) -> Wish:
         return Wish.CANCEL if now.now_s > 1.5 else Wish.GO_ON
 
     assert world.begin(trace).run(cancel)

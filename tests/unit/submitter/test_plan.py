@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
 from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import AppChoice, Oversize, PlanOptions, left_out, make_plan, read_apps
-from submitter.plan.target_cluster import Pool, Target
+from submitter.plan.replay_plan import AppChoice, PlanOptions, ReplayOversize, left_out, make_plan, read_apps
+from submitter.plan.target_cluster import PartitionPool, TargetCluster
 from workloads.job_shape import JobShape, job_shape
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 
-POOL = Pool(partition="main", names=("a", "b", "c", "d"), cores=8, threads=1, memory_mib=8000, multiplicity=2)
-TARGET = Target(node_names=("a", "b", "c", "d"), cores=8, batch=POOL, interactive=POOL)
+POOL = PartitionPool(
+    partition="main", names=("a", "b", "c", "d"), cores=8, threads=1, memory_mib=8000, multiplicity=2
+)
+TARGET = TargetCluster(node_names=("a", "b", "c", "d"), cores=8, batch=POOL, interactive=POOL)
 
 
 def job(number: int = 1, **fields: object) -> SwfJob:
@@ -75,13 +77,13 @@ def test_jobs_that_do_not_run_are_counted() -> None:
 
 def test_an_oversize_job_is_an_error_that_names_it_and_the_ways_out() -> None:
     with pytest.raises(InputError, match=r"job 7 asks for 33 cores .* --oversize skip or clip"):
-        make_plan(trace(job(7, allocated_procs=33)), TARGET, PlanOptions(oversize=Oversize.FAIL))
+        make_plan(trace(job(7, allocated_procs=33)), TARGET, PlanOptions(oversize=ReplayOversize.FAIL))
 
 
 def test_oversize_jobs_can_be_skipped_or_clipped() -> None:
     jobs = trace(job(1), job(7, allocated_procs=33))
-    skipped = make_plan(jobs, TARGET, PlanOptions(oversize=Oversize.SKIP))
-    clipped = make_plan(jobs, TARGET, PlanOptions(oversize=Oversize.CLIP))
+    skipped = make_plan(jobs, TARGET, PlanOptions(oversize=ReplayOversize.SKIP))
+    clipped = make_plan(jobs, TARGET, PlanOptions(oversize=ReplayOversize.CLIP))
     assert (len(skipped.jobs), skipped.skipped_oversize) == (1, 1)
     assert (clipped.jobs[1].cores, clipped.clipped_oversize) == (32, 1)
 
@@ -173,14 +175,14 @@ def test_a_job_that_can_never_start_for_its_limit_is_told_before_anything_is_sub
     with pytest.raises(
         InputError, match=r"job 1 asks for 4 minutes, 2 times its own, .*main gives 3 at most"
     ):
-        make_plan(ours, SHORT, PlanOptions(request_factor=2, oversize=Oversize.FAIL))
+        make_plan(ours, SHORT, PlanOptions(request_factor=2, oversize=ReplayOversize.FAIL))
 
 
 def test_jobs_beyond_the_limit_are_left_out_or_get_what_there_is() -> None:
     ours = trace(job(1, requested_s=600), job(2, requested_s=60))
-    left = make_plan(ours, SHORT, PlanOptions(oversize=Oversize.SKIP))
+    left = make_plan(ours, SHORT, PlanOptions(oversize=ReplayOversize.SKIP))
     assert ([one.trace_job for one in left.jobs], left.skipped_limit) == ([2], 1)
-    cut = make_plan(ours, SHORT, PlanOptions(oversize=Oversize.CLIP))
+    cut = make_plan(ours, SHORT, PlanOptions(oversize=ReplayOversize.CLIP))
     assert ([one.limit_minutes for one in cut.jobs], cut.clipped_limit) == ([3, 1], 1)
     assert cut.jobs[0].requested_s == 600
 

@@ -15,10 +15,10 @@ import pytest
 
 from foundation.errors import ClusterError, InputError, OutputError
 from foundation.records import HostRecord, load_run
-from foundation.slurm import JobSnapshot, JobState, SubmitRequest
+from foundation.slurm import JobSnapshot, SlurmJobState, SubmitRequest
 from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.replay.replay_loop import Replay
-from submitter.replay.replay_progress import Progress, Wish
+from submitter.replay.replay_progress import ReplayProgress, Wish
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.replay_world import make_world
 
@@ -109,7 +109,7 @@ def test_an_existing_run_is_refused_without_resume(trace: Path, tmp_path: Path) 
 def test_a_detached_replay_is_resumed_without_loss_or_double(trace: Path, tmp_path: Path) -> None:
     slurm, out = LiveFake(), tmp_path / "run"
 
-    def detach_early(now: Progress) -> Wish:
+    def detach_early(now: ReplayProgress) -> Wish:
         return Wish.DETACH if now.total - now.unsubmitted >= 2 else Wish.GO_ON
 
     assert not Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(detach_early)
@@ -162,7 +162,7 @@ def test_a_job_that_slurm_has_forgotten_is_known_by_its_own_stamps(trace: Path, 
 def test_cancel_ends_all_jobs_and_finishes_the_run(trace: Path, tmp_path: Path) -> None:
     slurm, out = LiveFake(run_s=60.0), tmp_path / "run"
 
-    def cancel(now: Progress) -> Wish:
+    def cancel(now: ReplayProgress) -> Wish:
         return Wish.CANCEL if now.running else Wish.GO_ON
 
     assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(cancel)
@@ -174,7 +174,7 @@ def test_an_outage_is_waited_out(trace: Path, tmp_path: Path) -> None:
     slurm, out = LiveFake(), tmp_path / "run"
     turns = count()
 
-    def outage(_: Progress) -> Wish:
+    def outage(_: ReplayProgress) -> Wish:
         turn = next(turns)
         if turn in (3, 15):
             slurm.reachable = turn == 15
@@ -242,7 +242,7 @@ def test_unsorted_submissions_are_sorted(tmp_path: Path) -> None:
 
 def test_a_failed_job_is_told_with_what_it_said(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path, run_s=5.0)
-    world.at(2.0, lambda: world.slurm.end(1, JobState.FAILED))
+    world.at(2.0, lambda: world.slurm.end(1, SlurmJobState.FAILED))
     session = world.begin(trace)
     (world.out / "jobs" / "1.out").write_bytes(b"starting\nslurm_script: 21: nosuchapp: not found\x1b[0m\n\n")
     assert session.run(world.limit(3600))

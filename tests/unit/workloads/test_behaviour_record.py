@@ -13,9 +13,9 @@ import pytest
 from foundation.errors import HostError, UsageError
 from osub.cli.main import run
 from workloads.behaviour.behaviour_sampler import (
+    BehaviourSample,
     CgroupsUsage,
     CgroupUsage,
-    Sample,
     TreeUsage,
     job_cgroups,
     record,
@@ -49,7 +49,7 @@ class Stage:
         return 5 * sum(self.cores[:whole]) + self.cores[whole] * (gone_s % 5)
 
 
-def taken(stage: Stage, **arguments: float) -> list[Sample]:
+def taken(stage: Stage, **arguments: float) -> list[BehaviourSample]:
     return list(record(stage, stage.clock, stage.wait, **arguments))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from foundation.errors import InputError, UsageError
-from workloads.npb import Result, find_binary, input_file, read_result
+from workloads.npb import NpbResult, find_binary, input_file, read_result
 from workloads.rrba.calibration_kinds import kind_from_words
 from workloads.rrba.steps.calibrations import Calibration, host_type, load_calibrations, store_calibration
 from workloads.rrba.steps.calibrations import Key as CalibrationKey
@@ -200,7 +200,7 @@ def test_missing_binary_says_how_to_make_it(tmp_path: Path) -> None:
 def test_output_is_judged_by_completion_time_and_count() -> None:
     text = " LU Benchmark Completed.\n Iterations = 5\n Time in seconds =  1.5e+00\n"
     text += " Verification = UNSUCCESSFUL\n"
-    assert read_result(text, 5) == Result(1.5, 5)
+    assert read_result(text, 5) == NpbResult(1.5, 5)
     assert "did not read its input file" in str(read_result(text, 6))
     assert "printed last: out of memory" in str(read_result("time step 1\nout of memory\n\n", 5))
     assert "printed no time" in str(read_result(" MG Benchmark Completed\n Iterations = 5\n", 5))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from foundation.errors import UsageError
-from workloads.rrba.cuts import Grid, box_of, multipartition, pencil, rank_box, rank_grid
+from workloads.rrba.cuts import PointGrid, box_of, multipartition, pencil, rank_box, rank_grid
 from workloads.rrba.solvers.applications import APPLICATIONS
 
 SQUARES = (1, 4, 9, 16, 25, 36, 49, 64)
 
 
-def legal(app: str, grid: Grid) -> list[int]:
+def legal(app: str, grid: PointGrid) -> list[int]:
     def is_legal(ranks: int) -> bool:
         try:
             APPLICATIONS[app].check(grid, ranks)
@@ -26,7 +26,7 @@ def legal(app: str, grid: Grid) -> list[int]:
 
 
 def test_legal_rank_counts_are_those_of_the_benchmarks() -> None:
-    cube = Grid(64, 64, 64)
+    cube = PointGrid(64, 64, 64)
     assert legal("bt", cube) == legal("sp", cube) == list(SQUARES)
     assert legal("mg", cube) == [1, 2, 4, 8, 16, 32, 64]
     by_two = {a * b for a in range(1, 12) for b in range(1, 12) if a / 2 <= b <= a}
@@ -38,24 +38,24 @@ def test_legal_rank_counts_are_those_of_the_benchmarks() -> None:
 @pytest.mark.parametrize(
     ("app", "grid", "ranks", "complaint"),
     [
-        ("bt", Grid(64, 64, 64), 2, "square number of ranks"),
-        ("sp", Grid(12, 12, 12), 49, "needs 14 points"),
-        ("lu", Grid(64, 64, 64), 3, "n1/2 <= n2 <= n1"),
-        ("lu", Grid(64, 2, 64), 9, "needs 3 rows"),
-        ("mg", Grid(64, 64, 64), 6, "power of two"),
-        ("mg", Grid(48, 48, 48), 2, "cube with an edge"),
-        ("mg", Grid(8, 8, 16), 2, "cube with an edge"),
-        ("mg", Grid(8, 8, 8), 512, "an edge of 16"),
+        ("bt", PointGrid(64, 64, 64), 2, "square number of ranks"),
+        ("sp", PointGrid(12, 12, 12), 49, "needs 14 points"),
+        ("lu", PointGrid(64, 64, 64), 3, "n1/2 <= n2 <= n1"),
+        ("lu", PointGrid(64, 2, 64), 9, "needs 3 rows"),
+        ("mg", PointGrid(64, 64, 64), 6, "power of two"),
+        ("mg", PointGrid(48, 48, 48), 2, "cube with an edge"),
+        ("mg", PointGrid(8, 8, 16), 2, "cube with an edge"),
+        ("mg", PointGrid(8, 8, 8), 512, "an edge of 16"),
     ],
 )
-def test_illegal_count_says_which_are_legal(app: str, grid: Grid, ranks: int, complaint: str) -> None:
+def test_illegal_count_says_which_are_legal(app: str, grid: PointGrid, ranks: int, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         APPLICATIONS[app].check(grid, ranks)
 
 
 @pytest.mark.parametrize("ranks", SQUARES)
 def test_multipartition_gives_every_point_to_one_rank_and_every_slab_one_cell_of_each(ranks: int) -> None:
-    grid = Grid(17, 20, 23)
+    grid = PointGrid(17, 20, 23)
     owners = np.full((17, 20, 23), -1)
     for rank in range(ranks):
         part = multipartition(grid, ranks, rank)
@@ -70,7 +70,7 @@ def test_multipartition_gives_every_point_to_one_rank_and_every_slab_one_cell_of
 
 @pytest.mark.parametrize("ranks", SQUARES[1:])
 def test_neighbours_of_all_cells_of_a_rank_belong_to_one_rank(ranks: int) -> None:
-    grid = Grid(16, 16, 16)
+    grid = PointGrid(16, 16, 16)
     parts = [multipartition(grid, ranks, rank) for rank in range(ranks)]
     owner = {cell.place: rank for rank, part in enumerate(parts) for cell in part.cells}
     for part, axis in itertools.product(parts, range(3)):
@@ -84,7 +84,7 @@ def test_neighbours_of_all_cells_of_a_rank_belong_to_one_rank(ranks: int) -> Non
 
 @pytest.mark.parametrize("ranks", [1, 2, 6, 12, 35, 64])
 def test_pencils_cover_rows_and_columns_and_agree_on_neighbours(ranks: int) -> None:
-    grid = Grid(5, 19, 17)
+    grid = PointGrid(5, 19, 17)
     pencils = [pencil(grid, ranks, rank) for rank in range(ranks)]
     covered = np.zeros((19, 17), dtype=int)
     for each in pencils:

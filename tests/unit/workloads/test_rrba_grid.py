@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import HostError, UsageError
-from workloads.rrba.cuts import Grid, default_grid, parse_grid, slab_of
+from workloads.rrba.cuts import PointGrid, default_grid, parse_grid, slab_of
 from workloads.rrba.solvers.applications import APPLICATIONS, application_named, check_fits
 
 
 def test_grid_is_a_cube_or_three_edges() -> None:
-    assert parse_grid("48") == Grid(48, 48, 48)
-    assert parse_grid("128x64x32") == Grid(128, 64, 32)
+    assert parse_grid("48") == PointGrid(48, 48, 48)
+    assert parse_grid("128x64x32") == PointGrid(128, 64, 32)
     assert str(parse_grid("128x64x32")) == "128x64x32"
 
 
@@ -27,7 +27,7 @@ def test_wrong_grid_is_refused(text: str) -> None:
 
 @given(st.integers(1, 300), st.integers(1, 300))
 def test_slabs_cover_every_plane_once_and_differ_by_one_at_most(planes: int, ranks: int) -> None:
-    grid = Grid(planes, 4, 4)
+    grid = PointGrid(planes, 4, 4)
     if ranks > planes:
         with pytest.raises(UsageError, match="each rank needs one"):
             slab_of(grid, ranks, 0)
@@ -51,16 +51,16 @@ def test_unknown_application_is_refused_with_those_that_there_are() -> None:
 def test_grid_beyond_the_memory_is_refused(tmp_path: Path) -> None:
     memory = tmp_path / "meminfo"
     memory.write_text("MemTotal: 4096 kB\nMemAvailable:    2048 kB\n")
-    check_fits(Grid(8, 8, 8), 2 * 2**20, 1, memory)
+    check_fits(PointGrid(8, 8, 8), 2 * 2**20, 1, memory)
     with pytest.raises(HostError, match="needs 3 MiB a rank, 1 of them here, and 2 MiB are available"):
-        check_fits(Grid(8, 8, 8), 3 * 2**20, 1, memory)
+        check_fits(PointGrid(8, 8, 8), 3 * 2**20, 1, memory)
     with pytest.raises(HostError, match="needs 1 MiB a rank, 3 of them here"):
-        check_fits(Grid(8, 8, 8), 2**20, 3, memory)
+        check_fits(PointGrid(8, 8, 8), 2**20, 3, memory)
 
 
 @pytest.mark.parametrize("text", ["", "MemAvailable:\n", "MemAvailable: much kB\n"])
 def test_host_that_does_not_tell_its_memory_is_trusted(tmp_path: Path, text: str) -> None:
     memory = tmp_path / "meminfo"
     memory.write_text(text)
-    check_fits(Grid(8, 8, 8), 2**60, 1, memory)
-    check_fits(Grid(8, 8, 8), 2**60, 1, tmp_path / "missing")
+    check_fits(PointGrid(8, 8, 8), 2**60, 1, memory)
+    check_fits(PointGrid(8, 8, 8), 2**60, 1, tmp_path / "missing")

@@ -8,7 +8,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.rrba.calibration_kinds import kind_from_words, kind_of, target_of
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 from workloads.rrba.rrba_options import parse_options
 
 
@@ -25,7 +25,7 @@ def test_kind_is_application_grid_ranks_and_nodes_whatever_the_target() -> None:
     ("app", "expected"), [("lu", 33), ("bt", 24), ("sp", 36), ("mg", 32), ("jacobi", 64)]
 )
 def test_job_that_names_no_grid_has_the_usual_one(app: str, expected: int) -> None:
-    assert kind_of(["--app", app, "--target-s", "5"], 4, 1).grid == Grid(expected, expected, expected)
+    assert kind_of(["--app", app, "--target-s", "5"], 4, 1).grid == PointGrid(expected, expected, expected)
 
 
 def test_target_is_read_wherever_it_stands() -> None:
@@ -66,6 +66,6 @@ def test_kind_that_cannot_run_is_refused(
 
 def test_class_is_a_grid_and_itr_a_number_of_steps() -> None:
     options = parse_options(["--app", "mg", "--class", "W", "--itr", "7"])
-    assert (options.grid, options.steps) == (Grid(128, 128, 128), 7)
+    assert (options.grid, options.steps) == (PointGrid(128, 128, 128), 7)
     with pytest.raises(UsageError, match="not allowed with"):
         parse_options(["--app", "mg", "--class", "W", "--grid", "32", "--itr", "7"])

@@ -17,7 +17,7 @@ from tests.fixtures.golden import SHARED
 from tests.fixtures.tier import examples
 from workloads.swf import SwfComment, SwfHeader, SwfTrace, load_columns, read_swf, swf_lines
 from workloads.trace.trace_summary import summarize
-from workloads.trace.transforms import Conversion, converted, find_window
+from workloads.trace.transforms import TraceConversion, converted, find_window
 
 FIELD = SHARED / "field"
 HEAD = "; MaxNodes: 64\n; MaxProcs: 64\n; UnixStartTime: 800000000\n"
@@ -76,7 +76,7 @@ def test_a_number_used_again_after_the_last_part_is_another_job(tmp_path: Path) 
     trace = read_both(tmp_path, WHOLE + PARTS + again)
     assert [(job.job_number, job.run_s) for job in trace.jobs] == [(7, 120), (7, 11)]
     assert trace.report.duplicates == 1
-    made = converted(trace, Conversion())
+    made = converted(trace, TraceConversion())
     assert [job.job_number for job in made.jobs] == [7, 8]
     assert "joined 4 lines that are part of 2 jobs" in made.header.notes[0]
 

@@ -8,17 +8,23 @@ import pytest
 
 from foundation.errors import OutputError, UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
-from workloads.trace.scaling.replayable_trace import Source, Target, is_gaia, make_experiment, window_of_day
+from workloads.trace.scaling.replayable_trace import (
+    ScalingSource,
+    ScalingTarget,
+    is_gaia,
+    make_experiment,
+    window_of_day,
+)
 from workloads.trace.scaling_picture import write_picture
 from workloads.trace.trace_summary import summarize_kinds
-from workloads.trace.transforms.busy_window import Window
+from workloads.trace.transforms.busy_window import BusyWindow
 
 MONDAY_S = 1400457600
 """2014-05-19 00:00 in Greenwich."""
 DAY_S = 86_400
-WINDOW = Window(0, 3 * 3600, 20 * 3600, DAY_S, "the first day")
-SOURCE = Source(WINDOW, from_procs=1024)
-TARGET = Target(8, 8)
+WINDOW = BusyWindow(0, 3 * 3600, 20 * 3600, DAY_S, "the first day")
+SOURCE = ScalingSource(WINDOW, from_procs=1024)
+TARGET = ScalingTarget(8, 8)
 
 
 def two_days() -> SwfTrace:

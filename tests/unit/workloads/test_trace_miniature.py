@@ -9,7 +9,7 @@ from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.durations import to_ms
 from workloads.trace.models.generated_trace import generate_trace
 from workloads.trace.scaling.miniature import LONGEST_SHARE, fcfs_makespan_s, make_miniature
-from workloads.trace.transforms.busy_window import Window
+from workloads.trace.transforms.busy_window import BusyWindow
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_window_without_a_job_to_run_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="both a size and a run time"):
         make_miniature(bare, 2, 1, 60)
     with pytest.raises(UsageError, match="no job of"):
-        make_miniature(bare, 2, 1, 60, window=Window(100, 100, 200, 200, "empty"))
+        make_miniature(bare, 2, 1, 60, window=BusyWindow(100, 100, 200, 200, "empty"))
 
 
 def test_first_come_first_served_makespan_of_a_small_case() -> None:

@@ -11,11 +11,11 @@ import pytest
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run.run_rules import RunRules
 from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.easy.plain_policies import Fcfs
 from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 
 SEEDS = 20
 JOBS = 20_000
@@ -42,8 +42,8 @@ def run_serial_jobs(submit_s: np.ndarray, run_s: np.ndarray, cores: int, multipl
         phase_at=np.arange(0, 2 * count + 1, 2),
         phase_us=phase_us,
     )
-    pool = Pool(name="main", first=0, nodes=1, cores=cores, multiplicity=multiplicity)
-    rules = Rules(policy=Fcfs(), placement=ThesisPlacement(), sharing=Proportional.of(1))
+    pool = NodePool(name="main", first=0, nodes=1, cores=cores, multiplicity=multiplicity)
+    rules = RunRules(policy=Fcfs(), placement=ThesisPlacement(), sharing=Proportional.of(1))
     return run_pool(jobs, np.arange(count), pool, rules)
 
 

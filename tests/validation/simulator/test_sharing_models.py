@@ -9,14 +9,14 @@ import pytest
 
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run.run_rules import RunRules
 from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.easy.plain_policies import Fcfs
 from simulator.sharing.node_speeds import NoisyNodes
 from simulator.sharing.pairwise_sharing import Pairwise
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.sharing.sharing_model import SharingModel
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 
 SECOND = 1_000_000
 PLAIN = Proportional(Fraction(6, 5))
@@ -40,8 +40,8 @@ def ends_s(
         phase_at=np.arange(0, 2 * count + 1, 2, dtype=np.int64),
         phase_us=phases,
     )
-    pool = Pool(name="main", first=0, nodes=nodes, cores=1, multiplicity=3)
-    rules = Rules(policy=Fcfs(), placement=ThesisPlacement(), sharing=sharing)
+    pool = NodePool(name="main", first=0, nodes=nodes, cores=1, multiplicity=3)
+    rules = RunRules(policy=Fcfs(), placement=ThesisPlacement(), sharing=sharing)
     return [end / SECOND for end in run_pool(jobs, np.arange(count), pool, rules).end_us.tolist()]
 
 

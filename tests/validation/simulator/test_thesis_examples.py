@@ -10,12 +10,12 @@ import pytest
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
-from simulator.placement.placement_rule import Placement
+from simulator.engine.run.run_rules import RunRules
+from simulator.placement.placement_rule import PlacementRule
 from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import Pool
+from simulator.world.simulated_system import NodePool
 
 SECOND = 1_000_000
 
@@ -40,7 +40,7 @@ def busy(nodes: int, cores: int, run_s: int, submit_s: int = 0) -> Sketch:
 
 
 def run(
-    jobs: list[Sketch], nodes: int, cores: int, multiplicity: int, overhead: str, placement: Placement
+    jobs: list[Sketch], nodes: int, cores: int, multiplicity: int, overhead: str, placement: PlacementRule
 ) -> PoolRun:
     def column(values: list[int]) -> np.ndarray:
         return np.array(values, dtype=np.int64)
@@ -56,8 +56,8 @@ def run(
         phase_at=np.cumsum([0, *(len(job.phases_us) for job in jobs)]),
         phase_us=column([period for job in jobs for period in job.phases_us]),
     )
-    pool = Pool(name="main", first=0, nodes=nodes, cores=cores, multiplicity=multiplicity)
-    rules = Rules(policy=Easy(), placement=placement, sharing=Proportional.of(overhead))
+    pool = NodePool(name="main", first=0, nodes=nodes, cores=cores, multiplicity=multiplicity)
+    rules = RunRules(policy=Easy(), placement=placement, sharing=Proportional.of(overhead))
     return run_pool(arrays, np.arange(len(jobs)), pool, rules)
 
 
@@ -70,7 +70,7 @@ def starts_s(result: PoolRun) -> list[float]:
 
 
 @pytest.mark.parametrize("placement", [ThesisPlacement(), SlurmPlacement()])
-def test_figure_5_2_slowest_core_decides(placement: Placement) -> None:
+def test_figure_5_2_slowest_core_decides(placement: PlacementRule) -> None:
     result = run([busy(1, 4, 30), busy(1, 2, 10, submit_s=10)], 1, 4, 2, "1.0", placement)
     assert ends_s(result) == [40, 30]
     assert result.cores_of(1) == {0: [0, 1]}
@@ -105,7 +105,7 @@ TABLE_7_8 = [
 
 
 @pytest.mark.parametrize("placement", [ThesisPlacement(), SlurmPlacement()])
-def test_table_7_8_ends_and_places(placement: Placement) -> None:
+def test_table_7_8_ends_and_places(placement: PlacementRule) -> None:
     rows = [row.split(",") for row in TABLE_7_8]
     jobs = [busy(int(row[3]), int(row[4]), int(row[2]), submit_s=int(row[1])) for row in rows]
     result = run(jobs, 12, 12, 2, "1.2", placement)

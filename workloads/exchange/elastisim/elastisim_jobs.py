@@ -23,7 +23,7 @@ from foundation.errors import InputError
 from foundation.records.records_folder import new_folder
 from foundation.units import counted
 from foundation.whole_file import write_pieces, write_whole
-from workloads.exchange.carried import Left, carried, given_back, header_of
+from workloads.exchange.carried import OmittedJobs, carried, given_back, header_of
 from workloads.exchange.elastisim.application_model import Models, NotToldError, run_time
 from workloads.exchange.fields import Fields, Machines, Numbering, record, shown
 from workloads.exchange.json_stream import members
@@ -86,12 +86,12 @@ class Elastisim:
 
 
 @dataclass(slots=True)
-class Reading:
+class ElastisimReading:
     """What the second pass needs and gathers: sizes of malleable jobs, and how many are not Amdahl's."""
 
     machines: Machines
     models: Models
-    left: Left
+    left: OmittedJobs
     strict: bool
     sizes: list[tuple[int, JobSizes]] = field(default_factory=list)
     not_amdahl: int = 0
@@ -122,7 +122,7 @@ def look_at_elastisim(path: Path) -> Elastisim:
     return found
 
 
-def elastisim_jobs(found: Elastisim, reading: Reading) -> Iterator[SwfJob]:
+def elastisim_jobs(found: Elastisim, reading: ElastisimReading) -> Iterator[SwfJob]:
     """Yield the jobs; those that cannot be told are an error, or (not ``strict``) counted as left out.
 
     Raises
@@ -170,7 +170,7 @@ def _nodes(job: Fields) -> tuple[int, int]:
     return least, job.whole("num_nodes_max", least=least, most=MOST_NODES)
 
 
-def _job(job: Fields, number: int, reading: Reading) -> SwfJob:
+def _job(job: Fields, number: int, reading: ElastisimReading) -> SwfJob:
     machines = reading.machines
     kind = job.text("type").lower()
     if kind not in ("rigid", "malleable"):
@@ -231,7 +231,7 @@ def _carried(job: Fields) -> dict[str, Any]:
     return given_back({name: value for name, value in values.items() if name not in exact}, where) | exact
 
 
-def _model(job: Fields, reading: Reading) -> Mapping[str, Any]:
+def _model(job: Fields, reading: ElastisimReading) -> Mapping[str, Any]:
     try:
         return reading.models.model(job.text("application_model"))
     except InputError as error:
@@ -256,7 +256,7 @@ def _sizes(
     nodes: tuple[int, int, int],
     model: Mapping[str, Any],
     arguments: Mapping[str, float],
-    reading: Reading,
+    reading: ElastisimReading,
 ) -> JobSizes:
     """Return the sizes of a malleable job; its parallel share is that of its run times at both ends."""
     least, most, asked = nodes

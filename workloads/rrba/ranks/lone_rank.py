@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Waiting:
+class WaitingTime:
     """Accumulates the time between ``begin`` and ``end``.
 
     Attributes

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts import Cell, Grid, Multipartition, multipartition
-from workloads.rrba.ranks.lone_rank import Waiting
+from workloads.rrba.cuts import Multipartition, PointGrid, RankCell, multipartition
+from workloads.rrba.ranks.lone_rank import WaitingTime
 from workloads.rrba.solvers.kernels.adi_kernels import add, right_hand_side
 from workloads.rrba.solvers.kernels.solved_model import (
     COMPONENTS,
@@ -40,7 +40,7 @@ Lines = tuple[int, int, int, int, int, int]
 AROUND = 2
 
 
-def lines_of(cell: Cell, axis: int) -> Lines:
+def lines_of(cell: RankCell, axis: int) -> Lines:
     """Return a cell's lines along ``axis``: points, lines across, lines along, and the strides of each."""
     _, rows, columns = cell.extent
     strides = (rows * columns * COMPONENTS, columns * COMPONENTS, COMPONENTS)
@@ -74,9 +74,9 @@ class AlternatingDirections:
     settle_steps = 1
 
     def __init__(
-        self, comm: MPI.Comm, grid: Grid, factors: Sequence[Array], carries: tuple[int, int]
+        self, comm: MPI.Comm, grid: PointGrid, factors: Sequence[Array], carries: tuple[int, int]
     ) -> None:
-        self.waiting = Waiting()
+        self.waiting = WaitingTime()
         self._comm = comm
         self._grid = grid
         self._part = multipartition(grid, comm.Get_size(), comm.Get_rank())
@@ -171,13 +171,13 @@ class CellFields:
         The mode's factor along each axis, inner points only.
     """
 
-    cell: Cell
+    cell: RankCell
     state: Array
     change: Array
     factors: tuple[Array, Array, Array]
 
 
-def make_fields(grid: Grid, cell: Cell) -> CellFields:
+def make_fields(grid: PointGrid, cell: RankCell) -> CellFields:
     """Return a cell's arrays; the state is the profile, walls and beyond included."""
     edges = (grid.planes, grid.rows, grid.columns)
     spans = list(zip(edges, cell.first, cell.extent, strict=True))
@@ -188,7 +188,7 @@ def make_fields(grid: Grid, cell: Cell) -> CellFields:
     return CellFields(cell, state, np.zeros((*cell.extent, COMPONENTS)), factors)
 
 
-def cell_deviation(grid: Grid, fields: CellFields, amplitudes: Array) -> float:
+def cell_deviation(grid: PointGrid, fields: CellFields, amplitudes: Array) -> float:
     """Return a cell's largest distance from the exact solution; plane by plane, to need no memory."""
     edges = (grid.planes, grid.rows, grid.columns)
     spans = zip(edges, fields.cell.first, fields.cell.extent, strict=True)
@@ -210,7 +210,7 @@ class FaceExchange:
     """
 
     def __init__(
-        self, comm: MPI.Comm, part: Multipartition, fields: Sequence[CellFields], waiting: Waiting
+        self, comm: MPI.Comm, part: Multipartition, fields: Sequence[CellFields], waiting: WaitingTime
     ) -> None:
         self._comm = comm
         self._waiting = waiting

@@ -1,6 +1,6 @@
 """The applications by name, and what a solver offers to the program that steps it.
 
-To add one: write a module whose class satisfies ``Solver`` and enter it in ``APPLICATIONS``. Choosing
+To add one: write a module whose class satisfies ``StepSolver`` and enter it in ``APPLICATIONS``. Choosing
 the number of steps, reporting, calibration and termination are the program's and the same for all.
 
 The memory of one rank by solver, known before anything is allocated, and whether this host has it.
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from foundation.errors import UsageError
-from workloads.rrba.cuts import Grid, check_boxes, check_cells, check_pencils, default_grid, slab_of
+from workloads.rrba.cuts import PointGrid, check_boxes, check_cells, check_pencils, default_grid, slab_of
 from workloads.rrba.solvers.problem_classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from workloads.rrba.ranks.lone_rank import Waiting
+    from workloads.rrba.ranks.lone_rank import WaitingTime
 
 
 from pathlib import Path
@@ -34,25 +34,25 @@ from workloads.task.slurm_task import MEMORY, available_bytes
 _WORD, _COMPONENTS = 8, 5
 
 
-def bt_bytes(grid: Grid, ranks: int) -> int:
+def bt_bytes(grid: PointGrid, ranks: int) -> int:
     """Return the memory of state, change and a 5x5 block at each point."""
     state, points = _cells(grid, ranks)
     return _WORD * (state + points * (_COMPONENTS + _COMPONENTS**2))
 
 
-def sp_bytes(grid: Grid, ranks: int) -> int:
+def sp_bytes(grid: PointGrid, ranks: int) -> int:
     """Return the memory of state, change and two coefficients for each value."""
     state, points = _cells(grid, ranks)
     return _WORD * (state + 3 * points * _COMPONENTS)
 
 
-def lu_bytes(grid: Grid, ranks: int) -> int:
+def lu_bytes(grid: PointGrid, ranks: int) -> int:
     """Return the memory of state, change and forcing."""
     part = pencil(grid, ranks, 0)
     return 3 * _WORD * _COMPONENTS * (grid.planes + 2) * (part.rows + 2) * (part.columns + 2)
 
 
-def mg_bytes(grid: Grid, ranks: int) -> int:
+def mg_bytes(grid: PointGrid, ranks: int) -> int:
     """Return the memory of two arrays on every level, and one more on the finest."""
     planes, rows, columns = box_of(ranks, 0).extent(grid.planes)
     finest = (planes + 2) * (rows + 2) * (columns + 2)
@@ -60,7 +60,7 @@ def mg_bytes(grid: Grid, ranks: int) -> int:
     return _WORD * (finest + 2 * finest * 8 // 7)
 
 
-def _cells(grid: Grid, ranks: int) -> tuple[int, int]:
+def _cells(grid: PointGrid, ranks: int) -> tuple[int, int]:
     """Return the values of the state with what surrounds it, and the points, of the first rank."""
     cells = multipartition(grid, ranks, 0).cells
     extents = [cell.extent for cell in cells]
@@ -70,7 +70,7 @@ def _cells(grid: Grid, ranks: int) -> tuple[int, int]:
     )
 
 
-def check_fits(grid: Grid, rank_bytes: int, ranks_here: int = 1, memory: Path = MEMORY) -> None:
+def check_fits(grid: PointGrid, rank_bytes: int, ranks_here: int = 1, memory: Path = MEMORY) -> None:
     """Check that this host has ``rank_bytes`` for each of the job's ``ranks_here`` ranks on it.
 
     Raises
@@ -86,11 +86,11 @@ def check_fits(grid: Grid, rank_bytes: int, ranks_here: int = 1, memory: Path = 
         )
 
 
-class Solver(Protocol):
+class StepSolver(Protocol):
     """One rank's part of a time-stepping computation whose answer is known."""
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingTime:
         """The rank's account of its communication."""
         ...
 
@@ -122,7 +122,7 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class SolverApplication:
     """A kind of computation.
 
     Attributes
@@ -145,14 +145,14 @@ class Application:
 
     name: str
     summary: str
-    check: Callable[[Grid, int], None]
-    build: Callable[[MPI.Comm, Grid], Solver]
-    rank_bytes: Callable[[Grid, int], int]
-    usual_grid: Callable[[int], Grid]
-    classes: Mapping[str, Grid] = field(default_factory=dict)
+    check: Callable[[PointGrid, int], None]
+    build: Callable[[MPI.Comm, PointGrid], StepSolver]
+    rank_bytes: Callable[[PointGrid, int], int]
+    usual_grid: Callable[[int], PointGrid]
+    classes: Mapping[str, PointGrid] = field(default_factory=dict)
 
 
-def _check_slabs(grid: Grid, ranks: int) -> None:
+def _check_slabs(grid: PointGrid, ranks: int) -> None:
     slab_of(grid, ranks, 0)
 
 
@@ -160,19 +160,19 @@ def _check_slabs(grid: Grid, ranks: int) -> None:
 # command line, and a job loads but the one that it runs.
 
 
-def _build_jacobi(comm: MPI.Comm, grid: Grid) -> Solver:
+def _build_jacobi(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
     from workloads.rrba.solvers.jacobi import Jacobi
 
     return Jacobi(comm, grid)
 
 
-def _jacobi_bytes(grid: Grid, ranks: int) -> int:
+def _jacobi_bytes(grid: PointGrid, ranks: int) -> int:
     from workloads.rrba.solvers.jacobi import bytes_needed
 
     return bytes_needed(grid, ranks)
 
 
-def _build_bt(comm: MPI.Comm, grid: Grid) -> Solver:
+def _build_bt(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
     from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
 
     with compiled_once("bt"):
@@ -181,7 +181,7 @@ def _build_bt(comm: MPI.Comm, grid: Grid) -> Solver:
     return BlockTridiagonal(comm, grid)
 
 
-def _build_sp(comm: MPI.Comm, grid: Grid) -> Solver:
+def _build_sp(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
     from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
 
     with compiled_once("sp"):
@@ -190,7 +190,7 @@ def _build_sp(comm: MPI.Comm, grid: Grid) -> Solver:
     return ScalarPentadiagonal(comm, grid)
 
 
-def _build_lu(comm: MPI.Comm, grid: Grid) -> Solver:
+def _build_lu(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
     from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
 
     with compiled_once("lu"):
@@ -199,7 +199,7 @@ def _build_lu(comm: MPI.Comm, grid: Grid) -> Solver:
     return Relaxation(comm, grid)
 
 
-def _build_mg(comm: MPI.Comm, grid: Grid) -> Solver:
+def _build_mg(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
     from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
 
     with compiled_once("mg"):
@@ -208,10 +208,10 @@ def _build_mg(comm: MPI.Comm, grid: Grid) -> Solver:
     return Multigrid(comm, grid)
 
 
-APPLICATIONS: dict[str, Application] = {
+APPLICATIONS: dict[str, SolverApplication] = {
     application.name: application
     for application in (
-        Application(
+        SolverApplication(
             "jacobi",
             "3-D heat equation, 7-point Jacobi sweeps",
             _check_slabs,
@@ -219,7 +219,7 @@ APPLICATIONS: dict[str, Application] = {
             _jacobi_bytes,
             default_grid,
         ),
-        Application(
+        SolverApplication(
             "lu",
             "SSOR wavefront of 5x5 blocks, pipelined, after NPB LU",
             check_pencils,
@@ -228,7 +228,7 @@ APPLICATIONS: dict[str, Application] = {
             lambda _: LU_CLASSES["W"],
             LU_CLASSES,
         ),
-        Application(
+        SolverApplication(
             "bt",
             "block tridiagonal lines, after NPB BT",
             lambda grid, ranks: check_cells(grid, ranks, "bt"),
@@ -237,7 +237,7 @@ APPLICATIONS: dict[str, Application] = {
             lambda _: BT_CLASSES["W"],
             BT_CLASSES,
         ),
-        Application(
+        SolverApplication(
             "sp",
             "scalar pentadiagonal lines, after NPB SP",
             lambda grid, ranks: check_cells(grid, ranks, "sp"),
@@ -246,7 +246,7 @@ APPLICATIONS: dict[str, Application] = {
             lambda _: SP_CLASSES["W"],
             SP_CLASSES,
         ),
-        Application(
+        SolverApplication(
             "mg",
             "multigrid V-cycles, after NPB MG",
             check_boxes,
@@ -259,7 +259,7 @@ APPLICATIONS: dict[str, Application] = {
 }
 
 
-def application_named(name: str) -> Application:
+def application_named(name: str) -> SolverApplication:
     """Return the application called ``name``.
 
     Raises

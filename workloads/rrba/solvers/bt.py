@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
 from workloads.rrba.solvers.kernels import bt_kernels
 from workloads.rrba.solvers.kernels.solved_model import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class BlockTridiagonal(AlternatingDirections):
     """One rank's cells of the box."""
 
-    def __init__(self, comm: MPI.Comm, grid: Grid) -> None:
+    def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
         edges = (grid.planes, grid.rows, grid.columns)
         # In the order of the solves: columns first, planes last.
         factors = [

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.rrba.cuts import Grid, Slab, slab_of
-from workloads.rrba.ranks.lone_rank import Waiting
+from workloads.rrba.cuts import PointGrid, Slab, slab_of
+from workloads.rrba.ranks.lone_rank import WaitingTime
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -39,13 +39,13 @@ Field = NDArray[np.float64]
 UPWARD, DOWNWARD = 0, 1
 
 
-def decay(grid: Grid) -> float:
+def decay(grid: PointGrid) -> float:
     """Return q, the factor by which one step shrinks the sine mode."""
     edges = (grid.planes, grid.rows, grid.columns)
     return sum(math.cos(math.pi / (edge + 1)) for edge in edges) / 3
 
 
-def exact(grid: Grid, slab: Slab, steps: int) -> Field:
+def exact(grid: PointGrid, slab: Slab, steps: int) -> Field:
     """Return the solution after ``steps`` on a slab with its surrounding planes and walls.
 
     Shape (slab.planes + 2, rows + 2, columns + 2).
@@ -93,8 +93,8 @@ class Jacobi:
     tolerance = TOLERANCE
     settle_steps = SETTLE_STEPS
 
-    def __init__(self, comm: MPI.Comm, grid: Grid) -> None:
-        self.waiting = Waiting()
+    def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
+        self.waiting = WaitingTime()
         self._grid = grid
         self._slab = slab_of(grid, comm.Get_size(), comm.Get_rank())
         start = exact(grid, self._slab, 0)
@@ -127,7 +127,7 @@ class Jacobi:
         self._halo.close()
 
 
-def bytes_needed(grid: Grid, ranks: int) -> int:
+def bytes_needed(grid: PointGrid, ranks: int) -> int:
     """Return the memory of the largest slab."""
     # Two fields and the sums while stepping; the check at the end holds one field more for a moment.
     return 4 * 8 * (slab_of(grid, ranks, 0).planes + 2) * (grid.rows + 2) * (grid.columns + 2)
@@ -147,7 +147,7 @@ class SlabHalo:
         Told of each exchange.
     """
 
-    def __init__(self, comm: MPI.Comm, arrays: Sequence[NDArray[np.float64]], waiting: Waiting) -> None:
+    def __init__(self, comm: MPI.Comm, arrays: Sequence[NDArray[np.float64]], waiting: WaitingTime) -> None:
         rank, ranks = comm.Get_rank(), comm.Get_size()
         above = rank - 1 if rank > 0 else None
         below = rank + 1 if rank < ranks - 1 else None

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts import Grid, Pencil, pencil
-from workloads.rrba.ranks.lone_rank import Waiting
+from workloads.rrba.cuts import Pencil, PointGrid, pencil
+from workloads.rrba.ranks.lone_rank import WaitingTime
 from workloads.rrba.solvers.kernels.lu_kernels import add, right_hand_side, sweep_plane
 from workloads.rrba.solvers.kernels.solved_model import (
     COMPONENTS,
@@ -54,8 +54,8 @@ class Relaxation:
     tolerance = TOLERANCE
     settle_steps = 1
 
-    def __init__(self, comm: MPI.Comm, grid: Grid) -> None:
-        self.waiting = Waiting()
+    def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
+        self.waiting = WaitingTime()
         self._comm = comm
         self._grid = grid
         self._part = part = pencil(grid, comm.Get_size(), comm.Get_rank())
@@ -213,7 +213,7 @@ def _or_nobody(rank: int | None) -> int:
     return nobody if rank is None else rank
 
 
-def _coordinates(grid: Grid, part: Pencil, around: int) -> tuple[Array, Array, Array]:
+def _coordinates(grid: PointGrid, part: Pencil, around: int) -> tuple[Array, Array, Array]:
     return (
         place(grid.planes, 0, grid.planes, around),
         place(grid.rows, part.first_row, part.rows, around),
@@ -221,7 +221,7 @@ def _coordinates(grid: Grid, part: Pencil, around: int) -> tuple[Array, Array, A
     )
 
 
-def _factors(grid: Grid, part: Pencil, around: int) -> tuple[Array, Array, Array]:
+def _factors(grid: PointGrid, part: Pencil, around: int) -> tuple[Array, Array, Array]:
     return (
         mode(grid.planes, 0, grid.planes, around),
         mode(grid.rows, part.first_row, part.rows, around),

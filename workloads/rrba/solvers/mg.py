@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts import Box, Grid, box_of
-from workloads.rrba.ranks.lone_rank import Waiting
+from workloads.rrba.cuts import Box, PointGrid, box_of
+from workloads.rrba.ranks.lone_rank import WaitingTime
 from workloads.rrba.solvers.kernels.mg_kernels import prolong, residual, restrict, smooth
 from workloads.rrba.solvers.kernels.solved_model import TOLERANCE, Array
 
@@ -72,7 +72,7 @@ class Cycle:
         Of the finest mesh of this cycle, itself not part of it.
     """
 
-    def __init__(self, comm: MPI.Comm, box: Box, waiting: Waiting, edge: int) -> None:
+    def __init__(self, comm: MPI.Comm, box: Box, waiting: WaitingTime, edge: int) -> None:
         self._torus = TorusExchange(comm, box, waiting)
         self._box = box
         self._levels: list[_Level] = []
@@ -153,8 +153,8 @@ class Multigrid:
 
     settle_steps = 1
 
-    def __init__(self, comm: MPI.Comm, grid: Grid) -> None:
-        self.waiting = Waiting()
+    def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
+        self.waiting = WaitingTime()
         self._edge = grid.planes
         self._box = box_of(comm.Get_size(), comm.Get_rank())
         self._torus = TorusExchange(comm, self._box, self.waiting)
@@ -217,7 +217,7 @@ class Multigrid:
 class TorusExchange:
     """Fills the outermost layer of a rank's arrays, edges and corners included, axis after axis."""
 
-    def __init__(self, comm: MPI.Comm, box: Box, waiting: Waiting) -> None:
+    def __init__(self, comm: MPI.Comm, box: Box, waiting: WaitingTime) -> None:
         self._comm = comm
         self._box = box
         self._waiting = waiting

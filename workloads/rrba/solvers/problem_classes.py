@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 
 
-def _cubes(**edges: int) -> Mapping[str, Grid]:
-    return {name: Grid(edge, edge, edge) for name, edge in edges.items()}
+def _cubes(**edges: int) -> Mapping[str, PointGrid]:
+    return {name: PointGrid(edge, edge, edge) for name, edge in edges.items()}
 
 
 BT_CLASSES = _cubes(S=12, W=24, A=64, B=102, C=162)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
 from workloads.rrba.solvers.kernels import sp_kernels
 from workloads.rrba.solvers.kernels.adi_kernels import turn
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class ScalarPentadiagonal(AlternatingDirections):
     """One rank's cells of the box."""
 
-    def __init__(self, comm: MPI.Comm, grid: Grid) -> None:
+    def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
         edges = (grid.planes, grid.rows, grid.columns)
         values = [second_difference(edge) for edge in edges]
         factors = [

@@ -17,7 +17,7 @@ from pathlib import Path
 from foundation.errors import InputError, OutputError
 from foundation.whole_file import write_whole
 from foundation.writable import refuse_unwritable
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 
 SCHEMA = 1
 
@@ -80,7 +80,7 @@ def host_type(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return f"{platform.machine()}, {model}, {os.cpu_count()} CPUs"
 
 
-def key_of(app: str, grid: Grid, ranks: int, nodes: int) -> Key:
+def key_of(app: str, grid: PointGrid, ranks: int, nodes: int) -> Key:
     """Return the key of a job on this host."""
     return Key(host_type(), app, str(grid), ranks, nodes)
 

@@ -34,7 +34,7 @@ CLEAN_STEPS_NEEDED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class StepPace:
     """Seconds a step takes on dedicated cores, and from what that is known."""
 
     step_s: float
@@ -80,16 +80,16 @@ def clean_steps(times: StepTimes) -> NDArray[np.bool_]:
     return clean
 
 
-def estimate_pace(times: StepTimes) -> Pace:
+def estimate_pace(times: StepTimes) -> StepPace:
     """Return the dedicated pace; ``times`` holds at least one step."""
     clean = clean_steps(times)
     if np.count_nonzero(clean) >= min(CLEAN_STEPS_NEEDED, max(1, times.wall_s.size - WARM_UP_STEPS)):
         wall_s = times.wall_s[clean]
         # A delay can reach a distant rank a step later than it shows as a gap, and what a hypervisor takes
         # shows as none. Delays only lengthen steps, so the quick ones say what is usual.
-        return Pace(float(np.mean(wall_s[wall_s <= 2 * quantiles(wall_s, (0.1,))[0]])), "clean steps")
+        return StepPace(float(np.mean(wall_s[wall_s <= 2 * quantiles(wall_s, (0.1,))[0]])), "clean steps")
     settled = times.compute_s[WARM_UP_STEPS:] if times.wall_s.size > WARM_UP_STEPS else times.compute_s
-    return Pace(float(np.mean(settled)), "CPU time")
+    return StepPace(float(np.mean(settled)), "CPU time")
 
 
 # From the last step to the exit of the last process: the check of the answer, the report, MPI_Finalize
@@ -150,7 +150,7 @@ def plan_steps(target_s: float, overhead_s: float, step_s: float) -> StepPlan:
     return StepPlan(max(1, steps), clipped=steps < 1)
 
 
-def sample_steps(available_s: float, done: int, pace: Pace | None) -> int:
+def sample_steps(available_s: float, done: int, pace: StepPace | None) -> int:
     """Return how many more steps to measure before the pace is trusted; 0 when it is.
 
     The sample is a quarter of the ``available_s`` for stepping, and from 0.1 s to 5 s; it never makes
@@ -177,7 +177,7 @@ def sample_steps(available_s: float, done: int, pace: Pace | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class DedicatedRun:
     """One run on dedicated cores: ``steps`` steps took ``run_s`` from the job's start to its end."""
 
     steps: int
@@ -185,7 +185,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StepLine:
     """``run_s = overhead_s + step_s * steps``.
 
     Attributes
@@ -206,7 +206,7 @@ def sample_lengths(step_s: float, longest_s: float) -> tuple[int, ...]:
     return tuple(dict.fromkeys(max(1, math.ceil(share * longest_s / step_s)) for share in _SHARES))
 
 
-def fit_line(samples: Sequence[Sample]) -> Line | None:
+def fit_line(samples: Sequence[DedicatedRun]) -> StepLine | None:
     """Return the line of least relative errors; None where the samples have one length only, or fall.
 
     Times scatter in proportion to themselves, so each sample counts by the inverse square of its time. A
@@ -233,4 +233,4 @@ def fit_line(samples: Sequence[Sample]) -> Line | None:
     if slope <= 0:
         return None
     worst = max(abs(overhead_s + slope * s.steps - s.run_s) / s.run_s for s in samples)
-    return Line(slope, overhead_s, worst)
+    return StepLine(slope, overhead_s, worst)

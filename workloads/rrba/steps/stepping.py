@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.solvers.applications import Solver
+from workloads.rrba.solvers.applications import StepSolver
 from workloads.rrba.steps.step_plan import StepTimes
 from workloads.task.step_meter import Meter
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Progress:
+class RankProgress:
     """What a rank knows of the job so far; other threads may read it at any instant.
 
     Attributes
@@ -55,7 +55,7 @@ class Stepping:
         Kept up to date.
     """
 
-    def __init__(self, comm: MPI.Comm, solver: Solver, points: int, progress: Progress) -> None:
+    def __init__(self, comm: MPI.Comm, solver: StepSolver, points: int, progress: RankProgress) -> None:
         self._comm = comm
         self._solver = solver
         self._points = points

@@ -23,8 +23,8 @@ from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.models import embed_patterns, interactive_flags, tag_interactive
 from workloads.trace.scaling.half_hours import ScaleReport, scale_trace
 from workloads.trace.transforms import (
+    BusyWindow,
     ClipReport,
-    Window,
     clipped_s,
     compress_apart,
     cut_window,
@@ -68,7 +68,7 @@ class Miniature:
     """
 
     trace: SwfTrace
-    window: Window
+    window: BusyWindow
     scaling: ScaleReport
     arrivals_speedup: float
     run_exponent: float
@@ -89,7 +89,7 @@ def make_miniature(
     shortest_s: float = 1.0,
     start_cost_s: float = 0.5,
     interactive_queue: int = 0,
-    window: Window | None = None,
+    window: BusyWindow | None = None,
 ) -> Miniature:
     """Return ``trace`` as a replay of about ``target_s`` seconds on a small cluster.
 
@@ -175,7 +175,7 @@ class _Plan:
         return LONGEST_SHARE * self.target_s
 
 
-def _fit(day: SwfTrace, window: Window, plan: _Plan, batch_jobs: int, interactive_jobs: int) -> Miniature:
+def _fit(day: SwfTrace, window: BusyWindow, plan: _Plan, batch_jobs: int, interactive_jobs: int) -> Miniature:
     queue = plan.interactive_queue
     named = any(interactive_flags(day, queue))
     if interactive_jobs and not named:

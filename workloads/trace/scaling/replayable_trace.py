@@ -32,8 +32,8 @@ from workloads.trace.models import embed_patterns, interactive_flags
 from workloads.trace.scaling.half_hours import ScaleReport, scale_trace
 from workloads.trace.transforms import (
     THESIS_WINDOW,
+    BusyWindow,
     ClipReport,
-    Window,
     clip_run_times,
     compress,
     cut_window,
@@ -143,7 +143,7 @@ WINDOWS = ("auto", "thesis", "busy", "all")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ScalingSource:
     """Where in a trace the jobs come from.
 
     Parameters
@@ -161,18 +161,20 @@ class Source:
         Processors of the original system; ``None`` for what the header says.
     """
 
-    window: Window
+    window: BusyWindow
     interactive_day: date | None = None
     drop_wider_than: int | None = None
     longest_run_s: float | None = None
     from_procs: int | None = None
 
 
-THESIS = Source(THESIS_WINDOW, date(2014, 6, 11), drop_wider_than=12, longest_run_s=14_410, from_procs=1800)
+THESIS = ScalingSource(
+    THESIS_WINDOW, date(2014, 6, 11), drop_wider_than=12, longest_run_s=14_410, from_procs=1800
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScalingTarget:
     """What to make of the jobs: the parameters of ``scale_trace``, periods, and time compression."""
 
     nodes: int
@@ -222,7 +224,10 @@ def is_gaia(trace: SwfTrace) -> bool:
 
 
 def make_experiment(
-    trace: SwfTrace, source: Source, target: Target, progress: Callable[[int, int], None] | None = None
+    trace: SwfTrace,
+    source: ScalingSource,
+    target: ScalingTarget,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Experiment:
     """Return the jobs of ``source`` as a trace for ``target``.
 
@@ -271,7 +276,7 @@ def make_experiment(
 
 
 def _with_interactive_day(
-    trace: SwfTrace, day: SwfTrace, wanted: date, window: Window, queue: int | None
+    trace: SwfTrace, day: SwfTrace, wanted: date, window: BusyWindow, queue: int | None
 ) -> SwfTrace:
     """Return ``day`` with the interactive jobs of the same hours of ``wanted`` in place of its own."""
     if queue is None:
@@ -309,7 +314,7 @@ def _without_wide(day: SwfTrace, queue: int | None, most_cores: int) -> SwfTrace
     )
 
 
-def window_of_day(trace: SwfTrace, day: date, start_hour: float, length_s: float) -> Window:
+def window_of_day(trace: SwfTrace, day: date, start_hour: float, length_s: float) -> BusyWindow:
     """Return the window of ``length_s`` seconds from ``start_hour`` o'clock of ``day``, all of it active.
 
     Raises
@@ -322,7 +327,7 @@ def window_of_day(trace: SwfTrace, day: date, start_hour: float, length_s: float
         raise UsageError(f"trace {trace.name} has no dates, so no {day.isoformat()}: give --start instead")
     second = round(3600 * start_hour)
     start_s = clock.trace_s((day - _UNIX_EPOCH).days + second // DAY_S, second % DAY_S)
-    return Window(
+    return BusyWindow(
         start_s, start_s, start_s + length_s, start_s + length_s, f"{day.isoformat()}, as asked for"
     )
 
@@ -336,7 +341,7 @@ def source_of(
     warm_up: float,
     cool_down: float,
     queue: int | None,
-) -> Source:
+) -> ScalingSource:
     """Return the part of a trace that an experiment is made of.
 
     Parameters
@@ -365,27 +370,27 @@ def source_of(
     if start is not None:
         if window != "auto":
             raise UsageError("--start and --window exclude each other: give one of them")
-        return Source(Window(start, start, start + length_s, start + length_s, "as asked for"))
+        return ScalingSource(BusyWindow(start, start, start + length_s, start + length_s, "as asked for"))
     if window == "thesis" or (window == "auto" and is_gaia(trace)):
         if not is_gaia(trace):
             raise UsageError(f"--window thesis is for UniLu-Gaia-2014-1; {trace.name} is another trace")
         return THESIS
     if window in ("auto", "busy"):
-        return Source(find_window(trace, queue, 3600 * warm_up, 3600 * cool_down))
+        return ScalingSource(find_window(trace, queue, 3600 * warm_up, 3600 * cool_down))
     if window == "all":
         submits = [job.submit_s for job in trace.jobs]
         first_s, end_s = min(submits), max(submits) + 1
-        return Source(Window(first_s, first_s, end_s, end_s, "the whole trace"))
+        return ScalingSource(BusyWindow(first_s, first_s, end_s, end_s, "the whole trace"))
     try:
         day = date.fromisoformat(window)
     except ValueError as error:
         raise UsageError(f"--window takes {', '.join(WINDOWS)} or a date, not {window!r}") from error
     if hours is None:
-        return Source(find_window(trace, queue, 3600 * warm_up, 3600 * cool_down, day=day))
-    return Source(window_of_day(trace, day, first_hour, length_s))
+        return ScalingSource(find_window(trace, queue, 3600 * warm_up, 3600 * cool_down, day=day))
+    return ScalingSource(window_of_day(trace, day, first_hour, length_s))
 
 
-def known_procs(trace: SwfTrace, source: Source) -> int:
+def known_procs(trace: SwfTrace, source: ScalingSource) -> int:
     """Return how many cores the trace's system has; raises UsageError where nobody tells."""
     known = source.from_procs or trace.header.system_procs
     if known is None:

@@ -25,7 +25,13 @@ import numpy as np
 from foundation.errors import InputError
 from workloads.swf import InteractivePattern, SwfJob, SwfTrace
 from workloads.trace.models import synthesize_patterns
-from workloads.trace.scaling.replayable_trace import THESIS, Experiment, Target, is_gaia, make_experiment
+from workloads.trace.scaling.replayable_trace import (
+    THESIS,
+    Experiment,
+    ScalingTarget,
+    is_gaia,
+    make_experiment,
+)
 from workloads.trace.transforms import with_run_time
 
 NODES, CORES = 12, 12
@@ -181,7 +187,7 @@ def with_busy_time(pattern: InteractivePattern, busy_s: float) -> InteractivePat
 
 
 def _drawn(log: SwfTrace, seed: int, intensity: float) -> Experiment:
-    return make_experiment(log, THESIS, Target(NODES, CORES, seed, intensity=intensity, periods=False))
+    return make_experiment(log, THESIS, ScalingTarget(NODES, CORES, seed, intensity=intensity, periods=False))
 
 
 def _known(job: KnownJob) -> SwfJob:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from workloads.trace.transforms.busy_window import (
     SLOT_S,
     THESIS_WINDOW,
-    Window,
+    BusyWindow,
     cut_window,
     find_window,
     scale_arrivals,
@@ -20,20 +20,20 @@ from workloads.trace.transforms.run_times import (
     compress_apart,
     with_run_time,
 )
-from workloads.trace.transforms.trace_conversion import Conversion, Tag, Tagging, converted
+from workloads.trace.transforms.trace_conversion import Tag, Tagging, TraceConversion, converted
 
 __all__ = [
     "SLOT_S",
     "THESIS_WINDOW",
     "Align",
+    "BusyWindow",
     "ClipReport",
-    "Conversion",
     "DrawBy",
     "Selection",
     "Tag",
     "TagField",
     "Tagging",
-    "Window",
+    "TraceConversion",
     "clip_run_times",
     "clipped_s",
     "compress",

@@ -34,7 +34,7 @@ Profile = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class BusyWindow:
     """A stretch of a trace with its phases, in seconds of the trace.
 
     Warm-up is from ``start_s`` to ``active_start_s``, the active phase ends at ``active_end_s``,
@@ -53,7 +53,7 @@ class Window:
         return self.end_s - self.start_s
 
 
-THESIS_WINDOW = Window(
+THESIS_WINDOW = BusyWindow(
     1_212_255,
     1_212_255 + 3 * 3600,
     1_212_255 + 11 * 3600,
@@ -70,7 +70,7 @@ def find_window(
     cool_down_s: float = 5.5 * 3600,
     active_share: float = 0.8,
     day: date | None = None,
-) -> Window:
+) -> BusyWindow:
     """Return a window around the active hours of a busy, typical day, or of ``day``.
 
     Activity is the submissions of interactive jobs by half-hour slot, or all submissions where the trace
@@ -106,13 +106,13 @@ def find_window(
         raise UsageError(f"trace {trace.name} has no {kind} on {day.isoformat()}: take another day")
     if place is None:
         end_s = to_s(to_ms(float(submits.max()))) + 1
-        return Window(first_s, first_s, end_s, end_s, "the whole trace, which has no whole day")
+        return BusyWindow(first_s, first_s, end_s, end_s, "the whole trace, which has no whole day")
     low, high = _active_slots(activity[place], active_share)
     active_start_s = max(first_s, clock.trace_s(days[place], low * SLOT_S))
     active_end_s = clock.trace_s(days[place], low * SLOT_S) + (high - low) * SLOT_S
     dated = clock.date(active_start_s)
     named = dated.date().isoformat() if dated else f"day {days[place]}"
-    return Window(
+    return BusyWindow(
         max(first_s, active_start_s - warm_up_s),
         active_start_s,
         active_end_s,

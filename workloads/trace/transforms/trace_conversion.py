@@ -34,7 +34,7 @@ class Tagging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
+class TraceConversion:
     """What is done to a trace, in the order of the fields; None and False: not done.
 
     Attributes
@@ -72,7 +72,7 @@ class Conversion:
     seed: int = 1
 
 
-def converted(trace: SwfTrace, asked: Conversion) -> SwfTrace:
+def converted(trace: SwfTrace, asked: TraceConversion) -> SwfTrace:
     """Return what is made of a trace; each step leaves a Note in the header. Raises UsageError."""
     changed = select_jobs(_cut(_one_number_a_job(trace), asked.start_s, asked.length_s), asked.selection)
     if asked.arrivals is not None:

@@ -11,14 +11,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from analysis.claims import Claim, Row, direction, not_comparable
+from analysis.claims import Claim, ClaimRow, direction, not_comparable
 from foundation.errors import OutputError, UsageError
 from osub.cli.experiment.command import app
-from simulator.experiments.claim_study import STUDIES, ClaimStudy, Findings, Request
+from simulator.experiments.claim_study import STUDIES, ClaimStudy, StudyFindings, StudyRequest
 from simulator.experiments.paper_tables import ExperimentTable
 
 
-def examine(request: Request) -> Findings:
+def examine(request: StudyRequest) -> StudyFindings:
     step = request.steps(request.seeds)
     values = []
     for seed in range(request.seeds):
@@ -27,10 +27,10 @@ def examine(request: Request) -> Findings:
     said = Claim(id="X1", where="Table <b>1</b>", setting="[red]all", quantity="loss", paper="falls")
     other = Claim(id="X2", where="IV", setting="all", quantity="time", paper="12 ms")
     reason = not_comparable("another & older machine")
-    rows = [Row.of(said, direction(values), unit="h"), Row.of(other, reason)]
+    rows = [ClaimRow.of(said, direction(values), unit="h"), ClaimRow.of(other, reason)]
     table = ExperimentTable(name="T 1", title="loss by hour", columns=("a",), rows=[("2 *",)], notes=("n",))
     quick = "quick" if request.quick else "whole"
-    return Findings(
+    return StudyFindings(
         title="A study", facts=[quick, *map(str, request.traces)], claims=rows, tables=[table], figures=list
     )
 

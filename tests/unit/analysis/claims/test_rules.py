@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.claims import (
-    Verdict,
+    ClaimVerdict,
     best_of,
     direction,
     fact,
@@ -28,15 +28,15 @@ MIXED = [1.0, -1.0, 0.5, -0.4]
 @pytest.mark.parametrize(
     ("differences", "verdict"),
     [
-        (UP, Verdict.HOLDS),
-        (DOWN, Verdict.FAILS),
-        (MIXED, Verdict.TIE),
-        ([0.0, 0.0, 0.0], Verdict.TIE),
-        ([0.1, 0.1, 0.1], Verdict.HOLDS),
-        ([5.0], Verdict.NOT_COMPARABLE),
+        (UP, ClaimVerdict.HOLDS),
+        (DOWN, ClaimVerdict.FAILS),
+        (MIXED, ClaimVerdict.TIE),
+        ([0.0, 0.0, 0.0], ClaimVerdict.TIE),
+        ([0.1, 0.1, 0.1], ClaimVerdict.HOLDS),
+        ([5.0], ClaimVerdict.NOT_COMPARABLE),
     ],
 )
-def test_a_direction_is_judged_by_its_interval(differences: list[float], verdict: Verdict) -> None:
+def test_a_direction_is_judged_by_its_interval(differences: list[float], verdict: ClaimVerdict) -> None:
     assert direction(differences).verdict is verdict
 
 
@@ -44,26 +44,30 @@ def test_a_direction_is_judged_by_its_interval(differences: list[float], verdict
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=20))
 def test_a_claim_and_its_opposite_never_both_hold(differences: list[float]) -> None:
     there, back = direction(differences).verdict, direction([-value for value in differences]).verdict
-    opposite = {Verdict.HOLDS: Verdict.FAILS, Verdict.FAILS: Verdict.HOLDS, Verdict.TIE: Verdict.TIE}
+    opposite = {
+        ClaimVerdict.HOLDS: ClaimVerdict.FAILS,
+        ClaimVerdict.FAILS: ClaimVerdict.HOLDS,
+        ClaimVerdict.TIE: ClaimVerdict.TIE,
+    }
     assert back is opposite[there]
 
 
 class TestSettings:
     def test_all_must_hold_unless_most_suffice(self) -> None:
         settings = {"a": UP, "b": UP, "c": DOWN}
-        assert over_settings(settings).verdict is Verdict.FAILS
-        assert over_settings(settings, most=True).verdict is Verdict.HOLDS
+        assert over_settings(settings).verdict is ClaimVerdict.FAILS
+        assert over_settings(settings, most=True).verdict is ClaimVerdict.HOLDS
 
     def test_half_is_not_most(self) -> None:
-        assert over_settings({"a": UP, "b": DOWN}, most=True).verdict is Verdict.FAILS
-        assert over_settings({"a": UP, "b": MIXED}, most=True).verdict is Verdict.TIE
+        assert over_settings({"a": UP, "b": DOWN}, most=True).verdict is ClaimVerdict.FAILS
+        assert over_settings({"a": UP, "b": MIXED}, most=True).verdict is ClaimVerdict.TIE
 
     def test_a_tie_leaves_it_open(self) -> None:
-        assert over_settings({"a": UP, "b": MIXED}).verdict is Verdict.TIE
+        assert over_settings({"a": UP, "b": MIXED}).verdict is ClaimVerdict.TIE
 
     def test_a_failure_tells_the_setting_that_comes_nearest(self) -> None:
         judged = over_settings({"far": DOWN, "near": [-0.1, 0.09, -0.11, 0.1], "middle": [-1.0, -2.0, -3.0]})
-        assert judged.verdict is Verdict.FAILS
+        assert judged.verdict is ClaimVerdict.FAILS
         assert judged.note == "0 of 3 settings; nearest: near"
 
     def test_what_holds_tells_where_it_is_least_clear(self) -> None:
@@ -78,38 +82,38 @@ class TestBest:
 
     def test_the_first_in_the_mean_holds_because_seeds_are_paired(self) -> None:
         judged = best_of(self.VALUES, "mine", lowest=True)
-        assert judged.verdict is Verdict.HOLDS
+        assert judged.verdict is ClaimVerdict.HOLDS
         assert judged.note == "next: other"
 
     def test_the_highest_is_sought_the_other_way(self) -> None:
-        assert best_of(self.VALUES, "last", lowest=False).verdict is Verdict.HOLDS
+        assert best_of(self.VALUES, "last", lowest=False).verdict is ClaimVerdict.HOLDS
         behind = best_of(self.VALUES, "mine", lowest=False)
-        assert (behind.verdict, behind.note) == (Verdict.FAILS, "first: last")
+        assert (behind.verdict, behind.note) == (ClaimVerdict.FAILS, "first: last")
 
     def test_who_cannot_be_told_apart_is_a_tie(self) -> None:
         values = {"mine": [1.0, 2.0, 3.0], "other": [1.2, 1.8, 3.1]}
-        assert best_of(values, "mine", lowest=True).verdict is Verdict.TIE
-        assert best_of(values, "other", lowest=True).verdict is Verdict.TIE
+        assert best_of(values, "mine", lowest=True).verdict is ClaimVerdict.TIE
+        assert best_of(values, "other", lowest=True).verdict is ClaimVerdict.TIE
 
 
 def test_no_difference_is_a_small_one_or_one_within_the_interval() -> None:
-    assert no_difference(MIXED).verdict is Verdict.HOLDS
-    assert no_difference([0.004, 0.005, 0.006]).verdict is Verdict.HOLDS
-    assert no_difference(UP).verdict is Verdict.FAILS
+    assert no_difference(MIXED).verdict is ClaimVerdict.HOLDS
+    assert no_difference([0.004, 0.005, 0.006]).verdict is ClaimVerdict.HOLDS
+    assert no_difference(UP).verdict is ClaimVerdict.FAILS
 
 
 def test_magnitudes_are_told_with_their_relative_difference() -> None:
     near, far = magnitude([11.0, 11.02], 10.0), magnitude([5.0, 5.02], 10.0)
-    assert (near.verdict, near.note[:4]) == (Verdict.HOLDS, "+10%")
-    assert (far.verdict, far.note) == (Verdict.FAILS, "-50%")
-    assert magnitude([5.0, 25.0], 10.0).verdict is Verdict.HOLDS
-    assert magnitude([0.5, 0.5], 0.0).verdict is Verdict.FAILS
+    assert (near.verdict, near.note[:4]) == (ClaimVerdict.HOLDS, "+10%")
+    assert (far.verdict, far.note) == (ClaimVerdict.FAILS, "-50%")
+    assert magnitude([5.0, 25.0], 10.0).verdict is ClaimVerdict.HOLDS
+    assert magnitude([0.5, 0.5], 0.0).verdict is ClaimVerdict.FAILS
     other = magnitude([11.0, 11.1], 10.0, other_data="another trace")
-    assert other.verdict is Verdict.NOT_COMPARABLE
+    assert other.verdict is ClaimVerdict.NOT_COMPARABLE
     assert other.note.endswith("another trace")
 
 
 def test_facts_and_reasons() -> None:
-    assert fact(holds=True).verdict is Verdict.HOLDS
+    assert fact(holds=True).verdict is ClaimVerdict.HOLDS
     assert fact(holds=False, note="why").note == "why"
     assert not_comparable("no such trace").estimate is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import CommandSlurm, JobState
+from foundation.slurm import CommandSlurm, SlurmJobState
 from foundation.slurm.slurm_client import FIELDS, Accounted, accounting_words, read_accounting
 
 FAKE = """#!/bin/sh
@@ -37,11 +37,11 @@ TEXT = """\
 def test_jobs_are_read_with_their_last_life() -> None:
     found = read_accounting(TEXT)
     assert {key: (one.state, one.exit_code, one.exit_signal) for key, one in found.items()} == {
-        7: (JobState.COMPLETED, 0, None),
-        8: (JobState.CANCELLED, 0, 15),
-        9: (JobState.RUNNING, 0, None),
-        10: (JobState.FAILED, 3, None),
-        11: (JobState.CANCELLED, 0, None),
+        7: (SlurmJobState.COMPLETED, 0, None),
+        8: (SlurmJobState.CANCELLED, 0, 15),
+        9: (SlurmJobState.RUNNING, 0, None),
+        10: (SlurmJobState.FAILED, 3, None),
+        11: (SlurmJobState.CANCELLED, 0, None),
     }
     assert found[7].end_time is not None
     assert found[7].start_time is not None

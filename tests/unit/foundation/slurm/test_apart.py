@@ -11,19 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import CommandSlurm, Job, JobSnapshot, JobState, Node, NodeCores, UnreadableJob
+from foundation.slurm import (
+    CommandSlurm,
+    JobSnapshot,
+    NodeCores,
+    SlurmJob,
+    SlurmJobState,
+    SlurmNode,
+    UnreadableJob,
+)
 from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.apart.frames import (
     MOST_BYTES,
     PART_BYTES,
     Answer,
+    AnswerComplete,
+    AnswerFault,
     BrokenPipe,
     Decoder,
-    Done,
-    Fault,
     Gone,
     Jobs,
-    Unread,
+    UnreadJobs,
 )
 from foundation.slurm.apart.process import Reader
 from foundation.slurm.reading.job_sources import ChosenSource
@@ -38,9 +46,9 @@ from foundation.slurm.slurm_types import (
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 
 
-def job(number: int, state: JobState = JobState.RUNNING, comment: str | None = None) -> Job:
-    cores = (NodeCores("n1", (0, 1), 2048),) if state is JobState.RUNNING else ()
-    return Job(
+def job(number: int, state: SlurmJobState = SlurmJobState.RUNNING, comment: str | None = None) -> SlurmJob:
+    cores = (NodeCores("n1", (0, 1), 2048),) if state is SlurmJobState.RUNNING else ()
+    return SlurmJob(
         job_id=number,
         name=f"job {number}",
         user="u",
@@ -91,7 +99,7 @@ def messages(raw: bytes) -> Iterator[object]:
         thread.join()
 
 
-def answer(one: Reader, nodes: list[Node] | None = None) -> list[object]:
+def answer(one: Reader, nodes: list[SlurmNode] | None = None) -> list[object]:
     to = io.BytesIO()
     one.answer(nodes, to)
     return list(messages(to.getvalue()))
@@ -104,19 +112,24 @@ def test_only_what_changed_is_sent() -> None:
     source = Told()
     one = reader(source)
     source.snapshot = JobSnapshot((job(1), job(2)))
-    assert answer(one) == [Jobs([job(1), job(2)]), Done(2, "told")]
-    assert answer(one) == [Done(2, "told")]
+    assert answer(one) == [Jobs([job(1), job(2)]), AnswerComplete(2, "told")]
+    assert answer(one) == [AnswerComplete(2, "told")]
     bad = UnreadableJob(4, "another form")
     source.snapshot = JobSnapshot((job(2, comment="new"), job(3)), (bad,))
-    assert answer(one) == [Jobs([job(2, comment="new"), job(3)]), Gone([1]), Unread([bad]), Done(2, "told")]
+    assert answer(one) == [
+        Jobs([job(2, comment="new"), job(3)]),
+        Gone([1]),
+        UnreadJobs([bad]),
+        AnswerComplete(2, "told"),
+    ]
 
 
 def test_jobs_that_are_over_are_left_out_where_nobody_needs_them() -> None:
     source = Told()
-    source.snapshot = JobSnapshot((job(1), job(2, JobState.PENDING), job(3, JobState.COMPLETED)))
+    source.snapshot = JobSnapshot((job(1), job(2, SlurmJobState.PENDING), job(3, SlurmJobState.COMPLETED)))
     assert answer(reader(source, all_jobs=False)) == [
-        Jobs([job(1), job(2, JobState.PENDING)]),
-        Done(2, "told"),
+        Jobs([job(1), job(2, SlurmJobState.PENDING)]),
+        AnswerComplete(2, "told"),
     ]
 
 
@@ -141,8 +154,8 @@ def test_a_job_that_no_message_holds_is_unreadable_and_no_other_is_harmed() -> N
     source.snapshot = JobSnapshot((job(1), job(2, comment="x" * MOST_BYTES)))
     assert answer(reader(source)) == [
         Jobs([job(1)]),
-        Unread([UnreadableJob(2, "its record is too long")]),
-        Done(1, "told"),
+        UnreadJobs([UnreadableJob(2, "its record is too long")]),
+        AnswerComplete(1, "told"),
     ]
 
 
@@ -154,7 +167,7 @@ def test_a_job_that_no_message_holds_is_unreadable_and_no_other_is_harmed() -> N
     [SlurmUnreachableError("a"), SlurmRefusedError("b"), AnswerTooLongError("c"), UnknownFormatError("d")],
 )
 def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
-    told = Fault.of(error).error()  # type: ignore[arg-type]
+    told = AnswerFault.of(error).error()  # type: ignore[arg-type]
     assert (type(told), str(told)) == (type(error), str(error))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.slurm import CommandSlurm, JobState
+from foundation.slurm import CommandSlurm, SlurmJobState
 from foundation.slurm.reading.completions import CompletionFile, Completions, read_line, zone_of
 from foundation.slurm.slurm_client import Accounted
 
@@ -48,7 +48,7 @@ def test_a_line_tells_how_a_job_ended_and_when() -> None:
     assert found.keys() == {7, 8, 9, 10, 11}
     assert found[7] == Accounted(
         job_id=7,
-        state=JobState.COMPLETED,
+        state=SlurmJobState.COMPLETED,
         exit_code=0,
         exit_signal=None,
         submit_time=int(SUBMITTED),
@@ -117,7 +117,7 @@ ATTACKS = {
 OWN = line(5, user="alice(1000)")
 TRUE = Accounted(
     job_id=5,
-    state=JobState.COMPLETED,
+    state=SlurmJobState.COMPLETED,
     exit_code=0,
     exit_signal=None,
     submit_time=int(SUBMITTED),
@@ -149,7 +149,7 @@ def test_a_job_that_was_put_back_counts_by_its_last_life() -> None:
         line(5, state="TIMEOUT", **again),
     ]
     [one] = told("\n".join(lives), 5).values()
-    assert (one.state, one.end_time) == (JobState.TIMEOUT, SUBMITTED + 240)
+    assert (one.state, one.end_time) == (SlurmJobState.TIMEOUT, SUBMITTED + 240)
     assert told("\n".join([lives[0], line(5, user="mallory(666)", **again)]), 5) == {}
     assert told("\n".join([line(5), lives[2]]), 5) == {}  # who has completed has no other life
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.slurm import CommandSlurm, SubmitRequest
-from foundation.slurm.calling.run_command import Answer
+from foundation.slurm.calling.run_command import CommandOutput
 from foundation.slurm.reading.json_jobs import JsonReader
 from foundation.slurm.slurm_client import (
     MarkField,
@@ -31,10 +31,10 @@ DONE = "invalid keyword: end-of-7\ninvalid keyword: end-of-5\n"
 MARKED = "invalid keyword: end-of-7\ninvalid keyword: end-of-9\n"
 
 
-def client(answer: Answer, asked: list[tuple[Sequence[str], str | None, str]]) -> CommandSlurm:
+def client(answer: CommandOutput, asked: list[tuple[Sequence[str], str | None, str]]) -> CommandSlurm:
     def run(
         words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
-    ) -> Answer:
+    ) -> CommandOutput:
         asked.append((words, stdin, environment["TZ"]))
         return answer
 
@@ -43,7 +43,7 @@ def client(answer: Answer, asked: list[tuple[Sequence[str], str | None, str]]) -
 
 def test_all_ends_go_into_one_command_in_order_and_in_universal_time() -> None:
     asked: list[tuple[Sequence[str], str | None, str]] = []
-    assert client(Answer(1, "", DONE), asked).move_ends(ENDS) == {}
+    assert client(CommandOutput(1, "", DONE), asked).move_ends(ENDS) == {}
     [(words, stdin, zone)] = asked
     assert (words, zone) == (["scontrol"], "UTC")
     assert stdin == (
@@ -54,7 +54,7 @@ def test_all_ends_go_into_one_command_in_order_and_in_universal_time() -> None:
 
 def test_each_refusal_is_told_of_its_own_job() -> None:
     said = "Access/permission denied for job 7\n\nsecond line\n" + DONE
-    assert client(Answer(1, "", said), []).move_ends(ENDS) == {
+    assert client(CommandOutput(1, "", said), []).move_ends(ENDS) == {
         7: "Access/permission denied for job 7; second line"
     }
 
@@ -62,14 +62,14 @@ def test_each_refusal_is_told_of_its_own_job() -> None:
 @pytest.mark.parametrize(
     ("answer", "many"),
     [
-        (Answer(None, "", "no answer within 20 s"), 2),
-        (Answer(1, "", "invalid keyword: end-of-7\n"), 1),
-        (Answer(1, "", "Unexpected message received for job 7\n" + DONE), 1),
-        (Answer(1, "", "Unable to contact slurm controller (connect failure) for job 7\n" + DONE), 1),
-        (Answer(1, "", "scontrol: fatal: Unable to process configuration file\n"), 2),
+        (CommandOutput(None, "", "no answer within 20 s"), 2),
+        (CommandOutput(1, "", "invalid keyword: end-of-7\n"), 1),
+        (CommandOutput(1, "", "Unexpected message received for job 7\n" + DONE), 1),
+        (CommandOutput(1, "", "Unable to contact slurm controller (connect failure) for job 7\n" + DONE), 1),
+        (CommandOutput(1, "", "scontrol: fatal: Unable to process configuration file\n"), 2),
     ],
 )
-def test_what_slurm_did_not_answer_is_an_error(answer: Answer, many: int) -> None:
+def test_what_slurm_did_not_answer_is_an_error(answer: CommandOutput, many: int) -> None:
     with pytest.raises(SlurmUnreachableError, match=f"the ends of {many} of 2 jobs"):
         client(answer, []).move_ends(ENDS)
 
@@ -87,10 +87,10 @@ def test_a_line_for_each_job_and_nothing_else(ends: dict[int, int]) -> None:
     assert read_outcomes(said) == dict.fromkeys(ends, "")
 
 
-def marking_client(answer: Answer, asked: list[tuple[Sequence[str], str | None]]) -> CommandSlurm:
+def marking_client(answer: CommandOutput, asked: list[tuple[Sequence[str], str | None]]) -> CommandSlurm:
     def run(
         words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
-    ) -> Answer:
+    ) -> CommandOutput:
         asked.append((words, stdin))
         return answer
 
@@ -103,7 +103,9 @@ def test_the_word_says_since_when_in_universal_time() -> None:
 
 def test_all_jobs_are_marked_by_one_command() -> None:
     asked: list[tuple[Sequence[str], str | None]] = []
-    assert marking_client(Answer(1, "", MARKED), asked).mark([7, 9], MarkField.ADMIN_COMMENT, "x=1") == {}
+    assert (
+        marking_client(CommandOutput(1, "", MARKED), asked).mark([7, 9], MarkField.ADMIN_COMMENT, "x=1") == {}
+    )
     assert asked == [
         (
             ["scontrol"],
@@ -114,11 +116,13 @@ def test_all_jobs_are_marked_by_one_command() -> None:
 
 def test_a_refusal_is_told_of_its_own_job_and_silence_of_slurm_is_an_error() -> None:
     said = "slurm_update error: Access/permission denied\n" + MARKED
-    assert marking_client(Answer(1, "", said), []).mark([7, 9], MarkField.EXTRA, "x") == {
+    assert marking_client(CommandOutput(1, "", said), []).mark([7, 9], MarkField.EXTRA, "x") == {
         7: "slurm_update error: Access/permission denied"
     }
     with pytest.raises(SlurmUnreachableError, match="marked 1 of 2 jobs"):
-        marking_client(Answer(1, "", "invalid keyword: end-of-7\n"), []).mark([7, 9], MarkField.EXTRA, "x")
+        marking_client(CommandOutput(1, "", "invalid keyword: end-of-7\n"), []).mark(
+            [7, 9], MarkField.EXTRA, "x"
+        )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from foundation.slurm import Job, JobSnapshot, JobState, Node
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SlurmNode
 from foundation.slurm.reading.json_jobs import JsonReader
 from foundation.slurm.reading.site_text import read_nodes
 from foundation.slurm.reading.text_jobs import Written, job_of, read_facts
@@ -24,13 +24,13 @@ NODES = {node.name: node for node in read_nodes((FIXTURES / "nodes.txt").read_te
 Record = dict[str, Any]
 
 
-def read(text: str, find: Callable[[str], Node | None] = NODES.get) -> JobSnapshot:
+def read(text: str, find: Callable[[str], SlurmNode | None] = NODES.get) -> JobSnapshot:
     reader = JsonReader()
     reader.open(text)
     return reader.read(find)
 
 
-def jobs() -> dict[int, Job]:
+def jobs() -> dict[int, SlurmJob]:
     snapshot = read(TEXT)
     assert snapshot.unreadable == ()
     return {job.job_id: job for job in snapshot.jobs}
@@ -59,7 +59,7 @@ def reread(job_id: int, **changes: object) -> JobSnapshot:
 
 def test_a_job_across_nodes_has_its_cores_and_its_users_words() -> None:
     job = jobs()[1]
-    assert job.state is JobState.RUNNING
+    assert job.state is SlurmJobState.RUNNING
     assert [(held.node, held.cores, held.memory_mib) for held in job.cores] == [
         ("aduqw-n1", (0,), 8192),
         ("aduqw-n2", (0,), 8192),
@@ -101,7 +101,7 @@ def test_array_tasks_and_het_components_are_told_apart() -> None:
 
 def test_a_pending_job_has_no_cores_and_no_start() -> None:
     job = jobs()[9]
-    assert (job.state, job.reason) == (JobState.PENDING, "JobHeldUser")
+    assert (job.state, job.reason) == (SlurmJobState.PENDING, "JobHeldUser")
     assert (job.cores, job.start_time, job.end_time) == ((), None, None)
 
 
@@ -114,16 +114,16 @@ def test_the_longer_of_slurm_s_two_reasons_is_the_reason() -> None:
 def test_exit_code_and_signal_are_told_apart() -> None:
     found = [jobs()[number] for number in (6, 7, 11)]
     assert [(job.state, job.exit_code, job.exit_signal) for job in found] == [
-        (JobState.FAILED, 3, None),
-        (JobState.FAILED, 0, 9),
-        (JobState.CANCELLED, 0, 15),
+        (SlurmJobState.FAILED, 3, None),
+        (SlurmJobState.FAILED, 0, 9),
+        (SlurmJobState.CANCELLED, 0, 15),
     ]
 
 
 def test_a_requeued_job_counts_its_restarts_and_a_suspended_one_says_so() -> None:
     found = jobs()
-    assert (found[8].state, found[8].restarts) == (JobState.RUNNING, 1)
-    assert found[13].state is JobState.SUSPENDED
+    assert (found[8].state, found[8].restarts) == (SlurmJobState.RUNNING, 1)
+    assert found[13].state is SlurmJobState.SUSPENDED
     assert found[13].cores != ()
 
 
@@ -220,10 +220,10 @@ def test_what_24_11_printed_is_what_its_squeue_lists() -> None:
 
 def test_of_several_states_the_flag_counts_that_older_slurms_print() -> None:
     for words, state in (
-        (["RUNNING", "COMPLETING"], JobState.COMPLETING),
-        (["SUSPENDED", "SIGNALING"], JobState.SIGNALING),
-        (["PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"], JobState.REQUEUE_HOLD),
-        (["RUNNING", "POWER_UP_NODE"], JobState.RUNNING),
+        (["RUNNING", "COMPLETING"], SlurmJobState.COMPLETING),
+        (["SUSPENDED", "SIGNALING"], SlurmJobState.SIGNALING),
+        (["PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"], SlurmJobState.REQUEUE_HOLD),
+        (["RUNNING", "POWER_UP_NODE"], SlurmJobState.RUNNING),
     ):
         assert reread(1, job_state=words).jobs[0].state is state
 
@@ -289,7 +289,7 @@ def test_a_job_twice_on_one_node_is_not_believed() -> None:
 
 def test_a_job_that_has_ended_may_have_been_on_a_node_that_is_gone() -> None:
     snapshot = read(document(record(6)), lambda _: None)
-    assert [(job.state, job.cores) for job in snapshot.jobs] == [(JobState.FAILED, ())]
+    assert [(job.state, job.cores) for job in snapshot.jobs] == [(SlurmJobState.FAILED, ())]
 
 
 def test_of_two_records_with_one_id_neither_is_believed() -> None:

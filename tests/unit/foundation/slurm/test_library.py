@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import JobState, Node, NodeCores
+from foundation.slurm import NodeCores, SlurmJobState, SlurmNode
 from foundation.slurm.reading.nodebook import EVERY_S, NodeBook
 from foundation.slurm.reading.pyslurm_library import LibraryJob, LibrarySource, fitting_load, release
 from foundation.slurm.slurm_types import UnknownFormatError
 
 NODES = [
-    Node(
+    SlurmNode(
         name=name,
         states=frozenset({"IDLE"}),
         cores=8,
@@ -84,7 +84,7 @@ def read_one(**values: object):  # type: ignore[no-untyped-def]
 def test_a_running_job_has_its_cores_and_times() -> None:
     job = read_one(constraints=["a", "b"], comment="gangd=off")
     assert job.cores == (NodeCores("n1", (0, 1, 4), 500), NodeCores("n2", (7,), None))
-    assert (job.user, job.partition, job.state) == ("user0", "main", JobState.RUNNING)
+    assert (job.user, job.partition, job.state) == ("user0", "main", SlurmJobState.RUNNING)
     assert (job.start_time, job.end_time, job.time_limit_s) == (200, 800, 600)
     assert (job.account, job.qos) == ("physics", None)
     assert (job.features, job.comment, job.reason) == ("a,b", "gangd=off", "None")

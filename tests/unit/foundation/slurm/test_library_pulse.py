@@ -13,7 +13,7 @@ from foundation.slurm import JobSnapshot
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.pyslurm_library import LibrarySource
 from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
-from foundation.slurm.slurm_types import Job, UnknownFormatError
+from foundation.slurm.slurm_types import SlurmJob, UnknownFormatError
 from tests.unit.foundation.slurm.test_library import NODES, Record
 
 LIBRARY = r"""
@@ -272,7 +272,7 @@ def test_of_jobs_that_wait_gangd_reads_little() -> None:
     words = {"name": "n", "comment": "c", "admin_comment": "a", "qos": "q", "reservation": "r"}
     waits, runs = Record(id=1, state="PENDING", **words), Record(id=2, **words)
 
-    def read(*, full: bool) -> dict[int, Job]:
+    def read(*, full: bool) -> dict[int, SlurmJob]:
         source = LibrarySource(lambda: lambda: [waits, runs], lambda _: "root", alive_only=not full)
         return {job.job_id: job for job in source.read(NodeBook(lambda: NODES)).jobs}
 

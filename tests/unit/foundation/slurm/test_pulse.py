@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from foundation.slurm import Job, JobSnapshot, JobState
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, QuietSource
 from foundation.slurm.slurm_types import AnswerTooLongError, SlurmUnreachableError
 
 
-def snapshot(state: JobState = JobState.RUNNING) -> JobSnapshot:
-    job = Job(job_id=1, name="x", user="u", uid=1, partition="main", state=state, reason="None", num_nodes=1)
+def snapshot(state: SlurmJobState = SlurmJobState.RUNNING) -> JobSnapshot:
+    job = SlurmJob(
+        job_id=1, name="x", user="u", uid=1, partition="main", state=state, reason="None", num_nodes=1
+    )
     return JobSnapshot((job,))
 
 
@@ -56,34 +58,39 @@ def quiet() -> Slurm:
 
 def test_while_jobs_change_only_full_answers_are_asked_for() -> None:
     slurm = Slurm()
-    for state in (JobState.PENDING, JobState.RUNNING, JobState.COMPLETING, JobState.COMPLETED):
+    for state in (
+        SlurmJobState.PENDING,
+        SlurmJobState.RUNNING,
+        SlurmJobState.COMPLETING,
+        SlurmJobState.COMPLETED,
+    ):
         slurm.answer = snapshot(state)
         assert slurm.look() == (snapshot(state), 1, 0)
 
 
 def test_what_changes_is_seen_at_once() -> None:
     slurm = quiet()
-    slurm.answer, slurm.list = snapshot(JobState.COMPLETING), "1|COMPLETING"
-    assert slurm.look() == (snapshot(JobState.COMPLETING), 1, 1)
+    slurm.answer, slurm.list = snapshot(SlurmJobState.COMPLETING), "1|COMPLETING"
+    assert slurm.look() == (snapshot(SlurmJobState.COMPLETING), 1, 1)
     assert slurm.look()[1:] == (1, 0), "full answers until two are the same"
 
 
 def test_what_a_list_does_not_tell_is_seen_now_and_then() -> None:
     slurm = quiet()
-    slurm.answer = snapshot(JobState.SUSPENDED)
+    slurm.answer = snapshot(SlurmJobState.SUSPENDED)
     assert slurm.look() == (snapshot(), 0, 1)
     slurm.now_s += FULL_EVERY_S
-    assert slurm.look() == (snapshot(JobState.SUSPENDED), 1, 1)
+    assert slurm.look() == (snapshot(SlurmJobState.SUSPENDED), 1, 1)
 
 
 def test_after_a_failure_nothing_old_is_told() -> None:
     slurm = quiet()
-    slurm.list, slurm.answer, slurm.fails = "1|COMPLETED", snapshot(JobState.COMPLETED), True
+    slurm.list, slurm.answer, slurm.fails = "1|COMPLETED", snapshot(SlurmJobState.COMPLETED), True
     for _ in range(2):
         with pytest.raises(SlurmUnreachableError):
             slurm.look()
     slurm.fails = False
-    assert slurm.look()[0] == snapshot(JobState.COMPLETED)
+    assert slurm.look()[0] == snapshot(SlurmJobState.COMPLETED)
 
 
 def test_a_list_that_is_too_long_is_done_without() -> None:

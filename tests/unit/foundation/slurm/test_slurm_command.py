@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import CommandSlurm, SubmitRequest
-from foundation.slurm.calling.run_command import Answer
+from foundation.slurm.calling.run_command import CommandOutput
 from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,
@@ -16,7 +16,7 @@ from foundation.slurm.slurm_types import (
     UnreadableJobError,
 )
 
-AWAY = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
+AWAY = CommandOutput(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
 PENDING = """{"job_id": 7, "job_state": "PENDING", "user_id": 0, "partition": "main", "submit_time": 1,
  "start_time": 0, "end_time": 0, "time_limit": null, "exit_code": 0, "node_count": 1}"""
 REQUEST = SubmitRequest(script="#!/bin/sh\ntrue\n", name="j", environment={"HOME": "/home/user"})
@@ -25,12 +25,14 @@ REQUEST = SubmitRequest(script="#!/bin/sh\ntrue\n", name="j", environment={"HOME
 class Script:
     """A runner that gives prepared answers and notes what it was asked."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: CommandOutput) -> None:
         self.answers = list(answers)
         self.calls: list[tuple[list[str], str | None, Mapping[str, str]]] = []
         self.pauses: list[float] = []
 
-    def __call__(self, words: Sequence[str], stdin: str | None, env: Mapping[str, str], _: float) -> Answer:
+    def __call__(
+        self, words: Sequence[str], stdin: str | None, env: Mapping[str, str], _: float
+    ) -> CommandOutput:
         self.calls.append((list(words), stdin, env))
         return self.answers.pop(0)
 
@@ -39,7 +41,7 @@ class Script:
 
 
 def test_a_read_is_tried_again_while_slurm_is_away() -> None:
-    script = Script(AWAY, AWAY, Answer(0, "SLURM_VERSION = 22.05.8\n", ""))
+    script = Script(AWAY, AWAY, CommandOutput(0, "SLURM_VERSION = 22.05.8\n", ""))
     assert script.client().version() == "22.05.8"
     assert script.pauses == [0.5, 1.0]
 
@@ -52,7 +54,7 @@ def test_a_read_gives_up_after_bounded_tries_and_says_so() -> None:
 
 
 def test_a_submission_returns_the_id_and_passes_script_and_options() -> None:
-    script = Script(Answer(0, "17;cluster\n", ""))
+    script = Script(CommandOutput(0, "17;cluster\n", ""))
     assert script.client().submit(REQUEST) == 17
     words, stdin, env = script.calls[0]
     assert words[:2] == ["sbatch", "--parsable"]
@@ -62,14 +64,18 @@ def test_a_submission_returns_the_id_and_passes_script_and_options() -> None:
 
 
 def test_a_submission_that_never_arrived_is_made_again() -> None:
-    script = Script(AWAY, Answer(0, "18\n", ""))
+    script = Script(AWAY, CommandOutput(0, "18\n", ""))
     assert script.client().submit(REQUEST) == 18
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer(None, "", "no answer"), Answer(1, "", "sbatch: error: Socket timed out on send/recv")]
+    "answer",
+    [
+        CommandOutput(None, "", "no answer"),
+        CommandOutput(1, "", "sbatch: error: Socket timed out on send/recv"),
+    ],
 )
-def test_a_submission_without_an_answer_is_not_repeated(answer: Answer) -> None:
+def test_a_submission_without_an_answer_is_not_repeated(answer: CommandOutput) -> None:
     script = Script(answer)
     with pytest.raises(SubmitUncertainError):
         script.client().submit(REQUEST)
@@ -78,20 +84,24 @@ def test_a_submission_without_an_answer_is_not_repeated(answer: Answer) -> None:
 
 def test_a_refusal_is_told_in_slurms_words() -> None:
     script = Script(
-        Answer(1, "", "sbatch: error: invalid partition specified: q\nsbatch: error: Batch job failed\n")
+        CommandOutput(
+            1, "", "sbatch: error: invalid partition specified: q\nsbatch: error: Batch job failed\n"
+        )
     )
     with pytest.raises(SlurmRefusedError, match="Batch job failed"):
         script.client().submit(REQUEST)
 
 
 def test_cancelling_a_job_that_has_ended_is_no_error() -> None:
-    script = Script(Answer(1, "", "scancel: error: Kill job error on job id 9: Invalid job id specified\n"))
+    script = Script(
+        CommandOutput(1, "", "scancel: error: Kill job error on job id 9: Invalid job id specified\n")
+    )
     script.client().cancel([9])
     assert script.calls[0][0] == ["scancel", "9"]
 
 
 def test_very_many_jobs_are_cancelled_by_several_commands() -> None:
-    script = Script(*[Answer(0, "", "")] * 3)
+    script = Script(*[CommandOutput(0, "", "")] * 3)
     script.client().cancel(range(2_500), only_pending=True)
     assert [len(words) for words, _, _ in script.calls] == [1002, 1002, 502]
     assert [number for words, _, _ in script.calls for number in words[2:]] == [
@@ -106,17 +116,19 @@ def test_cancelling_nothing_asks_nobody() -> None:
 
 
 def test_an_unknown_job_is_none_and_an_unreadable_one_an_error() -> None:
-    script = Script(Answer(0, '{"jobs": []}', ""), Answer(0, "", ""))
+    script = Script(CommandOutput(0, '{"jobs": []}', ""), CommandOutput(0, "", ""))
     assert script.client().job(9) is None
     records = f'{{"jobs": [{{"job_id": 9}}, {PENDING}]}}'
-    script = Script(Answer(0, records, ""), Answer(0, "", ""))
+    script = Script(CommandOutput(0, records, ""), CommandOutput(0, "", ""))
     with pytest.raises(UnreadableJobError, match="job 9: its record has another form"):
         script.client().job(9)
 
 
 def test_a_list_of_jobs_is_tried_again_where_squeue_says_away_with_exit_code_0() -> None:
-    away = Answer(0, '{"errors": [{"description": "Failed while looking for jobs"}], "jobs": []}', "")
-    script = Script(away, Answer(0, f'{{"errors": [], "jobs": [{PENDING}]}}', ""), Answer(0, "", ""))
+    away = CommandOutput(0, '{"errors": [{"description": "Failed while looking for jobs"}], "jobs": []}', "")
+    script = Script(
+        away, CommandOutput(0, f'{{"errors": [], "jobs": [{PENDING}]}}', ""), CommandOutput(0, "", "")
+    )
     assert [job.job_id for job in script.client().jobs().jobs] == [7]
     assert script.pauses == [0.5]
     script = Script(away, away, away)
@@ -125,7 +137,7 @@ def test_a_list_of_jobs_is_tried_again_where_squeue_says_away_with_exit_code_0()
 
 
 def test_an_end_is_moved_in_a_zone_that_has_every_hour_once() -> None:
-    script = Script(Answer(1, "", "invalid keyword: end-of-9\n"))
+    script = Script(CommandOutput(1, "", "invalid keyword: end-of-9\n"))
     script.client().move_ends({9: 1_793_511_000})
     words, stdin, env = script.calls[0]
     assert (words, stdin) == (["scontrol"], "update JobId=9 EndTime=2026-11-01T05:30:00\nend-of-9\n")
@@ -137,11 +149,11 @@ def test_an_end_is_moved_in_a_zone_that_has_every_hour_once() -> None:
 )
 def test_a_submission_whose_id_cannot_be_read_is_uncertain(printed: str) -> None:
     with pytest.raises(SubmitUncertainError):
-        Script(Answer(0, printed, "")).client().submit(REQUEST)
+        Script(CommandOutput(0, printed, "")).client().submit(REQUEST)
 
 
 def test_what_a_command_says_is_told_in_one_printable_line() -> None:
-    script = Script(Answer(1, "", "sbatch: error: \x1b[31mno\x07" + "!" * 5000 + "\n"))
+    script = Script(CommandOutput(1, "", "sbatch: error: \x1b[31mno\x07" + "!" * 5000 + "\n"))
     with pytest.raises(SlurmRefusedError) as caught:
         script.client().submit(REQUEST)
     assert str(caught.value).isprintable()
@@ -150,14 +162,16 @@ def test_what_a_command_says_is_told_in_one_printable_line() -> None:
 
 def test_a_munged_that_is_away_is_waited_for_as_slurm_is() -> None:
     words = "sbatch: error: Batch job submission failed: Protocol authentication error\n"
-    script = Script(*[Answer(1, "", words)] * 3)
+    script = Script(*[CommandOutput(1, "", words)] * 3)
     with pytest.raises(SlurmUnreachableError, match="authentication"):
         script.client().submit(REQUEST)
 
 
 def test_a_job_is_checked_without_being_submitted_and_the_line_that_tells_is_told() -> None:
     words = "sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n"
-    script = Script(Answer(0, "", "sbatch: Job 3 to start at ...\n"), Answer(255, "", words), AWAY)
+    script = Script(
+        CommandOutput(0, "", "sbatch: Job 3 to start at ...\n"), CommandOutput(255, "", words), AWAY
+    )
     client = script.client()
     client.check(REQUEST)
     assert script.calls[0][0][:2] == ["sbatch", "--test-only"]
@@ -181,7 +195,7 @@ def test_a_job_is_checked_without_being_submitted_and_the_line_that_tells_is_tol
     ],
 )
 def test_why_a_configuration_cannot_be_read_is_told(reason: str, end: str) -> None:
-    script = Script(Answer(1, "", f"scontrol: {reason}\nscontrol: error: more\n{end}\n"))
+    script = Script(CommandOutput(1, "", f"scontrol: {reason}\nscontrol: error: more\n{end}\n"))
     with pytest.raises(SlurmRefusedError) as caught:
         script.client().config()
     assert str(caught.value) == f"`scontrol show config` failed: scontrol: {reason}; {end}"
@@ -203,7 +217,7 @@ def test_why_a_configuration_cannot_be_read_is_told(reason: str, end: str) -> No
 )
 def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, told: str) -> None:
     """As Slurm 22.05 prints them of cli_filter.lua and job_submit.lua."""
-    script = Script(Answer(1, "", printed), Answer(1, "", printed))
+    script = Script(CommandOutput(1, "", printed), CommandOutput(1, "", printed))
     for ask in (script.client().check, script.client().submit):
         with pytest.raises(SlurmRefusedError) as caught:
             ask(REQUEST)

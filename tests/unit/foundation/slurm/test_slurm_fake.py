@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foundation.slurm import JobState, SubmitRequest
+from foundation.slurm import SlurmJobState, SubmitRequest
 from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,
@@ -29,11 +29,15 @@ def request(
 def test_jobs_share_cores_up_to_the_multiplicity_then_wait() -> None:
     slurm = FakeSlurm(nodes=2, cores=1, multiplicity=2)
     ids = [slurm.submit(request(nodes=2)) for _ in range(3)]
-    assert [job.state for job in slurm.jobs().jobs] == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
+    assert [job.state for job in slurm.jobs().jobs] == [
+        SlurmJobState.RUNNING,
+        SlurmJobState.RUNNING,
+        SlurmJobState.PENDING,
+    ]
     slurm.advance(10)
     third = slurm.job(ids[2])
     assert third is not None
-    assert third.state is JobState.RUNNING
+    assert third.state is SlurmJobState.RUNNING
     assert third.nodes == ("n1", "n2")
 
 
@@ -51,7 +55,7 @@ def test_a_limit_ends_a_job() -> None:
     slurm.advance(60)
     job = slurm.job(number)
     assert job is not None
-    assert job.state is JobState.TIMEOUT
+    assert job.state is SlurmJobState.TIMEOUT
 
 
 @pytest.mark.parametrize("bad", [request(nodes=3), request(tasks=2), request(partition="gpu")])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import Job, JobSnapshot, JobState
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
 from foundation.slurm.reading.job_sources import ChosenSource, JsonSource, TextSource
 from foundation.slurm.reading.json_jobs import JsonReader
 from foundation.slurm.reading.nodebook import NodeBook
@@ -90,7 +90,7 @@ def unreadable(commands: Commands) -> list[int | None]:
     return sorted((one.job_id for one in read(commands).unreadable if one.job_id != EVIL), key=str)
 
 
-def from_json() -> dict[int, Job]:
+def from_json() -> dict[int, SlurmJob]:
     reader = JsonReader()
     reader.open(JSON)
     return {job.job_id: job for job in reader.read({node.name: node for node in NODES}.get).jobs}
@@ -226,14 +226,14 @@ class Json:
         return outcome
 
 
-def snapshot_of(state: JobState) -> JobSnapshot:
+def snapshot_of(state: SlurmJobState) -> JobSnapshot:
     return JobSnapshot((replace(from_json()[9], state=state),))
 
 
 @pytest.mark.parametrize("error", [UnknownFormatError("no json"), AnswerTooLongError("more than 64 MiB")])
 def test_plain_text_is_read_for_a_minute_where_json_is_not_to_be_had(error: Exception) -> None:
     now_s = 0.0
-    json_jobs, text_jobs = snapshot_of(JobState.PENDING), snapshot_of(JobState.CANCELLED)
+    json_jobs, text_jobs = snapshot_of(SlurmJobState.PENDING), snapshot_of(SlurmJobState.CANCELLED)
     source = Json(error, json_jobs)
     chosen = ChosenSource({"JSON": source, "text": Json(text_jobs, text_jobs)}, lambda: now_s)
     assert chosen.read(book()) is text_jobs

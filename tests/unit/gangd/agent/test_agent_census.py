@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.agenda import Agenda, Item
-from gangd.agent.sight.census import PIECE_NS, REST_SHARE, ROUND_NS, Census, Unseen
+from gangd.agent.agenda import Agenda, AgendaItem
+from gangd.agent.sight.census import PIECE_NS, REST_SHARE, ROUND_NS, ProcessScan, UnseenSteps
 from gangd.freezer.holder import StepKey
 
 USER = 1500
@@ -41,7 +41,7 @@ def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path, job:
     process(tmp_path, 10, job, uid=USER)
     process(tmp_path, 11, "0::/user.slice\n", uid=USER)
     process(tmp_path, 12, "0::/user.slice\n", uid=USER + 1)
-    found = Census("a", Agenda(), tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
     assert found is not None
     assert found.strays == {USER: [11]}
 
@@ -56,7 +56,7 @@ def test_process_whose_first_thread_has_ended_is_where_its_other_threads_are(tmp
         for tid, cgroup in ((pid, "1:freezer:/\n"), (pid + 1, job)):
             (tmp_path / f"{pid}/task/{tid}").mkdir(parents=True)
             (tmp_path / f"{pid}/task/{tid}/cgroup").write_text(cgroup)
-    found = Census("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
     assert found is not None
     assert found.strays == {USER: [20]}
 
@@ -72,13 +72,13 @@ def test_walk_takes_little_time_at_once_and_rests_in_between(tmp_path: Path) -> 
         return cpu_ns
 
     agenda = Agenda()
-    census = Census("a", agenda, tmp_path, clock)
+    census = ProcessScan("a", agenda, tmp_path, clock)
     while True:
         before_ns = cpu_ns
         found = census.walk(frozenset({USER}), now_ns, stepds=True)
         pieces += 1
         assert cpu_ns - before_ns <= PIECE_NS + 800_000
-        next_ns = agenda.at(Item.CENSUS)
+        next_ns = agenda.at(AgendaItem.CENSUS)
         assert next_ns is not None
         assert next_ns - now_ns >= REST_SHARE * 200_000
         if found is not None:
@@ -97,24 +97,24 @@ def test_finds_the_slurmstepds_of_its_own_node(tmp_path: Path) -> None:
     ):
         process(tmp_path, pid, cgroup, comm="slurmstepd", line=f"slurmstepd: [{step}]")
     process(tmp_path, 14, "0::/\n", line="slurmstepd: [16.0]")  # who only says so
-    found = Census("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
     assert found is not None
     assert found.stepds == {KEY: 10, StepKey(13, "batch"): 11, StepKey(15, "0"): 13}
 
 
 def test_nothing_is_looked_at_if_nobody_asks(tmp_path: Path) -> None:
     agenda = Agenda()
-    census = Census("a", agenda, tmp_path / "absent")
+    census = ProcessScan("a", agenda, tmp_path / "absent")
     assert census.walk(frozenset({0}), 0, stepds=False) is not None
-    assert agenda.at(Item.CENSUS) == ROUND_NS
+    assert agenda.at(AgendaItem.CENSUS) == ROUND_NS
 
 
-def told(unseen: Unseen, stepds: dict[StepKey, int], named: set[int], found: set[int]) -> set[StepKey]:
+def told(unseen: UnseenSteps, stepds: dict[StepKey, int], named: set[int], found: set[int]) -> set[StepKey]:
     return set(unseen.judge(unseen.jobs(named, found), stepds))
 
 
 def test_job_that_runs_and_has_no_step_anywhere_is_told() -> None:
-    unseen = Unseen()
+    unseen = UnseenSteps()
     assert told(unseen, {KEY: 10}, {12}, set()) == set()  # it may just begin
     assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
     assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
@@ -122,7 +122,7 @@ def test_job_that_runs_and_has_no_step_anywhere_is_told() -> None:
 
 
 def test_job_whose_step_was_found_once_or_that_is_nobodys_concern_is_not_told() -> None:
-    unseen = Unseen()
+    unseen = UnseenSteps()
     told(unseen, {KEY: 10}, {12}, {12})
     for _ in range(3):  # its step ends, slurmstepd cleans up
         assert told(unseen, {KEY: 10}, {12}, set()) == set()
@@ -143,7 +143,7 @@ def test_job_whose_step_was_found_once_or_that_is_nobodys_concern_is_not_told() 
 )
 def test_a_cgroup_that_a_user_made_hides_no_stray(tmp_path: Path, cgroup: str) -> None:
     process(tmp_path, 10, cgroup, uid=USER)
-    found = Census("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
     assert found is not None
     assert found.strays == {USER: [10]}
 
@@ -158,14 +158,14 @@ def test_a_slurmstepd_whose_title_tells_no_step_is_told(tmp_path: Path) -> None:
         (14, "slurmstepd: [12.0]"),
     ):
         process(tmp_path, pid, cgroup, comm="slurmstepd", line=line)
-    found = Census("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
     assert found is not None
     assert found.unread == {10: "slurmstepd: [sEKNK5D2BV4300.0]"}
     assert found.stepds == {KEY: 14}
 
 
 def test_what_cannot_be_recognised_is_told_when_it_lasts() -> None:
-    unseen = Unseen()
+    unseen = UnseenSteps()
     assert unseen.lasting({"x": "x is odd"}) == {}
     assert unseen.lasting({"x": "x is odd", "y": "y is odd"}) == {"x": "x is odd"}
     assert unseen.lasting({}) == {}
@@ -175,6 +175,6 @@ def test_what_cannot_be_recognised_is_told_when_it_lasts() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
 def test_where_users_log_in_what_they_run_is_no_stray(tmp_path: Path) -> None:
     process(tmp_path, 10, "0::/user.slice\n", uid=USER)
-    found = Census("a", Agenda(), tmp_path, finds_strays=False).walk(frozenset({USER}), 0, stepds=False)
+    found = ProcessScan("a", Agenda(), tmp_path, finds_strays=False).walk(frozenset({USER}), 0, stepds=False)
     assert found is not None
     assert not found.strays

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gangd.agent.agenda import Agenda, Item
+from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.sight.second_look import DOUBT_NS, Checks, Next, Patience, Settling
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import Memory
-from gangd.agent.switching.gate import Gate
+from gangd.agent.sight.strangers import ExternalChangeTracker
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.talk.slicebook import Sender, SliceBook
 from gangd.freezer.harmless_freezers import RecordingFreezer
@@ -42,11 +42,11 @@ class Bench:
     def __init__(self, freezer: StickyFreezer | None = None) -> None:
         self.freezer = freezer or StickyFreezer([KEY])
         self.now_ns = 0
-        self.gate = Gate(self.freezer, Lease(None), lambda: self.now_ns)
+        self.gate = HoldController(self.freezer, Lease(None), lambda: self.now_ns)
         self.gate.lease.set_until(2**62)
         self.table = StepTable(self.gate)
         self.table.refresh(0)
-        self.memory = Memory()
+        self.memory = ExternalChangeTracker()
         self.book = SliceBook()
         self.agenda = Agenda()
         patience = Patience(patience_ns=50 * MS, retries=2)
@@ -56,7 +56,7 @@ class Bench:
         """Do what the loop does, millisecond by millisecond."""
         for _ in range(ms):
             self.now_ns += MS
-            if self.agenda.may(Item.SETTLE, self.now_ns):
+            if self.agenda.may(AgendaItem.SETTLE, self.now_ns):
                 self.checks.on_states([KEY], self.now_ns)
                 if KEY not in self.checks.stuck_at(self.now_ns):
                     self.gate.apply((KEY,), ())
@@ -73,7 +73,7 @@ def bench() -> Bench:
 def test_freeze_that_takes_effect_needs_no_second_look(bench: Bench) -> None:
     bench.gate.apply((KEY,), ())
     bench.checks.on_states([KEY], 1)
-    assert bench.agenda.at(Item.SETTLE) is None
+    assert bench.agenda.at(AgendaItem.SETTLE) is None
     assert bench.report().faults == ()
 
 
@@ -83,7 +83,7 @@ def test_freeze_that_sticks_once_is_thawed_briefly_and_repeated(bench: Bench) ->
     bench.checks.on_states([KEY], 0)
     bench.pass_time(200)
     assert bench.freezer.writes == [("freeze", KEY), ("thaw", KEY), ("freeze", KEY)]
-    assert bench.agenda.at(Item.SETTLE) is None
+    assert bench.agenda.at(AgendaItem.SETTLE) is None
     assert [(fault.kind, fault.job) for fault in bench.report().faults] == [("freeze_retried", 1)]
 
 

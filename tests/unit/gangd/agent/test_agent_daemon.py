@@ -22,7 +22,7 @@ from foundation.in_memory import live_folder
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
-from gangd.wire.messages_down import Exempt
+from gangd.wire.messages_down import ExemptJobs
 from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 
@@ -390,7 +390,7 @@ def test_opted_out_and_suspended_jobs(stage: Stage) -> None:
     stage.start()
     stage.held(1)
     stage.held(2)
-    stage.puppet.set_exempt(Exempt(opt_out=(1,), suspended=(2,)))
+    stage.puppet.set_exempt(ExemptJobs(opt_out=(1,), suspended=(2,)))
     until(lambda: stage.state(1) == "THAWED", 5, "opted-out job thawed")
     (stage.steps[2] / "freezer.state").write_text("FROZEN")  # as Slurm does that suspends it
     stage.puppet.thaw_now(None)

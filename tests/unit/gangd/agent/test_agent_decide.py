@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.agent.decide import STEPD_NS, SUSPEND_NS, Limits, Situation, StepView, Why, decide
+from gangd.agent.decide import STEPD_NS, SUSPEND_NS, HoldLimits, Situation, StepView, Why, decide
 from gangd.freezer.holder import StepKey
 
 BATCH, ZERO, OTHER = StepKey(1, "batch"), StepKey(1, "0"), StepKey(2, "batch")
-LIMITS = Limits(grace_ns=200, longest_ns=5_000)
+LIMITS = HoldLimits(grace_ns=200, longest_ns=5_000)
 OLD = tuple(StepView(key, 0) for key in (BATCH, ZERO, OTHER))
 PLAIN = Situation(now_ns=1_000, open=True, planned=frozenset({1}), steps=OLD)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.lease import Lease
-from gangd.agent.switching.planned_switches import Prepared
+from gangd.agent.switching.planned_switches import PreparedSwitch
 from gangd.agent.switching.switch_thread import Switch
 from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import Did, StepKey
@@ -51,13 +51,15 @@ def state(tmp_path: Path) -> Iterator[StateFile]:
 
 
 @pytest.fixture
-def gate(freezer: RecordingFreezer, clock: Clock, state: StateFile) -> Gate:
-    gate = Gate(freezer, Lease(state), clock)
+def gate(freezer: RecordingFreezer, clock: Clock, state: StateFile) -> HoldController:
+    gate = HoldController(freezer, Lease(state), clock)
     gate.lease.set_until(10_000)
     return gate
 
 
-def test_freezes_the_outgoing_before_it_thaws_the_incoming(gate: Gate, freezer: RecordingFreezer) -> None:
+def test_freezes_the_outgoing_before_it_thaws_the_incoming(
+    gate: HoldController, freezer: RecordingFreezer
+) -> None:
     gate.apply((A,), ())
     gate.apply((B,), (A,))
     assert freezer.writes == [("freeze", A), ("freeze", B), ("thaw", A)]
@@ -65,7 +67,7 @@ def test_freezes_the_outgoing_before_it_thaws_the_incoming(gate: Gate, freezer: 
 
 
 def test_without_a_lease_everything_is_thawed_instead(
-    gate: Gate, freezer: RecordingFreezer, clock: Clock
+    gate: HoldController, freezer: RecordingFreezer, clock: Clock
 ) -> None:
     gate.apply((A,), ())
     clock.now_ns = 10_000
@@ -76,7 +78,7 @@ def test_without_a_lease_everything_is_thawed_instead(
 
 
 def test_lease_that_ends_between_check_and_write_undoes_the_write(
-    gate: Gate, freezer: RecordingFreezer, clock: Clock
+    gate: HoldController, freezer: RecordingFreezer, clock: Clock
 ) -> None:
     clock.script = [9_999, 9_999, 50_000]
     applied = gate.apply((A,), ())
@@ -84,33 +86,39 @@ def test_lease_that_ends_between_check_and_write_undoes_the_write(
     assert freezer.writes == [("freeze", A), ("thaw", A)]
 
 
-def test_operator_can_pause_freezing(gate: Gate, freezer: RecordingFreezer, state: StateFile) -> None:
+def test_operator_can_pause_freezing(
+    gate: HoldController, freezer: RecordingFreezer, state: StateFile
+) -> None:
     state.set_word(Word.PAUSED_UNTIL_NS, 5_000)
     assert gate.apply((A,), ()).refused
     assert freezer.frozen == set()
 
 
-def test_barred_job_is_not_frozen_whatever_was_prepared(gate: Gate, freezer: RecordingFreezer) -> None:
+def test_barred_job_is_not_frozen_whatever_was_prepared(
+    gate: HoldController, freezer: RecordingFreezer
+) -> None:
     gate.bar(frozenset({1}))
     gate.apply((A, B), ())
     assert freezer.frozen == {B}
 
 
-def test_decision_of_an_earlier_turn_is_not_applied(gate: Gate, freezer: RecordingFreezer) -> None:
+def test_decision_of_an_earlier_turn_is_not_applied(gate: HoldController, freezer: RecordingFreezer) -> None:
     turn = gate.turn
     gate.apply((A,), (), next_turn=True)
     gate.apply((B,), (A,), turn=turn)
     assert freezer.frozen == {A}
 
 
-def test_disowned_step_stays_frozen_and_is_not_thawed_again(gate: Gate, freezer: RecordingFreezer) -> None:
+def test_disowned_step_stays_frozen_and_is_not_thawed_again(
+    gate: HoldController, freezer: RecordingFreezer
+) -> None:
     gate.apply((A,), ())
     gate.disown((A,))
     gate.thaw_all()
     assert freezer.frozen == {A}
 
 
-def test_vanished_step_is_no_longer_held(gate: Gate, freezer: RecordingFreezer) -> None:
+def test_vanished_step_is_no_longer_held(gate: HoldController, freezer: RecordingFreezer) -> None:
     gate.apply((A, B), ())
     freezer.steps.discard(A)
     gate.adopt(freezer.look())
@@ -139,13 +147,13 @@ class Written:
 
 
 @pytest.fixture
-def written(gate: Gate, freezer: RecordingFreezer) -> Written:
+def written(gate: HoldController, freezer: RecordingFreezer) -> Written:
     watch = Written(freezer)
     gate.watch = watch  # type: ignore[assignment]
     return watch
 
 
-def test_own_writes_are_nobody_elses(gate: Gate, written: Written) -> None:
+def test_own_writes_are_nobody_elses(gate: HoldController, written: Written) -> None:
     gate.apply((A,), ())
     gate.apply((B,), (A,))
     gate.disown((B,))
@@ -153,7 +161,7 @@ def test_own_writes_are_nobody_elses(gate: Gate, written: Written) -> None:
 
 
 def test_what_a_stranger_wrote_is_not_thawed_before_it_was_looked_at(
-    gate: Gate, freezer: RecordingFreezer, written: Written
+    gate: HoldController, freezer: RecordingFreezer, written: Written
 ) -> None:
     gate.apply((A, B), ())
     written.strangers = {A}
@@ -169,7 +177,7 @@ def test_what_a_stranger_wrote_is_not_thawed_before_it_was_looked_at(
 
 
 def test_what_a_stranger_wrote_is_not_frozen_before_it_was_looked_at(
-    gate: Gate, freezer: RecordingFreezer, written: Written
+    gate: HoldController, freezer: RecordingFreezer, written: Written
 ) -> None:
     """Slurm thaws a step to end it. Frozen on top of that, it would look frozen by Slurm, and be left so."""
     written.strangers = {A}
@@ -186,7 +194,7 @@ def test_what_another_wrote_is_not_thawed_by_beginning_to_yield(
 ) -> None:
     """Slurm freezes a step that is held already, and its job is let yield for that: it stays frozen."""
     both = BothWays(freezer, RecordingYielder())
-    gate = Gate(both, Lease(state), clock)
+    gate = HoldController(both, Lease(state), clock)
     gate.lease.set_until(10_000)
     gate.watch = watch = Written(freezer)  # type: ignore[assignment]
     gate.apply((A,), ())
@@ -200,16 +208,20 @@ def test_what_another_wrote_is_not_thawed_by_beginning_to_yield(
     assert freezer.frozen == set()
 
 
-def test_thaw_of_all_spares_nothing(gate: Gate, freezer: RecordingFreezer, written: Written) -> None:
+def test_thaw_of_all_spares_nothing(
+    gate: HoldController, freezer: RecordingFreezer, written: Written
+) -> None:
     gate.apply((A,), ())
     written.strangers = {A}
     gate.thaw_all()
     assert freezer.frozen == set()
 
 
-def test_switch_acts_at_its_instant_and_once(gate: Gate, freezer: RecordingFreezer, clock: Clock) -> None:
+def test_switch_acts_at_its_instant_and_once(
+    gate: HoldController, freezer: RecordingFreezer, clock: Clock
+) -> None:
     switch = Switch(gate, clock)
-    prepared = Prepared(7, 1, 2_000, (A,), ())
+    prepared = PreparedSwitch(7, 1, 2_000, (A,), ())
     switch.prepare(prepared)
     switch.fire()
     assert freezer.frozen == set()
@@ -224,10 +236,10 @@ def test_switch_acts_at_its_instant_and_once(gate: Gate, freezer: RecordingFreez
 
 
 def test_switch_thaws_everything_when_the_lease_ends(
-    gate: Gate, freezer: RecordingFreezer, clock: Clock
+    gate: HoldController, freezer: RecordingFreezer, clock: Clock
 ) -> None:
     switch = Switch(gate, clock)
-    switch.prepare(Prepared(7, 1, 1_000, (A,), ()))
+    switch.prepare(PreparedSwitch(7, 1, 1_000, (A,), ()))
     switch.fire()
     assert switch.due_ns() == 10_000
     clock.now_ns = 10_000
@@ -236,7 +248,7 @@ def test_switch_thaws_everything_when_the_lease_ends(
     assert len(switch.expired) == 1
 
 
-def test_who_goes_through_what_is_held_is_not_disturbed_by_a_switch(gate: Gate) -> None:
+def test_who_goes_through_what_is_held_is_not_disturbed_by_a_switch(gate: HoldController) -> None:
     """The loop reads what is held while the switch thread holds and thaws."""
     gate.apply((A, B), ())
     keys = iter(gate.held)

@@ -11,12 +11,12 @@ import pytest
 
 from gangd.agent.decide import STEPD_NS
 from gangd.agent.sight.steps import BATCH_NS, StepTable
-from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import StepKey
 from gangd.freezer.procfs import is_launcher
-from gangd.wire import Controller
+from gangd.wire import ControllerIdentity
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
@@ -31,7 +31,7 @@ def freezer() -> RecordingFreezer:
 
 @pytest.fixture
 def table(freezer: RecordingFreezer) -> StepTable:
-    gate = Gate(freezer, Lease(None))
+    gate = HoldController(freezer, Lease(None))
     return StepTable(gate, is_stepd=lambda pid: pid == STEPD, is_launcher=lambda pid: pid == LAUNCHER)
 
 
@@ -152,7 +152,7 @@ def test_later_controller_is_told_what_runs(agent: SimulatedAgent) -> None:
     agent.node.look(agent.now_ns)
     agent.run(SECOND)
     agent.sent.clear()
-    agent.controller = Controller(b"d" * 16, 2)
+    agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.rotate()
     agent.run(2 * SECOND)
     assert launched(agent) == [(1,)]

@@ -7,8 +7,8 @@ import pytest
 from gangd.agent.sight.strangers import DYING_NS
 from gangd.agent.talk.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.freezer.holder import StepKey, StepState
-from gangd.wire import Bounds, Controller, Hello, Refused, Resend, ThawNow, encode
-from gangd.wire.messages_down import Exempt
+from gangd.wire import AccessRefused, Bounds, ControllerIdentity, Hello, Resend, ThawNow, encode
+from gangd.wire.messages_down import ExemptJobs
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO = StepKey(1, "0"), StepKey(2, "0")
@@ -142,19 +142,21 @@ def test_job_that_runs_anew_is_held_although_it_was_killed_before(agent: Simulat
     agent.run(SECOND)
     agent.freezer.steps.discard(ONE)
     agent.run(SECOND)
-    agent.rotate((1,), (2,), exempt=Exempt(never_freeze=(1,)))  # Slurm says so after the last process is gone
+    agent.rotate(
+        (1,), (2,), exempt=ExemptJobs(never_freeze=(1,))
+    )  # Slurm says so after the last process is gone
     agent.run(2 * SECOND)
     agent.freezer.steps.add(ONE)
     agent.run(2 * SECOND)
     assert agent.held() <= {2}
-    agent.rotate((1,), (2,), exempt=Exempt())
+    agent.rotate((1,), (2,), exempt=ExemptJobs())
     agent.held_in.clear()
     agent.run(SECOND)
     assert any(1 in held for held in agent.held_in.values())
 
 
-@pytest.mark.parametrize("exempt", [Exempt(never_freeze=(1,)), Exempt(opt_out=(1,))])
-def test_exempt_job_is_thawed_at_once_and_not_held(agent: SimulatedAgent, exempt: Exempt) -> None:
+@pytest.mark.parametrize("exempt", [ExemptJobs(never_freeze=(1,)), ExemptJobs(opt_out=(1,))])
+def test_exempt_job_is_thawed_at_once_and_not_held(agent: SimulatedAgent, exempt: ExemptJobs) -> None:
     agent.rotate((1,), (1,))
     agent.run(SECOND)
     assert agent.held() == {1}
@@ -167,7 +169,7 @@ def test_exempt_job_is_thawed_at_once_and_not_held(agent: SimulatedAgent, exempt
 def test_suspended_job_is_left_as_it_is(agent: SimulatedAgent) -> None:
     agent.rotate((1,), (1,))
     agent.run(SECOND)
-    agent.rotate((1,), (1,), exempt=Exempt(suspended=(1,)))
+    agent.rotate((1,), (1,), exempt=ExemptJobs(suspended=(1,)))
     agent.freezer.writes.clear()
     agent.run(SECOND)
     agent.talking = False
@@ -252,7 +254,7 @@ def test_clock_jump_thaws_until_the_new_offset_is_sure(agent: SimulatedAgent) ->
     assert any(event.kind == "clock_jump" for event in agent.node.talk.events)
     agent.zero_ns = agent.controller_ns()
     agent.talking = True
-    agent.controller = Controller(b"d" * 16, 2)
+    agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.rotate((1,), (2,))
     agent.held_in.clear()
     agent.run(SECOND)
@@ -288,7 +290,7 @@ def test_later_controller_is_greeted_and_followed(agent: SimulatedAgent) -> None
     agent.rotate((1,), (1,))
     agent.run(SECOND)
     hellos = sum(isinstance(message, Hello) for message in agent.sent)
-    agent.controller = Controller(b"d" * 16, 2)
+    agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.rotate((2,), (2,))
     assert agent.held() == {1}, "the former plan is kept until the later one's first slice"
     agent.run(2 * SECOND)
@@ -301,7 +303,7 @@ def test_clock_of_a_later_controller_is_probed_anew(agent: SimulatedAgent) -> No
     agent.rotate((1,), (1,))
     agent.run(SECOND)
     assert agent.node.talk.offset(agent.now_ns) is not None
-    agent.controller = Controller(b"d" * 16, 2)
+    agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.skew_ns += 7 * SECOND  # it is on another host
     agent.zero_ns = agent.controller_ns()
     agent.rotate((2,), (1,))
@@ -318,7 +320,7 @@ def test_a_quick_change_of_controllers_thaws_nothing(agent: SimulatedAgent) -> N
     agent.run(SECOND)
     agent.talking = False
     agent.run(500 * MS)
-    agent.controller, agent.zero_ns, agent.epoch = Controller(b"d" * 16, 2), agent.controller_ns(), 0
+    agent.controller, agent.zero_ns, agent.epoch = ControllerIdentity(b"d" * 16, 2), agent.controller_ns(), 0
     agent.say(ThawNow(**{**agent.head(), "node": None}, jobs=(), reason="it begins"))  # type: ignore[arg-type]
     for _ in range(300):
         agent.run(MS)
@@ -336,7 +338,7 @@ def test_a_former_plan_is_kept_up_to_its_lease_and_the_former_cannot_renew_it(ag
     agent.rotate((1,), (1,))
     agent.run(SECOND)
     former = agent.controller
-    agent.controller = Controller(b"d" * 16, 2)
+    agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.say(ThawNow(**{**agent.head(), "node": None}, jobs=(), reason="it begins"))  # type: ignore[arg-type]
     agent.controller = former  # it speaks on, as one that was stopped and wakes up
     agent.run(1_800 * MS)
@@ -355,7 +357,7 @@ def test_a_later_controller_can_have_all_thawed_at_once(
     agent.freezer.members[ONE] = (100,)
     agent.rotate((1,), (1,))
     agent.run(SECOND)
-    agent.controller = Controller(b"d" * 16, 2)
+    agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.thaw_now(jobs)
     assert agent.held() == set()
     agent.rotate((1,), (1,))
@@ -366,7 +368,7 @@ def test_a_later_controller_can_have_all_thawed_at_once(
 def test_slices_of_a_later_controller_count_anew_although_its_plan_comes_first(agent: SimulatedAgent) -> None:
     agent.rotate((1,), (2,))
     agent.run(10 * SECOND)
-    agent.controller, agent.zero_ns, agent.epoch = Controller(b"d" * 16, 2), agent.controller_ns(), 0
+    agent.controller, agent.zero_ns, agent.epoch = ControllerIdentity(b"d" * 16, 2), agent.controller_ns(), 0
     agent.rotate((1,), (2,))
     agent.held_in.clear()
     agent.answering = False  # the clock is known again when the plan is in force already
@@ -380,7 +382,7 @@ def test_agent_that_was_welcome_and_is_refused_says_hello_again(agent: Simulated
     agent.run(SECOND)
     hellos = sum(isinstance(message, Hello) for message in agent.sent)
     agent.node.talk.on_reply(
-        encode(Refused(node=agent.node.talk.node, reason="another is silent")), agent.now_ns
+        encode(AccessRefused(node=agent.node.talk.node, reason="another is silent")), agent.now_ns
     )
     agent.run(100 * MS)
     assert sum(isinstance(message, Hello) for message in agent.sent) == hellos + 1
@@ -392,7 +394,7 @@ def test_agent_whose_hello_was_lost_says_it_again_although_its_reports_are_refus
     agent.run(10 * MS)
     assert sum(isinstance(message, Hello) for message in agent.sent) == 1
     for _ in range(16):
-        refused = Refused(node="a", reason="another agent of this node said hello and is silent now")
+        refused = AccessRefused(node="a", reason="another agent of this node said hello and is silent now")
         agent.node.talk.on_reply(encode(refused), agent.now_ns)
         agent.run(500 * MS)
     hellos = sum(isinstance(message, Hello) for message in agent.sent)

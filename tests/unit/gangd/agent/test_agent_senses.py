@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.linux_host import Alarm, FileWatch, FolderWatch
+from gangd.agent.linux_host import FileWatch, FolderWatch, TimerFd
 from gangd.agent.sight.job_meters import JobMeters, Samples, UsageMeter
 from gangd.freezer.holder import StepKey
 from tests.fixtures.gang_host import SPIN, RealCgroups, cpu_ns, until
@@ -242,7 +242,7 @@ def test_watch_sees_slurms_own_cgroups_come_and_a_stranger_write(real_v1: RealCg
 def test_alarm_rings_at_its_instant_and_not_before() -> None:
     import select
 
-    alarm = Alarm()
+    alarm = TimerFd()
     instant_ns = time.monotonic_ns() + 20_000_000
     alarm.set(instant_ns)
     assert not alarm.rang()

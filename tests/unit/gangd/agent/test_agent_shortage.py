@@ -16,10 +16,10 @@ import pytest
 
 from foundation.errors import HostError
 from gangd.agent import linux_host
-from gangd.agent.agenda import Agenda, Item
+from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.linux_host import FolderWatch
-from gangd.agent.sight.census import Census
-from gangd.agent.switching.gate import Gate
+from gangd.agent.sight.census import ProcessScan
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.freezer import cgroup_freezer
@@ -134,10 +134,10 @@ def test_process_is_not_taken_for_a_task_where_that_cannot_be_found_out(
 
 def test_census_begins_anew_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agenda = Agenda()
-    census = Census("a", agenda, tmp_path, cpu_clock=lambda: 0)
+    census = ProcessScan("a", agenda, tmp_path, cpu_clock=lambda: 0)
     monkeypatch.setattr(os, "scandir", fail)
     assert census.walk(frozenset({1000}), 0, stepds=True) is None
-    assert agenda.at(Item.CENSUS) is not None
+    assert agenda.at(AgendaItem.CENSUS) is not None
     monkeypatch.undo()
     assert census.walk(frozenset({1000}), 0, stepds=True) is not None
 
@@ -153,7 +153,7 @@ def test_start_without_inotify_or_threads_says_what_to_raise(monkeypatch: pytest
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(HostError, match="limit of processes"):
-        SwitchThread(Gate(RecordingFreezer(), Lease(None)), lambda: None)
+        SwitchThread(HoldController(RecordingFreezer(), Lease(None)), lambda: None)
 
 
 NOBODY = 65_534

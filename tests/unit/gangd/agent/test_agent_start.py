@@ -11,7 +11,7 @@ import pytest
 
 from foundation.errors import HostError
 from foundation.in_memory import live_folder
-from gangd.agent.assemble import Settings, report_last_end, serve
+from gangd.agent.assemble import AgentSettings, report_last_end, serve
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.talk.slicebook import Sender, SliceBook
 from gangd.curve_keys import make_keys
@@ -37,9 +37,9 @@ def left(fake_v1: FakeV1, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(live_folder(tmp_path / "state"))
 
 
-def settings(tmp_path: Path, *, dry_run: bool = False) -> Settings:
+def settings(tmp_path: Path, *, dry_run: bool = False) -> AgentSettings:
     make_keys(tmp_path / "keys", ["a"])
-    return Settings(
+    return AgentSettings(
         node="a",
         state_dir=tmp_path / "state",
         keys_dir=tmp_path / "keys",

@@ -4,7 +4,15 @@ import signal
 
 import pytest
 
-from gangd.agent.sight.strangers import COOL_NS, DYING_NS, RENEWED_NS, STOP_NS, Act, Memory, Sighting
+from gangd.agent.sight.strangers import (
+    COOL_NS,
+    DYING_NS,
+    RENEWED_NS,
+    STOP_NS,
+    Act,
+    ExternalChangeTracker,
+    Sighting,
+)
 from gangd.freezer.holder import StepKey, StepState
 
 KEY, OTHER = StepKey(1, "batch"), StepKey(1, "0")
@@ -16,7 +24,7 @@ def bit(number: signal.Signals) -> int:
 
 
 def test_what_is_as_it_was_left_is_nothing_new() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     assert memory.on_state(KEY, THAWED, 0, ours=False, settled=False) is None
     assert memory.on_state(KEY, FREEZING, 0, ours=True, settled=False) is None
     assert memory.on_state(KEY, FROZEN, 0, ours=True, settled=True) is None
@@ -24,7 +32,7 @@ def test_what_is_as_it_was_left_is_nothing_new() -> None:
 
 
 def test_frozen_by_somebody_else_is_theirs_until_they_thaw_it() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     sighting = memory.on_state(KEY, FROZEN, 10, ours=False, settled=False)
     assert sighting == Sighting(KEY, Act.FROZE, held=False)
     assert memory.on_state(KEY, FROZEN, 10**15, ours=False, settled=False) is None
@@ -34,7 +42,7 @@ def test_frozen_by_somebody_else_is_theirs_until_they_thaw_it() -> None:
 
 
 def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     assert memory.on_state(KEY, THAWED, 10, ours=True, settled=False) is None
     sighting = memory.on_state(KEY, THAWED, 10, ours=True, settled=True)
     assert sighting == Sighting(KEY, Act.THAWED, held=True)
@@ -45,13 +53,13 @@ def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect() -> N
 
 
 def test_second_freeze_on_top_of_ours_makes_it_theirs() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     sighting = memory.on_state(KEY, FROZEN, 10, ours=True, settled=True, written=True)
     assert sighting == Sighting(KEY, Act.FROZE, held=True)
 
 
 def test_suspension_is_foreseen_by_its_first_signal() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     sighting = memory.on_signals(KEY, bit(signal.SIGTSTP), stopped=False, now_ns=10, ours=True)
     assert sighting == Sighting(KEY, Act.STOPPING, held=True)
     memory.on_state(KEY, FROZEN, 20, ours=False, settled=False)  # Slurm's freeze, two seconds later
@@ -61,14 +69,14 @@ def test_suspension_is_foreseen_by_its_first_signal() -> None:
 
 
 def test_stop_that_leads_to_nothing_is_forgotten() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     memory.on_signals(KEY, 0, stopped=True, now_ns=10, ours=False)
     memory.on_state(KEY, THAWED, 10 + STOP_NS, ours=False, settled=False)
     assert memory.strangers() == {}
 
 
 def test_what_befell_a_step_ends_with_it() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     memory.on_state(KEY, THAWED, 10, ours=True, settled=True)
     memory.on_state(OTHER, FROZEN, 10, ours=False, settled=False)
     memory.forget(frozenset({KEY}))
@@ -77,7 +85,7 @@ def test_what_befell_a_step_ends_with_it() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_deadly_signals_latch_the_job_for_a_while_or_until_the_step_is_gone(number: signal.Signals) -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     memory.on_signals(KEY, bit(number), stopped=False, now_ns=10, ours=True)
     memory.on_signals(KEY, 0, stopped=False, now_ns=11, ours=False)
     assert memory.dying_at(10 + DYING_NS - 1) == {1}
@@ -91,14 +99,14 @@ def test_deadly_signals_latch_the_job_for_a_while_or_until_the_step_is_gone(numb
 
 
 def test_other_signals_mean_nothing() -> None:
-    memory = Memory()
+    memory = ExternalChangeTracker()
     pending = bit(signal.SIGCHLD) | bit(signal.SIGCONT) | bit(signal.SIGUSR1)
     assert memory.on_signals(KEY, pending, stopped=False, now_ns=1, ours=True) is None
     assert memory.dying_at(1) == frozenset()
 
 
 def test_a_job_is_dying_for_as_long_as_slurm_waits_before_it_kills_and_no_longer() -> None:
-    memory = Memory(kill_wait_ns=2 * DYING_NS)
+    memory = ExternalChangeTracker(kill_wait_ns=2 * DYING_NS)
     for now_ns in range(0, 10 * DYING_NS, DYING_NS // 2):
         key = OTHER if now_ns > DYING_NS else KEY
         memory.on_signals(key, bit(signal.SIGTERM), stopped=False, now_ns=now_ns, ours=True)

@@ -15,12 +15,12 @@ from random import Random
 import pytest
 
 from gangd.agent.native import ABI, load
-from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.lease import Lease
-from gangd.agent.switching.planned_switches import Prepared
+from gangd.agent.switching.planned_switches import PreparedSwitch
 from gangd.agent.switching.switch_thread import OVERDUE_NS, RETRY_NS, Switch, SwitchThread
 from gangd.freezer.harmless_freezers import RecordingFreezer
-from gangd.freezer.holder import Did, Outcome, StepKey
+from gangd.freezer.holder import Did, HoldOutcome, StepKey
 from gangd.guardian.statefile import Word
 from hatch_build import compile_switch
 from tests.fixtures.gang_host import until
@@ -50,7 +50,7 @@ def freezing(maker: ctypes.CDLL | None, tmp_path: Path) -> Iterator[Stage]:
 
 def test_never_acts_before_the_instant(stage: Stage) -> None:
     for number in range(20):
-        stage.switch.prepare(Prepared(number, 1, soon_ns(), (A,), (B,)))
+        stage.switch.prepare(PreparedSwitch(number, 1, soon_ns(), (A,), (B,)))
         (switched,) = stage.made()
         assert switched.prepared.number == number
         assert switched.late_ns >= 0
@@ -62,7 +62,9 @@ def test_whole_queue_is_made_in_order_without_anybody(stage: Stage) -> None:
     first_ns = soon_ns(20 * MS)
     steps = [(A, B), (B, A)]
     queue = [
-        Prepared(number, 1, first_ns + number * 15 * MS, (steps[number % 2][0],), (steps[number % 2][1],))
+        PreparedSwitch(
+            number, 1, first_ns + number * 15 * MS, (steps[number % 2][0],), (steps[number % 2][1],)
+        )
         for number in range(8)
     ]
     stage.switch.prepare(*queue)
@@ -80,25 +82,25 @@ def test_whole_queue_is_made_in_order_without_anybody(stage: Stage) -> None:
 
 
 def test_instant_that_has_passed_is_acted_on_at_once(stage: Stage) -> None:
-    stage.switch.prepare(Prepared(1, 1, 1, (A,), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, 1, (A,), ()))
     (switched,) = stage.made()
     assert switched.held == {1}
 
 
 def test_replaced_switch_is_not_made(stage: Stage) -> None:
-    stage.switch.prepare(Prepared(1, 1, soon_ns(10**12), (A,), ()))
-    stage.switch.prepare(Prepared(2, 1, soon_ns(0), (B,), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(10**12), (A,), ()))
+    stage.switch.prepare(PreparedSwitch(2, 1, soon_ns(0), (B,), ()))
     (switched,) = stage.made()
     assert switched.prepared.number == 2
     assert stage.held() == {B}
 
 
 def test_switch_that_was_made_is_not_made_again(stage: Stage) -> None:
-    prepared = Prepared(7, 1, soon_ns(), (A,), ())
+    prepared = PreparedSwitch(7, 1, soon_ns(), (A,), ())
     stage.switch.prepare(prepared)
     stage.made()
     stage.gate.apply((), (A,))
-    following = Prepared(8, 1, soon_ns(20 * MS), (B,), ())
+    following = PreparedSwitch(8, 1, soon_ns(20 * MS), (B,), ())
     stage.switch.prepare(prepared, following)
     (switched,) = stage.made()
     assert switched.prepared is following
@@ -106,7 +108,7 @@ def test_switch_that_was_made_is_not_made_again(stage: Stage) -> None:
 
 
 def test_end_of_the_lease_thaws_without_the_loop(stage: Stage) -> None:
-    stage.switch.prepare(Prepared(1, 1, soon_ns(0), (A,), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(0), (A,), ()))
     stage.made()
     stage.gate.lease.set_until(soon_ns(50 * MS))
     stage.switch.rearm()
@@ -119,7 +121,7 @@ def test_end_of_the_lease_thaws_without_the_loop(stage: Stage) -> None:
 def test_without_a_lease_everything_is_thawed_instead(stage: Stage) -> None:
     stage.gate.apply((C,), ())
     stage.switch.prepare(
-        Prepared(1, 1, soon_ns(60 * MS), (A,), ()), Prepared(2, 1, soon_ns(90 * MS), (B,), ())
+        PreparedSwitch(1, 1, soon_ns(60 * MS), (A,), ()), PreparedSwitch(2, 1, soon_ns(90 * MS), (B,), ())
     )
     stage.gate.lease.set_until(soon_ns(30 * MS))
     made = stage.made(2)
@@ -130,14 +132,14 @@ def test_without_a_lease_everything_is_thawed_instead(stage: Stage) -> None:
 
 def test_operator_can_pause_freezing(stage: Stage) -> None:
     stage.state.set_word(Word.PAUSED_UNTIL_NS, soon_ns(10**12))
-    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A,), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (A,), ()))
     (switched,) = stage.made()
     assert switched.applied.refused
     assert stage.held() == set()
 
 
 def test_job_that_is_barred_after_it_was_prepared_is_not_frozen(stage: Stage) -> None:
-    stage.switch.prepare(Prepared(1, 1, soon_ns(30 * MS), (A, B), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(30 * MS), (A, B), ()))
     stage.gate.bar(frozenset({1}))
     (switched,) = stage.made()
     assert switched.held == {2}
@@ -147,7 +149,7 @@ def test_job_that_is_barred_after_it_was_prepared_is_not_frozen(stage: Stage) ->
 def test_what_a_stranger_wrote_is_not_thawed(freezing: Stage) -> None:
     stage = freezing
     stage.gate.apply((A, B), ())
-    stage.switch.prepare(Prepared(1, 1, soon_ns(30 * MS), (), (A, B)))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(30 * MS), (), (A, B)))
     fd = os.open(stage.files[A], os.O_WRONLY)
     os.write(fd, b"FROZEN")
     os.close(fd)
@@ -158,14 +160,16 @@ def test_what_a_stranger_wrote_is_not_thawed(freezing: Stage) -> None:
 
 
 def test_own_writes_are_nobody_elses(stage: Stage) -> None:
-    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A, B), ()), Prepared(2, 1, soon_ns(20 * MS), (), (A,)))
+    stage.switch.prepare(
+        PreparedSwitch(1, 1, soon_ns(), (A, B), ()), PreparedSwitch(2, 1, soon_ns(20 * MS), (), (A,))
+    )
     stage.made(2)
     assert stage.gate.strange() == set()
 
 
 @pytest.mark.parametrize("which", [A, B])
 def test_write_that_fails_is_told_and_the_rest_is_done(stage: Stage, which: StepKey) -> None:
-    stage.switch.prepare(Prepared(1, 1, soon_ns(40 * MS), (A, B), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(40 * MS), (A, B), ()))
     readable = os.open(stage.files[which], os.O_RDONLY)
     os.dup2(readable, stage.control_fd(which))
     os.close(readable)
@@ -179,7 +183,7 @@ def test_write_that_fails_is_told_and_the_rest_is_done(stage: Stage, which: Step
 def test_what_is_done_meanwhile_counts(stage: Stage) -> None:
     """As where a held job is found to be dying between two switches that were prepared together."""
     stage.switch.prepare(
-        Prepared(1, 1, soon_ns(), (A, B), ()), Prepared(2, 1, soon_ns(120 * MS), (C,), (A, B))
+        PreparedSwitch(1, 1, soon_ns(), (A, B), ()), PreparedSwitch(2, 1, soon_ns(120 * MS), (C,), (A, B))
     )
     stage.made()
     turn = stage.gate.turn
@@ -196,23 +200,23 @@ def test_what_is_done_meanwhile_counts(stage: Stage) -> None:
 
 def test_step_that_is_gone_is_forgotten(freezing: Stage) -> None:
     stage = freezing
-    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A, B), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (A, B), ()))
     stage.made()
     shutil.rmtree(stage.files.pop(A).parent)
     stage.gate.apply((), (A,))
     stage.gate.adopt(stage.freezer.look())
-    stage.switch.prepare(Prepared(2, 1, soon_ns(), (C, A), (B,)))
+    stage.switch.prepare(PreparedSwitch(2, 1, soon_ns(), (C, A), (B,)))
     stage.made()
     assert stage.held() == {C}
 
 
 def test_failure_in_the_thread_is_told_to_the_loop(stage: Stage) -> None:
-    def fail(*_: object, **__: object) -> Outcome:
+    def fail(*_: object, **__: object) -> HoldOutcome:
         raise RuntimeError("broken")
 
     stage.holder.hold = fail  # type: ignore[method-assign]
     stage.holder.plan = lambda *_, **__: None  # type: ignore[method-assign]
-    stage.switch.prepare(Prepared(1, 1, 1, (A,), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, 1, (A,), ()))
     assert select.select([stage.switch.alarm_fd], [], [], 10)[0]
     assert isinstance(stage.switch.failure, RuntimeError)
 
@@ -230,7 +234,7 @@ def test_whatever_comes_between_what_is_frozen_is_held_and_recorded(stage: Stage
                 number += 1
                 at_ns += dice.randrange(11, 14) * MS
                 held = tuple(key for key in KEYS if dice.random() < 0.5)
-                queue.append(Prepared(number, 1, at_ns, held, tuple(set(KEYS) - set(held))))
+                queue.append(PreparedSwitch(number, 1, at_ns, held, tuple(set(KEYS) - set(held))))
             stage.switch.prepare(*queue)
         elif what == 1:
             stage.gate.apply((dice.choice(KEYS),), (dice.choice(KEYS),))
@@ -269,7 +273,7 @@ def test_native_code_makes_what_is_a_matter_of_course_and_leaves_the_rest(
     stage = Stage(tmp_path, load(library), yielding)
     try:
         stage.switch.prepare(
-            Prepared(1, 1, soon_ns(), (A,), ()), Prepared(2, 1, soon_ns(40 * MS), (B,), (A,))
+            PreparedSwitch(1, 1, soon_ns(), (A,), ()), PreparedSwitch(2, 1, soon_ns(40 * MS), (B,), (A,))
         )
         stage.holder.hold = stage.holder.release = None  # type: ignore[method-assign, assignment]
         stage.made(2)
@@ -299,7 +303,7 @@ def test_thread_that_cannot_begin_is_told() -> None:
     def refused() -> None:
         raise OSError("no priority")
 
-    thread = SwitchThread(Gate(RecordingFreezer(), Lease(None)), refused)
+    thread = SwitchThread(HoldController(RecordingFreezer(), Lease(None)), refused)
     assert select.select([thread.alarm_fd], [], [], 5)[0]
     assert isinstance(thread.failure, OSError)
     until(lambda: not thread.is_well(time.monotonic_ns()), what="the end of the thread")
@@ -308,8 +312,8 @@ def test_thread_that_cannot_begin_is_told() -> None:
 
 def test_stuck_thread_is_not_well_and_one_that_was_stopped_is() -> None:
     go_on = threading.Event()
-    thread = SwitchThread(Gate(RecordingFreezer(), Lease(None)), lambda: go_on.wait(20))
-    thread.prepare(Prepared(1, 1, 1, (A,), ()))
+    thread = SwitchThread(HoldController(RecordingFreezer(), Lease(None)), lambda: go_on.wait(20))
+    thread.prepare(PreparedSwitch(1, 1, 1, (A,), ()))
     assert thread.is_well(2 * OVERDUE_NS)  # late, as after a while in which the whole process stood still
     assert not thread.is_well(3 * OVERDUE_NS)
     go_on.set()
@@ -321,15 +325,15 @@ def test_stuck_thread_is_not_well_and_one_that_was_stopped_is() -> None:
 class Unwilling(RecordingFreezer):
     """Whose thaws fail."""
 
-    def release(self, key: StepKey) -> Outcome:
-        return Outcome(key, Did.FAILED, "not now")
+    def release(self, key: StepKey) -> HoldOutcome:
+        return HoldOutcome(key, Did.FAILED, "not now")
 
 
 def test_failing_thaw_is_tried_again_after_a_pause() -> None:
     freezer = Unwilling([A])
     freezer.adopt(freezer.look())
     now_ns = 1_000
-    gate = Gate(freezer, Lease(None), lambda: now_ns)
+    gate = HoldController(freezer, Lease(None), lambda: now_ns)
     gate.lease.set_until(2_000)
     switch = Switch(gate, lambda: now_ns)
     gate.apply((A,), ())

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from gangd.agent.native import MOST_ACCOUNTS, load
-from gangd.agent.switching.planned_switches import Prepared
-from gangd.freezer.holder import Account, StepKey
+from gangd.agent.switching.planned_switches import PreparedSwitch
+from gangd.freezer.holder import CpuTimeFile, StepKey
 from gangd.hold.both import BothWays
 from gangd.hold.knob import own_group
 from tests.fixtures.gang_switch import JOBS, KEYS, MS, A, B, C, Spy, Stage, soon_ns
@@ -72,9 +72,9 @@ def test_job_of_several_steps_is_one_write(told: Stage, spy: Spy) -> None:
     began(told, BATCH, EXTERN)
     mine = (BATCH, A, EXTERN)
     told.switch.prepare(
-        Prepared(1, 1, soon_ns(), mine, (B,)),
-        Prepared(2, 1, soon_ns(30 * MS), (B,), mine),
-        Prepared(3, 1, soon_ns(60 * MS), mine, (B,)),
+        PreparedSwitch(1, 1, soon_ns(), mine, (B,)),
+        PreparedSwitch(2, 1, soon_ns(30 * MS), (B,), mine),
+        PreparedSwitch(3, 1, soon_ns(60 * MS), mine, (B,)),
     )
     made = told.made(3)
     assert [each.held for each in made] == [{1}, {2}, {1}]
@@ -94,7 +94,7 @@ def test_release_of_two_writes_stays_on_record_until_both_are_made(told: Stage, 
         recorded.append(told.recorded())
 
     spy.on_write = note
-    told.switch.prepare(Prepared(1, 1, soon_ns(), (), (A,)))
+    told.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (), (A,)))
     told.made()
     assert recorded == [{1}] * 4
     assert told.recorded() == set()
@@ -109,7 +109,7 @@ def test_write_that_fails_leaves_the_whole_switch_to_python(told: Stage, spy: Sp
     told.look()
     told.gate.apply((A,), ())
     spy.fails_at = fails_at
-    told.switch.prepare(Prepared(1, 1, soon_ns(), (B,), (A,)))
+    told.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (B,), (A,)))
     (switched,) = told.made()
     assert len(spy.writes) == fails_at
     assert switched.held == {2}
@@ -132,7 +132,7 @@ def test_at_every_write_what_is_held_is_on_record(told: Stage, spy: Spy, seed: i
             number += 1
             at_ns += 3 * MS
             held = tuple(key for key in keys if dice.random() < 0.5 or key == BATCH)
-            queue.append(Prepared(number, 1, at_ns, held, tuple(set(keys) - set(held))))
+            queue.append(PreparedSwitch(number, 1, at_ns, held, tuple(set(keys) - set(held))))
         spy.fails_at = len(spy.writes) + dice.randrange(20)
         told.let_yield(frozenset(job for job in JOBS if dice.random() < 0.8))
         told.gate.apply(tuple(told.gate.held), ())
@@ -153,11 +153,11 @@ def test_what_jobs_had_used_by_the_switch_is_told(stage: Stage) -> None:
         else:
             stage.begin(key, used_ns)
     stage.look()
-    stage.switch.prepare(Prepared(1, 1, soon_ns(30 * MS), (A, BATCH), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(30 * MS), (A, BATCH), ()))
     stage.account(A).write_text("701\n")
     (first,) = stage.made()
     assert first.applied.used_ns == {1: 771}
-    stage.switch.prepare(Prepared(2, 1, soon_ns(), (B, C), (A, BATCH)))
+    stage.switch.prepare(PreparedSwitch(2, 1, soon_ns(), (B, C), (A, BATCH)))
     (second,) = stage.made()
     assert second.applied.used_ns == {1: 771, 2: 9_000_000_000_123}  # nobody accounts for job 3
 
@@ -168,7 +168,7 @@ def test_account_that_cannot_be_read_is_none_until_the_next_look(stage: Stage) -
         stage.account(key).write_text("5")
     stage.look()
     stage.switch.prepare(
-        Prepared(1, 1, soon_ns(30 * MS), (A, B), ()), Prepared(2, 1, soon_ns(60 * MS), (), (A, B))
+        PreparedSwitch(1, 1, soon_ns(30 * MS), (A, B), ()), PreparedSwitch(2, 1, soon_ns(60 * MS), (), (A, B))
     )
     stage.account(A).write_text("")
     first, second = stage.made(2)
@@ -177,7 +177,7 @@ def test_account_that_cannot_be_read_is_none_until_the_next_look(stage: Stage) -
     stage.account(A).unlink()
     stage.account(A).write_text("6")  # the step of the same name is another
     stage.look()
-    stage.switch.prepare(Prepared(3, 1, soon_ns(), (A, B), ()))
+    stage.switch.prepare(PreparedSwitch(3, 1, soon_ns(), (A, B), ()))
     (third,) = stage.made()
     assert third.applied.used_ns == {1: 6, 2: 5}
 
@@ -187,7 +187,9 @@ def test_more_accounts_than_native_code_reads_are_read_nevertheless(stage: Stage
     for key in many:
         stage.begin(key, "2")
     stage.look()
-    stage.switch.prepare(Prepared(1, 1, soon_ns(), many, ()), Prepared(2, 1, soon_ns(30 * MS), (), many[:3]))
+    stage.switch.prepare(
+        PreparedSwitch(1, 1, soon_ns(), many, ()), PreparedSwitch(2, 1, soon_ns(30 * MS), (), many[:3])
+    )
     first, second = stage.made(2)
     assert first.applied.used_ns == {1: 2 * len(many)}
     assert second.applied.used_ns == {1: 6}
@@ -211,8 +213,8 @@ def test_more_accounts_than_native_code_reads_are_read_nevertheless(stage: Stage
 def test_account_in_lines(native: Stage, tmp_path: Path, text: str, used_ns: int | None) -> None:
     (tmp_path / "cpu.stat").write_text(text)
     fd = os.open(tmp_path / "cpu.stat", os.O_RDONLY)
-    native.holder.account = lambda key: Account(fd, in_lines=True)  # type: ignore[method-assign]
-    native.switch.prepare(Prepared(1, 1, soon_ns(), (A,), ()))
+    native.holder.account = lambda key: CpuTimeFile(fd, in_lines=True)  # type: ignore[method-assign]
+    native.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (A,), ()))
     (switched,) = native.made()
     assert switched.applied.used_ns == ({} if used_ns is None else {1: used_ns})
     assert native.native is not None
@@ -221,7 +223,9 @@ def test_account_in_lines(native: Stage, tmp_path: Path, text: str, used_ns: int
 
 
 def test_other_way_for_a_job_that_is_held(stage: Stage) -> None:
-    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A,), ()), Prepared(2, 1, soon_ns(10**12), (B,), (A,)))
+    stage.switch.prepare(
+        PreparedSwitch(1, 1, soon_ns(), (A,), ()), PreparedSwitch(2, 1, soon_ns(10**12), (B,), (A,))
+    )
     stage.made()
     stage.let_yield(frozenset({2, 3}))
     stage.gate.apply((A,), ())
@@ -229,7 +233,7 @@ def test_other_way_for_a_job_that_is_held(stage: Stage) -> None:
     stage.let_yield(JOBS)
     stage.gate.apply((A,), ())
     assert (stage.frozen(), stage.low()) == (set(), {1})
-    stage.switch.prepare(Prepared(3, 1, soon_ns(), (B,), (A,)))
+    stage.switch.prepare(PreparedSwitch(3, 1, soon_ns(), (B,), (A,)))
     stage.made()
     assert stage.low() == stage.recorded() == {2}
     stage.gate.thaw_all()
@@ -237,7 +241,7 @@ def test_other_way_for_a_job_that_is_held(stage: Stage) -> None:
 
 
 def test_what_was_planned_for_the_other_way_is_dropped(native: Stage) -> None:
-    native.switch.prepare(Prepared(1, 1, soon_ns(10**12), (A,), ()))
+    native.switch.prepare(PreparedSwitch(1, 1, soon_ns(10**12), (A,), ()))
     native.gate.let_yield(JOBS)
     assert native.switch.is_planned
     native.gate.let_yield(frozenset({2, 3}))
@@ -247,7 +251,7 @@ def test_what_was_planned_for_the_other_way_is_dropped(native: Stage) -> None:
 @pytest.mark.parametrize("why", ["the job left", "somebody removed its group"])
 def test_job_that_leaves_is_not_written_to_any_more(native: Stage, tmp_path: Path, why: str) -> None:
     """The number of its file may be another file's by the instant."""
-    native.switch.prepare(Prepared(1, 1, soon_ns(50 * MS), (A, B), ()))
+    native.switch.prepare(PreparedSwitch(1, 1, soon_ns(50 * MS), (A, B), ()))
     fd = native.control_fd(B)
     if why == "the job left":
         native.gather(JOBS - {2})
@@ -270,7 +274,7 @@ def test_job_that_leaves_is_not_written_to_any_more(native: Stage, tmp_path: Pat
 def test_weight_that_changes_counts(stage: Stage) -> None:
     """Of this process, which has two threads at least, by the time of its release."""
     stage.gate.apply((A,), ())
-    stage.switch.prepare(Prepared(1, 1, soon_ns(50 * MS), (), (A,)))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(50 * MS), (), (A,)))
     stage.holder.gather({1: lambda: (os.getpid(),), 2: tuple, 3: tuple}, stage.gate.alone, {1: 2})
     stage.made()
     assert shares(stage, 1) >= 2 * 1024
@@ -286,7 +290,7 @@ def test_what_is_no_list_of_writes_is_not_planned(stage: Stage) -> None:
 
 def test_group_that_is_gone_is_neither_held_nor_a_failure(stage: Stage) -> None:
     stage.gather(frozenset({2, 3}))
-    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A, B), ()))
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (A, B), ()))
     (switched,) = stage.made()
     assert switched.held == {2}
     assert set(stage.gate.held) == {B}

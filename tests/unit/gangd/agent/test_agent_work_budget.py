@@ -16,12 +16,12 @@ from gangd.agent.agent_loop import RECOVERY_NS, Loop
 from gangd.agent.sight.job_meters import JobMeters
 from gangd.agent.sight.second_look import Checks
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import Memory
-from gangd.agent.switching.gate import Gate
+from gangd.agent.sight.strangers import ExternalChangeTracker
+from gangd.agent.switching.gate import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.freezer.cgroup_freezer import CgroupFreezer
-from gangd.freezer.holder import Did, Outcome, StepKey
+from gangd.freezer.holder import Did, HoldOutcome, StepKey
 from gangd.freezer.procfs import WORK, WORK_NS, WorkBudget, scan
 from gangd.freezer.tree import CGROUP1
 from tests.fixtures.gang_host import FakeV1
@@ -79,10 +79,10 @@ class Bench:
             first = 5_000_000 + processes * job
             host.step(job, "0", pids=tuple(range(first, first + processes)))
         self.freezer = CgroupFreezer(host.root, CGROUP1, "a", NoLedger())
-        self.gate = Gate(self.freezer, Lease(None))
+        self.gate = HoldController(self.freezer, Lease(None))
         self.gate.lease.set_until(2**62)
         self.table = StepTable(self.gate)
-        self.memory, self.book = Memory(), SliceBook()
+        self.memory, self.book = ExternalChangeTracker(), SliceBook()
         self.checks = Checks(self.gate, self.table, self.memory, self.book, Agenda())
         self.meters = JobMeters()
 
@@ -139,7 +139,7 @@ def test_look_with_pauses_finds_what_a_look_without_them_finds(
         bench.table.refresh(1)
     at_once = Bench.__new__(Bench)
     at_once.freezer = CgroupFreezer(fake_v1.root, CGROUP1, "a", NoLedger())
-    at_once.table = StepTable(Gate(at_once.freezer, Lease(None)))
+    at_once.table = StepTable(HoldController(at_once.freezer, Lease(None)))
     work.in_pause = lambda: pytest.fail("no pause is due")
     WORK._since_ns = 2**62
     at_once.table.refresh(1)
@@ -152,7 +152,7 @@ def test_look_with_pauses_finds_what_a_look_without_them_finds(
 def test_switch_is_possible_in_a_pause_of_adopting_steps(fake_v1: FakeV1, work: Work) -> None:
     bench = Bench(fake_v1, 3, 1)
     bench.look()
-    key, outcomes = StepKey(1, "0"), list[Outcome]()
+    key, outcomes = StepKey(1, "0"), list[HoldOutcome]()
     for job in range(4, 200):
         fake_v1.step(job, "0")
 

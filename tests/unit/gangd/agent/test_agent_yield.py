@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from gangd.agent.decide import Limits, Situation, StepView, Why, decide
+from gangd.agent.decide import HoldLimits, Situation, StepView, Why, decide
 from gangd.agent.sight.strangers import DYING_NS
 from gangd.agent.ways import NEWCOMER_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Report, SliceReport
-from gangd.wire.messages_down import Exempt
+from gangd.wire.messages_down import ExemptJobs
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO, NEW = StepKey(1, "0"), StepKey(2, "0"), StepKey(3, "0")
@@ -143,16 +143,16 @@ def test_no_freeze_cap_no_grace_and_no_deadly_signals_for_what_yields() -> None:
         stuck=frozenset({ONE}),
         yielding=frozenset({1, 2}),
     )
-    verdict = decide(situation, Limits(grace_ns=100 * SECOND))
+    verdict = decide(situation, HoldLimits(grace_ns=100 * SECOND))
     assert verdict.hold == {ONE}
     assert verdict.again_ns is None
-    frozen = decide(replace(situation, yielding=frozenset()), Limits(grace_ns=100 * SECOND))
+    frozen = decide(replace(situation, yielding=frozenset()), HoldLimits(grace_ns=100 * SECOND))
     assert frozen.hold == frozenset()
-    assert decide(replace(situation, open=False), Limits()).spared == {ONE: Why.CLOSED}
-    assert decide(replace(situation, dying=frozenset({1})), Limits()).hold == {ONE}
+    assert decide(replace(situation, open=False), HoldLimits()).spared == {ONE: Why.CLOSED}
+    assert decide(replace(situation, dying=frozenset({1})), HoldLimits()).hold == {ONE}
     extern = replace(situation, steps=(StepView(StepKey(1, "extern"), 0),))
-    assert decide(extern, Limits()).hold
-    assert not decide(extern, Limits(hold_extern=False)).hold
+    assert decide(extern, HoldLimits()).hold
+    assert not decide(extern, HoldLimits(hold_extern=False)).hold
 
 
 def begun(agent: SimulatedAgent, key: StepKey = NEW) -> None:
@@ -203,7 +203,7 @@ def test_who_is_no_newcomer_begins_as_ever(why: str) -> None:
         agent.freezer.steps.add(NEW)
         agent.freezer.members[NEW] = (300,)
     agent.join()
-    agent.rotate((), exempt=Exempt(opt_out=(3,)) if why == "it is spared" else None)
+    agent.rotate((), exempt=ExemptJobs(opt_out=(3,)) if why == "it is spared" else None)
     agent.run(SECOND)
     begun(agent)
     agent.run(SECOND)
@@ -225,7 +225,7 @@ def test_what_shares_cores_with_a_job_that_yields_is_weighed_against_it(agent: S
     agent.yielding = (1,)
     agent.freezer.steps.add(NEW)
     agent.freezer.members[NEW] = (300,)
-    agent.rotate((1,), (2,), exempt=Exempt(opt_out=(3,)))
+    agent.rotate((1,), (2,), exempt=ExemptJobs(opt_out=(3,)))
     agent.run(SECOND)
     assert agent.yielder.gathered.keys() == {1, 2, 3}
     assert [3 in agent.held_in[number] for number in sorted(agent.held_in)[-6:]].count(True) == 2
@@ -267,9 +267,9 @@ def in_others_slices(agent: SimulatedAgent, job: int) -> tuple[set[bool], set[bo
     return yields, stands
 
 
-@pytest.mark.parametrize("exempt", [Exempt(opt_out=(1,)), Exempt(never_freeze=(1,))])
+@pytest.mark.parametrize("exempt", [ExemptJobs(opt_out=(1,)), ExemptJobs(never_freeze=(1,))])
 def test_a_job_that_must_not_be_frozen_yields_in_the_slices_of_others(
-    frozen: SimulatedAgent, exempt: Exempt
+    frozen: SimulatedAgent, exempt: ExemptJobs
 ) -> None:
     frozen.rotate((1,), (2,), exempt=exempt)
     frozen.run(SECOND)
@@ -295,7 +295,7 @@ def test_control_files_of_a_job_that_yields_for_a_moment_stay_watched(
     frozen: SimulatedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frozen.freezer, "control_files", lambda key: (f"file of {key.job}",))
-    frozen.rotate((1,), (2,), exempt=Exempt(opt_out=(1,)))
+    frozen.rotate((1,), (2,), exempt=ExemptJobs(opt_out=(1,)))
     frozen.run(SECOND)
     assert frozen.node.ways.yielding == {1}
     assert frozen.gate.holder.control_files(ONE) == ("file of 1",)
@@ -322,7 +322,7 @@ def test_steps_that_begin_one_after_the_other_get_a_job_nothing(frozen: Simulate
 
 
 def test_jobs_that_no_plan_names_weigh_as_one_each(frozen: SimulatedAgent) -> None:
-    frozen.rotate((), exempt=Exempt(opt_out=(1,)))
+    frozen.rotate((), exempt=ExemptJobs(opt_out=(1,)))
     frozen.run(2 * SECOND)
     assert frozen.held() == set()
     assert frozen.yielder.gathered.keys() == {1, 2}

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from gangd.freezer.holder import StepKey
-from gangd.freezer.membership import Claim, Members, assign, claim_of, step_of_title
+from gangd.freezer.membership import Members, MembershipClaim, assign, claim_of, step_of_title
 from gangd.freezer.procfs import ProcStat
 
 KEY = StepKey(12, "0")
-HERE = Claim(7, "a")
+HERE = MembershipClaim(7, "a")
 
 
 def process(
@@ -24,7 +24,7 @@ def process(
 def assigned(
     *processes: ProcStat,
     before: Members | None = None,
-    claims: dict[int, Claim] | None = None,
+    claims: dict[int, MembershipClaim] | None = None,
     stepds: dict[int, StepKey] | None = None,
     spare: frozenset[int] = frozenset(),
 ) -> tuple[dict[StepKey, list[int]], Members]:
@@ -34,7 +34,7 @@ def assigned(
         table,
         {pid: key for pid, key in stepds.items() if pid in table},
         before or Members(),
-        lambda stat: (claims or {}).get(stat.pid, HERE if stat.pid > 10 else Claim(0)),
+        lambda stat: (claims or {}).get(stat.pid, HERE if stat.pid > 10 else MembershipClaim(0)),
         "a",
         spare,
     )
@@ -50,7 +50,7 @@ def test_descendants_of_slurmstepd_are_members_and_it_is_not() -> None:
         process(14, 10, state="Z"),
         process(15, 10, state="Z", threads=2),
         process(20, 1, comm="sshd"),
-        claims={20: Claim(0)},
+        claims={20: MembershipClaim(0)},
         spare=frozenset((13,)),
     )
     assert steps == {KEY: [11, 12, 15]}
@@ -63,12 +63,14 @@ def test_name_of_a_daemon_spares_no_process() -> None:
 
 def test_descendant_is_a_member_however_deep_it_is() -> None:
     chain = [process(number, number - 1, session=number) for number in range(11, 5000)]
-    steps, _ = assigned(process(10), *reversed(chain), claims={4999: Claim(7)})
+    steps, _ = assigned(process(10), *reversed(chain), claims={4999: MembershipClaim(7)})
     assert len(steps[KEY]) == len(chain)
 
 
 def test_parents_in_a_circle_end_the_search() -> None:
-    steps, _ = assigned(process(10), process(11, 12), process(12, 11), claims={11: Claim(7), 12: Claim(7)})
+    steps, _ = assigned(
+        process(10), process(11, 12), process(12, 11), claims={11: MembershipClaim(7), 12: MembershipClaim(7)}
+    )
     assert steps == {}
 
 
@@ -76,7 +78,7 @@ def test_step_that_names_no_node_is_of_the_only_one() -> None:
     table = {10: process(10), 11: process(11, 10)}
 
     def steps(*, one_node: bool) -> list[StepKey]:
-        claim = Claim(7)
+        claim = MembershipClaim(7)
         found = assign(table, {10: KEY}, Members(), lambda _: claim, "a", frozenset(), one_node=one_node)
         return list(found.steps)
 
@@ -85,54 +87,60 @@ def test_step_that_names_no_node_is_of_the_only_one() -> None:
 
 
 def test_step_of_another_node_on_this_host_is_left_out() -> None:
-    steps, _ = assigned(process(10, comm="slurmstepd"), process(11, 10), claims={11: Claim(7, "b")})
+    steps, _ = assigned(process(10, comm="slurmstepd"), process(11, 10), claims={11: MembershipClaim(7, "b")})
     assert steps == {}
 
 
 def test_first_process_that_names_a_node_decides() -> None:
     steps, _ = assigned(
-        process(10, comm="slurmstepd"), process(11, 10), process(12, 10), claims={11: Claim(7)}
+        process(10, comm="slurmstepd"), process(11, 10), process(12, 10), claims={11: MembershipClaim(7)}
     )
     assert steps == {KEY: [11, 12]}
 
 
 def test_orphan_in_a_members_session_is_a_member() -> None:
     steps, _ = assigned(
-        process(10), process(11, 10, session=11), process(30, 1, session=11), claims={30: Claim(7)}
+        process(10), process(11, 10, session=11), process(30, 1, session=11), claims={30: MembershipClaim(7)}
     )
     assert steps == {KEY: [11, 30]}
 
 
 def test_orphan_that_was_a_member_stays_one() -> None:
     _, before = assigned(process(10), process(11, 10), process(12, 11))
-    steps, _ = assigned(process(10), process(11, 10), process(12, 1), before=before, claims={12: Claim(7)})
+    steps, _ = assigned(
+        process(10), process(11, 10), process(12, 1), before=before, claims={12: MembershipClaim(7)}
+    )
     assert steps == {KEY: [11, 12]}
 
 
 def test_reused_pid_is_no_member() -> None:
     _, before = assigned(process(10), process(11, 10), process(12, 11))
     steps, _ = assigned(
-        process(10), process(11, 10), process(12, 1, start=999), before=before, claims={12: Claim(7)}
+        process(10),
+        process(11, 10),
+        process(12, 1, start=999),
+        before=before,
+        claims={12: MembershipClaim(7)},
     )
     assert steps == {KEY: [11]}
 
 
 def test_double_fork_into_a_new_session_is_found_by_its_environment() -> None:
     steps, _ = assigned(
-        process(10), process(11, 10), process(40, 1, session=40), claims={40: Claim(7, "a", KEY)}
+        process(10), process(11, 10), process(40, 1, session=40), claims={40: MembershipClaim(7, "a", KEY)}
     )
     assert steps == {KEY: [11, 40]}
 
 
 def test_environment_of_another_user_proves_nothing() -> None:
     steps, _ = assigned(
-        process(10), process(11, 10), process(40, 1, session=40), claims={40: Claim(8, "a", KEY)}
+        process(10), process(11, 10), process(40, 1, session=40), claims={40: MembershipClaim(8, "a", KEY)}
     )
     assert steps == {KEY: [11]}
 
 
 def test_environment_of_another_node_proves_nothing() -> None:
-    steps, _ = assigned(process(10), process(11, 10), process(40), claims={40: Claim(7, "b", KEY)})
+    steps, _ = assigned(process(10), process(11, 10), process(40), claims={40: MembershipClaim(7, "b", KEY)})
     assert steps == {KEY: [11]}
 
 
@@ -151,7 +159,7 @@ def test_reads_titles_and_environments() -> None:
     assert step_of_title("slurmstepd: [12.3]") == StepKey(12, "3")
     assert step_of_title("/usr/sbin/slurmstepd infinity") is None
     batch = {b"SLURM_JOB_ID": b"12", b"SLURMD_NODENAME": b"a"}
-    assert claim_of(batch, 7) == Claim(7, "a", StepKey(12, "batch"))
-    assert claim_of(batch | {b"SLURM_STEP_ID": b"0"}, 7) == Claim(7, "a", KEY)
-    assert claim_of({b"SLURM_JOB_ID": b"12"}, 7) == Claim(7)  # salloc's shell on a login node
-    assert claim_of({b"SLURM_JOB_ID": b"x", b"SLURMD_NODENAME": b"a"}, 7) == Claim(7, "a")
+    assert claim_of(batch, 7) == MembershipClaim(7, "a", StepKey(12, "batch"))
+    assert claim_of(batch | {b"SLURM_STEP_ID": b"0"}, 7) == MembershipClaim(7, "a", KEY)
+    assert claim_of({b"SLURM_JOB_ID": b"12"}, 7) == MembershipClaim(7)  # salloc's shell on a login node
+    assert claim_of({b"SLURM_JOB_ID": b"x", b"SLURMD_NODENAME": b"a"}, 7) == MembershipClaim(7, "a")

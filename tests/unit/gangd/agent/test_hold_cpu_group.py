@@ -7,7 +7,7 @@ import pytest
 
 from gangd.freezer.holder import Did, StepKey
 from gangd.hold.cpu_group import CpuGroup, Turner
-from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob
+from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl
 from tests.fixtures.no_ledger import NoLedger
 
 KEY = StepKey(1, "0")
@@ -31,7 +31,7 @@ class Record(NoLedger):
 class World:
     """A group whose writes are listed; those that ``failing`` has the place of fail."""
 
-    def __init__(self, knob: Knob, weight: int) -> None:
+    def __init__(self, knob: CpuWeightControl, weight: int) -> None:
         self.written: list[tuple[str, bytes]] = []
         self.failing: dict[int, int] = {}
         self.ledger = Record()
@@ -51,7 +51,7 @@ class World:
 
 @KNOBS
 @pytest.mark.parametrize("weight", [None, 250])
-def test_what_is_planned_is_what_would_be_written(knob: Knob, weight: int | None) -> None:
+def test_what_is_planned_is_what_would_be_written(knob: CpuWeightControl, weight: int | None) -> None:
     for low in (True, False):
         world = World(knob, weight or knob.usual)
         if not low:
@@ -68,7 +68,7 @@ def test_what_is_planned_is_what_would_be_written(knob: Knob, weight: int | None
 
 
 @KNOBS
-def test_planned_writes_that_were_made_are_as_if_python_had_made_them(knob: Knob) -> None:
+def test_planned_writes_that_were_made_are_as_if_python_had_made_them(knob: CpuWeightControl) -> None:
     world = World(knob, 250)
     for low in (True, False):
         for write in world.turner.plan(world.group, KEY, {}, holds=low) or ():

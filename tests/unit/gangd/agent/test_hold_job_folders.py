@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gangd.freezer.holder import Did, Step, StepKey
-from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob
+from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl
 from gangd.hold.slurm_job_folders import JobFolders
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import CPU1, PIN, FakeCpu1, a_cpu, shares
@@ -54,7 +54,7 @@ def fake2(tmp_path: Path) -> FakeCpu2:
     ("knob", "file", "low", "back"), [(IDLE2, "idle", "1", "0"), (WEIGHT2, "weight", "1", "100")]
 )
 def test_job_folder_is_turned_and_turned_back(
-    fake2: FakeCpu2, knob: Knob, file: str, low: str, back: str
+    fake2: FakeCpu2, knob: CpuWeightControl, file: str, low: str, back: str
 ) -> None:
     job = fake2.job(1)
     other = fake2.job(2)
@@ -129,7 +129,7 @@ def test_follows_no_symbolic_link(fake2: FakeCpu2, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("knob", [IDLE1, SHARES1])
-def test_users_folder_yields_while_all_of_his_jobs_do(tmp_path: Path, knob: Knob) -> None:
+def test_users_folder_yields_while_all_of_his_jobs_do(tmp_path: Path, knob: CpuWeightControl) -> None:
     fake = FakeCpu1(tmp_path / "cpu")
     for path in ("slurm_a/uid_7/job_1", "slurm_a/uid_7/job_2", "slurm_a/uid_8/job_3"):
         fake.make(path)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.hammer import Blow, find_low, low_groups, raise_scanned
+from gangd.agent.hammer import ThawReport, find_low, low_groups, raise_scanned
 from gangd.freezer.holder import Did
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile, Word
-from gangd.hold.knob import IDLE1, IDLE2, KNOBS, Knob, own_group
+from gangd.hold.knob import IDLE1, IDLE2, KNOBS, CpuWeightControl, own_group
 from gangd.hold.own_groups import OwnGroups
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import CPU1, PIN, FakeCpu1, a_cpu, remove_groups
@@ -78,14 +78,14 @@ def test_the_hammer_tells_what_yields_for_nobody_and_scan_gives_it_back(tmp_path
     state.set_word(
         Word.LEASE_NS, time.monotonic_ns() + 60_000_000_000
     )  # this process is the agent, and lives
-    blow = Blow()
+    blow = ThawReport()
     find_low(folder, None, blow, mount=tmp_path)
     assert blow.low == [str(fake.root / "gangd_a_job_2")]
     raise_scanned("b", blow, mount=tmp_path)
     assert fake.read("gangd_a_job_2") == "1"
     raise_scanned("a", blow, dry_run=True, mount=tmp_path)
     assert fake.read("gangd_a_job_2") == "1"
-    blow = Blow()
+    blow = ThawReport()
     raise_scanned("a", blow, mount=tmp_path)
     assert fake.read("gangd_a_job_1") == fake.read("gangd_a_job_2") == "0"
     assert len(blow.scanned) == 2
@@ -95,7 +95,7 @@ def test_the_hammer_tells_what_yields_for_nobody_and_scan_gives_it_back(tmp_path
 
 
 @pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: f"{knob.file} {knob.kind}")
-def test_guardian_restores_by_what_the_ledger_says_alone(tmp_path: Path, knob: Knob) -> None:
+def test_guardian_restores_by_what_the_ledger_says_alone(tmp_path: Path, knob: CpuWeightControl) -> None:
     path = "gangd_a_job_1" if knob.weight_file == "cpu.shares" else "system.slice/slurmstepd.scope/job_1"
     folder = tmp_path / "root" / path
     folder.mkdir(parents=True)

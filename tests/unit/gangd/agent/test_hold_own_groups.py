@@ -14,7 +14,7 @@ import pytest
 
 from gangd.freezer.holder import Did
 from gangd.hold.cpu_places import cpu_path, width
-from gangd.hold.knob import IDLE1, SHARES1, Knob, job_of_own, own_group
+from gangd.hold.knob import IDLE1, SHARES1, CpuWeightControl, job_of_own, own_group
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.thread_policy import threads
 from tests.fixtures.gang_host import cpu_ns, until
@@ -84,7 +84,7 @@ def group_of(pid: int) -> str | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("knob", [IDLE1, SHARES1])
 def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
-    host: Path, node: str, children: Children, knob: Knob
+    host: Path, node: str, children: Children, knob: CpuWeightControl
 ) -> None:
     held, owner = spinner(children), spinner(children)
     groups = OwnGroups(host, knob, node, NoLedger())

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from foundation.errors import InputError
-from gangd.controller.controller_status import Status, read_status
+from gangd.controller.controller_status import ControllerStatus, read_status
 from gangd.curve_keys import make_keys
 from gangd.wire import Welcome
 from tests.fixtures.gang_loop import ScriptedAgent
@@ -60,7 +60,7 @@ class Scene:
             assert time.monotonic() < deadline, what
             self.look()
 
-    def status(self) -> Status | None:
+    def status(self) -> ControllerStatus | None:
         try:
             return read_status(self.folder / "state")
         except InputError:
@@ -130,7 +130,7 @@ def live_controller(folder: Path) -> Iterator[Scene]:
         controller.wait(20)
 
 
-def check(scene: Scene, incarnation: str, before_bytes: int) -> Status:
+def check(scene: Scene, incarnation: str, before_bytes: int) -> ControllerStatus:
     """What must hold after any number of frames."""
     assert scene.controller.poll() is None, (scene.folder / "log").read_text()[-2_000:]
     scene.take_turns()

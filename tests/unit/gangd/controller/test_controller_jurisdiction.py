@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from gangd.controller.intake import GHOST_NS, Lines
+from gangd.controller.intake import GHOST_NS, AgentConnections
 from gangd.controller.nodes.uplink import own_words
-from gangd.core import Place
-from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
+from gangd.core import NodePresence
+from gangd.wire import AgentFault, FoundState, JobSample, Leak, Report, SliceReport
 from gangd.wire.wire_fields import printable
 from tests.fixtures.core_bench import Bench
 
-PLACES = {1: Place.HERE, 2: Place.ELSEWHERE, 3: Place.LEFT, 4: Place.UNKNOWN}
+PLACES = {1: NodePresence.HERE, 2: NodePresence.ELSEWHERE, 3: NodePresence.LEFT, 4: NodePresence.UNKNOWN}
 
 
 def report(**more: Any) -> Report:
@@ -32,7 +32,7 @@ EVERYTHING: dict[str, Any] = {
     "dying": ALL,
     "found": tuple(FoundState(job, "frozen", "thawed") for job in ALL),
     "leaks": tuple(Leak(job, 5) for job in ALL),
-    "faults": (Fault("kind", 1, "text"), *(Fault("kind", 1, "text", job) for job in ALL)),
+    "faults": (AgentFault("kind", 1, "text"), *(AgentFault("kind", 1, "text", job) for job in ALL)),
 }
 OWN: dict[str, Any] = {
     "slices": (SliceReport(7, 1, 0, 0, 0, (1, 4), (sample(1), sample(4)), (1, 4)),),
@@ -41,7 +41,11 @@ OWN: dict[str, Any] = {
     "dying": (1, 4),
     "found": (FoundState(1, "frozen", "thawed"), FoundState(4, "frozen", "thawed")),
     "leaks": (Leak(1, 5), Leak(4, 5)),
-    "faults": (Fault("kind", 1, "text"), Fault("kind", 1, "text", 1), Fault("kind", 1, "text", 4)),
+    "faults": (
+        AgentFault("kind", 1, "text"),
+        AgentFault("kind", 1, "text", 1),
+        AgentFault("kind", 1, "text", 4),
+    ),
 }
 
 
@@ -63,7 +67,7 @@ def test_it_is_decided_of_every_field_whether_it_speaks_of_jobs() -> None:
 
 def test_a_report_of_own_jobs_is_left_as_it_is() -> None:
     whole = report(**EVERYTHING)
-    kept, foreign = own_words(whole, lambda job: Place.HERE)
+    kept, foreign = own_words(whole, lambda job: NodePresence.HERE)
     assert kept is whole
     assert foreign == frozenset()
 
@@ -77,7 +81,7 @@ def test_asking_for_all_at_once_says_what_asking_one_by_one_says(elsewhere: int)
     bench.snapshot()
     core, asked = bench.scheduler, set[int]()
 
-    def where(job: int) -> Place:
+    def where(job: int) -> NodePresence:
         asked.add(job)
         return core.place("n1", job)
 
@@ -100,24 +104,24 @@ def test_a_node_that_a_job_has_left_tells_nothing_and_is_no_liar() -> None:
     bench.job(5, {"n0": (0,), "n1": (0,)})
     bench.tick()
     scheduler = bench.scheduler
-    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [Place.HERE, Place.HERE]
-    assert scheduler.place("n1", 1) is Place.ELSEWHERE
-    assert scheduler.place("n1", 99) is Place.UNKNOWN
+    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [NodePresence.HERE, NodePresence.HERE]
+    assert scheduler.place("n1", 1) is NodePresence.ELSEWHERE
+    assert scheduler.place("n1", 99) is NodePresence.UNKNOWN
     bench.job(5, {"n0": (0,)})
     bench.tick()
-    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [Place.HERE, Place.LEFT]
+    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [NodePresence.HERE, NodePresence.LEFT]
     bench.job(5, {"n1": (0,)})
     bench.tick()
-    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [Place.LEFT, Place.HERE]
+    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [NodePresence.LEFT, NodePresence.HERE]
     del bench.jobs[5]
     bench.tick()
     bench.job(5, {"n0": (0,)})
     bench.tick()
-    assert scheduler.place("n1", 5) is Place.ELSEWHERE, "another job of that number was never there"
+    assert scheduler.place("n1", 5) is NodePresence.ELSEWHERE, "another job of that number was never there"
 
 
 def test_a_connection_that_speaks_long_after_it_was_replaced_is_a_second_one() -> None:
-    lines = Lines()
+    lines = AgentConnections()
     assert not lines.is_double("n1", b"a", 0)
     assert not lines.is_double("n1", b"b", 10)
     assert not lines.is_double("n1", b"a", 10 + GHOST_NS - 1), "it was on the way"
@@ -127,7 +131,7 @@ def test_a_connection_that_speaks_long_after_it_was_replaced_is_a_second_one() -
 
 
 def test_no_more_connections_are_remembered_than_are_of_use() -> None:
-    lines = Lines()
+    lines = AgentConnections()
     for number in range(100):
         assert not lines.is_double("n1", b"%d" % number, number)
     assert len(lines._former["n1"]) < 10

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import JobSnapshot
-from gangd.control.order_requests import Answer, Request, Target
+from gangd.control.order_requests import OrderAnswer, OrderRequest, OrderTarget
 from gangd.control.order_socket import ask
 from gangd.controller.lead.keeper import STATE_NAME
 from gangd.controller.slice_record.slicelog import read_slices
@@ -383,7 +383,7 @@ def test_an_error_is_one_line_with_its_exit_code(
 
 def test_a_pause_lets_all_run_at_once_and_stands_after_a_restart(tmp_path: Path) -> None:
     slurm = two_jobs()
-    everything = (Target("all"),)
+    everything = (OrderTarget("all"),)
 
     def waiting(stage: Stage, held: bool) -> None:
         one = stage.agents[0]
@@ -396,8 +396,8 @@ def test_a_pause_lets_all_run_at_once_and_stands_after_a_restart(tmp_path: Path)
         for agent in agents:
             first.welcome(agent)
         waiting(first, held=True)
-        answers: list[Answer] = []
-        request = Request(verb="pause", targets=everything)
+        answers: list[OrderAnswer] = []
+        request = OrderRequest(verb="pause", targets=everything)
         asking = threading.Thread(target=lambda: answers.append(ask(first.config.state, request)))
         asking.start()
         first.until(lambda: {1, 2} <= set(agents[0].timeline.exempt.opt_out))
@@ -423,7 +423,7 @@ def test_a_pause_lets_all_run_at_once_and_stands_after_a_restart(tmp_path: Path)
         assert status is not None
         assert [order.what for order in status.orders] == ["pause"]
         assert not agents_again[0].timeline.held(agents_again[0].timeline.horizon + 1)
-        assert ask(second.config.state, Request(verb="resume", targets=everything)).done
+        assert ask(second.config.state, OrderRequest(verb="resume", targets=everything)).done
         waiting(second, held=True)
 
     with second.play(scene_again):

@@ -15,7 +15,7 @@ from foundation.slurm import JobSnapshot, SubmitRequest
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.kept_apart import PairRule, read_pairs
 from gangd.controller.site.slurm_view import ClusterView
-from gangd.core import CoreMap, Hold, JobView
+from gangd.core import CoreMap, HoldMode, JobView
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.tier import examples
 
@@ -46,14 +46,14 @@ def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_nobody_else_does()
         slurm.submit(request())
     cores = CoreMap()
     rule = PairRule(frozenset({("a", "b")}))
-    view = ClusterView(cores, Policy(hold=Hold.YIELD, pairing=rule))
+    view = ClusterView(cores, Policy(hold=HoldMode.YIELD, pairing=rule))
     view.know_nodes(slurm.nodes())
     first, second, third, fourth = view.views(labelled(slurm, j1="a", j2="b", j3="a"))
     assert shares(first, second)
     assert shares(second, third)
     assert not shares(first, third)
     assert not any(shares(fourth, one) for one in (first, second, third))
-    assert [one.hold for one in (first, second, third, fourth)] == [*[Hold.FREEZE] * 3, Hold.YIELD]
+    assert [one.hold for one in (first, second, third, fourth)] == [*[HoldMode.FREEZE] * 3, HoldMode.YIELD]
     assert cores.unpack(second.cores) == {"n1": [1]}
     again = view.views(labelled(slurm, j1="a", j2="b", j3="a"))
     assert again == (first, second, third, fourth)
@@ -65,8 +65,8 @@ def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_nobody_else_does()
     assert not shares(after[2], after[4])
     slurm.cancel([1])
     last = view.views(labelled(slurm, j2="b", j4="b"))
-    assert [one.hold for one in last] == [Hold.YIELD] * 2
-    view.set_policy(Policy(hold=Hold.YIELD))
+    assert [one.hold for one in last] == [HoldMode.YIELD] * 2
+    view.set_policy(Policy(hold=HoldMode.YIELD))
     assert not shares(*view.views(labelled(slurm, j2="b", j4="a")))
 
 

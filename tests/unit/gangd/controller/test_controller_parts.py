@@ -10,14 +10,14 @@ import pytest
 
 from foundation.errors import HostError, InputError
 from foundation.records import SliceRecord
-from gangd.control.order_requests import Order, Target
+from gangd.control.order_requests import OrderTarget, StandingOrder
 from gangd.controller.alarms import AlarmBoard, alarms_of, fault_alarm, worded
-from gangd.controller.lead.keeper import Keeper
-from gangd.controller.orders import Orders
+from gangd.controller.lead.keeper import StateDirectory
+from gangd.controller.orders import CommandExecutor
 from gangd.controller.slice_record.slicefiles import NAME
 from gangd.controller.slice_record.slicelog import SliceLog, read_slices
 from gangd.core import Alarm, SliceRow
-from gangd.wire import Fault
+from gangd.wire import AgentFault
 from gangd.wire.doorkeeper import Denied
 
 # Record
@@ -77,14 +77,14 @@ def test_a_torn_line_is_skipped_and_a_foreign_file_refused(tmp_path: Path) -> No
 
 
 def test_a_second_controller_is_kept_away_and_a_later_one_starts_later(tmp_path: Path) -> None:
-    first = Keeper(tmp_path)
+    first = StateDirectory(tmp_path)
     one = first.begin(1000)
     with pytest.raises(HostError, match="another gangd"):
-        Keeper(tmp_path)
+        StateDirectory(tmp_path)
     first.state.limits = {"7": {"base_s": 1.0}}
     first.save()
     first.close()
-    second = Keeper(tmp_path)
+    second = StateDirectory(tmp_path)
     assert second.state.limits == {"7": {"base_s": 1.0}}
     other = second.begin(10)
     assert other.started_ns > one.started_ns, "although the clock was set back"
@@ -105,10 +105,10 @@ def test_a_second_controller_is_kept_away_and_a_later_one_starts_later(tmp_path:
 def test_a_damaged_state_file_is_kept_aside_with_what_orders_it_has(
     tmp_path: Path, content: bytes, kept: list[str]
 ) -> None:
-    good = Order(what="pause", target=Target("node", "n1"), since_s=1.0, uid=0, by="root")
+    good = StandingOrder(what="pause", target=OrderTarget("node", "n1"), since_s=1.0, uid=0, by="root")
     content = content.replace(b"GOOD", msgspec.json.encode(good))
     (tmp_path / "controller.json").write_bytes(content)
-    keeper = Keeper(tmp_path)
+    keeper = StateDirectory(tmp_path)
     assert keeper.state.limits == {}
     assert [order.target.name for order in keeper.state.orders] == kept
     assert (tmp_path / "controller.damaged-1.json").read_bytes() == content
@@ -116,11 +116,11 @@ def test_a_damaged_state_file_is_kept_aside_with_what_orders_it_has(
     keeper.begin(1)
     keeper.close()
     (tmp_path / "controller.json").write_bytes(content)
-    again = Keeper(tmp_path)
+    again = StateDirectory(tmp_path)
     assert (tmp_path / "controller.damaged-2.json").read_bytes() == content, "an earlier one stays"
     again.close()
     (tmp_path / "controller.json").unlink(missing_ok=True)
-    later = Keeper(tmp_path)
+    later = StateDirectory(tmp_path)
     assert later.damaged is not None, "also after a restart"
     for path in tmp_path.glob("controller.damaged-*"):
         path.unlink()
@@ -133,7 +133,7 @@ def test_a_damaged_state_file_is_kept_aside_with_what_orders_it_has(
 
 def test_a_refusal_to_move_the_end_of_a_job_that_runs_is_an_alarm() -> None:
     nothing: Any = None
-    orders = Orders(nothing, nothing, nothing, nothing, None, lambda: 7)
+    orders = CommandExecutor(nothing, nothing, nothing, nothing, None, lambda: 7)
     orders.on_moved({1: 5.0}, {2: "Job is not running for job 2", 3: "Invalid job id specified for job 3"})
     assert orders.alarms.standing(7) == []
     orders.on_moved({}, {2: "Access/permission denied for job 2"})
@@ -170,17 +170,17 @@ def test_an_alarm_names_the_job_the_user_and_the_nodes_that_caused_it() -> None:
 
 
 def test_faults_that_need_something_done_are_alarms_of_their_job_and_node() -> None:
-    alarm = fault_alarm("n1", Fault("freeze_failed", 3, "step 7.0 does not freeze\x1b[2J", 7))
+    alarm = fault_alarm("n1", AgentFault("freeze_failed", 3, "step 7.0 does not freeze\x1b[2J", 7))
     assert alarm is not None
     assert (alarm.kind, alarm.job, alarm.nodes) == ("fault", 7, ("n1",))
     assert "\x1b" not in alarm.text
-    other = fault_alarm("n2", Fault("freeze_failed", 1, "step 7.0 does not freeze", 7))
+    other = fault_alarm("n2", AgentFault("freeze_failed", 1, "step 7.0 does not freeze", 7))
     assert other is not None
     assert other.subject != alarm.subject
-    stray = fault_alarm("n1", Fault("stray", 1, "2 processes of user 1000 run outside of jobs"))
+    stray = fault_alarm("n1", AgentFault("stray", 1, "2 processes of user 1000 run outside of jobs"))
     assert stray is not None
     assert (stray.job, stray.nodes) == (None, ("n1",))
-    assert fault_alarm("n1", Fault("late_switch", 9, "slice 3 began 12 ms late")) is None
+    assert fault_alarm("n1", AgentFault("late_switch", 9, "slice 3 began 12 ms late")) is None
 
 
 def test_alarms_without_number_are_not_kept() -> None:

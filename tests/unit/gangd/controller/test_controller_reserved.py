@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from foundation.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Reservation
+from foundation.slurm import JobSnapshot, NodeCores, Reservation, SlurmJob, SlurmJobState, SlurmNode
 from foundation.slurm.reading.site_text import read_reservations
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.slurm_view import ClusterView, latest_end
 from gangd.core import CoreMap
 
-JOB = Job(
+JOB = SlurmJob(
     job_id=1,
     name="x",
     user="u",
     uid=1,
     partition="main",
-    state=JobState.RUNNING,
+    state=SlurmJobState.RUNNING,
     reason="None",
     num_nodes=2,
     cores=(NodeCores("n1", (0,)), NodeCores("n2", (0,))),
@@ -53,7 +53,7 @@ def test_a_job_ends_before_reservations_of_its_nodes_but_may_use_its_own_up(
 def test_jobs_that_were_known_learn_of_a_new_reservation() -> None:
     view = ClusterView(CoreMap(), Policy())
     view.know_nodes(
-        Node(
+        SlurmNode(
             name=name,
             states=frozenset(),
             cores=1,

@@ -13,7 +13,7 @@ import zmq
 
 from foundation.slurm import SubmitRequest
 from gangd.curve_keys import load_agent_keys
-from gangd.wire import Fault, FoundState, JobSample, Leak, Ping, Pong, Report, SliceReport, encode
+from gangd.wire import AgentFault, FoundState, JobSample, Leak, Ping, Pong, Report, SliceReport, encode
 from tests.chaos.forger import client
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.gang_loop import ScriptedAgent, Stage
@@ -88,7 +88,7 @@ def test_a_nodes_key_tells_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) ->
                 found=(FoundState(3, "frozen", "thawed"),),
                 slices=(SliceReport(two.timeline.horizon - 3, 1, time.monotonic_ns(), 0, 0, (3,), (idle,)),),
                 leaks=(Leak(1, 1_000),),
-                faults=(Fault("stuck", 1, "no", 3),),
+                faults=(AgentFault("stuck", 1, "no", 3),),
             )
             take = time.monotonic() + 0.05
             stage.until(lambda take=take: time.monotonic() > take)  # type: ignore[misc]
@@ -115,7 +115,7 @@ def test_what_a_node_says_of_its_own_jobs_counts(tmp_path: Path) -> None:
         for agent in (one, two):
             stage.welcome(agent)
         take_turns(stage, one, {1, 3})
-        lie(one, dying=(3,), leaks=(Leak(1, 1_000),), faults=(Fault("stuck", 1, "no", 1),))
+        lie(one, dying=(3,), leaks=(Leak(1, 1_000),), faults=(AgentFault("stuck", 1, "no", 1),))
         stage.until(lambda: 3 in one.timeline.exempt.opt_out)
         stage.until(lambda: (status := stage.status()) is not None and status.nodes[0].leaked_us == 1_000)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import OutputError
-from gangd.control.order_requests import Order, Target
-from gangd.controller.lead.keeper import STATE_NAME, STATUS_NAME, Keeper, State
+from gangd.control.order_requests import OrderTarget, StandingOrder
+from gangd.controller.lead.keeper import STATE_NAME, STATUS_NAME, KeptState, StateDirectory
 from gangd.controller.slice_record.slicefiles import NAME, Retention
 from gangd.controller.slice_record.slicelog import SliceLog, read_slices
 from gangd.core import SliceRow
@@ -112,7 +112,7 @@ def test_a_controller_begins_with_full_folders(small: dict[str, Path]) -> None:
     (small["record"] / NAME).touch(0o600)
     for folder in small.values():
         fill(folder)
-    keeper = Keeper(small["state"])
+    keeper = StateDirectory(small["state"])
     controller = keeper.begin(time.time_ns())
     record = SliceLog(small["record"], time.time() * 1e3, time.monotonic_ns())
     with pytest.raises(OutputError, match=FULL):
@@ -126,7 +126,7 @@ def test_a_controller_begins_with_full_folders(small: dict[str, Path]) -> None:
     keeper.save()
     keeper.close()
     assert [read.slice for read in read_slices(small["record"], 0.0)] == [1]
-    assert Keeper(small["state"]).begin(0).started_ns > controller.started_ns
+    assert StateDirectory(small["state"]).begin(0).started_ns > controller.started_ns
 
 
 def test_a_record_on_a_full_disk_loses_rows_and_no_more(small: dict[str, Path]) -> None:
@@ -177,15 +177,15 @@ def test_a_folder_that_is_read_only_is_refused_and_named(small: dict[str, Path])
     words = ["mount", "-o", "remount,ro", str(small["state"])]
     subprocess.run(words, check=True)
     with pytest.raises(OutputError, match=f"cannot write to state folder {small['state']}: Read-only"):
-        Keeper(small["state"])
+        StateDirectory(small["state"])
 
 
 # Folders that are not this controller's
 
 
-def saved(folder: Path, **fields: object) -> State:
-    order = Order(what="pause", target=Target(kind="all"), since_s=1.0, uid=0, by="root")
-    keeper = Keeper(folder)
+def saved(folder: Path, **fields: object) -> KeptState:
+    order = StandingOrder(what="pause", target=OrderTarget(kind="all"), since_s=1.0, uid=0, by="root")
+    keeper = StateDirectory(folder)
     keeper.know_cluster("one")
     keeper.state.orders = [order]
     keeper.state.nodes = {"n1": 4}
@@ -206,7 +206,7 @@ def test_the_state_of_another_cluster_is_set_aside(
 ) -> None:
     folder = tmp_path / "state"
     content = saved(folder, started_ns=10**20)
-    keeper = Keeper(folder)
+    keeper = StateDirectory(folder)
     keeper.know_cluster(cluster)
     assert keeper.state.orders == (content.orders if in_force else [])
     assert keeper.begin(time.time_ns()).started_ns > 10**20, "agents follow it all the same"
@@ -218,7 +218,7 @@ def test_the_state_of_another_cluster_is_set_aside(
         assert b'"cluster":"one"' in aside.read_bytes()
         assert keeper.state.nodes == {}
     keeper.close()
-    again = Keeper(folder)
+    again = StateDirectory(folder)
     again.know_cluster(cluster)
     assert again.state.cluster == (cluster or "one")
     assert (again.damaged is None) == in_force, "the alarm stays until the file is removed"

@@ -11,9 +11,9 @@ import pytest
 from gangd.controller.intake import BETWEEN_LOOKS, GHOST_NS, TURN_NS, Intake
 from gangd.controller.nodes.backlog import AT_ONCE, MOST_BEYOND
 from gangd.controller.nodes.uplink import Uplink
-from gangd.controller.orders import Orders
-from gangd.core import AgentJoined, Alarm, CoreMap, GangScheduler, NodeReport, Settings
-from gangd.wire import Controller, Farewell, Hello, Message, Ping, Pong, Report, encode
+from gangd.controller.orders import CommandExecutor
+from gangd.core import AgentJoined, Alarm, CoreMap, CoreSettings, GangScheduler, NodeReport
+from gangd.wire import ControllerIdentity, Farewell, Hello, Message, Ping, Pong, Report, encode
 from gangd.wire.sockets import ControllerSockets, Received
 
 NODES = [f"n{number}" for number in range(100)]
@@ -76,14 +76,14 @@ class Told:
 
 def stage() -> tuple[Told, Intake]:
     told, cores = Told(), CoreMap(dict.fromkeys(NODES, 1))
-    scheduler = GangScheduler(Settings(quantum_ns=10**9), 0, cores)
-    uplink = Uplink(Controller(b"c" * 16, 1), cores, scheduler.time, scheduler.place)
+    scheduler = GangScheduler(CoreSettings(quantum_ns=10**9), 0, cores)
+    uplink = Uplink(ControllerIdentity(b"c" * 16, 1), cores, scheduler.time, scheduler.place)
     intake = Intake(
         cast("ControllerSockets", told),
         cores,
         scheduler,
         uplink,
-        cast("Orders", told),
+        cast("CommandExecutor", told),
         lambda: None,
         lambda _: None,
         told.clock,

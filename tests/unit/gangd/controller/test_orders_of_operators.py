@@ -17,21 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import ClusterError, OutputError, TrustError, UsageError
-from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SubmitRequest
 from gangd.control.order_book import OrderBook, by_name
 from gangd.control.order_requests import (
     MOST_BYTES,
-    Answer,
-    Order,
-    Request,
-    Target,
+    OrderAnswer,
+    OrderRequest,
+    OrderTarget,
+    StandingOrder,
     Verb,
     read_answer,
     read_request,
 )
 from gangd.control.order_socket import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer, ask
-from gangd.control.permission import Facts, Peer, refusal
-from gangd.controller.lead.keeper import Keeper
+from gangd.control.permission import Peer, RequestFacts, refusal
+from gangd.controller.lead.keeper import StateDirectory
 from gangd.controller.operators import Operators
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.slurm_view import ClusterView
@@ -42,7 +42,7 @@ ROOT, GANGD, ALICE, BOB = 0, 990, 1000, 1001
 ROOT_PEER = Peer(ROOT, 7, "root")
 
 
-def jobs(count: int = 3, nodes: int = 2) -> list[Job]:
+def jobs(count: int = 3, nodes: int = 2) -> list[SlurmJob]:
     """Jobs 1 to ``count`` of Alice's, on ``n1`` or on both nodes."""
     slurm = FakeSlurm(nodes=nodes, cores=1, multiplicity=count)
     for number in range(count):
@@ -50,16 +50,20 @@ def jobs(count: int = 3, nodes: int = 2) -> list[Job]:
     return [replace(job, uid=ALICE, start_time=100 + job.job_id) for job in slurm.jobs().jobs]
 
 
-def facts(*known: Job) -> Facts:
-    return Facts(GANGD, by_name(known or jobs()), frozenset({"n1", "n2"}), frozenset({"main", "night"}))
+def facts(*known: SlurmJob) -> RequestFacts:
+    return RequestFacts(
+        GANGD, by_name(known or jobs()), frozenset({"n1", "n2"}), frozenset({"main", "night"})
+    )
 
 
-def order(book: OrderBook, verb: Verb, *targets: Target, weight: float | None = None, **more: object) -> str:
+def order(
+    book: OrderBook, verb: Verb, *targets: OrderTarget, weight: float | None = None, **more: object
+) -> str:
     at = {"uid": ROOT, "by": "root", "now_s": 50.0, **more}
-    return book.apply(Request(verb=verb, targets=targets, weight=weight), **at)  # type: ignore[arg-type]
+    return book.apply(OrderRequest(verb=verb, targets=targets, weight=weight), **at)  # type: ignore[arg-type]
 
 
-def let_run(book: OrderBook, of: list[Job]) -> list[int]:
+def let_run(book: OrderBook, of: list[SlurmJob]) -> list[int]:
     return [job.job_id for job in of if book.standing(job).free is not None]
 
 
@@ -69,14 +73,14 @@ def let_run(book: OrderBook, of: list[Job]) -> list[int]:
 @pytest.mark.parametrize(
     ("target", "run"),
     [
-        (Target("all"), [1, 2, 3]),
-        (Target("partition", "main"), [1, 2, 3]),
-        (Target("partition", "night"), []),
-        (Target("node", "n2"), [1, 3]),
-        (Target("job", "2"), [2]),
+        (OrderTarget("all"), [1, 2, 3]),
+        (OrderTarget("partition", "main"), [1, 2, 3]),
+        (OrderTarget("partition", "night"), []),
+        (OrderTarget("node", "n2"), [1, 3]),
+        (OrderTarget("job", "2"), [2]),
     ],
 )
-def test_a_pause_lets_everything_run_there(target: Target, run: list[int]) -> None:
+def test_a_pause_lets_everything_run_there(target: OrderTarget, run: list[int]) -> None:
     all_jobs, book = jobs(), OrderBook()
     places = {job.job_id: job.nodes for job in all_jobs}
     assert places == {1: ("n1", "n2"), 2: ("n1",), 3: ("n2",)}
@@ -89,35 +93,35 @@ def test_a_pause_lets_everything_run_there(target: Target, run: list[int]) -> No
 
 def test_a_drain_keeps_out_who_starts_later() -> None:
     all_jobs, book = jobs(), OrderBook()  # they start at 101, 102, 103
-    order(book, "drain", Target("partition", "main"), now_s=101.5)
+    order(book, "drain", OrderTarget("partition", "main"), now_s=101.5)
     assert let_run(book, all_jobs) == [2, 3]
     survey = book.survey(all_jobs)
-    assert survey.stopped == {Target("partition", "main"): 2}
-    assert survey.left == {Target("partition", "main"): 1}
+    assert survey.stopped == {OrderTarget("partition", "main"): 2}
+    assert survey.left == {OrderTarget("partition", "main"): 1}
     assert survey.free == {2: "partition main is drained", 3: "partition main is drained"}
-    order(book, "drain", Target("all"), now_s=500)
+    order(book, "drain", OrderTarget("all"), now_s=500)
     assert let_run(book, all_jobs) == [2, 3]
 
 
 def test_pause_and_drain_of_one_target_replace_each_other() -> None:
     all_jobs, book = jobs(), OrderBook()
-    order(book, "pause", Target("all"))
-    order(book, "drain", Target("all"), now_s=500)
+    order(book, "pause", OrderTarget("all"))
+    order(book, "drain", OrderTarget("all"), now_s=500)
     assert let_run(book, all_jobs) == []
     assert [one.what for one in book.orders] == ["drain"]
 
 
 def test_resuming_a_job_leaves_its_node_paused() -> None:
     all_jobs, book = jobs(), OrderBook()
-    order(book, "pause", Target("node", "n1"), Target("job", "3"))
-    order(book, "resume", Target("job", "3"))
-    order(book, "resume", Target("job", "2"))
+    order(book, "pause", OrderTarget("node", "n1"), OrderTarget("job", "3"))
+    order(book, "resume", OrderTarget("job", "3"))
+    order(book, "resume", OrderTarget("job", "2"))
     assert let_run(book, all_jobs) == [1, 2]
 
 
 def test_an_order_that_stands_already_changes_nothing_and_says_so() -> None:
     all_jobs, book = jobs(), OrderBook()  # they start at 101, 102, 103
-    main, n1, n2 = Target("partition", "main"), Target("node", "n1"), Target("node", "n2")
+    main, n1, n2 = OrderTarget("partition", "main"), OrderTarget("node", "n1"), OrderTarget("node", "n2")
     assert order(book, "drain", main, now_s=101.5).startswith("partition main: drained: jobs")
     told = order(book, "drain", main, now_s=500.0)
     assert told == "partition main: drained already, nothing changes"
@@ -133,22 +137,22 @@ def test_an_order_that_stands_already_changes_nothing_and_says_so() -> None:
 
 def test_who_takes_back_what_nobody_ordered_is_told() -> None:
     book = OrderBook()
-    order(book, "pause", Target("node", "n1"))
-    told = order(book, "resume", Target("node", "n11"))
+    order(book, "pause", OrderTarget("node", "n1"))
+    told = order(book, "resume", OrderTarget("node", "n11"))
     assert told == "node n11: not paused or drained by name, nothing changes"
-    assert "no weight was ordered there" in order(book, "weight", Target("job", "1"))
-    assert order(book, "resume", Target("node", "n1")) == "node n1: resumed"
+    assert "no weight was ordered there" in order(book, "weight", OrderTarget("job", "1"))
+    assert order(book, "resume", OrderTarget("node", "n1")) == "node n1: resumed"
 
 
 def test_a_jobs_weight_comes_before_its_partitions_and_the_owner_can_only_lower_it() -> None:
     (one, two, _), book = jobs(), OrderBook()
-    order(book, "weight", Target("partition", "main"), weight=4.0)
-    order(book, "weight", Target("job", "1"), weight=2.0)
-    order(book, "weight", Target("job", "1"), weight=8.0, uid=ALICE, by="alice", owner=True)
-    order(book, "weight", Target("job", "2"), weight=0.5, uid=ALICE, by="alice", owner=True)
+    order(book, "weight", OrderTarget("partition", "main"), weight=4.0)
+    order(book, "weight", OrderTarget("job", "1"), weight=2.0)
+    order(book, "weight", OrderTarget("job", "1"), weight=8.0, uid=ALICE, by="alice", owner=True)
+    order(book, "weight", OrderTarget("job", "2"), weight=0.5, uid=ALICE, by="alice", owner=True)
     assert (book.standing(one).weigh(1.0), book.standing(two).weigh(1.0)) == (2.0, 0.5)
-    order(book, "weight", Target("job", "2"), uid=ALICE, by="alice", owner=True)
-    order(book, "weight", Target("job", "1"))
+    order(book, "weight", OrderTarget("job", "2"), uid=ALICE, by="alice", owner=True)
+    order(book, "weight", OrderTarget("job", "1"))
     assert (book.standing(one).weigh(1.0), book.standing(two).weigh(1.0)) == (4.0, 4.0)
 
 
@@ -157,15 +161,15 @@ def test_components_and_tasks_are_reached_by_their_leader_and_array() -> None:
     one, two = replace(one, het_job_id=1), replace(two, het_job_id=1, het_job_offset=1)
     three = replace(three, array_job_id=9, array_task_id=4)
     book = OrderBook()
-    order(book, "pause", Target("job", "1"), Target("job", "9_4"))
+    order(book, "pause", OrderTarget("job", "1"), OrderTarget("job", "9_4"))
     assert let_run(book, [one, two, three]) == [1, 2, 3]
     assert by_name([one, two, three]).keys() == {"1", "2", "3", "9_4", "9"}
 
 
 def test_an_order_about_a_job_ends_with_the_job() -> None:
     all_jobs, book = jobs(), OrderBook()
-    order(book, "pause", Target("job", "1"), Target("node", "n1"))
-    over = [replace(all_jobs[0], state=JobState.COMPLETED, cores=()), *all_jobs[1:]]
+    order(book, "pause", OrderTarget("job", "1"), OrderTarget("node", "n1"))
+    over = [replace(all_jobs[0], state=SlurmJobState.COMPLETED, cores=()), *all_jobs[1:]]
     assert [one.target.name for one in book.forget(by_name(over))] == ["1"]
     assert [one.target.name for one in book.orders] == ["n1"]
 
@@ -174,8 +178,8 @@ def test_orders_reach_the_core_through_the_view() -> None:
     view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy())
     snapshot = JobSnapshot(tuple(jobs()))
     assert not any(one.opt_out for one in view.views(snapshot))
-    order(view.book, "pause", Target("node", "n1"))
-    order(view.book, "weight", Target("job", "3"), weight=3.0)
+    order(view.book, "pause", OrderTarget("node", "n1"))
+    order(view.book, "weight", OrderTarget("job", "3"), weight=3.0)
     view.forget_views()
     assert [(one.opt_out, one.weight) for one in view.views(snapshot)] == [(True, 1), (True, 1), (False, 3)]
 
@@ -186,34 +190,34 @@ def test_orders_reach_the_core_through_the_view() -> None:
 @pytest.mark.parametrize(
     ("uid", "verb", "target", "why"),
     [
-        (ROOT, "pause", Target("all"), None),
-        (GANGD, "drain", Target("node", "n1"), None),
-        (ALICE, "pause", Target("job", "1"), "only root and the user of gangd may pause"),
-        (ALICE, "resume", Target("job", "1"), "may resume"),
-        (ALICE, "weight", Target("job", "1"), None),
-        (BOB, "weight", Target("job", "1"), "the owner of a job, may change job 1"),
-        (ALICE, "weight", Target("partition", "main"), "may change partition main"),
-        (ALICE, "weight", Target("job", "77"), "no job 77"),
-        (ROOT, "weight", Target("node", "n1"), "not about a node"),
-        (ROOT, "weight", Target("all"), "not about everything"),
-        (ROOT, "drain", Target("job", "1"), "takes turns or is paused"),
-        (ROOT, "pause", Target("node", "n3"), "no node n3"),
-        (ROOT, "pause", Target("partition", "mian"), "no partition mian"),
-        (ROOT, "resume", Target("node", "n3"), None),
-        (ROOT, "pause", Target("all", "n1"), "one too many"),
-        (ROOT, "pause", Target("node"), "no name"),
-        (ROOT, "pause", Target("job", "one"), "no job: give its number"),
+        (ROOT, "pause", OrderTarget("all"), None),
+        (GANGD, "drain", OrderTarget("node", "n1"), None),
+        (ALICE, "pause", OrderTarget("job", "1"), "only root and the user of gangd may pause"),
+        (ALICE, "resume", OrderTarget("job", "1"), "may resume"),
+        (ALICE, "weight", OrderTarget("job", "1"), None),
+        (BOB, "weight", OrderTarget("job", "1"), "the owner of a job, may change job 1"),
+        (ALICE, "weight", OrderTarget("partition", "main"), "may change partition main"),
+        (ALICE, "weight", OrderTarget("job", "77"), "no job 77"),
+        (ROOT, "weight", OrderTarget("node", "n1"), "not about a node"),
+        (ROOT, "weight", OrderTarget("all"), "not about everything"),
+        (ROOT, "drain", OrderTarget("job", "1"), "takes turns or is paused"),
+        (ROOT, "pause", OrderTarget("node", "n3"), "no node n3"),
+        (ROOT, "pause", OrderTarget("partition", "mian"), "no partition mian"),
+        (ROOT, "resume", OrderTarget("node", "n3"), None),
+        (ROOT, "pause", OrderTarget("all", "n1"), "one too many"),
+        (ROOT, "pause", OrderTarget("node"), "no name"),
+        (ROOT, "pause", OrderTarget("job", "one"), "no job: give its number"),
     ],
 )
-def test_who_may_order_what(uid: int, verb: Verb, target: Target, why: str | None) -> None:
+def test_who_may_order_what(uid: int, verb: Verb, target: OrderTarget, why: str | None) -> None:
     weight = 0.5 if verb == "weight" else None
-    told = refusal(Request(verb=verb, targets=(target,), weight=weight), Peer(uid, 1, "x"), facts())
+    told = refusal(OrderRequest(verb=verb, targets=(target,), weight=weight), Peer(uid, 1, "x"), facts())
     assert (told is None) if why is None else (told is not None and why in told), told
 
 
 def test_orders_are_bounded_and_wait_for_slurm() -> None:
     known = facts()
-    one = Request(verb="pause", targets=(Target("job", "1"),))
+    one = OrderRequest(verb="pause", targets=(OrderTarget("job", "1"),))
     full = replace(known, standing=20_000)
     assert "has not answered" in str(refusal(one, ROOT_PEER, replace(known, jobs=None)))
     assert "orders stand" in str(refusal(one, ROOT_PEER, full))
@@ -260,7 +264,7 @@ class Serving:
     def __init__(self, folder: Path, own_uid: int = GANGD) -> None:
         self.fd = os.open(folder, os.O_DIRECTORY)
         self.server = ControlServer(self.fd, own_uid)
-        self.asked: list[tuple[Request, Peer]] = []
+        self.asked: list[tuple[OrderRequest, Peer]] = []
         self.leaving = False
         self.later_ns = 0
         self.thread = threading.Thread(target=self.run)
@@ -271,9 +275,9 @@ class Serving:
             self.server.serve(self.handle, time.monotonic_ns() + self.later_ns)
             time.sleep(0.005)
 
-    def handle(self, request: Request, peer: Peer) -> Answer:
+    def handle(self, request: OrderRequest, peer: Peer) -> OrderAnswer:
         self.asked.append((request, peer))
-        return Answer(done=True, text="ok")
+        return OrderAnswer(done=True, text="ok")
 
     def close(self) -> None:
         self.leaving = True
@@ -289,11 +293,11 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
     serving.close()
 
 
-ASKED = Request(verb="pause", targets=(Target("all"),))
+ASKED = OrderRequest(verb="pause", targets=(OrderTarget("all"),))
 
 
 def test_a_request_comes_with_who_asks(serving: Serving, tmp_path: Path) -> None:
-    assert ask(tmp_path, ASKED) == Answer(done=True, text="ok")
+    assert ask(tmp_path, ASKED) == OrderAnswer(done=True, text="ok")
     [(request, peer)] = serving.asked
     assert (request, peer.uid, peer.pid) == (ASKED, os.geteuid(), os.getpid())
     assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o666
@@ -345,7 +349,7 @@ def test_a_user_has_few_connections_and_few_requests(
     assert 1 <= len(serving.asked) <= 45
 
 
-def tried(folder: Path) -> Answer | None:
+def tried(folder: Path) -> OrderAnswer | None:
     """An answer, or None while connections of before are not seen to be closed."""
     try:
         return ask(folder, ASKED)
@@ -381,31 +385,31 @@ def test_orders_are_written_before_they_are_confirmed_and_stand_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    keeper, changes = Keeper(tmp_path), []
+    keeper, changes = StateDirectory(tmp_path), []
     cores = CoreMap({"n1": 1, "n2": 1})
     operators = Operators(keeper, cores, frozenset({"main"}), GANGD, lambda: 50.0, lambda: changes.append(1))
     operators.see(JobSnapshot(tuple(jobs())))
-    answer = operators.handle(Request(verb="pause", targets=(Target("node", "n1"),)), ROOT_PEER)
+    answer = operators.handle(OrderRequest(verb="pause", targets=(OrderTarget("node", "n1"),)), ROOT_PEER)
     assert answer.done
-    node = Target("node", "n1")
-    assert answer.orders == (Order(what="pause", target=node, since_s=50.0, uid=0, by="root"),)
+    node = OrderTarget("node", "n1")
+    assert answer.orders == (StandingOrder(what="pause", target=node, since_s=50.0, uid=0, by="root"),)
     refused = operators.handle(ASKED, Peer(BOB, 8, "bob\x1b[2J"))
     assert not refused.done
     assert changes == [1]
     assert "order: root (uid 0, pid 7): pause node n1: done" in caplog.text
     assert "refused" in caplog.text
-    still = operators.handle(Request(verb="resume", targets=(Target("job", "2"),)), ROOT_PEER)
+    still = operators.handle(OrderRequest(verb="resume", targets=(OrderTarget("job", "2"),)), ROOT_PEER)
     assert "it is not held all the same, for node n1 is paused" in still.text
-    everything = operators.handle(Request(verb="resume", targets=(Target("all"),)), ROOT_PEER)
+    everything = operators.handle(OrderRequest(verb="resume", targets=(OrderTarget("all"),)), ROOT_PEER)
     assert everything.text.endswith("nothing changes; still, node n1 is paused")
     keeper.close()
-    again = Keeper(tmp_path)
+    again = StateDirectory(tmp_path)
     assert OrderBook(again.state.orders).orders == answer.orders
     again.close()
 
 
 def test_an_order_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = Keeper(tmp_path)
+    keeper = StateDirectory(tmp_path)
     operators = Operators(keeper, CoreMap({"n1": 1}), frozenset(), GANGD, lambda: 1.0, lambda: None)
 
     def full() -> None:

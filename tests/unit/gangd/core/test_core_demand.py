@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gangd.core import GangState, NodeReport, Sample
+from gangd.core import CpuSample, GangState, NodeReport
 from gangd.core.jobs.demand import Demand, Level
-from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.gang_settings import CoreSettings
 from tests.fixtures.core_bench import Bench
 
-SETTINGS = Settings()
+SETTINGS = CoreSettings()
 
 
 def feed(demand: Demand, first: int, shares: list[float], *, tasks: int = 1, places: int = 1) -> int:
@@ -77,7 +77,7 @@ def test_what_was_seen_while_alone_counts_when_cores_begin_to_be_shared() -> Non
     bench = Bench(nodes=1)
     bench.job(1, {"n0": (0,)})
     bench.tick()
-    report = NodeReport(bench.now_ns, "n0", alone=(Sample(1, 10_000, 0, 1_000_000, 1),))
+    report = NodeReport(bench.now_ns, "n0", alone=(CpuSample(1, 10_000, 0, 1_000_000, 1),))
     bench.tell(report)
     bench.tick()
     assert bench.state(1) is GangState.SOLO
@@ -102,5 +102,5 @@ def test_a_late_report_from_when_it_was_alone_does_not_rule_a_gang_that_shares()
     bench.job(1, {"n0": (0,)})
     bench.job(2, {"n0": (0,)})
     bench.tick()
-    bench.tell(NodeReport(bench.now_ns, "n0", alone=(Sample(1, 0, 0, 1_000_000, 1),)))
+    bench.tell(NodeReport(bench.now_ns, "n0", alone=(CpuSample(1, 0, 0, 1_000_000, 1),)))
     assert bench.state(1) is GangState.BUSY

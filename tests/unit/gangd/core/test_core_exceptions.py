@@ -10,8 +10,8 @@ from gangd.core import (
     AskSlurm,
     Exempt,
     ExemptKind,
+    GangJobState,
     GangState,
-    JobState,
     JobView,
     NodeReport,
     Publish,
@@ -100,11 +100,11 @@ def test_what_is_remembered_of_launches_is_bounded() -> None:
 def test_a_cancelled_job_is_exempt_at_once_and_for_good() -> None:
     bench = shared()
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=JobState.TERMINATING)
+    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.TERMINATING)
     [exempt] = only(bench.snapshot(), Exempt)
     assert (exempt.member.gang, exempt.kind, exempt.on) == (2, ExemptKind.TERMINATING, True)
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=JobState.RUNNING)
+    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.RUNNING)
     bench.tick()
     assert bench.state(2) is GangState.TERMINATING
     assert bench.scheduler.owners(20) == {1, 2}
@@ -119,7 +119,7 @@ def test_agents_see_a_kill_before_slurm_says_so() -> None:
     assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.FREE]
     assert only(commands, AskSlurm)
     bench.slice += 1
-    bench.jobs[2] = replace(bench.jobs[2], state=JobState.TERMINATING)
+    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.TERMINATING)
     told = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
     assert told == [(ExemptKind.FREE, False), (ExemptKind.TERMINATING, True)]
 
@@ -146,12 +146,12 @@ def test_a_kill_of_a_part_of_a_job_is_over_when_agents_cease_to_say_so() -> None
 def test_a_job_that_slurm_suspended_is_left_alone_until_it_runs() -> None:
     bench = shared()
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=JobState.SUSPENDED)
+    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.SUSPENDED)
     [exempt] = only(bench.snapshot(), Exempt)
     assert (exempt.kind, exempt.on) == (ExemptKind.SUSPENDED, True)
     bench.tick()
     assert bench.scheduler.owners(20) == {1, 2}
-    bench.jobs[2] = replace(bench.jobs[2], state=JobState.RUNNING)
+    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.RUNNING)
     [exempt] = only(bench.snapshot(), Exempt)
     assert (exempt.kind, exempt.on) == (ExemptKind.SUSPENDED, False)
     assert bench.state(2) is GangState.BUSY
@@ -207,7 +207,7 @@ def test_a_strange_freeze_that_turns_out_to_be_slurms_is_left_to_slurm() -> None
     bench.slice += 1
     bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
     bench.slice += 1
-    bench.jobs[1] = replace(bench.jobs[1], state=JobState.SUSPENDED)
+    bench.jobs[1] = replace(bench.jobs[1], state=GangJobState.SUSPENDED)
     told = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
     assert told == [(ExemptKind.FREE, False), (ExemptKind.SUSPENDED, True)]
     assert bench.state(1) is GangState.FOREIGN
@@ -290,9 +290,9 @@ def test_components_of_a_heterogeneous_job_are_one_gang() -> None:
 def test_a_requeued_job_starts_anew() -> None:
     bench = shared()
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=JobState.TERMINATING)
+    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.TERMINATING)
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=JobState.RUNNING, start_s=77.0)
+    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.RUNNING, start_s=77.0)
     bench.tick()
     assert bench.state(2) is GangState.BUSY
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gangd.core import GangState, Hold, Publish
+from gangd.core import GangState, HoldMode, Publish
 from tests.fixtures.core_bench import Bench, only
 
 
 def test_jobs_of_one_core_that_yield_take_no_turns_among_themselves() -> None:
     bench = Bench(nodes=1)
     for number in (1, 2, 3):
-        bench.job(number, {"n0": (0,)}, hold=Hold.YIELD)
+        bench.job(number, {"n0": (0,)}, hold=HoldMode.YIELD)
     bench.tick()
     bench.tick()
     assert [bench.state(number) for number in (1, 2, 3)] == [GangState.BUSY] * 3
@@ -18,8 +18,8 @@ def test_jobs_of_one_core_that_yield_take_no_turns_among_themselves() -> None:
 
 def test_jobs_of_one_core_that_are_frozen_take_turns() -> None:
     bench = Bench(nodes=1)
-    bench.job(1, {"n0": (0,)}, hold=Hold.FREEZE)
-    bench.job(2, {"n0": (0,)}, hold=Hold.YIELD)
+    bench.job(1, {"n0": (0,)}, hold=HoldMode.FREEZE)
+    bench.job(2, {"n0": (0,)}, hold=HoldMode.YIELD)
     bench.tick()
     assert bench.owners(2, 4) == [{1}, {2}, {1}, {2}]
 
@@ -27,9 +27,9 @@ def test_jobs_of_one_core_that_are_frozen_take_turns() -> None:
 def test_a_job_of_several_cores_makes_its_neighbours_take_turns_and_no_others() -> None:
     bench = Bench(nodes=2, cores=2)
     for number, node, core in ((1, "n0", 0), (2, "n0", 0), (3, "n0", 1), (4, "n0", 1), (5, "n1", 1)):
-        bench.job(number, {node: (core,)}, hold=Hold.YIELD)
+        bench.job(number, {node: (core,)}, hold=HoldMode.YIELD)
     bench.tick()
-    bench.job(6, {"n0": (0,), "n1": (0,)}, hold=Hold.YIELD)
+    bench.job(6, {"n0": (0,), "n1": (0,)}, hold=HoldMode.YIELD)
     for _ in range(3):
         bench.tick()
     for owners in bench.owners(8, 12):
@@ -43,8 +43,8 @@ def test_a_job_of_several_cores_makes_its_neighbours_take_turns_and_no_others() 
 
 def test_different_weights_are_kept_by_slices() -> None:
     bench = Bench(nodes=1)
-    bench.job(1, {"n0": (0,)}, hold=Hold.YIELD, weight=3.0)
-    bench.job(2, {"n0": (0,)}, hold=Hold.YIELD)
+    bench.job(1, {"n0": (0,)}, hold=HoldMode.YIELD, weight=3.0)
+    bench.job(2, {"n0": (0,)}, hold=HoldMode.YIELD)
     for _ in range(20):
         bench.tick()
     slices = bench.owners(22, 40)
@@ -54,29 +54,29 @@ def test_different_weights_are_kept_by_slices() -> None:
 
 def test_a_job_that_yields_is_ruled_from_its_first_slice_on() -> None:
     bench = Bench(nodes=2, grace_ns=60_000_000_000)
-    bench.job(1, hold=Hold.YIELD)
-    bench.job(2, hold=Hold.YIELD)
+    bench.job(1, hold=HoldMode.YIELD)
+    bench.job(2, hold=HoldMode.YIELD)
     [publish] = only(bench.tick(), Publish)
     [track] = publish.tracks
-    assert [member.hold for member in track.members] == [Hold.YIELD] * 2
+    assert [member.hold for member in track.members] == [HoldMode.YIELD] * 2
     assert bench.owners(2, 2) == [{1}, {2}]
 
 
 def test_components_yield_only_if_all_do() -> None:
     bench = Bench(nodes=2)
-    bench.job(1, {"n0": (0,)}, gang=1, hold=Hold.YIELD)
-    bench.job(2, {"n1": (0,)}, gang=1, hold=Hold.FREEZE)
+    bench.job(1, {"n0": (0,)}, gang=1, hold=HoldMode.YIELD)
+    bench.job(2, {"n1": (0,)}, gang=1, hold=HoldMode.FREEZE)
     bench.tick()
-    assert bench.scheduler.gangs[1].hold is Hold.FREEZE
+    assert bench.scheduler.gangs[1].hold is HoldMode.FREEZE
 
 
 def test_a_changed_hold_is_published_anew() -> None:
     bench = Bench(nodes=2)
-    bench.job(1, hold=Hold.YIELD)
-    bench.job(2, hold=Hold.YIELD)
+    bench.job(1, hold=HoldMode.YIELD)
+    bench.job(2, hold=HoldMode.YIELD)
     for _ in range(4):
         bench.tick()
-    bench.job(2, hold=Hold.FREEZE)
+    bench.job(2, hold=HoldMode.FREEZE)
     [publish] = only(bench.tick(), Publish)
     [track] = publish.tracks
-    assert [member.hold for member in track.members] == [Hold.YIELD, Hold.FREEZE]
+    assert [member.hold for member in track.members] == [HoldMode.YIELD, HoldMode.FREEZE]

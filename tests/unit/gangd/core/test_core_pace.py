@@ -8,14 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.core import Alarm, InvalidSettings, NodeReport, Publish, Reload, Settings, SliceUse
-from gangd.core.slices.quantum_pace import GOOD_LOOKS, LITTLE_LOST, LOOK_NS, MORE_LOOKAHEAD, MOST_LOST, Pace
+from gangd.core import Alarm, CoreSettings, InvalidSettings, NodeReport, Publish, Reload, SliceUse
+from gangd.core.slices.quantum_pace import (
+    GOOD_LOOKS,
+    LITTLE_LOST,
+    LOOK_NS,
+    MORE_LOOKAHEAD,
+    MOST_LOST,
+    QuantumPace,
+)
 from gangd.core.terms.gang_settings import MS, SECOND
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.tier import examples
 
 
-def looks(pace: Pace, lost_us: list[int], *, rtt_us: int = 300, nodes: int = 2, crowd: int = 2) -> list[int]:
+def looks(
+    pace: QuantumPace, lost_us: list[int], *, rtt_us: int = 300, nodes: int = 2, crowd: int = 2
+) -> list[int]:
     """Let nodes lose so much a slice in each look; returns the length of slices after each, ms."""
     lengths = []
     for number, lost in enumerate(lost_us, getattr(pace, "looked", 0)):
@@ -28,8 +37,8 @@ def looks(pace: Pace, lost_us: list[int], *, rtt_us: int = 300, nodes: int = 2, 
     return lengths
 
 
-def pace_of(**more: object) -> Pace:
-    return Pace(Settings(**more), 0)  # type: ignore[arg-type]
+def pace_of(**more: object) -> QuantumPace:
+    return QuantumPace(CoreSettings(**more), 0)  # type: ignore[arg-type]
 
 
 def test_calm_host_keeps_what_was_asked_for() -> None:
@@ -108,7 +117,7 @@ def test_switched_off_nothing_adapts() -> None:
 
 def test_greatest_length_is_checked() -> None:
     with pytest.raises(InvalidSettings, match="slices grow"):
-        Settings(quantum_most_ns=0)
+        CoreSettings(quantum_most_ns=0)
 
 
 @examples(100)
@@ -170,7 +179,7 @@ def test_reload_begins_anew_from_what_is_asked_for() -> None:
     bench.job(2)
     late(bench, 4_000, 300)
     assert bench.scheduler.time.quantum_ns > 50 * MS
-    commands = bench.tell(Reload(bench.now_ns, Settings(quantum_ns=50 * MS, adapt=False)))
+    commands = bench.tell(Reload(bench.now_ns, CoreSettings(quantum_ns=50 * MS, adapt=False)))
     assert [alarm.cleared for alarm in only(commands, Alarm)] == [True]
     bench.tick()
     assert bench.scheduler.time.quantum_ns == 50 * MS

@@ -4,12 +4,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from gangd.core import (
+    CoreSettings,
+    CpuSample,
     GangScheduler,
     MoveEnd,
     NodeReport,
-    Record,
-    Sample,
-    Settings,
+    RecordRows,
     SliceUse,
     SlurmSnapshot,
 )
@@ -20,8 +20,8 @@ def test_rows_tell_what_each_job_did() -> None:
     bench = shared(record=True)
     bench.job(3, {"n0": (0,)}, opt_out=True)
     bench.tick()
-    use = SliceUse(0, 42, 7, (2,), (Sample(1, 240_000, 0, 250_000, 1),))
-    [record] = only(bench.tell(NodeReport(bench.now_ns, "n0", (use,))), Record)
+    use = SliceUse(0, 42, 7, (2,), (CpuSample(1, 240_000, 0, 250_000, 1),))
+    [record] = only(bench.tell(NodeReport(bench.now_ns, "n0", (use,))), RecordRows)
     assert [(row.job, row.role, row.cpu_us) for row in record.rows] == [
         (1, "run", 240_000),
         (2, "held", None),
@@ -31,15 +31,18 @@ def test_rows_tell_what_each_job_did() -> None:
         (0, QUANTUM, 42, 7)
     }
     repeated = bench.tell(NodeReport(bench.now_ns, "n0", (use,)))
-    assert only(repeated, Record) == []
+    assert only(repeated, RecordRows) == []
 
 
 def test_what_a_gang_that_yields_gets_is_left_over() -> None:
     bench = shared(record=True)
     bench.tick()
-    samples = (Sample(1, 180_000, 0, 250_000, 1), Sample(2, 60_000, 190_000, 250_000, 1, held_us=250_000))
+    samples = (
+        CpuSample(1, 180_000, 0, 250_000, 1),
+        CpuSample(2, 60_000, 190_000, 250_000, 1, held_us=250_000),
+    )
     use = SliceUse(0, 42, 7, (), samples, yielding=(2,))
-    [record] = only(bench.tell(NodeReport(bench.now_ns, "n0", (use,))), Record)
+    [record] = only(bench.tell(NodeReport(bench.now_ns, "n0", (use,))), RecordRows)
     assert [(row.job, row.role, row.cpu_us) for row in record.rows] == [
         (1, "run", 180_000),
         (2, "leftover", 60_000),
@@ -52,7 +55,7 @@ def test_rows_of_a_node_leave_out_components_that_are_elsewhere() -> None:
     bench.job(11, {"n1": (0,)}, gang=10)
     bench.job(12, {"n1": (0,)})
     bench.tick()
-    [record] = only(bench.tell(NodeReport(bench.now_ns, "n1", (SliceUse(0, 0, 0, (12,), ()),))), Record)
+    [record] = only(bench.tell(NodeReport(bench.now_ns, "n1", (SliceUse(0, 0, 0, (12,), ()),))), RecordRows)
     assert [(row.job, row.role) for row in record.rows] == [(11, "run"), (12, "held")]
 
 
@@ -125,7 +128,7 @@ def test_what_a_former_controller_kept_in_another_form_counts_for_nothing() -> N
     bench = Bench()
     bench.job(1, end_s=WALL_S + 60)
     limits = {"1": {"start_s": 0.0, "base_s": 1.0, "credit_s": 2.0, "frozen_s": 3.0}}
-    scheduler = GangScheduler(Settings(), 0, bench.map, limits)
+    scheduler = GangScheduler(CoreSettings(), 0, bench.map, limits)
     scheduler.handle(SlurmSnapshot(0, 0, WALL_S, tuple(bench.jobs.values())))
     assert scheduler.limits_state() == {}
 
@@ -182,7 +185,7 @@ def test_moved_ends_survive_a_restart() -> None:
             end_s = move.end_s
     assert end_s > WALL_S + 120
     state = bench.scheduler.limits_state()
-    later = GangScheduler(Settings(grace_ns=0), 0, bench.map, state)
+    later = GangScheduler(CoreSettings(grace_ns=0), 0, bench.map, state)
     later.handle(SlurmSnapshot(0, 0, WALL_S + 60, (replace(bench.jobs[1], end_s=end_s),)))
     kept = later.limits_state()["1"]
     assert kept["base_s"] == WALL_S + 120

@@ -14,6 +14,8 @@ from gangd.core import (
     AgentLost,
     AgentState,
     CoreMap,
+    CoreSettings,
+    CpuSample,
     Event,
     GangState,
     InvalidEvent,
@@ -21,8 +23,6 @@ from gangd.core import (
     NodeReport,
     Publish,
     Reload,
-    Sample,
-    Settings,
     Shutdown,
     SliceUse,
     SlurmSnapshot,
@@ -158,7 +158,7 @@ def test_run_queue_delay_counts_as_demand() -> None:
     for _ in range(12):
         bench.tick()
         for name in bench.names:
-            use = SliceUse(bench.slice - 1, 0, 0, (), (Sample(1, 20, 700, 1000, 1),))
+            use = SliceUse(bench.slice - 1, 0, 0, (), (CpuSample(1, 20, 700, 1000, 1),))
             bench.tell(NodeReport(bench.now_ns, name, (use,)))
     assert bench.state(1) is GangState.BUSY
 
@@ -330,7 +330,7 @@ def test_the_table_has_no_way_back_from_terminating() -> None:
 )
 def test_settings_out_of_bounds_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidSettings):
-        Settings(**wrong)
+        CoreSettings(**wrong)
 
 
 def test_core_numbers_follow_the_node() -> None:

@@ -11,9 +11,9 @@ from gangd.core import (
     AgentLost,
     Command,
     CoreMap,
+    CoreSettings,
     GangScheduler,
-    Record,
-    Settings,
+    RecordRows,
     SliceRow,
     SlurmSnapshot,
     Tick,
@@ -25,7 +25,7 @@ SECOND = 1_000 * MS
 
 def unattended(commands: Iterable[Command]) -> dict[tuple[str, int], list[SliceRow]]:
     found: dict[tuple[str, int], list[SliceRow]] = {}
-    for record in only(list(commands), Record):
+    for record in only(list(commands), RecordRows):
         for row in record.rows:
             if row.role == "unattended":
                 found.setdefault((row.node, row.job), []).append(row)
@@ -91,7 +91,7 @@ def test_an_agent_that_was_started_again_within_the_lease_has_a_row_of_the_gap()
 
 
 def test_a_controller_that_was_away_leaves_a_gap_from_the_end_of_the_lease() -> None:
-    away_ns, start_ns, settings = 30 * SECOND, 1_000 * SECOND, Settings(record=True)
+    away_ns, start_ns, settings = 30 * SECOND, 1_000 * SECOND, CoreSettings(record=True)
     cores = CoreMap({"n0": 2})
     scheduler = GangScheduler(settings, start_ns, cores, away_ns=away_ns)
     bench = Bench(nodes=1)
@@ -111,7 +111,7 @@ def test_a_controller_that_was_away_leaves_a_gap_from_the_end_of_the_lease() -> 
 
 
 def test_agents_that_go_by_the_former_plan_leave_no_gap() -> None:
-    settings, start_ns = Settings(record=True), 1_000 * SECOND
+    settings, start_ns = CoreSettings(record=True), 1_000 * SECOND
     scheduler = GangScheduler(settings, start_ns, CoreMap({"n0": 2}), away_ns=SECOND)
     bench = Bench(nodes=1)
     bench.job(1)

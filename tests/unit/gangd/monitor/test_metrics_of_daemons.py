@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gangd.monitor.address import Address
+from gangd.monitor.address import ListenAddress
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import CONTROLLER
 from tests.fixtures.gang_loop import Stage, two_jobs
@@ -39,7 +39,7 @@ def test_a_controller_tells_what_its_status_tells(tmp_path: Path) -> None:
     slurm = two_jobs()
     stage = Stage(tmp_path, slurm)
     agents = [stage.agent("n1"), stage.agent("n2")]
-    with handed_out(Address("127.0.0.1", 0), None, CONTROLLER, stage.loop.metrics) as port:
+    with handed_out(ListenAddress("127.0.0.1", 0), None, CONTROLLER, stage.loop.metrics) as port:
 
         def scene() -> None:
             assert scrape(port)["gangd_healthy[lease]"] in (0.0, 1.0)

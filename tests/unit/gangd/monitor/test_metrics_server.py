@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError, InputError, TrustError, UsageError
-from gangd.monitor.address import Address, read_address, read_token
+from gangd.monitor.address import ListenAddress, read_address, read_token
 from gangd.monitor.hand_out import handed_out
-from gangd.monitor.metrics_requests import MOST_BYTES, Health, Request, answer, parse
+from gangd.monitor.metrics_requests import MOST_BYTES, Health, MetricsRequest, answer, parse
 from gangd.monitor.metrics_server import MOST, MetricsServer, Pages
 from gangd.threads import Death
 
-HERE = Address("127.0.0.1", 0)
+HERE = ListenAddress("127.0.0.1", 0)
 TOKEN = "0123456789abcdef"
 WELL = Health({"one": True, "two": True}, {"one": "fine", "two": "fine"})
 SICK = Health({"one": True, "two": False}, {"one": "fine", "two": "silent"})
@@ -186,7 +186,7 @@ def test_an_address_that_is_taken_is_told(start: Start) -> None:
     server = start()
     with pytest.raises(HostError, match="is another daemon there"):
         MetricsServer(
-            Address("127.0.0.1", server.port), Pages(lambda _: ("", b""), lambda: WELL, None), print
+            ListenAddress("127.0.0.1", server.port), Pages(lambda _: ("", b""), lambda: WELL, None), print
         )
 
 
@@ -262,5 +262,5 @@ def test_nothing_listens_unless_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_requests_are_read_strictly_and_headers_by_name() -> None:
     found = parse(b"GET /metrics?a=b HTTP/1.1\r\naccept: x\r\nAUTHORIZATION:  Bearer y \r\nOther: z")
-    assert found == Request("GET", "/metrics", "x", "Bearer y")
-    assert answer(Request("GET", "/metrics"), None, lambda: WELL, lambda _: ("k", b"b")).body == b"b"
+    assert found == MetricsRequest("GET", "/metrics", "x", "Bearer y")
+    assert answer(MetricsRequest("GET", "/metrics"), None, lambda: WELL, lambda _: ("k", b"b")).body == b"b"

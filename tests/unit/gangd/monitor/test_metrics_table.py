@@ -16,7 +16,7 @@ from gangd.monitor.histogram import Histogram
 from gangd.monitor.metric_figures import complete
 from gangd.monitor.metrics_document import render
 from gangd.monitor.metrics_server import Exposition
-from gangd.monitor.metrics_table import AGENT, AGENTS, CONTROLLER, PROCESS, STATES, Kind, Metric
+from gangd.monitor.metrics_table import AGENT, AGENTS, CONTROLLER, PROCESS, STATES, Metric, MetricKind
 from gangd.wire.wire_faults import WireError
 
 ROOT = Path(__file__).parents[4]
@@ -43,12 +43,12 @@ def test_all_that_is_exported_is_in_the_table_and_the_other_way_round(table: tup
 @pytest.mark.parametrize("metric", [*CONTROLLER, *AGENT], ids=lambda metric: metric.name)
 def test_names_carry_their_units(metric: Metric) -> None:
     assert re.fullmatch(r"(gangd|gang_agent)_[a-z_]+", metric.name)
-    assert metric.name.endswith("_total") is (metric.kind is Kind.COUNTER)
+    assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER)
     words = metric.name.removesuffix("_total").split("_")
-    counts = metric.kind is Kind.COUNTER or any(word in COUNTED for word in words)
+    counts = metric.kind is MetricKind.COUNTER or any(word in COUNTED for word in words)
     assert words[-1] in UNITS or counts, metric.name
     assert not {"job", "node", "user"} & set(metric.label_names)
-    assert bool(metric.bounds_s) is (metric.kind is Kind.HISTOGRAM)
+    assert bool(metric.bounds_s) is (metric.kind is MetricKind.HISTOGRAM)
     assert list(metric.bounds_s) == sorted(metric.bounds_s)
 
 
@@ -61,7 +61,7 @@ def test_every_series_is_there_while_nothing_has_happened(table: tuple[Metric, .
         for sample in family.samples
     }
     for metric in table:
-        for series in metric.series() if metric.kind not in (Kind.INFO, Kind.HISTOGRAM) else ():
+        for series in metric.series() if metric.kind not in (MetricKind.INFO, MetricKind.HISTOGRAM) else ():
             assert (metric.name, series) in found
         for bound in metric.bounds_s:
             assert (f"{metric.name}_bucket", (str(bound),)) in found

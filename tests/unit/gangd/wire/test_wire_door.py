@@ -14,7 +14,7 @@ import zmq
 
 from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
 from gangd.threads import Death
-from gangd.wire import Ping, Refused, door, encode, topic
+from gangd.wire import AccessRefused, Ping, door, encode, topic
 from gangd.wire.door import News
 from gangd.wire.doorkeeper import NOWHERE, ROOM, SECOND_NS, Denied, ShutOut
 from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
@@ -62,7 +62,7 @@ def hears_and_is_answered(controller: ControllerSockets, agent: AgentSockets) ->
     while time.monotonic() < until_s and not (answered and heard):
         received = controller.receive()
         if received is not None:
-            controller.reply(received.connection, Refused(node="n1", reason="answer"))
+            controller.reply(received.connection, AccessRefused(node="n1", reason="answer"))
         heard = heard or bool(agent.plans.poll(5) and agent.plans.recv_multipart())
         answered = answered or bool(agent.reports.poll(5) and agent.reports.recv())
     return answered and heard

@@ -21,8 +21,8 @@ from gangd.wire.doorkeeper import (
     ROOM_A_KEY,
     ROOM_NOWHERE,
     SECOND_NS,
+    ConnectionLimiter,
     Denied,
-    Doorkeeper,
     ShutOut,
 )
 
@@ -30,14 +30,14 @@ STRANGERS = 2 * MOST_ORIGINS + 1
 STRANGER, HOST = "10.0.0.9", "10.0.0.1"
 
 
-def crowd(keeper: Doorkeeper, origin: str, count: int, now_ns: int, first: int = 0) -> list[ShutOut]:
+def crowd(keeper: ConnectionLimiter, origin: str, count: int, now_ns: int, first: int = 0) -> list[ShutOut]:
     """Open connections from an origin; returns the news."""
     news = [keeper.opened(("reports", first + number), origin, now_ns) for number in range(count)]
     return [one for one in news if one is not None]
 
 
 def test_an_origin_with_too_many_connections_is_shut_out_and_others_are_not() -> None:
-    keeper = Doorkeeper(10_000)
+    keeper = ConnectionLimiter(10_000)
     assert crowd(keeper, STRANGER, ROOM, 0) == []
     assert crowd(keeper, HOST, 4, 0, first=1_000) == []
     [news] = crowd(keeper, STRANGER, 5, 0, first=ROOM)
@@ -50,7 +50,7 @@ def test_an_origin_with_too_many_connections_is_shut_out_and_others_are_not() ->
 
 
 def test_connections_that_come_and_go_too_fast_count_as_those_that_stand() -> None:
-    keeper = Doorkeeper(10_000)
+    keeper = ConnectionLimiter(10_000)
     news = []
     for number in range(2 * ROOM):
         news.append(keeper.opened(("reports", 5), STRANGER, number))
@@ -60,7 +60,7 @@ def test_connections_that_come_and_go_too_fast_count_as_those_that_stand() -> No
 
 
 def test_an_agent_that_connects_anew_now_and_then_is_never_too_much() -> None:
-    keeper = Doorkeeper(10_000)
+    keeper = ConnectionLimiter(10_000)
     for number in range(1_000):
         assert crowd(keeper, HOST, 2, number * SECOND_NS, first=2 * number) == []
         keeper.closed(("reports", 2 * number))
@@ -68,7 +68,7 @@ def test_an_agent_that_connects_anew_now_and_then_is_never_too_much() -> None:
 
 
 def test_who_does_it_again_is_shut_out_for_longer_each_time_up_to_a_bound() -> None:
-    keeper, now_ns, times = Doorkeeper(10**6), 0, []
+    keeper, now_ns, times = ConnectionLimiter(10**6), 0, []
     for _ in range(10):
         [news] = crowd(keeper, STRANGER, 3 * ROOM, now_ns)
         times.append(news.for_ns)
@@ -83,7 +83,7 @@ def test_who_does_it_again_is_shut_out_for_longer_each_time_up_to_a_bound() -> N
 
 
 def test_where_an_agent_lives_nobody_is_shut_out_for_long() -> None:
-    keeper, now_ns = Doorkeeper(10**6), 0
+    keeper, now_ns = ConnectionLimiter(10**6), 0
     keeper.admitted(HOST, "key", 0)
     for _ in range(8):
         [news] = crowd(keeper, HOST, 3 * ROOM, now_ns)
@@ -93,7 +93,7 @@ def test_where_an_agent_lives_nobody_is_shut_out_for_long() -> None:
 
 
 def test_a_host_of_many_agents_gets_room_for_each_key() -> None:
-    keeper, now_ns, shut = Doorkeeper(10**6), 0, 0
+    keeper, now_ns, shut = ConnectionLimiter(10**6), 0, 0
     joined = 0
     while joined < 1_000:  # each wave, as many agents come in as there is room for
         for number in range(joined, 1_000):
@@ -110,7 +110,7 @@ def test_a_host_of_many_agents_gets_room_for_each_key() -> None:
 
 
 def test_everybody_is_shut_out_before_files_run_out_and_until_there_is_room() -> None:
-    keeper = Doorkeeper(100)
+    keeper = ConnectionLimiter(100)
     for number in range(99):
         keeper.opened(("reports", number), f"10.0.0.{number}", 0)
     assert not keeper.is_full
@@ -124,7 +124,7 @@ def test_everybody_is_shut_out_before_files_run_out_and_until_there_is_room() ->
 
 
 def test_a_number_that_is_used_again_ends_what_had_it_before() -> None:
-    keeper = Doorkeeper(100)
+    keeper = ConnectionLimiter(100)
     for _ in range(50):
         keeper.opened(("reports", 7), HOST, 0)
     assert keeper.open == 1
@@ -135,7 +135,7 @@ def test_a_number_that_is_used_again_ends_what_had_it_before() -> None:
 
 
 def test_who_cannot_be_told_apart_is_shut_out_for_a_second_only() -> None:
-    keeper, now_ns = Doorkeeper(10**6), 0
+    keeper, now_ns = ConnectionLimiter(10**6), 0
     for _ in range(5):
         [news] = crowd(keeper, NOWHERE, ROOM_NOWHERE + 1, now_ns)
         assert news.for_ns == FIRST_NS
@@ -144,7 +144,7 @@ def test_who_cannot_be_told_apart_is_shut_out_for_a_second_only() -> None:
 
 
 def test_of_those_that_are_gone_at_once_the_one_that_is_seen_most_is_shut_out() -> None:
-    keeper = Doorkeeper(10**6)
+    keeper = ConnectionLimiter(10**6)
     crowd(keeper, HOST, 4, 0)
     crowd(keeper, STRANGER, A_FEW + 1, 0, first=100)
     [news] = crowd(keeper, NOWHERE, ROOM_NOWHERE + 1, 0, first=1_000)
@@ -154,13 +154,13 @@ def test_of_those_that_are_gone_at_once_the_one_that_is_seen_most_is_shut_out() 
 
 
 def test_wrong_keys_are_told_of_seldom() -> None:
-    keeper = Doorkeeper(100)
+    keeper = ConnectionLimiter(100)
     news = [keeper.denied(STRANGER, 0) for _ in range(100)]
     assert [one.times for one in news if one is not None] == [1, 2, 4, 8, 16, 32, 64]
 
 
 def test_what_is_long_ago_is_forgotten() -> None:
-    keeper = Doorkeeper(10**6)
+    keeper = ConnectionLimiter(10**6)
     for number in range(1_000):
         keeper.opened(("reports", 1), f"10.1.{number // 256}.{number % 256}", 0)
     keeper.closed(("reports", 1))
@@ -172,7 +172,7 @@ def test_what_is_long_ago_is_forgotten() -> None:
 
 
 def test_origins_without_number_are_not_remembered() -> None:
-    keeper = Doorkeeper(10**6)
+    keeper = ConnectionLimiter(10**6)
     keeper.admitted(HOST, "key", 0)
     crowd(keeper, STRANGER, ROOM + 1, 0)
     for number in range(STRANGERS):
@@ -183,7 +183,7 @@ def test_origins_without_number_are_not_remembered() -> None:
 
 
 def test_room_for_keys_is_room_for_keys() -> None:
-    keeper = Doorkeeper(10**6)
+    keeper = ConnectionLimiter(10**6)
     for key in ("one", "two", "two"):
         keeper.admitted(HOST, key, 0)
     assert crowd(keeper, HOST, ROOM + 2 * ROOM_A_KEY, 0) == []

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from gangd.curve_keys import load_agent_keys, load_controller_keys, make_keys
-from gangd.wire import Ping, Refused, encode, topic
+from gangd.wire import AccessRefused, Ping, encode, topic
 from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
 from tests.chaos.proxy import Proxy, ProxyThread, Weather
 
@@ -56,7 +56,7 @@ def is_answered(controller: ControllerSockets, agent: AgentSockets) -> bool:
     while time.monotonic() < until_s:
         received = controller.receive()
         if received is not None:
-            controller.reply(received.connection, Refused(node=NODE, reason="answer"))
+            controller.reply(received.connection, AccessRefused(node=NODE, reason="answer"))
             return bool(agent.reports.poll(50)) and bool(agent.reports.recv_multipart())
         time.sleep(0.002)
     return False

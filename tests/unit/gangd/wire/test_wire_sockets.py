@@ -13,7 +13,16 @@ import zmq
 
 from foundation.errors import HostError, InputError, UsageError
 from gangd.curve_keys import SHARED_AGENT, load_agent_keys, load_controller_keys, make_keys
-from gangd.wire import Beat, Controller, Ping, Refused, decode_down, decode_up, encode, encode_down
+from gangd.wire import (
+    AccessRefused,
+    Beat,
+    ControllerIdentity,
+    Ping,
+    decode_down,
+    decode_up,
+    encode,
+    encode_down,
+)
 from gangd.wire.sockets import REPORT_QUEUE, UNREAD_MS, AgentSockets, ControllerSockets, connect_agent
 from gangd.wire.wire_faults import WireError, WrongNodeError
 from tests.chaos.forger import client
@@ -35,7 +44,7 @@ def poll(take: Callable[[], T | None]) -> T:
 
 def beat(node: str, seq: int) -> Beat:
     return Beat(
-        controller=Controller(b"c" * 16, 1),
+        controller=ControllerIdentity(b"c" * 16, 1),
         node=node,
         epoch=1,
         seq=seq,
@@ -129,7 +138,7 @@ def test_whatever_a_client_calls_itself_it_gets_its_own_answers(
         liar.send(encode(Ping(node="node10", agent_ns=6)))
         assert not liar.poll(300)
         assert controller.receive() is None, "a name that is taken makes nobody heard"
-        assert controller.reply(got.connection, Refused(node="node1", reason="for one alone"))
+        assert controller.reply(got.connection, AccessRefused(node="node1", reason="for one alone"))
         assert one.reports.poll(int(DEADLINE_S * 1000))
         assert not liar.poll(0)
     context.destroy(linger=0)

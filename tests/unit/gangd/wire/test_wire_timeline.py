@@ -9,8 +9,8 @@ from gangd.wire import (
     VERSION,
     Beat,
     Bounds,
-    Controller,
-    Exempt,
+    ControllerIdentity,
+    ExemptJobs,
     ForeignControllerError,
     JobCores,
     JobHold,
@@ -20,9 +20,9 @@ from gangd.wire import (
     PlanChange,
     ReplayedError,
     SlicePlan,
+    SliceSchedule,
     SliceSets,
     ThawNow,
-    Timeline,
     Track,
     VersionError,
     WrongNodeError,
@@ -36,15 +36,15 @@ MS = 1_000_000
 QUANTUM = 250 * MS
 LEASE = 2_000 * MS
 BOUNDS = Bounds(5_000 * MS, 0)
-FIRST = Controller(b"1" * 16, 100)
-LATER = Controller(b"0" * 16, 200)
+FIRST = ControllerIdentity(b"1" * 16, 100)
+LATER = ControllerIdentity(b"0" * 16, 200)
 
 
 def turns(track: int, first: int, *pairs: tuple[int, int], repeat: bool = True) -> Track:
     return Track(track, first, repeat, tuple(SliceSets((run,), (held,)) for run, held in pairs))
 
 
-def head(seq: int, epoch: int, *, sent_ns: int = 0, controller: Controller = FIRST) -> dict[str, Any]:
+def head(seq: int, epoch: int, *, sent_ns: int = 0, controller: ControllerIdentity = FIRST) -> dict[str, Any]:
     return {
         "controller": controller,
         "node": "n1",
@@ -81,7 +81,7 @@ def beat(seq: int, epoch: int, horizon: int = 0, sent_ns: int = 0) -> Beat:
 
 
 def test_a_repeating_track_goes_round() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     assert [sorted(timeline.held(n)) for n in range(9, 14)] == [[], [8], [7], [8], [7]]
     assert timeline.run(12) == {7}
@@ -92,13 +92,13 @@ def test_a_repeating_track_goes_round() -> None:
 
 
 def test_a_track_that_does_not_repeat_ends_with_everything_running() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(1, 1, turns(7, 10, (7, 8), (8, 7), repeat=False)), 0)
     assert [sorted(timeline.held(n)) for n in range(10, 13)] == [[8], [7], []]
 
 
 def test_a_revision_is_in_force_from_its_first_slice_only() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3)), drop=(7,)), 0)
     assert [sorted(timeline.held(n)) for n in range(11, 16)] == [[7], [8], [4], [3], [4]]
@@ -107,7 +107,7 @@ def test_a_revision_is_in_force_from_its_first_slice_only() -> None:
 
 
 def test_a_difference_leaves_the_other_tracks_in_phase() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3))), 0)
     assert timeline.held(13) == {7, 4}
@@ -115,7 +115,7 @@ def test_a_difference_leaves_the_other_tracks_in_phase() -> None:
 
 
 def test_final_slices_cannot_be_changed() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     with pytest.raises(MalformedError, match="those below 12 are final"):
         timeline.accept(change(2, 2, 1, 11), 0)
@@ -123,7 +123,7 @@ def test_final_slices_cannot_be_changed() -> None:
 
 
 def test_a_beat_makes_more_slices_final() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(beat(2, 1, horizon=20), 0)
     with pytest.raises(MalformedError, match="those below 20 are final"):
@@ -131,7 +131,7 @@ def test_a_beat_makes_more_slices_final() -> None:
 
 
 def test_replayed_and_reordered_messages_are_refused() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(seq=5), 0)
     for message in (plan(seq=5), plan(seq=4), beat(3, 1)):
         with pytest.raises(ReplayedError):
@@ -141,7 +141,7 @@ def test_replayed_and_reordered_messages_are_refused() -> None:
 
 
 def test_a_lost_plan_voids_the_schedule_until_it_is_sent_again() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     with pytest.raises(MissedPlanError, match="epoch 2 never came, the newest is of 1"):
         timeline.accept(beat(3, 2), 0)
@@ -153,11 +153,11 @@ def test_a_lost_plan_voids_the_schedule_until_it_is_sent_again() -> None:
 
 def test_a_difference_against_an_unknown_plan_is_a_lost_plan() -> None:
     with pytest.raises(MissedPlanError):
-        Timeline("n1").accept(change(2, 2, 1, 13), 0)
+        SliceSchedule("n1").accept(change(2, 2, 1, 13), 0)
 
 
 def test_the_lease_runs_from_the_sending() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     assert timeline.lease_over(0)
     timeline.accept(plan(sent_ns=50 * MS), arrival_ns=100 * MS)
     assert not timeline.lease_over(50 * MS + LEASE - 1)
@@ -168,20 +168,20 @@ def test_the_lease_runs_from_the_sending() -> None:
 
 
 def test_the_lease_honours_the_clock_offset_but_never_outlasts_the_arrival() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(sent_ns=7_050 * MS), arrival_ns=100 * MS, offset_ns=7_000 * MS)
     assert timeline.lease_until_ns == 50 * MS + LEASE
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(sent_ns=9_999 * MS), arrival_ns=100 * MS, offset_ns=0)
     assert timeline.lease_until_ns == 100 * MS + LEASE
 
 
 def test_exemptions_hold_at_once_and_the_latch_outlives_the_list() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
-    timeline.accept(change(2, 2, 1, 13, exempt=Exempt(never_freeze=(8,), opt_out=(7,))), 0)
+    timeline.accept(change(2, 2, 1, 13, exempt=ExemptJobs(never_freeze=(8,), opt_out=(7,))), 0)
     assert timeline.held(10) == timeline.held(11) == frozenset()
-    timeline.accept(change(3, 3, 2, 15, exempt=Exempt()), 0)
+    timeline.accept(change(3, 3, 2, 15, exempt=ExemptJobs()), 0)
     assert timeline.held(10) == frozenset()
     assert timeline.held(11) == {7}
     timeline.keep(frozenset({7, 8}))
@@ -191,18 +191,18 @@ def test_exemptions_hold_at_once_and_the_latch_outlives_the_list() -> None:
 
 
 def test_what_is_listed_stays_exempt_though_it_has_no_process_yet() -> None:
-    timeline = Timeline("n1")
-    timeline.accept(plan(exempt=Exempt(never_freeze=(8,))), 0)
+    timeline = SliceSchedule("n1")
+    timeline.accept(plan(exempt=ExemptJobs(never_freeze=(8,))), 0)
     timeline.keep(frozenset({7}))
     assert timeline.held(10) == frozenset()
     timeline.accept(change(2, 2, 1, 13), 0)
     assert timeline.held(10) == frozenset()
-    timeline.accept(change(3, 3, 2, 15, exempt=Exempt()), 0)
+    timeline.accept(change(3, 3, 2, 15, exempt=ExemptJobs()), 0)
     assert timeline.held(10) == {8}
 
 
 def test_a_thaw_of_all_voids_plan_and_lease() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(ThawNow(**head(2, 0) | {"node": None}, jobs=None, reason="the controller leaves"), 0)
     assert timeline.lease_over(1)
@@ -210,7 +210,7 @@ def test_a_thaw_of_all_voids_plan_and_lease() -> None:
 
 
 def test_an_announcement_changes_nothing_and_grants_no_lease() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(ThawNow(**head(2, 0) | {"node": None, "sent_ns": LEASE}, jobs=(), reason=""), LEASE)
     assert timeline.held(10) == {8}
@@ -218,7 +218,7 @@ def test_an_announcement_changes_nothing_and_grants_no_lease() -> None:
 
 
 def test_a_thaw_of_some_latches_them() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(ThawNow(**head(2, 1), jobs=(8,), reason="cancelled"), 0)
     assert timeline.held(10) == frozenset()
@@ -226,8 +226,8 @@ def test_a_thaw_of_some_latches_them() -> None:
 
 
 def test_a_later_controller_takes_over_and_the_earlier_one_is_a_stranger() -> None:
-    timeline = Timeline("n1")
-    timeline.accept(plan(seq=900, epoch=50, exempt=Exempt(never_freeze=(8,))), 0)
+    timeline = SliceSchedule("n1")
+    timeline.accept(plan(seq=900, epoch=50, exempt=ExemptJobs(never_freeze=(8,))), 0)
     timeline.accept(plan(1, 1, turns(7, 0, (7, 8), (8, 9)), first=0, controller=LATER), 0)
     assert timeline.controller == LATER
     assert timeline.held(0) == frozenset()
@@ -237,7 +237,7 @@ def test_a_later_controller_takes_over_and_the_earlier_one_is_a_stranger() -> No
 
 
 def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     lost = Beat(**head(3, 2, controller=LATER), horizon=0)
     with pytest.raises(MissedPlanError):
@@ -247,7 +247,7 @@ def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost() -> Non
 
 
 def test_a_controller_whose_clock_was_set_back_is_followed_once_the_lease_is_over() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(controller=LATER), 0)
     with pytest.raises(ForeignControllerError):
         timeline.accept(plan(), LEASE - 1)
@@ -257,7 +257,7 @@ def test_a_controller_whose_clock_was_set_back_is_followed_once_the_lease_is_ove
 
 
 def test_a_controller_that_was_shut_out_by_a_wrong_number_is_let_in_by_its_welcome() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(seq=50_000, epoch=9_000), arrival_ns=0)
     timeline.greet(FIRST, now_ns=LEASE - 1)
     with pytest.raises(ReplayedError):
@@ -269,7 +269,7 @@ def test_a_controller_that_was_shut_out_by_a_wrong_number_is_let_in_by_its_welco
 
 
 def test_passed_plans_are_dropped() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(change(2, 2, 1, 13), 0)
     timeline.prune(12)
@@ -312,7 +312,7 @@ def test_times_out_of_bounds_are_refused(quantum: int) -> None:
 
 
 def test_the_bounds_of_the_newest_plan_hold() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     assert timeline.bounds is None
     timeline.accept(plan(), 0)
     assert timeline.bounds == BOUNDS
@@ -324,7 +324,7 @@ def test_the_bounds_of_the_newest_plan_hold() -> None:
 
 
 def test_a_plan_says_which_jobs_yield_and_that_one_freezes_counts_from_its_slice_on() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     track = turns(7, 10, (7, 8), (8, 7))
     mixed = msgspec.structs.replace(track, holds=(JobHold(8, "yield"), JobHold(7, "freeze")))
     timeline.accept(plan(1, 1, mixed), 0)
@@ -337,7 +337,7 @@ def test_a_plan_says_which_jobs_yield_and_that_one_freezes_counts_from_its_slice
     assert timeline.yielding(17) == {7, 8}
     assert timeline.yielding(18) == frozenset()
     assert timeline.ahead(17) == {7, 8}
-    assert Timeline("n1").yielding(10) == frozenset()
+    assert SliceSchedule("n1").yielding(10) == frozenset()
 
 
 def test_an_unknown_way_of_holding_is_refused() -> None:
@@ -355,8 +355,8 @@ def test_a_job_that_opted_out_gets_as_much_beside_owners_as_each_of_them(gangs: 
     jobs = tuple(range(1, gangs + 1))
     rounds = [(job, *(other for other in jobs if other != job)) for job in jobs]
     track = Track(7, 10, True, tuple(SliceSets(run=(job,), held=tuple(held)) for job, *held in rounds))
-    timeline = Timeline("n1")
-    timeline.accept(plan(1, 1, track, exempt=Exempt(opt_out=(99, 98), suspended=(98,))), 0)
+    timeline = SliceSchedule("n1")
+    timeline.accept(plan(1, 1, track, exempt=ExemptJobs(opt_out=(99, 98), suspended=(98,))), 0)
     shares = dict.fromkeys((*jobs, 99), 0.0)
     span = range(10, 10 + gangs * (gangs + 1) * 2)
     for number in span:
@@ -370,7 +370,7 @@ def test_a_job_that_opted_out_gets_as_much_beside_owners_as_each_of_them(gangs: 
 
 
 def test_cores_of_jobs_are_known_while_they_are_here_or_planned() -> None:
-    timeline = Timeline("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(cores=(JobCores(7, 2), JobCores(8, 1), JobCores(5, 3))), 0)
     timeline.accept(change(2, 2, 1, 13, turns(7, 13, (7, 8), (8, 7)), cores=(JobCores(7, 4),)), 0)
     assert timeline.cores == {7: 4, 8: 1, 5: 3}

@@ -11,12 +11,13 @@ import pytest
 from gangd.agent.agenda import Agenda
 from gangd.agent.talk.conversation import OLDER_EVERY, Conversation
 from gangd.wire import (
+    AccessRefused,
+    AgentFault,
     Beat,
     Bounds,
-    Controller,
+    ControllerIdentity,
     DownMessage,
     Farewell,
-    Fault,
     FoundState,
     Hello,
     JobCores,
@@ -28,7 +29,6 @@ from gangd.wire import (
     Ping,
     PlanChange,
     Pong,
-    Refused,
     ReplyMessage,
     Report,
     Resend,
@@ -46,21 +46,21 @@ from gangd.wire import (
     encode,
     encode_down,
 )
-from gangd.wire.messages_down import Exempt
+from gangd.wire.messages_down import ExemptJobs
 from gangd.wire.versions import NEWEST, OLDEST, VERSION, common
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
 from tests.fixtures.wire3 import frames as wire3
 from tests.fixtures.wire3 import versions as wire3_versions
 from tests.fixtures.wire3.faults import VersionError as OldVersionError
 
-CONTROLLER = Controller(b"c" * 16, 7)
+CONTROLLER = ControllerIdentity(b"c" * 16, 7)
 LEASE_NS = 2_000_000_000
 HEAD: dict[str, Any] = {"controller": CONTROLLER, "epoch": 3, "seq": 9, "sent_ns": 5, "lease_ns": LEASE_NS}
 TRACK = Track(1, 10, True, (SliceSets((1,), (2,)), SliceSets((2,), (1,))), (JobHold(1, "yield"),))
 PLAN = SlicePlan(
     **HEAD, node="n1", first_slice=10, first_start_ns=0, quantum_ns=250_000_000, horizon=10,
     bounds=Bounds(5_000_000_000, 200_000_000, newcomers_yield=True), tracks=(TRACK,),
-    exempt=Exempt((4,), (5,), (6,)), cores=(JobCores(1, 2), JobCores(4, 1)),
+    exempt=ExemptJobs((4,), (5,), (6,)), cores=(JobCores(1, 2), JobCores(4, 1)),
 )  # fmt: skip
 CHANGE = PlanChange(
     **HEAD,
@@ -86,7 +86,7 @@ REPORT = Report(
     slices=(SliceReport(9, 3, 5, 6, 7, (1,), (SAMPLE,), (2,)),),
     born=(1,), launched=(1,), ended=(2,), dying=(3,),
     alone=(SAMPLE,), found=(FoundState(1, "frozen", "thawed"),), leaks=(Leak(1, 2),),
-    faults=(Fault("late_switch", 1, "late", 1),), foreign_controllers=1,
+    faults=(AgentFault("late_switch", 1, "late", 1),), foreign_controllers=1,
 )  # fmt: skip
 UP: list[UpMessage] = [
     HELLO,
@@ -99,7 +99,7 @@ REPLIES: list[ReplyMessage] = [
     Welcome(
         controller=CONTROLLER, node="n1", now_ns=1, quantum_ns=250_000_000, lease_ns=LEASE_NS, lookahead=2
     ),
-    Refused(node="n1", reason="no"),
+    AccessRefused(node="n1", reason="no"),
     Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),
 ]
 

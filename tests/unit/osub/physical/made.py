@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from osub.physical.full_size import CASES, FullSize
-from osub.physical.layouts import Layout, layouts_of
-from osub.physical.outcome import REAL_WAIT_S, Outcome
+from osub.physical.layouts import SharingLayout, layouts_of
+from osub.physical.outcome import REAL_WAIT_S, ReplayOutcome
 from osub.physical.pair import PairTrial
-from osub.physical.plan import FIRST, Plan
+from osub.physical.plan import FIRST, StudyPlan
 from osub.physical.published import SIMULATED_FINISH_S, SIMULATED_PLACES
 from osub.physical.results import Results
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
@@ -52,9 +52,9 @@ def _job(
     )
 
 
-def small_plan(rounds: int = 2, draws: tuple[int, ...] = (1,), *, nodes: int = 2) -> Plan:
+def small_plan(rounds: int = 2, draws: tuple[int, ...] = (1,), *, nodes: int = 2) -> StudyPlan:
     """Return a plan for nodes of one core."""
-    return Plan(
+    return StudyPlan(
         nodes=nodes,
         cores=1,
         layouts=tuple(layout.key for layout in layouts_of(nodes)),
@@ -70,7 +70,7 @@ def small_plan(rounds: int = 2, draws: tuple[int, ...] = (1,), *, nodes: int = 2
 
 def outcome(
     waits_s: Sequence[tuple[str, float]], run_s: float = 4.0, dedicated_s: float = 2.0, failed: int = 0
-) -> Outcome:
+) -> ReplayOutcome:
     """Return an outcome of jobs of these kinds that waited so long; the first interactive one is job 5030."""
     rows: list[dict[str, object]] = []
     for number, (kind, wait_s) in enumerate(waits_s):
@@ -97,7 +97,7 @@ def outcome(
                 "degradation": run_s / dedicated_s,
             }
         )
-    return Outcome(jobs=pl.DataFrame(rows), wait_threshold_s=REAL_WAIT_S, failed=failed)
+    return ReplayOutcome(jobs=pl.DataFrame(rows), wait_threshold_s=REAL_WAIT_S, failed=failed)
 
 
 def full_size(seeds: int = 3) -> FullSize:
@@ -115,10 +115,10 @@ def pair_found(joint: float, each: tuple[float, float] | None = None, alone: flo
     return PairTrial(alone=alone, joint=joint, each=each or (joint / 2, joint / 2))
 
 
-def results(plan: Plan | None = None, **changes: object) -> Results:
+def results(plan: StudyPlan | None = None, **changes: object) -> Results:
     """Return results in which M=2 shortens waits, and gangd loses less than naive."""
     plan = plan or small_plan()
-    known: dict[str, Layout] = {layout.key: layout for layout in layouts_of(plan.nodes)}
+    known: dict[str, SharingLayout] = {layout.key: layout for layout in layouts_of(plan.nodes)}
     layouts = {key: known[key] for key in plan.layouts}
     waits = {"sq-m1": 9.0, "sq-m2-naive": 0.5, "sq-m2-slurm": 0.5, "sq-m2-gangd": 0.4, "mq-1": 3.0}
     runs = {"sq-m1": 2.0, "sq-m2-naive": 8.0, "sq-m2-slurm": 6.0, "sq-m2-gangd": 5.0, "mq-1": 2.2}

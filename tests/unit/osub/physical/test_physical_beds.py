@@ -11,9 +11,17 @@ from deploy.compose.engine import EngineName
 from deploy.shape import Shape
 from foundation.errors import ClusterError, UsageError
 from osub.physical import beds as rooms
-from osub.physical.beds import AskedReplay, ConfiguredBeds, Given, Looked, OwnBeds, SlurmBed, recognise
+from osub.physical.beds import (
+    AskedReplay,
+    ConfiguredBeds,
+    Given,
+    ObservedCluster,
+    OwnBeds,
+    SlurmBed,
+    recognise,
+)
 from osub.physical.folder import StudyFolder
-from osub.physical.layouts import DEDICATED, GANGD, NAIVE, Layout
+from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SharingLayout
 from tests.unit.osub.physical.test_physical_study import target_of
 
 
@@ -24,23 +32,23 @@ def program(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def looked(layout: Layout | None, nodes: int = 4) -> Looked:
+def looked(layout: SharingLayout | None, nodes: int = 4) -> ObservedCluster:
     class NoGang:
         remark = None
         settings = type("Settings", (), {"kind": "none"})
 
-    return Looked(SlurmBed(None, NoGang(), pin=False), target_of(1, nodes=nodes), layout)  # type: ignore[arg-type]
+    return ObservedCluster(SlurmBed(None, NoGang(), pin=False), target_of(1, nodes=nodes), layout)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Looked]:
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, ObservedCluster]:
     """Return clusters by folder, which the room finds."""
-    known: dict[str, Looked] = {}
+    known: dict[str, ObservedCluster] = {}
     monkeypatch.setattr(rooms, "look_at", lambda folder: known[folder.name])
     return known
 
 
-def test_the_program_is_told_the_layout(tmp_path: Path, found: dict[str, Looked]) -> None:
+def test_the_program_is_told_the_layout(tmp_path: Path, found: dict[str, ObservedCluster]) -> None:
     found["c"] = looked(NAIVE)
     told = program(tmp_path, f'echo "$1" >> {tmp_path}/told')
     beds = ConfiguredBeds(tmp_path / "c", told, {NAIVE.key: NAIVE})
@@ -61,7 +69,9 @@ def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
         pass
 
 
-def test_a_cluster_that_was_not_changed_is_not_used(tmp_path: Path, found: dict[str, Looked]) -> None:
+def test_a_cluster_that_was_not_changed_is_not_used(
+    tmp_path: Path, found: dict[str, ObservedCluster]
+) -> None:
     found["c"] = looked(DEDICATED)
     beds = ConfiguredBeds(tmp_path / "c", program(tmp_path, "true"), {NAIVE.key: NAIVE})
     with pytest.raises(ClusterError, match="another layout: SQ M=1, not SQ M=2 naive"), beds.bed(NAIVE.key):
@@ -72,7 +82,7 @@ def given(*names: str) -> Given:
     return recognise([Path(name) for name in names], lambda _: None)
 
 
-def test_clusters_are_used_in_the_layouts_that_they_have(found: dict[str, Looked]) -> None:
+def test_clusters_are_used_in_the_layouts_that_they_have(found: dict[str, ObservedCluster]) -> None:
     found |= {"a": looked(GANGD), "b": looked(DEDICATED)}
     known = given("a", "b")
     assert [layout.key for layout in known.layouts] == [DEDICATED.key, GANGD.key]
@@ -88,14 +98,14 @@ def test_clusters_are_used_in_the_layouts_that_they_have(found: dict[str, Looked
     ],
 )
 def test_clusters_that_make_no_study_are_refused(
-    found: dict[str, Looked], layouts: dict[str, Layout | None], why: str
+    found: dict[str, ObservedCluster], layouts: dict[str, SharingLayout | None], why: str
 ) -> None:
     found |= {name: looked(layout) for name, layout in layouts.items()}
     with pytest.raises(UsageError, match=why):
         given(*layouts)
 
 
-def test_clusters_of_different_sizes_are_refused(found: dict[str, Looked]) -> None:
+def test_clusters_of_different_sizes_are_refused(found: dict[str, ObservedCluster]) -> None:
     found |= {"a": looked(DEDICATED), "b": looked(NAIVE, nodes=8)}
     with pytest.raises(UsageError, match="differ in size: N4C2, N8C2"):
         given("a", "b")

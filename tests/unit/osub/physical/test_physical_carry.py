@@ -17,9 +17,9 @@ from foundation.records import HOST, Run
 from foundation.records.columns import JOBS
 from osub.physical.beds import Bed
 from osub.physical.carry import InterruptedStudyError, carry_out
-from osub.physical.folder import Study, StudyFolder
+from osub.physical.folder import KeptStudy, StudyFolder
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
-from osub.physical.plan import FIRST, PLACES, Item, Plan
+from osub.physical.plan import FIRST, PLACES, PlannedReplay, StudyPlan
 from tests.unit.analysis.test_host_use import on_host
 from tests.unit.analysis.test_verdict import made_run
 from tests.unit.osub.physical.made import small_plan
@@ -53,7 +53,7 @@ class FakeReplays:
         self.made: list[str] = []
         self._folder, self._until = folder, until
 
-    def __call__(self, item: Item, _bed: Bed) -> None:
+    def __call__(self, item: PlannedReplay, _bed: Bed) -> None:
         if self._until is not None and len(self.made) == self._until:
             path = self._folder.run(item)
             path.mkdir()
@@ -71,7 +71,7 @@ def folder(tmp_path: Path) -> StudyFolder:
     return StudyFolder(tmp_path / "study")
 
 
-def carry(plan: Plan, folder: StudyFolder, beds: FakeBeds, replays: FakeReplays) -> None:
+def carry(plan: StudyPlan, folder: StudyFolder, beds: FakeBeds, replays: FakeReplays) -> None:
     carry_out(plan, folder, beds, replays, lambda _: None)
 
 
@@ -142,7 +142,7 @@ def test_a_link_in_the_place_of_a_run_is_not_followed(folder: StudyFolder, tmp_p
 
 def test_beginning_anew_removes_the_runs_and_nothing_else(folder: StudyFolder) -> None:
     plan = small_plan()
-    folder.begin(Study(plan=plan, trace_name="log", trace_sha256="0"))
+    folder.begin(KeptStudy(plan=plan, trace_name="log", trace_sha256="0"))
     folder.keep_work("first-1", {2814: (1, 200)})
     carry(plan, folder, FakeBeds(), FakeReplays(folder))
     (folder.path / "notes.txt").write_text("mine")
@@ -154,13 +154,13 @@ def test_beginning_anew_removes_the_runs_and_nothing_else(folder: StudyFolder) -
 
 
 def test_the_plan_comes_back_as_it_was_written(folder: StudyFolder) -> None:
-    study = Study(plan=small_plan(), trace_name="log", trace_sha256="0")
+    study = KeptStudy(plan=small_plan(), trace_name="log", trace_sha256="0")
     folder.begin(study)
     assert folder.study() == study
 
 
 def test_a_study_whose_pair_was_measured_otherwise_is_refused(folder: StudyFolder) -> None:
-    study = Study(plan=small_plan(), trace_name="log", trace_sha256="0")
+    study = KeptStudy(plan=small_plan(), trace_name="log", trace_sha256="0")
     folder.begin(msgspec.structs.replace(study, version=1))
     with pytest.raises(InputError, match=r"version 1.*Table 7.4 otherwise; choose another --out"):
         folder.study()

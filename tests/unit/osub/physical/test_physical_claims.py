@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from analysis.claims import Row, Verdict
+from analysis.claims import ClaimRow, ClaimVerdict
 from osub.physical.cells import mean_text, share_text
 from osub.physical.claims_full import full_rows
 from osub.physical.found import claims, findings, verdict
-from osub.physical.outcome import Outcome
+from osub.physical.outcome import ReplayOutcome
 from osub.physical.published import REAL_PLACES
 from osub.physical.results import Results
 from osub.physical.tables import all_tables
 from tests.unit.osub.physical.made import day_trace, first_trace, full_size, outcome, results, small_plan
 
 
-def judged(found: Results) -> dict[str, Row]:
+def judged(found: Results) -> dict[str, ClaimRow]:
     return {row.id: row for row in claims(found)}
 
 
@@ -28,47 +28,47 @@ def test_every_claim_of_the_chapter_has_a_row_and_rows_are_in_order() -> None:
 
 
 def test_what_cannot_be_compared_says_why() -> None:
-    rows = [row for row in claims(results()) if row.verdict is Verdict.NOT_COMPARABLE]
+    rows = [row for row in claims(results()) if row.verdict is ClaimVerdict.NOT_COMPARABLE]
     assert rows
     assert all(row.note for row in rows)
 
 
 @pytest.mark.parametrize("claim", ["R1", "R2", "R3", "R5", "R8", "R14", "R28"])
 def test_directions_hold_where_every_trial_has_them(claim: str) -> None:
-    assert judged(results())[claim].verdict is Verdict.HOLDS
+    assert judged(results())[claim].verdict is ClaimVerdict.HOLDS
 
 
 def test_gang_scheduling_that_loses_more_than_naive_fails_the_claim() -> None:
     pairs = dict(results().pairs)
     pairs["sq-m2-naive"], pairs["sq-m2-gangd"] = pairs["sq-m2-gangd"], pairs["sq-m2-naive"]
-    assert judged(results(pairs=pairs))["R3"].verdict is Verdict.FAILS
+    assert judged(results(pairs=pairs))["R3"].verdict is ClaimVerdict.FAILS
 
 
 def test_sharing_that_lengthens_waits_fails_the_claim() -> None:
     real = dict(results().real)
     real["sq-m1"], real["sq-m2-naive"] = real["sq-m2-naive"], real["sq-m1"]
     real["sq-m2-gangd"] = real["sq-m2-naive"]
-    assert judged(results(real=real))["R8"].verdict is Verdict.FAILS
+    assert judged(results(real=real))["R8"].verdict is ClaimVerdict.FAILS
 
 
 def test_one_trial_judges_no_direction() -> None:
     real = {key: dict(list(of.items())[:1]) for key, of in results().real.items()}
-    assert judged(results(real=real))["R14"].verdict is Verdict.NOT_COMPARABLE
+    assert judged(results(real=real))["R14"].verdict is ClaimVerdict.NOT_COMPARABLE
 
 
 def test_a_job_that_failed_fails_the_last_claim() -> None:
     real = dict(results().real)
     real["mq-1"] = {("first", 1): outcome([("batch", 0.0)], failed=1)}
     row = judged(results(real=real))["R28"]
-    assert (row.verdict, row.ours) == (Verdict.FAILS, "25 jobs completed, 1 did not")
+    assert (row.verdict, row.ours) == (ClaimVerdict.FAILS, "25 jobs completed, 1 did not")
 
 
 def test_a_replay_with_jobs_that_did_not_complete_decides_nothing_else() -> None:
     real = {key: dict(of) for key, of in results().real.items()}
     real["sq-m1"] = {key: outcome([("batch", 0.0)], failed=9) for key in real["sq-m1"]}
     rows = judged(results(real=real))
-    assert {rows[claim].verdict for claim in ("R4", "R5", "R8")} == {Verdict.NOT_COMPARABLE}
-    assert rows["R28"].verdict is Verdict.FAILS
+    assert {rows[claim].verdict for claim in ("R4", "R5", "R8")} == {ClaimVerdict.NOT_COMPARABLE}
+    assert rows["R28"].verdict is ClaimVerdict.FAILS
     said = verdict(results(real=real))
     assert not any("wait is" in line for line in said)
     assert any("27 jobs did not complete" in line for line in said)
@@ -76,26 +76,26 @@ def test_a_replay_with_jobs_that_did_not_complete_decides_nothing_else() -> None
 
 def test_places_on_slurm_are_held_against_those_of_the_simulation() -> None:
     row = judged(results(places=REAL_PLACES))["R22"]
-    assert (row.verdict, row.ours) == (Verdict.HOLDS, "13 of 15")
+    assert (row.verdict, row.ours) == (ClaimVerdict.HOLDS, "13 of 15")
     assert "2849, 2854 (thesis: 2849, 2854)" in row.note
-    assert judged(results(places=None))["R22"].verdict is Verdict.NOT_COMPARABLE
+    assert judged(results(places=None))["R22"].verdict is ClaimVerdict.NOT_COMPARABLE
 
 
 def test_a_study_without_any_replay_is_told_all_the_same() -> None:
     empty = results(real={}, simulated={}, pairs={}, places=None)
     assert len({row.id.split()[0] for row in claims(empty)}) == 28
     here = [row for row in claims(empty) if "sim" not in row.id]
-    assert {row.verdict for row in here} == {Verdict.NOT_COMPARABLE}
+    assert {row.verdict for row in here} == {ClaimVerdict.NOT_COMPARABLE}
     assert all_tables(empty, [("first", first_trace())])
     assert verdict(empty)
 
 
 def test_percentiles_of_another_size_of_results_fail_on_the_thesis_s_own_size() -> None:
     rows = {row.id: row for row in full_rows(full_size())}
-    assert rows["R22 sim"].verdict is Verdict.HOLDS
-    assert rows["R5 sim"].verdict is Verdict.HOLDS
-    assert rows["R11 sim"].verdict is Verdict.FAILS  # some seconds against the thesis's hours
-    assert rows["R25 sim"].verdict is Verdict.FAILS
+    assert rows["R22 sim"].verdict is ClaimVerdict.HOLDS
+    assert rows["R5 sim"].verdict is ClaimVerdict.HOLDS
+    assert rows["R11 sim"].verdict is ClaimVerdict.FAILS  # some seconds against the thesis's hours
+    assert rows["R25 sim"].verdict is ClaimVerdict.FAILS
 
 
 def test_the_verdict_says_when_the_host_was_disturbed() -> None:
@@ -120,11 +120,11 @@ def test_more_nodes_have_more_splits_to_tell_of() -> None:
     found = results(plan)
     row = judged(found)["R7"]
     assert "MQ 1+3" in row.ours
-    assert row.verdict is not Verdict.NOT_COMPARABLE or "replay" in row.note
+    assert row.verdict is not ClaimVerdict.NOT_COMPARABLE or "replay" in row.note
 
 
 def test_percentiles_count_jobs() -> None:
-    one: Outcome = outcome([("batch", 0.0)] * 20, run_s=1.0)
+    one: ReplayOutcome = outcome([("batch", 0.0)] * 20, run_s=1.0)
     assert one.percentiles_s() == (18.0, 19.0, 20.0)
 
 

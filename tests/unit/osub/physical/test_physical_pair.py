@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from analysis.claims import Verdict
+from analysis.claims import ClaimVerdict
 from foundation.records import HOST, HostRecord, Run
 from foundation.records.table_files import frame_of
 from osub.physical.claims_pair import pair_rows, pair_told
@@ -18,7 +18,7 @@ from osub.physical.figures import pairs
 from osub.physical.found import findings
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
 from osub.physical.pair import PairTrial, pair_table, pair_trace, pair_trial, why_unfit
-from osub.physical.plan import PAIR, Item
+from osub.physical.plan import PAIR, PlannedReplay
 from osub.physical.results import Results
 from osub.physical.tables import table_7_4
 from tests.unit.analysis.test_verdict import made_run
@@ -118,7 +118,7 @@ def test_others_on_the_host_leave_the_trial_out_also_if_only_beside_the_one_alon
     replayed: Callable[..., Run],
 ) -> None:
     run = replayed(ALONE, (9.0, 29.0), (9.0, 29.0))
-    item = Item(workload=PAIR, layout=GANGD.key, trial=1)
+    item = PlannedReplay(workload=PAIR, layout=GANGD.key, trial=1)
     assert why_unfit(beside(run, lambda _: 0.0), item) is None
     assert str(why_unfit(beside(run, lambda _: 1.0), item)).startswith("others used 50%")
     early = why_unfit(beside(run, lambda second: 0.6 if second < 7 else 0.0), item)
@@ -186,8 +186,8 @@ def test_gangd_that_loses_more_is_said_to() -> None:
 def test_trials_that_only_one_layout_has_are_not_compared_with_others() -> None:
     found = of_losses(naive=[0.1, 0.12, 0.11], gangd=[])
     rows = {row.id: row for row in pair_rows(found)}
-    assert rows["R1"].verdict is Verdict.HOLDS
-    assert rows["R3"].verdict is Verdict.NOT_COMPARABLE
+    assert rows["R1"].verdict is ClaimVerdict.HOLDS
+    assert rows["R3"].verdict is ClaimVerdict.NOT_COMPARABLE
 
 
 def test_trials_left_out_are_counted_and_named() -> None:

@@ -15,9 +15,9 @@ from osub.physical.plan import (
     PAIRS,
     PLACES,
     SHORTEST_RUN_S,
-    Item,
-    Plan,
-    Wanted,
+    PlannedReplay,
+    RequestedPlan,
+    StudyPlan,
     fitted_trace,
     known_layouts,
     make_plan,
@@ -26,8 +26,9 @@ from osub.physical.plan import (
 from tests.unit.osub.physical.made import day_trace, first_trace, small_plan
 
 
-def planned(minutes: float, nodes: int = 2, cores: int = 1, **wanted: object) -> Plan:
-    asked = Wanted(nodes=nodes, cores=cores, layouts=layouts_of(nodes), budget_s=60 * minutes, **wanted)  # type: ignore[arg-type]
+def planned(minutes: float, nodes: int = 2, cores: int = 1, **wanted: object) -> StudyPlan:
+    budget_s, layouts = 60 * minutes, layouts_of(nodes)
+    asked = RequestedPlan(nodes=nodes, cores=cores, layouts=layouts, budget_s=budget_s, **wanted)  # type: ignore[arg-type]
     return make_plan(asked, first_trace(), day_trace())
 
 
@@ -97,7 +98,7 @@ def test_a_round_has_the_short_pair_several_times_and_one_job_alone_tells_its_st
         assert trials == list(range(1, plan.rounds * PAIRS + 1))
     assert plan.rounds * PAIRS >= 3
     assert [item.layout for item in pairs].count(DEDICATED.key) == 1
-    assert plan.items()[0] == Item(workload=PAIR, layout=DEDICATED.key, trial=1)
+    assert plan.items()[0] == PlannedReplay(workload=PAIR, layout=DEDICATED.key, trial=1)
 
 
 def test_the_pair_alone_takes_minutes_and_starts_no_cluster_for_nothing() -> None:
@@ -108,7 +109,7 @@ def test_the_pair_alone_takes_minutes_and_starts_no_cluster_for_nothing() -> Non
     assert [layout for layout, _ in plan.sessions()].count(DEDICATED.key) == 1
     assert plan.estimate_s <= 360
     assert "4 trials in 3 layouts" in told(plan)[0]
-    assert msgspec.convert(msgspec.to_builtins(plan), Plan) == plan
+    assert msgspec.convert(msgspec.to_builtins(plan), StudyPlan) == plan
 
 
 def test_a_budget_of_the_pair_alone_buys_rounds() -> None:
@@ -121,7 +122,7 @@ def test_a_budget_of_the_pair_alone_buys_rounds() -> None:
 
 
 def test_a_pair_needs_a_layout_in_which_cores_are_shared() -> None:
-    alone = Wanted(nodes=2, cores=1, layouts=(DEDICATED,), budget_s=1800.0, only="pair")
+    alone = RequestedPlan(nodes=2, cores=1, layouts=(DEDICATED,), budget_s=1800.0, only="pair")
     with pytest.raises(UsageError, match="M=2"):
         make_plan(alone, first_trace(), day_trace())
 

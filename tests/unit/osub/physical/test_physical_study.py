@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.claims import Verdict
+from analysis.claims import ClaimVerdict
 from deploy.compose.engine import EngineName
-from deploy.local import Gang, Queues
+from deploy.local import GangKind, QueueKind
 from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
 from foundation.units import seconds_of
 from osub.cli.main import run
-from osub.physical.folder import Study, StudyFolder
+from osub.physical.folder import KeptStudy, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
-from osub.physical.study import Asked, PhysicalStudy
-from submitter.plan.target_cluster import Pool, Target
+from osub.physical.study import PhysicalStudy, RequestedStudy
+from submitter.plan.target_cluster import PartitionPool, TargetCluster
 from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf
 
@@ -28,8 +28,8 @@ Osub = Callable[..., subprocess.CompletedProcess[str]]
 LOG = small("UniLu-Gaia-2014-1.swf.gz")
 
 
-def asked(tmp_path: Path, trace: Path = LOG, **more: object) -> Asked:
-    return Asked(**({"trace": trace, "out": tmp_path / "out", "nodes": 2, "cores": 1} | more))  # type: ignore[arg-type]
+def asked(tmp_path: Path, trace: Path = LOG, **more: object) -> RequestedStudy:
+    return RequestedStudy(**({"trace": trace, "out": tmp_path / "out", "nodes": 2, "cores": 1} | more))  # type: ignore[arg-type]
 
 
 @pytest.fixture(name="osub")
@@ -105,7 +105,7 @@ def test_a_study_goes_on_with_the_engine_that_it_was_begun_with(tmp_path: Path) 
     docker = asked(tmp_path, budget_s=1800.0, engine=EngineName.DOCKER)
     plan = PhysicalStudy(docker).prepare().plan
     StudyFolder(tmp_path / "out").begin(
-        Study(plan=plan, trace_name="log", trace_sha256=PhysicalStudy(docker).sha256, engine="docker")
+        KeptStudy(plan=plan, trace_name="log", trace_sha256=PhysicalStudy(docker).sha256, engine="docker")
     )
     assert PhysicalStudy(asked(tmp_path, budget_s=1800.0)).prepare().plan == plan
     with pytest.raises(UsageError, match=r"on docker clusters.*--force"):
@@ -120,7 +120,7 @@ def test_what_is_there_can_be_judged_and_nothing_is_no_study(tmp_path: Path) -> 
     begin(tmp_path, plan_of=study)
     found = study.judge()
     assert len({row.id.split()[0] for row in found.claims}) == 28
-    assert any(row.id == "R25 sim" and row.verdict is Verdict.HOLDS for row in found.claims)
+    assert any(row.id == "R25 sim" and row.verdict is ClaimVerdict.HOLDS for row in found.claims)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_a_study_of_another_file_is_refused(tmp_path: Path) -> None:
 def begin(tmp_path: Path, *, plan_of: PhysicalStudy, sha256: str | None = None) -> None:
     """Begin a study without any replay."""
     plan = plan_of.prepare().plan
-    known = Study(plan=plan, trace_name="log", trace_sha256=sha256 or plan_of.sha256)
+    known = KeptStudy(plan=plan, trace_name="log", trace_sha256=sha256 or plan_of.sha256)
     StudyFolder(tmp_path / "out").begin(known)
 
 
@@ -163,15 +163,15 @@ def test_the_command_s_errors_are_one_line_that_says_what_to_do(osub: Osub, tmp_
     assert (taken.returncode, page.read_text()) == (1, "mine")
 
 
-def target_of(multiplicity: int, interactive_nodes: int | None = None, nodes: int = 4) -> Target:
+def target_of(multiplicity: int, interactive_nodes: int | None = None, nodes: int = 4) -> TargetCluster:
     names = tuple(f"n{number}" for number in range(nodes))
-    pool = Pool(
+    pool = PartitionPool(
         partition="batch", names=names, cores=2, threads=1, memory_mib=1000, multiplicity=multiplicity
     )
     if interactive_nodes is None:
-        return Target(node_names=names, cores=2, batch=pool, interactive=pool)
+        return TargetCluster(node_names=names, cores=2, batch=pool, interactive=pool)
     apart = replace(pool, partition="interactive", names=names[:interactive_nodes], multiplicity=4)
-    return Target(
+    return TargetCluster(
         node_names=names,
         cores=2,
         batch=replace(pool, names=names[interactive_nodes:]),
@@ -180,7 +180,7 @@ def target_of(multiplicity: int, interactive_nodes: int | None = None, nodes: in
 
 
 def test_every_layout_is_recognised_by_the_cluster_that_has_it() -> None:
-    kinds = {Gang.NONE: "none", Gang.SLURM: "slurm", Gang.OSUB: "osub"}
+    kinds = {GangKind.NONE: "none", GangKind.SLURM: "slurm", GangKind.OSUB: "osub"}
     for layout in layouts_of(4):
         target = target_of(layout.multiplicity, layout.interactive_nodes)
         assert layout_found(target, GangSettings(kind=kinds[layout.gang])) == layout  # type: ignore[arg-type]
@@ -194,8 +194,8 @@ def test_a_cluster_of_no_layout_is_not_recognised() -> None:
 
 def test_shapes_of_embedded_clusters_are_those_of_the_layouts() -> None:
     shapes = {layout.key: layout.shape(4, 2) for layout in layouts_of(4)}
-    assert shapes[NAIVE.key].gang is Gang.NONE
-    assert shapes[GANGD.key].gang is Gang.OSUB
+    assert shapes[NAIVE.key].gang is GangKind.NONE
+    assert shapes[GANGD.key].gang is GangKind.OSUB
     assert shapes[SLURM_GANG.key].settings == ("SchedulerTimeSlice=5",)
-    assert (shapes["mq-3"].queues, shapes["mq-3"].interactive_nodes) == (Queues.MQ, 3)
+    assert (shapes["mq-3"].queues, shapes["mq-3"].interactive_nodes) == (QueueKind.MQ, 3)
     assert {shape.system for shape in shapes.values()} == {"N4C2"}

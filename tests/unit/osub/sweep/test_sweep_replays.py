@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, Shape
+from deploy.local import GangKind, Shape
 from foundation.errors import UsageError
 from osub.sweep import replays
 from osub.sweep.points import Point, point_of
-from osub.sweep.replays import ByKind, Replays, shape_of
+from osub.sweep.replays import ByKind, SweepReplays, shape_of
 from osub.sweep.spec import Parameters, read_spec
 from osub.sweep.workers import KILLED, Failure, Processes
 from tests.fixtures import sweep_work
@@ -51,7 +51,7 @@ class NoCluster:
 
 
 @pytest.fixture
-def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Replays, NoCluster, list[list[str]]]:
+def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SweepReplays, NoCluster, list[list[str]]]:
     commands: list[list[str]] = []
 
     def ended(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -66,7 +66,7 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Replays, NoCl
 
     monkeypatch.setattr(replays, "_ended", ended)
     monkeypatch.setattr(replays, "figures_of_run", lambda path: {"wait_mean_s": 1.0})
-    made = Replays(tmp_path / "out")
+    made = SweepReplays(tmp_path / "out")
     cluster = NoCluster(tmp_path / "out" / "cluster")
     made._own = cluster  # type: ignore[assignment]
     return made, cluster, commands
@@ -78,7 +78,7 @@ def points(trace: Path, *several: Parameters) -> list[Point]:
 
 
 def test_points_of_one_shape_share_a_cluster_and_it_ends_with_the_last(
-    trace: Path, team: tuple[Replays, NoCluster, list[list[str]]]
+    trace: Path, team: tuple[SweepReplays, NoCluster, list[list[str]]]
 ) -> None:
     made, cluster, commands = team
     asked = points(
@@ -92,16 +92,16 @@ def test_points_of_one_shape_share_a_cluster_and_it_ends_with_the_last(
     assert all(isinstance(outcome, dict) and outcome["wait_mean_s"] == 1.0 for _, outcome in ended)
     shapes = [shape for shape in cluster.seen if shape is not None]
     assert [(shape.multiplicity, shape.gang) for shape in shapes] == [
-        (1, Gang.NONE),
-        (1, Gang.NONE),
-        (2, Gang.OSUB),
+        (1, GangKind.NONE),
+        (1, GangKind.NONE),
+        (2, GangKind.OSUB),
     ]
     assert cluster.seen[-1] is None
     assert all("--force" in words for words in commands)
 
 
 def test_variables_of_a_point_reach_its_replay(
-    trace: Path, team: tuple[Replays, NoCluster, list[list[str]]]
+    trace: Path, team: tuple[SweepReplays, NoCluster, list[list[str]]]
 ) -> None:
     made, _, commands = team
     list(made.run(points(trace, {"export": "FI_PROVIDER=verbs TOKEN=x"}, {})))
@@ -110,7 +110,7 @@ def test_variables_of_a_point_reach_its_replay(
 
 
 def test_a_replay_that_fails_takes_no_other_with_it(
-    trace: Path, team: tuple[Replays, NoCluster, list[list[str]]]
+    trace: Path, team: tuple[SweepReplays, NoCluster, list[list[str]]]
 ) -> None:
     made, _, _ = team
     asked = points(trace, {"seed": 2}, {"seed": 3}, {"seed": 4}, {"multiplicity": 9}, {"gang": "no"})
@@ -128,7 +128,7 @@ def test_a_replay_that_fails_takes_no_other_with_it(
 
 
 def test_on_a_cluster_that_is_there_an_unfinished_run_goes_on(
-    trace: Path, tmp_path: Path, team: tuple[Replays, NoCluster, list[list[str]]]
+    trace: Path, tmp_path: Path, team: tuple[SweepReplays, NoCluster, list[list[str]]]
 ) -> None:
     made, cluster, commands = team
     (asked,) = points(trace, {"cluster": str(tmp_path / "theirs")})
@@ -144,7 +144,7 @@ def test_on_a_cluster_that_is_there_an_unfinished_run_goes_on(
 def test_a_cluster_in_containers_is_asked_for_a_run_that_was_not_copied(
     trace: Path,
     tmp_path: Path,
-    team: tuple[Replays, NoCluster, list[list[str]]],
+    team: tuple[SweepReplays, NoCluster, list[list[str]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made, _, commands = team
@@ -160,7 +160,7 @@ def test_a_cluster_in_containers_is_asked_for_a_run_that_was_not_copied(
 
 
 def test_simulations_come_before_replays(
-    trace: Path, tmp_path: Path, team: tuple[Replays, NoCluster, list[list[str]]]
+    trace: Path, tmp_path: Path, team: tuple[SweepReplays, NoCluster, list[list[str]]]
 ) -> None:
     made, _, _ = team
     mixed: Sequence[Point] = [
@@ -211,6 +211,6 @@ def test_a_replay_s_key_follows_the_model_that_keeps_jobs_apart(trace: Path, tmp
 def test_a_shape_is_what_the_parameters_say() -> None:
     asked: Parameters = {"system": "N4C2", "virtual": True, "multiplicity": 2, "gang": "slurm"}
     shape = shape_of(asked | {"queues": "mq", "interactive_nodes": 1, "multiplicity_interactive": 3})
-    assert (shape.nodes, shape.cores, shape.gang, shape.interactive_count) == (4, 2, Gang.SLURM, 1)
+    assert (shape.nodes, shape.cores, shape.gang, shape.interactive_count) == (4, 2, GangKind.SLURM, 1)
     with pytest.raises(UsageError):
         shape_of({"system": "nowhere"})

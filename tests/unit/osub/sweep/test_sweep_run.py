@@ -19,7 +19,7 @@ from osub.sweep.dask_points import Dask
 from osub.sweep.measure import Outcome
 from osub.sweep.page import _charts
 from osub.sweep.points import Point, point_of
-from osub.sweep.run import Standing, Store, run_sweep
+from osub.sweep.run import SweepProgress, SweepStore, run_sweep
 from osub.sweep.spec import Parameters
 from osub.sweep.tune import Goal, Tried, gain_over_seeds, kept, tune, under
 from osub.sweep.workers import Processes
@@ -48,12 +48,12 @@ def points_of(trace: Path, several: int = 5) -> list[Point]:
 
 def test_a_process_that_ends_leaves_the_files_of_the_others(trace: Path, tmp_path: Path) -> None:
     team = Processes(sweep_work.outlasts_the_first, 2)
-    assert run_sweep(points_of(trace, 2), Store(tmp_path / "out"), team).failures == {}
+    assert run_sweep(points_of(trace, 2), SweepStore(tmp_path / "out"), team).failures == {}
 
 
 def test_what_is_done_is_not_done_again(trace: Path, tmp_path: Path) -> None:
-    store = Store(tmp_path / "out")
-    told: list[Standing] = []
+    store = SweepStore(tmp_path / "out")
+    told: list[SweepProgress] = []
     team = Processes(sweep_work.counts, 2)
     first = run_sweep(points_of(trace, 3), store, team, watch=told.append)
     assert (first.total, first.known, first.done, first.failures) == (3, 0, 3, {})
@@ -78,7 +78,7 @@ def test_what_is_done_is_not_done_again(trace: Path, tmp_path: Path) -> None:
 def test_a_point_that_fails_takes_no_other_with_it(
     trace: Path, tmp_path: Path, work: Callable[[Parameters], Outcome], why: str
 ) -> None:
-    store = Store(tmp_path / "out")
+    store = SweepStore(tmp_path / "out")
     points = points_of(trace)
     sweep = run_sweep(points, store, Processes(work, 2))
     assert sweep.done == 4
@@ -92,7 +92,7 @@ def test_a_point_that_fails_takes_no_other_with_it(
 
 
 def test_a_point_whose_process_dies_once_is_done_in_the_end(trace: Path, tmp_path: Path) -> None:
-    sweep = run_sweep(points_of(trace), Store(tmp_path / "out"), Processes(sweep_work.dies_once, 2))
+    sweep = run_sweep(points_of(trace), SweepStore(tmp_path / "out"), Processes(sweep_work.dies_once, 2))
     assert (sweep.done, sweep.failures) == (5, {})
 
 
@@ -167,13 +167,13 @@ def test_tuning_finds_what_a_whole_grid_finds(trace: Path, tmp_path: Path) -> No
     base: Parameters = {"trace": str(trace), "system": "N2C2"}
     for most, best in ((2.5, 2), (4.0, 4), (99.0, 6)):
         goal = Goal(figure="wait", most_degradation=most)
-        found = tune(base, choices, goal, Store(tmp_path / "out"), sweep_work.figures, trials=20, seed=1)
+        found = tune(base, choices, goal, SweepStore(tmp_path / "out"), sweep_work.figures, trials=20, seed=1)
         assert found[0].parameters["multiplicity"] == best
         assert len(found) <= 6
 
 
 def test_the_best_setting_is_looked_for_again_under_another_overhead(trace: Path, tmp_path: Path) -> None:
-    store, goal = Store(tmp_path / "out"), Goal(figure="wait", most_degradation=99)
+    store, goal = SweepStore(tmp_path / "out"), Goal(figure="wait", most_degradation=99)
 
     def work(parameters: Parameters) -> Outcome:
         shared, overhead = int(parameters["multiplicity"]), float(parameters["overhead"])
@@ -250,7 +250,7 @@ def test_ctrl_c_says_what_is_kept_and_one_sweep_at_a_time_has_a_folder(
     out, spec = tmp_path / "out", tmp_path / "sweep.toml"
     spec.write_text(f'[base]\ntrace = "{trace.name}"\nsystem = "N2C2"\n[grid]\nmultiplicity = [1, 2, 3]\n')
     words = ["sweep", str(spec), "--out", str(out)]
-    with Store(out).held():
+    with SweepStore(out).held():
         assert command(words) == 1
         assert "another process is writing" in capsys.readouterr().err
         assert command([*words, "--dry-run", "--json"]) == 0
@@ -308,7 +308,7 @@ def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_dask_runs_points_and_their_deaths_are_theirs(trace: Path, tmp_path: Path, dask: Path) -> None:
-    store = Store(tmp_path / "out")
+    store = SweepStore(tmp_path / "out")
     points = points_of(trace)
     sweep = run_sweep(points, store, Dask(sweep_work.raises_at_three, str(dask)))
     assert sweep.done == 4

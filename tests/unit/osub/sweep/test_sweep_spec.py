@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from analysis.claims.estimate import estimate
 from foundation.errors import InputError, OsubError, UsageError
 from osub.sweep.points import point_of
-from osub.sweep.run import Store
+from osub.sweep.run import SweepStore
 from osub.sweep.spec import Parameters, Spec, read_spec
 from osub.sweep.tell import answers, pareto, scenarios
 from tests.fixtures.tier import examples
@@ -118,16 +118,16 @@ def test_a_changed_policy_of_ones_own_is_another_point(tmp_path: Path) -> None:
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(OsubError, match="is not a sweep's"):
-        Store(tmp_path)
+        SweepStore(tmp_path)
     with pytest.raises(OsubError, match="cannot write in"):
-        Store(tmp_path / "mine.txt" / "below")
+        SweepStore(tmp_path / "mine.txt" / "below")
 
 
 def test_a_damaged_result_is_as_good_as_none(tmp_path: Path) -> None:
     trace = tmp_path / "log.swf"
     trace.write_text(";\n")
     point = point_of({"trace": str(trace), "system": "N2C2"})
-    store = Store(tmp_path / "out")
+    store = SweepStore(tmp_path / "out")
     store.keep(point, {"wait_mean_s": 1.0})
     assert store.finished([point]) == {point.key: {"wait_mean_s": 1.0}}
     (path,) = (tmp_path / "out" / "points").iterdir()
@@ -141,7 +141,7 @@ def test_a_result_that_cannot_be_read_is_told_of_and_not_made_again(tmp_path: Pa
     trace = tmp_path / "log.swf"
     trace.write_text(";\n")
     point = point_of({"trace": str(trace), "system": "N2C2"})
-    store = Store(tmp_path / "out")
+    store = SweepStore(tmp_path / "out")
     store.keep(point, {"wait_mean_s": 1.0})
     (path,) = (tmp_path / "out" / "points").iterdir()
     path.unlink()

@@ -24,7 +24,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 
 Array = NDArray[np.float64]
 
@@ -135,7 +135,7 @@ class Amplitude:
         self.now = self.now + self._inverse @ (force - self._operator @ self.now)
 
 
-def adi_operator(grid: Grid) -> Array:
+def adi_operator(grid: PointGrid) -> Array:
     """Return R of the alternating-direction solvers: diffusion and dissipation."""
     operator: Array = np.zeros((COMPONENTS, COMPONENTS))
     for axis, edge in enumerate((grid.planes, grid.rows, grid.columns)):

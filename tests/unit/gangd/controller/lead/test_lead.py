@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from foundation.errors import HostError, TrustError, UsageError
-from gangd.controller.lead.keeper import Keeper
+from gangd.controller.lead.keeper import StateDirectory
 from gangd.controller.lead.leadership import LEADER_NAME, Candidate, Lead, Leader, LeadFile
 from gangd.controller.lead.takeover import drop_messages
 from gangd.controller.nodes.backlog import AT_ONCE, MOST_BEYOND, Quota
@@ -127,13 +127,13 @@ def test_a_controller_that_shares_the_folder_keeps_one_that_does_not_away(
 ) -> None:
     mine = file.claim(None)
     assert mine is not None
-    shared = Keeper(tmp_path, Lead(file, mine, SECOND, 0))
-    standby = Keeper(tmp_path, Lead(file, mine, SECOND, 0))
+    shared = StateDirectory(tmp_path, Lead(file, mine, SECOND, 0))
+    standby = StateDirectory(tmp_path, Lead(file, mine, SECOND, 0))
     with pytest.raises(HostError, match="another gangd uses"):
-        Keeper(tmp_path)
+        StateDirectory(tmp_path)
     standby.close()
     shared.close()
-    Keeper(tmp_path).close()
+    StateDirectory(tmp_path).close()
 
 
 def test_the_time_after_which_a_standby_takes_over_has_bounds(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from gangd.controller.nodes.beat_rounds import (
 )
 from gangd.curve_keys import SHARED_AGENT
 from gangd.wire import (
+    AgentFault,
     Farewell,
-    Fault,
     FoundState,
     Hello,
     JobSample,
@@ -94,7 +94,7 @@ def test_what_is_said_once_is_kept_of_the_older_report() -> None:
         alone=(sample(20, 1), sample(21, 1)),
         found=(FoundState(9, "frozen", "thawed"),),
         leaks=(Leak(7, 5),),
-        faults=(Fault("a", 1, ""),),
+        faults=(AgentFault("a", 1, ""),),
         foreign_controllers=2,
     )
     newer = report(
@@ -105,7 +105,7 @@ def test_what_is_said_once_is_kept_of_the_older_report() -> None:
         ended=(13,),
         dying=(15,),
         alone=(sample(21, 9),),
-        faults=(Fault("b", 2, ""),),
+        faults=(AgentFault("b", 2, ""),),
         foreign_controllers=1,
     )
     both = condensed(older, newer)

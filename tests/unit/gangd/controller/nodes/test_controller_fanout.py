@@ -4,13 +4,13 @@ import numpy as np
 
 from gangd.controller.nodes.fanout import Fanout
 from gangd.core import CoreMap
-from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Member, Publish, TrackPlan
-from gangd.core.terms.scheduler_events import Hold
+from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Publish, TrackMember, TrackPlan
+from gangd.core.terms.scheduler_events import HoldMode
 from gangd.core.terms.timebase import Timebase
-from gangd.wire import Bounds, Controller, JobCores, JobHold, PlanChange, SlicePlan
-from gangd.wire import Exempt as Listed
+from gangd.wire import Bounds, ControllerIdentity, JobCores, JobHold, PlanChange, SlicePlan
+from gangd.wire import ExemptJobs as Listed
 
-CONTROLLER = Controller(b"c" * 16, 1)
+CONTROLLER = ControllerIdentity(b"c" * 16, 1)
 BOUNDS = Bounds(5_000_000_000, 200_000_000)
 
 
@@ -19,7 +19,7 @@ def test_the_end_of_a_job_that_was_killed_is_told_with_the_next_change() -> None
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     fanout.resend("n1")
     fanout.messages(0, 1)
-    killed = Member(7, ((7, cores.pack({"n1": (0,)})),))
+    killed = TrackMember(7, ((7, cores.pack({"n1": (0,)})),))
     fanout.exempt(Exempt(killed, ExemptKind.TERMINATING, on=True))
     [message] = fanout.messages(0, 1)
     assert isinstance(message, PlanChange)
@@ -50,8 +50,8 @@ def test_other_bounds_are_told_to_every_node_and_the_same_to_none() -> None:
 def test_nodes_are_told_which_of_their_jobs_yield() -> None:
     cores = CoreMap({"n1": 1, "n2": 1})
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
-    wide = Member(7, ((7, cores.pack({"n1": (0,), "n2": (0,)})),), Hold.YIELD)
-    frozen = Member(8, ((8, cores.pack({"n1": (0,)})),))
+    wide = TrackMember(7, ((7, cores.pack({"n1": (0,), "n2": (0,)})),), HoldMode.YIELD)
+    frozen = TrackMember(8, ((8, cores.pack({"n1": (0,)})),))
     run = np.array([[True, False], [False, True]])
     fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, frozen), run, [0, 1], 0),), ()))
     told = {message.node: message for message in fanout.messages(0, 5)}
@@ -64,9 +64,9 @@ def test_nodes_are_told_how_many_cores_their_jobs_have_there() -> None:
     cores = CoreMap({"n1": 4, "n2": 2})
     cores.add_seats("n1", 1)
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
-    wide = Member(7, ((7, cores.pack({"n1": (0, 1, 3), "n2": (0,)}, {"n1": (0,)})),))
-    narrow = Member(8, ((8, cores.pack({"n1": (0,)})),))
-    free = Member(9, ((9, cores.pack({"n2": (0, 1)})),))
+    wide = TrackMember(7, ((7, cores.pack({"n1": (0, 1, 3), "n2": (0,)}, {"n1": (0,)})),))
+    narrow = TrackMember(8, ((8, cores.pack({"n1": (0,)})),))
+    free = TrackMember(9, ((9, cores.pack({"n2": (0, 1)})),))
     run = np.array([[True, False], [False, True]])
     fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, narrow), run, [0, 1], 0),), ()))
     told = {message.node: message for message in fanout.messages(0, 5)}

@@ -13,21 +13,21 @@ from gangd.core import (
     AgentLost,
     AgentState,
     CoreMap,
+    CpuSample,
+    NodePresence,
     NodeReport,
-    Place,
-    Sample,
     SliceUse,
 )
 from gangd.core.terms.timebase import Timebase
 from gangd.wire import (
-    Controller,
+    AccessRefused,
+    ControllerIdentity,
     Farewell,
     FoundState,
     Hello,
     JobSample,
     Ping,
     Pong,
-    Refused,
     Report,
     Resend,
     SliceReport,
@@ -35,7 +35,7 @@ from gangd.wire import (
 )
 from gangd.wire.wire_faults import ReplayedError
 
-CONTROLLER = Controller(b"c" * 16, 1)
+CONTROLLER = ControllerIdentity(b"c" * 16, 1)
 TIMES = Times(250_000_000, 2_000_000_000, 2)
 JOINED = AgentState.JOINED
 TIMEBASE = Timebase(0, 250_000_000)
@@ -52,8 +52,8 @@ def report(seq: int = 0, **more: Any) -> Report:
     return Report(node="n1", seq=seq, **(fields | more))
 
 
-def anywhere(node: str, job: int) -> Place:
-    return Place.HERE
+def anywhere(node: str, job: int) -> NodePresence:
+    return NodePresence.HERE
 
 
 def uplink() -> Uplink:
@@ -75,7 +75,7 @@ def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
 def test_a_node_that_slurm_does_not_have_is_refused() -> None:
     reaction = uplink().on_message(hello("n9"), 0, 0, TIMES, AgentState.UNKNOWN)
     assert reaction.events == ()
-    assert isinstance(reaction.replies[0], Refused)
+    assert isinstance(reaction.replies[0], AccessRefused)
 
 
 def test_a_report_becomes_an_event() -> None:
@@ -85,7 +85,7 @@ def test_a_report_becomes_an_event() -> None:
     reaction = link.on_message(
         report(slices=(one,), ended=(3,), dying=(6,), found=found), 9, 10, TIMES, JOINED
     )
-    use = SliceUse(4, 12, 34, (8,), (Sample(7, 1, 2, 3, 4),))
+    use = SliceUse(4, 12, 34, (8,), (CpuSample(7, 1, 2, 3, 4),))
     assert reaction.events == (NodeReport(10, "n1", (use,), (3,), (6,), (5,), rtt_us=7, acts=("frozen",)),)
     assert link.agents["n1"].skew_us == 12
 
@@ -96,7 +96,7 @@ def test_an_agent_that_only_tries_holds_nobody() -> None:
     one = SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
     [event] = link.on_message(report(slices=(one,)), 9, 10, TIMES, JOINED).events
     assert isinstance(event, NodeReport)
-    assert [(use.held, use.samples) for use in event.slices] == [((), (Sample(7, 1, 2, 3, 4),))]
+    assert [(use.held, use.samples) for use in event.slices] == [((), (CpuSample(7, 1, 2, 3, 4),))]
 
 
 def test_slices_of_an_earlier_controller_are_left_out() -> None:
@@ -154,7 +154,7 @@ def test_an_agent_whose_rival_fell_silent_is_told_to_say_hello() -> None:
     link = uplink()
     link.on_message(hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
     reaction = link.on_message(report(), 0, 0, TIMES, AgentState.LOST)
-    assert [type(reply) for reply in reaction.replies] == [Refused]
+    assert [type(reply) for reply in reaction.replies] == [AccessRefused]
     assert reaction.events == ()
 
 

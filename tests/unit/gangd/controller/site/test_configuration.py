@@ -13,11 +13,11 @@ from foundation.slurm import Partition
 from gangd.agent.mind import REPORT_NS
 from gangd.controller.site.controller_config import Config, Saying, load_config
 from gangd.controller.site.examine_slurm import check_slurm
-from gangd.core import Settings
+from gangd.core import CoreSettings
 from gangd.core.terms.gang_settings import LEAST_LEASE_NS
-from gangd.wire import Controller, SlicePlan, decode_down, encode_down
+from gangd.wire import ControllerIdentity, SlicePlan, decode_down, encode_down
 
-SHORT = Settings(freeze_cap_ns=5_000_000_000)
+SHORT = CoreSettings(freeze_cap_ns=5_000_000_000)
 
 
 def partition(**more: Any) -> Partition:
@@ -46,7 +46,7 @@ def test_a_freeze_that_slurm_would_not_bear_is_refused() -> None:
         check_slurm(
             {"MessageTimeout": "10 sec"},
             [partition(multiplicity=4)],
-            Settings(quantum_ns=2_000_000_000, freeze_cap_ns=5_000_000_000),
+            CoreSettings(quantum_ns=2_000_000_000, freeze_cap_ns=5_000_000_000),
         )
 
 
@@ -101,7 +101,7 @@ def test_what_a_configuration_allows_the_wire_carries() -> None:
         config = msgspec.convert(msgspec.toml.decode(text.encode()), Config)
         settings = config.settings()
         plan = SlicePlan(
-            controller=Controller(b"c" * 16, 1),
+            controller=ControllerIdentity(b"c" * 16, 1),
             node="n1",
             epoch=1,
             seq=1,

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.slurm import (
-    Difference,
-    Job,
     JobSnapshot,
-    JobState,
-    Node,
     NodeCores,
     Reservation,
+    SlurmJob,
+    SlurmJobState,
+    SlurmNode,
+    SnapshotDifference,
     UnreadableJob,
 )
 from gangd.controller.site.controller_config import Config
@@ -24,10 +24,10 @@ from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import (
     AgentJoined,
     CoreMap,
+    CoreSettings,
     GangScheduler,
     JobView,
     NodeReport,
-    Settings,
     SlurmChanges,
     SlurmSnapshot,
     Tick,
@@ -37,9 +37,11 @@ from tests.fixtures.tier import examples
 NODES, CORES = 3, 2
 
 
-def job(number: int, *places: tuple[int, int], state: JobState = JobState.RUNNING, **more: object) -> Job:
+def job(
+    number: int, *places: tuple[int, int], state: SlurmJobState = SlurmJobState.RUNNING, **more: object
+) -> SlurmJob:
     held = tuple(NodeCores(f"n{node}", (core,)) for node, core in places)
-    known = Job(
+    known = SlurmJob(
         job_id=number,
         name=None,
         user="u",
@@ -66,14 +68,14 @@ class Source:
     """Tells of jobs, and how they differ from what it told before."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, SlurmJob] = {}
         self.number = 0
 
-    def tell(self, jobs: dict[int, Job], *, unreadable: tuple[UnreadableJob, ...] = ()) -> JobSnapshot:
+    def tell(self, jobs: dict[int, SlurmJob], *, unreadable: tuple[UnreadableJob, ...] = ()) -> JobSnapshot:
         changed = tuple(one for key, one in jobs.items() if self.jobs.get(key) != one)
         gone = tuple(key for key in self.jobs if key not in jobs)
         self.jobs, self.number = dict(jobs), self.number + 1
-        difference = Difference(self.number, self.number - 1, changed, gone)
+        difference = SnapshotDifference(self.number, self.number - 1, changed, gone)
         return JobSnapshot(tuple(jobs.values()), unreadable, difference)
 
 
@@ -85,7 +87,7 @@ def test_only_what_changed_is_looked_at() -> None:
     assert len(view.views(first)) == 2
     assert view.changes(source.tell(jobs)) == ((), ())
     jobs[3] = job(3, (1, 1))
-    jobs[1] = job(1, (0, 0), state=JobState.COMPLETED)
+    jobs[1] = job(1, (0, 0), state=SlurmJobState.COMPLETED)
     del jobs[2]
     changes = view.changes(source.tell(jobs))
     assert changes is not None
@@ -117,8 +119,8 @@ def test_all_jobs_are_looked_at_where_the_difference_is_not_enough(what: str) ->
     assert view.changes(source.tell(jobs)) is None if what in {"nothing told", "unreadable"} else True
 
 
-def node(name: str, cores: int) -> Node:
-    return Node(
+def node(name: str, cores: int) -> SlurmNode:
+    return SlurmNode(
         name=name,
         states=frozenset({"IDLE"}),
         cores=cores,
@@ -162,7 +164,7 @@ class World:
     def __init__(self, *, by_changes: bool) -> None:
         self.cores = CoreMap(dict.fromkeys((f"n{number}" for number in range(NODES)), CORES))
         self.view = a_view(self.cores)
-        self.core = GangScheduler(Settings(quantum_ns=10**9, grace_ns=0), 0, self.cores)
+        self.core = GangScheduler(CoreSettings(quantum_ns=10**9, grace_ns=0), 0, self.cores)
         self.by_changes = by_changes
         self.now_ns = 0
         for name in self.cores:
@@ -216,7 +218,13 @@ one_job = st.builds(
     st.integers(1, 6),
     places,
     st.sampled_from(
-        [JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED, JobState.PENDING, JobState.COMPLETED]
+        [
+            SlurmJobState.RUNNING,
+            SlurmJobState.COMPLETING,
+            SlurmJobState.SUSPENDED,
+            SlurmJobState.PENDING,
+            SlurmJobState.COMPLETED,
+        ]
     ),
     st.sampled_from([None, "gangd=off"]),
     st.sampled_from([None, None, 1]),
@@ -226,7 +234,9 @@ one_job = st.builds(
 
 @examples(150)
 @given(st.lists(st.lists(one_job, max_size=5), min_size=2, max_size=8))
-def test_a_core_that_is_told_what_changed_is_the_one_that_is_told_everything(looks: list[list[Job]]) -> None:
+def test_a_core_that_is_told_what_changed_is_the_one_that_is_told_everything(
+    looks: list[list[SlurmJob]],
+) -> None:
     whole, some = World(by_changes=False), World(by_changes=True)
     source = Source()
     for look in looks:

@@ -9,13 +9,13 @@ import pytest
 import zmq
 
 from foundation.errors import ClusterError
-from foundation.slurm import Job, Node, SubmitRequest
+from foundation.slurm import SlurmJob, SlurmNode, SubmitRequest
 from foundation.slurm.slurm_client import MarkField
 from foundation.slurm.slurm_types import SlurmUnreachableError
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import check_marks
 from gangd.controller.site.sharing_marks import AT_ONCE, EVERY_S, Marks
-from gangd.controller.site.slurm_worker import Answer, Failed, Looked, Marked, SlurmWorker
+from gangd.controller.site.slurm_worker import Answer, Failed, Marked, SlurmObserved, SlurmWorker
 from gangd.core import BeganToShare
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.fake_slurm import FakeSlurm
@@ -23,7 +23,7 @@ from tests.fixtures.fake_slurm import FakeSlurm
 REQUEST = SubmitRequest(script="#!/bin/sh\n", name="job")
 
 
-def running(count: int) -> dict[int, Job]:
+def running(count: int) -> dict[int, SlurmJob]:
     slurm = FakeSlurm(nodes=1, cores=1, multiplicity=count)
     for _ in range(count):
         slurm.submit(REQUEST)
@@ -105,7 +105,7 @@ class Site(FakeSlurm):
         for _ in range(2):
             self.submit(REQUEST)
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[SlurmNode]:
         self.node_looks += 1
         return super().nodes()
 
@@ -137,7 +137,9 @@ def marked_by(slurm: Site) -> list[Answer]:
     try:
         taken = answers_of(worker, lambda taken: any(isinstance(one, Marked | Failed) for one in taken))
         worker.mark([1, 2])
-        return taken + answers_of(worker, lambda more: sum(isinstance(one, Looked) for one in more) >= 2)
+        return taken + answers_of(
+            worker, lambda more: sum(isinstance(one, SlurmObserved) for one in more) >= 2
+        )
     finally:
         worker.stop()
 
@@ -182,17 +184,18 @@ def test_a_job_on_a_node_that_is_new_brings_the_node_with_it() -> None:
     worker = SlurmWorker(slurm, every_s=0.02)
     worker.start()
     try:
-        answers_of(worker, lambda taken: sum(isinstance(one, Looked) for one in taken) >= 3)
+        answers_of(worker, lambda taken: sum(isinstance(one, SlurmObserved) for one in taken) >= 3)
         looks = slurm.node_looks
         slurm._nodes.append("n2")  # a settled cluster: nodes would be asked for in a minute
         slurm.submit(replace(REQUEST, nodes=2))
         slurm.advance(0)
         taken = answers_of(
-            worker, lambda taken: any(isinstance(one, Looked) and one.nodes is not None for one in taken)
+            worker,
+            lambda taken: any(isinstance(one, SlurmObserved) and one.nodes is not None for one in taken),
         )
     finally:
         worker.stop()
-    [looked] = [one for one in taken if isinstance(one, Looked) and one.nodes is not None]
+    [looked] = [one for one in taken if isinstance(one, SlurmObserved) and one.nodes is not None]
     assert {node.name for node in looked.nodes or ()} == {"n1", "n2"}
     assert any(len(job.cores) == 2 for job in looked.snapshot.jobs)
     assert slurm.node_looks == looks + 1
@@ -203,7 +206,7 @@ def test_an_agent_of_a_node_that_is_new_has_nodes_asked_for() -> None:
     worker = SlurmWorker(slurm, every_s=3600.0, nodes_soon_s=0.0)
 
     def with_nodes(taken: list[Answer]) -> bool:
-        return any(isinstance(one, Looked) and one.nodes is not None for one in taken)
+        return any(isinstance(one, SlurmObserved) and one.nodes is not None for one in taken)
 
     worker.start()
     try:

@@ -9,42 +9,46 @@ from typing import Any
 import pytest
 
 from foundation.errors import ClusterError, UsageError
-from foundation.slurm import Job, JobSnapshot, Partition, SubmitRequest
+from foundation.slurm import JobSnapshot, Partition, SlurmJob, SubmitRequest
 from gangd.controller.alarms import refused_opt_outs
 from gangd.controller.site.controller_config import Config, Saying, load_config
 from gangd.controller.site.examine_slurm import check_slurm, enforces, examine, unknown_names
-from gangd.controller.site.job_policy import Policy, Rule, Rules
+from gangd.controller.site.job_policy import JobRule, JobRules, Policy
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
-from gangd.core import CoreMap, Hold
+from gangd.core import CoreMap, HoldMode
 from tests.fixtures.fake_slurm import FakeSlurm
 
 
-def job(**more: Any) -> Job:
+def job(**more: Any) -> SlurmJob:
     slurm = FakeSlurm()
     slurm.submit(SubmitRequest(script="#!/bin/sh\n", name="a"))
     fields: dict[str, Any] = {"account": "physics", "qos": "long", "user": "alice", **more}
     return replace(slurm.jobs().jobs[0], **fields)
 
 
-EVERYWHERE = Rules(
-    partitions={"main": Rule(Hold.FREEZE, 2.0, 1_000, opt_out=True)},
-    qos={"long": Rule(None, 3.0, 2_000)},
-    accounts={"physics": Rule(weight=4.0)},
-    users={"alice": Rule(opt_out=False)},
+EVERYWHERE = JobRules(
+    partitions={"main": JobRule(HoldMode.FREEZE, 2.0, 1_000, opt_out=True)},
+    qos={"long": JobRule(None, 3.0, 2_000)},
+    accounts={"physics": JobRule(weight=4.0)},
+    users={"alice": JobRule(opt_out=False)},
 )
 
 
 def test_each_thing_is_said_by_the_nearest_rule_that_says_it() -> None:
-    assert EVERYWHERE.of(job()) == Rule(Hold.FREEZE, 4.0, 2_000, opt_out=False)
-    assert EVERYWHERE.of(job(account=None)) == Rule(Hold.FREEZE, 3.0, 2_000, opt_out=False)
-    assert EVERYWHERE.of(job(account="x", qos=None)) == Rule(Hold.FREEZE, 2.0, 1_000, opt_out=False)
-    assert EVERYWHERE.of(job(account="x", qos="x", user="x")) == Rule(Hold.FREEZE, 2.0, 1_000, opt_out=True)
-    assert EVERYWHERE.of(job(account="x", qos="x", user="x", partition="x")) == Rule()
+    assert EVERYWHERE.of(job()) == JobRule(HoldMode.FREEZE, 4.0, 2_000, opt_out=False)
+    assert EVERYWHERE.of(job(account=None)) == JobRule(HoldMode.FREEZE, 3.0, 2_000, opt_out=False)
+    assert EVERYWHERE.of(job(account="x", qos=None)) == JobRule(HoldMode.FREEZE, 2.0, 1_000, opt_out=False)
+    assert EVERYWHERE.of(job(account="x", qos="x", user="x")) == JobRule(
+        HoldMode.FREEZE, 2.0, 1_000, opt_out=True
+    )
+    assert EVERYWHERE.of(job(account="x", qos="x", user="x", partition="x")) == JobRule()
 
 
 def test_a_job_opts_out_by_its_comment_only_where_a_rule_lets_it() -> None:
-    rules = Rules({"main": Rule(may_opt_out=True)}, users={"eve": Rule(may_opt_out=False), "alice": Rule()})
+    rules = JobRules(
+        {"main": JobRule(may_opt_out=True)}, users={"eve": JobRule(may_opt_out=False), "alice": JobRule()}
+    )
     policy = Policy(rules, opt_out_comments=frozenset({"gangd=off"}))
     asks = job(comment="gangd=off")
     assert policy.opts_out(asks)
@@ -82,10 +86,10 @@ def test_rules_are_read_from_the_configuration(tmp_path: Path) -> None:
         "[accounts.physics]\nweight = 2\n[users.alice]\nopt_out = true\n"
     )
     rules = policy_of(load_config(path)).rules
-    assert rules.partitions == {"debug": Rule(Hold.FREEZE)}
-    assert rules.qos == {"long": Rule(quantum_ns=1_000_000_000)}
-    assert rules.accounts == {"physics": Rule(weight=2.0)}
-    assert rules.users == {"alice": Rule(opt_out=True)}
+    assert rules.partitions == {"debug": JobRule(HoldMode.FREEZE)}
+    assert rules.qos == {"long": JobRule(quantum_ns=1_000_000_000)}
+    assert rules.accounts == {"physics": JobRule(weight=2.0)}
+    assert rules.users == {"alice": JobRule(opt_out=True)}
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from foundation.slurm import JobSnapshot, SubmitRequest, UnreadableJob
-from foundation.slurm import JobState as SlurmState
-from gangd.controller.site.job_policy import Policy, Rule, Rules
+from foundation.slurm import SlurmJobState as SlurmState
+from gangd.controller.site.job_policy import JobRule, JobRules, Policy
 from gangd.controller.site.slurm_view import ClusterView
-from gangd.core import CoreMap, Hold, JobState
+from gangd.core import CoreMap, GangJobState, HoldMode
 from tests.fixtures.fake_slurm import FakeSlurm
 
-MAIN = Rules({"main": Rule(weight=4.0, may_opt_out=True)})
+MAIN = JobRules({"main": JobRule(weight=4.0, may_opt_out=True)})
 
 
 def request(name: str = "job", **more: Any) -> SubmitRequest:
@@ -37,7 +37,7 @@ def test_jobs_with_cores_become_views_and_stay_the_same_objects() -> None:
     assert all(one is other for one, other in zip(first, view.views(slurm.jobs()), strict=True))
     slurm.suspend(1)
     second = view.views(slurm.jobs())
-    assert second[0].state is JobState.SUSPENDED
+    assert second[0].state is GangJobState.SUSPENDED
     assert second[1] is first[1]
 
 
@@ -91,23 +91,25 @@ def test_a_job_asks_for_weight_as_far_as_it_may(comment: str, most: float, weigh
 @pytest.mark.parametrize(
     ("comment", "allowed", "way"),
     [
-        (None, (), Hold.YIELD),
-        ("gangd-hold=freeze", (), Hold.YIELD),
-        ("gangd-hold=freeze", (Hold.FREEZE,), Hold.FREEZE),
-        ("mine, gangd-hold=freeze", (Hold.FREEZE, Hold.YIELD), Hold.FREEZE),
-        ("gangd-hold=freeze gangd-hold=yield", (Hold.FREEZE, Hold.YIELD), Hold.YIELD),
-        ("gangd-hold=sleep xgangd-hold=freeze", (Hold.FREEZE,), Hold.YIELD),
+        (None, (), HoldMode.YIELD),
+        ("gangd-hold=freeze", (), HoldMode.YIELD),
+        ("gangd-hold=freeze", (HoldMode.FREEZE,), HoldMode.FREEZE),
+        ("mine, gangd-hold=freeze", (HoldMode.FREEZE, HoldMode.YIELD), HoldMode.FREEZE),
+        ("gangd-hold=freeze gangd-hold=yield", (HoldMode.FREEZE, HoldMode.YIELD), HoldMode.YIELD),
+        ("gangd-hold=sleep xgangd-hold=freeze", (HoldMode.FREEZE,), HoldMode.YIELD),
     ],
 )
 def test_a_job_is_held_as_its_partition_says_or_as_it_asks_if_it_may(
-    comment: str | None, allowed: tuple[Hold, ...], way: Hold
+    comment: str | None, allowed: tuple[HoldMode, ...], way: HoldMode
 ) -> None:
     slurm = FakeSlurm()
     slurm.submit(request(comment=comment))
-    policy = Policy(Rules({"main": Rule(Hold.YIELD)}), hold=Hold.FREEZE, job_holds=frozenset(allowed))
+    policy = Policy(
+        JobRules({"main": JobRule(HoldMode.YIELD)}), hold=HoldMode.FREEZE, job_holds=frozenset(allowed)
+    )
     assert ClusterView(CoreMap({"n1": 1}), policy).views(slurm.jobs())[0].hold is way
-    elsewhere = replace(policy, rules=Rules({"other": Rule(Hold.YIELD)}), job_holds=frozenset())
-    assert ClusterView(CoreMap({"n1": 1}), elsewhere).views(slurm.jobs())[0].hold is Hold.FREEZE
+    elsewhere = replace(policy, rules=JobRules({"other": JobRule(HoldMode.YIELD)}), job_holds=frozenset())
+    assert ClusterView(CoreMap({"n1": 1}), elsewhere).views(slurm.jobs())[0].hold is HoldMode.FREEZE
 
 
 def test_components_of_a_heterogeneous_job_get_one_gang() -> None:
@@ -150,9 +152,9 @@ def test_states_that_end_a_job_are_terminating() -> None:
     view = ClusterView(CoreMap({"n1": 1}), Policy())
     [job] = slurm.jobs().jobs
     for state, expected in (
-        (SlurmState.COMPLETING, JobState.TERMINATING),
-        (SlurmState.STOPPED, JobState.RUNNING),
-        (SlurmState.CONFIGURING, JobState.RUNNING),
+        (SlurmState.COMPLETING, GangJobState.TERMINATING),
+        (SlurmState.STOPPED, GangJobState.RUNNING),
+        (SlurmState.CONFIGURING, GangJobState.RUNNING),
     ):
         [seen] = view.views(JobSnapshot((replace(job, state=state),)))
         assert seen.state is expected

@@ -7,7 +7,14 @@ import zmq
 
 from foundation.slurm import JobSnapshot, SubmitRequest
 from foundation.slurm.slurm_types import SlurmUnreachableError
-from gangd.controller.site.slurm_worker import MOVES_A_CALL, Answer, Failed, Looked, Moved, SlurmWorker
+from gangd.controller.site.slurm_worker import (
+    MOVES_A_CALL,
+    Answer,
+    Failed,
+    LimitsMoved,
+    SlurmObserved,
+    SlurmWorker,
+)
 from gangd.threads import Death
 from tests.fixtures.fake_slurm import FakeSlurm
 
@@ -35,11 +42,11 @@ def test_the_worker_looks_moves_and_survives_an_outage() -> None:
     worker.start()
     try:
         looked = answers_of(worker, lambda taken: len(taken) >= 2)
-        assert all(isinstance(one, Looked) for one in looked)
-        assert isinstance(looked[0], Looked)
+        assert all(isinstance(one, SlurmObserved) for one in looked)
+        assert isinstance(looked[0], SlurmObserved)
         assert looked[0].nodes is not None
         worker.move_end(job, 1100.0, 1060.0)
-        answers_of(worker, lambda taken: Moved({job: 1100.0}, {}) in taken)
+        answers_of(worker, lambda taken: LimitsMoved({job: 1100.0}, {}) in taken)
         moved = slurm.job(job)
         assert moved is not None
         assert moved.end_time == 1100
@@ -47,7 +54,7 @@ def test_the_worker_looks_moves_and_survives_an_outage() -> None:
         failed = answers_of(worker, lambda taken: any(isinstance(one, Failed) for one in taken))
         assert "Slurm does not answer" in next(one.why for one in failed if isinstance(one, Failed))
         slurm.reachable = True
-        answers_of(worker, lambda taken: any(isinstance(one, Looked) for one in taken))
+        answers_of(worker, lambda taken: any(isinstance(one, SlurmObserved) for one in taken))
     finally:
         worker.stop()
 
@@ -59,7 +66,7 @@ def test_the_worker_looks_less_often_while_nothing_changes() -> None:
         quiet = answers_of(worker, lambda taken: len(taken) >= 8)
     finally:
         worker.stop()
-    asked_ns = [one.asked_ns for one in quiet if isinstance(one, Looked)]
+    asked_ns = [one.asked_ns for one in quiet if isinstance(one, SlurmObserved)]
     assert asked_ns[7] - asked_ns[6] > 50_000_000  # 10 ms, times 1.5 with each look
 
 
@@ -81,7 +88,7 @@ def test_asking_at_once_for_nothing_becomes_as_rare_as_looking_is() -> None:
     try:
         for _ in range(6):
             [looked] = answers_of(worker, lambda taken: len(taken) == 1)
-            assert isinstance(looked, Looked)
+            assert isinstance(looked, SlurmObserved)
             asked_ns.append(looked.asked_ns)
             worker.ask()
     finally:
@@ -110,7 +117,7 @@ def test_an_answer_that_breaks_the_thread_is_told_and_slurm_is_asked_again() -> 
         worker.stop()
     assert isinstance(death, Death)
     assert death.why.startswith("KeyError: 'JobState'")
-    assert isinstance(looked, Looked)
+    assert isinstance(looked, SlurmObserved)
 
 
 class Mover(FakeSlurm):
@@ -138,7 +145,7 @@ def moved_by(worker: SlurmWorker, jobs: int) -> list[Answer]:
     try:
         return answers_of(
             worker,
-            lambda taken: sum(len(one.ends_s) for one in taken if isinstance(one, Moved)) >= jobs,
+            lambda taken: sum(len(one.ends_s) for one in taken if isinstance(one, LimitsMoved)) >= jobs,
         )
     finally:
         worker.stop()
@@ -163,7 +170,7 @@ def test_an_end_that_slurm_refuses_to_move_does_not_keep_others() -> None:
     slurm.cancel([2])
     worker = SlurmWorker(slurm, every_s=3600)
     worker.move_end(2, 5000.0, 1.0)
-    [moved] = [one for one in moved_by(worker, 1) if isinstance(one, Moved)]
+    [moved] = [one for one in moved_by(worker, 1) if isinstance(one, LimitsMoved)]
     assert moved.ends_s == {1: 5001.0}
     assert "not running" in moved.refused[2]
 
@@ -173,8 +180,8 @@ def test_nodes_that_come_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None
     worker = SlurmWorker(FakeSlurm(), every_s=0.01)
     worker.start()
 
-    def with_nodes(taken: list[Answer]) -> list[Looked]:
-        return [one for one in taken if isinstance(one, Looked) and one.nodes is not None]
+    def with_nodes(taken: list[Answer]) -> list[SlurmObserved]:
+        return [one for one in taken if isinstance(one, SlurmObserved) and one.nodes is not None]
 
     try:
         taken = answers_of(worker, lambda taken: len(with_nodes(taken)) >= 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from foundation.slurm import Job, JobSnapshot, JobState, NodeCores
+from foundation.slurm import JobSnapshot, NodeCores, SlurmJob, SlurmJobState
 from gangd.controller.slice_record.cpu_hours import hours_by_job, summed
 from gangd.controller.slice_record.slicefiles import Retention
 from gangd.controller.slice_record.slicelog import SliceLog, read_rows
@@ -18,14 +18,14 @@ from osub.cli.main import root
 SECOND_NS = 1_000_000_000
 
 
-def job(number: int, user: str = "ann", account: str | None = "physics", start_s: int = 10) -> Job:
-    return Job(
+def job(number: int, user: str = "ann", account: str | None = "physics", start_s: int = 10) -> SlurmJob:
+    return SlurmJob(
         job_id=number,
         name="x Nodes=n1\n",
         user=user,
         uid=1,
         partition="shared",
-        state=JobState.RUNNING,
+        state=SlurmJobState.RUNNING,
         reason="None",
         num_nodes=2,
         cores=(NodeCores("n1", (0, 1)), NodeCores("n2", (0, 1, 2, 3))),
