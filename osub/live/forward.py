@@ -56,6 +56,17 @@ def forward(
     return _run(ControllerContainer.of(cluster), hear, inputs, sys.argv[1:] if words is None else words, user)
 
 
+def forward_live(cluster: Path, hear: Hear, inputs: Iterable[Path | None]) -> int:
+    """Run this command as root, with ``--live`` for its ``--cluster``; see ``forward``.
+
+    The Slurm of the container is the controller's own, and root alone may evict other users' jobs there.
+    """
+    words = sys.argv[1:]
+    named = next(place for place, word in enumerate(words) if word.partition("=")[0] == "--cluster")
+    words[named : named + (1 if "=" in words[named] else 2)] = ["--live"]
+    return forward(cluster, hear, inputs, words, user="root")
+
+
 def forward_replay(
     cluster: Path,
     hear: Hear,

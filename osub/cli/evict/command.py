@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from signal import Signals
@@ -18,7 +17,7 @@ from osub.cli.completion import clusters
 from osub.cli.evict.answers_shown import show_answers, to_json
 from osub.cli.interrupts import told_of_signals
 from osub.cli.out_file import Force, check_free
-from osub.live.forward import forward, is_in_containers
+from osub.live.forward import forward_live, is_in_containers
 from simulator.eviction import EvictionSolver, Question, solve
 from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solvers import LIMIT_S
@@ -154,11 +153,7 @@ def evict(
     if cluster is not None and is_in_containers(cluster):
         if html is not None:
             raise UsageError("--html is not there for a cluster in containers; --json prints the answers")
-        # Its Slurm is the controller's own, and others' jobs are evicted there by root alone.
-        words = sys.argv[1:]
-        named = next(place for place, word in enumerate(words) if word.partition("=")[0] == "--cluster")
-        words[named : named + (1 if "=" in words[named] else 2)] = ["--live"]
-        code = forward(cluster, told_of_signals, [times], words, user="root")
+        code = forward_live(cluster, told_of_signals, [times])
         if not (execute or as_json):
             typer.echo(
                 f"osub: the commands are for the controller of {cluster}; `osub cluster status` names it",

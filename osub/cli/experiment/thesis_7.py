@@ -151,8 +151,7 @@ def thesis_7(
     if dry_run:
         _show_plan(prepared, as_json=as_json)
         return
-    busy = busy_warning() if prepared.lacking and not judge else None
-    if busy is not None:
+    if prepared.lacking and not judge and (busy := busy_warning()) is not None:
         typer.echo(f"osub: {busy}", err=True)
     with _simulating() as done:
         found = study.judge(done) if judge else study.run(_follow, done)

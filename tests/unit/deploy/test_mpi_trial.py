@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def test_an_interrupted_trial_leaves_no_launcher(srun: Path, tmp_path: Path) -> 
 
     def wait_and_interrupt() -> None:
         until(begun.exists, 60, "the launcher begins")
+        until(lambda: "wait" in sys._current_frames()[main].f_code.co_name, 60, "its end is waited for")
         signal.pthread_kill(main, signal.SIGUSR1)
 
     before, main = signal.signal(signal.SIGUSR1, interrupt), threading.get_ident()

@@ -53,7 +53,7 @@ ALONE = {
     "_fitting": "lines of a screen",
     "_plain": "a number without a point",
 }
-DRAWN = {"Column": "a column of a table", "Screen": "the size of a terminal"}
+DRAWN = {"TopColumn": "a column of a table", "Screen": "the size of a terminal"}
 MOST_STATEMENTS = 32
 
 

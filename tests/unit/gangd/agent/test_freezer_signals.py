@@ -283,8 +283,8 @@ def test_step_is_frozen_although_a_first_thread_does_not_stop(
         hold(freezer)
         until(lambda: freezer.state(KEY) is StepState.FROZEN, 60, "all of it stands still")
         assert stands(running)
-        freezer.release(KEY)
-        assert runs(running)
+        assert freezer.release(KEY).did is Did.WROTE
+        assert runs(running), Path(f"/proc/{running}/status").read_text()
     finally:  # without a first thread it has no environment by which it is ended
         os.kill(running, signal.SIGKILL)
     freezer.close()
