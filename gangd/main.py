@@ -13,12 +13,12 @@ from pathlib import Path
 from foundation.errors import ClusterError, OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import CommandSlurm
-from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
+from foundation.slurm.subprocess_reader.client import ApartSlurm
 from foundation.units import counted
 from gangd.controller.controller_loop import ControllerLoop
-from gangd.controller.lead.takeover import take_the_lead
+from gangd.controller.lead.failover import take_the_lead
 from gangd.controller.site.controller_config import Config, load_config
 from gangd.controller.site.examine_slurm import examine
 from gangd.controller.site.sayings import policy_of

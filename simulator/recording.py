@@ -14,9 +14,9 @@ from foundation.id_list import write_ids
 from foundation.records import SLICES, PlacementArrays, RunInfo, write_run
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
+from simulator.engine.state.allocation_intervals import AllocationIntervals
 from simulator.engine.state.cluster_view import members
-from simulator.engine.state.life_log import AllocationIntervals
-from simulator.engine.state.life_state import CAUSES
+from simulator.engine.state.lifecycle_state import CAUSES
 from simulator.simulation import PoolResult, SimulationResult, Workload
 from simulator.world import JobLifecycle, node_names
 

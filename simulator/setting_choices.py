@@ -10,7 +10,7 @@ import numpy as np
 
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
-from simulator.engine.building.build_lives import AFTER_FAILURE
+from simulator.engine.building.build_lifecycles import AFTER_FAILURE
 from simulator.engine.run import RunRules
 from simulator.pairing import PairTable, applications_of, read_pair_table
 from simulator.placement import PairedPlacement, PlacementRule, SlurmPlacement, ThesisPlacement

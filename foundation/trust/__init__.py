@@ -16,7 +16,7 @@ The members of a group are others, but for the group that a user has to himself.
 guardian of an agent uses this room too.
 """
 
-from foundation.trust.believed import (
+from foundation.trust.trust_checks import (
     DIRECTORY,
     behind_links,
     folder_of,

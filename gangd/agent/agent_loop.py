@@ -16,9 +16,9 @@ from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.agent_metrics import AgentMetrics, AgentReading
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.linux_host import FolderWatch, demote, promote
-from gangd.agent.mind import NodeAgent
-from gangd.agent.sight.bell import Bell
-from gangd.agent.sight.census import SLACK_NS, ProcessScan, UnseenSteps
+from gangd.agent.node_agent import NodeAgent
+from gangd.agent.sight.process_scan import SLACK_NS, ProcessScan, UnseenSteps
+from gangd.agent.sight.prolog_socket import Bell
 from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.agent.talk.controller_lines import ControllerLines
 from gangd.agent.talk.conversation import GOOD_NEWS

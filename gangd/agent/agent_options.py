@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gangd.freezer.freezer_choice import KINDS
 from gangd.guardian.place import STATE_DIR
-from gangd.hold.yielder_choice import WAYS
+from gangd.hold.deprioritizer_choice import WAYS
 from gangd.monitor.address import add_metrics_options
 
 PUBLISH_PORT = 7321

@@ -20,7 +20,7 @@ from gangd.agent.agent_loop import Loop
 from gangd.agent.agent_metrics import AgentMetrics
 from gangd.agent.agent_options import KEYS_DIR
 from gangd.agent.decide import HoldLimits
-from gangd.agent.hammer import state_files, thaw_recorded
+from gangd.agent.hold_modes import HoldModes
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.linux_host import (
     SWITCH_PRIORITY,
@@ -31,21 +31,21 @@ from gangd.agent.linux_host import (
     rest_collector,
     set_fifo,
 )
-from gangd.agent.mind import NodeAgent
 from gangd.agent.native import NativeSwitch, load
-from gangd.agent.sight.bell import Bell, bell_name
-from gangd.agent.sight.census import ProcessScan
-from gangd.agent.sight.second_look import Checks
+from gangd.agent.node_agent import NodeAgent
+from gangd.agent.sight.external_changes import ExternalChangeTracker
+from gangd.agent.sight.freeze_verifier import Checks
+from gangd.agent.sight.process_scan import ProcessScan
+from gangd.agent.sight.prolog_socket import Bell, bell_name
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import ExternalChangeTracker
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.agent.talk.controller_lines import ControllerLines
 from gangd.agent.talk.conversation import Conversation
-from gangd.agent.talk.reach import Reach, RequestedEndpoints, read_reach
-from gangd.agent.talk.slicebook import SliceBook
-from gangd.agent.ways import HoldModes
+from gangd.agent.talk.endpoints import Reach, RequestedEndpoints, read_reach
+from gangd.agent.talk.report_buffer import SliceBook
+from gangd.agent.thaw_tool import state_files, thaw_recorded
 from gangd.freezer.freezer_choice import FreezerChoice, choose, make_freezer
 from gangd.freezer.harmless_freezers import DryFreezer
 from gangd.freezer.holder import Holder
@@ -55,7 +55,7 @@ from gangd.guardian.place import discard, ended_path, make_private, state_path
 from gangd.guardian.state_folders import forget_folder, note_folder
 from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
-from gangd.hold.yielder_choice import KILL_WAIT_S, SlurmLimits, Way, choose_way, make_yielder
+from gangd.hold.deprioritizer_choice import KILL_WAIT_S, SlurmLimits, Way, choose_way, make_yielder
 from gangd.monitor.address import ListenAddress
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import AGENT

@@ -15,8 +15,8 @@ Rules, each with its name in ``Why``; a step is held if its job is planned to be
 
 For a job that yields only ``CLOSED`` and ``EXTERN`` count: it does not stand still, so it can be launched,
 suspended and killed while it is held, and held for as long as it likes. Newcomers are held until the plan
-names them. Where jobs can yield, one to which any other rule applies does (``ways``): then no rule gives a
-job more than what the owner of the slice leaves.
+names them. Where jobs can yield, one to which any other rule applies does (``hold_modes``): then no rule
+gives a job more than what the owner of the slice leaves.
 
 Every step that we froze and that the verdict does not hold is to be thawed, unless a stranger has it.
 """

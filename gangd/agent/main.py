@@ -12,7 +12,14 @@ from foundation.errors import OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.units import counted
 from gangd.agent.agent_options import endpoints, parser, with_command
-from gangd.agent.hammer import ThawReport, find_frozen, find_low, raise_scanned, thaw_recorded, thaw_scanned
+from gangd.agent.thaw_tool import (
+    ThawReport,
+    find_frozen,
+    find_low,
+    raise_scanned,
+    thaw_recorded,
+    thaw_scanned,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -16,8 +16,8 @@ from foundation.units import counted, verb
 from gangd.core import Alarm
 from gangd.threads import Death
 from gangd.wire import AgentFault
-from gangd.wire.door import News
-from gangd.wire.doorkeeper import ShutOut
+from gangd.wire.access_control import News
+from gangd.wire.connection_limiter import ShutOut
 from gangd.wire.wire_fields import printable
 
 KEPT_NS = 600_000_000_000

@@ -28,16 +28,16 @@ from gangd.controller.alarms import (
     refused_opt_outs,
     unplaced,
 )
+from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.controller_metrics import ControllerMetrics, ControllerReading, census
 from gangd.controller.controller_status import ControllerStatus, Vitals, describe
 from gangd.controller.intake import Intake
-from gangd.controller.lead.keeper import StateDirectory
-from gangd.controller.lead.takeover import ANNOUNCE_NS, FailoverGrace
+from gangd.controller.lead.failover import ANNOUNCE_NS, FailoverGrace
+from gangd.controller.lead.state_directory import StateDirectory
 from gangd.controller.nodes.beat_rounds import BeatRounds
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.nodes.uplink import Uplink
 from gangd.controller.operators import Operators
-from gangd.controller.orders import CommandExecutor
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView

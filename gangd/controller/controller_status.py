@@ -18,7 +18,7 @@ from foundation.errors import ClusterError, InputError
 from gangd.control.order_book import OrdersSurvey
 from gangd.control.order_requests import MOST_TOLD, StandingOrder
 from gangd.controller.alarms import Raised
-from gangd.controller.lead.keeper import STATUS_NAME
+from gangd.controller.lead.state_directory import STATUS_NAME
 from gangd.controller.nodes.uplink import AgentInfo
 from gangd.core import CoreMap, GangScheduler, HoldMode
 from gangd.core.jobs.gang import Gang

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gangd.controller.alarms import fault_alarm
+from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.nodes.backlog import Backlog, Quota
 from gangd.controller.nodes.uplink import Times, Uplink
-from gangd.controller.orders import CommandExecutor
 from gangd.core import Alarm, CoreMap, GangScheduler, InvalidEvent, NodeReport
 from gangd.wire import Ping, UpMessage, WireError, decode_up
 from gangd.wire.sockets import ControllerSockets, Received

@@ -12,7 +12,7 @@ from foundation.slurm import JobSnapshot, SlurmJob
 from gangd.control.order_book import STOPS, OrderBook, OrdersSurvey, by_name, told_of
 from gangd.control.order_requests import MOST_TOLD, OrderAnswer, OrderRequest, StandingOrder
 from gangd.control.permission import Peer, RequestFacts, refusal
-from gangd.controller.lead.keeper import StateDirectory
+from gangd.controller.lead.state_directory import StateDirectory
 from gangd.core import CoreMap
 
 log = logging.getLogger("gangd")

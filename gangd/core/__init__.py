@@ -32,8 +32,8 @@ A simulator that knows the demand of its jobs sends ``AgentJoined`` for every no
 
 from __future__ import annotations
 
+from gangd.core.jobs.node_presence import NodePresence
 from gangd.core.jobs.remembered import Remembered
-from gangd.core.jobs.whereabouts import NodePresence
 from gangd.core.scheduler import GangScheduler
 from gangd.core.terms.core_faults import CoreError, InvalidEvent, InvalidSettings, InvalidTransition
 from gangd.core.terms.cores import CoreMap, CoreSet

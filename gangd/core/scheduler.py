@@ -1,7 +1,7 @@
 """The gang scheduler: typed events in, typed commands out. No socket, file, clock, log or random number.
 
 ``states.py`` has the tables and the theory of operation, ``compose.py`` the rule by which slices are
-composed and why nobody starves, ``rotation.py`` how only what changed is worked out again.
+composed and why nobody starves, ``slice_scheduler.py`` how only what changed is worked out again.
 
 Time line of a change: it comes with an event and marks gangs as touched. The next ``Tick``, in slice
 ``n``, works out the slices from ``n + lookahead`` on, for those before are final, and publishes them.
@@ -15,15 +15,15 @@ import numpy as np
 
 from gangd.core.agents import Agents
 from gangd.core.event_checks import check
+from gangd.core.gang_registry import GangRegistry
 from gangd.core.jobs.gang import Gang
+from gangd.core.jobs.node_presence import Launches, NodePresence
 from gangd.core.jobs.remembered import Remembered
-from gangd.core.jobs.whereabouts import Launches, NodePresence
-from gangd.core.population import GangRegistry
 from gangd.core.slices.conflicts import ConflictGraph
 from gangd.core.slices.group import GangGroup
 from gangd.core.slices.quantum_pace import QuantumPace
-from gangd.core.slices.rotation import SliceScheduler
 from gangd.core.slices.slice_rows import slice_rows
+from gangd.core.slices.slice_scheduler import SliceScheduler
 from gangd.core.terms.cores import CoreMap
 from gangd.core.terms.gang_settings import SECOND, CoreSettings
 from gangd.core.terms.scheduler_commands import (

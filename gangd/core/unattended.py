@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gangd.core.agents import Agents
-from gangd.core.population import GangRegistry
+from gangd.core.gang_registry import GangRegistry
 from gangd.core.terms.cores import CoreMap
 from gangd.core.terms.gang_settings import SECOND
 from gangd.core.terms.scheduler_commands import SliceRow

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import floor
 
 from gangd.core.jobs.gang import Gang
-from gangd.core.slices.rotation import SliceScheduler
+from gangd.core.slices.slice_scheduler import SliceScheduler
 from gangd.core.terms.gang_settings import SECOND, CoreSettings
 from gangd.core.terms.scheduler_commands import MoveEnd
 from gangd.core.terms.scheduler_events import JobView

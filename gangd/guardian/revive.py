@@ -15,7 +15,7 @@ from gangd.freezer.procfs import ProcStat, read_stat, signals_to_continue
 from gangd.freezer.tree import DIALECTS, write_control
 from gangd.guardian.statefile import IDLE_KIND, PROCESS_KIND, Held, StateFile
 from gangd.hold import thread_policy
-from gangd.hold.knob import KNOBS
+from gangd.hold.cpu_weight_control import KNOBS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Holding a job by priority: it yields, and takes only what the owner of the slice leaves.
 
-Begin with ``gangd.hold.yielder``: the protocol ``Deprioritizer``, whose unit is the job. ``yielder_choice``
-picks the best way that a host offers: ``own_groups`` (a cpu cgroup of the agent's own for each job, v1),
-``slurm_job_folders`` (the folders that Slurm made, v1 and v2) or ``sched_idle`` (the policy of each thread).
-``knob`` writes the control files, also for the guardian. ``both`` joins a freezer and a yielder into one
-``Holder``.
+Begin with ``gangd.hold.deprioritizer``: the protocol ``Deprioritizer``, whose unit is the job.
+``deprioritizer_choice`` picks the best way that a host offers: ``own_groups`` (a cpu cgroup of the agent's
+own for each job, v1), ``slurm_job_folders`` (the folders that Slurm made, v1 and v2) or ``sched_idle`` (the
+policy of each thread). ``cpu_weight_control`` writes the control files, also for the guardian. ``both`` joins
+a freezer and a yielder into one ``Holder``.
 """

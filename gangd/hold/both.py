@@ -22,7 +22,7 @@ from gangd.freezer.holder import (
     Write,
 )
 from gangd.freezer.procfs import WORK
-from gangd.hold.yielder import NO_CORES, Alone, Deprioritizer, Pids, Yielded
+from gangd.hold.deprioritizer import NO_CORES, Alone, Deprioritizer, Pids, Yielded
 
 
 class BothWays:

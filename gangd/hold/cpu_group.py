@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gangd.freezer.holder import Did, Ledger, StepKey, Write
 from gangd.freezer.tree import is_gone
-from gangd.hold.knob import CpuWeightControl
-from gangd.hold.yielder import Yielded
+from gangd.hold.cpu_weight_control import CpuWeightControl
+from gangd.hold.deprioritizer import Yielded
 
 
 @dataclass(slots=True, kw_only=True)

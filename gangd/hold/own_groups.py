@@ -26,8 +26,8 @@ from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
 from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.cpu_places import born_at, cpu_path, is_daemon, width
-from gangd.hold.knob import CpuWeightControl, job_of_own, own_group
-from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded
+from gangd.hold.cpu_weight_control import CpuWeightControl, job_of_own, own_group
+from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
 
 PASSES = 8
 """How often the processes of a job are listed in one go: a pass finds only what was forked meanwhile."""

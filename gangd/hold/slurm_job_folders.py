@@ -25,8 +25,8 @@ from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner
-from gangd.hold.knob import CpuWeightControl
-from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded
+from gangd.hold.cpu_weight_control import CpuWeightControl
+from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
 
 
 class JobFolders:

@@ -44,7 +44,7 @@ from gangd.wire.messages_up import (
     UpMessage,
     Welcome,
 )
-from gangd.wire.timeline import ScheduleRevision, SliceSchedule
+from gangd.wire.slice_schedule import ScheduleRevision, SliceSchedule
 from gangd.wire.versions import VERSION
 from gangd.wire.wire_faults import (
     ForeignControllerError,

@@ -20,7 +20,7 @@ Choices and why:
 * Frames above the protocol's bound are refused by the library before they are read into memory. Few of one
   agent wait for the controller; the library does not read on from who sends more.
 * The authenticator (ZAP) lets in the keys of the allow-list alone and names each message's key, so that
-  an agent can speak for its own node only. It shares a thread with the doorkeeper (``door``).
+  an agent can speak for its own node only. It shares a thread with the doorkeeper (``access_control``).
 * Who has not proven his key within ``HANDSHAKE_MS`` is cut off; the library's own bound is half a minute.
 """
 
@@ -36,7 +36,7 @@ import zmq
 
 from foundation.errors import HostError
 from gangd.curve_keys import SHARED_AGENT, AgentKeys, ControllerKeys
-from gangd.wire.door import Allowance, Door
+from gangd.wire.access_control import Allowance, Door
 from gangd.wire.messages_up import ReplyMessage
 from gangd.wire.versions import VERSION
 from gangd.wire.wire_faults import MalformedError, WrongNodeError

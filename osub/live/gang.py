@@ -20,9 +20,9 @@ from deploy.local.state import ClusterState
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.records import GangSettings, SliceRecord
 from foundation.trust import folder_of, open_own, read_trusted
-from foundation.trust.believed import Owners
+from foundation.trust.trust_checks import Owners
 from gangd.controller.controller_status import ControllerStatus
-from gangd.controller.lead.keeper import STATUS_NAME
+from gangd.controller.lead.state_directory import STATUS_NAME
 from gangd.controller.site.controller_config import Config
 from gangd.controller.slice_record.slicefiles import NAME as SLICES_NAME
 from gangd.controller.slice_record.slicefiles import parts_in

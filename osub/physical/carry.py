@@ -16,7 +16,7 @@ from foundation.errors import ClusterError, OsubError
 from foundation.records import load_run
 from foundation.units import counted_of
 from foundation.whole_file import write_whole
-from osub.physical.beds import AskedReplay, Bed, ClusterProvider, Follow, Say
+from osub.physical.cluster_provider import AskedReplay, Bed, ClusterProvider, Follow, Say
 from osub.physical.folder import INPUTS, StudyFolder
 from osub.physical.layouts import DEDICATED, SharingLayout
 from osub.physical.pair import GRID_CLASS, Work, pair_table, pair_trace

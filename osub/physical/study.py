@@ -15,7 +15,8 @@ from deploy.compose.engine import EngineName
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
 from osub.live.forward import Hear
-from osub.physical.beds import (
+from osub.physical.carry import StudyReplays, carry_out, traces_of
+from osub.physical.cluster_provider import (
     ClusterProvider,
     ConfiguredBeds,
     Follow,
@@ -26,7 +27,6 @@ from osub.physical.beds import (
     look_at,
     recognise,
 )
-from osub.physical.carry import StudyReplays, carry_out, traces_of
 from osub.physical.folder import KeptStudy, StudyFolder
 from osub.physical.found import findings
 from osub.physical.full_size import FullSize, simulate_full_size

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from foundation.errors import InputError, UsageError
-from simulator.engine.desk.engine_invariants import InvariantError
+from simulator.engine.context.engine_invariants import InvariantError
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork
-from simulator.engine.state.life_books import Accounting
-from simulator.engine.state.life_log import AllocationIntervals
+from simulator.engine.state.allocation_intervals import AllocationIntervals
+from simulator.engine.state.lifecycle_accounting import Accounting
 from simulator.engine.state.node_ranges import Places
 from simulator.hybrid.hybrid_build import Mechanism, misfit
 from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs

@@ -15,9 +15,9 @@ from foundation.interruption import ShortCalls
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
 from simulator.engine.kernels.field_records import IntegerGrid, Ints, StateAllocator, column
+from simulator.engine.state.allocation_intervals import AllocationIntervals, joined
 from simulator.engine.state.bit_sets import WORD_BITS, full_set
 from simulator.engine.state.cluster_view import words_of
-from simulator.engine.state.life_log import AllocationIntervals, joined
 from simulator.eviction import EvictableJob, EvictionChoice, cheapest
 from simulator.hybrid.hybrid_build import Mechanism, build_world
 from simulator.hybrid.loop.hybrid_loop import STUCK, run

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.errors import InputError
-from simulator.engine.desk.engine_invariants import Invariants
+from simulator.engine.context.engine_invariants import Invariants
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork, run_pools
 from simulator.simulation.simulation_options import SimulationSetting

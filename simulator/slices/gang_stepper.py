@@ -36,9 +36,9 @@ from gangd.core import (
     Tick,
     TrackPlan,
 )
-from simulator.engine.desk.stepper import PythonEngine
+from simulator.engine.context.python_engine import PythonEngine
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.lives.job_progress import resume, suspend
+from simulator.engine.lifecycle.job_progress import resume, suspend
 from simulator.engine.state.cluster_view import running_jobs
 from simulator.engine.state.engine_state import FAR_US, EngineState
 from simulator.placement import PlacementRule

@@ -10,7 +10,7 @@ import numpy as np
 
 from foundation.errors import InputError, UsageError
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.desk.engine_invariants import InvariantError
+from simulator.engine.context.engine_invariants import InvariantError
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork, RunRules
 from simulator.engine.state.bit_sets import full_set

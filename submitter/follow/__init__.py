@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from submitter.follow.following import CLAIM, JobTracker, Poll, choose_copy, job_name, own_jobs
 from submitter.follow.job_rows import Submission, disagreements, planned_row, submissions, submitted_row
-from submitter.follow.journal_lives import JOBS_FOLDER, read_stamps
+from submitter.follow.job_tracker import CLAIM, JobTracker, Poll, choose_copy, job_name, own_jobs
+from submitter.follow.journal_lifecycles import JOBS_FOLDER, read_stamps
 
 __all__ = [
     "CLAIM",

@@ -19,7 +19,7 @@ from foundation.records import JobEntry, JobRecord, Placement
 from foundation.records.row_types import JobState as RowState
 from foundation.slurm import SlurmJob, SlurmJobState
 from foundation.slurm.slurm_client import Accounted
-from submitter.follow.journal_lives import Stamps, StampsOf, instant, put_back, since, with_life
+from submitter.follow.journal_lifecycles import Stamps, StampsOf, instant, put_back, since, with_life
 from submitter.plan import PlannedJob, quoted
 
 _STATES: dict[SlurmJobState, RowState] = {

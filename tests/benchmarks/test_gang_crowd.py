@@ -23,10 +23,10 @@ from typing import Any, cast
 
 import pytest
 
+from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.intake import Intake
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.nodes.uplink import Uplink
-from gangd.controller.orders import CommandExecutor
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView

@@ -21,12 +21,12 @@ from analysis.quantiles import quantiles
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
 from foundation.slurm import JobSnapshot, SlurmJobState
-from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.reading.job_sources import JsonSource, TextSource
 from foundation.slurm.reading.json_jobs import JsonReader
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.pyslurm_library import is_installed
+from foundation.slurm.subprocess_reader.client import ApartSlurm
 from tests.fixtures.voice import say
 from tests.integration.hostile import Hostile, Words
 

@@ -20,10 +20,10 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.errors import InputError
 from foundation.slurm import CommandSlurm, JobSnapshot, SlurmJobState, SubmitRequest
-from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.pyslurm_library import is_installed
 from foundation.slurm.slurm_types import SlurmUnreachableError
+from foundation.slurm.subprocess_reader.client import ApartSlurm
 from gangd.controller.controller_status import read_status
 from gangd.controller.site.controller_config import load_config
 from gangd.controller.site.sayings import policy_of

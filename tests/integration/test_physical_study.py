@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from analysis.claims import ClaimVerdict
-from osub.physical.beds import OwnBeds
 from osub.physical.carry import InterruptedStudyError, StudyReplays, carry_out
+from osub.physical.cluster_provider import OwnBeds
 from osub.physical.folder import StudyFolder
 from osub.physical.found import claims
 from osub.physical.layouts import DEDICATED, GANGD

@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from gangd.freezer.holder import Step, StepKey, Write
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile
-from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl, own_group
+from gangd.hold.cpu_weight_control import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl, own_group
+from gangd.hold.deprioritizer import Deprioritizer
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
 from gangd.hold.thread_policy import policy_of, set_policy, threads
-from gangd.hold.yielder import Deprioritizer
 from tests.fixtures.gang_host import SLEEP
 from tests.fixtures.gang_yield import CPU1, remove_groups
 from tests.fixtures.tier import choose

@@ -1,6 +1,7 @@
 """Where jobs are read from: JSON where Slurm prints it, else plain text. The one place that chooses.
 
-The source on Slurm's C library is in ``pyslurm_library``; a process of its own reads from it (``apart``).
+The source on Slurm's C library is in ``pyslurm_library``; a process of its own reads from it
+(``subprocess_reader``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Jobs from Slurm's C library, by ``pyslurm``, where one is installed that fits this Slurm.
 
-Only a process of its own may do this (``apart``): the library reads one configuration in a process's life,
-ends the process where it does not like it, and what it does with a broken answer is not Python's to catch.
+Only a process of its own may do this (``subprocess_reader``): the library reads one configuration in a
+process's life, ends the process where it does not like it, and what it does with a broken answer is not
+Python's to catch.
 
 What ``pyslurm`` (22.5 to 25.11) tells of a job and what it does not: the ids of cores as a text that is cut
 at 127 characters; an array's task 0 as none; an exit code of 128 or more less 128. A text that is no UTF-8

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gangd.agent.decide import STEPD_NS, StepView
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import WORK, is_launcher, is_slurmstepd, owner
 

@@ -16,7 +16,7 @@ from gangd.agent.decide import HoldLimits, Situation, decide
 from gangd.agent.native import NativeSwitch, SwitchInstants
 from gangd.freezer.holder import CpuTimeFile, Holder, HoldOutcome, StepKey, Write
 from gangd.wire.cadence import is_look, looks_a_calm_look, slices_a_look
-from gangd.wire.timeline import SliceSchedule
+from gangd.wire.slice_schedule import SliceSchedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from foundation.errors import HostError
 from gangd.agent.linux_host import TimerFd
 from gangd.agent.native import NativeSwitch
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.planned_switches import Applied, PreparedSwitch
 
 RETRY_NS = 50_000_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import zmq
 
-from gangd.agent.talk.reach import Reach
+from gangd.agent.talk.endpoints import Reach
 from gangd.wire import Message, encode, topic
 from gangd.wire.sockets import AgentSockets, connect_agent
 

@@ -6,7 +6,7 @@ import collections
 
 from gangd.clock.offset import Offset, OffsetEstimate
 from gangd.wire import ControllerIdentity, DownMessage
-from gangd.wire.timeline import SliceSchedule
+from gangd.wire.slice_schedule import SliceSchedule
 
 OFFSET_NS = 50_000_000
 _WAITING = 64

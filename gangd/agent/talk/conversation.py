@@ -44,7 +44,7 @@ from gangd.wire import (
     decode_down,
     decode_reply,
 )
-from gangd.wire.timeline import SliceSchedule, is_later
+from gangd.wire.slice_schedule import SliceSchedule, is_later
 from gangd.wire.versions import OLDEST, VERSION, common
 
 PROBE_FAST_NS = 20_000_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.errors import InputError
-from simulator.engine.building.build_lives import MOST_UNITS, most_nodes, sizes_of
+from simulator.engine.building.build_lifecycles import MOST_UNITS, most_nodes, sizes_of
 from simulator.engine.cores.core_neighbours import new_links
 from simulator.engine.cores.slurm_rows import new_rows
 from simulator.engine.kernels.field_records import Ints, RecordTable, StateAllocator
@@ -24,7 +24,7 @@ from simulator.engine.state.engine_state import (
     PartRecord,
     RunRecord,
 )
-from simulator.engine.state.life_state import Lives
+from simulator.engine.state.lifecycle_state import Lives
 from simulator.engine.state.node_ranking import new_ranking
 from simulator.engine.state.sharing_state import Rows
 from simulator.sharing import SharingTables

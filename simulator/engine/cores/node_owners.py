@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.life_state import NOBODY, Lives
+from simulator.engine.state.lifecycle_state import NOBODY, Lives
 
 
 @kernel

@@ -1,17 +1,17 @@
 """The event loop: one event at a time, and one scheduling pass after every arrival and every end.
 
-Order at one instant: ends before changes of phase before arrivals, each in order of job number. ``life_loop``
-is the loop of jobs that do more than run once.
+Order at one instant: ends before changes of phase before arrivals, each in order of job number.
+``lifecycle_loop`` is the loop of jobs that do more than run once.
 """
 
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.lives.job_progress import change_phase, finish, set_speeds
+from simulator.engine.lifecycle.job_progress import change_phase, finish, set_speeds
 from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.event_agenda import enter_queue
+from simulator.policies.easy.backfill_state import BackfillState
 from simulator.policies.easy.easy_pass import pass_after_arrival, pass_after_end, start_heads
-from simulator.policies.easy.outlook import BackfillState
 
 ENDED, CHANGED, ARRIVED, NOTHING = range(4)
 """Kinds of event."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.engine.building.build_lives import build_lives, check_lives
+from simulator.engine.building.build_lifecycles import build_lives, check_lives
 from simulator.engine.building.build_state import PoolJobs, build_state
 from simulator.engine.kernels.field_records import StateAllocator
 from simulator.engine.run.run_rules import RunRules
 from simulator.engine.state.engine_state import EngineState
-from simulator.engine.state.life_state import Lives
+from simulator.engine.state.lifecycle_state import Lives
 from simulator.sharing import BuiltinSharing, Proportional, SharingModel, SharingTables
 from simulator.world import NodePool
 

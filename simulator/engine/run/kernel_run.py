@@ -12,13 +12,13 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted, is_anything_kept
 from simulator.engine.kernels.field_records import StateAllocator, column
 from simulator.engine.loop.event_loop import run_events
-from simulator.engine.loop.life_loop import run_life_events
+from simulator.engine.loop.lifecycle_loop import run_life_events
 from simulator.engine.run.first_state import new_state
 from simulator.engine.run.pool_outcome import PoolRun, run_of
 from simulator.engine.run.run_rules import RunRules
+from simulator.engine.state.allocation_intervals import AllocationIntervals, take_log
 from simulator.engine.state.engine_state import EngineState
-from simulator.engine.state.life_log import AllocationIntervals, take_log
-from simulator.policies.easy.outlook import shapes_of
+from simulator.policies.easy.backfill_state import shapes_of
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy, Program
 from simulator.world import NodePool
 

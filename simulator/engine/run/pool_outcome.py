@@ -11,10 +11,10 @@ from foundation.errors import InputError
 from foundation.units import counted, verb
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import Ints, array_of, column, column_view
+from simulator.engine.state.allocation_intervals import AllocationIntervals, joined
 from simulator.engine.state.engine_state import EngineState
-from simulator.engine.state.life_books import Accounting, books_of
-from simulator.engine.state.life_log import AllocationIntervals, joined
-from simulator.engine.state.life_state import OVER, Lives
+from simulator.engine.state.lifecycle_accounting import Accounting, books_of
+from simulator.engine.state.lifecycle_state import OVER, Lives
 from simulator.engine.state.node_ranges import Places
 from simulator.slices.gang_stepper import GangStepper
 

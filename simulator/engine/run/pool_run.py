@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.desk.stepper import PythonEngine
+from simulator.engine.context.python_engine import PythonEngine
 from simulator.engine.kernels.field_records import Ints, StateAllocator
 from simulator.engine.run.first_state import new_state
 from simulator.engine.run.kernel_run import run_kernels

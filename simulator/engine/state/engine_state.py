@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, Short
-from simulator.engine.state.life_state import Lives
+from simulator.engine.state.lifecycle_state import Lives
 from simulator.engine.state.node_ranking import Ranking
 from simulator.engine.state.sharing_state import Links, Rows
 

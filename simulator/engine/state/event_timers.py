@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import RecordTable
 from simulator.engine.state.engine_state import NEVER
-from simulator.engine.state.life_state import Lives, TimerRecord
+from simulator.engine.state.lifecycle_state import Lives, TimerRecord
 
 EXPIRY, TICK, NOTICE, CHECKPOINT = range(4)
 KINDS = ("expiry", "tick", "notice", "checkpoint")

@@ -18,7 +18,7 @@ from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, RunRules
-from simulator.engine.state.life_state import BY_RESIZE
+from simulator.engine.state.lifecycle_state import BY_RESIZE
 from simulator.experiments.claim_study import Step, run_trials
 from simulator.experiments.malleable.job_windows import JobWindow
 from simulator.placement import ThesisPlacement

@@ -8,7 +8,7 @@ head cannot have anyway, and goes when their on-demand job comes.
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.hybrid.loop.hybrid_lives import go, hold
+from simulator.hybrid.loop.hybrid_lifecycles import go, hold
 from simulator.hybrid.loop.hybrid_progress import estimate_us, wanted_us
 from simulator.hybrid.loop.hybrid_queue import unqueue
 from simulator.hybrid.loop.hybrid_share import start_shared

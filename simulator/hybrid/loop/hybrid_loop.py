@@ -9,7 +9,7 @@ from __future__ import annotations
 from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.cup_plans import carry_out, next_plan, plan_for
 from simulator.hybrid.loop.hybrid_backfill import schedule
-from simulator.hybrid.loop.hybrid_lives import end, leave
+from simulator.hybrid.loop.hybrid_lifecycles import end, leave
 from simulator.hybrid.loop.hybrid_queue import wait
 from simulator.hybrid.loop.hybrid_share import start_shared
 from simulator.hybrid.loop.hybrid_state import (

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable
-from simulator.engine.state.life_state import BY_START
+from simulator.engine.state.lifecycle_state import BY_START
 
 NOBODY = -1
 FAR_US = 1 << 62

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.hybrid.loop.hybrid_lives import forget_loan, go, hold, lend, preempt, shrink
+from simulator.hybrid.loop.hybrid_lifecycles import forget_loan, go, hold, lend, preempt, shrink
 from simulator.hybrid.loop.hybrid_progress import overhead_at
 from simulator.hybrid.loop.hybrid_queue import wait
 from simulator.hybrid.loop.hybrid_state import (

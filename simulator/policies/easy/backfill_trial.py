@@ -9,10 +9,10 @@ from simulator.engine.cores.core_slots import add_to_stack, remove_from_stack
 from simulator.engine.cores.slurm_rows import enter_row
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import RecordTable
-from simulator.engine.lives.job_speed import needs_stack
+from simulator.engine.lifecycle.job_speed import needs_stack
 from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.sharing_state import Links
-from simulator.policies.easy.look_ahead import (
+from simulator.policies.easy.reservation_projection import (
     ReservationProjection,
     copy_node,
     end_first,

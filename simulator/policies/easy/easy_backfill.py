@@ -5,23 +5,23 @@ from __future__ import annotations
 from simulator.engine.cores.core_neighbours import link, unlink
 from simulator.engine.cores.core_slots import list_parts, unlist_parts
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.lives.job_progress import start
-from simulator.engine.lives.life_segments import asks_us
+from simulator.engine.lifecycle.job_progress import start
+from simulator.engine.lifecycle.lifecycle_segments import asks_us
 from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
 from simulator.placement import place
 from simulator.policies.easy import backfill_trial as shared
 from simulator.policies.easy import shadow as dedicated
+from simulator.policies.easy.backfill_state import BackfillState
 from simulator.policies.easy.head_nodes import HeadNodes, bar, choose_for_head, count_used, unbar
-from simulator.policies.easy.look_ahead import (
+from simulator.policies.easy.ncs import Ncs, forget_bounds, is_out_of_bounds, raises_victim
+from simulator.policies.easy.refusals import Refusals, forget_refusals, is_hopeless, note_refusal
+from simulator.policies.easy.reservation_projection import (
     ReservationProjection,
     end_first,
     give_room,
     show_cluster,
     speed_up,
 )
-from simulator.policies.easy.ncs import Ncs, forget_bounds, is_out_of_bounds, raises_victim
-from simulator.policies.easy.outlook import BackfillState
-from simulator.policies.easy.refusals import Refusals, forget_refusals, is_hopeless, note_refusal
 from simulator.policies.easy.row_mirror import RowMirror, show_rows, take_head
 from simulator.policies.easy.shadow import Shadow, note_start
 from simulator.policies.easy.shape_lanes import ShapeLanes, are_kept, leave_lane, next_lane, seek, seek_all

@@ -7,16 +7,16 @@ ones. EASY with a second choice gives a job that would delay the head other node
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.engine.lives.job_progress import start
+from simulator.engine.lifecycle.job_progress import start
 from simulator.engine.state.engine_state import EngineState
 from simulator.engine.state.event_agenda import first_waiting
 from simulator.placement import place
+from simulator.policies.easy.backfill_state import BackfillState
 from simulator.policies.easy.easy_backfill import backfill, backfill_all
 from simulator.policies.easy.head_nodes import HeadNodes
-from simulator.policies.easy.look_ahead import ReservationProjection
 from simulator.policies.easy.ncs import ends_follow
-from simulator.policies.easy.outlook import BackfillState
 from simulator.policies.easy.refusals import forget_refusals
+from simulator.policies.easy.reservation_projection import ReservationProjection
 from simulator.policies.easy.shadow import Shadow, drop_shadow, note_end, note_start
 from simulator.policies.easy.shape_lanes import ShapeLanes, enter_lane, leave_lane
 

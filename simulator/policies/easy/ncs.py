@@ -15,7 +15,7 @@ from simulator.engine.cores.core_slots import overlap, part_multiplicity
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import RecordTable, StateAllocator
 from simulator.engine.state.engine_state import EngineState
-from simulator.policies.easy.look_ahead import ReservationProjection
+from simulator.policies.easy.reservation_projection import ReservationProjection
 from simulator.policies.easy.row_mirror import RowMirror
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import StateAllocator
 from simulator.engine.state.engine_state import EngineState
-from simulator.policies.easy.outlook import BackfillState, new_outlook
+from simulator.policies.easy.backfill_state import BackfillState, new_outlook
 from simulator.policies.interface import SchedulerContext
 from simulator.world import SimulatedJob
 

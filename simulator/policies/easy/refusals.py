@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import IntegerRow, RecordTable, StateAllocator
-from simulator.engine.lives.life_segments import asks_us
+from simulator.engine.lifecycle.lifecycle_segments import asks_us
 from simulator.engine.state.engine_state import EngineState
 
 

@@ -16,7 +16,7 @@ from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, Reco
 from simulator.engine.state.bit_sets import count_bits
 from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.sharing_state import Rows
-from simulator.policies.easy.look_ahead import ReservationProjection
+from simulator.policies.easy.reservation_projection import ReservationProjection
 from simulator.policies.easy.shadow import EndRecord
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from simulator.engine.cores.room_for_job import fits
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import RecordTable, StateAllocator
-from simulator.engine.lives.life_segments import asks_us, requested_end_us
+from simulator.engine.lifecycle.lifecycle_segments import asks_us, requested_end_us
 from simulator.engine.state.engine_state import FAR_US, NEVER, EngineNodeRecord, EngineState
 
 

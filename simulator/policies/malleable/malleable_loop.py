@@ -13,19 +13,19 @@ from typing import NamedTuple
 from simulator.engine.cores.room_for_job import count_idle, count_room
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import RecordTable
-from simulator.engine.lives.job_progress import start
-from simulator.engine.lives.job_resizing import resize
-from simulator.engine.lives.life_actions import set_size
-from simulator.engine.lives.life_segments import asks_us
-from simulator.engine.loop.life_loop import CHANGED, NOTHING, RANG, happen, log_is_full
+from simulator.engine.lifecycle.job_progress import start
+from simulator.engine.lifecycle.job_resizing import resize
+from simulator.engine.lifecycle.lifecycle_actions import set_size
+from simulator.engine.lifecycle.lifecycle_segments import asks_us
+from simulator.engine.loop.lifecycle_loop import CHANGED, NOTHING, RANG, happen, log_is_full
 from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.event_agenda import first_waiting
 from simulator.engine.state.event_timers import TICK, set_timer
-from simulator.engine.state.life_state import BY_RESIZE, Lives
+from simulator.engine.state.lifecycle_state import BY_RESIZE, Lives
 from simulator.placement import place as place_builtin
+from simulator.policies.easy.backfill_state import BackfillState
 from simulator.policies.easy.easy_backfill import delays_head, may_be_tried, note_backfilled
 from simulator.policies.easy.easy_pass import forget_future, note_head
-from simulator.policies.easy.outlook import BackfillState
 from simulator.policies.easy.refusals import forget_refusals, note_refusal
 
 LEAST, PREFERRED, MOST = range(3)

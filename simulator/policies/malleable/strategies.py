@@ -27,7 +27,7 @@ import numpy as np
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import Ints, RecordTable, StateAllocator, column
 from simulator.engine.state.engine_state import EngineState
-from simulator.policies.easy.outlook import new_outlook, shapes_of
+from simulator.policies.easy.backfill_state import new_outlook, shapes_of
 from simulator.policies.easy.plain_policies import Program
 from simulator.policies.interface import Event, SchedulerContext, SimulationStarted, Timer
 from simulator.policies.malleable.malleable_loop import (

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from foundation.slurm import SlurmJobState
-from gangd.agent.hammer import thaw_recorded
+from gangd.agent.thaw_tool import thaw_recorded
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import StepKey
 from gangd.freezer.tree import CGROUP2

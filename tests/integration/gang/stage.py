@@ -18,7 +18,7 @@ from deploy.local.host import look_at_host
 from foundation.records import SliceRecord
 from foundation.slurm import SlurmJob, SlurmJobState
 from gangd.controller.controller_status import ControllerStatus, JobStatus, NodeStatus, read_status
-from gangd.controller.lead.keeper import STATE_NAME
+from gangd.controller.lead.state_directory import STATE_NAME
 from gangd.controller.slice_record.slicelog import read_slices
 from tests.fixtures.marked import marked_processes
 from tests.integration.gang.frozen import frozen_cgroups, is_frozen, processes_of

@@ -14,8 +14,8 @@ from simulator.engine.kernels.field_records import StateAllocator, only_record
 from simulator.engine.run.run_rules import RunRules
 from simulator.engine.state.engine_state import EngineState
 from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
+from simulator.policies.easy.backfill_state import BackfillState, new_outlook
 from simulator.policies.easy.ncs_plain import EasyNcs
-from simulator.policies.easy.outlook import BackfillState, new_outlook
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
 from simulator.policies.easy.shape_lanes import LanesRecord
 from simulator.policies.interface.policy_rule import QueuePolicy

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.desk.engine_invariants import InvariantError, Invariants
-from simulator.engine.desk.stepper import PythonEngine
+from simulator.engine.context.engine_invariants import InvariantError, Invariants
+from simulator.engine.context.python_engine import PythonEngine
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import RunRules
 from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement

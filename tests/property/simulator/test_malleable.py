@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.desk.engine_invariants import Invariants
+from simulator.engine.context.engine_invariants import Invariants
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.policies.malleable.malleable_family import STRATEGIES
 from simulator.policies.malleable.strategies import Malleable

@@ -13,7 +13,7 @@ from simulator.engine.building.build_state import PoolJobs, build_state
 from simulator.engine.cores.row_turns import BLOCK
 from simulator.engine.cores.slurm_rows import sort_rows
 from simulator.engine.kernels.field_records import StateAllocator
-from simulator.engine.lives.job_progress import hold, let_go
+from simulator.engine.lifecycle.job_progress import hold, let_go
 from simulator.engine.state.cluster_view import members, parts_of, words_of
 from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.sharing.proportional_sharing import Proportional

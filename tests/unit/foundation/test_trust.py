@@ -48,7 +48,7 @@ def test_a_folder_of_ones_own_opens_below_sticky_ones_too(sticky: Path) -> None:
 def test_a_folder_that_others_may_write_is_no_place_to_keep_things(
     sticky: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foundation.trust.believed._is_own_group", lambda _: False)
+    monkeypatch.setattr("foundation.trust.trust_checks._is_own_group", lambda _: False)
     with pytest.raises(TrustError, match="others may write"):
         opens(sticky)
     (tmp_path / "open").mkdir(mode=0o755)

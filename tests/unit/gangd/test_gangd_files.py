@@ -10,8 +10,8 @@ import pytest
 from foundation.errors import TrustError, UsageError
 from foundation.in_memory import live_folder, stand_in
 from gangd.agent.assemble import AgentSettings, _lock
-from gangd.agent.hammer import thaw_recorded
-from gangd.controller.lead.keeper import StateDirectory
+from gangd.agent.thaw_tool import thaw_recorded
+from gangd.controller.lead.state_directory import StateDirectory
 from gangd.controller.site.controller_config import Config, load_config
 from gangd.controller.site.examine_slurm import hides_jobs
 from gangd.controller.slice_record.slicelog import SliceLog

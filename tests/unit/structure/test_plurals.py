@@ -55,7 +55,12 @@ NOUNS = "|".join(
     ]
 )
 COUNTED = re.compile(rf"\{{len\([^{{}}\"]*\)(?::,)?\}} (?:[a-z]+ )?(?:{NOUNS})s\b")
-INSIDE = ("gangd/core/", "simulator/engine/desk/", "simulator/timeshare/", "foundation/slurm/apart/")
+INSIDE = (
+    "gangd/core/",
+    "simulator/engine/context/",
+    "simulator/timeshare/",
+    "foundation/slurm/subprocess_reader/",
+)
 """What is said there is said to who writes a policy or a protocol, and never of one."""
 
 

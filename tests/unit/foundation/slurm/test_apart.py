@@ -20,8 +20,16 @@ from foundation.slurm import (
     SlurmNode,
     UnreadableJob,
 )
-from foundation.slurm.apart.client import ApartSlurm
-from foundation.slurm.apart.frames import (
+from foundation.slurm.reading.job_sources import ChosenSource
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.slurm_types import (
+    AnswerTooLongError,
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    UnknownFormatError,
+)
+from foundation.slurm.subprocess_reader.client import ApartSlurm
+from foundation.slurm.subprocess_reader.frames import (
     MOST_BYTES,
     PART_BYTES,
     Answer,
@@ -33,15 +41,7 @@ from foundation.slurm.apart.frames import (
     Jobs,
     UnreadJobs,
 )
-from foundation.slurm.apart.process import Reader
-from foundation.slurm.reading.job_sources import ChosenSource
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.slurm_types import (
-    AnswerTooLongError,
-    SlurmRefusedError,
-    SlurmUnreachableError,
-    UnknownFormatError,
-)
+from foundation.slurm.subprocess_reader.process import Reader
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 
@@ -194,7 +194,7 @@ PRELUDE = """
 import os, sys, time
 from pathlib import Path
 from foundation.slurm import Job, JobState, Node
-from foundation.slurm.apart.frames import Decoder, Done, Fault, Gone, Jobs, Look, Nodes, encode
+from foundation.slurm.subprocess_reader.frames import Decoder, Done, Fault, Gone, Jobs, Look, Nodes, encode
 started = Path(sys.argv[1]); started.write_text(started.read_text() + "x" if started.exists() else "x")
 starts = len(started.read_text())
 def say(*messages):

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from gangd.agent.agenda import Agenda, AgendaItem
-from gangd.agent.sight.second_look import DOUBT_NS, Checks, Next, Patience, Settling
+from gangd.agent.sight.external_changes import ExternalChangeTracker
+from gangd.agent.sight.freeze_verifier import DOUBT_NS, Checks, Next, Patience, Settling
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.sight.strangers import ExternalChangeTracker
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.lease import Lease
-from gangd.agent.talk.slicebook import Sender, SliceBook
+from gangd.agent.talk.report_buffer import Sender, SliceBook
 from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import StepKey, StepState, Traits
 from gangd.wire import Report

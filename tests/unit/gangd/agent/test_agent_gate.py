@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import PreparedSwitch
 from gangd.agent.switching.switch_thread import Switch

@@ -10,8 +10,8 @@ import pytest
 from foundation.errors import HostError, UsageError
 from foundation.in_memory import live_folder
 from gangd.agent.agent_options import endpoints, with_command
-from gangd.agent.hammer import held_by_nobody
 from gangd.agent.main import main
+from gangd.agent.thaw_tool import held_by_nobody
 from gangd.freezer.freezer_choice import choose
 from gangd.guardian.place import make_private, state_path
 from gangd.guardian.statefile import StateFile, Word

@@ -11,7 +11,7 @@ import pytest
 
 from gangd.agent.decide import STEPD_NS
 from gangd.agent.sight.steps import BATCH_NS, StepTable
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import StepKey

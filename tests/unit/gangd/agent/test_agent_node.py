@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gangd.agent.sight.strangers import DYING_NS
+from gangd.agent.sight.external_changes import DYING_NS
 from gangd.agent.talk.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.freezer.holder import StepKey, StepState
 from gangd.wire import AccessRefused, Bounds, ControllerIdentity, Hello, Resend, ThawNow, encode

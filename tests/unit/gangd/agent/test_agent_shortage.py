@@ -18,8 +18,8 @@ from foundation.errors import HostError
 from gangd.agent import linux_host
 from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.linux_host import FolderWatch
-from gangd.agent.sight.census import ProcessScan
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.sight.process_scan import ProcessScan
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.freezer import cgroup_freezer

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gangd.agent.sight.strangers import (
+from gangd.agent.sight.external_changes import (
     COOL_NS,
     DYING_NS,
     RENEWED_NS,

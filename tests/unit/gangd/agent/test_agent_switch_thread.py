@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from gangd.agent.native import ABI, load
-from gangd.agent.switching.gate import HoldController
+from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import PreparedSwitch
 from gangd.agent.switching.switch_thread import OVERDUE_NS, RETRY_NS, Switch, SwitchThread

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gangd.agent.decide import HoldLimits, Situation, StepView, Why, decide
-from gangd.agent.sight.strangers import DYING_NS
-from gangd.agent.ways import NEWCOMER_NS
+from gangd.agent.hold_modes import NEWCOMER_NS
+from gangd.agent.sight.external_changes import DYING_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Report, SliceReport
 from gangd.wire.messages_down import ExemptJobs

@@ -14,7 +14,7 @@ import pytest
 
 from gangd.freezer.holder import Did
 from gangd.hold.cpu_places import cpu_path, width
-from gangd.hold.knob import IDLE1, SHARES1, CpuWeightControl, job_of_own, own_group
+from gangd.hold.cpu_weight_control import IDLE1, SHARES1, CpuWeightControl, job_of_own, own_group
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.thread_policy import threads
 from tests.fixtures.gang_host import cpu_ns, until

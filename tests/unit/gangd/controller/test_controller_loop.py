@@ -13,7 +13,7 @@ import pytest
 from foundation.slurm import JobSnapshot
 from gangd.control.order_requests import OrderAnswer, OrderRequest, OrderTarget
 from gangd.control.order_socket import ask
-from gangd.controller.lead.keeper import STATE_NAME
+from gangd.controller.lead.state_directory import STATE_NAME
 from gangd.controller.slice_record.slicelog import read_slices
 from gangd.curve_keys import SHARED_AGENT
 from gangd.main import main

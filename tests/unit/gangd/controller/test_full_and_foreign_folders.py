@@ -12,7 +12,7 @@ import pytest
 
 from foundation.errors import OutputError
 from gangd.control.order_requests import OrderTarget, StandingOrder
-from gangd.controller.lead.keeper import STATE_NAME, STATUS_NAME, KeptState, StateDirectory
+from gangd.controller.lead.state_directory import STATE_NAME, STATUS_NAME, KeptState, StateDirectory
 from gangd.controller.slice_record.slicefiles import NAME, Retention
 from gangd.controller.slice_record.slicelog import SliceLog, read_slices
 from gangd.core import SliceRow

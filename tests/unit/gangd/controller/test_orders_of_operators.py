@@ -31,7 +31,7 @@ from gangd.control.order_requests import (
 )
 from gangd.control.order_socket import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer, ask
 from gangd.control.permission import Peer, RequestFacts, refusal
-from gangd.controller.lead.keeper import StateDirectory
+from gangd.controller.lead.state_directory import StateDirectory
 from gangd.controller.operators import Operators
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.slurm_view import ClusterView

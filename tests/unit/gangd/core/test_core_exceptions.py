@@ -19,7 +19,7 @@ from gangd.core import (
     Tick,
 )
 from gangd.core.jobs.gang import Gang
-from gangd.core.jobs.whereabouts import KEPT_NS, MOST_A_NODE, Launches
+from gangd.core.jobs.node_presence import KEPT_NS, MOST_A_NODE, Launches
 from tests.fixtures.core_bench import MS, QUANTUM, WALL_S, Bench, only, shared
 
 

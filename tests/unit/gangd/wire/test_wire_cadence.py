@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from gangd.agent.talk.slicebook import MAX_SLICES
+from gangd.agent.talk.report_buffer import MAX_SLICES
 from gangd.wire.cadence import (
     CALM_NS,
     LOOK_NS,

@@ -14,9 +14,9 @@ import zmq
 
 from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
 from gangd.threads import Death
-from gangd.wire import AccessRefused, Ping, door, encode, topic
-from gangd.wire.door import News
-from gangd.wire.doorkeeper import NOWHERE, ROOM, SECOND_NS, Denied, ShutOut
+from gangd.wire import AccessRefused, Ping, access_control, encode, topic
+from gangd.wire.access_control import News
+from gangd.wire.connection_limiter import NOWHERE, ROOM, SECOND_NS, Denied, ShutOut
 from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
 from gangd.wire.wire_faults import WrongNodeError
 from tests.chaos.forger import client
@@ -170,7 +170,7 @@ def test_a_connection_that_is_to_be_cut_is_cut_and_others_go_on(
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     if filters != "installed":
-        monkeypatch.setattr(door, "attach", refuse)
+        monkeypatch.setattr(access_control, "attach", refuse)
     known, taken = load_agent_keys(keys, "n2"), []  # type: ignore[var-annotated]
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:

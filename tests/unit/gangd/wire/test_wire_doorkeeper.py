@@ -7,9 +7,9 @@ import pytest
 from gangd.controller.alarms import alarm_of
 from gangd.controller.nodes.backlog import A_SECOND, AT_ONCE, Quota
 from gangd.threads import Death
-from gangd.wire.door import MOST_ORIGINS as MOST_FILTERED
-from gangd.wire.door import attach, origin_of, program
-from gangd.wire.doorkeeper import (
+from gangd.wire.access_control import MOST_ORIGINS as MOST_FILTERED
+from gangd.wire.access_control import attach, origin_of, program
+from gangd.wire.connection_limiter import (
     A_FEW,
     FIRST_NS,
     LONGEST_NS,

@@ -10,8 +10,8 @@ import pytest
 from deploy.compose.engine import EngineName
 from deploy.shape import Shape
 from foundation.errors import ClusterError, UsageError
-from osub.physical import beds as rooms
-from osub.physical.beds import (
+from osub.physical import cluster_provider as rooms
+from osub.physical.cluster_provider import (
     AskedReplay,
     ConfiguredBeds,
     Given,

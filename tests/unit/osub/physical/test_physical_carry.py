@@ -15,8 +15,8 @@ from analysis.metrics import HostUse, host_use
 from foundation.errors import ClusterError, InputError, OutputError
 from foundation.records import HOST, Run
 from foundation.records.columns import JOBS
-from osub.physical.beds import Bed
 from osub.physical.carry import InterruptedStudyError, carry_out
+from osub.physical.cluster_provider import Bed
 from osub.physical.folder import KeptStudy, StudyFolder
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
 from osub.physical.plan import FIRST, PLACES, PlannedReplay, StudyPlan

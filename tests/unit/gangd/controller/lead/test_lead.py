@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from foundation.errors import HostError, TrustError, UsageError
-from gangd.controller.lead.keeper import StateDirectory
+from gangd.controller.lead.failover import drop_messages
 from gangd.controller.lead.leadership import LEADER_NAME, Candidate, Lead, Leader, LeadFile
-from gangd.controller.lead.takeover import drop_messages
+from gangd.controller.lead.state_directory import StateDirectory
 from gangd.controller.nodes.backlog import AT_ONCE, MOST_BEYOND, Quota
 from gangd.controller.site.controller_config import Config, load_config
 from gangd.wire.sockets import ControllerSockets, Received

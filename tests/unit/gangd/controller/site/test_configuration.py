@@ -10,7 +10,7 @@ import pytest
 
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm import Partition
-from gangd.agent.mind import REPORT_NS
+from gangd.agent.node_agent import REPORT_NS
 from gangd.controller.site.controller_config import Config, Saying, load_config
 from gangd.controller.site.examine_slurm import check_slurm
 from gangd.core import CoreSettings

@@ -1,0 +1,320 @@
+"""The engine event by event, with plug-ins in plain Python: slower than ``run_events``, never different."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from foundation.errors import OsubError
+from simulator.engine.context.context_actions import Actions
+from simulator.engine.context.projection import project
+from simulator.engine.cores import node_owners as owners
+from simulator.engine.cores.room_for_job import fits
+from simulator.engine.lifecycle import lifecycle_actions as lives
+from simulator.engine.lifecycle.job_progress import change_phase, set_speed
+from simulator.engine.lifecycle.lifecycle_segments import rate_of
+from simulator.engine.loop.lifecycle_loop import (
+    ARRIVED,
+    CHANGED,
+    ENDED,
+    LEFT,
+    NODE_UP,
+    NOTHING,
+    RANG,
+    come_next,
+    find_next,
+    next_life_event,
+    next_outage,
+    ring,
+)
+from simulator.engine.state.allocation_intervals import AllocationIntervals, take_log
+from simulator.engine.state.bit_sets import flip
+from simulator.engine.state.cluster_view import members, parts_of, running_jobs, words_of
+from simulator.engine.state.engine_state import NEVER, EngineState
+from simulator.engine.state.event_agenda import present
+from simulator.engine.state.event_timers import KINDS
+from simulator.engine.state.lifecycle_state import OVER, WAITING
+from simulator.placement import Cores, PlacementRule
+from simulator.policies.interface import (
+    Event,
+    EventListener,
+    JobArrived,
+    JobEnded,
+    JobPreempted,
+    NodeDown,
+    NodeUp,
+    PolicyError,
+    QueuePolicy,
+    SimulationStarted,
+    Timer,
+)
+from simulator.sharing import SharingModel
+from simulator.world import SimulatedJob
+
+_MOST_TIMERS_IN_A_ROW = 1_000_000
+
+
+class PythonEngine(Actions):
+    """One pool, event by event; it is the ``SchedulerContext`` of its policy.
+
+    Parameters
+    ----------
+    state
+        The pool at the beginning of the run, with tables of lives.
+    jobs
+        Its jobs, by index.
+    policy, placement, sharing
+        The plug-ins.
+    first_node
+        Index of the pool's first node in the system, for the sharing model.
+    pool_name, policy_name
+        What the pool is called, and what the policy is called in messages.
+    after_event
+        Called after each event and its scheduling pass, and whatever else changes a speed.
+
+    Attributes
+    ----------
+    logged
+        What was held, of jobs that held more than one thing.
+    """
+
+    def __init__(
+        self,
+        state: EngineState,
+        jobs: Sequence[SimulatedJob],
+        *,
+        policy: QueuePolicy,
+        placement: PlacementRule,
+        sharing: SharingModel,
+        first_node: int = 0,
+        pool_name: str = "main",
+        policy_name: str | None = None,
+        after_event: Callable[[PythonEngine], None] | None = None,
+    ) -> None:
+        super().__init__(state, jobs)
+        self.pool_name = pool_name
+        self.pools: Mapping[str, PythonEngine] = {pool_name: self}
+        self.timer_kinds = list(KINDS)
+        self.logged: list[AllocationIntervals] = []
+        self._policy = policy
+        self._policy_name = policy_name or type(policy).__name__
+        self._placement = placement
+        self._sharing = sharing
+        self._first_node = first_node
+        self._after_event = after_event
+        self._timers_in_a_row = 0
+
+    def run(self) -> None:
+        """Process every event.
+
+        Raises
+        ------
+        PolicyError
+            The policy did what cannot be, raised, or let a job wait for ever.
+        InputError
+            A placement gave a job what it cannot have.
+        """
+        self.begin()
+        while self.step():
+            pass
+        self.check_end()
+
+    def begin(self) -> None:
+        """Tell the policy that the run begins."""
+        self._inform(SimulationStarted())
+
+    @property
+    def next_us(self) -> int:
+        """When the next event happens; ``FAR_US``: never."""
+        return find_next(self.state, self.lives)[1]
+
+    def step(self) -> bool:
+        """Process the next event; return False if there is none."""
+        if not self.process_event():
+            return False
+        self.show()
+        return True
+
+    def show(self) -> None:
+        """Let whoever wants to look at the state after a change do so."""
+        if self._after_event is not None:
+            self._after_event(self)
+
+    def check_end(self) -> None:
+        """Refuse an end at which a job has not ended."""
+        for job in self.jobs:
+            if self.lives.jobs[job.index].status != OVER:
+                self._blame(
+                    PolicyError(f"job {job.number} {self._state_of(job)} for ever: nothing more happens")
+                )
+
+    def process_event(self) -> bool:
+        """Process the next event without showing it; return False if there is none."""
+        kind = next_life_event(self.state, self.lives)
+        if kind == NOTHING:
+            return False
+        self._note_timers(kind)
+        if kind == CHANGED:
+            job = self.state.lists[0].agenda
+            change_phase(self.state, job)
+            self.set_speeds(job)
+            return True
+        self._inform(self._happen(kind))
+        self._ask()
+        self._empty_log()
+        return True
+
+    def _empty_log(self) -> None:
+        taken = take_log(self.lives)
+        if taken is not None:
+            self.logged.append(taken)
+
+    def _note_timers(self, kind: int) -> None:
+        """Refuse a policy that sets timers for ever while nothing else happens."""
+        self._timers_in_a_row = self._timers_in_a_row + 1 if kind == RANG else 0
+        if self._timers_in_a_row > _MOST_TIMERS_IN_A_ROW:
+            self._blame(PolicyError(f"{_MOST_TIMERS_IN_A_ROW} timers have rung and nothing else happened"))
+
+    def _happen(self, kind: int) -> Event:
+        """Let the next event happen."""
+        state = self.state
+        if kind == ARRIVED:
+            return JobArrived(self.jobs[come_next(state, self.lives)])
+        if kind in (ENDED, LEFT):
+            job = state.lists[0].agenda
+            (lives.end if kind == ENDED else lives.leave)(state, self.lives, job)
+            self.set_speeds(job)
+            return JobEnded(self.jobs[job]) if kind == ENDED else JobPreempted(self.jobs[job])
+        if kind == RANG:
+            timer = self.lives.timers[ring(state, self.lives)]
+            about = None if timer.about == NEVER else self.jobs[timer.about]
+            return Timer(timer.number, self.timer_kinds[timer.kind], about)
+        node = next_outage(self.lives)
+        if kind == NODE_UP:
+            owners.set_down(state, self.lives, node, 0)
+            return NodeUp(node)
+        return NodeDown(node, self._lose_node(node))
+
+    def _lose_node(self, node: int) -> tuple[SimulatedJob, ...]:
+        lost = []
+        job = lives.next_on_node(self.state, self.lives, node, NEVER)
+        while job != NEVER:
+            lives.lose_node(self.state, self.lives, job)
+            self.set_speeds(job)
+            lost.append(self.jobs[job])
+            job = lives.next_on_node(self.state, self.lives, node, job)
+        owners.set_down(self.state, self.lives, node, 1)
+        return tuple(lost)
+
+    def _inform(self, event: Event) -> None:
+        if isinstance(self._policy, EventListener):
+            hear = self._policy.hear
+            self._guarded(lambda: hear(self, event))
+
+    def _ask(self) -> None:
+        self._guarded(lambda: self._policy.schedule(self))
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Call a policy; what it raises becomes one line."""
+        try:
+            call()
+        except PolicyError as error:
+            self._blame(error)
+        except OsubError:
+            raise
+        except Exception as error:
+            self._blame(PolicyError(f"raised {type(error).__name__}: {error}"), error)
+
+    def _blame(self, error: PolicyError, cause: Exception | None = None) -> None:
+        told = " ".join(str(error).split())
+        raise PolicyError(f"policy {self._policy_name}, at {self.now_us / 1e6:g} s: {told}") from cause
+
+    def act(self) -> None:
+        """See ``Actions``."""
+        self._empty_log()
+
+    def place(self, job: SimulatedJob, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
+        """See ``SchedulerContext``."""
+        self._expect(job, WAITING, "place")
+        return self.place_on(job, self._size(job, nodes, None), sorted(set(off)))
+
+    def place_on(
+        self, job: SimulatedJob, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
+    ) -> Cores | None:
+        """See ``Actions``."""
+        asked = self.state.jobs[job.index]
+        kept = (asked.nodes, asked.part_at, asked.part_end)
+        if beside_itself:  # what it holds stays in its first parts
+            asked.part_at = asked.part_end
+        asked.nodes, asked.part_end = nodes, asked.part_at + nodes
+        for node in barred:
+            flip(self.state.barred, node)
+        self.cluster.asking = job.index
+        try:
+            wanted = job if nodes == job.nodes else replace(job, nodes=nodes)
+            return self._placement.place(self.cluster, wanted)
+        finally:
+            for node in barred:
+                flip(self.state.barred, node)
+            asked.nodes, asked.part_at, asked.part_end = kept
+
+    def earliest_start_us(
+        self,
+        job: SimulatedJob,
+        beside: SimulatedJob | None = None,
+        on: Cores | None = None,
+        nodes: int | None = None,
+    ) -> int:
+        """See ``SchedulerContext``."""
+        return project(self, job, beside, on, nodes).now_us
+
+    def nodes_at_start(self, job: SimulatedJob) -> list[int]:
+        """See ``SchedulerContext``."""
+        state = project(self, job).state
+        asked, nodes = state.jobs[job.index], state.nodes
+        suited = [node for node in range(self.nodes) if fits(asked, nodes[node])]
+        return sorted(sorted(suited, key=lambda node: (nodes[node].used, node))[: job.nodes])
+
+    def running_at_start(self, job: SimulatedJob) -> list[SimulatedJob]:
+        """See ``SchedulerContext``."""
+        return [self.jobs[other] for other in running_jobs(project(self, job).state)]
+
+    def fork(self, state: EngineState) -> PythonEngine:
+        """Return a stepper with the same plug-ins on another state."""
+        return PythonEngine(
+            state,
+            self.jobs,
+            policy=self._policy,
+            placement=self._placement,
+            sharing=self._sharing,
+            first_node=self._first_node,
+        )
+
+    def set_speeds(self, job: int) -> None:
+        """See ``Actions``."""
+        state, line = self.state, present(self.state)
+        felt = [state.lists[place].affected for place in range(state.clock[0].affected)]
+        for other in (*([job] if state.runs[job].busy else []), *felt):
+            set_speed(line, other, self.speed(other))
+
+    def speed(self, job: int) -> int:
+        """Return the speed of a job's slowest core at its size, in units a microsecond."""
+        state = self.state
+        slowest: float | Fraction | None = None
+        for part in parts_of(state, job):
+            node = state.parts[part].node
+            busy = {
+                other: set(ids) for other, ids in self.cluster.holders(node).items() if state.runs[other].busy
+            }
+            groups = {
+                tuple(sorted(other for other, ids in busy.items() if core in ids and other != job))
+                for core in members(words_of(state.mask, part))
+            }
+            for others in groups:
+                speed = self._sharing.core_speed(
+                    self.jobs[job], [self.jobs[other] for other in others], node + self._first_node
+                )
+                slowest = speed if slowest is None else min(slowest, speed)
+        even = max(1, round((1 if slowest is None else slowest) * state.rules[0].scale))
+        return even * rate_of(self.state.lives, job)

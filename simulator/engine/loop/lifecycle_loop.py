@@ -1,0 +1,170 @@
+"""The event loop where jobs have lives: they come back, nodes fail, timers ring.
+
+Order at one instant: ends, and jobs that leave after a warning, before other changes of jobs, each in order
+of job number; nodes that come back, nodes that fail, by number; timers in the order in which they were set;
+arrivals.
+
+A family of policies that is a kernel has a loop of its own of a few lines, like ``run_life_events``: it lets
+things happen, and makes its passes.
+"""
+
+from __future__ import annotations
+
+from simulator.engine.cores.node_owners import end_leases, set_down
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.lifecycle.job_progress import change_phase, set_speeds
+from simulator.engine.lifecycle.lifecycle_actions import come, end, leave, lose_node, next_on_node
+from simulator.engine.loop.event_loop import after_arrival, after_end, arrive
+from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
+from simulator.engine.state.event_timers import EXPIRY, cancel_timer, first_timer
+from simulator.engine.state.lifecycle_state import LEAVING, Lives
+from simulator.policies.easy.backfill_state import BackfillState
+from simulator.policies.easy.easy_pass import pass_after_change, start_heads
+
+ENDED, LEFT, CHANGED, NODE_UP, NODE_DOWN, RANG, ARRIVED, NOTHING = range(8)
+"""Kinds of event."""
+
+
+@kernel
+def find_next(state: EngineState, lives: Lives) -> tuple[int, int]:
+    """Return the kind of the next event, and when it happens; all is over when all jobs are."""
+    clock, counts = state.clock[0], lives.clock[0]
+    kind = NOTHING
+    at_us = FAR_US
+    if counts.unfinished == 0:
+        return kind, at_us
+    if clock.agenda > 0:
+        job = state.lists[0].agenda
+        run = state.runs[job]
+        if run.next_us < at_us:
+            at_us = run.next_us
+            kind = CHANGED
+            if run.last:
+                kind = LEFT if lives.jobs[job].doing == LEAVING else ENDED
+    if counts.outages_past < counts.outages and lives.outages[counts.outages_past].at_us < at_us:
+        at_us = lives.outages[counts.outages_past].at_us
+        kind = NODE_DOWN if lives.outages[counts.outages_past].goes_down else NODE_UP
+    if counts.ticking > 0 and lives.timers[first_timer(lives)].at_us < at_us:
+        at_us = lives.timers[first_timer(lives)].at_us
+        kind = RANG
+    if clock.arrived < state.rules[0].jobs:
+        submit_us = state.jobs[state.lists[clock.arrived].arrival].submit_us
+        if submit_us < at_us:
+            at_us = submit_us
+            kind = ARRIVED
+    return kind, at_us
+
+
+@kernel
+def next_life_event(state: EngineState, lives: Lives) -> int:
+    """Advance the clock to the next event and return its kind."""
+    kind, at_us = find_next(state, lives)
+    if kind != NOTHING:
+        state.clock[0].now_us = at_us
+        state.clock[0].events += 1
+    return kind
+
+
+@kernel
+def come_next(state: EngineState, lives: Lives) -> int:
+    """Let the next job arrive; return it."""
+    job = arrive(state)
+    come(state, lives, job)
+    return job
+
+
+@kernel
+def next_outage(lives: Lives) -> int:
+    """Return the node of the next outage, or end of one, and go beyond it."""
+    node = lives.outages[lives.clock[0].outages_past].node
+    lives.clock[0].outages_past += 1
+    return node
+
+
+@kernel
+def ring(state: EngineState, lives: Lives) -> int:
+    """Take the timer that rings off the heap, and end the reservations that it ends; return its slot."""
+    slot = first_timer(lives)
+    timer = lives.timers[slot]
+    cancel_timer(lives, slot)
+    if timer.kind == EXPIRY and timer.about != NEVER:
+        end_leases(state, lives, timer.about)
+    return slot
+
+
+@kernel
+def _fail(state: EngineState, lives: Lives, node: int) -> None:
+    """Let a node go down, and the jobs on it with it."""
+    job = next_on_node(state, lives, node, NEVER)
+    while job != NEVER:
+        lose_node(state, lives, job)
+        set_speeds(state, job)
+        job = next_on_node(state, lives, node, job)
+    set_down(state, lives, node, 1)
+
+
+@kernel
+def happen(state: EngineState, lives: Lives) -> int:
+    """Let the next event happen under the built-in sharing models and return its kind.
+
+    Its job, node or slot of a timer is ``lives.clock[0].subject``.
+    """
+    kind = next_life_event(state, lives)
+    subject = state.lists[0].agenda
+    if kind == CHANGED:
+        change_phase(state, subject)
+        set_speeds(state, subject)
+    elif kind == ENDED:
+        end(state, lives, subject)
+        set_speeds(state, subject)
+    elif kind == LEFT:
+        leave(state, lives, subject)
+        set_speeds(state, subject)
+    elif kind == ARRIVED:
+        subject = come_next(state, lives)
+    elif kind == RANG:
+        subject = ring(state, lives)
+    elif kind == NODE_UP:
+        subject = next_outage(lives)
+        set_down(state, lives, subject, 0)
+    elif kind == NODE_DOWN:
+        subject = next_outage(lives)
+        _fail(state, lives, subject)
+    lives.clock[0].subject = subject
+    return kind
+
+
+@kernel
+def log_is_full(lives: Lives) -> bool:
+    """Return whether the log has no room for all that may happen at the next event."""
+    counts, log = lives.clock[0], lives.log
+    return 2 * counts.logged > len(log.stretches) or 2 * counts.parts_logged > len(log.parts)
+
+
+@kernel
+def _after_change(state: EngineState, outlook: BackfillState | None) -> None:
+    if outlook is not None:
+        pass_after_change(state, outlook)
+    else:
+        start_heads(state, None, None)
+
+
+@kernel
+def run_life_events(state: EngineState, lives: Lives, outlook: BackfillState | None, most: int) -> int:
+    """Process at most ``most`` events under FCFS or EASY; return how many there were.
+
+    There are fewer, too, where the log has to be emptied.
+    """
+    for event in range(most):
+        if log_is_full(lives):
+            return event
+        kind = happen(state, lives)
+        if kind == NOTHING:
+            return event
+        if kind == ARRIVED:
+            after_arrival(state, outlook, lives.clock[0].subject)
+        elif kind == ENDED:
+            after_end(state, outlook, lives.clock[0].subject)
+        elif kind != CHANGED:
+            _after_change(state, outlook)
+    return most

@@ -1,0 +1,230 @@
+"""Looking ahead where cores are shared: running jobs projected forward on their requested work.
+
+The rule (``docs/mechanisms.md``): every job that holds cores counts as busy, nothing else starts, and each
+goes on until it has done its requested work. The head's earliest start is the first instant at which the
+placement takes it: at which enough nodes have room for it, and one of Slurm's rows, where there are rows
+(``mirror``). A job may be backfilled if, projected with it, that instant is not later.
+
+Adding a job never makes another one end sooner. It slows those that it shares cores with; one of these slows
+others longer than before only from the instant at which it would have ended. So all that a candidate can
+change by the head's start is the presence of jobs that would have ended by then, and that are linked to it by
+shared cores through such jobs: its *group*. A candidate is tried by projecting its group alone, among the
+jobs that stay (``trial``). (Where speeds depend on who the others are, and not only on how many, the group is
+made of all jobs so linked.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulator.engine.cores.core_slots import add_to_stack, cores_at_top, remove_from_stack
+from simulator.engine.cores.room_for_job import fits
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
+from simulator.engine.lifecycle.job_progress import done_since, set_speed
+from simulator.engine.lifecycle.job_speed import note_affected, speed_of
+from simulator.engine.lifecycle.lifecycle_segments import request_units
+from simulator.engine.state.engine_state import (
+    EngineClockRecord,
+    EngineNodeRecord,
+    EngineState,
+    ListRecord,
+    RunRecord,
+    Timeline,
+)
+from simulator.engine.state.event_agenda import enter_agenda, leave_agenda
+from simulator.engine.state.sharing_state import Links
+from simulator.policies.easy.shadow import EndRecord
+
+
+@dataclass(slots=True, eq=False)
+class AheadRecord:
+    """The head's earliest start, and how many nodes have room for it then; whether both hold for this pass.
+
+    ``ends`` is how many jobs have ended by then. ``members`` is how many jobs the group has, ``nodes`` on how
+    many nodes it is, ``group_ends`` how many of them have ended; ``next_ends`` counts all ends with it.
+    """
+
+    start_us: int = 0
+    fitting: int = 0
+    known: int = 0
+    ends: int = 0
+    members: int = 0
+    nodes: int = 0
+    group_ends: int = 0
+    next_ends: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class MemberRecord:
+    """A job of the group."""
+
+    job: int = 0
+
+
+class ReservationProjection(NamedTuple):
+    """Two projections: of all running jobs up to the head's start (base), and of one group (trial).
+
+    ``base_stack`` and ``room`` are the cluster at the head's earliest start, ``ends`` the jobs that have
+    ended by then, in their order; in ``base`` the others are busy. Of the group, ``in_group`` (by job) and
+    ``on_ground`` (by node) say who is in it and where it is; ``group_ends`` are the ends in it, ``next_ends``
+    all ends with it.
+    """
+
+    head: RecordTable[AheadRecord]
+    base: Timeline
+    base_stack: IntegerGrid
+    room: RecordTable[EngineNodeRecord]
+    ends: RecordTable[EndRecord]
+    trial: Timeline
+    trial_stack: IntegerGrid
+    group: RecordTable[MemberRecord]
+    in_group: IntegerRow
+    ground: IntegerRow
+    on_ground: IntegerRow
+    group_ends: RecordTable[EndRecord]
+    next_ends: RecordTable[EndRecord]
+
+
+def _new_timeline(make: StateAllocator, jobs: int) -> Timeline:
+    return Timeline(
+        make.table(EngineClockRecord, 1), make.table(RunRecord, jobs), make.table(ListRecord, jobs)
+    )
+
+
+def new_ahead(make: StateAllocator, state: EngineState, jobs: int) -> ReservationProjection:
+    """Return the projections of an idle cluster."""
+    nodes, slots, words = state.occupied.shape
+    return ReservationProjection(
+        head=make.table(AheadRecord, 1),
+        base=_new_timeline(make, jobs),
+        base_stack=make.grid(nodes, slots, words),
+        room=make.table(EngineNodeRecord, nodes),
+        ends=make.table(EndRecord, jobs),
+        trial=_new_timeline(make, jobs),
+        trial_stack=make.grid(nodes, slots, words),
+        group=make.table(MemberRecord, jobs),
+        in_group=make.zeros(jobs),
+        ground=make.zeros(nodes),
+        on_ground=make.zeros(nodes),
+        group_ends=make.table(EndRecord, jobs),
+        next_ends=make.table(EndRecord, jobs),
+    )
+
+
+@kernel
+def load(state: EngineState, line: Timeline, job: int) -> None:
+    """Take over into a projection the requested work that the running ``job`` still has to do."""
+    run, now_us = state.runs[job], state.clock[0].now_us
+    _load(line.runs[job], run.request_left - done_since(run, now_us), now_us)
+    _count_beside(state.links, line, job)
+
+
+@kernel
+def load_waiting(state: EngineState, line: Timeline, job: int) -> None:
+    """Take over into a projection all the work that the waiting ``job`` asks for, as if it began now."""
+    _load(line.runs[job], request_units(state, state.lives, job), state.clock[0].now_us)
+    _count_beside(state.links, line, job)
+
+
+@kernel
+def _count_beside(links: Links | None, line: Timeline, job: int) -> None:
+    """Note that all who have a core in common with ``job`` are busy."""
+    if links is not None:
+        line.runs[job].beside = links.of[job].count
+
+
+@kernel
+def _load(view: RunRecord, units: int, now_us: int) -> None:
+    view.left = units
+    view.request_left = 0
+    view.since_us = now_us
+    view.busy = 1
+    view.last = 1
+
+
+@kernel
+def launch(state: EngineState, line: Timeline, stack: IntegerGrid, job: int) -> None:
+    """Let a loaded job go on in the projection."""
+    view = line.runs[job]
+    speed = speed_of(state, line.runs, stack, job)
+    view.speed = speed
+    view.next_us = line.clock[0].now_us + (view.left + speed - 1) // speed
+    enter_agenda(line, job)
+
+
+@kernel
+def end_first(state: EngineState, line: Timeline) -> int:
+    """End the first job of a projection, which still holds its cores, and list whom it slowed; return it."""
+    job = line.lists[0].agenda
+    line.clock[0].now_us = line.runs[job].next_us
+    leave_agenda(line, job)
+    note_affected(state.links, line, job, -1)
+    line.runs[job].busy = 0
+    return job
+
+
+@kernel
+def speed_up(state: EngineState, line: Timeline, stack: IntegerGrid) -> None:
+    """Give those whom the job that has just ended slowed the speed that they have without it."""
+    for place in range(line.clock[0].affected):
+        other = line.lists[place].affected
+        set_speed(line, other, speed_of(state, line.runs, stack, other))
+
+
+@kernel
+def copy_node(target: IntegerGrid, source: IntegerGrid, node: int) -> None:
+    """Copy the stack of one node."""
+    for level in range(source.shape[1]):
+        for word in range(source.shape[2]):
+            target[node, level, word] = source[node, level, word]
+
+
+@kernel
+def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) -> None:
+    """Show in the base the cluster as it is, and every running job busy with the work that it has left."""
+    base, fitting = ahead.base, 0
+    for index in range(state.rules[0].nodes):
+        node = ahead.room[index]
+        node.free = state.nodes[index].free
+        node.free_kib = state.nodes[index].free_kib
+        node.owner = state.nodes[index].owner
+        fitting += int(fits(state.jobs[head], node))
+        copy_node(ahead.base_stack, state.occupied, index)
+    ahead.head[0].fitting = fitting
+    ahead.head[0].ends = 0
+    base.clock[0].agenda = 0
+    base.clock[0].now_us = state.clock[0].now_us
+    for place in range(state.clock[0].active):
+        load(state, base, state.lists[place].running)
+    for place in range(state.clock[0].active):
+        launch(state, base, ahead.base_stack, state.lists[place].running)
+
+
+@kernel
+def take_room(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
+    """Let ``job`` hold its cores in the cluster that is shown, and count the nodes for ``head``."""
+    asked, held = state.jobs[head], state.jobs[job]
+    for part in range(held.part_at, held.part_end):
+        index = state.parts[part].node
+        node = ahead.room[index]
+        before = fits(asked, node)
+        add_to_stack(ahead.base_stack, state.mask, index, part)
+        node.free -= cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
+        node.free_kib -= held.memory_kib
+        ahead.head[0].fitting += int(fits(asked, node)) - int(before)
+
+
+@kernel
+def give_room(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
+    """Let ``job`` give back its cores in the cluster that is shown, and count the nodes for ``head``."""
+    asked, held = state.jobs[head], state.jobs[job]
+    for part in range(held.part_at, held.part_end):
+        index = state.parts[part].node
+        node = ahead.room[index]
+        before = fits(asked, node)
+        node.free += cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
+        remove_from_stack(ahead.base_stack, state.mask, index, part)
+        node.free_kib += held.memory_kib
+        ahead.head[0].fitting += int(fits(asked, node)) - int(before)
