@@ -21,30 +21,32 @@ class MakeWay:
         self.patience_us, self.short_us = int(patience_s * 1e6), int(short_s * 1e6)
         self.warning_us = int(warning_s * 1e6)
 
-    def hear(self, desk: SchedulerContext, event: Event) -> None:
+    def hear(self, context: SchedulerContext, event: Event) -> None:
         """Let a short job that arrives grow impatient, and act when it is."""
         if isinstance(event, JobArrived) and event.job.requested_us <= self.short_us:
-            desk.set_timer(desk.now_us + self.patience_us, "impatient", event.job)
-        if isinstance(event, Timer) and event.about in desk.waiting:
-            self.make_way(desk, event.about)
+            context.set_timer(context.now_us + self.patience_us, "impatient", event.job)
+        if isinstance(event, Timer) and event.about in context.waiting:
+            self.make_way(context, event.about)
 
-    def make_way(self, desk: SchedulerContext, job: SimulatedJob) -> None:
+    def make_way(self, context: SchedulerContext, job: SimulatedJob) -> None:
         """Reserve nodes for a job; whoever is on them saves its work and leaves."""
-        nodes, victims = list(desk.idle_nodes()), []
-        for other in sorted(desk.running, key=desk.remaining_us, reverse=True):
-            free = [node for node in desk.held(other) if desk.lease_of(node) is None and node not in nodes]
-            if len(nodes) < job.nodes and free and desk.remaining_us(other) > self.short_us:
+        nodes, victims = list(context.idle_nodes()), []
+        for other in sorted(context.running, key=context.remaining_us, reverse=True):
+            free = [
+                node for node in context.held(other) if context.lease_of(node) is None and node not in nodes
+            ]
+            if len(nodes) < job.nodes and free and context.remaining_us(other) > self.short_us:
                 victims.append(other)
                 nodes += free
         if len(nodes) < job.nodes:
             return
-        desk.put_first(job)
-        desk.reserve(nodes[: job.nodes], job)
+        context.put_first(job)
+        context.reserve(nodes[: job.nodes], job)
         for victim in victims:
-            desk.preempt(victim, Preemption.CHECKPOINT, warning_us=self.warning_us)
+            context.preempt(victim, Preemption.CHECKPOINT, warning_us=self.warning_us)
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Start jobs in the order of the queue; the first that does not fit holds up the rest."""
-        for job in desk.waiting:
-            if not desk.start(job):
+        for job in context.waiting:
+            if not context.start(job):
                 return

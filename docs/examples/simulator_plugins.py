@@ -22,11 +22,11 @@ from simulator.world import SimulatedJob
 class ShortestFirst:
     """The waiting job with the shortest requested time goes first; nothing overtakes it."""
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Make one scheduling pass; called after every arrival and every end."""
-        while desk.waiting:
-            shortest = min(desk.waiting, key=lambda job: (job.requested_us, job.number))
-            if not desk.start(shortest):
+        while context.waiting:
+            shortest = min(context.waiting, key=lambda job: (job.requested_us, job.number))
+            if not context.start(shortest):
                 return
 
 

@@ -76,22 +76,22 @@ class RecordedOrder:
         self._done = 0
         self._ended: set[int] = set()
 
-    def hear(self, desk: SchedulerContext, event: Event) -> None:  # noqa: ARG002
+    def hear(self, context: SchedulerContext, event: Event) -> None:  # noqa: ARG002
         """Note what has ended."""
         if isinstance(event, JobEnded):
             self._ended.add(event.job.number)
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Go on in the order as far as can be."""
-        waiting = {job.number: job for job in desk.waiting}
+        waiting = {job.number: job for job in context.waiting}
         for decision in self._order[self._done :]:
             if decision.ends:
                 happened = decision.job in self._ended
             else:
-                happened = decision.job in waiting and desk.start(waiting[decision.job])
+                happened = decision.job in waiting and context.start(waiting[decision.job])
             if not happened:
                 return
             self._done += 1
-        for job in tuple(desk.waiting):
-            if not desk.start(job):
+        for job in tuple(context.waiting):
+            if not context.start(job):
                 return

@@ -40,7 +40,7 @@ class Hybrid:
 
     mechanism: Mechanism
 
-    def schedule(self, desk: SchedulerContext) -> None:  # noqa: ARG002
+    def schedule(self, context: SchedulerContext) -> None:  # noqa: ARG002
         """Refuse.
 
         Raises

@@ -44,15 +44,15 @@ class TimeSharing:
         """See ``AlonePolicy``."""
         return replace(self, seed=seed, noise=replace(self.noise, seed=seed))
 
-    def schedule(self, desk: SchedulerContext) -> None:  # noqa: ARG002
+    def schedule(self, context: SchedulerContext) -> None:  # noqa: ARG002
         """Refuse.
 
         Raises
         ------
         UsageError
-            Always: it does not go with the engine's desk.
+            Always: it does not go with the engine.
         """
-        raise UsageError("time-sharing on whole nodes runs by itself, not at a desk")
+        raise UsageError("time-sharing on whole nodes has its own scheduler and takes no policy")
 
     def run_pool(
         self, work: PoolWork, rules: RunRules, *, check: bool, progress: Callable[[int], None] | None

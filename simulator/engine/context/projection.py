@@ -77,7 +77,7 @@ def _copied_lives(lives: Lives) -> Lives:
 
 
 def project(
-    desk: Actions,
+    context: Actions,
     job: SimulatedJob,
     beside: SimulatedJob | None = None,
     on: Cores | None = None,
@@ -89,7 +89,7 @@ def project(
     at one instant has ended before ``job`` is tried, which is to say, before the placement is asked. It is
     ``FAR_US`` if there is no room for it even then.
     """
-    view = desk.fork(fork(desk.state))
+    view = context.fork(fork(context.state))
     state = view.state
     if beside is not None and not view.start(beside, on=on):
         raise PolicyError(f"job {beside.number} does not fit now")

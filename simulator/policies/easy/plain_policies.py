@@ -49,27 +49,27 @@ class Fcfs:
     def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> None:
         """See ``BuiltinPolicy``."""
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Start queue heads while they fit."""
-        while desk.waiting and desk.start(desk.waiting[0]):
+        while context.waiting and context.start(context.waiting[0]):
             pass
 
 
 class RefusedShapes:
     """Who was refused since something started: a job like one of them, and no shorter, would be, too."""
 
-    def __init__(self, desk: SchedulerContext) -> None:
-        self._desk = desk
+    def __init__(self, context: SchedulerContext) -> None:
+        self._context = context
         self._shortest_us: dict[tuple[int, ...], int] = {}
 
     def covers(self, job: SimulatedJob) -> bool:
         """Return whether a job like this one, but no longer, was refused."""
-        asked_us = self._desk.remaining_us(job)
+        asked_us = self._context.remaining_us(job)
         return self._shortest_us.get(_shape_of(job), asked_us + 1) <= asked_us
 
     def add(self, job: SimulatedJob) -> None:
         """Note that ``job`` is refused."""
-        self._shortest_us[_shape_of(job)] = self._desk.remaining_us(job)
+        self._shortest_us[_shape_of(job)] = self._context.remaining_us(job)
 
     def forget(self) -> None:
         """Forget all, for something has started."""
@@ -88,20 +88,20 @@ class Easy:
         """See ``BuiltinPolicy``."""
         return new_outlook(make, state, shapes, elsewhere=False)
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Start queue heads while they fit, then, in order, the jobs that do not delay the head."""
-        Fcfs().schedule(desk)
-        if not desk.waiting:
+        Fcfs().schedule(context)
+        if not context.waiting:
             return
-        head, *rest = desk.waiting
-        refused = RefusedShapes(desk)
+        head, *rest = context.waiting
+        refused = RefusedShapes(context)
         start_us: int | None = None  # not known, as always when something has started
         for job in rest:
-            if refused.covers(job) or desk.place(job) is None:
+            if refused.covers(job) or context.place(job) is None:
                 continue
-            start_us = desk.earliest_start_us(head) if start_us is None else start_us
-            if desk.earliest_start_us(head, beside=job) <= start_us:
-                desk.start(job)
+            start_us = context.earliest_start_us(head) if start_us is None else start_us
+            if context.earliest_start_us(head, beside=job) <= start_us:
+                context.start(job)
                 refused.forget()
                 start_us = None
             else:
@@ -116,26 +116,26 @@ class EasyElsewhere:
         """See ``BuiltinPolicy``."""
         return new_outlook(make, state, shapes, elsewhere=True)
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Start queue heads while they fit, then, in order, the jobs that do not delay the head somewhere."""
-        Fcfs().schedule(desk)
-        if not desk.waiting:
+        Fcfs().schedule(context)
+        if not context.waiting:
             return
-        head, *rest = desk.waiting
-        refused = RefusedShapes(desk)
+        head, *rest = context.waiting
+        refused = RefusedShapes(context)
         off: Sequence[int] | None = None
         start_us: int | None = None
         for job in rest:
-            if refused.covers(job) or desk.place(job) is None:
+            if refused.covers(job) or context.place(job) is None:
                 continue
-            start_us = desk.earliest_start_us(head) if start_us is None else start_us
+            start_us = context.earliest_start_us(head) if start_us is None else start_us
             second = None
-            if desk.earliest_start_us(head, beside=job) > start_us:
-                off = desk.nodes_at_start(head) if off is None else off
-                second = desk.place(job, off=off)
-                if second is None or desk.earliest_start_us(head, beside=job, on=second) > start_us:
+            if context.earliest_start_us(head, beside=job) > start_us:
+                off = context.nodes_at_start(head) if off is None else off
+                second = context.place(job, off=off)
+                if second is None or context.earliest_start_us(head, beside=job, on=second) > start_us:
                     refused.add(job)
                     continue
-            desk.start(job, on=second)
+            context.start(job, on=second)
             refused.forget()
             start_us = None

@@ -1,7 +1,7 @@
 """What a queue policy is, to the engine and to a user who writes one.
 
-A policy is an object with a method ``schedule(desk)``. It may have a method ``hear(desk, event)`` as well.
-Built-in policies and a user's have the same ``SchedulerContext`` and so the same power.
+A policy is an object with a method ``schedule(context)``. It may have a method ``hear(context, event)`` as
+well. Built-in policies and a user's have the same ``SchedulerContext`` and so the same power.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class SchedulerContext(Protocol):
 class QueuePolicy(Protocol):
     """Which jobs start, change and yield."""
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Make one scheduling pass: called after every arrival, end, leave, timer and change of a node."""
         ...
 
@@ -260,7 +260,7 @@ class QueuePolicy(Protocol):
 class EventListener(Protocol):
     """A policy that is told what has happened."""
 
-    def hear(self, desk: SchedulerContext, event: Event) -> None:
+    def hear(self, context: SchedulerContext, event: Event) -> None:
         """Take note of an event; a pass follows (none after ``SimulationStarted``)."""
         ...
 

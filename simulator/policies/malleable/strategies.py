@@ -11,7 +11,7 @@ to the preferred size; with PREF so, too, as long as that serves somebody. It ta
 PREF all take up to what they prefer first. With AVG one node changes hands at a time, else a job gives or
 takes all that it can before the next one does. ``docs/malleable.md`` says which of this is our reading.
 
-This is the policy as it sits at any desk; ``malleable_loop`` has the same as kernels.
+This is the policy in plain Python; ``malleable_loop`` has the same as kernels.
 """
 
 from __future__ import annotations
@@ -151,93 +151,93 @@ class Malleable:
             span=span,
         )
 
-    def hear(self, desk: SchedulerContext, event: Event) -> None:
+    def hear(self, context: SchedulerContext, event: Event) -> None:
         """See to it that the next tick makes a pass."""
         self._rang = isinstance(event, Timer) and event.kind == TICK
         if self._rang:
             self._ticking = False
         elif self.tick_us and not self._ticking and not isinstance(event, SimulationStarted):
             self._ticking = True
-            desk.set_timer(-(-desk.now_us // self.tick_us) * self.tick_us, TICK)
+            context.set_timer(-(-context.now_us // self.tick_us) * self.tick_us, TICK)
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Make a pass, unless it waits for a tick."""
         if self.tick_us and not self._rang:
             return
-        self._start_by_easy(desk)
-        while desk.waiting and self._make_room(desk, desk.waiting[0]):
+        self._start_by_easy(context)
+        while context.waiting and self._make_room(context, context.waiting[0]):
             pass
         if self.strategy.prefers and self.strategy.yields:
-            self._hand_out(desk, "preferred")
-        self._hand_out(desk, "most")
+            self._hand_out(context, "preferred")
+        self._hand_out(context, "most")
 
-    def _start_by_easy(self, desk: SchedulerContext) -> None:
+    def _start_by_easy(self, context: SchedulerContext) -> None:
         """Step 1."""
-        while desk.waiting:
-            size = self._size_now(desk, desk.waiting[0])
+        while context.waiting:
+            size = self._size_now(context, context.waiting[0])
             if size is None:
                 break
-            self._start(desk, desk.waiting[0], size)
-        if not desk.waiting:
+            self._start(context, context.waiting[0], size)
+        if not context.waiting:
             return
-        head, *rest = desk.waiting
+        head, *rest = context.waiting
         wanted = self.strategy.start_size(head)
         start_us: int | None = None  # not known, as always when something has started
         for job in rest:
-            size = self._size_now(desk, job)
+            size = self._size_now(context, job)
             if size is None:
                 continue
             if self.protects_head:
-                start_us = desk.earliest_start_us(head, nodes=wanted) if start_us is None else start_us
-                on = desk.place(job, size)
-                if desk.earliest_start_us(head, beside=job, on=on, nodes=wanted) > start_us:
+                start_us = context.earliest_start_us(head, nodes=wanted) if start_us is None else start_us
+                on = context.place(job, size)
+                if context.earliest_start_us(head, beside=job, on=on, nodes=wanted) > start_us:
                     continue
-            self._start(desk, job, size)
+            self._start(context, job, size)
             start_us = None
 
-    def _size_now(self, desk: SchedulerContext, job: SimulatedJob) -> int | None:
+    def _size_now(self, context: SchedulerContext, job: SimulatedJob) -> int | None:
         """Return the size at which a job can start now, None if it cannot."""
         wanted = self.strategy.start_size(job)
         least = job.least_nodes if self.strategy.yields else wanted
-        return next((size for size in range(wanted, least - 1, -1) if desk.place(job, size)), None)
+        return next((size for size in range(wanted, least - 1, -1) if context.place(job, size)), None)
 
-    def _start(self, desk: SchedulerContext, job: SimulatedJob, size: int) -> bool:
-        self._changed[job.index] = (desk.now_us, False)
-        return desk.start(job, size)
+    def _start(self, context: SchedulerContext, job: SimulatedJob, size: int) -> bool:
+        self._changed[job.index] = (context.now_us, False)
+        return context.start(job, size)
 
-    def _make_room(self, desk: SchedulerContext, head: SimulatedJob) -> bool:
+    def _make_room(self, context: SchedulerContext, head: SimulatedJob) -> bool:
         """Step 2: start the head of the queue on nodes that running jobs give; return whether it did."""
         size, strategy = self.strategy.start_size(head), self.strategy
         attempts = [(size, "preferred" if strategy.prefers else "least")]
         if strategy.prefers and strategy.yields:
             attempts += [(head.least_nodes, "preferred"), (head.least_nodes, "least")]
         for wanted, floor in attempts:
-            targets = self._plan_room(desk, head, wanted, floor)
+            targets = self._plan_room(context, head, wanted, floor)
             if targets is not None:
-                self._meet(desk, targets)
-                return self._start(desk, head, wanted)
+                self._meet(context, targets)
+                return self._start(context, head, wanted)
         return False
 
     def _plan_room(
-        self, desk: SchedulerContext, head: SimulatedJob, wanted: int, floor: str
+        self, context: SchedulerContext, head: SimulatedJob, wanted: int, floor: str
     ) -> dict[int, int] | None:
         """Return to which sizes jobs go down so that ``head`` has room on so many nodes, None if it won't."""
-        if self.needs_idle and not desk.idle_nodes():
+        if self.needs_idle and not context.idle_nodes():
             return None
         cores, kib = Counter[int](), Counter[int]()
 
         def has_room(node: int) -> bool:
-            enough = desk.free_cores(node) + cores[node] >= head.cores
-            return enough and desk.free_memory_kib(node) + kib[node] >= head.memory_kib
+            enough = context.free_cores(node) + cores[node] >= head.cores
+            return enough and context.free_memory_kib(node) + kib[node] >= head.memory_kib
 
-        have = sum(map(has_room, range(desk.nodes)))
-        running = {job.index: job for job in desk.running}
+        have = sum(map(has_room, range(context.nodes)))
+        running = {job.index: job for job in context.running}
         targets: dict[int, int] = {}
-        for index, target in self._moves(desk, floor, -1):
+        for index, target in self._moves(context, floor, -1):
             if have >= wanted:
                 break
             job = running[index]
-            node = sorted(desk.held(job))[target]
+            node = sorted(context.held(job))[target]
             had_room = has_room(node)
             cores[node] += job.cores
             kib[node] += job.memory_kib
@@ -245,15 +245,15 @@ class Malleable:
             targets[index] = target
         return targets if have >= wanted else None
 
-    def _hand_out(self, desk: SchedulerContext, ceiling: str) -> None:
+    def _hand_out(self, context: SchedulerContext, ceiling: str) -> None:
         """Step 3: give idle nodes to running jobs, up to a ceiling."""
-        idle = len(desk.idle_nodes())
-        self._meet(desk, dict(islice(self._moves(desk, ceiling, 1), idle)))
+        idle = len(context.idle_nodes())
+        self._meet(context, dict(islice(self._moves(context, ceiling, 1), idle)))
 
-    def _moves(self, desk: SchedulerContext, bound: str, sign: int) -> Iterator[tuple[int, int]]:
+    def _moves(self, context: SchedulerContext, bound: str, sign: int) -> Iterator[tuple[int, int]]:
         """Yield who gives (-1) or takes (1) the next node, and its size then, until all are at a bound."""
-        soft = [job for job in desk.running if job.life.sizes is not None]
-        sizes = {job.index: len(desk.held(job)) for job in soft}
+        soft = [job for job in context.running if job.life.sizes is not None]
+        sizes = {job.index: len(context.held(job)) for job in soft}
         bounds: dict[int, int] = {job.index: getattr(job.life.sizes, bound) for job in soft}
 
         def is_able(job: SimulatedJob) -> bool:
@@ -276,16 +276,16 @@ class Malleable:
                     break
             able = [job for job in able if is_able(job)]
 
-    def _meet(self, desk: SchedulerContext, targets: Mapping[int, int]) -> None:
+    def _meet(self, context: SchedulerContext, targets: Mapping[int, int]) -> None:
         """Resize jobs, in the order in which they began to give or take."""
-        running = {job.index: job for job in desk.running}
+        running = {job.index: job for job in context.running}
         for index, target in targets.items():
             job = running[index]
-            changed = abs(target - len(desk.held(job)))
+            changed = abs(target - len(context.held(job)))
             at_us, resized = self._changed.get(job.index, (-1, True))
-            if at_us < desk.now_us:
-                self._changed[job.index] = (desk.now_us, True)
+            if at_us < context.now_us:
+                self._changed[job.index] = (context.now_us, True)
                 cost_us = self.cost_us + self.cost_a_node_us * changed
             else:
                 cost_us = self.cost_a_node_us * changed if resized else 0
-            desk.resize(job, target, cost_us=cost_us)
+            context.resize(job, target, cost_us=cost_us)

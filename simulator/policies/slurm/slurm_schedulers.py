@@ -78,7 +78,7 @@ class SlurmSchedulers:
     _decayed_us: int = 0
     _completing: dict[int, int] = field(default_factory=dict)
 
-    def hear(self, desk: SchedulerContext, event: Event) -> None:
+    def hear(self, context: SchedulerContext, event: Event) -> None:
         """Note what is due."""
         match event:
             case SimulationStarted():
@@ -86,28 +86,28 @@ class SlurmSchedulers:
             case JobArrived():
                 self._want(new=True)
             case JobEnded(job) | JobPreempted(job):
-                self._charge(desk, job)
-                self._complete(desk, job)
+                self._charge(context, job)
+                self._complete(context, job)
             case Timer(kind=kind, about=about):
-                self._ring(desk, kind, about)
+                self._ring(context, kind, about)
                 if kind != COMPLETED:
                     return
             case _:
                 self._want(new=True)
         self._changed = True
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         """Run the main scheduler, if it is due and not too soon; see to it that both run again."""
         if self._asked:
             again_us = 0 if self._ran_us is None else self._ran_us + self.spacing_us
-            if desk.now_us >= again_us:
-                self._main(desk)
+            if context.now_us >= again_us:
+                self._main(context)
             elif not self._soon:
-                desk.set_timer(again_us, SOON)
+                context.set_timer(again_us, SOON)
                 self._soon = True
-        self._set_look(desk)
+        self._set_look(context)
         if self._changed and self.backfills and not self._fills:
-            desk.set_timer(self._next_fill_us(desk.now_us), BACKFILL)
+            context.set_timer(self._next_fill_us(context.now_us), BACKFILL)
             self._fills = True
 
     def _want(self, *, new: bool) -> None:
@@ -117,17 +117,17 @@ class SlurmSchedulers:
         else:
             self._asked = True
 
-    def _ring(self, desk: SchedulerContext, kind: str, about: SimulatedJob | None) -> None:
+    def _ring(self, context: SchedulerContext, kind: str, about: SimulatedJob | None) -> None:
         if kind == LOOK:
             self._look = None
-            self._look_around(desk.now_us)
+            self._look_around(context.now_us)
         elif kind == SOON:
             self._soon = False
         elif kind == BACKFILL:
             self._fills = False
-            self._backfill(desk)
+            self._backfill(context)
         elif kind == COMPLETED and about is not None:
-            self._completed(desk, about)
+            self._completed(context, about)
 
     def _look_around(self, now_us: int) -> None:
         sweeps = self._sweep_us is not None and now_us >= self._sweep_us
@@ -139,22 +139,22 @@ class SlurmSchedulers:
     def _next_for_new_us(self) -> int:
         return 0 if self._looked_us is None else self._looked_us + self.delay_us
 
-    def _set_look(self, desk: SchedulerContext) -> None:
+    def _set_look(self, context: SchedulerContext) -> None:
         """See to it that the controller looks once there will be anything to find."""
-        if not desk.waiting or not self.every_us:
+        if not context.waiting or not self.every_us:
             self._sweep_us = None
         elif self._sweep_us is None:
-            self._sweep_us = (desk.now_us // self.every_us + 1) * self.every_us
+            self._sweep_us = (context.now_us // self.every_us + 1) * self.every_us
         due = [] if self._sweep_us is None else [self._sweep_us]
         due += [self._next_for_new_us()] if self._new else []
         if not due:
             return
-        at_us = self._next_tick_us(max(min(due), desk.now_us), desk.now_us)
+        at_us = self._next_tick_us(max(min(due), context.now_us), context.now_us)
         if self._look is not None:
             if self._look[0] <= at_us:
                 return
-            desk.cancel(self._look[1])
-        self._look = at_us, desk.set_timer(at_us, LOOK)
+            context.cancel(self._look[1])
+        self._look = at_us, context.set_timer(at_us, LOOK)
 
     def _next_tick_us(self, at_us: int, now_us: int) -> int:
         """Return the first look that is still to come at an instant or after it.
@@ -179,103 +179,103 @@ class SlurmSchedulers:
             return max(now_us, again_us)
         return again_us - (again_us - now_us) // self.tick_us * self.tick_us
 
-    def _main(self, desk: SchedulerContext) -> None:
-        self._asked, self._ran_us = False, desk.now_us
-        queue = self._queue(desk)
+    def _main(self, context: SchedulerContext) -> None:
+        self._asked, self._ran_us = False, context.now_us
+        queue = self._queue(context)
         started = 0
         for job in queue:
-            if not desk.start(job):
+            if not context.start(job):
                 break
-            self._note_start(desk, job)
+            self._note_start(context, job)
             started += 1
         # Slurm counts it as a change that it looked at a job behind one that does not fit.
         self._changed = self._changed or started > 0 or len(queue) - started > 1
 
-    def _note_start(self, desk: SchedulerContext, job: SimulatedJob) -> None:
-        self._began_us[job.number] = desk.now_us
+    def _note_start(self, context: SchedulerContext, job: SimulatedJob) -> None:
+        self._began_us[job.number] = context.now_us
 
-    def _backfill(self, desk: SchedulerContext) -> None:
-        self._filled_us, self._changed = desk.now_us, False
-        if not desk.waiting:
+    def _backfill(self, context: SchedulerContext) -> None:
+        self._filled_us, self._changed = context.now_us, False
+        if not context.waiting:
             return
-        plan = self._plan(desk)
+        plan = self._plan(context)
         kept = 0
-        for job in self._queue(desk)[: self.depth]:
-            limit_us = max(desk.remaining_us(job), 1)
-            if self._start_now(desk, plan, job, limit_us):
+        for job in self._queue(context)[: self.depth]:
+            limit_us = max(context.remaining_us(job), 1)
+            if self._start_now(context, plan, job, limit_us):
                 self._changed = True
             elif not self.reserve or kept < self.reserve:
                 found = plan.later(job, limit_us)
-                if found is not None and found[0] <= desk.now_us + self.window_us:
+                if found is not None and found[0] <= context.now_us + self.window_us:
                     plan.keep(found[1], found[0], limit_us)
                     kept += 1
 
     def _start_now(
-        self, desk: SchedulerContext, plan: BackfillPlan, job: SimulatedJob, limit_us: int
+        self, context: SchedulerContext, plan: BackfillPlan, job: SimulatedJob, limit_us: int
     ) -> bool:
-        usable = set(plan.usable(desk.now_us, limit_us))
-        cores = desk.place(job, off=[node for node in range(desk.nodes) if node not in usable])
-        if cores is None or not desk.start(job, on=cores):
+        usable = set(plan.usable(context.now_us, limit_us))
+        cores = context.place(job, off=[node for node in range(context.nodes) if node not in usable])
+        if cores is None or not context.start(job, on=cores):
             return False
-        self._note_start(desk, job)
+        self._note_start(context, job)
         for node, ids in cores.items():
-            plan.hold(node, ids, desk.now_us + limit_us)
+            plan.hold(node, ids, context.now_us + limit_us)
         return True
 
-    def _plan(self, desk: SchedulerContext) -> BackfillPlan:
-        up = [node for node in range(desk.nodes) if desk.node_state(node) is not NodeState.DOWN]
-        nodes = {node: PlannedNode(desk.cores, desk.multiplicity) for node in up}
-        plan = BackfillPlan(desk.now_us, nodes, self.resolution_us)
-        for job in desk.running:
-            for node, cores in desk.held(job).items():
-                plan.hold(node, cores, self._ends_us(desk, job))
+    def _plan(self, context: SchedulerContext) -> BackfillPlan:
+        up = [node for node in range(context.nodes) if context.node_state(node) is not NodeState.DOWN]
+        nodes = {node: PlannedNode(context.cores, context.multiplicity) for node in up}
+        plan = BackfillPlan(context.now_us, nodes, self.resolution_us)
+        for job in context.running:
+            for node, cores in context.held(job).items():
+                plan.hold(node, cores, self._ends_us(context, job))
         return plan
 
-    def _ends_us(self, desk: SchedulerContext, job: SimulatedJob) -> int:
+    def _ends_us(self, context: SchedulerContext, job: SimulatedJob) -> int:
         """Return when a job ends by its limit, which is a time on the wall where jobs share cores."""
         if self.limits > 1 and job.number in self._began_us:
             return self._began_us[job.number] + job.requested_us
-        return desk.now_us + desk.remaining_us(job)
+        return context.now_us + context.remaining_us(job)
 
-    def _queue(self, desk: SchedulerContext) -> list[SimulatedJob]:
+    def _queue(self, context: SchedulerContext) -> list[SimulatedJob]:
         if not (self.age or self.size or self.fair):
-            return list(desk.waiting)
-        self._decay(desk)
-        return sorted(desk.waiting, key=lambda job: -self._priority(desk, job))
+            return list(context.waiting)
+        self._decay(context)
+        return sorted(context.waiting, key=lambda job: -self._priority(context, job))
 
-    def _priority(self, desk: SchedulerContext, job: SimulatedJob) -> int:
-        known_us = desk.now_us - desk.now_us % self.calc_us if self.calc_us else desk.now_us
+    def _priority(self, context: SchedulerContext, job: SimulatedJob) -> int:
+        known_us = context.now_us - context.now_us % self.calc_us if self.calc_us else context.now_us
         age = min(1.0, max(0, known_us - job.submit_us) / self.max_age_us)
-        size = (job.nodes / desk.nodes + job.nodes * job.cores / (desk.nodes * desk.cores)) / 2
+        size = (job.nodes / context.nodes + job.nodes * job.cores / (context.nodes * context.cores)) / 2
         whole = sum(self._usage.values())
         share = 1 / max(1, len(self._usage))
         used = self._usage.get(job.user, 0.0) / whole if whole else 0.0
         fair = float(2.0 ** (-used / share))
         return int(self.age * age + self.size * (1 - size if self.small else size) + self.fair * fair)
 
-    def _decay(self, desk: SchedulerContext) -> None:
-        factor = 0.5 ** ((desk.now_us - self._decayed_us) / self.half_life_us)
-        self._decayed_us = desk.now_us
+    def _decay(self, context: SchedulerContext) -> None:
+        factor = 0.5 ** ((context.now_us - self._decayed_us) / self.half_life_us)
+        self._decayed_us = context.now_us
         for user in self._usage:
             self._usage[user] *= factor
 
-    def _charge(self, desk: SchedulerContext, job: SimulatedJob) -> None:
+    def _charge(self, context: SchedulerContext, job: SimulatedJob) -> None:
         """Charge a job's user."""
-        self._decay(desk)
+        self._decay(context)
         self._usage[job.user] += job.nodes * job.cores * job.run_us / 1e6
 
-    def _complete(self, desk: SchedulerContext, job: SimulatedJob) -> None:
+    def _complete(self, context: SchedulerContext, job: SimulatedJob) -> None:
         """Let the nodes of a job that has ended complete, or be done with it at once."""
         if not self.completing_us:
             self._want(new=self.ends_wait)
             return
-        for node in desk.held(job):
-            desk.drain(node)
+        for node in context.held(job):
+            context.drain(node)
             self._completing[node] = job.number
-        desk.set_timer(desk.now_us + self.completing_us, COMPLETED, job)
+        context.set_timer(context.now_us + self.completing_us, COMPLETED, job)
 
-    def _completed(self, desk: SchedulerContext, job: SimulatedJob) -> None:
+    def _completed(self, context: SchedulerContext, job: SimulatedJob) -> None:
         for node in [node for node, number in self._completing.items() if number == job.number]:
             del self._completing[node]
-            desk.drain(node, drained=False)
+            context.drain(node, drained=False)
         self._want(new=self.ends_wait)

@@ -129,79 +129,81 @@ class Restless:
     def __deepcopy__(self, memo: object) -> Restless:
         return self  # so that the test sees what it chose
 
-    def note(self, desk: SchedulerContext, what: str) -> None:
-        self.chosen.append(f"{desk.now_us} {what}")
+    def note(self, context: SchedulerContext, what: str) -> None:
+        self.chosen.append(f"{context.now_us} {what}")
 
-    def hear(self, desk: SchedulerContext, event: Event) -> None:
+    def hear(self, context: SchedulerContext, event: Event) -> None:
         told = getattr(event, "job", None)
         name = "" if told is None else str(told.number)
         if isinstance(event, NodeDown):
             name = f"{event.node} {[job.number for job in event.lost]}"
-        self.note(desk, f"{type(event).__name__} {name}")
+        self.note(context, f"{type(event).__name__} {name}")
         if isinstance(event, SimulationStarted):
-            desk.set_timer(17, "tick")
+            context.set_timer(17, "tick")
         if (
             isinstance(event, Timer)
             and event.kind == "tick"
-            and (desk.now_us < 700 or desk.running or desk.waiting or desk.suspended)
+            and (context.now_us < 700 or context.running or context.waiting or context.suspended)
         ):
-            desk.set_timer(desk.now_us + self._dice.randint(1, 40), "tick")
+            context.set_timer(context.now_us + self._dice.randint(1, 40), "tick")
         if isinstance(event, JobArrived | JobPreempted) and self._dice.random() < 0.1:
-            desk.put_first(event.job)
+            context.put_first(event.job)
 
-    def schedule(self, desk: SchedulerContext) -> None:
+    def schedule(self, context: SchedulerContext) -> None:
         self._steps += 1
         if self._steps < 400:  # then it only starts jobs, so that the run has an end
             for _ in range(self._dice.randint(0, 3)):
                 action = self._dice.choice(
                     (self.resize, self.preempt, self.resume, self.lease, self.drain, self.look)
                 )
-                action(desk)
+                action(context)
         else:
-            self.calm_down(desk)
-        for job in list(desk.waiting):
+            self.calm_down(context)
+        for job in list(context.waiting):
             if self._steps >= 400 or self._dice.random() < 0.7:
                 size = self._dice.randint(job.least_nodes, job.most_nodes) if self._steps < 400 else None
-                self.note(desk, f"start {job.number} {size} {self.begin(desk, job, size)}")
+                self.note(context, f"start {job.number} {size} {self.begin(context, job, size)}")
 
-    def begin(self, desk: SchedulerContext, job: SimulatedJob, size: int | None) -> bool:
+    def begin(self, context: SchedulerContext, job: SimulatedJob, size: int | None) -> bool:
         if self._dice.random() < 0.15:
-            taken = [node for node in range(desk.nodes) if desk.node_state(node) is NodeState.UP]
-            used = {node for other in desk.running for node in desk.held(other)}
+            taken = [node for node in range(context.nodes) if context.node_state(node) is NodeState.UP]
+            used = {node for other in context.running for node in context.held(other)}
             free = [node for node in taken if node not in used][: size or job.nodes]
-            if len(free) == (size or job.nodes) and all(self.has_memory(desk, node) for node in free):
-                return desk.start(job, on={node: range(job.cores) for node in free}, lent=True)
-        return desk.start(job, size)
+            if len(free) == (size or job.nodes) and all(self.has_memory(context, node) for node in free):
+                return context.start(job, on={node: range(job.cores) for node in free}, lent=True)
+        return context.start(job, size)
 
-    def has_memory(self, desk: SchedulerContext, node: int) -> bool:
-        return all(node not in desk.held(job) for job in desk.suspended)
+    def has_memory(self, context: SchedulerContext, node: int) -> bool:
+        return all(node not in context.held(job) for job in context.suspended)
 
-    def calm_down(self, desk: SchedulerContext) -> None:
-        for node in range(desk.nodes):
-            owner = desk.lease_of(node)
+    def calm_down(self, context: SchedulerContext) -> None:
+        for node in range(context.nodes):
+            owner = context.lease_of(node)
             if owner is not None:
-                desk.release(owner)
-            if desk.node_state(node) is NodeState.DRAINED:
-                desk.drain(node, drained=False)
-        for job in list(desk.suspended):
-            desk.resume(job)
+                context.release(owner)
+            if context.node_state(node) is NodeState.DRAINED:
+                context.drain(node, drained=False)
+        for job in list(context.suspended):
+            context.resume(job)
 
-    def resize(self, desk: SchedulerContext) -> None:
+    def resize(self, context: SchedulerContext) -> None:
         soft = [
-            job for job in desk.running if job.life.sizes is not None and job.number not in self.leaving(desk)
+            job
+            for job in context.running
+            if job.life.sizes is not None and job.number not in self.leaving(context)
         ]
         if soft:
             job = self._dice.choice(soft)
             size = self._dice.randint(job.least_nodes, job.most_nodes)
             cost_us = self._dice.choice((0, 0, self._dice.randint(1, 9)))
-            done = desk.resize(job, size, cost_us=cost_us)
-            self.note(desk, f"resize {job.number} {size} {cost_us} {done} {sorted(desk.held(job))}")
+            done = context.resize(job, size, cost_us=cost_us)
+            self.note(context, f"resize {job.number} {size} {cost_us} {done} {sorted(context.held(job))}")
 
-    def leaving(self, desk: SchedulerContext) -> set[int]:
-        return {number for number, until in self._leaving.items() if until >= desk.now_us}
+    def leaving(self, context: SchedulerContext) -> set[int]:
+        return {number for number, until in self._leaving.items() if until >= context.now_us}
 
-    def preempt(self, desk: SchedulerContext) -> None:
-        candidates = [job for job in desk.running if job.number not in self.leaving(desk)]
+    def preempt(self, context: SchedulerContext) -> None:
+        candidates = [job for job in context.running if job.number not in self.leaving(context)]
         if not candidates:
             return
         job = self._dice.choice(candidates)
@@ -210,49 +212,53 @@ class Restless:
             self._dice.randint(1, 9) if how is Preemption.CHECKPOINT and self._dice.random() < 0.6 else 0
         )
         self.note(
-            desk, f"preempt {job.number} {how} {warning} {desk.unsaved_us(job)} {desk.remaining_us(job)}"
+            context,
+            f"preempt {job.number} {how} {warning} {context.unsaved_us(job)} {context.remaining_us(job)}",
         )
-        desk.preempt(job, how, warning_us=warning)
+        context.preempt(job, how, warning_us=warning)
         if warning:
-            self._leaving[job.number] = desk.now_us + warning
+            self._leaving[job.number] = context.now_us + warning
 
-    def resume(self, desk: SchedulerContext) -> None:
-        for job in list(desk.suspended):
-            self.note(desk, f"resume {job.number} {desk.resume(job)}")
+    def resume(self, context: SchedulerContext) -> None:
+        for job in list(context.suspended):
+            self.note(context, f"resume {job.number} {context.resume(job)}")
 
-    def lease(self, desk: SchedulerContext) -> None:
+    def lease(self, context: SchedulerContext) -> None:
         free = [
             node
-            for node in range(desk.nodes)
-            if desk.lease_of(node) is None and desk.node_state(node) is not NodeState.DOWN
+            for node in range(context.nodes)
+            if context.lease_of(node) is None and context.node_state(node) is not NodeState.DOWN
         ]
-        waiting = list(desk.waiting)
+        waiting = list(context.waiting)
         if not waiting or not free:
             return
         job = self._dice.choice(waiting)
         if self._dice.random() < 0.3:
-            desk.release(job)
-            self.note(desk, f"release {job.number}")
+            context.release(job)
+            self.note(context, f"release {job.number}")
             return
         nodes = self._dice.sample(free, self._dice.randint(1, len(free)))
-        until = desk.now_us + self._dice.randint(0, 50) if self._dice.random() < 0.7 else None
-        desk.reserve(nodes, job, until)
-        self.note(desk, f"reserve {job.number} {sorted(nodes)} {until}")
+        until = context.now_us + self._dice.randint(0, 50) if self._dice.random() < 0.7 else None
+        context.reserve(nodes, job, until)
+        self.note(context, f"reserve {job.number} {sorted(nodes)} {until}")
 
-    def drain(self, desk: SchedulerContext) -> None:
-        node = self._dice.randrange(desk.nodes)
-        drained = desk.node_state(node) is NodeState.UP and self._dice.random() < 0.4
-        desk.drain(node, drained=drained)
-        self.note(desk, f"drain {node} {drained}")
+    def drain(self, context: SchedulerContext) -> None:
+        node = self._dice.randrange(context.nodes)
+        drained = context.node_state(node) is NodeState.UP and self._dice.random() < 0.4
+        context.drain(node, drained=drained)
+        self.note(context, f"drain {node} {drained}")
 
-    def look(self, desk: SchedulerContext) -> None:
-        waiting = list(desk.waiting)
-        self.note(desk, f"idle {list(desk.idle_nodes())} suspended {[job.number for job in desk.suspended]}")
+    def look(self, context: SchedulerContext) -> None:
+        waiting = list(context.waiting)
+        self.note(
+            context,
+            f"idle {list(context.idle_nodes())} suspended {[job.number for job in context.suspended]}",
+        )
         if not waiting:
             return
         job = self._dice.choice(waiting)
         size = self._dice.randint(job.least_nodes, job.most_nodes)
-        self.note(desk, f"earliest {job.number} {size} {desk.earliest_start_us(job, nodes=size)}")
+        self.note(context, f"earliest {job.number} {size} {context.earliest_start_us(job, nodes=size)}")
         other = self._dice.choice(waiting)
-        if other is not job and desk.place(other) is not None:
-            self.note(desk, f"beside {other.number} {desk.earliest_start_us(job, beside=other)}")
+        if other is not job and context.place(other) is not None:
+            self.note(context, f"beside {other.number} {context.earliest_start_us(job, beside=other)}")

@@ -1,4 +1,4 @@
-"""The malleable strategies: kernels and desk agree whatever the world, and nothing is lost or made up."""
+"""The malleable strategies: kernels and plain Python agree, and nothing is lost."""
 
 from __future__ import annotations
 

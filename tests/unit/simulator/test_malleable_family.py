@@ -211,9 +211,9 @@ def test_a_policy_that_resizes_a_rigid_job_is_told_so(
     mine = tmp_path / "mine.py"
     mine.write_text(
         "class Mine:\n"
-        "    def schedule(self, desk):\n"
-        "        for job in desk.waiting: desk.start(job)\n"
-        "        for job in desk.running: desk.resize(job, 2)\n"
+        "    def schedule(self, context):\n"
+        "        for job in context.waiting: context.start(job)\n"
+        "        for job in context.running: context.resize(job, 2)\n"
     )
     assert refused(tmp_path, capsys, "--policy", f"{mine}:Mine") == (1, True)
     assert "mine.py:Mine, at 0 s: job 1 is rigid and cannot be resized" in capsys.readouterr().err

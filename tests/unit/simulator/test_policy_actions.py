@@ -111,38 +111,48 @@ def test_a_node_that_never_comes_back_is_told(
 
 
 WRONG = {
-    "starts it twice": ("desk.start(job) and desk.start(job)", "job 1 runs: the policy cannot start it"),
-    "resizes a rigid job": ("desk.start(job) and desk.resize(job, 1)", "job 1 is rigid"),
-    "a size it has not": ("desk.start(job, 1)", "job 1 runs on 2 nodes, not on 1"),
-    "no such node": ("desk.start(job, on={7: [0, 1], 8: [0, 1]})", "there is no node 7"),
-    "cores twice": ("desk.start(job, on={0: [0, 0], 1: [0, 1]})", "asks for 2 with a free slot"),
-    "too few nodes": ("desk.start(job, on={0: [0, 1]})", "job 1 runs on 2 nodes, not on 1"),
+    "starts it twice": (
+        "context.start(job) and context.start(job)",
+        "job 1 runs: the policy cannot start it",
+    ),
+    "resizes a rigid job": ("context.start(job) and context.resize(job, 1)", "job 1 is rigid"),
+    "a size it has not": ("context.start(job, 1)", "job 1 runs on 2 nodes, not on 1"),
+    "no such node": ("context.start(job, on={7: [0, 1], 8: [0, 1]})", "there is no node 7"),
+    "cores twice": ("context.start(job, on={0: [0, 0], 1: [0, 1]})", "asks for 2 with a free slot"),
+    "too few nodes": ("context.start(job, on={0: [0, 1]})", "job 1 runs on 2 nodes, not on 1"),
     "taken cores": (
-        "desk.start(job, on={0: [0, 1], 1: [0, 1]})",
+        "context.start(job, on={0: [0, 1], 1: [0, 1]})",
         "job 2 cannot be given the cores [0, 1] of node 0",
     ),
     "a reserved node": (
-        "desk.waiting[1:] and (desk.reserve([0], job), desk.start(desk.waiting[1], on={0: [0, 1], 1: [0]}))",
+        "context.waiting[1:] and (context.reserve([0], job), "
+        "context.start(context.waiting[1], on={0: [0, 1], 1: [0]}))",
         "job 2 cannot be given node 0, which is reserved for job 1",
     ),
     "a drained node": (
-        "(desk.drain(0), desk.start(job, on={0: [0, 1], 1: [0, 1]}))",
+        "(context.drain(0), context.start(job, on={0: [0, 1], 1: [0, 1]}))",
         "node 0, which is drained",
     ),
-    "reserves it twice": ("(desk.reserve([0], job), desk.reserve([0], job))", "it is reserved for job 1"),
-    "releases what is not its": ("desk.release(job, [0])", "job 1 has no reservation of node 0"),
-    "preempts who waits": ("desk.preempt(job, Preemption.KILL)", "job 1 waits: the policy cannot preempt it"),
+    "reserves it twice": (
+        "(context.reserve([0], job), context.reserve([0], job))",
+        "it is reserved for job 1",
+    ),
+    "releases what is not its": ("context.release(job, [0])", "job 1 has no reservation of node 0"),
+    "preempts who waits": (
+        "context.preempt(job, Preemption.KILL)",
+        "job 1 waits: the policy cannot preempt it",
+    ),
     "an odd warning": (
-        "desk.start(job) and desk.preempt(job, Preemption.KILL, warning_us=5)",
+        "context.start(job) and context.preempt(job, Preemption.KILL, warning_us=5)",
         "job 1 cannot be warned for 5 us before it is preempted by kill",
     ),
-    "resumes who waits": ("desk.resume(job)", "job 1 waits: the policy cannot resume it"),
-    "a timer in the past": ("desk.set_timer(-1, 'tick')", "in the past"),
+    "resumes who waits": ("context.resume(job)", "job 1 waits: the policy cannot resume it"),
+    "a timer in the past": ("context.set_timer(-1, 'tick')", "in the past"),
     "raises": ("[][1]", "raised IndexError: list index out of range"),
     "raises on many lines": ("int('one\\ntwo')", "raised ValueError: invalid literal"),
     "starts nobody": ("None", "job 1 waits for ever: nothing more happens"),
     "never resumes": (
-        "desk.start(job) and desk.preempt(job, Preemption.SUSPEND)",
+        "context.start(job) and context.preempt(job, Preemption.SUSPEND)",
         "job 1 is suspended for ever",
     ),
 }
@@ -157,8 +167,8 @@ def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
     policy.write_text(
         "from simulator.policies.interface.policy_rule import Preemption\n"
         "class Wrong:\n"
-        "    def schedule(self, desk):\n"
-        "        for job in list(desk.waiting):\n"
+        "    def schedule(self, context):\n"
+        "        for job in list(context.waiting):\n"
         f"            {code}\n"
     )
     message = refused(trace, tmp_path / "run", capsys, "--policy", f"{policy}:Wrong")
@@ -198,10 +208,10 @@ def test_two_pools_run_on_one_time_line_and_see_each_other(trace: Path, tmp_path
     policy = tmp_path / "nosy.py"
     policy.write_text(
         "class Nosy:\n"
-        "    def schedule(self, desk):\n"
-        "        assert set(desk.pools) == {'batch', 'interactive'}\n"
-        "        assert {pool.now_us for pool in desk.pools.values()} == {desk.now_us}\n"
-        "        while desk.waiting and desk.start(desk.waiting[0]):\n"
+        "    def schedule(self, context):\n"
+        "        assert set(context.pools) == {'batch', 'interactive'}\n"
+        "        assert {pool.now_us for pool in context.pools.values()} == {context.now_us}\n"
+        "        while context.waiting and context.start(context.waiting[0]):\n"
         "            pass\n"
     )
     mixed = tmp_path / "mixed.swf"
