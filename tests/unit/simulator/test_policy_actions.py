@@ -125,8 +125,10 @@ WRONG = {
         "job 2 cannot be given the cores [0, 1] of node 0",
     ),
     "a reserved node": (
-        "context.waiting[1:] and (context.reserve([0], job), "
-        "context.start(context.waiting[1], on={0: [0, 1], 1: [0]}))",
+        (
+            "context.waiting[1:] and (context.reserve([0], job), "
+            "context.start(context.waiting[1], on={0: [0, 1], 1: [0]}))"
+        ),
         "job 2 cannot be given node 0, which is reserved for job 1",
     ),
     "a drained node": (
