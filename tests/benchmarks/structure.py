@@ -1,6 +1,6 @@
-"""Figures of the house, before and after: ``python -m tests.benchmarks.structure [COMMIT ...]``.
+"""Figures of the source, before and after: ``python -m tests.benchmarks.structure [COMMIT ...]``.
 
-Computed from the source of each commit, and of the tree as it is; the table is that of ``docs/map.md``.
+Computed from the source of each commit, and of the tree as it is; the table is that of ``docs/architecture.md``.
 """
 
 from __future__ import annotations
