@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from deploy.local import LocalCluster, Shape
@@ -75,8 +76,12 @@ def shared_memory(scene: Scene) -> None:
     first = max(numbers, default=_first_job(scene)) + (1 if numbers else 0)
     taken = [SHM / f"mpich_shm_{_fnv(f'{number}.0'):x}_0" for number in range(first, first + 8)]
     for path in taken:
-        path.write_bytes(bytes(1 << 22))
-        scene.give(path, 0o666)
+        while (
+            not path.exists() or path.stat().st_uid == 0
+        ):  # the end of another cluster removes what root left
+            with suppress(FileNotFoundError):
+                path.write_bytes(bytes(1 << 22))
+                scene.give(path, 0o666)
     try:
         job = client.submit(
             SubmitRequest(

@@ -1,6 +1,6 @@
 """Figures of the source, before and after: ``python -m tests.benchmarks.structure [COMMIT ...]``.
 
-Computed from the source of each commit, and of the tree as it is; the table is that of ``docs/architecture.md``.
+Computed from the source of each commit, and of the tree as it is.
 """
 
 from __future__ import annotations

@@ -84,14 +84,14 @@ MESSAGE_PASSING = """
 import sys
 from mpi4py import MPI
 from workloads.rrba.solvers.applications import APPLICATIONS
-from workloads.rrba.cuts import Grid
+from workloads.rrba.cuts import PointGrid
 
 world = MPI.COMM_WORLD
 for name, counts in (("bt", (1, 4)), ("sp", (1, 4)), ("lu", (1, 2, 4)), ("mg", (1, 2, 4))):
     for count in counts:
         part = world.Split(world.Get_rank() < count, world.Get_rank())
         if world.Get_rank() < count:
-            grid = Grid(8, 8, 8) if name == "mg" else Grid(9, 10, 11)
+            grid = PointGrid(8, 8, 8) if name == "mg" else PointGrid(9, 10, 11)
             solver = APPLICATIONS[name].build(part, grid)
             for _ in range(3):
                 solver.step()

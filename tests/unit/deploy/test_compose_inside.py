@@ -364,11 +364,11 @@ def test_daemons_are_started_anew_and_ended_last_first(tmp_path: Path) -> None:
     # In a process of its own: it takes SIGTERM for itself.
     code = (
         "import os, signal, sys\n"
-        "from deploy.compose.inside.supervise import Daemon, Supervisor\n"
+        "from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor\n"
         f"script, log = {script!r}, {str(log)!r}\n"
         "one = Supervisor()\n"
         "for name in ('first', 'second'):\n"
-        "    one.start(Daemon(name=name, words=[sys.executable, '-c', script, name, log]))\n"
+        "    one.start(ForegroundDaemon(name=name, words=[sys.executable, '-c', script, name, log]))\n"
         "killed = []\n"
         "def tick():\n"
         "    text = open(log).read() if os.path.exists(log) else ''\n"
@@ -398,7 +398,7 @@ def test_a_daemon_that_never_lives_is_given_up_if_others_need_it(
     code = (
         "import deploy.backoff as b, deploy.compose.inside.supervise as s\n"
         "b.FIRST_S = 0.0\n"
-        f"x = s.Daemon(name='x', words=['false'], is_needed={is_needed})\n"
+        f"x = s.ForegroundDaemon(name='x', words=['false'], is_needed={is_needed})\n"
         "one = s.Supervisor(); one.start(x)\n"
         "def tick(): one.is_told_to_end = x.short_lives > 7\n"
         "raise SystemExit(7 if one.watch(tick, poll_s=0.01) is False else 0)\n"

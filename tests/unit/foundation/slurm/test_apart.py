@@ -193,15 +193,17 @@ Make = Callable[..., ApartSlurm]
 PRELUDE = """
 import os, sys, time
 from pathlib import Path
-from foundation.slurm import Job, JobState, Node
-from foundation.slurm.subprocess_reader.frames import Decoder, Done, Fault, Gone, Jobs, Look, Nodes, encode
+from foundation.slurm import SlurmJob, SlurmJobState, SlurmNode
+from foundation.slurm.subprocess_reader.frames import AnswerComplete, AnswerFault, Decoder, Gone, Jobs
+from foundation.slurm.subprocess_reader.frames import Look, NodesFrame, encode
 started = Path(sys.argv[1]); started.write_text(started.read_text() + "x" if started.exists() else "x")
 starts = len(started.read_text())
 def say(*messages):
     os.write(1, b"".join(map(encode, messages)))
 def job(n):
-    always = dict(name=None, user="u", uid=1, partition="p", state=JobState.PENDING, reason="", num_nodes=1)
-    return Job(job_id=n, **always)
+    always = dict(name=None, user="u", uid=1, partition="p", reason="", num_nodes=1)
+    always["state"] = SlurmJobState.PENDING
+    return SlurmJob(job_id=n, **always)
 decoder, looks = Decoder(Look), 0
 while True:
     look = decoder.take()
@@ -230,10 +232,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def test_differences_add_up_and_what_is_unchanged_is_the_same_object(make: Make) -> None:
     slurm = make("""
-if looks == 1: say(Jobs([job(1), job(2)]), Done(2, "told"))
-if looks == 2: say(Gone([1]), Jobs([job(3)]), Done(2, "told"))
-if looks == 3: say(Fault("unreachable", "away"))
-if looks == 4: say(Done(2, "told"))
+if looks == 1: say(Jobs([job(1), job(2)]), AnswerComplete(2, "told"))
+if looks == 2: say(Gone([1]), Jobs([job(3)]), AnswerComplete(2, "told"))
+if looks == 3: say(AnswerFault("unreachable", "away"))
+if looks == 4: say(AnswerComplete(2, "told"))
 """)
     first = slurm.jobs().jobs
     assert [each.job_id for each in first] == [1, 2]
@@ -248,10 +250,10 @@ if looks == 4: say(Done(2, "told"))
 
 def test_what_is_new_is_told_with_the_jobs_whoever_asked_for_nodes_meanwhile(make: Make) -> None:
     slurm = make("""
-if looks == 1: say(Jobs([job(1), job(2), job(4)]), Done(3, "told"))
-if looks == 2: say(Gone([1]), Jobs([job(3)]), Done(3, "told"))
-if looks == 3: say(Gone([2, 3]), Jobs([job(1)]), Done(2, "told"))
-if looks == 4: say(Done(2, "told"))
+if looks == 1: say(Jobs([job(1), job(2), job(4)]), AnswerComplete(3, "told"))
+if looks == 2: say(Gone([1]), Jobs([job(3)]), AnswerComplete(3, "told"))
+if looks == 3: say(Gone([2, 3]), Jobs([job(1)]), AnswerComplete(2, "told"))
+if looks == 4: say(AnswerComplete(2, "told"))
 if looks == 5: os._exit(1)
 """)
     first = slurm.jobs().difference
@@ -277,7 +279,7 @@ if looks == 5: os._exit(1)
         ("os._exit(3)", "it ended"),
         ("os.kill(os.getpid(), 11)", "it ended"),
         ("os.write(1, b'garbage at length')", "message of"),
-        ("say(Jobs([job(1)]), Done(5, 'told'))", "told of 1 jobs, and says that there are 5"),
+        ("say(Jobs([job(1)]), AnswerComplete(5, 'told'))", "told of 1 jobs, and says that there are 5"),
         ("say(Look())", "no message"),
         ("time.sleep(600)", "did not answer within"),
     ],
@@ -285,7 +287,9 @@ if looks == 5: os._exit(1)
 def test_a_process_that_fails_is_told_of_and_followed_by_another(
     make: Make, tmp_path: Path, deed: str, why: str
 ) -> None:
-    slurm = make(f"if starts == 1: {deed}\nelse: say(Jobs([job(9)]), Done(1, 'told'))", answer_s=5.0)
+    slurm = make(
+        f"if starts == 1: {deed}\nelse: say(Jobs([job(9)]), AnswerComplete(1, 'told'))", answer_s=5.0
+    )
     with pytest.raises(SlurmUnreachableError, match=why):
         slurm.jobs()
     assert [each.job_id for each in slurm.jobs().jobs] == [9]
@@ -295,7 +299,7 @@ def test_a_process_that_fails_is_told_of_and_followed_by_another(
 def test_after_a_death_in_the_library_the_next_process_leaves_it_alone(make: Make, tmp_path: Path) -> None:
     slurm = make("""
 if "any" in sys.argv: os._exit(1)
-say(Done(0, sys.argv[-1]))
+say(AnswerComplete(0, sys.argv[-1]))
 """)
     with pytest.raises(SlurmUnreachableError):
         slurm.jobs()
@@ -304,7 +308,7 @@ say(Done(0, sys.argv[-1]))
 
 
 def test_closing_ends_the_process_and_starts_none(make: Make, tmp_path: Path) -> None:
-    slurm = make("say(Done(0, 'told'))")
+    slurm = make("say(AnswerComplete(0, 'told'))")
     slurm.jobs()
     slurm.close()
     slurm.close()
