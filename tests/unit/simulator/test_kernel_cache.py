@@ -85,7 +85,7 @@ def test_a_copy_of_the_sources_has_the_same_cache_and_a_change_of_them_another(t
     copy = tmp_path / "elsewhere" / "simulator"
     shutil.copytree(SOURCES, copy)
     assert source_digest(copy) == source_digest()
-    for matters in ("lives/job_progress.py", "state/life_state.py", "kernels/field_records.py"):
+    for matters in ("lifecycle/job_progress.py", "state/lifecycle_state.py", "kernels/field_records.py"):
         before = source_digest(copy)
         with (copy / "engine" / matters).open("a") as stream:
             stream.write("\n")
