@@ -136,9 +136,9 @@ def mixed(stage: Stage, tmp_path: Path) -> Iterator[Mixed]:
 def sharing(stage: Stage) -> Iterator[tuple[tuple[int, ...], Watch]]:
     """Two jobs that share every core; gives a process of each, and who watches them."""
     jobs = [stage.start(f"srun sh -c '{SPIN}'", *stage.nodes) for _ in range(2)]
-    first = stage.nodes[0]
-    wait_until(lambda: all(spinner(job, first) for job in jobs), 60, "the jobs' tasks run")
-    pids = tuple(spinner(job, node) for job in jobs for node in stage.nodes)
+    places = [(job, node) for job in jobs for node in stage.nodes]
+    wait_until(lambda: all(spinner(job, node) for job, node in places), 60, "the jobs' tasks run")
+    pids = tuple(spinner(job, node) for job, node in places)
     watch = Watch(pids)
     try:
         yield pids, watch
