@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
-from foundation.records import load_run
 from foundation.units import counted_of
 from foundation.writable import refuse_unwritable
 from osub.api.run import Run
@@ -152,6 +151,7 @@ def simulate(
     """
     began_wall, began_cpu = time.perf_counter(), time.process_time()
     target = None if out is None else _empty(as_path(out, "out"))
+    from foundation.records import load_run
     from simulator.fit import latencies_of, overheads_of
     from simulator.recording import tables_of
     from simulator.setting_choices import SimulationWords

@@ -188,9 +188,13 @@ def measure_overhead(run: Run, latencies: Latencies) -> float:
     InputError
         It is no such run, or its batch jobs did not share cores.
     """
+    _check_naive(run)
+    return _overhead(run, shared_work(run, latencies))
+
+
+def _check_naive(run: Run) -> None:
     if run.info.kind != "real" or run.info.gang.kind != "none":
         raise InputError(f"C_o is measured on a real run without gang scheduling; {run.info.label} is none")
-    return _overhead(run, shared_work(run, latencies))
 
 
 def _overhead(run: Run, done: Sequence[SharedWork]) -> float:
@@ -354,8 +358,11 @@ def overheads_of(word: str, latencies: Latencies | None, *, in_slices: bool = Fa
     if not Path(word).is_dir():
         return Overheads(word)
     run, usual = load_run(Path(word)), latencies or Latencies()
-    if in_slices and run.info.kind == "real" and run.info.gang.kind == "osub":
-        return Overheads("1.0", slice_cost=max(1.0, _overhead(run, shared_work(run, usual))))
-    overhead = max(1.0, measure_overhead(run, usual))
-    by_kind = None if in_slices else slowdowns_by_kind(shared_work(run, usual), overhead)
-    return Overheads(str(overhead), by_kind)
+    under_gangd = in_slices and run.info.kind == "real" and run.info.gang.kind == "osub"
+    if not under_gangd:
+        _check_naive(run)
+    done = shared_work(run, usual)
+    overhead = max(1.0, _overhead(run, done))
+    if under_gangd:
+        return Overheads("1.0", slice_cost=overhead)
+    return Overheads(str(overhead), None if in_slices else slowdowns_by_kind(done, overhead))
