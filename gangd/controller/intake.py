@@ -134,12 +134,9 @@ class Intake:
             self._orders.on_flood(taken.key)
 
     def _is_read(self, taken: Received, received_ns: int) -> bool:
-        sender = taken.connection if taken.node is None else taken.key
-        if self._quota.takes(sender, received_ns):
+        if self._quota.admits(taken, self._sockets, received_ns):
             return True
         self._orders.on_flood(taken.key)
-        if self._quota.is_flood(sender):
-            self._sockets.cut(taken, f"the key of {taken.key} sends more than is read")
         return False
 
     def _try(self, taken: Received, received_ns: int, message: UpMessage | None) -> None:

@@ -125,9 +125,7 @@ def drop_messages(sockets: ControllerSockets, quota: Quota, now_ns: int) -> None
             continue
         if taken is None:
             return
-        sender = taken.connection if taken.node is None else taken.key
-        if not quota.takes(sender, now_ns) and quota.is_flood(sender):
-            sockets.cut(taken, f"the key of {taken.key} sends more than is read")
+        quota.admits(taken, sockets, now_ns)
 
 
 def _read_keys(sockets: ControllerSockets) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gangd.wire import Hello, JobSample, Report, Resend, SliceReport, UpMessage, WireError, decode_up
-from gangd.wire.sockets import Received
+from gangd.wire.sockets import ControllerSockets, Received
 from gangd.wire.wire_fields import MAX_FRAME_BYTES, MAX_JOBS_PER_LIST
 
 MOST_OF_ONE = 16
@@ -199,13 +199,16 @@ class Quota:
             self._forget(now_ns)
         return left >= 1
 
-    def is_flood(self, sender: object) -> bool:
-        """Note that a message was not read; whether its sender has sent too many of them."""
+    def admits(self, taken: Received, sockets: ControllerSockets, now_ns: int) -> bool:
+        """Return whether a message is within the quota of its sender; cut the connection of a flood."""
+        sender = taken.connection if taken.node is None else taken.key
+        if self.takes(sender, now_ns):
+            return True
         self._beyond[sender] += 1
-        if self._beyond[sender] < MOST_BEYOND:
-            return False
-        self._beyond.clear()
-        return True
+        if self._beyond[sender] >= MOST_BEYOND:
+            self._beyond.clear()
+            sockets.cut(taken, f"the key of {taken.key} sends more than is read")
+        return False
 
     def _forget(self, now_ns: int) -> None:
         """Forget the senders whose buckets are full again."""
