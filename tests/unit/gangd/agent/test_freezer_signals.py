@@ -5,12 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from gangd.freezer.holder import Did, StepKey, StepState
-from gangd.freezer.procfs import is_slurmstepd, read_stat, scan
+from gangd.freezer.procfs import ProcStat, is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
 from tests.fixtures.gang_host import SPIN, runs, stands, until
 from tests.fixtures.no_ledger import NoLedger
@@ -68,10 +69,18 @@ def freezer() -> SignalFreezer:
 @pytest.fixture(autouse=True)
 def _no_task_survives() -> object:
     yield
-    for stat in scan():
-        if f"SLURM_JOB_ID={JOB}".encode() in _environ(stat.pid):
-            os.kill(stat.pid, signal.SIGCONT)
-            os.kill(stat.pid, signal.SIGKILL)
+    tasks = [stat for stat in scan() if f"SLURM_JOB_ID={JOB}".encode() in _environ(stat.pid)]
+    for task in tasks:
+        with suppress(ProcessLookupError):
+            os.kill(task.pid, signal.SIGCONT)
+            os.kill(task.pid, signal.SIGKILL)
+    # The next test has the same step: on a busy host a killed process would be one of its tasks for a while.
+    until(lambda: not any(map(goes_on, tasks)), what="the end of all tasks")
+
+
+def goes_on(task: ProcStat) -> bool:
+    now = read_stat(task.pid)
+    return now is not None and now.alive and now.identity == task.identity
 
 
 def _environ(pid: int) -> bytes:
