@@ -25,6 +25,8 @@ from foundation.process_stat import PARENT, START_TICKS, USER_TICKS, split_stat
 from foundation.records import HostRecord
 
 SAMPLE_S = 1.0
+LAST_S = 0.1
+"""The last sample of a run is at least so long: the kernel counts in hundredths of a second."""
 LOOK_S = 0.45
 """Between two looks at the processes: what ended unseen in between was at most so long."""
 
@@ -189,15 +191,18 @@ class HostWatch:
         self._own.look(read_processes())
         self._own_s = 0.0
 
-    def __call__(self, at_s: float) -> HostRecord | None:
-        """Return a sample that ends at this instant of the run; None where none is due or known."""
+    def __call__(self, at_s: float, *, last: bool = False) -> HostRecord | None:
+        """Return a sample that ends at this instant of the run; None where none is due or known.
+
+        The ``last`` one of a run is shorter than a second.
+        """
         now = self._monotonic()
-        if now - self._looked < LOOK_S:
+        if not last and now - self._looked < LOOK_S:
             return None
         self._looked = now
         self._own_s += self._own.look(self._read_processes())
         length_s = now - self._began
-        if length_s < SAMPLE_S:
+        if length_s < (LAST_S if last else SAMPLE_S):
             return None
         after = self._read_cpus(self._cpus)
         before, own_s = self._before, self._own_s

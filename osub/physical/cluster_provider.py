@@ -30,7 +30,7 @@ from submitter.plan import ReplayOptions, TargetCluster, look_at_target
 from submitter.replay import Collect, Look, Replay
 
 Say = Callable[[str], None]
-Follow = Callable[[Replay, str, Collect | None, float, Look], bool]
+Follow = Callable[[Replay, str, Collect | None, float, Look | None], bool]
 """Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
 
 
@@ -77,7 +77,7 @@ class SlurmBed:
         )
         session = Replay.begin(asked.swf, asked.out, self.client, options, asked.apps)
         collect = collector_of(self.gang.slices, self.client.config())
-        look = _no_sample if self.embedded is None else HostWatch(self.embedded, os.getpid())
+        look = None if self.embedded is None else HostWatch(self.embedded, os.getpid())
         return follow(session, asked.title, collect, asked.most_s, look)
 
 
@@ -104,10 +104,6 @@ class ContainedBed:
         except KeyboardInterrupt:
             return False
         return True
-
-
-def _no_sample(_: float) -> None:
-    """Nodes elsewhere: this host's CPUs tell nothing of them."""
 
 
 class ClusterProvider(Protocol):

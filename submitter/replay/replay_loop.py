@@ -192,7 +192,7 @@ class Replay:
         self,
         watch: Watch = lambda _: Wish.GO_ON,
         collect: Collect | None = None,
-        look: Look = lambda _: None,
+        look: Look | None = None,
     ) -> bool:
         """Submit and follow until every job has ended.
 
@@ -236,6 +236,7 @@ class Replay:
                 asker.stop(_LAST_ANSWER_S)
                 with suppress(OsubError):
                     self._drain(submissions)
+            self._record_host(look, last=True)
             if collect is not None:
                 self._collect(collect)
             self._reconcile()
@@ -274,7 +275,7 @@ class Replay:
         poll: Poll,
         asker: RunningWorker,
         watch: Watch,
-        look: Look,
+        look: Look | None,
     ) -> bool:
         following = self._following
         while True:
@@ -289,15 +290,18 @@ class Replay:
             (poll.wants_nodes.set if following.wants_nodes else poll.wants_nodes.clear)()
             if len(following.entries) == len(self.plan.jobs) and not following.open_rows():
                 return True
-            sample = look(self._clock.wall() - self._origin)
-            if sample is not None:
-                self._writer.append_host(sample)
+            self._record_host(look)
             wish = watch(self._progress(submissions))
             if wish is Wish.DETACH:
                 return False
             if wish is Wish.CANCEL and not following.is_cancelling:
                 self._cancel(submissions, submitter)
             self._clock.sleep(self._timing.turn_s)
+
+    def _record_host(self, look: Look | None, *, last: bool = False) -> None:
+        sample = None if look is None else look(self._clock.wall() - self._origin, last=last)
+        if sample is not None:
+            self._writer.append_host(sample)
 
     def _submissions(self, jobs: Sequence[PlannedJob]) -> Submissions:
         return Submissions(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from analysis.metrics import unattended_by_node
 from foundation.records import SLICES, HostRecord, JobEntry, SliceRecord
@@ -55,8 +56,17 @@ class ReplayProgress:
 Watch = Callable[[ReplayProgress], Wish]
 # Tells what others recorded (time slices) of some of Slurm's jobs since an epoch second.
 Collect = Callable[[Collection[int], float], Iterable[SliceRecord]]
-# Tells who used the host's CPUs lately, at an instant in seconds of the run; None for nothing new.
-Look = Callable[[float], HostRecord | None]
+
+
+class Look(Protocol):
+    """Says who used the host's CPUs lately."""
+
+    def __call__(self, at_s: float, *, last: bool = False) -> HostRecord | None:
+        """Return a sample that ends at an instant in seconds of the run; None for nothing new.
+
+        After the ``last`` one of a run no other is asked for.
+        """
+        ...
 
 
 class HeldTime:

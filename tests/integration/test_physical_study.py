@@ -54,7 +54,7 @@ class Follow:
         self._ends_at = ends_at
 
     def __call__(
-        self, session: Replay, title: str, collect: Collect | None, _most_s: float, look: Look
+        self, session: Replay, title: str, collect: Collect | None, _most_s: float, look: Look | None
     ) -> bool:
         self.titles.append(title)
         if len(self.titles) == self._ends_at:

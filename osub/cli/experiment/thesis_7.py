@@ -177,7 +177,7 @@ def _check_page(html: Path | None) -> None:
     check_free(html, force=True, makes_folder=True)
 
 
-def _follow(session: Replay, title: str, collect: Collect | None, most_s: float, look: Look) -> bool:
+def _follow(session: Replay, title: str, collect: Collect | None, most_s: float, look: Look | None) -> bool:
     """Carry a replay out under a progress bar."""
     from osub.cli.replay.watch import watch_replay
 

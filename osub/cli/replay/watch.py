@@ -61,7 +61,7 @@ def watch_replay(
             bar.start()
             return wish
 
-        return session.run(watch, collect, look or (lambda _: None))
+        return session.run(watch, collect, look)
 
 
 def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:

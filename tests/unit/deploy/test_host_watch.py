@@ -71,6 +71,16 @@ def test_a_sample_is_of_the_whole_second_and_of_the_nodes_cpus(tmp_path: Path) -
     assert (again.used_s, again.own_s) == (0.0, 0.0)
 
 
+def test_the_last_sample_of_a_run_may_be_shorter(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.pass_time(0.05, 0.05, 0.0)
+    assert host.watch(0.05, last=True) is None
+    host.pass_time(0.25, 0.1, 0.1)
+    sample = host.watch(0.3, last=True)
+    assert sample is not None
+    assert (sample.length_s, sample.used_s, sample.own_s) == pytest.approx((0.3, 0.15, 0.1))
+
+
 def test_many_looks_in_a_second_ask_the_kernel_twice(tmp_path: Path) -> None:
     host = Host(tmp_path)
     told = []

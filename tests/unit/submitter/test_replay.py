@@ -85,17 +85,20 @@ def test_every_job_of_the_trace_has_one_row(trace: Path, tmp_path: Path) -> None
 
 def test_samples_of_the_host_are_recorded_as_they_come(trace: Path, tmp_path: Path) -> None:
     asked: list[float] = []
+    lasts: list[bool] = []
 
-    def look(at_s: float) -> HostRecord | None:
+    def look(at_s: float, *, last: bool = False) -> HostRecord | None:
         asked.append(at_s)
-        if len(asked) % 3 or at_s < 0:
+        lasts.append(last)
+        if (len(asked) % 3 and not last) or at_s < 0:
             return None
         return HostRecord(at_s=at_s, length_s=0.06, host="h", cpus=2, used_s=0.1, steal_s=0.0)
 
     assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(), timing=QUICK).run(look=look)
     run = load_run(tmp_path / "run")
     assert run.host is not None
-    assert 0 < run.host.height <= len(asked) // 3
+    assert 0 < run.host.height <= len(asked) // 3 + 1
+    assert lasts.index(True) == len(lasts) - 1
     assert run.host["own_s"].null_count() == run.host.height
 
 
