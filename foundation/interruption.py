@@ -118,6 +118,31 @@ def interrupted_by_signals() -> Iterator[None]:
         os.close(reading)
 
 
+@contextlib.contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Have what is done here reach its end before a signal of ``ENDING`` ends the command.
+
+    The first signal that came meanwhile takes effect when the context ends without an error. In another
+    thread than the main one, to which no signal goes, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in ENDING
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+    if came:
+        signal.raise_signal(came[0])
+
+
 def _watch(reading: int, main: int) -> None:
     """Wait for signals, and see to it that the main thread sees them."""
     while numbers := os.read(reading, 1):

@@ -37,6 +37,7 @@ from deploy.local.home import Home, take_home
 from deploy.local.layout import names_of, state_option
 from deploy.shape import Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError
+from foundation.interruption import signals_deferred
 from foundation.slurm import JobSnapshot, SlurmNode
 from foundation.slurm.calling.run_command import run_command
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
@@ -158,7 +159,7 @@ class ComposeCluster:
             except BaseException:
                 if old is None:
                     say("taking down what was started")
-                    with suppress(OsubError):  # `down` tries again
+                    with signals_deferred(), suppress(OsubError):  # `down` tries again
                         take_down(engine, new.home, new.cluster, new.debian, say)
                         home.empty()
                         home.leave()
@@ -187,7 +188,7 @@ class ComposeCluster:
     def down(self, say: Callable[[str], None] = lambda _: None) -> DownResult:
         """End the cluster and remove what `up` made. Safe to repeat, whatever was killed.
 
-        Where the folder is gone, what carries its path is removed all the same.
+        Where the folder is gone, what carries its path is removed all the same. Signals take effect later.
 
         Raises
         ------
@@ -198,7 +199,7 @@ class ComposeCluster:
         TrustError
             Somebody else could have made the folder, or can write to it.
         """
-        with take_home(self.folder) as home:
+        with signals_deferred(), take_home(self.folder) as home:
             if home is None:
                 return DownResult(existed=self._take_down_left(say))
             try:

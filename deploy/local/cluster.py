@@ -46,6 +46,7 @@ from deploy.local.slurm_setup import cgroup_conf, munged_command, slurm_commands
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
 from deploy.shape import GangKind, Shape, pin_cpus
 from foundation.errors import ClusterError, OsubError, OutputError
+from foundation.interruption import signals_deferred
 from foundation.slurm import CommandSlurm, JobSnapshot, SlurmNode
 from foundation.slurm.slurm_types import SlurmUnreachableError
 
@@ -147,10 +148,13 @@ class LocalCluster:
                     write_state(home, state)
                     return self._start_missing(home, self._prepare(home, state, host), host, say)
                 except BaseException as error:
-                    with suppress(OsubError):  # what could not be ended is listed: `down` tries again
-                        take_down(home, keep_logs=True)
-                    if attempt + 1 == _UP_TRIES or "Address already in use" not in str(error):
-                        home.leave()
+                    is_last = attempt + 1 == _UP_TRIES or "Address already in use" not in str(error)
+                    with signals_deferred():
+                        with suppress(OsubError):  # what could not be ended is listed: `down` tries again
+                            take_down(home, keep_logs=True)
+                        if is_last:
+                            home.leave()
+                    if is_last:
                         raise
                     say("a port was taken in the meantime; trying others")
         raise ClusterError("no set of free ports found")
@@ -170,6 +174,8 @@ class LocalCluster:
     def down(self, *, keep_logs: bool = False) -> DownResult:
         """End the cluster and remove what it left. Safe to repeat, whatever was killed.
 
+        A signal that ends the command takes effect afterwards: half a cluster would be left.
+
         Raises
         ------
         ClusterError
@@ -177,7 +183,7 @@ class LocalCluster:
         TrustError
             Somebody else could have made the folder, or can write to it.
         """
-        with take_home(self.folder) as home:
+        with signals_deferred(), take_home(self.folder) as home:
             if home is None:
                 return DownResult(existed=False)
             _refuse_containers(home)

@@ -17,6 +17,7 @@ from deploy.local import LocalCluster, Shape
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, UsageError
+from foundation.interruption import signals_deferred
 from foundation.mpi_start import mpi_environment
 from foundation.slurm import CommandSlurm
 from osub.live.cluster import find_cluster
@@ -162,10 +163,11 @@ class OwnBeds:
                 cluster.up(self._engine, shape, Options(accounting=False))
                 yield ContainedBed(folder, self._hear)
         finally:
-            cluster.down()
-            with suppress(OSError):
-                folder.parent.rmdir()
-            self._folder.note_cluster(None)
+            with signals_deferred():
+                cluster.down()
+                with suppress(OSError):
+                    folder.parent.rmdir()
+                self._folder.note_cluster(None)
 
 
 def _bed_of(cluster: LocalCluster, shape: Shape) -> SlurmBed:

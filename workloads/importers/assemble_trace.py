@@ -148,7 +148,7 @@ def _that_ran(jobs: Iterable[AccountingJob], skipped: Counter[str]) -> list[Acco
         run_s = _run_s(job)
         if job.submit_s is None:
             skipped["no submission"] += 1
-        elif job.state in UNFINISHED or (job.start_s is not None and run_s is None):
+        elif not _waits(job) and (job.state in UNFINISHED or (job.start_s is not None and run_s is None)):
             skipped["not ended"] += 1
         elif (
             job.start_s is None or job.start_s < job.submit_s - 1 or run_s is None or _waited_only(job, run_s)
@@ -168,6 +168,11 @@ def _that_ran(jobs: Iterable[AccountingJob], skipped: Counter[str]) -> list[Acco
         skipped["earlier run of a requeued job"] += len(earlier)
         ran = [job for job in ran if id(job) not in earlier]
     return sorted(ran, key=lambda job: (job.submit_s or 0, job.start_s or 0))
+
+
+def _waits(job: AccountingJob) -> bool:
+    """Return whether a job was waiting when the log was made."""
+    return job.state == "PENDING" and job.start_s is None
 
 
 def _waited_only(job: AccountingJob, run_s: float) -> bool:

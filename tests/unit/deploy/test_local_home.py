@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local import LocalCluster
 from deploy.local.belongings import FolderName
 from deploy.local.home import Home, take_home
 from foundation.errors import ClusterError, OutputError, TrustError
@@ -67,6 +69,30 @@ def test_a_home_comes_and_goes(place: Path) -> None:
     assert clear(path) == []
     assert not path.exists()
     assert clear(path) == []
+
+
+def test_a_signal_ends_a_command_when_its_cluster_is_gone(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both come in the middle, as from a user who presses Ctrl-C twice."""
+    emptied = Home.empty
+
+    def empty(home: Home, *kept: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        emptied(home, *kept)  # type: ignore[arg-type]
+
+    path = place / "c"
+    with furnished(path):
+        pass
+    monkeypatch.setattr(Home, "empty", empty)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite may ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            LocalCluster(path).down()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not path.exists()
 
 
 def test_a_folder_that_was_there_stays(place: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +15,7 @@ from foundation.interruption import MOST_EVENTS, ShortCalls
 
 PROGRAM = """
 import hashlib, queue, signal, sys, time
-from foundation.interruption import interrupted_by_signals, status
+from foundation.interruption import interrupted_by_signals, signals_deferred, status
 
 def ready():
     print("ready", flush=True)
@@ -41,6 +42,13 @@ def cleans_up():
         time.sleep({cleanup_s})
         print("clean")
 
+def takes_down():
+    with signals_deferred():
+        ready()
+        sys.stdin.readline()
+        print("taken down")
+    print("goes on")
+
 code = 0
 with interrupted_by_signals():
     try:
@@ -59,14 +67,17 @@ def signals_reach_children() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def ended(what: str, number: signal.Signals, cleanup_s: float = 0) -> tuple[int, str]:
+def ended(what: str, *numbers: signal.Signals, cleanup_s: float = 0) -> tuple[int, str]:
     program = PROGRAM.format(what=what, cleanup_s=cleanup_s)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        process.send_signal(number)
+        for number in numbers:
+            process.send_signal(number)
+            time.sleep(2 * interruption.GRACE_S if number != numbers[-1] else 0)
         try:
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate("\n", timeout=60)
         finally:
             process.kill()
     return process.returncode, said
@@ -85,7 +96,12 @@ def test_it_ends_with_the_status_of_its_signal(what: str, number: signal.Signals
 
 
 def test_what_cleans_up_is_waited_for() -> None:
-    assert ended("cleans_up", signal.SIGTERM, 2 * interruption.GRACE_S) == (143, "clean\n")
+    assert ended("cleans_up", signal.SIGTERM, cleanup_s=2 * interruption.GRACE_S) == (143, "clean\n")
+
+
+def test_what_must_reach_its_end_does_whatever_comes() -> None:
+    assert ended("takes_down", signal.SIGINT, signal.SIGTERM) == (130, "taken down\n")
+    assert ended("takes_down") == (0, "taken down\ngoes on\n")
 
 
 def test_a_compiled_loop_comes_back_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
