@@ -101,7 +101,7 @@ def _clause(found: QuantityDifference | None, what: str, less: str, more: str, *
         return "" if found.other == found.reference else f"{what} {more}"
     if found.way is None and change.low is not None and change.high is not None:
         low, high = (100 * end / found.reference for end in (change.low, change.high))
-        return f"{what} not clearly different [{low:+.0f}%, {high:+.0f}%]"
+        return f"{what} not clearly different [{round(low):+d}%, {round(high):+d}%]"
     return f"{what} {percent(found)} {less if share < 0 else more}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import RenderableType
 from rich.markup import escape
@@ -19,13 +19,12 @@ def summary_tables(summary: TraceSummary) -> Iterator[RenderableType]:
     """Yield the parts to print, from general to particular."""
     yield _facts(summary)
     yield _spreads(summary)
-    yield _bars(
-        "Processors a job", {name: float(count) for name, count in summary.size_counts.items()}, "jobs", 0
-    )
+    sizes = {name: float(count) for name, count in summary.size_counts.items()}
+    yield _bars("Processors a job", sizes, lambda jobs: counted(int(jobs), "job"))
     yield _queues(summary)
     hours = {f"{hour:02d}:00": rate for hour, rate in enumerate(summary.arrivals_by_hour)}
     where = "local hour of day" if summary.first_submit else "hour since the trace's start, modulo 24"
-    yield _bars(f"Submissions by {where}", hours, "an hour", 2)
+    yield _bars(f"Submissions by {where}", hours, lambda rate: f"{rate:,.2f} an hour")
     for remark in summary.remarks or ("nothing to remark",):
         yield f"[yellow]Remark:[/yellow] {_plain(remark)}" if summary.remarks else f"Remarks: {remark}"
     for thanks in summary.acknowledge:
@@ -106,14 +105,14 @@ def _queues(summary: TraceSummary) -> Table:
     return table
 
 
-def _bars(title: str, values: dict[str, float], unit: str, decimals: int) -> Table:
+def _bars(title: str, values: dict[str, float], shown: Callable[[float], str]) -> Table:
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column("", justify="right")
-    table.add_column(unit, justify="right")
+    table.add_column("", justify="right")
     table.add_column("")
     largest = max(values.values(), default=0.0) or 1.0
     for name, value in values.items():
-        table.add_row(name, f"{value:,.{decimals}f} {unit}", "█" * round(BAR_CELLS * value / largest))
+        table.add_row(name, shown(value), "█" * round(BAR_CELLS * value / largest))
     return table
 
 

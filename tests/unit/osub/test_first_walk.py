@@ -129,6 +129,8 @@ def test_one_job_is_one_job(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "1 job on N2C1" in capsys.readouterr().out
     assert run(["trace", "generate", "--out", "g.swf", "--jobs", "1"]) == 0
     assert "1 job for" in capsys.readouterr().out
+    assert run(["trace", "info", "one.swf"]) == 0
+    assert "1 jobs" not in capsys.readouterr().out
 
 
 def test_waits_are_told_in_the_unit_that_one_would_say(
