@@ -17,9 +17,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analysis.metrics import host_use
 from analysis.metrics.run_metrics import measure
 from deploy.local import LocalCluster, Shape
 from foundation.records import Run, load_run
+from osub.cli.main import run as run_osub
 from tests.fixtures.exchange import osub as call_osub
 from tests.integration.waiting import REVOKED_S, wait_until
 
@@ -75,6 +77,28 @@ def test_both_applications_run_across_nodes_and_report(shared_cluster: LocalClus
     assert run.host["own_s"].null_count() == 0
     # Of what the jobs used, what ended unseen between two looks may be missing.
     assert 0.5 * float(run.jobs["cpu_s"].sum()) <= float(own_s) <= 1.1 * float(used_s) + 1.0
+
+
+def test_a_replay_on_a_host_that_others_use_is_repeated_and_the_earlier_one_kept(
+    shared_cluster: LocalCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    apps = tmp_path / "apps.csv"
+    apps.write_text("trace_job,app,args\n1,sleep,1\n")
+    monkeypatch.setattr("osub.cli.replay.command.host_use", partial(host_use, most_taken=-1.0))
+    out = tmp_path / "run"
+    trace = swf(tmp_path / "t.swf", (1, 0, 1, 1, 1))
+    assert (
+        run_osub(replay_of(trace, shared_cluster, out, "--apps", str(apps), "--repeat", "1", "--json")) == 0
+    )
+    said = capfd.readouterr()
+    assert json.loads(said.out)["run"] == str(out)
+    assert "run.unfit-1 now, and the replay begins again" in said.err
+    first, second = load_run(tmp_path / "run.unfit-1"), load_run(out)
+    assert first.info.options["run_id"] != second.info.options["run_id"]
+    assert states(first) == states(second) == ["COMPLETED"]
 
 
 def test_killed_at_random_instants_no_job_is_lost_or_doubled(

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,13 @@ from typing import Annotated
 
 import typer
 
+from analysis.metrics import host_use
 from deploy.local.host import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError
 from foundation.interruption import is_noted, status
+from foundation.records import load_run
 from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.sbatch_options import check_options
 from foundation.units import counted, counted_of
@@ -52,6 +54,7 @@ _MOST_REASONS = 3
 
 
 def replay(
+    ctx: typer.Context,
     trace: Annotated[Path, typer.Argument(help="Trace in SWF, plain or gzip.")],
     out: Annotated[Path, typer.Option("--out", help="RUN folder to write.")],
     cluster: Annotated[
@@ -147,6 +150,15 @@ def replay(
         bool, typer.Option("--resume", help="Go on with a killed or detached replay, as it was begun.")
     ] = False,
     force: Force = False,
+    repeat: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="TIMES",
+            help="Replay again, at most so often, where others used too much of the host; "
+            "the RUN before is kept as RUN.unfit-1.",
+        ),
+    ] = 0,
     most_s: Annotated[
         float, typer.Option(hidden=True, help="Cancel the jobs that are left then.")
     ] = math.inf,
@@ -160,15 +172,14 @@ def replay(
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     The exit status is then 130; after SIGTERM, which detaches, it is 143.
     """
-    _check_out(out, dry_run=dry_run, resume=resume, force=force, contained=is_in_containers(cluster))
+    _check_out(
+        out, dry_run=dry_run, resume=resume, force=force, repeat=repeat, contained=is_in_containers(cluster)
+    )
     options = check_options(sbatch_option or ())
     _check_numbers(
         {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
     )
-    if pairing is not None:
-        check_beside(options, apps, fit)
-    if calibration is not None and not calibration.is_file():
-        raise InputError(f"--calibration: there is no file {calibration}")
+    _check_inputs(pairing, calibration, options, apps, fit)
     if cluster is not None and is_in_containers(cluster):
         code = forward_replay(
             cluster,
@@ -231,6 +242,9 @@ def replay(
         most_s=most_s,
         look=None if embedded is None else HostWatch(embedded, os.getpid()),
     )
+    if is_finished and _is_set_aside(out, repeat):
+        ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
+        return
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
     if is_noted():
         raise typer.Exit(status())
@@ -300,7 +314,23 @@ def _gang(
     return found
 
 
-def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, contained: bool) -> None:
+def _is_set_aside(out: Path, repeat: int) -> bool:
+    """Rename a RUN that is unfit to judge by, where the replay is to be repeated."""
+    why = host_use(load_run(out)).unfit if repeat else None
+    if why is None:
+        return False
+    earlier = {path.name for path in out.absolute().parent.iterdir()}
+    names = (f"{out.name}.unfit-{number}" for number in range(1, len(earlier) + 2))
+    aside = out.rename(out.with_name(next(name for name in names if name not in earlier)))
+    typer.echo(f"osub: {why}: this RUN is {aside} now, and the replay begins again", err=True)
+    return True
+
+
+def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, repeat: int, contained: bool) -> None:
+    if repeat and resume:
+        raise UsageError("--repeat begins a replay anew, and --resume goes on with one: give one of them")
+    if repeat and contained:
+        raise UsageError("--repeat: who uses the host is known on an embedded cluster only")
     if not resume:
         if not dry_run:
             refuse_unwritable(out)
@@ -311,6 +341,19 @@ def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, contained
         raise UsageError("--force replaces a RUN, and --resume goes on with it: give one of them")
     if not contained and not out.exists():  # a container's may not have been copied yet
         raise UsageError(f"--resume: there is no RUN in {out}")
+
+
+def _check_inputs(
+    pairing: Path | None,
+    calibration: Path | None,
+    options: Sequence[str],
+    apps: Path | None,
+    fit: float | None,
+) -> None:
+    if pairing is not None:
+        check_beside(options, apps, fit)
+    if calibration is not None and not calibration.is_file():
+        raise InputError(f"--calibration: there is no file {calibration}")
 
 
 def _check_numbers(numbers: Mapping[str, float | None]) -> None:

@@ -130,6 +130,8 @@ def test_slurm_s_own_gang_scheduler_is_known_by_its_configuration() -> None:
         (["--calibration", "/nowhere/steps.json"], 1, "no file /nowhere/steps.json"),
         (["--resume"], 2, "no RUN"),
         (["--resume", "--dry-run"], 2, "--dry-run begins nothing"),
+        (["--resume", "--repeat", "2"], 2, "--repeat begins a replay anew"),
+        (["--repeat", "-1"], 2, "--repeat"),
         (["--cluster", __file__], 1, "is a file"),
         (["--down-nodes", "maybe"], 2, "--down-nodes"),
         (["--cluster", "/nowhere"], 1, "no slurm.conf"),
