@@ -177,6 +177,12 @@ static int64_t used_ns(const struct account *account) {
     return account->in_lines ? 1000 * used : used;
 }
 
+/* What was written of it so far was not written by a stranger. */
+static int leave(struct gs *gs) {
+    forget_own(gs);
+    return -1;
+}
+
 static int fire(struct gs *gs, struct batch *batch) {
     struct done done = {.begin_ns = now_ns()};
     if (written(gs) || lease_over(gs, done.begin_ns))
@@ -190,7 +196,7 @@ static int fire(struct gs *gs, struct batch *batch) {
         if (pwrite(act->fd, act->data, act->length, 0) < 0) {
             if (act->what == HOLDS)
                 __atomic_store_n(act->mark, KNOWN, __ATOMIC_SEQ_CST);
-            return -1;
+            return leave(gs);
         }
         if (act->what == RELEASES)
             __atomic_store_n(act->mark, KNOWN, __ATOMIC_SEQ_CST);
@@ -200,7 +206,7 @@ static int fire(struct gs *gs, struct batch *batch) {
     if (!done.frozen_ns)
         done.frozen_ns = done.end_ns;
     if (batch->held_after && lease_over(gs, done.end_ns))
-        return -1;
+        return leave(gs);
     forget_own(gs);
     for (int i = 0; i < batch->accounts; i++)
         done.used_ns[i] = used_ns(&batch->account[i]);

@@ -176,7 +176,8 @@ class CgroupFreezer:
                 unseen.add(key.job)
         self.unseen = frozenset(unseen)
         for key in [key for key, known in self._known.items() if not known.handles]:
-            self._known.pop(key).close_usage()
+            if key not in steps or not steps[key].is_empty:
+                self._known.pop(key).close_usage()
         for known in self._known.values():
             pause()
             if known.ended:
@@ -303,7 +304,7 @@ class CgroupFreezer:
         """Return the account of a step, opened if it is there: v1 makes it late, v2 has one for all tasks."""
         version2 = self.dialect is not CGROUP1
         top = self.root if version2 else self._cpuacct_root
-        if known.usage_fd is None and top is not None:
+        if known.usage_fd is None and top is not None and known.handles:
             path = next(iter(known.handles))
             if version2 and not path.endswith("/user"):
                 path = path.rpartition("/")[0]

@@ -30,11 +30,15 @@ class StepKey:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step that was found: its key, its user if known, and where its tasks are (relative to the root)."""
+    """A step that was found: its key, its user if known, and where its tasks are (relative to the root).
+
+    ``is_empty``: there is no place for tasks yet (cgroup v2), as it is being launched, or no more.
+    """
 
     key: StepKey
     uid: int | None
     paths: tuple[str, ...] = ()
+    is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

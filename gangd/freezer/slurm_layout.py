@@ -6,7 +6,7 @@ stays in ``job_J``, which is therefore never frozen.
 cgroup v2: ``.../[<node>_]slurmstepd.scope/job_J/step_S/{slurm,user/task_N}``; slurmstepd lives in ``slurm``.
 The ``task_*`` are frozen rather than ``user``: Slurm suspends a job through ``user``, and the two bits then
 stay independent of each other. Processes that are in ``user`` itself are frozen through it. A step without
-any task is none yet: slurmstepd would wait for a task that is frozen before it has begun. Slurm 26.05 names
+any task is not frozen: slurmstepd would wait for a task that is frozen before it has begun. Slurm 26.05 names
 the job's folder by its SLUID (``sEKNKTV3WPV500``), which does not tell the job; the title of the slurmstepd
 in ``slurm`` does.
 
@@ -161,8 +161,7 @@ def _steps2(
             paths = tuple(_tasks(root, user))
             if not paths and _has_processes(root / user):
                 paths = (user,)
-            if paths:
-                yield Step(StepKey(job, match["step"]), None, paths)
+            yield Step(StepKey(job, match["step"]), None, paths, is_empty=not paths)
 
 
 def _job_of_stepds(cgroup: Path, proc: Path) -> int | None:

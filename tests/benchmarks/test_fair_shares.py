@@ -65,7 +65,7 @@ HONEST = "while :; do :; done"
 
 @dataclass(frozen=True, slots=True)
 class Trick:
-    """How an attacker's job is submitted: the trick it runs, options of sbatch, and whether signals matter.
+    """How an attacker's job is submitted: the trick it runs, and options of sbatch.
 
     Attributes
     ----------
@@ -73,8 +73,6 @@ class Trick:
         Name in ``fair_tricks.TRICKS``.
     options
         Further options of sbatch.
-    by_signals
-        Whether it is tried under the signal freezer, too.
     for_s
         Length of each of many jobs that run one after another; None for one job.
     outside
@@ -85,7 +83,6 @@ class Trick:
 
     runs: str
     options: tuple[str, ...] = ()
-    by_signals: bool = False
     for_s: float | None = None
     outside: str | None = None
     user: int = ACCOUNT
@@ -93,13 +90,13 @@ class Trick:
 
 NONE = "none"
 TRICKS = {
-    NONE: Trick("one", by_signals=True),
+    NONE: Trick("one"),
     "crowd": Trick("crowd"),
-    "SIGTERM blocked": Trick("SIGTERM", by_signals=True),
+    "SIGTERM blocked": Trick("SIGTERM"),
     "SIGTERM caught": Trick("caught", outside="while :; do scancel -s TERM $JOB; sleep 0.3; done"),
-    "SIGTSTP blocked": Trick("SIGTSTP", by_signals=True),
+    "SIGTSTP blocked": Trick("SIGTSTP"),
     "one process stopped": Trick("one-stopped"),
-    "stop and continue": Trick("stop-and-continue", by_signals=True),
+    "stop and continue": Trick("stop-and-continue"),
     "stopped for Slurm": Trick(
         "crowd", outside="sleep 1; scancel -s STOP $JOB; while :; do kill -CONT -1; sleep 0.05; done"
     ),
@@ -112,9 +109,9 @@ TRICKS = {
     "bursts (two slices of three)": Trick("bursts-rest"),
     "bursts (small)": Trick("bursts-small"),
     "work after own slices": Trick("after-slices"),
-    "short lives": Trick("short-lives", by_signals=True),
+    "short lives": Trick("short-lives"),
     "600 sleeping threads": Trick("sleepers"),
-    "moved": Trick("moved", by_signals=True),
+    "moved": Trick("moved"),
     "niced": Trick("niced"),
     "comment gangd-hold=yield": Trick("crowd", ("--comment=gangd-hold=yield gangd-weight=1000",)),
     "job after job": Trick("crowd", ("--array=1-60",), for_s=2.0),
@@ -354,8 +351,7 @@ def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) ->
     assert asked <= TRICKS.keys(), f"tricks are {', '.join(TRICKS)}"
     with noise() as host:
         for mode in modes:
-            names = [name for name, each in TRICKS.items() if mode != "signals" or each.by_signals]
-            names = [name for name in names if not asked or name in asked or name == NONE]
+            names = [name for name in TRICKS if not asked or name in asked or name == NONE]
             for name, shares in measured(mode, names, seconds, shield=shield, machine=machine).items():
                 kept, both = [share.kept for share in shares], [share.of_both for share in shares]
                 figures.add(

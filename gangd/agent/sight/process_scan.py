@@ -60,7 +60,7 @@ _NODE_OF_CGROUP = re.compile(r"/(?:slurm_([^/\n]+)|([^/\n]+)_slurmstepd\.scope)/
 
 @dataclass(frozen=True, slots=True)
 class ScanFindings:
-    """What one walk over all processes found: strays by user, and a slurmstepd of each step of this node.
+    """What one walk over all processes found: strays by user, a slurmstepd of each step whose tasks run here.
 
     ``unread`` are slurmstepds of which the title tells no step.
     """
@@ -165,8 +165,16 @@ class ProcessScan:
                 return
             if key is None:
                 self._found.unread[pid] = line[:80]
-            else:
+            elif self._has_task(pid):
                 self._found.stepds[key] = pid
+
+    def _has_task(self, pid: int) -> bool:
+        """Whether a slurmstepd has a child that is none: a launch may take long, and so may an end."""
+        try:
+            children = (self._proc / str(pid) / "task" / str(pid) / "children").read_text().split()
+        except OSError:  # a kernel that does not list them
+            return True
+        return any(not is_slurmstepd(int(child), self._proc) for child in children)
 
     def _in_job(self, stat: ProcStat) -> bool:
         """Whether Slurm has a process in a job; a thread that has ended is shown in no cgroup (v1)."""

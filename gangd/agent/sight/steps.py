@@ -130,12 +130,13 @@ class StepTable:
     def launching_at(self, now_ns: int, grace_ns: int) -> frozenset[int]:
         """Return the jobs with a step whose tasks have yet to begin, or did less than ``grace_ns`` ago.
 
-        Tasks that do not begin within ``STEPD_NS`` are not waited for.
+        A step without tasks is not waited for longer than ``STEPD_NS``; what is slurmstepd is never frozen.
         """
         return frozenset(
             key.job
             for key, seen in self._seen.items()
-            if now_ns < (seen.first_ns + STEPD_NS if seen.begun_ns is None else seen.begun_ns + grace_ns)
+            if seen.has_stepd
+            or now_ns < (seen.first_ns + STEPD_NS if seen.begun_ns is None else seen.begun_ns + grace_ns)
         )
 
     def jobs(self) -> frozenset[int]:
@@ -159,8 +160,12 @@ class StepTable:
         return born
 
     def views(self) -> tuple[StepView, ...]:
-        """Return what a decision needs of every step."""
-        return tuple(StepView(key, seen.first_ns, seen.has_stepd) for key, seen in self._seen.items())
+        """Return what a decision needs of every step that has a place for tasks."""
+        return tuple(
+            StepView(key, seen.first_ns, seen.has_stepd)
+            for key, seen in self._seen.items()
+            if not seen.step.is_empty
+        )
 
     def keys_of(self, jobs: frozenset[int]) -> list[StepKey]:
         """Return the steps of these jobs."""

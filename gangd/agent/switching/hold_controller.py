@@ -276,8 +276,8 @@ class HoldController:
             self._ahead.clear()
 
     def _take_note(self) -> None:
-        """Let what native code has made be noted, if it has made anything."""
-        if self._ahead is not None and self._ahead.is_ahead:
+        """Let what native code has made be noted, if it has made anything, or a part of it."""
+        if self._ahead is not None and (self._ahead.is_ahead or self._ahead.has_begun):
             with self._alone(changes=False):
                 pass
 

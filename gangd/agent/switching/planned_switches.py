@@ -100,6 +100,11 @@ class NativeSwitches:
         """Whether native code has made something that was not noted yet."""
         return self.native.made != self._noted
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether native code has written a part of a switch, which Python has to finish."""
+        return self.native.partial() > 0
+
     def clear(self) -> None:
         """Drop what was not made."""
         self.native.clear()

@@ -102,6 +102,19 @@ def test_finds_the_slurmstepds_of_its_own_node(tmp_path: Path) -> None:
     assert found.stepds == {KEY: 10, StepKey(13, "batch"): 11, StepKey(15, "0"): 13}
 
 
+def test_slurmstepd_whose_tasks_have_yet_to_begin_or_have_ended_is_not_counted(tmp_path: Path) -> None:
+    process(tmp_path, 9, "0::/\n", comm="slurmstepd", line="slurmstepd")  # a task to be
+    process(tmp_path, 8, "0::/\n", comm="sh", line="sh")
+    for pid, job, children in ((10, 12, "9 "), (11, 13, ""), (13, 14, "9 8 ")):
+        process(tmp_path, pid, "0::/\n", comm="slurmstepd", line=f"slurmstepd: [{job}.0]")
+        listed = tmp_path / str(pid) / "task" / str(pid) / "children"
+        listed.parent.mkdir(parents=True, exist_ok=True)
+        listed.write_text(children)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
+    assert found is not None
+    assert found.stepds == {StepKey(14, "0"): 13}
+
+
 def test_nothing_is_looked_at_if_nobody_asks(tmp_path: Path) -> None:
     agenda = Agenda()
     census = ProcessScan("a", agenda, tmp_path / "absent")

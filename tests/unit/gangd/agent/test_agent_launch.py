@@ -14,7 +14,7 @@ from gangd.agent.sight.steps import BATCH_NS, StepTable
 from gangd.agent.switching.hold_controller import HoldController
 from gangd.agent.switching.lease import Lease
 from gangd.freezer.harmless_freezers import RecordingFreezer
-from gangd.freezer.holder import StepKey
+from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import is_launcher
 from gangd.wire import ControllerIdentity
 from tests.fixtures.gang_host import until
@@ -66,6 +66,26 @@ def test_job_launches_until_the_grace_after_its_tasks_have_begun(
     table.refresh(2 * SECOND)
     assert table.launching_at(2 * SECOND + 199 * MS, 200 * MS) == {1}
     assert not table.launching_at(2 * SECOND + 200 * MS, 200 * MS)
+
+
+def test_job_yields_for_as_long_as_a_task_is_slurmstepd(table: StepTable, freezer: RecordingFreezer) -> None:
+    put(freezer, FIRST, STEPD)
+    table.refresh(0)
+    assert table.launching_at(10 * STEPD_NS, 200 * MS) == {1}
+
+
+def test_step_without_a_place_for_tasks_launches_and_is_not_held(
+    table: StepTable, freezer: RecordingFreezer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(freezer, FIRST)
+    monkeypatch.setattr(freezer, "look", lambda: (Step(FIRST, None, is_empty=True),))
+    table.refresh(0)
+    assert table.launching_at(SECOND, 200 * MS) == {1}
+    assert table.views() == ()
+    monkeypatch.undo()
+    put(freezer, FIRST, TASK)
+    table.refresh(SECOND)
+    assert [view.key for view in table.views()] == [FIRST]
 
 
 def test_batch_script_runs_after_a_moment_unless_it_launches(

@@ -178,6 +178,32 @@ def test_write_that_fails_is_told_and_the_rest_is_done(stage: Stage, which: Step
     assert [outcome.key for outcome in failed] == [which]
     assert stage.held() == {A, B} - {which}
     assert stage.recorded() == {key.job for key in {A, B} - {which}}
+    assert stage.gate.strange() == set()
+
+
+def test_part_of_a_switch_that_was_written_is_held_by_us(
+    freezing: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the thread goes on with the rest: else what it froze looks like a stranger's work."""
+    stage, goes_on, fire = freezing, threading.Event(), freezing.switch.fire
+
+    def fire_late() -> None:
+        assert goes_on.wait(60)
+        fire()
+
+    stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(40 * MS), (A, B), ()))
+    readable = os.open(stage.files[B], os.O_RDONLY)
+    os.dup2(readable, stage.control_fd(B))
+    os.close(readable)
+    if stage.native is not None:
+        monkeypatch.setattr(stage.switch, "fire", fire_late)
+        until(lambda: stage.frozen() == {A}, what="the first write of two")
+        assert stage.gate.frozen_since(A) is not None
+        assert stage.gate.strange() == set()
+        goes_on.set()
+    stage.made()
+    assert stage.held() == {A}
+    assert stage.gate.strange() == set()
 
 
 def test_what_is_done_meanwhile_counts(stage: Stage) -> None:

@@ -190,9 +190,14 @@ def test_step_whose_tasks_have_not_begun_is_not_frozen(real_v2: RealCgroups) -> 
     """slurmstepd would wait for a task that is frozen before it begins."""
     real_v2.make(USER)
     freezer = freezer_on(real_v2.root)
-    freezer.adopt(freezer.look())
+    [step] = freezer.adopt(freezer.look())
+    assert step.is_empty
     assert freezer.hold(KEY).did is Did.GONE
     assert runs(late_task(real_v2, f"{USER}/task_0"))
+    [step] = freezer.adopt(freezer.look())
+    assert not step.is_empty
+    assert freezer.hold(KEY).did is Did.WROTE
+    freezer.release(KEY)
     freezer.close()
 
 
