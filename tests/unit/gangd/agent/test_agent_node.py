@@ -211,14 +211,20 @@ def test_step_born_while_its_job_is_held_is_held_after_the_grace() -> None:
     assert late in agent.freezer.frozen
 
 
-def test_step_with_slurmstepd_is_never_held_and_reported() -> None:
+@pytest.mark.parametrize("yields", [True, False])
+def test_step_with_slurmstepd_is_never_frozen_and_reported_where_it_cannot_yield(yields: bool) -> None:
     agent = SimulatedAgent(ONE, TWO)
     agent.freezer.members[ONE] = (999, 5)
+    if not yields:
+        agent.node.ways = type(agent.node.ways)()
     agent.join()
     agent.rotate((1, 2), (1, 2))
     agent.run(4 * SECOND)
-    assert agent.held() == {2}
-    assert any(fault.kind == "spared_slurmstepd" for report in agent.reports for fault in report.faults)
+    assert agent.freezer.frozen == {TWO}
+    assert agent.held() == ({1, 2} if yields else {2})
+    assert yields is not any(
+        fault.kind == "spared_slurmstepd" for report in agent.reports for fault in report.faults
+    )
 
 
 def test_long_hold_ends_for_the_rest_of_the_slice() -> None:
