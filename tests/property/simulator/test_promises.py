@@ -35,7 +35,7 @@ def promises(world: World, placement: str) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("placement", ["thesis", "lln"])
-@settings(max_examples=choose(10, 60, 600))
+@settings(max_examples=choose(10, 40, 600))
 @given(world=crowds(multiplicity=2))
 def test_a_head_starts_no_later_than_promised_where_requests_are_exact(world: World, placement: str) -> None:
     told = promises(exact(world), placement)
@@ -48,7 +48,7 @@ def test_a_head_starts_no_later_than_promised_where_requests_are_exact(world: Wo
 
 
 @pytest.mark.parametrize("multiplicity", [2, 3])
-@settings(max_examples=choose(10, 60, 600))
+@settings(max_examples=choose(10, 40, 600))
 @given(world=crowds(multiplicity=2))
 def test_crowds_on_rows_give_the_reference_schedule(world: World, multiplicity: int) -> None:
     world = replace(world, pool=replace(world.pool, multiplicity=multiplicity))
