@@ -19,7 +19,7 @@ from foundation.errors import ClusterError, HostError
 from foundation.one_line import one_line
 from foundation.slurm.calling.run_command import CommandOutput, run_command
 
-_ANSWER_S = 30.0
+_ANSWER_S, _COMPOSE_S = 30.0, 120.0
 _START_INTERVAL_API = (1, 44)
 
 
@@ -146,8 +146,13 @@ def _find_compose(name: EngineName) -> tuple[str, ...]:
     for words in candidates:
         if shutil.which(words[0]) is None:
             continue
-        if run_command([*words, "version"], None, os.environ, _ANSWER_S).returncode == 0:
+        answer = run_command([*words, "version"], None, os.environ, _COMPOSE_S)
+        if answer.returncode == 0:
             return words
+        if answer.returncode is None:
+            raise HostError(
+                f"`{' '.join(words)} version` gave no answer within {_COMPOSE_S:g} s: is this host busy?"
+            )
     tried = " nor ".join(f"`{' '.join(words)}`" for words in candidates)
     raise HostError(
         f"{name} has no compose here: neither {tried} works. As an administrator: apt-get install {package}"

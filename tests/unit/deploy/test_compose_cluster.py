@@ -278,6 +278,19 @@ def test_a_forged_state_is_refused(content: bytes, said: str) -> None:
         decode_state(content, Path("/h"))
 
 
+def test_a_compose_that_is_late_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = tmp_path / "docker"
+    info = json.dumps(DOCKER_INFO)
+    late.write_text(f"#!/bin/sh\ncase $1 in compose) exec sleep 60 ;; info) echo '{info}' ;; esac\n")
+    late.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("deploy.compose.engine._COMPOSE_S", 0.1)
+    with pytest.raises(HostError, match=r"`docker compose version` gave no answer within 0\.1 s"):
+        find_engine(EngineName.DOCKER)
+
+
 def test_the_projects_name_follows_from_the_folder_alone(tmp_path: Path) -> None:
     odd = tmp_path / "$(id) -f x;rm"
     assert state_in(odd).cluster == names_of(odd).cluster
