@@ -50,7 +50,7 @@ def processes_of(job: int, node: str) -> list[int]:
         with suppress(OSError):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
             mine = all(mark in environment for mark in marks) and marks <= set(environment.split(b"\0"))
-            if mine and Path(f"/proc/{pid}/comm").read_text() != "slurmstepd\n":
+            if mine and Path(f"/proc/{pid}/comm").read_bytes() != b"slurmstepd\n":
                 found.append(pid)
     return found
 
