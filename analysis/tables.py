@@ -30,7 +30,7 @@ GROUP_NAMES: dict[KindName, str] = {
     "ondemand": "On-demand jobs",
 }
 HOURS_FROM_S = 10_800.0
-"""From here on a row of seconds is told in hours, as the verdict tells it; rows of the system all alike."""
+"""From here on a row of seconds is printed in hours, as in the verdict; rows of the system all alike."""
 ABSENT = "-"
 WORK_GROUP = "Interruptions"
 DETAILS = frozenset(
@@ -49,11 +49,11 @@ DETAILS = frozenset(
 """Rows that a short table leaves out."""
 
 INDENT = "  "
-BESIDE, BELOW = " | ", "\n"
-TITLES = {BESIDE: "metric, real | simulated", BELOW: "metric, real above simulated"}
+ABREAST, BELOW = " | ", "\n"
+TITLES = {ABREAST: "metric, real | simulated", BELOW: "metric, real above simulated"}
 
 FRAME = 3
-"""Width that a column takes beside its text: two spaces and a line."""
+"""Width that a column takes besides its text: two spaces and a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class MetricRow:
     Parameters
     ----------
     group
-        The heading that it stands under.
+        Its heading.
     name
         What it is, with its unit.
     cells
@@ -268,7 +268,7 @@ def _interval_share(slices: SliceMetrics, interval: int | None) -> float | None:
     return sum(count for name, count in slices.intervals.items() if int(name) > 2) / total
 
 
-def told_apart(runs: Sequence[Run]) -> list[Run]:
+def distinctly_labelled(runs: Sequence[Run]) -> list[Run]:
     """Return the runs with different labels: to those that are alike the folder's name is added."""
     labels = [run.info.label for run in runs]
     often = Counter(labels)
@@ -299,26 +299,28 @@ def metrics_tables(
     short
         Leave the details out, for a terminal.
     simulated
-        A simulation of each run, to stand beside it, or below it where that does not fit; empty for none.
+        A simulation of each run, printed next to it, or below it where that does not fit; empty for none.
     """
-    beside = {(row.group, row.name): row.cells for row in metric_rows(simulated)} if simulated else {}
+    simulated_cells = (
+        {(row.group, row.name): row.cells for row in metric_rows(simulated)} if simulated else {}
+    )
     none = ("",) * len(runs)
     rows = [
-        (row, beside.get((row.group, row.name), none))
+        (row, simulated_cells.get((row.group, row.name), none))
         for row in metric_rows(runs)
         if not (short and row.detail)
     ]
     names = max(len(INDENT + row.name) for row, _ in rows)
-    for between in (BESIDE, BELOW):
+    for between in (ABREAST, BELOW):
         widths = [
             column_width(run.label, [row.cells[at] + _after(others[at], between) for row, others in rows])
             for at, run in enumerate(runs)
         ]
         parts = list(fitting(width, names, widths))
-        if not beside or len(parts) == 1:
+        if not simulated_cells or len(parts) == 1:
             break
     for part in parts:
-        table = run_table(TITLES[between] if beside else "metric", [runs[at].label for at in part])
+        table = run_table(TITLES[between] if simulated_cells else "metric", [runs[at].label for at in part])
         _fill(table, rows, part, between)
         yield table
 

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, units, records of runs, Slurm, and whose files are believed."""
+"""The base of every package: errors, units, run records, Slurm access, and trust checks on files."""

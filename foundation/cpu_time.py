@@ -20,7 +20,7 @@ class CpuTime:
     used_s
         Used by anybody here.
     steal_s
-        Taken by the hypervisor while somebody here wanted them.
+        Taken by the hypervisor while a process of this host wanted them.
     whole_s
         All of their time, idle time included.
     """

@@ -1,7 +1,7 @@
 """Lists of numbers such as ``0-3,7``: cores, CPUs, hosts, jobs, by one strict grammar with bounds.
 
 Such a text comes out of a file, another program or a user's hand, and a few characters can mean billions of
-numbers. So it is held against the grammar, and what it stands for is counted, before any of it is made.
+numbers. So the text is checked against the grammar, and its ids are counted, before any list is built.
 ClusterShell's ``RangeSet`` reads more (steps, padding that counts), and takes 30 us a number: ten million are
 minutes, which ``range`` has in half a second.
 """
@@ -19,7 +19,7 @@ _RANGES = re.compile(RANGES_PATTERN)
 
 
 def spans_of(text: str) -> list[range]:
-    """Return the range that each item of a list stands for, in the text's order.
+    """Return the range that each item of a list denotes, in the text's order.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def read_ids(text: str, below: int, most: int | None = None) -> tuple[int, ...]:
     if max(span[-1] for span in spans) >= below:
         raise ValueError(f"it goes beyond the {below} ids that there are")
     if sum(map(len, spans)) > (below if most is None else most):
-        raise ValueError(f"it stands for more than {below if most is None else most} ids")
+        raise ValueError(f"it denotes more than {below if most is None else most} ids")
     return tuple(sorted({number for span in spans for number in span}))
 
 

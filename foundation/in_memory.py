@@ -1,8 +1,8 @@
-"""Which folder in memory stands for one on disk, for files that must never wait for a disk.
+"""The folder in memory that replaces one on disk, for files that must never wait for a disk.
 
 On a disk file system a store into a mapped file can wait for a journal, for milliseconds; on tmpfs it can't.
-The stand-in is in ``/dev/shm``, its name made from the user and the folder's path, so that whoever looks for
-the files later finds them without being told. Everybody may write to ``/dev/shm``: a stranger who knows the
+The stand-in is in ``/dev/shm``, its name made from the user and the folder's path, so a reader can find
+the files without a message that names it. All users may write to ``/dev/shm``: a stranger who knows the
 path can take the name first. Then the folder on disk itself is used, which is slower and as safe. Standard
 library only: the guardian of an agent uses this module too.
 """

@@ -38,7 +38,7 @@ _LAUNCHED = frozenset({"PMI_FD", "PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM
 
 
 def mpi_environment(caller: Mapping[str, str], *, one_host: bool = False) -> dict[str, str]:
-    """Return the variables by which MPI starts on any network; what ``caller`` has chosen stands.
+    """Return the variables by which MPI starts on any network; a variable that ``caller`` sets is kept.
 
     ``one_host``: all nodes are this host, as an embedded cluster's are, so that ranks can share memory.
     """
@@ -139,7 +139,7 @@ def _watch(parent: int, reading: int, limit_s: float, line: str, clean_up: Calla
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        # The launcher waits until nobody has the rank's descriptors; one of them would be ours.
+        # The launcher waits until no process has the rank's descriptors; one of them would be ours.
         os.closerange(3, reading)
         os.closerange(reading + 1, os.sysconf("SC_OPEN_MAX"))
         os.dup2(2, 1)

@@ -47,7 +47,7 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={now_ns // 1000}")
 
     def status(self, text: str) -> None:
-        """Tell in a line what it does, as ``systemctl status`` shows it; the same line twice is told once."""
+        """Send a status line for ``systemctl status``, unless it equals the last one."""
         line = text.replace("\n", " ")[:_LONGEST]
         if line != self._status:
             self._status = line

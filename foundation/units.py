@@ -19,7 +19,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _WEEK_S = 7 * 86_400
 _LONG = (("days", 86_400.0), ("h", 3600.0), ("min", 60.0))
 _FROM = 3
-"""A duration of so many of a unit is told in it."""
+"""A duration of at least so many of a unit is printed in that unit."""
 _WHOLE_FROM = 10
 """A rough number from here on has no decimals."""
 

@@ -1,6 +1,6 @@
 """Files that are written whole or not at all: the one way in which a file is replaced.
 
-A draft beside the file gets the file's name once all of it is written, and on the disk. Whoever looks sees
+A draft next to the file gets the file's name once all of it is written, and on the disk. A reader sees
 the old file or the whole new one; after an error or a kill it is the old one. The variants:
 
 ================  =================================================================================
@@ -11,7 +11,7 @@ the old file or the whole new one; after an error or a kill it is the old one. T
 ``write_pieces``  bytes of which only a piece is in memory, packed if the name says so
 ================  =================================================================================
 
-A draft at a path has a name that nobody knows before, as others may write to its folder, too; no link of
+A draft at a path has a name that cannot be predicted, as others may write to its folder, too; no link of
 theirs is followed. In a folder of our own it has a name that is known, so that what a kill has left is
 replaced.
 
@@ -40,7 +40,7 @@ def draft_in(
     Parameters
     ----------
     folder_fd, name
-        The folder, to which nobody else may write, and the file.
+        The folder, to which no other user may write, and the file.
     mode
         Its rights, whatever the umask says.
     draft
@@ -77,8 +77,8 @@ def draft_at(path: Path, *, draft: str | None = None) -> Iterator[Path]:
     path
         The file.
     draft
-        The draft's name beside it, for a folder of our own: what has it is removed before. None: a name that
-        nobody can know.
+        The draft's name in the same folder, for a folder of our own: what has it is removed before. None: a
+        name that no user can predict.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
 def write_pieces(path: Path, pieces: Iterable[bytes], *, packed: bool | None = None) -> None:
     """Make ``path`` hold the pieces one after another, of which only one is in memory.
 
-    An error of whoever makes the pieces leaves what was there before.
+    An error while the pieces are made leaves the earlier file.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Whether a result could be written where it is wanted: asked before the work, not after it.
 
 Nothing is made and nothing is opened. A disk that is full, or a right that is taken away later, is found by
-whoever writes. Standard library only.
+the writer. Standard library only.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ runs repeat them with another dash."""
 REAL_DASHES, SIMULATED_DASHES = ("solid", "longdash"), ("dot", "dashdot")
 KIND_NAMES = {"batch": "batch", "interactive": "interactive", "ondemand": "on-demand"}
 KIND_COLOURS = {"batch": "#4C78A8", "interactive": "#B85C00", "ondemand": "#2E7D55"}
-"""A white number stands on them (4.5 to 1)."""
+"""Each has a contrast of 4.5 to 1 with a white number."""
 JOB_COLOURS = (
     "#4C78A8",
     "#B85C00",

@@ -105,7 +105,7 @@ def wait_over_time_chart(runs: Sequence[ChartedRun]) -> Chart:
         known = run.jobs.drop_nulls(["wait_s", "submit_s"]).sort("submit_s")
         if known.height > DOTS:
             sampled = True
-            # The longest waits are what one looks for, so half of the dots are theirs.
+            # The longest waits matter most, so half of the dots show them.
             longest = known.top_k(DOTS // 2, by="wait_s")
             known = pl.concat([longest, known.gather_every(-(-known.height // (DOTS // 2)))]).unique(
                 "trace_job"

@@ -150,7 +150,7 @@ Place = Callable[[Bar], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A bar with its stretch (``lives.stretches``) and its job (with the derived columns)."""
+    """A bar with its allocation interval (``metrics.stretches``) and its job (with the derived columns)."""
 
     bar: Bar
     stretch: Row
@@ -195,8 +195,8 @@ def add_bars(figure: go.Figure, drawn: Sequence[Drawn], place: Place, unit: Time
     figure.update_layout(updatemenus=[_menu(groups)])
 
 
-def room_px(causes: Iterable[object]) -> int:
-    """Return how much higher the buttons stand: jobs that began in several ways have a long legend."""
+def legend_px(causes: Iterable[object]) -> int:
+    """Return the extra height above the buttons: jobs that began in several ways have a long legend."""
     return 36 if len(set(causes)) > 1 else 0
 
 
@@ -279,7 +279,7 @@ def _menu(groups: Sequence[tuple[str, str, list[Drawn]]]) -> dict[str, object]:
     causes = [why for _, why, _ in groups]
     by_job = [[job_colour(int(str(one.job["trace_job"]))) for one in some] for _, _, some in groups]
     buttons = [_button("colour by kind", [KIND_COLOURS[kind] for kind in kinds], kinds, KIND_NAMES)]
-    if room_px(causes):
+    if legend_px(causes):
         buttons.append(_button("by beginning", [WHY_COLOURS[why] for why in causes], causes, WHY_NAMES))
     buttons.append(_button("by job", by_job, kinds, KIND_NAMES, showlegend=False))
     return {
@@ -289,7 +289,7 @@ def _menu(groups: Sequence[tuple[str, str, list[Drawn]]]) -> dict[str, object]:
         "xanchor": "right",
         "y": 1,
         "yanchor": "bottom",
-        "pad": {"b": 6 + room_px(causes)},
+        "pad": {"b": 6 + legend_px(causes)},
         "bgcolor": PAPER,
         "bordercolor": GRID,
         "font": {"size": 12},

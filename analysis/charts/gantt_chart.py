@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from analysis.charts.chart_style import GRID, MUTED, Chart, arrange, safe, time_unit
-from analysis.charts.gantt_bars import Bar, Drawn, add_bars, bars, described, room_px
+from analysis.charts.gantt_bars import Bar, Drawn, add_bars, bars, described, legend_px
 from analysis.charts.system_use import load_map
 from analysis.metrics import core_lists, node_entries, stretches
 from foundation.records import RunInfo
@@ -43,7 +43,7 @@ def gantt(
     last_s
         Right end of the time axis, so that several runs are drawn to the same scale.
     held
-        What the jobs held (``lives.stretches``); None: one life each.
+        The jobs' allocation intervals (``metrics.stretches``); None: one attempt each.
     most_a_core
         Upper end of the colours for jobs a core, so that several runs are drawn to the same scale; None: the
         run's own most.
@@ -123,9 +123,9 @@ def _bar_chart(drawn: Sequence[Drawn], frame: _Frame) -> Chart:
     figure = go.Figure()
     unit = time_unit(frame.until_s)
     add_bars(figure, drawn, frame.band, unit, line_px=0.8 if frame.row_px / frame.lanes > 4 else 0.2)
-    room = room_px(one.stretch["why"] for one in drawn)
-    arrange(figure, frame.height_px + room, barmode="overlay", bargap=0)
-    figure.update_layout(uniformtext={"minsize": 8, "mode": "hide"}, margin={"t": 40 + room})
+    legend = legend_px(one.stretch["why"] for one in drawn)
+    arrange(figure, frame.height_px + legend, barmode="overlay", bargap=0)
+    figure.update_layout(uniformtext={"minsize": 8, "mode": "hide"}, margin={"t": 40 + legend})
     _label_nodes(figure, frame)
     figure.update_xaxes(title=unit.title, range=[0, frame.until_s / unit.seconds])
     caption = "Each bar is a job on its cores. Point at a bar for its job."
@@ -140,7 +140,7 @@ def _bar_chart(drawn: Sequence[Drawn], frame: _Frame) -> Chart:
 
 
 def _label_nodes(figure: go.Figure, frame: _Frame) -> None:
-    """Label nodes, and cores where there is room, from the top; a line parts the nodes."""
+    """Label nodes, and cores where the label fits, from the top; a line parts the nodes."""
     if frame.row_px >= 14:
         positions = [row + 0.5 for row in range(frame.rows)]
         labels = [f"{safe(name)} · {core}" for name in frame.names for core in range(frame.cores)]

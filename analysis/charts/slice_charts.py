@@ -41,7 +41,7 @@ def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame |
     jobs
         The ``jobs`` table.
     held
-        What the jobs held (``lives.stretches``); None: one life each.
+        The jobs' allocation intervals (``metrics.stretches``); None: one attempt each.
     """
     places = placed(jobs, stretches(jobs) if held is None else held)
     if not slices.height or not places.height:

@@ -36,7 +36,7 @@ def use_over_time(held: pl.DataFrame, cores: int, until_s: float) -> Use | None:
     Parameters
     ----------
     held
-        What the jobs held (``lives.stretches``).
+        The jobs' allocation intervals (``metrics.stretches``).
     cores
         Cores of the system.
     until_s

@@ -1,13 +1,13 @@
 """When a claim holds, fails, is a tie, or cannot be compared.
 
-The papers give no tests of significance, so one rule stands for all. A *direction* holds when the mean
+The papers give no tests of significance, so one rule judges all claims. A *direction* holds when the mean
 difference over the seeds, at least ten of them, has that sign and its 95% confidence interval excludes zero;
 it fails when the interval lies on the other side; else it is a tie. *The best of several* is first in the
 mean, and a tie if the interval of its difference to the next includes zero. *In most cases* means in more
 than half of the settings. *No significant difference* means that the interval includes zero, or that the
-difference is under one percentage point. A *magnitude* is told with its relative difference, and judged only
-on the paper's own data: it holds when it lies in our interval or within a fifth. A failure is a result: its
-row tells the setting that comes nearest.
+difference is under one percentage point. A *magnitude* is printed with its relative difference, and judged
+only on the paper's own data: it holds when it lies in our interval or within a fifth. A failure is a result:
+its row tells the setting that comes nearest.
 """
 
 from __future__ import annotations
@@ -84,12 +84,16 @@ def magnitude(values: Sequence[float], paper: float, *, other_data: str = "") ->
     """Judge a magnitude against the paper's; ``other_data`` says why it is not to be judged, if so."""
     found = estimate(values)
     off = found.mean - paper if paper == 0 else (found.mean - paper) / abs(paper)
-    told = f"{figures(off)} more" if paper == 0 else f"{off:+.0%}"
+    difference = f"{figures(off)} more" if paper == 0 else f"{off:+.0%}"
     if other_data:
-        return Judgement(verdict=ClaimVerdict.NOT_COMPARABLE, estimate=found, note=f"{told}; {other_data}")
+        return Judgement(
+            verdict=ClaimVerdict.NOT_COMPARABLE, estimate=found, note=f"{difference}; {other_data}"
+        )
     inside = found.low is not None and found.high is not None and found.low <= paper <= found.high
     near = inside or abs(off) <= (0 if paper == 0 else NEAR)
-    return Judgement(verdict=ClaimVerdict.HOLDS if near else ClaimVerdict.FAILS, estimate=found, note=told)
+    return Judgement(
+        verdict=ClaimVerdict.HOLDS if near else ClaimVerdict.FAILS, estimate=found, note=difference
+    )
 
 
 def fact(*, holds: bool, note: str = "", found: Estimate | None = None) -> Judgement:

@@ -30,7 +30,7 @@ TONES: dict[ClaimVerdict, Tone] = {
 
 
 def claims_table(rows: Sequence[ClaimRow]) -> Table:
-    """Return the claims; the note of a row stands below its verdict's line."""
+    """Return the claims; the note of a row is below its verdict's line."""
     table = Table(title_justify="left", header_style="bold", pad_edge=False, show_lines=True)
     for name in COLUMNS:
         table.add_column(Text(name), no_wrap=name == "claim", overflow="fold")

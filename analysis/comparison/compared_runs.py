@@ -11,7 +11,7 @@ import polars as pl
 from analysis.comparison.comparison_tables import pairs
 from analysis.comparison.job_by_job import RunErrors, pair, run_errors
 from analysis.metrics import MetricOptions, RunMetrics, measure
-from analysis.tables import told_apart
+from analysis.tables import distinctly_labelled
 from analysis.verdict import Verdict, verdict_of
 from analysis.verdict.paired_differences import are_errors, are_of_one_trace
 from foundation.errors import OutputError, UsageError
@@ -106,15 +106,15 @@ def compared(
     """
     if len(runs) < 2:
         raise UsageError("a comparison takes at least two RUNs; `osub report` draws a single one")
-    told = tuple(told_apart(runs))
-    differences = tuple(run_errors(reference, other, least_run_s) for reference, other in pairs(told))
+    labelled = tuple(distinctly_labelled(runs))
+    differences = tuple(run_errors(reference, other, least_run_s) for reference, other in pairs(labelled))
     if not any(one.jobs for one in differences):
         raise UsageError("these runs have no job in common: are they of the same trace?")
-    for reference, other in pairs(told):
+    for reference, other in pairs(labelled):
         if not are_of_one_trace(reference, other):
             raise UsageError(
                 f"{reference.info.label} and {other.info.label} are not of one trace "
                 f"({reference.info.trace_name}, {other.info.trace_name}): their jobs have the same numbers "
                 "and nothing else in common; `osub report` shows them side by side"
             )
-    return Compared(told, verdict_of(told, options), differences)
+    return Compared(labelled, verdict_of(labelled, options), differences)

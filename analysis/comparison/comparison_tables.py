@@ -134,9 +134,9 @@ def _stacked(columns: Sequence[tuple[str, tuple[str, ...]]]) -> list[tuple[str, 
 
 
 def short_place(place: object) -> str:
-    """Return a place with runs of nodes that have the same cores told once: ``7-8(0-8)``.
+    """Return a placement that merges successive nodes with the same cores: ``7-8(0-8)``.
 
-    Of the places of a job that moved often the first and the last are told.
+    Of the placements of a job that moved often it names the first and the last.
     """
     if not isinstance(place, str):
         return ABSENT

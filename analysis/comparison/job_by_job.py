@@ -52,7 +52,7 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
     wait_s
         Waits, in seconds, all of a job together.
     run_time
-        Times on cores, all lives of a job together, as a share of the reference's.
+        Times on cores, all attempts of a job together, as a share of the reference's.
     run_time_at_pace
         The same at the host's pace: both times divided by the job's pace in that run. Only the number of jobs
         is known unless five jobs, and half of those compared, have a pace: fewer say nothing of the run.
@@ -125,11 +125,11 @@ def _node_names(run: Run, held: pl.DataFrame) -> list[str]:
 def pair(reference: Run, other: Run) -> pl.DataFrame:
     """Return one row for each job of either run, by job number.
 
-    The columns ``submit_s``, ``start_s`` (of its first life), ``end_s``, ``run_s`` (on cores, all ``lives``
-    together), ``wait_s`` (all waits), ``state`` and ``place`` are the reference's, with ``_other`` those of
-    the other run. ``same_place`` and ``same_nodes`` are null where a place is not known; ``alike`` is null
-    where a job did not start, and says whether both runs had the same jobs at the same places when it did.
-    ``start_error_s``,
+    The columns ``submit_s``, ``start_s`` (of its first life), ``end_s``, ``run_s`` (on cores, all attempts,
+    ``lives`` of them, together), ``wait_s`` (all waits), ``state`` and ``place`` are the reference's, with
+    ``_other`` those of the other run. ``same_place`` and ``same_nodes`` are null where a place is not known;
+    ``alike`` is null where a job did not start, and says whether both runs had the same jobs at the same
+    places when it did. ``start_error_s``,
     ``wait_error_s`` and ``run_error`` (a share) are the other run's minus the reference's; in
     ``run_error_at_pace`` each time is divided by the job's ``pace`` (``host_use.pace_of``).
     """

@@ -1,7 +1,7 @@
-"""Columns derived from a run's jobs: waiting and running time, the slowdowns, the work that a job stands for.
+"""Columns derived from a run's jobs: waiting and running time, the slowdowns, the work that a job represents.
 
-A job that was requeued, preempted or suspended waited more than once, and ran in several lives: its wait and
-its run are the sums, and its slowdowns are against the run that counted.
+A job that was requeued, preempted or suspended waited more than once, and ran in several attempts: its wait
+and its run are the sums, and its slowdowns are against the run that counted.
 
 Sources: Minami, *Oversubscribing Scheduling* (2025), section 5.3.2, equations 5.1 and 5.2; the bounded
 slowdown after Feitelson and Rudolph. What a job lacks the values for is null, never a number.
@@ -48,8 +48,8 @@ def with_derived(
 
     ``wait_s`` is the time from submission to the end in which the job held no cores, ``first_wait_s`` that
     before its first start (``first_start_s``); a job that is back in the queue has no ``wait_s`` yet.
-    ``run_s`` is the time on cores, all ``lives`` together; ``lost_s`` of it was thrown away and ``again_s``
-    set up once more, and the rest, ``useful_s``, counted. ``slowdown`` is (wait + run)/useful,
+    ``run_s`` is the time on cores, all attempts (``lives``) together; ``lost_s`` of it was thrown away and
+    ``again_s`` set up once more, and the rest, ``useful_s``, counted. ``slowdown`` is (wait + run)/useful,
     ``slowdown_osub`` (wait + run)/dedicated, ``degradation`` useful/dedicated, ``bounded_slowdown``
     the same with max(dedicated, beta), at least 1, ``work_core_s`` cores times the time that the job needs to
     compute alone: busy, else dedicated; else the CPU time that it used. A quotient of zero seconds is
@@ -64,14 +64,14 @@ def with_derived(
     options
         Thresholds.
     held
-        What the jobs held (``lives.stretches``); None: one life each.
+        The jobs' allocation intervals (``stretches``); None: one attempt each.
     """
     wait, run, useful = pl.col("wait_s"), pl.col("run_s"), pl.col("useful_s")
     dedicated = pl.col("dedicated_s")
-    lives = _lives(stretches(jobs) if held is None else held)
+    attempts = _attempts(stretches(jobs) if held is None else held)
     return (
         jobs.with_row_index("row")
-        .join(lives, on="row", how="left", maintain_order="left")
+        .join(attempts, on="row", how="left", maintain_order="left")
         .drop("row")
         .with_columns(
             first_wait_s=pl.col("first_start_s") - pl.col("submit_s"),
@@ -93,7 +93,7 @@ def with_derived(
     )
 
 
-def _lives(held: pl.DataFrame) -> pl.DataFrame:
+def _attempts(held: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each job that started."""
     lasting = pl.col("end_s") - pl.col("start_s")
     inner = pl.col("end_s").head(pl.len() - 1)

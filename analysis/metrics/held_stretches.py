@@ -41,7 +41,7 @@ def stretches(jobs: pl.DataFrame, allocations: pl.DataFrame | None = None) -> pl
         return _one_life(started)
     several = pl.col("job_id").is_in(allocations.get_column("job").unique().implode()).fill_null(value=False)
     return pl.concat(
-        [_one_life(started.filter(~several)), _lives(numbered.filter(several), allocations)]
+        [_one_life(started.filter(~several)), _attempts(numbered.filter(several), allocations)]
     ).sort("row", "start_s", "end_s", nulls_last=True, maintain_order=True)
 
 
@@ -98,7 +98,7 @@ def _one_life(jobs: pl.DataFrame) -> pl.DataFrame:
     ).select(STRETCHES)
 
 
-def _lives(jobs: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
+def _attempts(jobs: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
     """Return the stretches of jobs that have allocations."""
     said = jobs.select(
         "row",
@@ -142,16 +142,16 @@ def _held_cores(held: pl.DataFrame) -> pl.Series:
 def _with_parts(held: pl.DataFrame) -> pl.DataFrame:
     """Add ``again_s`` and ``lost_s``: what the stretches say, else what ``jobs`` says of all of them.
 
-    In the latter case a job's set-up is in equal parts at the beginnings of its lives, and what it wasted is
-    in the lives that others followed, and beyond these in its last one, in proportion to their lengths. Where
-    nothing says what was wasted, all of a life that a requeue ended is.
+    In the latter case a job's set-up is in equal parts at the beginnings of its attempts, and its lost time
+    is in the attempts that others followed, and beyond these in its last one, in proportion to their lengths.
+    Where no value says what was lost, all of an attempt that a requeue ended is.
     """
     lasting = pl.col("end_s") - pl.col("start_s")
     begins = pl.col("why") != "resize"
     each = pl.when(begins).then(pl.col("all_setup_s") / (pl.col("life").max().over("row") + 1))
     ended_by = pl.col("why").shift(-1).over("row")
     parts = held.with_columns(
-        setup_s=pl.when(_is_told("setup_s"))
+        setup_s=pl.when(_is_recorded("setup_s"))
         .then("setup_s")
         .otherwise(pl.when(each < lasting).then(each).when(each.is_not_null()).then(lasting))
         .fill_null(0.0),
@@ -174,13 +174,13 @@ def _with_parts(held: pl.DataFrame) -> pl.DataFrame:
     )
     return parts.with_columns(
         again_s=pl.when((pl.col("life") > 0) | ~begins).then("setup_s").otherwise(0.0),
-        lost_s=pl.when(_is_told("wasted_s"))
+        lost_s=pl.when(_is_recorded("wasted_s"))
         .then("wasted_s")
         .otherwise(pl.col("most_s") * guessed)
         .fill_null(0.0),
     )
 
 
-def _is_told(column: str) -> pl.Expr:
-    """Whether any stretch of the job has its own word on ``column``."""
+def _is_recorded(column: str) -> pl.Expr:
+    """Whether any interval of the job has a value in ``column``."""
     return pl.col(column).is_not_null().any().over("row")

@@ -6,7 +6,7 @@ formulas. A job that lacks a value is counted as missing, never dropped silently
 When how much of a run was done: completion over time, by jobs and by CPU time, and its percentiles.
 
 Thesis, section 5.3.2, Figure 7.6 and Tables 5.5, 6.3 and 7.6. Time counts from the run's first due time. A
-job counts at its end, with one (by jobs) or with the work that it stands for (by CPU time: ``work_core_s``,
+job counts at its end, with one (by jobs) or with the work that it represents (by CPU time: ``work_core_s``,
 which is the same under every setting). Only jobs that ran and ended count; the others are missing.
 """
 
@@ -33,7 +33,7 @@ from foundation.records import Run, RunInfo
 
 
 class WorkMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the core seconds that jobs held, all jobs and all of their lives together.
+    """Use of the core seconds that jobs held, over all jobs and all of their attempts.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def measure(
     options
         Thresholds.
     held
-        What its jobs held, where that is known already (``lives.stretches``).
+        Its jobs' allocation intervals, where known already (``stretches``).
     """
     held = stretches(run.jobs, run.allocations) if held is None else held
     jobs = with_derived(run.jobs, options, held)
@@ -334,7 +334,7 @@ def _use(held: pl.DataFrame, work: WorkMetrics, info: RunInfo) -> Occupancy | No
     used = occupancy(held)
     if used is not None or info.most_a_core > 1:
         return used
-    # Nobody shares a core, so what the jobs held is what was in use.
+    # No job shares a core, so what the jobs held is what was in use.
     return Occupancy(
         occupied_core_s=work.allocated_core_s,
         allocated_core_s=work.allocated_core_s,
@@ -400,8 +400,8 @@ def _cpu_utilisation(ran: pl.DataFrame, capacity_core_s: float | None) -> float 
 def start_up_note(jobs: pl.DataFrame, info: RunInfo) -> str | None:
     """Return what of the degradation of jobs on cores of their own is start-up, where that is notable.
 
-    Nobody shares a core there, so what a real job takes beyond its dedicated time is being launched (Slurm,
-    Python, MPI), or a host at another pace.
+    No job shares a core there, so the time that a real job takes beyond its dedicated time is being launched
+    (Slurm, Python, MPI), or a host at another pace.
 
     Parameters
     ----------
@@ -420,7 +420,7 @@ def start_up_note(jobs: pl.DataFrame, info: RunInfo) -> str | None:
         return None
     return (
         f"No two jobs share a core: its degradation of {mean:.2f} is start-up (Slurm, Python, MPI), a median "
-        f"of {beyond_s:.1f} s beside {work_s:.1f} s of work. Longer jobs show less of it."
+        f"of {beyond_s:.1f} s against {work_s:.1f} s of work. Longer jobs show less of it."
     )
 
 

@@ -69,7 +69,7 @@ def core_entries(held: pl.DataFrame) -> pl.DataFrame | None:
 def node_entries(held: pl.DataFrame) -> pl.DataFrame:
     """Return who was on which node: ``row`` of ``held``, ``start_s``, ``end_s``, ``node``, ``cores``.
 
-    Stretches (``lives.stretches``) without a known placement or end are left out.
+    Intervals (``stretches``) without a known placement or end are left out.
     """
     return (
         held.select("start_s", "end_s", "placement")
@@ -91,7 +91,7 @@ def core_lists(entries: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Spans of single cores between two events, in which nobody came or went.
+    """Spans of single cores between two events, in which no job began or ended.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def spans(held: pl.DataFrame) -> Spans | None:
     Parameters
     ----------
     held
-        What the jobs held (``lives.stretches``).
+        The jobs' allocation intervals (``stretches``).
     """
     entries = core_entries(held)
     if entries is None:
@@ -150,7 +150,7 @@ def occupancy(held: pl.DataFrame) -> Occupancy | None:
     found = spans(held)
     if found is None:
         return None
-    # From the last event of a core to the first of the next there is nobody, however long that is.
+    # From the last event of a core to the first of the next there is no job, however long that is.
     jobs, lasting = found.jobs, found.lasting_s
     each = lasting / np.maximum(jobs, 1)
     return Occupancy(
@@ -278,7 +278,7 @@ def share_unattended(slices: pl.DataFrame) -> float | None:
 
 
 def numbered_once(slices: pl.DataFrame) -> pl.DataFrame:
-    """Return the slices such that no number stands for two: a controller that restarts may count anew.
+    """Return the slices such that each number means one slice: a controller that restarts may count anew.
 
     Where that happened, slices are numbered in the order of their starts.
     """
@@ -339,7 +339,7 @@ def attained_shares(
     busy
         What ``busy_slices`` returned.
     held
-        What the jobs held (``lives.stretches``); None: one life each.
+        The jobs' allocation intervals (``stretches``); None: one attempt each.
 
     Returns
     -------

@@ -23,7 +23,7 @@ from foundation.records import Run
 
 LEAST_JOBS = 5
 """Fewer paces have no spread."""
-_LEAST_TOLD = 0.005
+_LEAST_SHARE = 0.005
 
 
 class HostUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     samples
-        Samples while jobs ran; 0 where nobody looked.
+        Samples while jobs ran; 0 where none was taken.
     load
         Mean load average.
     foreign_share, steal_share
@@ -130,8 +130,8 @@ def _why_unfit(foreign: float | None, steal: float | None, most: float) -> str |
     shares = ((foreign or 0.0, "others used"), (steal or 0.0, "the hypervisor took"))
     if sum(share for share, _ in shares) <= most:
         return None
-    told = " and ".join(f"{who} {share:.0%}" for share, who in shares if share >= _LEAST_TOLD)
-    return f"{told} of its CPUs' time ({most:.0%} in all is the most)"
+    named = " and ".join(f"{who} {share:.0%}" for share, who in shares if share >= _LEAST_SHARE)
+    return f"{named} of its CPUs' time ({most:.0%} in all is the most)"
 
 
 def _uneven(spread: float | None, most: float) -> str | None:

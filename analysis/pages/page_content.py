@@ -1,4 +1,4 @@
-"""What stands on a page, in order: texts, charts and tables, without any HTML of its own."""
+"""The content of a page, in order: texts, charts and tables, without any HTML of its own."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Section:
     name, title
         Its anchor and its heading.
     blocks
-        What stands in it.
+        Its content, in order.
     abreast
         Least width of a block in pixels where several stand side by side; None: one below the other.
     lead

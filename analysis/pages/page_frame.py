@@ -55,7 +55,7 @@ def write_page(target: Path, page: Page, *, makes_folder: bool = False) -> None:
     target
         The HTML file; an existing one is replaced.
     page
-        What stands on it.
+        Its content.
     makes_folder
         Whether folders that are missing are made.
 

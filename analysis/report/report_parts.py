@@ -77,8 +77,8 @@ def of_one(metrics: RunMetrics) -> list[VerdictParagraph]:
     return [VerdictParagraph(f"{jobs}: waits of {mean} on average, {longest} at most{slowed}{used}.", "")]
 
 
-def told(verdict: Verdict) -> list[VerdictParagraph]:
-    """Return a paragraph for each finding, then what they stand on, but for what ``answered`` has said."""
+def paragraphs(verdict: Verdict) -> list[VerdictParagraph]:
+    """Return a paragraph for each finding, then their evidence, without what ``answered`` says."""
     findings = [
         VerdictParagraph(heading(one), " ".join(one.sentences), _TONES.get(one.answer, ""))
         for one in verdict.findings
@@ -105,7 +105,7 @@ def cards(runs: Sequence[ChartedRun], metrics: Sequence[RunMetrics]) -> list[Car
 
 
 def metrics_section(runs: Sequence[ChartedRun], metrics: Sequence[RunMetrics]) -> Section:
-    """Return the metrics, a table for each group of them; several stand side by side where there is room."""
+    """Return the metrics, a table for each group of them; several are side by side where they fit."""
     blocks = []
     for name, rows in groupby(metric_rows(metrics), key=lambda row: row.group):
         cells = [
@@ -169,7 +169,7 @@ def terms_section(options: MetricOptions) -> Section:
         (
             "run",
             (
-                "time on cores, all lives of a job together; useful is what of it was neither lost to a "
+                "time on cores, all attempts of a job together; useful is what of it was neither lost to a "
                 "preemption or a requeue nor spent on setting up again"
             ),
         ),
@@ -228,8 +228,8 @@ def _policy(run: Run) -> str:
 
 
 def _parameters(run: Run) -> str:
-    told = (run.info.slurm_config or {}).get("SchedulerParameters", "")
-    return "" if told == "(null)" else told.replace(",", ", ")
+    value = (run.info.slurm_config or {}).get("SchedulerParameters", "")
+    return "" if value == "(null)" else value.replace(",", ", ")
 
 
 def _multiplicity(run: Run) -> str:
@@ -293,8 +293,8 @@ def _options(info: RunInfo) -> dict[str, str]:
 
 def _latencies(run: Run) -> str:
     return ", ".join(
-        f"{told} {run.info.options[name]:g} s"
-        for name, told in _LATENCIES.items()
+        f"{value} {run.info.options[name]:g} s"
+        for name, value in _LATENCIES.items()
         if name in run.info.options
     )
 

@@ -42,8 +42,8 @@ from analysis.report.report_parts import (
     mark_of,
     metrics_section,
     of_one,
+    paragraphs,
     terms_section,
-    told,
 )
 from analysis.tables import ABSENT
 from analysis.verdict import verdict_of
@@ -300,7 +300,7 @@ def write_report(
 
 
 def page_of(subjects: Sequence[Subject], first: Sequence[Section] = (), title: str | None = None) -> Page:
-    """Return what stands on the page: verdict, picture, tables and curves, and last what ran where."""
+    """Return the page: verdict, picture, tables and curves, and last what ran where."""
     metrics = [subject.metrics for subject in subjects]
     measured = [subject.measured for subject in subjects]
     verdict = verdict_of([subject.run for subject in subjects], metrics[0].options)
@@ -315,7 +315,7 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = (), title: s
         title=title or f"osub report: {labels}",
         subtitle=f"Trace {traces} · {counts}",
         answer=answered(verdict) + (of_one(metrics[0]) if len(metrics) == 1 else []),
-        verdict=told(verdict),
+        verdict=paragraphs(verdict),
         cards=cards(measured, metrics),
         alerts=[
             (one.label, note)

@@ -97,7 +97,7 @@ def grouped(runs: Sequence[Run]) -> list[RunGroup]:
 
 
 def _names(labels: Sequence[Sequence[str]]) -> list[str]:
-    """Return a name for each setting: its runs' label without what ``told_apart`` added, where that tells."""
+    """Return a name for each setting: its runs' label, without an added folder where that is unique."""
     stems = [{_ADDED.sub("", label) for label in some} for some in labels]
     common = [
         next(iter(stem)) if len(some) > 1 and len(stem) == 1 else some[0]

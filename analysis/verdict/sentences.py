@@ -77,14 +77,14 @@ def about_overhead(
     shares = {
         overhead: (two - one) / one if one > 0 else 0.0 for overhead, (one, two, _) in elsewhere.items()
     }
-    told = [
+    costs = [
         f"at {overhead} run times would be {number(times)} times as long and jobs done "
         f"{_whole_percent(abs(shares[overhead]))} {'sooner' if shares[overhead] < 0 else 'later'}"
         for overhead, (_, _, times) in elsewhere.items()
     ]
     ways = {share > 0 for share in (*shares.values(), turnaround.share or 0.0) if abs(share) >= NEGLIGIBLE}
     hangs = " So the answer depends on C_o: measure it." if len(ways) > 1 else ""
-    return f"C_o = {assumed} is assumed, not measured: by means alone, {', '.join(told)}.{hangs}"
+    return f"C_o = {assumed} is assumed, not measured: by means alone, {', '.join(costs)}.{hangs}"
 
 
 def jobs_a_core(most: int) -> str:
@@ -119,7 +119,7 @@ def _run_times(found: QuantityDifference | None) -> str:
 def percent(difference: QuantityDifference) -> str:
     """Return the change in per cent of the reference with its interval, such as ``79% [70%, 88%]``.
 
-    Without a sign: the words beside it say which way. Empty where the reference is nothing.
+    Without a sign: the words next to it say which way. Empty where the reference is nothing.
     """
     share = difference.share
     if share is None:

@@ -58,7 +58,7 @@ class SettingFinding(msgspec.Struct, frozen=True, kw_only=True):
     sentences
         The same in words.
     jobs, evidence, runs
-        What it stands on; see ``Paired``.
+        Its evidence; see ``Paired``.
     differences
         The figures: ``wait_s``, ``turnaround_s`` (seconds of the run), ``degradation``, ``slowdown_osub``,
         ``bounded_slowdown``.
@@ -83,7 +83,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     findings
         One for each pair of settings.
     evidence
-        A sentence on the runs that are unfit to judge by, and what it all stands on.
+        A sentence on the runs that are unfit to judge by, and on the evidence as a whole.
     unfit
         Why a run is unfit, by its label.
     answer
@@ -118,11 +118,11 @@ def verdict_of(
     ]
     simulated = all(run.info.kind == "simulated" for run in runs)
     strangers = [group.label for group in groups[1:] if not _of_one_trace(groups[0], group)]
-    told = (*about_strangers(groups[0].label, strangers), *_evidence(findings, simulated=simulated))
+    remarks = (*about_strangers(groups[0].label, strangers), *_evidence(findings, simulated=simulated))
     best, answer = _best(groups, [one for one in findings if not spoiled & {one.reference, one.other}])
     return Verdict(
         findings=tuple(findings),
-        evidence=(*about_unfit(reasons), *told),
+        evidence=(*about_unfit(reasons), *remarks),
         unfit={label: "; and ".join(one.why for one in whys) for label, whys in reasons.items()},
         answer=answer,
         best=best,

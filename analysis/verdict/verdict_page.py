@@ -28,7 +28,7 @@ def differences_section(verdict: Verdict) -> Section | None:
     blocks = [
         PageBlock(
             f"{finding.other} against {finding.reference}",
-            _stands_on(finding),
+            _evidence_of(finding),
             grid=PageTable(
                 groups=(), columns=_COLUMNS, rows=_difference_rows(finding), texts=1, heads=True, tools=False
             ),
@@ -38,8 +38,8 @@ def differences_section(verdict: Verdict) -> Section | None:
     return Section("differences", "Differences, with intervals", blocks, abreast=480) if blocks else None
 
 
-def _stands_on(finding: SettingFinding) -> str:
-    """Return what the differences stand on, in a sentence."""
+def _evidence_of(finding: SettingFinding) -> str:
+    """Return the evidence of the differences, in a sentence."""
     one, two = finding.runs
     jobs = f"Over {counted(finding.jobs, 'job')} that completed in"
     if finding.evidence == "repeats":
@@ -50,14 +50,14 @@ def _stands_on(finding: SettingFinding) -> str:
 
 def _difference_rows(finding: SettingFinding) -> list[list[str | TableCell]]:
     rows: list[list[str | TableCell]] = []
-    for name, told in _MEASURES.items():
+    for name, name_of in _MEASURES.items():
         found = finding.differences.get(name)
         if found is not None:
             low, high = found.change.low, found.change.high
             interval = ABSENT if low is None or high is None else f"{_signed(low)} to {_signed(high)}"
             rows.append(
                 [
-                    told,
+                    name_of,
                     number(found.reference),
                     number(found.other),
                     TableCell(_signed(found.change.mean), tone=_tone(found)),

@@ -35,8 +35,8 @@ def output_error(action: str, path: Path, error: OSError) -> OutputError:
 class AppendFile:
     """A file that is only appended to; a failed append leaves it as it was.
 
-    A write reaches the kernel before the append returns, so a kill of this process loses nothing; the disk
-    is told (fdatasync) at most once in ``sync_every_s``, so a power cut loses at most that much.
+    A write reaches the kernel before the append returns, so a kill of this process loses nothing; it is
+    flushed to disk (fdatasync) at most once in ``sync_every_s``, so a power cut loses at most that much.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Run:
     complete
         Whether the run is finished; if not, jobs may lack their state.
     host
-        Who used the host's CPUs meanwhile, or None where nobody looked.
+        CPU use of the host meanwhile by owner, or None where it was not measured.
     """
 
     path: Path

@@ -31,7 +31,7 @@ def check_record(record: R, source: str) -> R:
     Parameters
     ----------
     record
-        A row, whose types nobody has checked yet.
+        A row whose types are not checked yet.
     source
         The file that it goes to or comes from, for the message.
 
@@ -238,7 +238,7 @@ def check_agreement(
         numbered, repeated, JOBS, jobs_source, "job_id", "is another job's, too, and has allocations"
     )
     ordered = in_order(allocations)
-    _check_lives(_with_jobs(numbered, ordered), source)
+    _check_attempts(_with_jobs(numbered, ordered), source)
     if "placement" in jobs.columns:
         _check_last_place(numbered, ordered, source)
     _check_places(allocations, info, source)
@@ -268,7 +268,7 @@ def _with_jobs(jobs: pl.DataFrame, ordered: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _check_lives(rows: pl.DataFrame, source: str) -> None:
+def _check_attempts(rows: pl.DataFrame, source: str) -> None:
     lasting = pl.col("to_s") - pl.col("from_s")
     twice = pl.struct("job", "from_s", "to_s", "why").is_duplicated() & (lasting.is_null() | (lasting > 0))
     parts = pl.col("setup_s").fill_null(0) + pl.col("wasted_s").fill_null(0)

@@ -37,7 +37,7 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder beside ``path``; it becomes ``path`` if all went well, else nothing is left.
+    """Give a temporary folder next to ``path``; it becomes ``path`` if all went well, else nothing is left.
 
     Raises
     ------

@@ -42,7 +42,7 @@ waits = jobs.select("trace_job", wait_s=pl.col("start_s") - pl.col("submit_s"))
 | | |
 | --- | --- |
 | seconds | count from the run's first due time, in the run's own time (`speedup` divides the trace's) |
-| not known | is null. No number stands for it; -1 is refused |
+| not known | is null. No number means unknown; -1 is refused |
 | derived values | waiting time, slowdown and the like are never stored |
 | numbers | are finite; types are exact |
 | a column that is not listed here | is an error, on write and on read |

@@ -1,7 +1,7 @@
 """The rows of a RUN: jobs, their allocations, time slices of a gang scheduler, who used the host.
 
 Seconds count from the run's first due time (``RunInfo.started``), in the run's own, possibly compressed,
-time. ``None`` stands for what is not known; no number does. ``docs/records.md`` is generated from the
+time. ``None`` means unknown; no number does. ``docs/records.md`` is generated from the
 annotations here.
 """
 
@@ -133,7 +133,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         JobState | None,
         Meta(
             description="How the job ended. `REFUSED`: the scheduler never took it; it has no start and no"
-            " end. `LOST`: nobody knows. `COMPLETED` has a start and an end. Null only while the run goes on."
+            " end. `LOST`: its end is unknown. `COMPLETED` has a start and an end. Null only while the run"
+            " goes on."
         ),
     ] = None
     exit_code: Annotated[
@@ -198,7 +199,7 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ] = None
     placement: Annotated[
         tuple[Placement, ...] | None,
-        Meta(description="What was held, as in `jobs`; null if nobody saw it."),
+        Meta(description="What was held, as in `jobs`; null if not observed."),
     ] = None
     why: Annotated[
         AllocationCause,
@@ -219,8 +220,8 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     wasted_s: Annotated[
         Seconds | None,
         Meta(
-            description="The part of the stretch, at its end and beside the set-up, that was thrown away;"
-            " null: what `jobs` says, and without a word there all of a life that a requeue ended."
+            description="The part of the stretch, at its end and without the set-up, that was lost;"
+            " null: what `jobs` says, and without a value there, all of an attempt that a requeue ended."
         ),
     ] = None
 
@@ -278,7 +279,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, for
     ] = None
     used_s: Annotated[CoreSeconds, Meta(description="CPU time that anybody used.")]
     steal_s: Annotated[
-        CoreSeconds, Meta(description="CPU time that the hypervisor took while somebody wanted it.")
+        CoreSeconds, Meta(description="CPU time that the hypervisor took while a process wanted it.")
     ]
     own_s: Annotated[
         CoreSeconds | None,

@@ -43,7 +43,10 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lookahead: Annotated[Whole | None, Meta(description="Slices published ahead.")] = None
     hold: Annotated[
         HoldKind | None,
-        Meta(description="`freeze`: who is held stands still. `yield`: he takes what the owner leaves."),
+        Meta(
+            description="`freeze`: a suspended job does not run. `yield`: it runs on CPU time that the"
+            " slice's owner leaves idle."
+        ),
     ] = None
     freezer: Annotated[str | None, Meta(description="Freezer that the agents chose.")] = None
 

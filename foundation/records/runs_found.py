@@ -21,7 +21,7 @@ from foundation.trust import refuse_others
 MOST_DEEP = 4
 """Folders below the first that are looked into."""
 JOBS_FOLDER, APPS_NAME, APART_NAME = "jobs", "apps.csv", "pairing.json"
-"""What a replay keeps in its RUN beside the records."""
+"""What a replay keeps in its RUN besides the records."""
 _KNOWN = frozenset(
     {
         INFO_NAME,

@@ -140,7 +140,7 @@ class RunWriter:
     def append_job(self, *records: JobRecord) -> None:
         """Append jobs; a job written again (same ``trace_job``) replaces what was written before.
 
-        What was written of its allocations stands.
+        Allocations written before are kept.
 
         Raises
         ------

@@ -73,7 +73,7 @@ _ENDED_ALREADY = (
     "Job/step already completing",
     "Invalid job id specified",
 )
-# What a command ends with that has told the reason before: of a slurm.conf, or of a host without an address.
+# Last line of a command that printed the reason before it: about slurm.conf, or a host without an address.
 _SAYS_NO_REASON = re.compile(r"fatal: Unable to process configuration file|error: No error$")
 _MOST_AT_ONCE = 1_000  # jobs in one command: it has to end in time, and its words have to fit
 _MOST_FILTER_LINES = 5
@@ -183,8 +183,8 @@ class CommandSlurm:
 
     def accounted(self, submitted: Mapping[int, float]) -> Mapping[int, Accounted] | None:
         """Return what accounting has of jobs, or else Slurm's completion log; None where there is neither."""
-        told = self._by_slurmdbd(submitted)
-        return self._by_log(submitted) if told is None else told
+        accounted = self._by_slurmdbd(submitted)
+        return self._by_log(submitted) if accounted is None else accounted
 
     def _by_slurmdbd(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
         """Return what slurmdbd has; None where there is none, or no ``sacct``."""
@@ -209,7 +209,7 @@ class CommandSlurm:
             user = config.get("SlurmUser", "").partition("(")[0] or None
             self._completions = CompletionFile(Path(config["JobCompLoc"]), user)
         read = self._completions.read()
-        return None if read is None else read.told(submitted)
+        return None if read is None else read.accounted(submitted)
 
     def accounting_names(self) -> AccountingNames:
         """Return which QOS and accounts slurmdbd knows."""
@@ -340,7 +340,7 @@ def _why_refused(answer: CommandOutput) -> str:
 
 
 def _last_line(answer: CommandOutput) -> str:
-    """Return what a command says of its end, and why, where that stands in an earlier line alone."""
+    """Return a command's last line, and the reason where only an earlier line gives it."""
     printed = (answer.stderr or answer.stdout).splitlines()
     lines = [line.strip() for line in printed if line.strip() and not line.startswith('Try "')]
     if not lines:

@@ -2,7 +2,7 @@
 
 What is read here came out of another program, and users may have had a hand in it. So a text is never
 handed to a library that knows more than lists (ClusterShell runs a shell to look up ``@group``), and the
-size of what it stands for is known before any of it is made: a few characters can mean millions of names.
+number of its names is known before any of them is made: a few characters can mean millions of names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
     Raises
     ------
     ClusterError
-        The text is no such list, or stands for more than ``most`` names.
+        The text is no such list, or denotes more than ``most`` names.
     """
     if text in {"", "(null)"}:
         return ()
@@ -53,7 +53,7 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
         pieces = [(literal, _spans(ranges, text)) for literal, ranges in _PIECE.findall(item.group())]
         named += prod(sum(len(numbers) for numbers, _ in spans) for literal, spans in pieces if not literal)
         if named > most:
-            raise _unreadable("a host list", text, f"it stands for more than {most} names")
+            raise _unreadable("a host list", text, f"it denotes more than {most} names")
         spelled = [(literal,) if literal else _spell(spans) for literal, spans in pieces]
         names.update(dict.fromkeys("".join(parts) for parts in product(*spelled)))
     for name in names:

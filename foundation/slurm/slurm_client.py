@@ -3,7 +3,7 @@
 What became of jobs, by Slurm's accounting (sacct(1), slurmdbd), which forgets none that has ended.
 
 Only fields are asked for in which no user writes, and a line that is not exactly of their form counts for
-nothing, as if accounting had not told of that job.
+nothing, as if accounting had no record of that job.
 
 Updates of many jobs by one command: ``scontrol`` reads what it is to do from its standard input.
 
@@ -134,7 +134,7 @@ class Accounted:
 
 
 def accounting_words(job_ids: Iterable[int]) -> tuple[str, ...]:
-    """Return the command that tells what became of jobs, the lives of those that were requeued included."""
+    """Return the command that lists the ends of jobs, earlier attempts of requeued jobs included."""
     return (
         *("sacct", "--noheader", "--parsable2", "--allocations", "--duplicates"),
         f"--format={','.join(FIELDS)}",
@@ -336,7 +336,7 @@ class SlurmClient(Protocol):
         Raises
         ------
         SlurmRefusedError
-            It may not start a second time, Slurm does not know it any more, or it is somebody else's.
+            It may not start a second time, Slurm does not know it any more, or it belongs to another user.
         """
         ...
 

@@ -173,10 +173,10 @@ class SlurmJob:
 
     @property
     def spec(self) -> str:
-        """What Slurm's commands call it, and nothing beside it.
+        """The id by which Slurm's commands address this job alone.
 
         The id of an array's first task is that of the whole array, and a component of a heterogeneous job is
-        told to by its leader (squeue(1), JOB ARRAYS; Slurm's page on heterogeneous jobs).
+        addressed by its leader (squeue(1), JOB ARRAYS; Slurm's page on heterogeneous jobs).
         """
         if self.array_job_id is not None and self.array_task_id is not None:
             return f"{self.array_job_id}_{self.array_task_id}"
@@ -187,7 +187,7 @@ class SlurmJob:
 class UnreadableJob:
     """A job that Slurm has, and whose record cannot be read or believed.
 
-    It is not known to run, nor to be gone: whoever manages it leaves it alone, and whoever waits for its end
+    It is not known to run, nor to be gone: gangd leaves it alone, and a caller that waits for its end
     goes on waiting.
 
     Attributes
@@ -277,14 +277,14 @@ class SlurmNode:
 
     @property
     def is_up(self) -> bool:
-        """Whether the node can take a job, now or when it has room."""
+        """Whether the node can take a job, now or when it has free resources."""
         bad = {"DOWN", "DRAIN", "FAIL", "FAILING", "UNKNOWN", "NOT_RESPONDING", "FUTURE", "MAINT"}
         return not self.states & bad
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Nodes that are set aside for a while, for maintenance or for somebody; times in epoch seconds."""
+    """Nodes that are set aside for a while, for maintenance or for some users; times in epoch seconds."""
 
     name: str
     start_s: int

@@ -1,19 +1,19 @@
-"""Files and folders that may be believed: nobody else could put them there, nobody else can change them.
+"""Files and folders that can be trusted: no other user could create them or can change them.
 
 A daemon that runs as root must not be sent elsewhere by a link, and must not read what another user wrote.
 So a path is opened folder by folder from ``/``, without following links, and every folder on the way is
 looked at through the descriptor that is then used. Rules, for the effective user:
 
-* A folder on the way belongs to root or to the user, and nobody else may write to it; or it is sticky, as
-  ``/tmp`` is: what stands in a sticky folder can be renamed and removed by its owner alone.
-* A link on the way is followed if it belongs to root or to the user and stands in a folder that nobody else
+* A folder on the way belongs to root or to the user, and no other user may write to it; or it is sticky, as
+  ``/tmp`` is: only its owner can rename or remove an entry of a sticky folder.
+* A link on the way is followed if it belongs to root or to the user and is in a folder that no other user
   may write to. The last component is never a link.
-* A folder to keep things in belongs to the user, and nobody else may write to it.
-* A file is a plain file of root's or of the user's own that nobody else may write to. It is reached by its
+* A folder to keep things in belongs to the user, and no other user may write to it.
+* A file is a plain file of root's or of the user's own that no other user may write to. It is reached by its
   name in an open folder, and replaced as a whole (``foundation.whole_file``).
 
 The members of a group are others, but for the group that a user has to himself. Standard library only: the
-guardian of an agent uses this room too.
+guardian of an agent uses this package too.
 """
 
 from foundation.trust.trust_checks import (

@@ -1,7 +1,7 @@
 """Opening folders, one below the other, and files in them, each checked through the descriptor that is used.
 
 Folders first, then files, which are opened by their name in an open folder and never through a link, then
-whose a file or folder is and whether anybody else may write to it. The rules are at the head of the room.
+whose a file or folder is and whether anybody else may write to it. The rules are in the package's docstring.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_BYTES = 64 * 2**20
 
 ROOT = 0
 Owners = frozenset[int]
-"""Ids of users who are believed besides root and the user himself."""
+"""Ids of users who are trusted besides root and the effective user."""
 
 
 def open_below(folder_fd: int, path: str) -> int:
@@ -69,7 +69,7 @@ def open_folder(path: Path, *, own: bool = True) -> int:
     FileNotFoundError
         It is not there.
     TrustError
-        Somebody else could have put it there, or can change what is in it; the message says who and where.
+        Another user could have created it, or can change it; the message says who and where.
     OSError
         It cannot be opened.
     """
@@ -147,7 +147,7 @@ def behind_links(path: Path, also: Owners = frozenset()) -> Path:
     FileNotFoundError
         Something on the way is not there.
     TrustError
-        A link is a stranger's, or stands where others may write.
+        A link belongs to another user, or is in a folder that others may write to.
     OSError
         There are too many links.
     """
@@ -164,7 +164,7 @@ def behind_links(path: Path, also: Owners = frozenset()) -> Path:
 
 @contextlib.contextmanager
 def folder_of(path: Path, also: Owners = frozenset()) -> Iterator[int]:
-    """Give a descriptor of the folder in which ``path`` stands; raises as ``open_parent``."""
+    """Give a descriptor of the folder that contains ``path``; raises as ``open_parent``."""
     parent = open_parent(path, also=also)
     try:
         yield parent
@@ -173,7 +173,7 @@ def folder_of(path: Path, also: Owners = frozenset()) -> Iterator[int]:
 
 
 def open_parent(path: Path, *, make: bool = False, also: Owners = frozenset()) -> int:
-    """Open the folder in which ``path`` stands, each folder above it checked; raises as ``open_folder``.
+    """Open the folder that contains ``path``, each folder above it checked; raises as ``open_folder``.
 
     The descriptor is good for names below it, not for reading the folder. With ``make`` folders that are
     missing are made, for everybody to read; folders and links of the users ``also`` are believed, too.
@@ -318,7 +318,7 @@ def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Own
         It cannot be opened.
     """
     try:
-        # Without O_NONBLOCK a pipe of somebody's making would hold the caller up for ever.
+        # Without O_NONBLOCK a pipe that another user made would block the caller for ever.
         fd = open_entry(folder_fd, name, flags | os.O_NONBLOCK, mode)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
@@ -341,7 +341,7 @@ def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Own
 
 
 def is_closed_to_others(found: os.stat_result, also: Owners = frozenset()) -> bool:
-    """Whether a file or folder belongs to root, the user or ``also``, and nobody else may write to it."""
+    """Whether a file or folder belongs to root, the user or ``also``, and no other user may write to it."""
     return is_known_owner(found, also) and not others_write(found)
 
 

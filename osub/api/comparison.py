@@ -122,11 +122,11 @@ def report(runs: Run | PathText | Sequence[Run | PathText], path: PathText) -> P
         A path is no RUN; the page cannot be written.
     """
     from analysis.report import write_report
-    from analysis.tables import told_apart
+    from analysis.tables import distinctly_labelled
 
     several = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
     if not several:
         raise UsageError("runs is empty: a page takes one run at least")
     target = as_path(path, "path")
-    write_report(told_apart([as_run(run).record for run in several]), target)
+    write_report(distinctly_labelled([as_run(run).record for run in several]), target)
     return target

@@ -125,10 +125,10 @@ class Run:
     def report(self, path: PathText) -> Path:
         """Write the run's page, and return its path; see ``osub.report``."""
         from analysis.report import write_report
-        from analysis.tables import told_apart
+        from analysis.tables import distinctly_labelled
 
         target = as_path(path, "path")
-        write_report(told_apart([self.record]), target)
+        write_report(distinctly_labelled([self.record]), target)
         return target
 
     @speaks_of_parameters

@@ -17,7 +17,7 @@ from analysis.metrics import (
     measure,
     metrics_csv,
 )
-from analysis.tables import metrics_tables, told_apart
+from analysis.tables import distinctly_labelled, metrics_tables
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run
@@ -60,7 +60,7 @@ def report(
         wait_threshold_s=wait_threshold, beta_s=beta, most_taken=most_taken, most_spread=most_spread
     )
     with waiting(f"reading {counted(len(runs), 'run')}"):
-        loaded = told_apart([load_run(path) for path in runs])
+        loaded = distinctly_labelled([load_run(path) for path in runs])
         if html is None:
             metrics = [measure(run, options) for run in loaded]
         else:

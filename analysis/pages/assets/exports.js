@@ -82,7 +82,7 @@ function figureRows({data, layout}) {
     const series = words(trace.name ?? "");
     const [x, y, z, base] = [trace.x, trace.y, trace.z, trace.base].map(plain);
     const texts = [plain(trace.customdata), plain(trace.text)].filter(Array.isArray);
-    const told = (at) => texts.map((list) => words(Array.isArray(list[at]) ? list[at].join("; ") : list[at]))[0];
+    const label = (at) => texts.map((list) => words(Array.isArray(list[at]) ? list[at].join("; ") : list[at]))[0];
     if (Array.isArray(z)) {
       z.forEach((line, row) => line.forEach((value, column) => add({
         [xName]: x?.[column] ?? (trace.x0 ?? 0) + column * (trace.dx ?? 1),
@@ -95,7 +95,7 @@ function figureRows({data, layout}) {
         const row = series ? {series} : {};
         if (Array.isArray(base)) Object.assign(row, {[`${xName}, from`]: base[at], [`${xName}, length`]: x[at], row: y[at]});
         else Object.assign(row, {[xName]: words(x?.[at] ?? at), [yName]: words(y?.[at] ?? at)});
-        if (told(at) !== undefined) row.what = told(at);
+        if (label(at) !== undefined) row.what = label(at);
         add(row);
       }
     }

@@ -108,10 +108,10 @@ function startFigures() {
   const elements = [...document.querySelectorAll("figure.chart")];
   if (!elements.length) return Promise.resolve();
   if (typeof DecompressionStream === "undefined") {
-    const told = document.createElement("p");
-    told.className = "alerts";
-    told.textContent = "The figures of this page need a browser of 2023 or newer.";
-    document.querySelector("main").prepend(told);
+    const notice = document.createElement("p");
+    notice.className = "alerts";
+    notice.textContent = "The figures of this page need a browser of 2023 or newer.";
+    document.querySelector("main").prepend(notice);
     return Promise.resolve();
   }
   // A frame later: texts and tables are on the screen before Plotly takes its time.

@@ -30,7 +30,7 @@ function sortBy(table, column, head) {
   body.append(...rows.map(({row}) => row));
 }
 
-function filterBy(table, wanted, told) {
+function filterBy(table, wanted, shownRows) {
   const asked = wanted.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
   for (const row of table.tBodies[0].rows) {
@@ -38,7 +38,7 @@ function filterBy(table, wanted, told) {
     row.hidden = !asked.every((word) => text.includes(word));
     shown += !row.hidden;
   }
-  told.textContent = asked.length ? `${shown} of ${table.tBodies[0].rows.length} rows` : "";
+  shownRows.textContent = asked.length ? `${shown} of ${table.tBodies[0].rows.length} rows` : "";
 }
 
 function tableTools(table) {
@@ -47,12 +47,12 @@ function tableTools(table) {
   tools.className = "tools";
   if (table.tBodies[0].rows.length >= FILTER_FROM) {
     const input = document.createElement("input");
-    const told = document.createElement("span");
+    const shownRows = document.createElement("span");
     Object.assign(input, {type: "search", placeholder: "filter rows"});
     input.setAttribute("aria-label", `${title}: filter rows`);
-    told.setAttribute("role", "status");
-    input.addEventListener("input", () => filterBy(table, input.value, told));
-    tools.append(input, told);
+    shownRows.setAttribute("role", "status");
+    input.addEventListener("input", () => filterBy(table, input.value, shownRows));
+    tools.append(input, shownRows);
   }
   const box = document.createElement("span");
   const save = document.createElement("button");

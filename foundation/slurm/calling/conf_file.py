@@ -1,7 +1,7 @@
 """Slurm's configuration: whose the file must be, and what of it a RUN keeps.
 
-Slurm's commands load the plugins that a slurm.conf names, so whoever could write it acts as whoever uses it.
-A RUN keeps what of it says when jobs start.
+Slurm's commands load the plugins that a slurm.conf names, so a user who can write it can act as the user who
+runs them. A RUN keeps what of it says when jobs start.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LONGEST = 2048
 def check_conf(conf: Path) -> None:
     """Make sure that only root, the account ``slurm`` or the caller could have written a slurm.conf.
 
-    Whoever else could acts as whoever uses it.
+    Another user who can write it can act as the caller.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def check_conf(conf: Path) -> None:
     ClusterError
         It cannot be read.
     TrustError
-        It is in the hands of somebody else; the message says whose.
+        Another user can write it; the message names the user.
     """
     also = _slurm_user()
     try:

@@ -73,15 +73,15 @@ def run_command(
     Raises
     ------
     HostError
-        It is not installed, or this host has no room for another process.
+        It is not installed, or this host cannot start another process.
     UsageError
         A word, or the environment, is nothing that a command can be given.
     """
     try:
-        told = None if stdin is None else stdin.encode()
+        input_bytes = None if stdin is None else stdin.encode()
         process = subprocess.Popen(
             words,
-            stdin=subprocess.DEVNULL if told is None else subprocess.PIPE,
+            stdin=subprocess.DEVNULL if input_bytes is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
@@ -98,7 +98,7 @@ def run_command(
     with process:
         answer = None
         try:
-            answer = _communicate(process, told or b"", timeout_s, most_bytes)
+            answer = _communicate(process, input_bytes or b"", timeout_s, most_bytes)
             return answer
         finally:
             if answer is None or answer.returncode is None:

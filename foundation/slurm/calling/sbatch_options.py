@@ -1,4 +1,4 @@
-"""The options of ``sbatch`` for a request, and which of a site's own may go beside them."""
+"""The options of ``sbatch`` for a request, and which options of a site may be added."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from foundation.errors import UsageError
 from foundation.slurm.slurm_client import SubmitRequest
 
-# What a request sets itself, or what would change the meaning of a submission, and why nobody else sets it.
+# What a request sets itself, or what would change the meaning of a submission, and why a site may not set it.
 _OWN = dict.fromkeys(
     ("job-name", "nodes", "ntasks", "ntasks-per-node", "ntasks-per-core", "output", "error", "open-mode"),
     "osub sets it for each job",

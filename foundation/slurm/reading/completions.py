@@ -1,14 +1,14 @@
-"""What became of jobs, by Slurm's completion log (``JobCompType=jobcomp/filetxt``): a line for each life.
+"""Ends of jobs from Slurm's completion log (``JobCompType=jobcomp/filetxt``): one line for each attempt.
 
 Users write names, work directories, accounts and keys into these lines, line breaks and all, so that a job
 can be called like a whole line about another job; and Slurm 22.05 cuts a line at 1,023 bytes, its end too,
-so that the next one goes on in it. So nothing is believed for its form alone. Whoever has ended has a line
-of Slurm's own here, and a forged one is a second: what several lines tell of one job counts only where they
-tell of lives, each but the last put back to the queue. A line that is not wholly of the form taints every
-job whose number stands in it. Who forges can thereby have a job count as unknown, and nothing else.
+so that the next one goes on in it. So form alone proves nothing. A job that has ended has a line
+of Slurm's own here, and a forged line is a second: several lines about one job count only where they are
+its attempts, each but the last put back in the queue. A line that is not wholly of the form taints every
+job whose number it contains. A forger can thereby make a job count as unknown, and nothing else.
 
-Times in the log are the local ones of slurmctld. Its zone is found by when a job was submitted, which who
-asks knows.
+Times in the log are the local ones of slurmctld. Its zone is found from a job's submit time, which the
+caller knows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _PUT_BACK = frozenset(
         SlurmJobState.RESIZING,
     }
 )
-"""How a life ends after which another one follows."""
+"""States of an attempt after which another one follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +71,26 @@ class CompletionLine:
     """A line; times in seconds of slurmctld's own clock face, as if that were universal time."""
 
     uid: int
-    told: Accounted
+    record: Accounted
 
 
 @dataclass(slots=True)
 class Completions:
-    """What was read of a log: lives by job, and jobs of which a line speaks that cannot be read."""
+    """What was read of a log: attempts by job, and jobs named in a line that cannot be read."""
 
-    lives: dict[int, list[CompletionLine]] = field(default_factory=dict)
+    attempts: dict[int, list[CompletionLine]] = field(default_factory=dict)
     tainted: set[int] = field(default_factory=set)
 
     def read(self, lines: Iterable[str]) -> None:
         """Take in whole lines."""
         for line in lines:
-            life = read_line(line)
-            if life is None:
+            attempt = read_line(line)
+            if attempt is None:
                 self.tainted.update(int(number) for number in _NUMBER.findall(line[:LONGEST_LINE]))
             else:
-                self.lives.setdefault(life.told.job_id, []).append(life)
+                self.attempts.setdefault(attempt.record.job_id, []).append(attempt)
 
-    def told(self, submitted: Mapping[int, float]) -> dict[int, Accounted]:
+    def accounted(self, submitted: Mapping[int, float]) -> dict[int, Accounted]:
         """Return what became of jobs.
 
         Parameters
@@ -101,12 +101,12 @@ class Completions:
         """
         found: dict[int, Accounted] = {}
         for job_id, at_s in submitted.items():
-            lives = self.lives.get(job_id, [])
-            if not lives or job_id in self.tainted or not _is_one_job(lives):
+            attempts = self.attempts.get(job_id, [])
+            if not attempts or job_id in self.tainted or not _is_one_job(attempts):
                 continue
-            zone_s = zone_of(lives[0].told.submit_time, at_s)
+            zone_s = zone_of(attempts[0].record.submit_time, at_s)
             if zone_s is not None:
-                found[job_id] = _moved(lives[-1].told, zone_s)
+                found[job_id] = _moved(attempts[-1].record, zone_s)
         return found
 
 
@@ -145,19 +145,21 @@ def zone_of(face_s: int | None, instant_s: float) -> int | None:
     return zone_s if abs(ahead_s - zone_s) <= SLACK_S and abs(zone_s) <= FARTHEST_ZONE_S else None
 
 
-def _is_one_job(lives: list[CompletionLine]) -> bool:
-    return len({life.uid for life in lives}) == 1 and all(life.told.state in _PUT_BACK for life in lives[:-1])
+def _is_one_job(attempts: list[CompletionLine]) -> bool:
+    return len({attempt.uid for attempt in attempts}) == 1 and all(
+        attempt.record.state in _PUT_BACK for attempt in attempts[:-1]
+    )
 
 
-def _moved(told: Accounted, zone_s: int) -> Accounted:
+def _moved(record: Accounted, zone_s: int) -> Accounted:
     def instant(face_s: int | None) -> int | None:
         return None if face_s is None else face_s - zone_s
 
     return replace(
-        told,
-        submit_time=instant(told.submit_time),
-        start_time=instant(told.start_time),
-        end_time=instant(told.end_time),
+        record,
+        submit_time=instant(record.submit_time),
+        start_time=instant(record.start_time),
+        end_time=instant(record.end_time),
     )
 
 

@@ -173,7 +173,7 @@ class TextSource:
         return cores if state.holds_cores or state.is_over else (), self._written.get(run, Written())
 
     def _ask_cores(self, facts: dict[str, str], nodes: NodeBook) -> tuple[NodeCores, ...] | BadRecordError:
-        """Return the cores, or why they cannot be told in this run; raises the latter where it may pass."""
+        """Return the cores, or why they cannot be known in this run; raises the latter where it may pass."""
         try:
             text = self._ask("scontrol", "show", "--detail", "--oneliner", "job", address_of(facts))
         except SlurmRefusedError as error:
@@ -188,7 +188,7 @@ class TextSource:
             return BadRecordError(str(error))
 
     def _of(self, address: str, field: str) -> str | None:
-        """Return what was written of one job in one field; nobody else has a word in the answer."""
+        """Return one field of one job, asked for alone: no other user's text is in the answer."""
         words = ("squeue", "--noheader", "--all", "--states=all")
         try:
             text = self._ask(*words, f"--jobs={address}", f"--Format={field}:0")

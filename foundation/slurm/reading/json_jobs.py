@@ -181,7 +181,7 @@ _STATES = {str(state): state for state in SlurmJobState}
 
 
 class JsonReader:
-    """Reads one output after the other; a record that stands there as it stood before is not read again."""
+    """Reads one output after the other; an unchanged record is not parsed again."""
 
     def __init__(self) -> None:
         self._records: list[msgspec.Raw] = []
@@ -197,7 +197,7 @@ class JsonReader:
         SlurmUnreachableError
             The command could not ask slurmctld; it says so in the document only, and lists no jobs.
         UnknownFormatError
-            It is no such document, or tells of an error beside jobs.
+            It is no such document, or lists an error as well as jobs.
         """
         self._records = []
         try:

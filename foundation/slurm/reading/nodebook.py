@@ -41,7 +41,7 @@ def each_once(places: Iterable[NodeCores]) -> tuple[NodeCores, ...]:
 
 
 def snapshot_of(jobs: Iterable[SlurmJob], unreadable: Iterable[UnreadableJob]) -> JobSnapshot:
-    """Return a snapshot in which an id stands once: where two jobs have it, neither is believed."""
+    """Return a snapshot in which each id is unique: where two jobs have the same id, both are dropped."""
     byid: dict[int, SlurmJob] = {}
     bad = {one.job_id: one for one in unreadable}
     for job in jobs:

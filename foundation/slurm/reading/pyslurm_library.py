@@ -216,15 +216,15 @@ class LibrarySource:
         known: dict[int, tuple[object, SlurmJob]] = {}
         for record in records:
             try:
-                told: tuple[object, ...] = _ALWAYS(record)
-                some = told[_ARRAY] is not None or told[_COMPONENT] is not None
-                if some or in_full or told[_STATE] in _BEGUN:
-                    if told[_STATE] in _OVER and not in_full:
+                fields: tuple[object, ...] = _ALWAYS(record)
+                some = fields[_ARRAY] is not None or fields[_COMPONENT] is not None
+                if some or in_full or fields[_STATE] in _BEGUN:
+                    if fields[_STATE] in _OVER and not in_full:
                         continue
-                    told += _rest(record, in_full=in_full)
+                    fields += _rest(record, in_full=in_full)
                 was = self._known.get(record.id)
-                if was is None or was[0] != told:
-                    was = told, library_job(record, nodes.find, self._user_name, waiting_in_full=in_full)
+                if was is None or was[0] != fields:
+                    was = fields, library_job(record, nodes.find, self._user_name, waiting_in_full=in_full)
                 known[record.id] = was
                 jobs.append(was[1])
             except BadRecordError as error:
@@ -243,7 +243,7 @@ class LibrarySource:
 
 
 def _rest(record: LibraryJob, *, in_full: bool) -> tuple[object, ...]:
-    """Return what ``library_job`` reads of a record beside ``_ALWAYS``: the same, and so is the job."""
+    """Return the fields that ``library_job`` reads besides ``_ALWAYS``; equal fields mean an equal job."""
     begun = record.state in _BEGUN
     return (
         _OF_ARRAY(record),
@@ -278,10 +278,10 @@ def library_job(
     code, signal = _exit(record, state) if begun else (0, None)
     array, het = record.array_id, record.heterogeneous_id
     waits_as_array = array is not None and record.array_tasks_waiting is not None
-    told = begun or waiting_in_full
+    read_all = begun or waiting_in_full
     return SlurmJob(
         job_id=record.id,
-        name=record.name if told else None,
+        name=record.name if read_all else None,
         user=user_name(record.user_id),
         uid=record.user_id,
         partition=record.partition.partition(",")[0],
@@ -301,13 +301,13 @@ def library_job(
         preempt_time=record.preempt_time,
         exit_code=code,
         exit_signal=signal,
-        features=",".join(record.constraints) or None if told else None,
-        comment=record.comment if told else None,
-        admin_comment=record.admin_comment if told else None,
+        features=",".join(record.constraints) or None if read_all else None,
+        comment=record.comment if read_all else None,
+        admin_comment=record.admin_comment if read_all else None,
         batch_host=record.batch_host if begun else None,
-        account=record.account if told else None,
-        qos=record.qos if told else None,
-        reservation=record.reservation if told else None,
+        account=record.account if read_all else None,
+        qos=record.qos if read_all else None,
+        reservation=record.reservation if read_all else None,
     )
 
 
@@ -334,7 +334,7 @@ def _cores(record: LibraryJob, state: SlurmJobState, find: FindNode) -> tuple[No
 def _share(name: str, held: Mapping[str, object], find: FindNode) -> NodeCores:
     ids, memory = held["cpu_ids"], held["memory"]
     if not isinstance(ids, str):
-        raise BadRecordError(f"its cores on {name} are not told")
+        raise BadRecordError(f"its cores on {name} are not known")
     if len(ids) >= _LONGEST_IDS:
         raise UnknownFormatError("pyslurm cuts the list of a job's cores")
     return place(name, expand_ids(ids), memory if isinstance(memory, int) else 0, find)

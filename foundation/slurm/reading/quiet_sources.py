@@ -9,13 +9,13 @@ full look now and then.
   and changes back between two looks waits for the full one.
 * ``QuietLibrary``: slurmctld is asked whether any job has changed since an instant by its own clock, and says
   that none has (``SLURM_NO_CHANGE_IN_DATA``) without packing a job. pyslurm (22.5 to 25.11) never gives such
-  an instant; so this is asked beside it, in the library that pyslurm has loaded. ``slurm_load_jobs`` says
+  an instant; so the library that pyslurm has loaded is called directly. ``slurm_load_jobs`` says
   *no* in a few bytes, and *yes* with all jobs, which are thrown away. ``slurm_get_job_steps`` of 22.05 to
   25.05 says both in a few bytes, by the same note of when a job last changed: steps are asked for of a job
   that there is not. 25.11 has it without the instant. What is relied on (slurm.h) is these prototypes, that
-  number, and where in an answer the instant stands at which it was made. Nothing else of an answer is looked
-  at. What is no plausible instant, or a library that cannot be found, means that nothing is known, and all
-  jobs are read.
+  number, and the position in an answer of the instant at which it was made. Nothing else of an answer is
+  looked at. What is no plausible instant, or a library that cannot be found, means that nothing is known, and
+  all jobs are read.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class ChangeProbe(Protocol):
 
     @property
     def is_short(self) -> bool:
-        """Whether it is told in a few bytes, too, that something has changed, and not with all jobs."""
+        """Whether the answer "changed" is also a few bytes, not all jobs."""
         ...
 
     def since(self, instant_s: int) -> int | None:
         """Return 0 if no job has changed since an instant; else a later one that is past.
 
-        Both by slurmctld's clock. With 0 for ``instant_s`` an instant always comes. None where it cannot be
-        told.
+        Both by slurmctld's clock. With 0 for ``instant_s`` an instant always comes. None where it is not
+        known.
         """
         ...
 
@@ -154,26 +154,26 @@ class LibraryPulse:
         if library.slurm_load_jobs(ctypes.c_long(instant_s), ctypes.byref(answer), _SHOW_ALL_HERE):
             return 0 if instant_s and ctypes.get_errno() == NO_CHANGE else None
         try:
-            told = int(answer.contents.last_update)
+            updated_s = int(answer.contents.last_update)
         except ValueError:  # no answer, and no error
             return None
         library.slurm_free_job_info_msg(answer)
-        return self._plausible(told)
+        return self._plausible(updated_s)
 
     def _now(self, library: ctypes.CDLL) -> int | None:
-        """Return slurmctld's time, which stands at the head of its list of licences."""
+        """Return slurmctld's time, from the head of its list of licences."""
         answer = ctypes.POINTER(_Licences)()
         if library.slurm_load_licenses(ctypes.c_long(0), ctypes.byref(answer), _SHOW_ALL_HERE):
             return None
         try:
-            told = int(answer.contents.last_update)
+            updated_s = int(answer.contents.last_update)
         except ValueError:  # no answer, and no error
             return None
         library.slurm_free_license_info_msg(answer)
-        return self._plausible(told)
+        return self._plausible(updated_s)
 
-    def _plausible(self, told_s: int) -> int | None:
-        return told_s if abs(told_s - self._wall()) < _PLAUSIBLE_S else None
+    def _plausible(self, instant_s: int) -> int | None:
+        return instant_s if abs(instant_s - self._wall()) < _PLAUSIBLE_S else None
 
     def _loaded(self) -> ctypes.CDLL | None:
         if self._library is None:
@@ -213,8 +213,8 @@ class QuietLibrary:
     """The library's source, asked for jobs only when some have changed.
 
     What is kept of an answer is an instant by slurmctld's clock that it is no older than. While each look
-    brings news nothing is asked beforehand: after two in a row, or, where a change is told with all jobs,
-    which nobody needs (``ChangeProbe.is_short``), after one.
+    brings news nothing is asked beforehand: after two in a row, or, where the answer "changed" carries all
+    jobs, which are not needed (``ChangeProbe.is_short``), after one.
     """
 
     def __init__(
@@ -234,12 +234,12 @@ class QuietLibrary:
     def read(self, nodes: NodeBook) -> JobSnapshot:
         """Return all jobs; raises as the source."""
         asks = self._news < (2 if self._pulse.is_short else 1)
-        told_s = self._pulse.since(self._instant_s) if asks else None
+        instant_s = self._pulse.since(self._instant_s) if asks else None
         now_s = self._clock()
-        if told_s == 0 and self._last is not None and now_s < self._last_s + FULL_EVERY_S:
+        if instant_s == 0 and self._last is not None and now_s < self._last_s + FULL_EVERY_S:
             return self._last
         snapshot = self._source.read(nodes)
         self._news = 0 if snapshot == self._last else self._news + 1
         self._last, self._last_s = snapshot, now_s
-        self._instant_s = told_s or self._instant_s
+        self._instant_s = instant_s or self._instant_s
         return snapshot

@@ -88,7 +88,7 @@ def read_facts(text: str) -> Iterator[tuple[int | None, dict[str, str] | None]]:
 
 
 def address_of(facts: dict[str, str]) -> str:
-    """Return the words for one job: the id of an array or of a heterogeneous job stands for all of it."""
+    """Return the words for one job: the id of an array or of a heterogeneous job covers all of it."""
     array, task = facts["ArrayJobID"], facts["ArrayTaskID"]
     if _NUMBER.fullmatch(array) and _NUMBER.fullmatch(task):
         return f"{array}_{task}"
@@ -164,7 +164,7 @@ def read_cores(text: str, facts: dict[str, str], find: FindNode) -> tuple[NodeCo
             for hosts, ids, memory in _CORES.findall(text)
         ]
     except ClusterError as error:
-        raise BadRecordError("its cores cannot be told from what its user wrote") from error
+        raise BadRecordError("its cores cannot be separated from text that its user wrote") from error
     if not groups and "CPU_IDs=" not in text:
         return ()
     places = each_once(
@@ -173,7 +173,7 @@ def read_cores(text: str, facts: dict[str, str], find: FindNode) -> tuple[NodeCo
         for host in hosts
     )
     if text.count("CPU_IDs=") != len(groups) or sorted(held.node for held in places) != sorted(nodes):
-        raise BadRecordError("its cores cannot be told from what its user wrote")
+        raise BadRecordError("its cores cannot be separated from text that its user wrote")
     if any(length >= _LONGEST_IDS for _, _, _, length in groups):
         raise BadRecordError("scontrol cuts the list of its cores")
     return places

@@ -100,11 +100,11 @@ class ApartSlurm(CommandSlurm):
 
     def jobs(self) -> JobSnapshot:
         """Return every job, or those that are not over; one that is as it was is the same object."""
-        told = self._look(Look())
+        snapshot = self._look(Look())
         since, self._number = self._number, self._number + 1
         changed, gone = tuple(self._changed.values()), tuple(self._gone)
         self._changed, self._gone = {}, {}
-        return replace(told, difference=SnapshotDifference(self._number, since, changed, gone))
+        return replace(snapshot, difference=SnapshotDifference(self._number, since, changed, gone))
 
     def nodes(self) -> Sequence[SlurmNode]:
         """Return every node."""
@@ -152,7 +152,7 @@ class ApartSlurm(CommandSlurm):
         self._decoder = Decoder(Answer)
         self._jobs, self._nodes = {}, []
         self._changed, self._gone = {}, {}
-        self._number += 1  # what comes next is no difference to what was told before
+        self._number += 1  # the next answer is no difference to the last one
         try:
             self._process = subprocess.Popen(
                 [*self._words, "--source", source],
@@ -189,17 +189,17 @@ class ApartSlurm(CommandSlurm):
                     unread += some
                 case NodesFrame(nodes=more):
                     nodes += more
-                case AnswerFault() as told:
-                    fault = told
-                case AnswerComplete() as told:
-                    done = told
+                case AnswerFault() as answer:
+                    fault = answer
+                case AnswerComplete() as complete:
+                    done = complete
                 case other:
                     raise BrokenPipe(f"it sent {type(other).__name__}")
         if fault is not None:
             raise fault.error()
         assert done is not None
         if done.jobs != len(jobs):
-            raise BrokenPipe(f"it told of {len(jobs)} jobs, and says that there are {done.jobs}")
+            raise BrokenPipe(f"it sent {len(jobs)} jobs, and counts {done.jobs}")
         self._jobs, self.read_from = jobs, done.source
         if look.nodes:
             self._nodes = nodes

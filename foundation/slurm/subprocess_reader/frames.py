@@ -1,7 +1,7 @@
 """What goes over the pipes to and from a reader's process: typed messages, each with its length before it.
 
 An answer is any number of parts and then ``AnswerComplete``, or ``AnswerFault``. A part is small, so that
-whoever decodes it, and the interpreter lock with it, is soon free again. The bounds hold on both sides: the
+its decoder soon releases the interpreter lock. The bounds hold on both sides: the
 other may be broken.
 """
 

@@ -1,6 +1,6 @@
 """The reader's process: ``python -m foundation.slurm.subprocess_reader.process``.
 
-It asks Slurm when it is told to, and answers what has changed. It ends when its standard input does, whatever
+It asks Slurm on request, and answers with what has changed. It ends when its standard input does, whatever
 it is doing then, so that none is left behind.
 """
 
@@ -52,14 +52,14 @@ class Reader:
     book
         The cluster's nodes, for the source.
     all_jobs
-        Whether also jobs are told of that are over.
+        Whether jobs that are over are sent, too.
     """
 
     def __init__(self, source: ChosenSource, book: NodeBook, *, all_jobs: bool = True) -> None:
         self._source = source
         self._book = book
         self._all = all_jobs
-        self._told: dict[int, SlurmJob] = {}
+        self._sent: dict[int, SlurmJob] = {}
 
     def answer(self, nodes: Sequence[SlurmNode] | None, to: BinaryIO) -> None:
         """Look, and write what there is to tell, nodes first if they were asked for too."""
@@ -73,12 +73,12 @@ class Reader:
             del now[job.job_id]
             unread.append(UnreadableJob(job.job_id, "its record is too long"))
 
-        told = self._told.get
-        news = [job for key, job in now.items() if (was := told(key)) is not job and was != job]
+        sent = self._sent.get
+        news = [job for key, job in now.items() if (was := sent(key)) is not job and was != job]
         _send(to, parts(news, Jobs, leave_out))
-        _send(to, parts((key for key in self._told if key not in now), Gone, lambda _: None))
+        _send(to, parts((key for key in self._sent if key not in now), Gone, lambda _: None))
         _send(to, parts(_bounded(unread, snapshot), UnreadJobs, lambda _: None))
-        self._told = now
+        self._sent = now
         _send(to, [encode(AnswerComplete(len(now), self._source.name or COMMANDS))])
         to.flush()
 
@@ -104,13 +104,13 @@ def serve(client: CommandSlurm, reader: Reader, looks: queue.SimpleQueue[Look], 
         except ClusterError as error:
             to.write(encode(AnswerFault.of(error)))
             to.flush()
-        except HostError as error:  # a command is missing, or there is no room for another process
+        except HostError as error:  # a command is missing, or another process cannot start
             to.write(encode(AnswerFault("other", str(error))))
             to.flush()
 
 
 def take_looks(looks: queue.SimpleQueue[Look]) -> None:
-    """Take what is asked; end the process when nobody asks any more."""
+    """Take requests; end the process when the parent closes the pipe."""
     decoder = Decoder(Look)
     try:
         while True:

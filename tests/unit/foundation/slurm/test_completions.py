@@ -33,7 +33,7 @@ def line(job: int, **fields: object) -> str:
 def told(text: str, *jobs: int, at_s: float = SUBMITTED) -> dict[int, Accounted]:
     log = Completions()
     log.read(text.split("\n"))
-    return log.told(dict.fromkeys(jobs, at_s))
+    return log.accounted(dict.fromkeys(jobs, at_s))
 
 
 def test_a_line_tells_how_a_job_ended_and_when() -> None:
@@ -175,13 +175,13 @@ def test_what_is_new_of_the_file_is_read_and_half_a_line_waits(tmp_path: Path) -
     path.write_text(line(7) + "\n" + line(8)[:50])
     read = log.read()
     assert read is not None
-    assert read.told({7: SUBMITTED, 8: SUBMITTED}).keys() == {7}
+    assert read.accounted({7: SUBMITTED, 8: SUBMITTED}).keys() == {7}
     with path.open("a") as more:
         more.write(line(8)[50:] + "\n")
-    assert (log.read() or read).told({8: SUBMITTED}).keys() == {8}
+    assert (log.read() or read).accounted({8: SUBMITTED}).keys() == {8}
     path.unlink()  # logrotate
     path.write_text(line(9) + "\n")
-    assert (log.read() or read).told({7: SUBMITTED, 9: SUBMITTED}).keys() == {7, 9}
+    assert (log.read() or read).accounted({7: SUBMITTED, 9: SUBMITTED}).keys() == {7, 9}
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text("".join(f"{line(number)}\n" for number in range(1, 30)))
     read = CompletionFile(path).read()
     assert read is not None
-    assert set(read.told(dict.fromkeys(range(1, 30), SUBMITTED))) == {25, 26, 27, 28, 29}
+    assert set(read.accounted(dict.fromkeys(range(1, 30), SUBMITTED))) == {25, 26, 27, 28, 29}
 
 
 def test_a_log_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
