@@ -83,13 +83,13 @@ def parser() -> argparse.ArgumentParser:
     whose.add_argument(
         "--shared",
         action="store_true",
-        help="make one key that may speak for every node: whoever steals it from one speaks for all",
+        help="make one key that is valid for every node: a thief of it can act for every node",
     )
     return main
 
 
 def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
-    """Check Slurm, open everything, and serve until told to leave."""
+    """Check Slurm, open everything, and serve until a signal ends it."""
     client = ApartSlurm(_checked_conf(config), alive_only=True, source=config.jobs_from)
     found = examine(client, config)
     for warning in found.warnings:

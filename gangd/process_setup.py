@@ -1,4 +1,4 @@
-"""What a daemon asks of its process before it begins: room for open files, a garbage collector that rests."""
+"""Process set-up of a daemon: limit of open files, garbage collector off."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Threads that are watched: one that dies is told of at once, and its work begins anew.
+"""Watched threads: the death of one is reported at once, and its work restarts.
 
-An exception that nobody expected ends a thread and leaves the process as if nothing had happened, with a part
-of it missing. Here it is told to whoever owns the thread, and the work is begun anew after a pause, which
+An unexpected exception ends a thread and leaves the process running with a part
+of it missing. Here it is reported to the thread's owner, and the work restarts after a pause, which
 doubles while the work keeps dying early.
 """
 
@@ -20,7 +20,7 @@ _DEPTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A thread died of something that nobody expected.
+    """A thread died of an unexpected exception.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Death:
 
 
 class WatchedThread:
-    """A daemon thread that does some work until it is told to end, whatever befalls it meanwhile.
+    """A daemon thread that does some work until ``stop``, whatever exceptions it meets.
 
     Parameters
     ----------

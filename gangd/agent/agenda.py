@@ -1,11 +1,11 @@
-"""What one node's agent has to do, and when: the one place that knows. Pure; whoever has a clock brings it.
+"""The node agent's event queue: what is due and when. Pure; the caller passes the time.
 
-* An item has one time. However often it was missed while the host stood still, it is due once: nothing
-  bursts afterwards, and nothing is due again before somebody has put it down again.
-* An item may be done from one instant on by whoever is awake anyway, and must be done by another: nobody is
-  woken before that.
-* What concerns only what is held (``WHILE_HELD``) waits, and wakes nobody, while nothing is.
-* A rest wakes nobody at all: it says what is not to be done again yet.
+* An item has one time. However often it was missed while the host was frozen, it is due once: nothing
+  bursts afterwards, and nothing is due again before it is set again.
+* An item may be done from one instant on if the loop is awake anyway, and must be done by another: the loop
+  is not woken before that.
+* Items for suspended jobs alone (``WHILE_HELD``) wait, and wake nothing, while no job is suspended.
+* A rest wakes nothing: it says what must not be done again yet.
 
 The switch thread has its own instants (``switching``): it has to be on time when everything here is late.
 """
@@ -28,7 +28,7 @@ class AgendaItem(enum.IntEnum):
     SETTLE = 5  # look at freezes that have not taken effect
     LOOK = 6  # look for steps, processes, strangers
     DECIDE = 7  # what is to be held changes with time alone
-    SLICE = 8  # a slice begins to which nobody switches
+    SLICE = 8  # a slice begins without a switch
     LEASE = 9  # let everything go
     LEAK = 10  # see what held jobs use
     REPORT = 11  # tell the controller

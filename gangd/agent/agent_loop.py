@@ -23,7 +23,7 @@ from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.agent.talk.controller_lines import ControllerLines
 from gangd.agent.talk.conversation import GOOD_NEWS
 from gangd.freezer.procfs import WORK, WORK_NS, is_shortage
-from gangd.freezer.recognise import MOST_TOLD
+from gangd.freezer.recognise import MOST_NAMED
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message
@@ -39,7 +39,7 @@ _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass
 class Loop:
-    """Runs one node's agent until it is told to leave; SIGHUP has it read keys and settings again.
+    """Runs one node's agent until a signal ends it; SIGHUP has it read keys and settings again.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Loop:
     bell
         Rung by slurmd's prolog and epilog; None where there is none.
     metrics
-        Told once a second what is known, if anybody can ask for it.
+        Updated once a second, if it is served.
     """
 
     node: NodeAgent
@@ -135,11 +135,11 @@ class Loop:
                 WORK.pause_if_spent()
             ready = {fd for fd, _ in events}
             if self._signals[0] in ready:
-                told = os.read(self._signals[0], 64)
-                leave = next((number for number in told if number in _LEAVE), None)
+                received = os.read(self._signals[0], 64)
+                leave = next((number for number in received if number in _LEAVE), None)
                 if leave is not None:
                     return signal.Signals(leave).name
-                if signal.SIGHUP in told:
+                if signal.SIGHUP in received:
                     self._reload()
             if self._guardian is not None and self._guardian.pidfd in ready:
                 self.agenda.set(AgendaItem.WELL, 0)
@@ -178,7 +178,7 @@ class Loop:
             self._look_after_guardian(now_ns)
             self.lines.look_after(now_ns, self.node.talk.line, self.node.talk.timeline.lease_ns)
             if self.metrics.is_served:
-                self.metrics.tell(self._told(now_ns))
+                self.metrics.update(self._reading(now_ns))
         if self.agenda.take(AgendaItem.CENSUS, now_ns):
             self._take_census(now_ns)
         if self.node.wants_report(now_ns):
@@ -213,7 +213,7 @@ class Loop:
         if self.watch is None:
             return
         new = self.watch.set_folders(self.node.gate.holder.folders())
-        self.node.told = self.watch.complete
+        self.node.received = self.watch.complete
         if not self.watch.complete:
             self.node.book.on_fault(
                 "inotify", "no more folders can be watched: raise fs.inotify.max_user_watches"
@@ -254,7 +254,7 @@ class Loop:
         """Look at once, and tell the controller of a job that begins, whose cgroups may not be there yet."""
         rings = bell.take()
         if rings.refused:
-            self.node.book.on_fault("bell", "somebody rang who is not slurmd, or said what is no job")
+            self.node.book.on_fault("bell", "a datagram did not come from slurmd, or names no job")
         self.node.book.on_born(rings.begun - self.node.table.jobs())
         if rings.begun or rings.ended:
             self.agenda.sooner(AgendaItem.FOLDERS, max(now_ns, self._folders_from_ns))
@@ -289,7 +289,7 @@ class Loop:
             self._take_messages()
 
     def _send_one(self, message: Message) -> None:
-        """Send over the line of the controller that is obeyed; over all, while nobody is known to listen."""
+        """Send to the controller that is obeyed; to all while none is known to listen."""
         talk = self.node.talk
         sent = [line.send(message, talk.speaks) for line in self.lines.in_use(talk.line)]
         if not any(sent):
@@ -332,10 +332,10 @@ class Loop:
             self.log("guardian_started", pid=self._guardian.pid)
 
     def _look_at(self, at_ns: int) -> None:
-        """See whether all is well at an instant, or a little later if nobody is awake."""
+        """Check at an instant whether all is well, or a little later if the loop sleeps."""
         self.agenda.set(AgendaItem.WELL, at_ns, at_ns + SLACK_NS)
 
-    def _told(self, now_ns: int) -> AgentReading:
+    def _reading(self, now_ns: int) -> AgentReading:
         node, tally = self.node, self.node.book.tally
         offset = node.talk.offset(now_ns)
         held = frozenset(node.gate.held)
@@ -389,7 +389,7 @@ class Loop:
             f"slurmstepd {pid}": f"slurmstepd {pid} is called {line!r}, which tells no step"
             for pid, line in found.unread.items()
         }
-        for name, text in list(self._unseen.lasting(odd).items())[:MOST_TOLD]:
+        for name, text in list(self._unseen.lasting(odd).items())[:MOST_NAMED]:
             book.on_fault("unknown_folder", f"{text}: its job is never held; see `osub doctor`")
             self.log("unknown_folder", what=name, text=text)
         for key, pid in self._unseen.judge(unseen, found.stepds).items():

@@ -45,14 +45,14 @@ class AgentReading:
 
 @dataclass
 class AgentMetrics:
-    """The latest that was told.
+    """The latest reading of the agent.
 
     Attributes
     ----------
     hello
         What the agent says of itself.
     is_served
-        Whether anybody can ask: else nothing needs to be told.
+        Whether metrics are served; if not, none needs to be updated.
     deaths
         What befell the thread that serves.
     """
@@ -61,12 +61,12 @@ class AgentMetrics:
     clock: Callable[[], int] = time.monotonic_ns
     is_served: bool = False
     deaths: list[Death] = field(default_factory=list)
-    _told: AgentReading | None = None
+    _reading: AgentReading | None = None
     _since_ns: int = field(default_factory=time.monotonic_ns)
 
-    def tell(self, told: AgentReading) -> None:
+    def update(self, reading: AgentReading) -> None:
         """Take what the loop knows."""
-        self._told = told
+        self._reading = reading
 
     def on_death(self, death: Death) -> None:
         """Keep what befell the thread that serves."""
@@ -74,30 +74,30 @@ class AgentMetrics:
 
     def health(self) -> Health:
         """Look whether the loop turns, the controller is heard, and the guardian watches."""
-        told, now_ns = self._told, self.clock()
-        if told is None:
+        reading, now_ns = self._reading, self.clock()
+        if reading is None:
             names = ("loop", "controller", "guardian")
             return Health(dict.fromkeys(names, False), dict.fromkeys(names, "not known yet"))
-        silent_s = (now_ns - told.at_ns) / 1e9
-        left_s = (told.lease_until_ns - now_ns) / 1e9
+        silent_s = (now_ns - reading.at_ns) / 1e9
+        left_s = (reading.lease_until_ns - now_ns) / 1e9
         return Health(
             {
-                "loop": now_ns - told.at_ns < LOOP_PATIENCE_NS,
-                "controller": told.heard_lately,
-                "guardian": told.guarded,
+                "loop": now_ns - reading.at_ns < LOOP_PATIENCE_NS,
+                "controller": reading.heard_lately,
+                "guardian": reading.guarded,
             },
             {
                 "loop": f"last seen {silent_s:.1f} s ago",
                 "controller": f"heard lately, lease of {max(0.0, left_s):.1f} s left"
-                if told.heard_lately
+                if reading.heard_lately
                 else "not heard, or not followed: everything runs",
-                "guardian": "watches" if told.guarded else "is missing: nothing is held",
+                "guardian": "watches" if reading.guarded else "is missing: nothing is held",
             },
         )
 
     def figures(self) -> Figures:
         """Return the value of every metric that is known."""
-        told, now_ns, hello = self._told, self.clock(), self.hello
+        reading, now_ns, hello = self._reading, self.clock(), self.hello
         known: dict[str, Mapping[tuple[str, ...], float] | Buckets | float] = {
             "gang_agent_info": {
                 (hello.agent_version, hello.freezer, hello.yields or "none", str(hello.dry_run).lower()): 1.0
@@ -106,21 +106,24 @@ class AgentMetrics:
             "gang_agent_healthy": {(check,): float(holds) for check, holds in self.health().checks.items()},
             "gang_agent_clock_bound_seconds": UNKNOWN,
         }
-        if told is None:
+        if reading is None:
             return known
-        bound_s = told.clock_bound_s
+        bound_s = reading.clock_bound_s
         return {
             **known,
-            "gang_agent_lease_seconds": max(0.0, (told.lease_until_ns - now_ns) / 1e9),
+            "gang_agent_lease_seconds": max(0.0, (reading.lease_until_ns - now_ns) / 1e9),
             "gang_agent_clock_bound_seconds": UNKNOWN if bound_s is None else bound_s,
-            "gang_agent_jobs": told.jobs,
-            "gang_agent_steps": told.steps,
-            "gang_agent_jobs_without_steps": told.without_steps,
-            "gang_agent_steps_held": {("freeze",): told.frozen, ("yield",): told.yielding},
-            "gang_agent_switch_late_seconds": told.late,
-            "gang_agent_switch_seconds": told.switched,
-            "gang_agent_held_job_seconds_total": {("freeze",): told.frozen_s, ("yield",): told.yielded_s},
-            "gang_agent_leaked_cpu_seconds_total": told.leaked_s,
-            "gang_agent_faults_total": {(kind,): count for kind, count in told.faults.items()},
-            "gang_agent_reports_total": told.reports,
+            "gang_agent_jobs": reading.jobs,
+            "gang_agent_steps": reading.steps,
+            "gang_agent_jobs_without_steps": reading.without_steps,
+            "gang_agent_steps_held": {("freeze",): reading.frozen, ("yield",): reading.yielding},
+            "gang_agent_switch_late_seconds": reading.late,
+            "gang_agent_switch_seconds": reading.switched,
+            "gang_agent_held_job_seconds_total": {
+                ("freeze",): reading.frozen_s,
+                ("yield",): reading.yielded_s,
+            },
+            "gang_agent_leaked_cpu_seconds_total": reading.leaked_s,
+            "gang_agent_faults_total": {(kind,): count for kind, count in reading.faults.items()},
+            "gang_agent_reports_total": reading.reports,
         }

@@ -15,8 +15,8 @@ PUBLISH_PORT = 7321
 KEYS_DIR = Path("/etc/gangd/keys")
 
 _NOTE = """\
-Without COMMAND it is run. The agent thaws everything when it loses its controller, when it is told to
-leave, and when it dies: a guardian process sees to that. Exit codes: 0 done, 1 the host refuses,
+Without COMMAND it is run. The agent thaws everything when it loses its controller, when a signal
+ends it, and when it dies: a guardian process sees to that. Exit codes: 0 done, 1 the host refuses,
 2 wrong usage."""
 
 

@@ -90,7 +90,7 @@ class AgentSettings:
 
 
 def serve(settings: AgentSettings) -> int:
-    """Run the agent until it is told to leave; returns the exit code.
+    """Run the agent until a signal ends it; returns the exit code.
 
     Raises
     ------

@@ -5,8 +5,9 @@ Rules, each with its name in ``Why``; a step is held if its job is planned to be
 * ``CLOSED``: nothing is held without lease, trusted clock and guardian, nor while the operator says so.
 * ``DYING``: a job with SIGTERM or SIGKILL on its way is not held for now, or it could not die.
 * ``SLURMSTEPD``: a step that has slurmstepd among its processes is never held; Slurm would hang.
-* ``STRANGER``: somebody else froze or thawed the step; hands off. Other steps of that job are not frozen
-  either; those that we hold are kept for ``SUSPEND_NS``, while Slurm makes its round, and then thawed.
+* ``STRANGER``: another process froze or thawed the step; the agent leaves it alone. Other steps of that job
+  are not frozen either; those that we hold are kept for ``SUSPEND_NS``, while Slurm makes its round, and then
+  thawed.
 * ``LAUNCHING``: a step younger than the launch grace runs, so that its launch can complete, and one whose
   tasks are slurmstepd still.
 * ``STUCK``: its freeze did not take effect in this slice; better all of it runs than a part.
@@ -84,7 +85,7 @@ class Situation:
     dying
         Jobs for which a deadly signal waits or waited a while ago.
     strangers
-        Steps that somebody else froze or thawed, and since when.
+        Steps that another process froze or thawed, and since when.
     stuck
         Steps whose freeze was given up in this slice.
     yielding

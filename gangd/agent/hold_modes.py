@@ -1,8 +1,8 @@
 """Which jobs of this node yield when they are held, newcomers among them.
 
-A newcomer is a job that begins beside others and that no plan names yet. Where the site lets jobs yield, it
-does so from its first processes on, for ``NEWCOMER_NS`` at most: by then the controller has named it, or it
-shares its cores with nobody, and then it has lost nothing.
+A newcomer is a job that begins on shared cores and that no slice schedule names yet. Where the site lets jobs
+yield, it does so from its first processes on, for ``NEWCOMER_NS`` at most: by then the controller has named
+it, or it shares its cores with no job, and then it has lost nothing.
 
 A restless job is one that must not be frozen for now: it opted out, is dying, was stopped, launches a step,
 did not freeze, or was frozen for too long. Where jobs can yield, it does in others' slices, however it is

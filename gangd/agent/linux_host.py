@@ -1,9 +1,9 @@
 """What the agent asks of Linux itself: notices of files that change, to be on time, a timer.
 
 *Notices* of Slurm's cgroups: steps that come and go, and strangers who write a step's control file. Two
-descriptors with different readers. ``FolderWatch`` wakes the loop. ``FileWatch`` wakes nobody: the gate
-reads it under its lock, before it writes and again after, so that it always knows whose event is whose, and
-never thaws what a stranger has frozen on top of us.
+descriptors with different readers. ``FolderWatch`` wakes the loop. ``FileWatch`` wakes nothing: the hold
+controller reads it under its lock, before it writes and again after, so that it always knows whose event is
+whose, and never thaws what a stranger has frozen on top of us.
 
 *On time* on a host whose cores are all busy: priority, memory that stays, a collector that rests. All threads
 of the agent get SCHED_FIFO, the switch thread the highest: they share one interpreter lock, and a waiting
@@ -56,7 +56,7 @@ class FolderWatch:
     Attributes
     ----------
     complete
-        Whether inotify had room for all folders that exist.
+        Whether inotify could watch all folders that exist.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class FileWatch:
         self._paths: dict[int, tuple[str, StepKey]] = {}
 
     def set_files(self, files: dict[str, StepKey]) -> bool:
-        """Watch exactly these files (absolute); returns whether inotify had room for all that exist."""
+        """Watch exactly these files (absolute); returns whether inotify could watch all that exist."""
         for path in [path for path in self._files if path not in files]:
             ended = self._files.pop(path)
             self._paths.pop(ended, None)
@@ -131,7 +131,7 @@ class FileWatch:
         return self._judge(self._inotify.read())
 
     def take(self, raw: bytes) -> None:
-        """Take in events that somebody else has read."""
+        """Take in events that native code has read."""
         self._judge(parse_notices(raw))
 
     @property
@@ -178,7 +178,7 @@ def prepare_process(*, wanted: bool = True) -> GrantedLimits:
     fifo = wanted and set_fifo(LOOP_PRIORITY)
     locked = spared = False
     if fifo:
-        signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # until there is somebody who can handle it
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # until a handler is installed
         limit_real_time()
     if wanted:
         with contextlib.suppress(OSError):
@@ -232,7 +232,7 @@ def rest_collector() -> None:
 
 
 def name_thread(name: str) -> None:
-    """Name the calling thread for whoever looks at threads (``top -H``); 15 characters are kept."""
+    """Name the calling thread, as ``top -H`` shows it; 15 characters are kept."""
     with contextlib.suppress(OSError):
         Path("/proc/thread-self/comm").write_text(name)
 

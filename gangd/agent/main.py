@@ -97,13 +97,13 @@ def _tell(blow: ThawReport, options: argparse.Namespace) -> None:
         print(f"gang-agent: cannot thaw {one_line(text, LONGEST_MESSAGE)}", file=sys.stderr)
     for path in blow.frozen:
         print(
-            f"gang-agent: {path} is frozen still, and no agent that lives holds it. "
+            f"gang-agent: {path} is frozen still, and no live agent holds it. "
             "If Slurm has not suspended the job: gang-agent thaw --all --scan",
             file=sys.stderr,
         )
     for path in blow.low:
         print(
-            f"gang-agent: {path} still yields to everybody, and no agent that lives holds it. "
+            f"gang-agent: {path} still yields to all processes, and no live agent holds it. "
             "To give it its priority back: gang-agent thaw --all --scan",
             file=sys.stderr,
         )

@@ -122,7 +122,7 @@ class NativeSwitch:
         os.eventfd_write(self._command_fd, 1)
 
     def close(self) -> None:
-        """Give everything back; nobody is in ``run`` any more."""
+        """Give everything back; no thread is in ``run`` any more."""
         self._library.gs_free(self._gs)
         self._alarm.close()
         os.close(self._command_fd)
@@ -146,7 +146,7 @@ class NativeSwitch:
         *,
         held_after: bool,
     ) -> bool:
-        """Add a switch to those to come; False if there is no room for it.
+        """Add a switch to those to come; False if the buffer is full.
 
         Parameters
         ----------

@@ -75,13 +75,13 @@ class NodeAgent:
             agenda.set(item, 0)
 
     @property
-    def told(self) -> bool:
-        """Whether somebody calls ``look`` whenever a step comes or goes."""
-        return self._looks.told
+    def is_notified(self) -> bool:
+        """Whether the caller calls ``look`` whenever a step comes or goes."""
+        return self._looks.is_notified
 
-    @told.setter
-    def told(self, told: bool) -> None:
-        self._looks.told = told
+    @is_notified.setter
+    def is_notified(self, is_notified: bool) -> None:
+        self._looks.is_notified = is_notified
 
     def jobs(self, now_ns: int) -> frozenset[int]:
         """Jobs that the schedule names around now."""
@@ -186,7 +186,7 @@ class NodeAgent:
             self._looks.for_leaks(self.ways, now_ns)
 
     def due_ns(self) -> int:
-        """When ``on_time`` has something to do again, or somebody else whose work is on the agenda."""
+        """When ``on_time``, or other work on the event queue, is due next."""
         due_ns = self.agenda.due_ns(holding=bool(self.gate.held_lately))
         assert due_ns is not None, "the next look is always on it"
         return due_ns
@@ -198,7 +198,7 @@ class NodeAgent:
         return now_ns >= self._reported_ns + REPORT_NS and self.book.has_news
 
     def put_off_report(self, now_ns: int) -> None:
-        """Try again later: nobody takes the report now, and it must not stay due."""
+        """Try again later: no line takes the report now, and it must not stay due."""
         self.agenda.set(AgendaItem.REPORT, now_ns + REPORT_NS)
 
     def report(self, now_ns: int) -> None:

@@ -1,7 +1,8 @@
 """Looking at this node: steps that come and go, what they use, who else lays hands on them; how often.
 
-Looking beside a job costs the job more than its own time, so that nothing is looked at oftener than it is
-cheap enough, or than it tells anything. What is found is noted; what follows from it, the caller decides.
+A look on a job's core costs the job more than the look's own time, so that nothing is looked at oftener than
+it is cheap enough, or than it tells anything. What is found is noted; what follows from it, the caller
+decides.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ IDLE_LOOK_NS = 1_000_000_000
 ALONE_NS = 1_000_000_000
 LEAK_LOOK_NS = 4_000_000_000
 REFRESH_NS = 1_000_000_000
-"""Where somebody tells of steps that come and go, they are looked for no more often than this, for
+"""Where notices of new and ended steps arrive, steps are looked for no more often than this, for
 ``YOUNG_NS`` after the newest began excepted."""
 YOUNG_NS = 3_000_000_000
 LAUNCH_LOOK_NS, LAUNCH_NS = 40_000_000, 2_000_000_000
@@ -43,8 +44,8 @@ class NodeObserver:
 
     Attributes
     ----------
-    told
-        Whether somebody tells of every step that comes or goes.
+    is_notified
+        Whether a notice arrives for every step that comes or goes.
     for_new
         Whether the next look is for steps that are not known yet, however much it costs.
     """
@@ -61,7 +62,7 @@ class NodeObserver:
         turns: SliceTracker,
         agenda: Agenda,
     ) -> None:
-        self.told = False
+        self.is_notified = False
         self.for_new = True
         self._sees_writes = True
         self._cost_ns = 0
@@ -89,10 +90,10 @@ class NodeObserver:
 
     def end(self, now_ns: int) -> None:
         """End a look for steps: where one is being launched, another follows soon."""
-        if self._is_told() and self._table.is_empty_since(now_ns - LAUNCH_NS):
+        if self._is_notified() and self._table.is_empty_since(now_ns - LAUNCH_NS):
             self.for_new = True
             self._agenda.sooner(AgendaItem.LOOK, now_ns + max(TASKS_LOOK_NS, TASKS_SHARE * self._cost_ns))
-        elif self._is_told() and self._table.is_launching(now_ns, LAUNCH_NS):
+        elif self._is_notified() and self._table.is_launching(now_ns, LAUNCH_NS):
             self.for_new = True
             self._agenda.sooner(AgendaItem.LOOK, now_ns + LAUNCH_LOOK_NS)
 
@@ -116,7 +117,7 @@ class NodeObserver:
         share = SCAN_SHARE if self._gate.holder.traits.searches_processes else LIST_SHARE
         self._cost_ns = time.thread_time_ns() - began_ns
         rest_ns = self._cost_ns * share
-        if self._is_told() and not self._has_young(now_ns):
+        if self._is_notified() and not self._has_young(now_ns):
             rest_ns = max(rest_ns, REFRESH_NS)
         self._agenda.rest(Rest.REFRESH, now_ns + rest_ns)
         if changes.born:
@@ -136,7 +137,7 @@ class NodeObserver:
         if self.at_ways(ways, now_ns) or changes.new:
             self._sees_writes = self._checks.watch_files()
         if changes.new and not self._sees_writes:
-            self._book.on_fault("inotify", "no room for more watches: raise fs.inotify.max_user_watches")
+            self._book.on_fault("inotify", "no more watches available: raise fs.inotify.max_user_watches")
         if ways.gather(self._table):
             self.again_at(now_ns + AGAIN_NS)  # until nothing new turns up
         for job, text in ways.troubles().items():
@@ -158,11 +159,11 @@ class NodeObserver:
         return changed
 
     def at_states(self, ways: HoldModes, now_ns: int, *, everything: bool) -> None:
-        """Look at states and signals of the steps that concern us, or at what nobody tells of alone."""
+        """Look at states and signals of our steps, or only at those without notices."""
         self._checks.on_writes(now_ns)
         spared = ways.by_plan.union(self._talk.timeline.exempt.suspended)
         keys = self._table.keys_of(self._turns.jobs(now_ns) - spared)
-        settled = everything or not self._is_told() or self._memory.has_strangers
+        settled = everything or not self._is_notified() or self._memory.has_strangers
         self._checks.on_states(keys, now_ns, settled=settled)
         if self._agenda.rested(Rest.SIGNALS, now_ns):
             self._agenda.rest(Rest.SIGNALS, now_ns + SIGNALS_NS)
@@ -185,13 +186,13 @@ class NodeObserver:
 
     def is_calm(self, jobs: frozenset[int], now_ns: int) -> bool:
         """Whether all goes on as it has for seconds: then the next looks may be left out."""
-        if not self._is_told() or self._has_young(now_ns) or self._memory.has_strangers:
+        if not self._is_notified() or self._has_young(now_ns) or self._memory.has_strangers:
             return False
         return not self._memory.dying_at(now_ns) and all(self._meters.is_steady(job, now_ns) for job in jobs)
 
-    def _is_told(self) -> bool:
+    def _is_notified(self) -> bool:
         """Whether nothing that matters comes, goes or is written without a notice."""
-        return self.told and self._sees_writes
+        return self.is_notified and self._sees_writes
 
     def _has_young(self, now_ns: int) -> bool:
         newest_ns = self._table.newest_ns()

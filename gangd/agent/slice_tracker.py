@@ -222,7 +222,7 @@ def sample_slices(
     Parameters
     ----------
     ended
-        Switches that began the slices, oldest first; None for a slice that nobody switched to.
+        Switches that began the slices, oldest first; None for a slice without a switch.
     timeline
         The schedule.
     yielding

@@ -2,9 +2,9 @@
 
 It goes by the agents' state files, which name exactly what they hold, and so leaves alone what Slurm
 suspended: those in one folder, or all of this host. What is frozen or yields after that, and for no agent
-that lives, is told. ``--scan`` releases that too, whoever held it: cgroups are found by their names, threads
-with SCHED_IDLE are not looked for, for any user may give it to his own. Standard library only, like the
-guardian.
+that is alive, is listed. ``--scan`` releases that too, no matter which process held it: cgroups are found by
+their names, threads with SCHED_IDLE are not looked for, for any user may give it to his own. Standard library
+only, like the guardian.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ThawReport:
     failures
         What went wrong.
     frozen, low
-        Job cgroups that are frozen still, or yield, and that no agent that lives and has a lease holds.
+        Job cgroups that are frozen still, or yield, and that no live agent with a lease holds.
     """
 
     files: int = 0
@@ -161,19 +161,19 @@ def raise_scanned(node: str | None, blow: ThawReport, *, dry_run: bool = False, 
 
 
 def find_low(folder: Path | None, node: str | None, blow: ThawReport, *, mount: Path = MOUNT) -> None:
-    """Note which job cgroups yield though no agent that lives and has a lease holds them."""
+    """Note which job cgroups yield though no live agent with a lease holds them."""
     nodes = [node] if node or folder is None else [_node_of(path) for path in state_files(folder, None)]
 
     def low() -> set[str]:
         return {str(root / path) for name in nodes for root, path, _ in low_groups(name, mount)}
 
-    blow.low += sorted(held_by_nobody(low, lambda: _held_rightly(folder)))
+    blow.low += sorted(held_without_agent(low, lambda: _held_rightly(folder)))
 
 
 def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: ThawReport) -> None:
-    """Note which job cgroups are frozen though no agent that lives and has a lease holds them.
+    """Note which job cgroups are frozen though no live agent with a lease holds them.
 
-    On cgroup v1 what Slurm suspended is among them: one bit serves both. A folder stands for the nodes whose
+    On cgroup v1 what Slurm suspended is among them: one bit serves both. A folder covers the nodes whose
     agents have a state file there.
     """
     nodes = [node] if node or folder is None else [_node_of(path) for path in state_files(folder, None)]
@@ -187,16 +187,16 @@ def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: 
                         found.add(str(mount / path))
         return found
 
-    suspects = held_by_nobody(frozen, lambda: _held_rightly(folder))
+    suspects = held_without_agent(frozen, lambda: _held_rightly(folder))
     blow.frozen += sorted(suspects.difference(blow.scanned))
 
 
-def held_by_nobody(found: Callable[[], set[str]], recorded: Callable[[], set[str]]) -> set[str]:
+def held_without_agent(found: Callable[[], set[str]], recorded: Callable[[], set[str]]) -> set[str]:
     """Return what is ``found`` held and is ``recorded`` by no agent, though agents switch while we look.
 
     An agent notes what it is about to hold, and forgets it after it has let it go. So what it has held all
-    along is on record at any look, and what is missing there was let go in between: unless it is nobody's, it
-    is found free, or on record, at one of the looks that follow.
+    along is on record at any look, and what is missing there was let go in between: unless it has no agent,
+    it is found free, or on record, at one of the looks that follow.
     """
     suspects = found()
     for _ in range(_LOOKS):

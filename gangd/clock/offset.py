@@ -32,7 +32,7 @@ SURE_PROBES = 3
 MAX_TRUSTED_RTT_NS, MAX_DRIFT_NS = 40_000_000, 5_000_000
 MAX_RTT_NS = 1_000_000_000
 QUICK_RTT_NS, STEADY_PPM = 2_000_000, 50
-"""Clocks keep step that move apart by no more between two quick probes, as all do that nobody sets."""
+"""Clocks keep step that move apart by no more between two quick probes, unless set."""
 
 
 @dataclass(frozen=True, slots=True)

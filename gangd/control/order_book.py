@@ -1,8 +1,8 @@
-"""The orders that stand, and what follows from them for a job. Pure.
+"""The orders in force, and their effect on a job. Pure.
 
-* *Pause* (all, node, partition, job): a job there is not held, and holds nobody; it runs beside whoever
-  shares its cores. A job of several nodes is paused if one of them is, for it must not run here and stand
-  there.
+* *Pause* (all, node, partition, job): a job there is not suspended, and suspends no other; it runs along with
+  the jobs that share its cores. A job of several nodes is paused if one of them is, for it must not run here
+  and be suspended there.
 * *Drain* (all, node, partition): the same for jobs that start after the order. Those that took turns go on
   until they end.
 * *Weight* (partition, job): in the place of what the configuration says; a job's before its partition's.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from foundation.slurm import SlurmJob
-from gangd.control.order_requests import Kind, OrderRequest, OrderTarget, StandingOrder, What
+from gangd.control.order_requests import ActiveOrder, Kind, OrderRequest, OrderTarget, What
 
 MOST_ORDERS = 20_000
 STOPS = frozenset({"pause", "drain"})
@@ -31,7 +31,7 @@ STOPS = frozenset({"pause", "drain"})
 class JobOrders:
     """What the orders say of a job: which lets it run (None: it may be held), its weight (None: as ruled)."""
 
-    free: StandingOrder | None = None
+    free: ActiveOrder | None = None
     weight: float | None = None
     own_weight: float | None = None
 
@@ -56,7 +56,7 @@ class OrdersSurvey:
         By target: how many jobs its order lets run; how many go on that were there before a drain.
     """
 
-    orders: tuple[StandingOrder, ...] = ()
+    orders: tuple[ActiveOrder, ...] = ()
     free: Mapping[int, str] = field(default_factory=dict)
     stopped: Mapping[OrderTarget, int] = field(default_factory=dict)
     left: Mapping[OrderTarget, int] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class OrdersSurvey:
 class OrderBook:
     """The orders by what they are about."""
 
-    def __init__(self, orders: Iterable[StandingOrder] = ()) -> None:
-        self._orders: dict[tuple[str, OrderTarget], StandingOrder] = {}
+    def __init__(self, orders: Iterable[ActiveOrder] = ()) -> None:
+        self._orders: dict[tuple[str, OrderTarget], ActiveOrder] = {}
         for order in orders:
             self._orders[_slot(order), order.target] = order
 
@@ -79,14 +79,14 @@ class OrderBook:
         return any(order.target.kind == "job" for order in self._orders.values())
 
     @property
-    def orders(self) -> tuple[StandingOrder, ...]:
+    def orders(self) -> tuple[ActiveOrder, ...]:
         """All of them, the oldest first."""
         return tuple(sorted(self._orders.values(), key=lambda one: (one.since_s, one.target)))
 
     def apply(self, request: OrderRequest, uid: int, by: str, now_s: float, *, owner: bool = False) -> str:
         """Enter a request that is allowed, and say in a line what is so now.
 
-        What stands already stays as old as it is: a drain that is ordered again keeps out who started since.
+        An order already in force keeps its age: a drain that is ordered again keeps out who started since.
 
         Parameters
         ----------
@@ -97,19 +97,19 @@ class OrderBook:
         wanted = _wanted(request, slot)
         changed: list[OrderTarget] = []
         for target in request.targets:
-            stands = self._orders.get((slot, target))
-            if (None if stands is None else (stands.what, stands.weight)) == wanted:
+            current = self._orders.get((slot, target))
+            if (None if current is None else (current.what, current.weight)) == wanted:
                 continue
             changed.append(target)
             if wanted is None:
                 del self._orders[slot, target]
             else:
                 what, weight = wanted
-                order = StandingOrder(what=what, target=target, weight=weight, since_s=now_s, uid=uid, by=by)
+                order = ActiveOrder(what=what, target=target, weight=weight, since_s=now_s, uid=uid, by=by)
                 self._enter(order)
-        return _told(request, changed, owner=owner)
+        return _answer(request, changed, owner=owner)
 
-    def on(self, targets: Iterable[OrderTarget]) -> list[StandingOrder]:
+    def on(self, targets: Iterable[OrderTarget]) -> list[ActiveOrder]:
         """List the orders on these targets."""
         slots = ("stop", "weight", "own weight")
         return [
@@ -119,7 +119,7 @@ class OrderBook:
             if (found := self._orders.get((slot, target))) is not None
         ]
 
-    def forget(self, jobs: Mapping[str, SlurmJob]) -> list[StandingOrder]:
+    def forget(self, jobs: Mapping[str, SlurmJob]) -> list[ActiveOrder]:
         """Drop the orders about jobs that are not among these names; returns them."""
         gone = [
             order
@@ -157,13 +157,13 @@ class OrderBook:
                 continue
             order = self.standing(job).free
             if order is not None:
-                free[job.job_id] = told_of(order)
+                free[job.job_id] = reason_of(order)
                 stopped[order.target] += 1
             elif drained:
                 left.update(set(places_of(job)).intersection(drained))
         return OrdersSurvey(self.orders, free, stopped, left)
 
-    def _stopping(self, target: OrderTarget, job: SlurmJob) -> StandingOrder | None:
+    def _stopping(self, target: OrderTarget, job: SlurmJob) -> ActiveOrder | None:
         order = self._orders.get(("stop", target))
         if order is None or order.what == "pause":
             return order
@@ -174,7 +174,7 @@ class OrderBook:
         order = self._orders.get((what, target))
         return None if order is None else order.weight
 
-    def _enter(self, order: StandingOrder) -> None:
+    def _enter(self, order: ActiveOrder) -> None:
         self._orders[_slot(order), order.target] = order
 
 
@@ -197,7 +197,7 @@ def places_of(job: SlurmJob) -> list[OrderTarget]:
     return [*names, OrderTarget("partition", job.partition), *nodes, OrderTarget("all")]
 
 
-def told_of(order: StandingOrder) -> str:
+def reason_of(order: ActiveOrder) -> str:
     """Return why a job is let run by an order."""
     return f"{order.target} is {'paused' if order.what == 'pause' else 'drained'}"
 
@@ -207,7 +207,7 @@ def by_name(jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
     return {name: job for job in jobs if not job.state.is_over for name in names_of(job)}
 
 
-def _slot(order: StandingOrder) -> str:
+def _slot(order: ActiveOrder) -> str:
     return "stop" if order.what in STOPS else order.what
 
 
@@ -231,7 +231,7 @@ _IDLE: dict[str, str] = {
 }
 
 
-def _told(request: OrderRequest, changed: Sequence[OrderTarget], *, owner: bool) -> str:
+def _answer(request: OrderRequest, changed: Sequence[OrderTarget], *, owner: bool) -> str:
     """Say of which targets something changed, and of which nothing did."""
     weight = "as the configuration says" if request.weight is None else f"{request.weight:g}"
     most = " at most" if owner and request.weight is not None else ""

@@ -12,12 +12,12 @@ from foundation.errors import UsageError
 MOST_TARGETS = 4_096
 MOST_BYTES = 192 << 10
 """Longest message; a Unix socket of Linux takes a little more in one piece."""
-MOST_TOLD = 200
+MOST_SHOWN = 200
 
 Verb = Literal["pause", "drain", "resume", "weight"]
 Kind = Literal["all", "node", "partition", "job"]
 What = Literal["pause", "drain", "weight", "own weight"]
-"""What an order that stands says; ``own weight`` is one by which a job's owner stands back."""
+"""What an order in force says; ``own weight`` is one by which a job's owner asks for less."""
 Weight = Annotated[float, msgspec.Meta(ge=1 / 1024, le=1024)]
 _LONGEST_NAME = 255
 _NAME = r"[A-Za-z0-9_.+$@-]*"
@@ -39,7 +39,7 @@ class OrderTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
 
 
 class OrderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What somebody orders. ``weight`` belongs to the verb ``weight``; None takes the order back."""
+    """What a user orders. ``weight`` belongs to the verb ``weight``; None takes the order back."""
 
     version: Literal[1] = 1
     verb: Verb
@@ -47,13 +47,13 @@ class OrderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     weight: Weight | None = None
 
 
-class StandingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An order that stands.
+class ActiveOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An order in force.
 
     Parameters
     ----------
     what
-        ``own weight`` is one by which a job's owner stands back.
+        ``own weight`` is one by which a job's owner asks for less.
     weight
         Of a weight, else None.
     since_s
@@ -75,7 +75,7 @@ class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     done: bool
     text: str
-    orders: tuple[StandingOrder, ...] = ()
+    orders: tuple[ActiveOrder, ...] = ()
 
 
 _request = msgspec.json.Decoder(OrderRequest)

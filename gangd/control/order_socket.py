@@ -2,7 +2,7 @@
 
 One message each way on a connection (SOCK_SEQPACKET keeps them apart). Anybody may connect; who may do what
 is ``permission``'s. The controller's end is bounded, never waited for, and knows who speaks: a user has few
-connections at a time and a few requests a second, so that nobody keeps an operator out, nor the controller
+connections at a time and a few requests a second, so that no user keeps an operator out, nor the controller
 from its slices.
 """
 
@@ -53,7 +53,7 @@ class ControlServer:
     folder_fd
         The state folder.
     own_uid
-        Who, beside root, is served however much he asks.
+        Users, besides root, without a rate limit.
 
     Raises
     ------
@@ -125,13 +125,13 @@ class ControlServer:
         link.setblocking(False)
         pid, uid, _ = _PEER.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         guest = _Guest(link, Peer(uid, pid, _user(uid)), now_ns)
-        if uid not in self._operators and not self._has_room(uid):
+        if uid not in self._operators and not self._is_within_limit(uid):
             link.close()
             return
         self._guests[link.fileno()] = guest
         self._poll.register(link.fileno(), select.EPOLLIN)
 
-    def _has_room(self, uid: int) -> bool:
+    def _is_within_limit(self, uid: int) -> bool:
         his = sum(guest.peer.uid == uid for guest in self._guests.values())
         return his < MOST_OF_A_USER and len(self._guests) < MOST_CONNECTIONS
 

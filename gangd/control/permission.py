@@ -1,7 +1,7 @@
 """Whether a request is allowed: who asks, for what, and whether there is such a thing. Pure.
 
 Root and the daemon's own user may order anything. The owner of a job may give it less weight, and take that
-back. Nobody else may do anything. Who asks is what the kernel says (``SO_PEERCRED``), not what is claimed.
+back. No other user may do anything. The kernel says who asks (``SO_PEERCRED``), not what is claimed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RequestFacts:
     standing: int = 0
 
     def is_operator(self, peer: Peer) -> bool:
-        """Whether somebody may order anything."""
+        """Whether a user may order anything."""
         return peer.uid in (0, self.own_uid)
 
 

@@ -1,8 +1,8 @@
 """Alarms: each is logged when it begins and when it ends, however often its cause is seen.
 
-``alarms_of`` and ``alarm_of`` make them of what befell the door or a thread, ``fault_alarm`` of what agents
-report, ``UnreadJobLog`` and ``unplaced`` of jobs that cannot be managed: their records cannot be read, or
-they are on cores nobody knows.
+``alarms_of`` and ``alarm_of`` make them of events at the access control or of a thread, ``fault_alarm`` of
+what agents report, ``UnreadJobLog`` and ``unplaced`` of jobs that cannot be managed: their records cannot be
+read, or they are on unknown cores.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_UNREAD = 10  # of the jobs that cannot be read, in one look: users make the
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An alarm that stands, since when and how often its cause was seen, with the text of ``worded``."""
+    """An active alarm, since when and how often its cause was seen, with the text of ``worded``."""
 
     kind: str
     subject: str
@@ -79,7 +79,7 @@ def fault_alarm(node: str, fault: AgentFault) -> Alarm | None:
 
 
 def alarms_of(news: Sequence[News]) -> list[Alarm]:
-    """Return the alarms for what is new at the door: the first few by name, of the rest how many they are."""
+    """Return the alarms for news of the access control: the first few by name, of the rest their number."""
     alarms = [alarm_of(one) for one in news[:MOST_NAMED]]
     if len(news) > MOST_NAMED:
         more = len(news) - MOST_NAMED
@@ -90,13 +90,13 @@ def alarms_of(news: Sequence[News]) -> list[Alarm]:
 
 
 def alarm_of(news: News) -> Alarm:
-    """Return the alarm for what befell a thread, or somebody at the door."""
+    """Return the alarm for the death of a thread, or for news of the access control."""
     if isinstance(news, Death):
         text = f"thread {news.thread} died and was started again: {news.why}"
         return Alarm("thread", news.thread, text)
     origin = news.origin or "unknown addresses"
     if isinstance(news, ShutOut):
-        text = f"{origin}: {news.why}; nobody new is let in from there for {news.for_ns / 1e9:g} s"
+        text = f"{origin}: {news.why}; new connections from there are refused for {news.for_ns / 1e9:g} s"
         return Alarm("door", origin, text)
     whose = "that is not in the key folder" if news.owner is None else f"of {news.owner} that was removed"
     return Alarm("stranger", origin, f"{origin}: a key {whose}, {counted(news.times, 'time')}")

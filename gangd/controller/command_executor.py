@@ -46,13 +46,13 @@ class CommandExecutor:
     move_ends
         Whether ends are moved.
     dry_run
-        Whether agents and Slurm are told nothing.
+        Whether nothing is sent to agents and Slurm.
     user_of
         Name of a job's user, for alarms; None where it is not known.
     version_of
         The version of the protocol in which to speak to a node.
     held_back
-        Whether what nodes are to be told waits (``takeover.Comeback``).
+        Whether messages to nodes wait (``FailoverGrace``).
     ends_moved, ends_refused
         How many ends of jobs were moved, and Slurm refused to move.
     """
@@ -87,7 +87,7 @@ class CommandExecutor:
         self.flush()
 
     def flush(self) -> None:
-        """Publish what nodes have not been told yet."""
+        """Publish what nodes have not been sent yet."""
         if self._fanout.is_pending and not self.held_back:
             self.publish(self._fanout.messages(self._clock(), self._scheduler.horizon))
 
@@ -110,7 +110,7 @@ class CommandExecutor:
             self.alarm(Alarm("message", kind, f"a message was dropped: {text}"))
 
     def on_foreign(self, node: str, jobs: frozenset[int]) -> None:
-        """Count what a node told of jobs that are on others: it was dropped, and its key may be stolen."""
+        """Count reports of a node on jobs of other nodes: it was dropped, and its key may be stolen."""
         self.dropped["foreign_job"] += len(jobs)
         text = f"{node} tells of job {min(jobs)}, which is not there: dropped; is its key in wrong hands?"
         self.alarm(Alarm("foreign job", node, text))

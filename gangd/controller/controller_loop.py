@@ -232,7 +232,7 @@ class ControllerLoop:
                 else:
                     log.info("%s: thawing everything and leaving", signal.Signals(number).name)
                     return
-            self._sockets.door.turned()
+            self._sockets.access.turned()
             self._intake.take()
             for answer in self._worker.take() if self._worker.fd in ready else ():
                 self._take_answer(answer)
@@ -426,7 +426,7 @@ class ControllerLoop:
             orders=self._operators.survey(),
         )
         for alarm in (
-            *alarms_of(self._sockets.door.take_news()),
+            *alarms_of(self._sockets.access.take_news()),
             *map(alarm_of, self.metrics.take_deaths()),
         ):
             self._orders.alarm(alarm)
@@ -436,7 +436,7 @@ class ControllerLoop:
         alarms = self._orders.alarms.standing(now_ns)
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
         if self.metrics.is_served:
-            self.metrics.tell(self._told(status, now_ns))
+            self.metrics.update(self._reading(status, now_ns))
         joined = sum(node.agent == AgentState.JOINED.value for node in status.nodes)
         self._notifier.status(
             f"{counted_of(joined, len(status.nodes), 'node')}, {counted(len(status.jobs), 'job')} on shared "
@@ -444,7 +444,7 @@ class ControllerLoop:
         )
         self._keeper.tell(msgspec.json.encode(status))  # last: where the disk is full, the others know
 
-    def _told(self, status: ControllerStatus, now_ns: int) -> ControllerReading:
+    def _reading(self, status: ControllerStatus, now_ns: int) -> ControllerReading:
         return ControllerReading(
             at_ns=now_ns,
             status=status,
@@ -453,7 +453,7 @@ class ControllerLoop:
             slurm_failures=self._slurm_failures,
             ends_moved=self._orders.ends_moved,
             ends_refused=self._orders.ends_refused,
-            connections=self._sockets.door.keeper.open,
+            connections=self._sockets.access.keeper.open,
             record_bytes=0 if self._slices is None else self._slices.size_bytes,
         )
 

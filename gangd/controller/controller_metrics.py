@@ -65,7 +65,7 @@ class ControllerReading:
 
 @dataclass
 class ControllerMetrics:
-    """The latest that was told.
+    """The latest reading of the controller.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class ControllerMetrics:
     beat_ns
         When leases were renewed last; None before the first time.
     is_served
-        Whether anybody can ask: else nothing needs to be told.
+        Whether metrics are served; if not, none needs to be updated.
     """
 
     clock: Callable[[], int] = time.monotonic_ns
@@ -82,13 +82,13 @@ class ControllerMetrics:
     decisions_cpu: Histogram = field(default_factory=lambda: Histogram(DECISION_S))
     beat_ns: int | None = None
     is_served: bool = False
-    _told: ControllerReading | None = None
+    _reading: ControllerReading | None = None
     _since_ns: int = field(default_factory=time.monotonic_ns)
     _deaths: collections.deque[Death] = field(default_factory=lambda: collections.deque(maxlen=8))
 
-    def tell(self, told: ControllerReading) -> None:
+    def update(self, reading: ControllerReading) -> None:
         """Take what the loop knows."""
-        self._told = told
+        self._reading = reading
 
     def on_death(self, death: Death) -> None:
         """Keep what befell the thread that serves, for the loop to raise an alarm."""
@@ -104,33 +104,33 @@ class ControllerMetrics:
 
     def health(self) -> Health:
         """Look whether leases are renewed, Slurm answers and agents are joined."""
-        now_ns, told = self.clock(), self._told
-        if told is None:
+        now_ns, reading = self.clock(), self._reading
+        if reading is None:
             unknown = "not known yet"
             return Health(
                 dict.fromkeys(("lease", "slurm", "agents"), False),
                 dict.fromkeys(("lease", "slurm", "agents"), unknown),
             )
         silent_s = (now_ns - (self.beat_ns or self._since_ns)) / 1e9
-        nodes = Counter(node.agent for node in told.status.nodes)
+        nodes = Counter(node.agent for node in reading.status.nodes)
         joined, lost = nodes[AgentState.JOINED.value], nodes[AgentState.LOST.value]
-        age_s = self._slurm_age_s(told, now_ns)
+        age_s = self._slurm_age_s(reading, now_ns)
         return Health(
             {
-                "lease": silent_s < told.status.lease_ms / 1000,
+                "lease": silent_s < reading.status.lease_ms / 1000,
                 "slurm": age_s is not None and age_s < SLURM_PATIENCE_S,
                 "agents": joined > lost,
             },
             {
-                "lease": f"renewed {silent_s:.1f} s ago, lasts {told.status.lease_ms / 1000:g} s",
+                "lease": f"renewed {silent_s:.1f} s ago, lasts {reading.status.lease_ms / 1000:g} s",
                 "slurm": "has not answered yet" if age_s is None else f"answered {age_s:.1f} s ago",
-                "agents": f"{counted_of(joined, len(told.status.nodes), 'node')} joined, {lost} lost",
+                "agents": f"{counted_of(joined, len(reading.status.nodes), 'node')} joined, {lost} lost",
             },
         )
 
     def figures(self) -> Figures:
         """Return the value of every metric that is known."""
-        told, now_ns = self._told, self.clock()
+        reading, now_ns = self._reading, self.clock()
         up: dict[str, Mapping[tuple[str, ...], float] | float] = {
             "gangd_up_seconds": (now_ns - self._since_ns) / 1e9,
             "gangd_healthy": {(check,): float(holds) for check, holds in self.health().checks.items()},
@@ -141,10 +141,10 @@ class ControllerMetrics:
             "gangd_decision_seconds": self.decisions.buckets(),
             "gangd_decision_cpu_seconds": self.decisions_cpu.buckets(),
         }
-        if told is None:
+        if reading is None:
             return {**up, **decisions}
-        status = told.status
-        age_s = self._slurm_age_s(told, now_ns)
+        status = reading.status
+        age_s = self._slurm_age_s(reading, now_ns)
         nodes = Counter(node.agent for node in status.nodes)
         alarms = Counter(alarm.kind for alarm in status.alarms)
         return {
@@ -152,30 +152,30 @@ class ControllerMetrics:
             "gangd_info": {(version("osub"), str(status.dry_run).lower()): 1.0},
             **decisions,
             "gangd_nodes": _labelled(nodes),
-            "gangd_gangs": _labelled({state.value: count for state, count in told.census.gangs.items()}),
+            "gangd_gangs": _labelled({state.value: count for state, count in reading.census.gangs.items()}),
             "gangd_jobs_running": status.running_jobs,
             "gangd_jobs_shared": status.shared_jobs,
-            "gangd_jobs_held": _labelled({hold.value: count for hold, count in told.census.held.items()}),
+            "gangd_jobs_held": _labelled({hold.value: count for hold, count in reading.census.held.items()}),
             "gangd_slice_seconds": status.quantum_ms / 1000,
             "gangd_slice_asked_seconds": status.asked_quantum_ms / 1000,
             "gangd_lookahead_slices": status.lookahead,
             "gangd_switch_lost_ratio": UNKNOWN if status.lost_share is None else status.lost_share,
             "gangd_lease_seconds": status.lease_ms / 1000,
             "gangd_slurm_age_seconds": UNKNOWN if age_s is None else age_s,
-            "gangd_slurm_failures_total": told.slurm_failures,
-            "gangd_ends_moved_total": told.ends_moved,
-            "gangd_ends_refused_total": told.ends_refused,
+            "gangd_slurm_failures_total": reading.slurm_failures,
+            "gangd_ends_moved_total": reading.ends_moved,
+            "gangd_ends_refused_total": reading.ends_refused,
             "gangd_messages_dropped_total": _labelled(status.dropped),
-            "gangd_agent_faults_total": _labelled(told.faults),
+            "gangd_agent_faults_total": _labelled(reading.faults),
             "gangd_alarms": _labelled(alarms),
-            "gangd_connections": told.connections,
-            "gangd_record_bytes": told.record_bytes,
+            "gangd_connections": reading.connections,
+            "gangd_record_bytes": reading.record_bytes,
         }
 
     @staticmethod
-    def _slurm_age_s(told: ControllerReading, now_ns: int) -> float | None:
-        known_s = told.status.slurm_age_s
-        return None if known_s is None else known_s + (now_ns - told.at_ns) / 1e9
+    def _slurm_age_s(reading: ControllerReading, now_ns: int) -> float | None:
+        known_s = reading.status.slurm_age_s
+        return None if known_s is None else known_s + (now_ns - reading.at_ns) / 1e9
 
 
 def _labelled(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:

@@ -16,7 +16,7 @@ import msgspec
 
 from foundation.errors import ClusterError, InputError
 from gangd.control.order_book import OrdersSurvey
-from gangd.control.order_requests import MOST_TOLD, StandingOrder
+from gangd.control.order_requests import MOST_SHOWN, ActiveOrder
 from gangd.controller.alarms import Raised
 from gangd.controller.lead.state_directory import STATUS_NAME
 from gangd.controller.nodes.uplink import AgentInfo
@@ -70,7 +70,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An alarm that stands, and for how long; what caused it: a job, its user, nodes, where that is known."""
+    """An active alarm, and for how long; what caused it: a job, its user, nodes, where that is known."""
 
     kind: str
     subject: str
@@ -83,7 +83,7 @@ class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrderStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's order that stands.
+    """An operator's order in force.
 
     ``jobs`` hold cores and are let run by it; ``left`` were there before a drain, and go on taking turns.
     """
@@ -101,9 +101,9 @@ class ControllerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The controller at ``time_ms`` (wall clock).
 
     ``quantum_ms`` is the length of the present slice, ``asked_quantum_ms`` the one that was asked for,
-    ``lookahead`` how many slices are final, ``lost_share`` what switches take of a slice, None while nobody
+    ``lookahead`` how many slices are final, ``lost_share`` what switches take of a slice, None while no job
     takes turns. ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped``
-    counts messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room;
+    counts messages that were refused, by kind; ``jobs_left_out`` jobs beyond the limit;
     ``record`` the folder into which slices are written, None where they are not; ``hold`` how jobs are held
     for which nothing else is said; ``orders`` what operators ordered, ``orders_left_out`` how many more.
     """
@@ -187,8 +187,8 @@ def describe(
         jobs_left_out=_count_jobs(shared[MOST_GANGS:]),
         record=vitals.record,
         hold=vitals.hold,
-        orders=[_order(order, vitals) for order in vitals.orders.orders[:MOST_TOLD]],
-        orders_left_out=max(0, len(vitals.orders.orders) - MOST_TOLD),
+        orders=[_order(order, vitals) for order in vitals.orders.orders[:MOST_SHOWN]],
+        orders_left_out=max(0, len(vitals.orders.orders) - MOST_SHOWN),
     )
 
 
@@ -213,7 +213,7 @@ def read_status(state: Path) -> ControllerStatus:
         raise InputError(f"{path} is not the status of a gangd of this version: {error}") from error
 
 
-def _order(order: StandingOrder, vitals: Vitals) -> OrderStatus:
+def _order(order: ActiveOrder, vitals: Vitals) -> OrderStatus:
     survey = vitals.orders
     return OrderStatus(
         what=order.what,

@@ -1,8 +1,8 @@
 """What agents say, taken off the socket: probes of the clock are answered at once, the rest in its turn.
 
 All agents report at the same instant, soon after a slice begins, and many probe the clock then. What a probe
-waits for here is in its round trip, and an agent that finds no short one trusts no clock and holds nobody. So
-probes overtake reports, and few reports are judged between two looks for probes.
+waits for here is in its round trip, and an agent that finds no short one trusts no clock and suspends no job.
+So probes overtake reports, and few reports are judged between two looks for probes.
 
 Who cannot judge all that comes takes it off the socket nevertheless, and keeps little of each agent
 (``backlog``): what waits stays bounded, and of each node the newest counts.
@@ -12,8 +12,8 @@ beyond is dropped before it is decoded, which costs a third. After ``MOST_BEYOND
 cut: to drop 30,000 a second takes a third of a core. The library takes turns among connections, so others
 wait for one such message at most.
 
-``AgentConnections``: one agent has one connection, and a second one with its key that lives is worth an
-alarm. Every answer goes back over the connection on which the question came, so nobody gets what is
+``AgentConnections``: one agent has one connection, and a second live one with its key raises an
+alarm. Every answer goes back over the connection on which the question came, so no agent gets what is
 another's; what is found here is that a key is in two hands. An agent that connects anew leaves its former
 connection behind; what was on the way over that one may still come for a while.
 """
@@ -32,9 +32,9 @@ from gangd.wire.sockets import ControllerSockets, Received
 from gangd.wire.versions import common
 
 TURN_NS = 200_000_000
-"""Slices do not wait for longer for somebody who never stops talking."""
+"""Slices do not wait longer than this for a peer that never stops sending."""
 READ_AT_ONCE = 256
-"""Messages taken off the socket between two rounds of judging: who sends without end holds up nobody."""
+"""Messages taken off the socket between two rounds of judging: an endless sender delays no other."""
 BETWEEN_LOOKS = 32
 """Reports judged between two looks for probes: some 2 ms."""
 LONGEST_PROBE_BYTES = 256
@@ -59,7 +59,7 @@ class Intake:
     heard
         Nodes that have reported slices; the caller empties it.
     caught_up_ns
-        When nothing was left to take last: whoever had reported before then, was heard.
+        When nothing was left to take last: reports sent before then were read.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from collections.abc import Set as AbstractSet
 from foundation.errors import OsubError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import JobSnapshot, SlurmJob
-from gangd.control.order_book import STOPS, OrderBook, OrdersSurvey, by_name, told_of
-from gangd.control.order_requests import MOST_TOLD, OrderAnswer, OrderRequest, StandingOrder
+from gangd.control.order_book import STOPS, OrderBook, OrdersSurvey, by_name, reason_of
+from gangd.control.order_requests import MOST_SHOWN, ActiveOrder, OrderAnswer, OrderRequest
 from gangd.control.permission import Peer, RequestFacts, refusal
 from gangd.controller.lead.state_directory import StateDirectory
 from gangd.core import CoreMap
@@ -75,7 +75,7 @@ class Operators:
 
     @property
     def _jobs(self) -> dict[str, SlurmJob] | None:
-        """The jobs by name, once somebody asks: there may be many. None before Slurm has answered."""
+        """The jobs by name, once a request comes: there may be many. None before Slurm has answered."""
         if self._named is None and self._seen is not None:
             self._named = by_name(self._seen.jobs)
         return self._named
@@ -98,18 +98,18 @@ class Operators:
             log.warning("order: %s: %s: refused: %s", peer, said, why)
             return OrderAnswer(done=False, text=one_line(why))
         owner = not facts.is_operator(peer)
-        told = self.book.apply(request, peer.uid, peer.name, self._wall_s(), owner=owner)
+        answer = self.book.apply(request, peer.uid, peer.name, self._wall_s(), owner=owner)
         self._surveyed = None
         self._keeper.state.orders = list(self.book.orders)
         try:
             self._keeper.save()
         except OsubError as error:
-            told += f"; but only until gangd ends, for it cannot be written: {error}"
+            answer += f"; but only until gangd ends, for it cannot be written: {error}"
         log.info("order: %s: %s: done", peer, said)
         self._changed()
-        told += self._still(request)
-        orders: Sequence[StandingOrder] = self.book.on(request.targets)
-        return OrderAnswer(done=True, text=told, orders=tuple(orders[:MOST_TOLD]))
+        answer += self._still(request)
+        orders: Sequence[ActiveOrder] = self.book.on(request.targets)
+        return OrderAnswer(done=True, text=answer, orders=tuple(orders[:MOST_SHOWN]))
 
     def _still(self, request: OrderRequest) -> str:
         """Say what of it all still keeps jobs from being held after a ``resume``."""
@@ -119,9 +119,9 @@ class Operators:
             job = None if target.kind != "job" or self._jobs is None else self._jobs.get(target.name)
             free = None if job is None else self.book.standing(job).free
             if free is not None:
-                return f"; it is not held all the same, for {told_of(free)}"
+                return f"; it is not held all the same, for {reason_of(free)}"
         others = [order for order in self.book.orders if order.what in STOPS]
         if not others:
             return ""
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        return f"; still, {', '.join(map(told_of, others[:MOST_NAMED]))}{more}"
+        return f"; still, {', '.join(map(reason_of, others[:MOST_NAMED]))}{more}"

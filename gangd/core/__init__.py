@@ -23,7 +23,7 @@ Questions
     ``agents``, ``place(job, node)``, ``limits_state()``.
 
 Read ``terms.states`` first (the tables and the theory), then ``slices.compose`` (who owns a slice, and why
-nobody starves), ``slices.rotation`` (only what changed is worked out), ``scheduler``.
+none starves), ``slices.slice_scheduler`` (only what changed is worked out), ``scheduler``.
 
 A simulator that knows the demand of its jobs sends ``AgentJoined`` for every node once and a
 ``NodeReport`` now and then (a lease without one loses the node), uses ``Settings(grace_ns=0)``, and reads

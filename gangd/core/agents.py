@@ -36,7 +36,7 @@ class Agents:
         self._unattended_ns: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def grow(self, nodes: int) -> None:
-        """Make room for ``nodes`` nodes."""
+        """Grow to ``nodes`` nodes."""
         missing = nodes - len(self._states)
         if missing > 0:
             self._states.extend([AgentState.UNKNOWN] * missing)

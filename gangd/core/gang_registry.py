@@ -70,7 +70,7 @@ class GangRegistry:
         return None if view is None else self.gangs.get(view.gang)
 
     def place(self, job: int, node: int) -> NodePresence:
-        """Say how a node stands to a job."""
+        """Note what a node has to do with a job."""
         return self._whereabouts.place(job, node, self._views)
 
     def is_home(self, jobs: Iterable[int], node: int) -> bool:

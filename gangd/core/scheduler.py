@@ -1,7 +1,7 @@
 """The gang scheduler: typed events in, typed commands out. No socket, file, clock, log or random number.
 
 ``states.py`` has the tables and the theory of operation, ``compose.py`` the rule by which slices are
-composed and why nobody starves, ``slice_scheduler.py`` how only what changed is worked out again.
+composed and why no gang starves, ``slice_scheduler.py`` how only what changed is worked out again.
 
 Time line of a change: it comes with an event and marks gangs as touched. The next ``Tick``, in slice
 ``n``, works out the slices from ``n + lookahead`` on, for those before are final, and publishes them.
@@ -77,7 +77,7 @@ class GangScheduler:
     start_ns
         Start of slice 0 on the clock that events carry.
     cores
-        Numbers of nodes and cores; whoever makes ``JobView``s adds nodes to it as they become known.
+        Numbers of nodes and cores; the maker of ``JobView``s adds nodes to it as they become known.
     limits
         ``limits_state()`` of an earlier scheduler, so that ends are moved on and not anew.
     memory
@@ -213,7 +213,7 @@ class GangScheduler:
         return self._people.gang_of(job)
 
     def place(self, node: str, job: int) -> NodePresence:
-        """Say how a node that is known stands to a job: only of jobs that are there it can tell anything."""
+        """Note what a known node has to do with a job: it can report only jobs that are there."""
         return self._people.place(job, self.cores.number(node))
 
     def is_home(self, node: str, jobs: Iterable[int]) -> bool:
@@ -227,15 +227,15 @@ class GangScheduler:
     def memory(self) -> list[Remembered]:
         """Return what the next controller needs to go on with the gangs."""
         number = max(self.horizon, self.time.slice_at(self.now_ns))
-        stands = self._rotation.stands(number)
-        return [self._remembered(gang, number, stands) for gang in self.gangs.values()]
+        positions = self._rotation.positions(number)
+        return [self._remembered(gang, number, positions) for gang in self.gangs.values()]
 
-    def _remembered(self, gang: Gang, number: int, stands: Mapping[int, tuple[int, int]]) -> Remembered:
+    def _remembered(self, gang: Gang, number: int, positions: Mapping[int, tuple[int, int]]) -> Remembered:
         level, history, flaps, multi = gang.demand.describe()
         jobs = tuple([(job, view.start_s) for job, view in gang.views.items()])
         launched = gang.state not in (GangState.NEW, GangState.FREE) or gang.launched
-        stand = stands.get(gang.slot) or (self._rotation.lead_alone(gang.slot, number), 0)
-        return Remembered(gang.gang, jobs, level, history, flaps, multi, launched, *stand)
+        position = positions.get(gang.slot) or (self._rotation.lead_alone(gang.slot, number), 0)
+        return Remembered(gang.gang, jobs, level, history, flaps, multi, launched, *position)
 
     # Events
 
@@ -482,7 +482,7 @@ class GangScheduler:
         self._exempt(gang, kind)
 
     def _exempt(self, gang: Gang, kind: ExemptKind | None) -> None:
-        """Bring what the agents were told of a gang's exemption in line."""
+        """Send the agents a gang's exemption where it has changed."""
         if kind is gang.exempt and (kind is None or gang.exempted is gang.member):
             return
         if gang.exempt is not None and gang.exempted is not None:

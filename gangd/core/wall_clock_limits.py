@@ -23,7 +23,7 @@ from gangd.core.terms.scheduler_events import JobView
 from gangd.core.terms.states import GangState
 
 SECOND_NS = 1_000_000_000
-SLACK_S = 2.0  # Slurm keeps whole seconds; an end that differs by less was not set by somebody else
+SLACK_S = 2.0  # Slurm keeps whole seconds; an end that differs by less was not set by another program
 LEAST_MOVE_S = 5.0  # well above the slack, so that an end tells whether our move has arrived
 WORTH_S = 60.0
 WORTH_SHARE = 0.1
@@ -71,7 +71,7 @@ class JobAccount:
         return self.base_s + self.credit_s - wall_s
 
     def see(self, end_s: float) -> None:
-        """Take in the end that Slurm has: the old one, the one that we asked for, or somebody else's."""
+        """Take in the end that Slurm has: the old one, the one that we asked for, or another program's."""
         if self.asked_s is not None and abs(end_s - (self.base_s + self.asked_s)) <= SLACK_S:
             self.credit_s, self.asked_s = self.asked_s, None
         elif abs(end_s - (self.base_s + self.credit_s)) > SLACK_S:

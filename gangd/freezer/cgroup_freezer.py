@@ -4,7 +4,7 @@ A write to an open control file costs tens of microseconds; opening one costs as
 opened when a step is discovered. The kernel freezes asynchronously: ``freeze`` does not wait for it.
 
 What we froze stays known, and in the ledger, until it is thawed or the kernel says that it is gone: a step
-may get other folders while it is held, or drop out of sight, and still stands still for our sake.
+may get other folders while it is held, or drop out of sight, and is still frozen by us.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class CgroupFreezer:
         return tuple(known.step for known in self._known.values())
 
     def hold(self, key: StepKey) -> HoldOutcome:
-        """See ``Holder``. Refuses, as a failure, what the ledger has no room to remember."""
+        """See ``Holder``. Refuses, as a failure, what does not fit in the ledger."""
         return self._write(key, ours=True)
 
     def release(self, key: StepKey) -> HoldOutcome:
@@ -220,7 +220,7 @@ class CgroupFreezer:
         return CpuTimeFile(known.usage_fd, in_lines=self.dialect is not CGROUP1)
 
     def disown(self, key: StepKey) -> None:
-        """See ``Holder``. A v2 task has a bit of its own beside Slurm's: ours is cleared, Slurm's stays."""
+        """See ``Holder``. A v2 task has a bit of its own besides Slurm's: ours is cleared, Slurm's stays."""
         for handle in self._handles(key):
             if not handle.ours:
                 continue
@@ -273,7 +273,7 @@ class CgroupFreezer:
         return () if known is None else known.handles.values()
 
     def _discard(self, handle: OpenCgroup) -> None:
-        """Close the files. The ledger keeps what we still hold, for whoever thaws after us."""
+        """Close the files. The ledger keeps what we still hold, for a later thaw."""
         handle.close()
         if handle.slot is not None and not handle.ours:
             self._ledger.drop(handle.slot)
@@ -297,7 +297,7 @@ class CgroupFreezer:
             if handle is None:
                 continue
             known.handles[path] = handle
-            if handle.slot is None:  # also one for which the ledger had no room before
+            if handle.slot is None:  # also one that did not fit in the ledger before
                 handle.slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
 
     def _usage_fd(self, known: _Known) -> int | None:

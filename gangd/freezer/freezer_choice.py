@@ -1,8 +1,8 @@
 """Picks the best way of freezing that a host offers, and says why.
 
 cgroup v2 before v1 before signals. Slurm 22.05 uses v2 where ``/sys/fs/cgroup`` itself is the unified
-hierarchy, and v1 where it holds one folder per controller (also beside a unified one: hybrid); a cluster
-that does not track processes by cgroup leaves only signals.
+hierarchy, and v1 where it holds one folder per controller (also together with a unified one: hybrid); a
+cluster that does not track processes by cgroup leaves only signals.
 """
 
 from __future__ import annotations
@@ -88,5 +88,5 @@ def _existing(root: Path, kind: str) -> Path:
 
 
 def _cpuacct(root: Path) -> Path | None:
-    """Accounting hierarchy beside a v1 freezer hierarchy, where Slurm may keep the same paths."""
+    """Accounting hierarchy next to a v1 freezer hierarchy, where Slurm may keep the same paths."""
     return next((path for name in ("cpuacct", "cpu,cpuacct") if (path := root.parent / name).is_dir()), None)

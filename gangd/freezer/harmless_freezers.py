@@ -106,7 +106,7 @@ class RecordingFreezer(WithoutFolders):
     Attributes
     ----------
     frozen
-        Keys that are frozen now, whoever froze them.
+        Keys that are frozen now, no matter by which process.
     ours
         Keys that this freezer froze.
     writes

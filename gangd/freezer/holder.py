@@ -179,7 +179,7 @@ class Traits:
     searches_processes
         A look goes through all processes of the host, and so costs more than one at folders.
     stops_are_strange
-        It never stops a task: one that is stopped (state T) was stopped by somebody else.
+        It never stops a task: one that is stopped (state T) was stopped by another process.
     """
 
     in_folders: bool = False
@@ -237,10 +237,10 @@ class Holder(Protocol):
         """Let the tasks that we hold run as before; others stay as they are."""
 
     def disown(self, key: StepKey) -> None:
-        """Forget that we hold the step, and leave it as it is: it is somebody else's now."""
+        """Forget that we hold the step, and leave it as it is: another process holds it now."""
 
     def state(self, key: StepKey) -> StepState:
-        """State of a step now, whoever caused it."""
+        """State of a step now, no matter which process caused it."""
 
     def pids(self, key: StepKey) -> tuple[int, ...]:
         """Return the processes of the step; empty if it is gone."""

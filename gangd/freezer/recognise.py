@@ -1,7 +1,7 @@
 """What Slurm keeps below its folders that we cannot read: never taken for "nothing runs here".
 
-A later Slurm may name its folders anew, as 26.05 did. Then jobs would not be found, not be held, and nobody
-would know. So whatever has processes below Slurm's own folders and is no step of a known job is told of.
+A later Slurm may name its folders anew, as 26.05 did. Then jobs would not be found, not be held, without any
+sign. So whatever has processes below Slurm's own folders and is no step of a known job is reported.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gangd.freezer.procfs import PROC, WORK
 from gangd.freezer.slurm_layout import find_steps, nodes_with_scopes, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, subdirectories
 
-MOST_TOLD = 8
+MOST_NAMED = 8
 _NUMBERED = re.compile(r"job_[0-9]+")
 _JOB2 = re.compile(JOB2)
 _NOT_JOBS = frozenset({"system", "slurmd"})
-"""Slurm's own places beside the jobs: where slurmstepds wait (``cgroup_v2.c``), and the daemon's."""
+"""Slurm's own places besides the jobs: where slurmstepds wait (``cgroup_v2.c``), and the daemon's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def unknown_folders(
     sluids: dict[str, int] | None = None,
     proc: Path = PROC,
 ) -> Iterator[Unknown]:
-    """Yield what has processes below ``bases`` and cannot be told to belong to a job.
+    """Yield what has processes below ``bases`` and cannot be assigned to a job.
 
     Parameters
     ----------

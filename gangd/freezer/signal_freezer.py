@@ -146,7 +146,7 @@ class SignalFreezer(WithoutFolders):
                 if member is None:
                     continue
                 members[stat.identity] = member
-                if member.slot is None:  # also one for which the ledger had no room before
+                if member.slot is None:  # also one that did not fit in the ledger before
                     member.slot = self._ledger.claim_process(stat.pid, stat.start_ticks, key.job)
         self.unseen = frozenset(unseen)
         kept = tuple(Step(key, None) for key in self._known if key not in wanted)
@@ -283,7 +283,7 @@ class SignalFreezer(WithoutFolders):
             self._ledger.release(member.slot)
 
     def _discard(self, member: _FrozenProcess) -> None:
-        """Close the files. The ledger keeps what we still hold, for whoever thaws after us."""
+        """Close the files. The ledger keeps what we still hold, for a later thaw."""
         os.close(member.pidfd)
         if member.slot is not None and not member.ours:
             self._ledger.drop(member.slot)

@@ -3,7 +3,7 @@
 cgroup v1 (22.05, ``proctrack/cgroup``): ``<freezer>/slurm[_<node>]/uid_U/job_J/step_S``; slurmstepd itself
 stays in ``job_J``, which is therefore never frozen.
 
-cgroup v2: ``.../[<node>_]slurmstepd.scope/job_J/step_S/{slurm,user/task_N}``; slurmstepd lives in ``slurm``.
+cgroup v2: ``.../[<node>_]slurmstepd.scope/job_J/step_S/{slurm,user/task_N}``; slurmstepd runs in ``slurm``.
 The ``task_*`` are frozen rather than ``user``: Slurm suspends a job through ``user``, and the two bits then
 stay independent of each other. Processes that are in ``user`` itself are frozen through it. A step without
 any task is not frozen: slurmstepd would wait for a task that is frozen before it has begun. Slurm 26.05 names
@@ -11,7 +11,7 @@ the job's folder by its SLUID (``sEKNKTV3WPV500``), which does not tell the job;
 in ``slurm`` does.
 
 Only root makes these folders. A user with a session of systemd's has cgroups of his own, in which he may make
-a ``slurmstepd.scope`` as he likes: what root, or whoever we are, does not own is none of Slurm's.
+a ``slurmstepd.scope`` as he likes: a folder that neither root nor the effective user owns is none of Slurm's.
 
 With the node's name in a path, only the paths of this agent's node count: several nodes may share a host.
 """
@@ -77,7 +77,7 @@ def find_steps(
     """Return every step below the folders ``bases`` (from ``slurm_roots``), with the paths to freeze.
 
     ``sluids`` remembers the jobs of folders that are named by SLUID, from one call to the next. What runs
-    below ``bases`` and is no step of any job that is known is told by ``gangd.freezer.recognise``.
+    below ``bases`` and is no step of any job that is known is reported by ``gangd.freezer.recognise``.
     """
     if dialect is CGROUP1:
         return tuple(step for base in bases for step in _steps1(root, base))

@@ -69,7 +69,8 @@ def read_anew(fd: int) -> bytes:
     """Read the whole of a file that is open, as it is now.
 
     cgroup v1 makes the list of a cgroup's processes when ``cgroup.procs`` is first read, and shows that one
-    to whoever reads the same opening again within a second (``cgroup_pidlist_start``). So it is opened again.
+    to later reads through the same descriptor within a second (``cgroup_pidlist_start``). So it is opened
+    again.
     """
     again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -123,7 +124,7 @@ def is_gone(error: OSError) -> bool:
 
 
 def is_made_by_root(path: Path) -> bool:
-    """Whether root, or whoever we are, owns a folder: others may make folders of any name in their own."""
+    """Whether root or the effective user owns a folder: others may make folders of any name in their own."""
     try:
         return path.stat(follow_symlinks=False).st_uid in (0, os.geteuid())
     except OSError:

@@ -1,6 +1,6 @@
 """Entry of the guardian process; the agent starts it with two inherited descriptors (``spawn``).
 
-It forks once more, so that it is nobody's child and in a session of its own: a signal to the agent's
+It forks once more, so that it is a child of init and in a session of its own: a signal to the agent's
 process group, or the end of its terminal, does not reach it.
 
 It has SCHED_DEADLINE where the kernel grants it, so that no thread of real-time priority holds it up

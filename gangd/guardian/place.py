@@ -1,4 +1,4 @@
-"""Where an agent's state file lives: in the folder that the site names, but in memory.
+"""Path of an agent's state file: in the folder that the site names, but in memory.
 
 The switch thread stores into the mapped file, and must not wait for a disk (``foundation.in_memory``): where
 the folder is on one, the file is kept in a stand-in, a folder of this user alone.
@@ -16,7 +16,7 @@ from foundation.in_memory import MOUNTS, SHM, live_folder, stand_in
 from foundation.trust import make_folder
 
 STATE_DIR = Path("/run/gangd")
-"""Where an agent's state file lives unless the site says otherwise."""
+"""Folder of an agent's state file unless the site says otherwise."""
 
 
 def state_path(folder: Path, node: str, mounts: Path = MOUNTS) -> Path:
@@ -38,7 +38,7 @@ def ledger_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def all_stand_ins() -> tuple[Path, ...]:
-    """Return the stand-ins of all folders of this user; what others put beside them is left out."""
+    """Return the stand-ins of all folders of this user; what others put next to them is left out."""
     found = []
     for path in sorted(SHM.glob(f"gangd-{os.geteuid()}-*")):
         with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def make_private(folder: Path) -> None:
     Raises
     ------
     HostError
-        It cannot be made, or it belongs to somebody else, or others may write to it.
+        It cannot be made, or it belongs to another user, or others may write to it.
     """
     try:
         fd, _ = make_folder(folder, 0o700)

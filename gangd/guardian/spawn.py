@@ -86,7 +86,7 @@ class Guardian:
                 os.close(ready_write)
 
     def well(self) -> bool:
-        """Whether it lives and has looked lately."""
+        """Whether it is alive and has looked lately."""
         if _is_ready(self.pidfd, 0):
             return False
         return time.monotonic_ns() - self._state.word(Word.GUARDIAN_BEAT_NS) < ASLEEP_NS
@@ -102,7 +102,7 @@ class Guardian:
         self._close()
 
     def replace(self) -> None:
-        """End it, so that a new one can be started: it is dead or asleep, and must not wake up beside it."""
+        """End it, so that a new one can be started: it is dead or asleep, and must not wake up next to it."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         self._close()

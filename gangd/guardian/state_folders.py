@@ -1,9 +1,9 @@
-"""Which folders of this host have agents' state files, so that whoever thaws need not be told.
+"""Which folders of this host have agents' state files, so that a thaw finds them without an argument.
 
 An agent notes the folder of its state file before it holds anything. A note is a file whose content is the
 path; the notes lie in a folder that only this user can write: ``/run/gangd/known`` for root, one in
-``/dev/shm`` for others, by a name that nobody can guess where somebody else has taken the usual one. Notes of
-folders that are gone are dropped when somebody looks. Standard library only.
+``/dev/shm`` for others, by an unguessable name where another user has taken the usual one. Notes of
+folders that are gone are dropped at the next look. Standard library only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def note_folder(folder: Path, registries: Sequence[Path] | None = None) -> None:
     folder
         The folder.
     registries
-        Where to note it: the first that is this user's own, else a new one beside the first. By default
+        Where to note it: the first that is this user's own, else a new one next to the first. By default
         ``registry_folders()``.
 
     Raises

@@ -182,7 +182,7 @@ class StateFile:
         return self._text(_BOOT_AT) == boot_id()
 
     def agent_alive(self) -> bool:
-        """Whether the agent that made the file lives (by pid and start time)."""
+        """Whether the agent that made the file is alive (by pid and start time)."""
         stat = read_stat(self._words[Word.AGENT_PID], PROC)
         return stat is not None and stat.alive and stat.start_ticks == self._words[Word.AGENT_START]
 

@@ -116,7 +116,7 @@ class BothWays:
         return outcome
 
     def disown(self, key: StepKey) -> None:
-        """See ``Holder``. Nobody but us lets a job yield: it gets its priority back."""
+        """See ``Holder``. No other process lets a job yield: it gets its priority back."""
         self._raise(key.job)
         self._frozen.discard(key)
         self.freezer.disown(key)
@@ -144,7 +144,7 @@ class BothWays:
         return self.freezer.account(key)
 
     def state(self, key: StepKey) -> StepState:
-        """See ``Holder``: what the freezer sees, for a job that yields stands still for others only."""
+        """See ``Holder``: what the freezer sees, for a job that yields is frozen by others only."""
         return self.freezer.state(key)
 
     def pids(self, key: StepKey) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ class CpuGroup:
     fds
         The files that turn it, by name.
     slot
-        Its record in the ledger; None while there is no room.
+        Its record in the ledger; None while the ledger is full.
     weight
         What it has when it does not yield.
     low
@@ -53,7 +53,7 @@ class CpuGroup:
 
 @dataclass(frozen=True, slots=True)
 class Turner:
-    """Turns cpu cgroups; its caller sees to it that nobody else does meanwhile.
+    """Turns cpu cgroups; its caller makes sure that no other thread does meanwhile.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The protocol of all ways of yielding.
 
 The unit is the job, for the kernel weighs *siblings*: a step at low priority inside a job of full priority
-gives way to the job's other steps and to nobody else. Nothing stands still, so there is nothing to settle, no
+gives way to the job's other steps and to no other job. Nothing is frozen, so there is nothing to settle, no
 stranger's freeze to respect and no deadly signal to look for: a job that yields can die, be suspended and
 launch steps like any other.
 """

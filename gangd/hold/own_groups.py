@@ -1,6 +1,6 @@
 """Yielding through cpu cgroups of the agent's own, one a job, in a v1 hierarchy that Slurm does not use.
 
-A group lies at the top of the hierarchy, beside the groups of all other jobs, for only siblings are weighed
+A group lies at the top of the hierarchy, next to the groups of all other jobs, for only siblings are weighed
 against each other. The processes of the job's steps are moved into it, slurmstepd never is; what they fork is
 born there. A job that ends leaves an empty group, which is removed; one that is no longer scheduled goes
 back to where it came from.
@@ -110,7 +110,7 @@ class OwnGroups:
                 group = self._make(job)
                 if group is None:
                     continue
-            if group.slot is None:  # the ledger had no room before
+            if group.slot is None:  # it did not fit in the ledger before
                 group.slot = self._claim(job)
             filled = self._fill(group, pids, alone)
             new = new or filled
@@ -210,7 +210,7 @@ class OwnGroups:
             wanted = pids()
             try:
                 missing = set(wanted).difference(_numbers(group.procs_fd), stuck)
-            except OSError:  # the group is gone: somebody removed it
+            except OSError:  # another process removed the group
                 self._forget(group, alone)
                 return True
             if not missing:

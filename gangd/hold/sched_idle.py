@@ -172,7 +172,7 @@ class SchedIdle:
 
     def _align_now(self, number: int, member: _IdleTask, *, low: bool) -> str | None:
         """Give a process the policy that it should have, as far as the ledger can remember it."""
-        if member.slot is None:  # the ledger had no room before
+        if member.slot is None:  # it did not fit in the ledger before
             member.slot = self._ledger.claim_idle(member.pid, member.start_ticks, number)
             if member.slot is None:
                 return "the ledger is full: not all processes yield"

@@ -148,7 +148,7 @@ class JobFolders:
                 self._close(path)
         for path, job in needed.items():
             folder = self._folders.get(path) or self._open(path, job)
-            if folder is not None and folder.slot is None:  # also one for which the ledger had no room before
+            if folder is not None and folder.slot is None:  # also one that did not fit in the ledger before
                 folder.slot = self._ledger.claim_cgroup(self._knob.kind, path, job)
 
     def _turn_job(self, job: int, *, low: bool) -> Yielded:

@@ -63,7 +63,7 @@ def read_address(text: str) -> ListenAddress:
 
 
 def read_token(path: Path) -> str:
-    """Read the token that whoever asks for metrics must send.
+    """Read the token that a request for metrics must carry.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def handed_out(
     InputError, TrustError
         The token cannot be used.
     HostError
-        Nobody can listen at that address.
+        That address cannot be listened on.
     """
     if address is None:
         yield None

@@ -15,7 +15,7 @@ UNKNOWN = float("nan")
 
 
 def complete(table: Iterable[Metric], figures: Figures) -> dict[Metric, Values | Buckets]:
-    """Return every metric of a table with all of its series; what was not told is 0.
+    """Return every metric of a table with all of its series; one without a value is 0.
 
     Label values that the table does not declare are added up under ``OTHER``. KeyError for a metric that the
     table does not have: it would be missing in the documentation.
@@ -27,15 +27,15 @@ def complete(table: Iterable[Metric], figures: Figures) -> dict[Metric, Values |
     return {metric: _series(metric, figures.get(name)) for name, metric in declared.items()}
 
 
-def _series(metric: Metric, told: Values | Buckets | float | None) -> Values | Buckets:
+def _series(metric: Metric, values: Values | Buckets | float | None) -> Values | Buckets:
     if metric.kind is MetricKind.HISTOGRAM:
         empty = Buckets(metric.bounds_s, (0,) * (len(metric.bounds_s) + 1), 0.0)
-        return told if isinstance(told, Buckets) else empty
+        return values if isinstance(values, Buckets) else empty
     series = {} if metric.kind is MetricKind.INFO else dict.fromkeys(metric.series(), 0.0)
-    if isinstance(told, Mapping):
-        for labels, value in told.items():
+    if isinstance(values, Mapping):
+        for labels, value in values.items():
             key = metric.known(labels)
             series[key] = series.get(key, 0.0) + value
-    elif isinstance(told, int | float):
-        series[()] = float(told)
+    elif isinstance(values, int | float):
+        series[()] = float(values)
     return series

@@ -79,7 +79,7 @@ class Health:
     """Whether each check holds, and a sentence on each."""
 
     checks: Mapping[str, bool]
-    told: Mapping[str, str]
+    details: Mapping[str, str]
 
     @property
     def is_well(self) -> bool:
@@ -89,7 +89,8 @@ class Health:
     def lines(self) -> str:
         """Return a line for each check."""
         return "\n".join(
-            f"{'ok' if holds else 'NOT OK'} {name}: {self.told[name]}" for name, holds in self.checks.items()
+            f"{'ok' if holds else 'NOT OK'} {name}: {self.details[name]}"
+            for name, holds in self.checks.items()
         )
 
 

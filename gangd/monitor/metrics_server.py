@@ -1,6 +1,6 @@
 """Hands metrics and health out over HTTP: one thread, no connection that lasts, everything bounded.
 
-Whoever asks is a monitoring system, or means harm. A connection has ``PATIENCE_S`` for everything,
+A client is a monitoring system, or means harm. A connection has ``PATIENCE_S`` for everything,
 ``MOST_BYTES`` for its question, and there are ``MOST`` of them; when another comes, the one that has waited
 for longest is closed. Pages are made anew once in ``AGAIN_S`` at most, so that asking often costs little.
 
@@ -93,7 +93,7 @@ class Pages:
         try:
             found = answer(request, self._token, self._health, self._rendered)
         except Exception as error:  # one page that cannot be made must not end the others
-            found = text("500 Internal Server Error", f"cannot be told: {type(error).__name__}")
+            found = text("500 Internal Server Error", f"cannot be computed: {type(error).__name__}")
         return found.encode(with_body=request.method != "HEAD")
 
     def _rendered(self, accept: str) -> tuple[str, bytes]:
@@ -194,7 +194,7 @@ class MetricsServer:
         for _ in range(ACCEPTED_A_TURN):
             try:
                 one, _ = self._listener.accept()
-            except OSError:  # nobody more, or no file left for one more
+            except OSError:  # no more clients, or no file left for one more
                 return
             one.setblocking(False)
             if len(self._clients) >= MOST:

@@ -182,7 +182,7 @@ CONTROLLER = (
     Metric(
         "gangd_switch_lost_ratio",
         MetricKind.GAUGE,
-        "Part of a slice that nine of ten nodes lose to switching at most; NaN while nobody takes turns.",
+        "Part of a slice that nine of ten nodes lose to switching at most; NaN while no gang takes turns.",
     ),
     Metric(
         "gangd_decision_seconds",
@@ -222,7 +222,7 @@ CONTROLLER = (
         (("kind", FAULTS),),
     ),
     Metric("gangd_alarms", MetricKind.GAUGE, "Alarms that stand, by kind.", (("kind", ALARMS),)),
-    Metric("gangd_connections", MetricKind.GAUGE, "Connections of agents, and of whoever else knocks."),
+    Metric("gangd_connections", MetricKind.GAUGE, "Connections of agents and of other clients."),
     Metric(
         "gangd_record_bytes",
         MetricKind.GAUGE,

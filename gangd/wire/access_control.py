@@ -1,18 +1,18 @@
-"""The thread at the door: it authenticates keys (ZAP), counts connections, and keeps floods out.
+"""Access control in a thread: authenticates keys (ZAP), counts connections, and keeps floods out.
 
-The library accepts whoever comes and knows no bound. Its monitors tell of each connection that was accepted
+The library accepts every client and has no bound. Its monitors report each connection that was accepted
 or has ended; ``ConnectionLimiter`` says which origins are shut out, and the filter of the listening sockets
-drops what comes from them. The authenticator is asked for each key before the library makes room for messages
-of its owner; it answers from memory.
+drops what comes from them. The authenticator is asked for each key before the library allocates memory for
+messages of its owner; it answers from memory.
 
-Whoever has a key may still send more than any agent does. A subscriber of the library's PUB socket can keep
+The holder of a key may still send more than any agent does. A subscriber of the library's PUB socket can keep
 the thread that publishes busy for as long as it sends subscriptions, and make it remember all of them. So
 the bytes that came over each connection are held against an allowance; one that exceeds it is cut.
 
-The filter is a program for the kernel: whoever is refused by it costs this process nothing at all, no
+The filter is a program for the kernel: a refused client costs this process nothing at all, no
 descriptor, no wake-up, no entry in the queue of connections. It is a classic BPF program
 (``Documentation/networking/filter.rst`` of the kernel, socket(7) ``SO_ATTACH_FILTER``), and needs no
-privilege. Connections that stand are sockets of their own and go on.
+privilege. Established connections are sockets of their own and go on.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Peer:
     since_ns: int
 
 
-class Door:
+class AccessControl:
     """Authenticator and doorkeeper of the sockets of one context; ``close`` it before the context.
 
     Parameters
@@ -152,7 +152,7 @@ class Door:
         return taken
 
     def close(self) -> None:
-        """End the thread, and let nobody in any more; the watched sockets must be closed already."""
+        """End the thread, and accept no client any more; the watched sockets must be closed already."""
         os.write(self._wake_write, _END)
         self._thread.stop(None)
         for one in (self._zap, *self._monitors.values()):
@@ -294,10 +294,10 @@ def _cut(fd: int, peer: tuple[str, int], most: int) -> int:
         with socket.socket(fileno=os.dup(fd)) as own:
             if own.getpeername()[:2] != peer:
                 return -1
-            told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            tcp_info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
             received = 0
-            if len(told) >= _BYTES_RECEIVED_AT + _BYTES_RECEIVED.size:
-                [received] = _BYTES_RECEIVED.unpack_from(told, _BYTES_RECEIVED_AT)
+            if len(tcp_info) >= _BYTES_RECEIVED_AT + _BYTES_RECEIVED.size:
+                [received] = _BYTES_RECEIVED.unpack_from(tcp_info, _BYTES_RECEIVED_AT)
             if received > most:
                 own.shutdown(socket.SHUT_RDWR)
             return int(received)

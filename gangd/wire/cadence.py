@@ -1,8 +1,8 @@
 """Slices after which both sides look: agents collect, sample and report, the controller decides.
 
-Python code that runs beside a job costs the job more than its own CPU time: it finds cold caches, and a rank
-of a tightly coupled job that waits makes all ranks wait. Switching is done at every slice by a thread that
-does little else; all the rest is done once in about ``LOOK_NS``, however short the slices are.
+Python code that runs on a job's core costs the job more than its own CPU time: it finds cold caches, and a
+rank of a tightly coupled job that waits makes all ranks wait. Switching is done at every slice by a thread
+that does little else; all the rest is done once in about ``LOOK_NS``, however short the slices are.
 
 All nodes look after the same slices, so that what they say of a job that spans nodes is of the same time.
 Looks are an odd number of slices apart and move on by one slice after every eighth: of jobs that take turns,
@@ -54,7 +54,7 @@ def is_look(number: int, quantum_ns: int, *, calm: bool = False) -> bool:
 def silence_ns(lease_ns: int, quantum_ns: int) -> int:
     """Return for how long a node without news is silent; 0 if it reports after every look.
 
-    A lease has room for two such reports: one may be late.
+    A lease covers two such reports: one may be late.
     """
     if lease_ns <= SHORT_LEASE_NS:
         return 0

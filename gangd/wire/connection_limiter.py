@@ -1,16 +1,16 @@
-"""Who may come in: pure, from what the library tells of connections and the authenticator of keys.
+"""Connection limit: pure, from the library's events of connections and the authenticator's keys.
 
-Nobody can know who a connection is from before its key has been seen, and a stranger can open thousands and
+The owner of a connection is unknown before its key has been seen, and a stranger can open thousands and
 say nothing. So they are counted by where they come from (``packetfilter.origin_of``). An origin may have
-``ROOM`` connections, and ``ROOM_A_KEY`` more for each key of the allow-list that was seen from it; as many
-it may open within ``PACE_NS``. One that takes more is shut out for a second, and for twice as long each
-time it does so again within ``MEMORY_NS``: up to a minute, and to seconds if an agent's key was seen from
-it, for that one must be able to come back. If new keys have come from it meanwhile, it is a host of many
-agents that all begin at once, and a second is enough. Connections that stand are let alone: agents keep
+``CONNECTIONS`` connections, and ``CONNECTIONS_A_KEY`` more for each key of the allow-list that was seen from
+it; as many it may open within ``PACE_NS``. One that takes more is shut out for a second, and for twice as
+long each time it does so again within ``MEMORY_NS``: up to a minute, and to seconds if an agent's key was
+seen from it, for that one must be able to come back. If new keys have come from it meanwhile, it is a host of
+many agents that all begin at once, and a second is enough. Established connections are kept: agents keep
 their plans.
 
-When all origins together come near the number of files that this process may open, everybody is shut out
-until there is room again: those who are in must not suffer for those who are not.
+When all origins together come near the number of files that this process may open, all are shut out until
+some connections are closed: open connections must not suffer for new ones.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SECOND_NS = 1_000_000_000
-ROOM = 64
-ROOM_A_KEY = 8
-ROOM_NOWHERE = 2_000
+CONNECTIONS = 64
+CONNECTIONS_A_KEY = 8
+CONNECTIONS_NOWHERE = 2_000
 PACE_NS = 10 * SECOND_NS
 FIRST_NS = SECOND_NS
 LONGEST_NS = 64 * SECOND_NS
@@ -56,9 +56,9 @@ class _Origin:
         return self.lately + self.before
 
     @property
-    def room(self) -> int:
+    def limit(self) -> int:
         """How many connections it may have."""
-        return ROOM + ROOM_A_KEY * len(self.keys)
+        return CONNECTIONS + CONNECTIONS_A_KEY * len(self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ConnectionLimiter:
 
     def opened(self, connection: tuple[str, int], origin: str, now_ns: int) -> ShutOut | None:
         """Note a connection; returns the news if it is one too many."""
-        self.closed(connection)  # a number that is used again: its end was not told of
+        self.closed(connection)  # a number that is used again: its end was not reported
         known = self._origin(origin, now_ns)
         self._of[connection] = origin
         self.open += 1
@@ -114,13 +114,13 @@ class ConnectionLimiter:
         taken = max(known.pace(now_ns) + 1, known.open)
         known.lately += 1
         self.is_full = self.is_full or self.open >= self._most
-        room = ROOM_NOWHERE if origin == NOWHERE else known.room
-        if taken <= room or origin in self._shut:
+        limit = CONNECTIONS_NOWHERE if origin == NOWHERE else known.limit
+        if taken <= limit or origin in self._shut:
             return None
         if origin == NOWHERE:
             origin = self._likeliest(now_ns)
             return self.shut_out(origin, f"{taken} connections that were gone at once", now_ns)
-        return self.shut_out(origin, f"{taken} connections, with room for {room}", now_ns)
+        return self.shut_out(origin, f"{taken} connections, limit {limit}", now_ns)
 
     def closed(self, connection: tuple[str, int]) -> None:
         """Note that a connection is closed."""
@@ -167,7 +167,7 @@ class ConnectionLimiter:
         return frozenset(self._shut)
 
     def due_ns(self) -> int | None:
-        """When the next origin is let in again; None if nobody is shut out."""
+        """When the next origin is let in again; None if no origin is shut out."""
         return min((self._origins[one].shut_until_ns for one in self._shut), default=None)
 
     def forget(self, now_ns: int) -> None:
@@ -178,10 +178,10 @@ class ConnectionLimiter:
                 del self._origins[name]
 
     def _likeliest(self, now_ns: int) -> str:
-        """Guess who opens connections that are gone before anybody has looked: somebody is seen now and then.
+        """Guess which origin opens connections that end before they are looked at: some are seen.
 
-        Whoever opened most of late, if that is more than agents do; else nobody is better than another, and
-        everybody waits for a second.
+        The origin that opened most of late, if that is more than agents do; else none is more likely, and
+        all origins wait for a second.
         """
         paces = {name: one.pace(now_ns) for name, one in self._origins.items() if name != NOWHERE}
         likeliest = max(paces, key=lambda name: paces[name], default=NOWHERE)
@@ -192,11 +192,11 @@ class ConnectionLimiter:
         known = self._origins.get(name)
         if known is None:
             if len(self._origins) >= MOST_ORIGINS:
-                self._make_room()
+                self._drop_idle()
             known = self._origins[name] = _Origin(now_ns)
         return known
 
-    def _make_room(self) -> None:
+    def _drop_idle(self) -> None:
         """Forget every origin of which nothing is left but that it was there: there are very many."""
         self._origins = {
             name: one

@@ -87,8 +87,8 @@ class ExemptJobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_
         They terminate, as Slurm says. Thaw them if this agent froze them, and never freeze them again,
         whatever later messages say, until they are gone from this node.
     opt_out
-        They or their site do not want it, a node of theirs has no agent, or somebody stopped them without
-        Slurm. Thaw them if this agent froze them; do not freeze them while they are listed.
+        They or their site do not want it, a node of theirs has no agent, or another process stopped them
+        without Slurm. Thaw them if this agent froze them; do not freeze them while they are listed.
     suspended
         Slurm has suspended them. Neither freeze nor thaw them, also not when the lease ends, and
         forget that this agent froze them: Slurm resumes every step of a job that it suspended.
@@ -110,7 +110,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
         A step that begins in a job that is frozen is not frozen for this long, so that its launch can
         complete.
     newcomers_yield
-        Whether a job that begins beside others yields until a plan names it, for a lease at most.
+        Whether a job that begins on shared cores yields until a schedule names it, for a lease at most.
     """
 
     longest_ns: f.LongestNs

@@ -117,7 +117,7 @@ class SliceReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FoundState(msgspec.Struct, frozen=True, array_like=True):
-    """A job whose freeze state is not the one that the agent left: somebody else suspends or resumes it."""
+    """A job whose freeze state is not the one that the agent left: another process suspends or resumes it."""
 
     job: f.JobId
     left: f.Word  # "frozen" or "thawed"

@@ -189,8 +189,8 @@ class SliceSchedule:
         """Jobs that are held in slice ``number`` on this node, exemptions applied; lease not looked at.
 
         Of the jobs that are ``yielding`` those are exempt that are suspended, and no others. One that is
-        exempt and that the plan does not name runs beside the owner of the slice: where m gangs take turns,
-        in two of m + 1 slices. It is held in the others, and so gets as much as each of the gangs.
+        exempt and that the plan does not name runs together with the owner of the slice: where m gangs take
+        turns, in two of m + 1 slices. It is held in the others, and so gets as much as each of the gangs.
         """
         plan = self._plan(number)
         if plan is None:

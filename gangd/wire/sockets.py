@@ -8,14 +8,14 @@ Choices and why:
   (and it cannot hold two frames).
 * DEALER is ``IMMEDIATE`` with a short queue: reports to an absent controller are dropped, not hoarded.
 * ROUTER names each connection itself, at random, and hands no name over. An answer goes back over the
-  connection on which the question came: whatever identity a client gives itself, it gets nobody else's. An
+  connection on which the question came: whatever identity a client gives itself, it gets no other's. An
   agent gives itself none, so that it is not locked out by its own ghost when it connects anew.
 * The library gives a connection up for good after a frame that breaks CURVE (damaged, repeated or out of its
   order); so an agent that hears nothing on a socket for a while connects it anew.
 * Linux finds connections whose agent's host is gone (keepalive), or whose agent does not read on (user
   timeout), so that nothing piles up for it. The library's heartbeats are not used: its timer ends the whole
   process where a peer sent more than its queue holds and left (libzmq 4.3.5, ``!_io_error``), and each
-  heartbeat wakes threads beside somebody's job. An agent that hears nothing connects anew.
+  heartbeat wakes threads on a job's core. An agent that hears nothing connects anew.
 * ``LINGER`` 0 lets a process end whatever its peers do.
 * Frames above the protocol's bound are refused by the library before they are read into memory. Few of one
   agent wait for the controller; the library does not read on from who sends more.
@@ -36,14 +36,14 @@ import zmq
 
 from foundation.errors import HostError
 from gangd.curve_keys import SHARED_AGENT, AgentKeys, ControllerKeys
-from gangd.wire.access_control import Allowance, Door
+from gangd.wire.access_control import AccessControl, Allowance
 from gangd.wire.messages_up import ReplyMessage
 from gangd.wire.versions import VERSION
 from gangd.wire.wire_faults import MalformedError, WrongNodeError
 from gangd.wire.wire_fields import MAX_FRAME_BYTES
 from gangd.wire.wire_frames import ALL_NODES_TOPIC, encode, topic
 
-PUBLISH_QUEUE = 200  # for each agent: what it is told in a minute and more
+PUBLISH_QUEUE = 200  # for each agent: what it is sent in a minute and more
 SUBSCRIPTION_QUEUE = 100
 REPORT_QUEUE = 20  # of each agent: what it says in some seconds
 AGENT_QUEUE = 200
@@ -100,18 +100,18 @@ class ControllerSockets:
     def __init__(self, keys: ControllerKeys, publish_endpoint: str, report_endpoint: str) -> None:
         self._keys = keys
         self._context = zmq.Context()
-        self.door = Door(self._context, ZAP_DOMAIN, connections_possible())
+        self.access = AccessControl(self._context, ZAP_DOMAIN, connections_possible())
         self._owners: dict[str, str] = {}
         self._former: dict[str, str] = {}
         self.reload_keys()
         self.publish = self._context.socket(zmq.PUB)
         self.publish.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
         self.publish.setsockopt(zmq.RCVHWM, SUBSCRIPTION_QUEUE)
-        self.door.watch("publish", self.publish, SUBSCRIBER)
+        self.access.watch("publish", self.publish, SUBSCRIBER)
         self.reports = self._context.socket(zmq.ROUTER)
         self.reports.setsockopt(zmq.RCVHWM, REPORT_QUEUE)
         self.reports.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
-        self.door.watch("reports", self.reports, REPORTER)
+        self.access.watch("reports", self.reports, REPORTER)
         for socket, endpoint in ((self.publish, publish_endpoint), (self.reports, report_endpoint)):
             _common(socket, MAX_SUBSCRIPTION_BYTES if socket is self.publish else MAX_FRAME_BYTES)
             socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
@@ -129,7 +129,7 @@ class ControllerSockets:
             except zmq.ZMQError as error:
                 self.close()
                 raise HostError(f"cannot listen on {endpoint}: {error}; is another gangd running?") from error
-        self.door.start()
+        self.access.start()
 
     @property
     def publish_endpoint(self) -> str:
@@ -146,7 +146,7 @@ class ControllerSockets:
         known = self._owners
         self._owners = self._keys.agents()
         self._former = {key: name for key, name in (self._former | known).items() if key not in self._owners}
-        self.door.admit(self._owners, self._former)
+        self.access.admit(self._owners, self._former)
 
     @property
     def has_shared_key(self) -> bool:
@@ -179,7 +179,7 @@ class ControllerSockets:
 
     def cut(self, taken: Received, why: str) -> None:
         """Cut the connection on which a message came, and shut its origin out for a while."""
-        self.door.cut("reports", taken.fd, why)
+        self.access.cut("reports", taken.fd, why)
 
     def _skip(self) -> int:
         """Read the rest of a message; returns how many frames that were."""
@@ -210,7 +210,7 @@ class ControllerSockets:
             socket = getattr(self, name, None)
             if socket is not None:
                 socket.close(linger=200)
-        self.door.close()
+        self.access.close()
         self._context.term()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Versions of the protocol, and how neighbours among them understand each other.
+"""Versions of the protocol, and how successive versions understand each other.
 
 A cluster is upgraded node by node, so for a while agents and controllers of two versions meet. They may be
 one version apart:
@@ -26,6 +26,6 @@ NEWEST = VERSION + 1
 """The newest that is understood upwards."""
 
 
-def common(theirs: int) -> int:
-    """Return the version in which to speak with somebody who speaks ``theirs``."""
-    return min(VERSION, theirs)
+def common(peer_version: int) -> int:
+    """Return the version in which to speak with a peer of version ``peer_version``."""
+    return min(VERSION, peer_version)

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from deploy.local.examine import HostFinding
-from gangd.freezer.recognise import MOST_TOLD, recognise_host
+from gangd.freezer.recognise import MOST_NAMED, recognise_host
 
 WHAT = "job folders"
 MOUNT = Path("/sys/fs/cgroup")
@@ -17,11 +17,11 @@ def job_folders(mount: Path = MOUNT) -> HostFinding:
     found = recognise_host(mount)
     unknown = [f"{root / one.path}: {one.why}" for root, seen in found.items() for one in seen.unknown]
     if unknown:
-        more = f"; and {len(unknown) - MOST_TOLD} more" if len(unknown) > MOST_TOLD else ""
+        more = f"; and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
         return HostFinding(
             WHAT,
             "no",
-            "; ".join(unknown[:MOST_TOLD]) + more,
+            "; ".join(unknown[:MOST_NAMED]) + more,
             "gang-agent cannot hold what runs there, and raises an alarm; from Slurm 26.05.2 on "
             "CgroupJobIdPaths=yes in cgroup.conf names folders by job number",
         )

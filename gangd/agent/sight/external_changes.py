@@ -1,4 +1,4 @@
-"""Noticing that somebody else freezes, thaws or kills a job: pure memory of what was left and what was found.
+"""Detects that another process freezes, thaws or kills a job: pure memory of states left and states found.
 
 Slurm suspends with the freeze bit that we use (cgroup v1), thaws to kill, and so may an administrator. What
 was left and what is found are compared:
@@ -8,7 +8,7 @@ we left it         found                                  what follows
 =================  =====================================  ===================================================
 thawed             frozen                                 ``FROZE``: hands off until it is found thawed
 frozen (settled)   thawed                                 ``THAWED``: hands off for ``COOL_NS``
-frozen             still frozen, but somebody wrote       ``FROZE``: it is theirs now, and stays frozen
+frozen             still frozen, but a stranger wrote     ``FROZE``: it is theirs now, and stays frozen
 either             SIGTSTP waits, or tasks are stopped    ``STOPPING``: thaw, hands off for ``STOP_NS``
 =================  =====================================  ===================================================
 
@@ -16,11 +16,11 @@ The last row: Slurm sends SIGTSTP two seconds before it suspends; thawing lets t
 suspension then shows as the first row instead of hiding behind our own freeze.
 
 SIGTERM or SIGKILL that waits for a task of a held step latches the step for ``DYING_NS``: its job is dying
-(``ExternalChangeTracker.dying_at``), whoever sent it. Slurm says soon whether it is the whole job that ends.
-If it is not (a script kills its helper, a step ends in a job that goes on), the latch ends with the step, or
-with time; a signal that still waits then is found again. All latches of a job together last no longer than
-Slurm's KillWait, for by then Slurm has killed what it wants to end; ``RENEWED_NS`` after the first it counts
-anew.
+(``ExternalChangeTracker.dying_at``), no matter which process sent it. Slurm says soon whether it is the whole
+job that ends. If it is not (a script kills its helper, a step ends in a job that goes on), the latch ends
+with the step, or with time; a signal that still waits then is found again. All latches of a job together last
+no longer than Slurm's KillWait, for by then Slurm has killed what it wants to end; ``RENEWED_NS`` after the
+first it counts anew.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class ExternalChangeTracker:
         ours
             Whether we hold it.
         settled
-            Whether our freeze has taken effect before: THAWED then means that somebody thawed it.
+            Whether our freeze has taken effect before: THAWED then means that another process thawed it.
         written
-            Whether somebody else wrote its control file while we held it.
+            Whether another process wrote its control file while we held it.
         """
         act = self.act_of(key)
         if act is not None:

@@ -4,7 +4,7 @@ Everything that is found goes into ``ExternalChangeTracker`` (which decides what
 report. The caller decides and acts anew afterwards.
 
 ``Settling`` says what to do about a freeze that does not take effect; it is a small machine per step, and
-nothing in it waits or looks. A task stands still once it gets a core to notice that it must; where others
+nothing in it waits or looks. A task stops once it gets a core to notice the freeze; where others
 compete for the core that takes milliseconds. But cgroup v1 can also stick in FREEZING, under storms of fork
 and exec or while a task is in uninterruptible sleep. Waiting longer does not help then, a brief thaw often
 does. So: wait ``patience_ns``, thaw and freeze again, at most ``retries`` times, then give up and thaw.
@@ -27,7 +27,7 @@ from gangd.freezer.procfs import WORK, pending_signals, read_stat
 REST_OF_SLICE_NS = 2**62
 _BREATH_NS = 2_000_000
 DOUBT_NS = 1_000_000_000
-"""Slurm thaws a step to kill it: only a step that still lives after so long was thawed for another reason."""
+"""Slurm thaws a step to kill it: only a step still alive after so long was thawed for another reason."""
 _PROBES = 8
 """Processes whose signals are looked at in one pass, over all steps; at least one of each."""
 
@@ -93,7 +93,7 @@ class Checks:
             )
 
     def watch_files(self) -> bool:
-        """Watch the control files of all steps; False if inotify has no room for some."""
+        """Watch the control files of all steps; False if inotify cannot watch some."""
         return self._gate.watch_files(self._table.control_files())
 
     def on_states(self, keys: Iterable[StepKey], now_ns: int, *, settled: bool = True) -> None:
@@ -111,7 +111,7 @@ class Checks:
             WORK.pause_if_spent()
             since_ns = self._gate.frozen_since(key)
             state = self._gate.holder.state(key)
-            if self._gate.frozen_since(key) != since_ns:  # a switch came between: nobody else did this
+            if self._gate.frozen_since(key) != since_ns:  # a switch came between: no other process did this
                 continue
             ours = since_ns is not None
             if since_ns is not None and key not in self._settled:

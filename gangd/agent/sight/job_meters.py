@@ -2,8 +2,8 @@
 
 Only time in which a job was not frozen counts as its span: a job that alternates between running and frozen
 has one reading at the end of each of its slices, and what it uses between that reading and the next
-thaw is a leak. A job that yields runs all the time: what it used while it was held is told apart, by its
-account when it was held and when it was let go.
+thaw is a leak. A job that yields runs all the time: what it used while it was held is counted separately, by
+its account when it was held and when it was let go.
 
 ``UsageMeter`` reads CPU time and run-queue delay of a job's processes, cheaply. CPU time comes from the
 step's accounting cgroup if there is one, else from each process's CPU clock (one system call, all threads,
@@ -140,7 +140,7 @@ def _delay_since(process: _Process) -> int:
     return total
 
 
-def _open_threads(pid: int, process: _Process, room: int) -> int:
+def _open_threads(pid: int, process: _Process, limit: int) -> int:
     """Open the schedstat files of new threads, close those of ended ones; returns how many were opened."""
     folder = f"/proc/{pid}/task"
     try:
@@ -154,7 +154,7 @@ def _open_threads(pid: int, process: _Process, room: int) -> int:
         os.close(process.threads.pop(name))
         process.delays.pop(name, None)
     opened = 0
-    for name in sorted(names - process.threads.keys())[: max(0, room)]:
+    for name in sorted(names - process.threads.keys())[: max(0, limit)]:
         with contextlib.suppress(OSError):
             fd = os.open(f"{folder}/{name}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             if not has_spare_files(fd):
@@ -185,7 +185,7 @@ class _MeteredJob:
     left_ns: int = 0  # CPU time that it used in that time
     turned_ns: int = 0  # when it was last held or let go
     mark_ns: int | None = None  # its account then, or when it was read since
-    untold_ns: int = 0  # CPU time that was read, and belongs to what is told the next time
+    unreported_ns: int = 0  # CPU time that was read, and belongs to the next report
     steady_ns: int | None = None  # since when it was clearly busy in all samples
 
     def advance(self, now_ns: int, used_ns: int | None = None) -> None:
@@ -269,8 +269,8 @@ class JobMeters:
     ) -> Samples:
         """Read a job that was not frozen; nothing at the first reading, which has nothing to compare with.
 
-        A job that yields and was held or let go when the slice that runs began, at ``begun_ns``, is told of
-        up to then: it is another since.
+        A job that yields and was suspended or resumed when the slice that runs began, at ``begun_ns``, is
+        reported up to then: its state differs since.
         """
         known = self._jobs[job]
         used_ns = sum(cgroups_ns.values()) if cgroups_ns else None
@@ -278,14 +278,14 @@ class JobMeters:
         if not turned:
             known.advance(now_ns, used_ns)
         before, known.last = known.last, known.meter.read(cgroups_ns, now_ns)
-        told_ns, known.untold_ns = known.untold_ns, known.since_mark(used_ns) if turned else 0
+        earlier_ns, known.unreported_ns = known.unreported_ns, known.since_mark(used_ns) if turned else 0
         ran_ns, known.ran_ns = known.ran_ns, 0
         low_ns, known.low_ns = known.low_ns, 0
         left_ns, known.left_ns = known.left_ns, 0
         known.fresh_hold = known.held
         if before is None or (known.yields and not ran_ns and not low_ns):
             return Samples()
-        cpu_ns = max(0, known.last.cpu_ns - before.cpu_ns + told_ns - known.untold_ns)
+        cpu_ns = max(0, known.last.cpu_ns - before.cpu_ns + earlier_ns - known.unreported_ns)
         delay_ns, tasks = known.last.delay_ns - before.delay_ns, known.last.tasks
         if used_ns is None:  # without an account: what is more than it can have used when it ran
             left_ns = max(0, cpu_ns - ran_ns * max(1, tasks))
@@ -295,7 +295,7 @@ class JobMeters:
         known.judge(cpu_ns - left_ns + delay_ns, ran_ns, now_ns)
         if not low_ns:
             return Samples(_sample(job, cpu_ns, delay_ns, ran_ns, tasks))
-        # Whoever yields waits; in its own slices nobody is before it.
+        # A yielding job waits; in its own slices no job precedes it.
         leftover = _sample(job, left_ns, delay_ns, low_ns, tasks, low_ns)
         return Samples(_sample(job, cpu_ns - left_ns, 0, ran_ns, tasks) if ran_ns else None, leftover)
 

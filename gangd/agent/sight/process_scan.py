@@ -1,8 +1,8 @@
 """A walk over all processes of the host, in small pieces: who runs outside of jobs, and which step is unseen.
 
 *Strays* are processes of users who have jobs here, outside of every job: what no freeze reaches (a login by
-ssh without ``pam_slurm_adopt``, a daemon that escaped). They run on the cores of whoever owns the slice. The
-agent never touches them; it tells the administrator.
+ssh without ``pam_slurm_adopt``, a daemon that escaped). They run on the cores of the job that owns the slice.
+The agent never touches them; it tells the administrator.
 
 *Stepds* are the slurmstepd processes of this node. A job that has one, and of which no step was ever found
 (``UnseenSteps``), is kept in a place that we do not know: it can't be held, and that must not go unnoticed.
@@ -45,7 +45,7 @@ REST_SHARE = 100
 ROUND_NS = 10_000_000_000
 """A walk begins so long after the last one began."""
 SLACK_NS = 300_000_000
-"""A piece waits so long for somebody who is awake anyway."""
+"""A piece waits so long for a wake-up that happens anyway."""
 _CHECK_EVERY = 8
 _NO_STEP = re.compile(r"\S*slurmstepd\S*(?: (?:infinity|getenv|spank .*))?|slurmstepd: \[.*:namespace\]")
 """What a slurmstepd is called that serves no step, or none yet."""

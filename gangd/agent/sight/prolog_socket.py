@@ -46,7 +46,7 @@ class Bell:
 
     @classmethod
     def hang(cls, folder_fd: int, name: str) -> Bell:
-        """Make the socket in a folder to which nobody else may write; raises OSError where it cannot be."""
+        """Make the socket in a folder to which no other user may write; raises OSError where it cannot be."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder_fd)
         one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -61,7 +61,7 @@ class Bell:
 
     @property
     def fd(self) -> int:
-        """Descriptor that is readable when somebody has rung."""
+        """Descriptor that is readable when a datagram has arrived."""
         return self._socket.fileno()
 
     def take(self) -> Rings:

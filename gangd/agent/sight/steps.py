@@ -108,7 +108,7 @@ class StepTable:
     def _launched_at(self, now_ns: int) -> frozenset[int]:
         """Jobs whose tasks run here: of a step that was launched, or of a batch script that launches nothing.
 
-        A task is slurmstepd itself until it has been told to run its program; all of a step are told at
+        A task is slurmstepd itself until slurmstepd lets it run its program; all of a step are released at
         once. What Slurm adopts (``extern``) is no launch. What has begun has begun while its job has steps.
         """
         launched = {key.job for key in self._seen if key.job in self.launched}

@@ -4,8 +4,8 @@ Both threads come through here, so a thaw for a dying job and the switch thread'
 cross. The ledger learns of a freeze before it is written (the holder sees to that).
 
 Switches that are nothing but writes may be made by native code (``planned_switches``), under the same lock.
-What it has made is noted by whoever comes here next, before anything else; whatever is done here voids what
-it was to do.
+The next caller here notes its switches first; any other act here voids the switches
+still planned.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class HoldController:
     Attributes
     ----------
     held
-        Steps that we hold, and since when (ns). Replaced as a whole, never changed: whoever has taken it may
-        go through it, while the other thread holds or thaws.
+        Steps that we hold, and since when (ns). Replaced as a whole, never changed: a reader may
+        iterate over it, while the other thread holds or thaws.
     turn
         Counts switches: what was decided before a switch must not be applied after it.
     watch
-        Tells whose control files were written; None where that cannot be told.
+        Reports which control files were written; None where that is unknown.
     yielding
         Jobs that yield when they are held; see ``let_yield``.
     changes
@@ -231,16 +231,16 @@ class HoldController:
             return self.holder.cpu_ns(key)
 
     def watch_files(self, files: dict[str, StepKey]) -> bool:
-        """Watch exactly these control files; returns whether there was room for all."""
+        """Watch exactly these control files; returns whether all can be watched."""
         with self._alone(changes=False):
             complete = self.watch is None or self.watch.set_files(files)
-            self._look_for_strangers()  # watches that ended are told of, too: native code stops at them
+            self._look_for_strangers()  # watches that ended are reported, too: native code stops at them
             return complete
 
     def strange(self) -> set[StepKey]:
         """Return the steps whose control files strangers have written, until they are settled.
 
-        Until then such steps are neither frozen nor thawed: they may be somebody else's by now.
+        Until then such steps are neither frozen nor thawed: another process may hold them by now.
         """
         with self._alone(changes=False):
             self._look_for_strangers()
@@ -294,7 +294,7 @@ class HoldController:
             held = frozenset(key.job for key in self._held)
             self._made.append(MadeSwitches(planned.prepared, planned.applied(done), held, self.turn))
         begun = ahead.begun()
-        if begun:  # it has come to us in the middle, and whoever is here goes on from there
+        if begun:  # it has come to us in the middle, and the caller continues from there
             self._note(begun, self._clock())
             self._begun = frozenset(write.key.job for write in begun)
             self._void()
@@ -334,7 +334,7 @@ class HoldController:
             self._strange |= self.watch.written()
 
     def _forget_own(self) -> None:
-        """After we wrote: what is told now are our own writes."""
+        """After we wrote: the notices of now are our own writes."""
         if self.watch is not None:
             self.watch.written()
 

@@ -27,7 +27,7 @@ class Lease:
         return 0 if self._state is None else self._state.word(Word.PAUSED_UNTIL_NS)
 
     def trips(self) -> int:
-        """How often somebody thawed behind our back (guardian, operator)."""
+        """How often another process (guardian, operator) thawed what we hold."""
         return 0 if self._state is None else self._state.word(Word.GUARDIAN_TRIPS)
 
     def valid(self, now_ns: int) -> bool:

@@ -47,7 +47,7 @@ class Switched:
 
 
 class Switch:
-    """What has to happen at which instant; made to happen by whoever calls ``fire``."""
+    """What has to happen at which instant; the caller of ``fire`` makes it happen."""
 
     def __init__(self, gate: HoldController, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._gate = gate
@@ -62,7 +62,7 @@ class Switch:
 
     @property
     def is_planned(self) -> bool:
-        """Whether all that is to happen is with whoever makes it happen; else ``prepare`` it anew."""
+        """Whether all planned switches are handed over; else ``prepare`` them anew."""
         return self._gate.native is None or self._planned == self._gate.changes
 
     def prepare(self, *prepared: PreparedSwitch) -> None:
@@ -208,7 +208,7 @@ class SwitchThread(Switch):
                 return
 
     def is_well(self, now_ns: int) -> bool:
-        """Whether the thread lives, and has done since the last call what was long due then.
+        """Whether the thread is alive, and has done what was long overdue at the last call.
 
         Not long due alone: an agent that was stopped and goes on is late, and well.
         """

@@ -20,7 +20,7 @@ class ControllerSession:
     timeline
         The schedule as it is known.
     controller
-        Who speaks; None while nobody has.
+        The controller that speaks; None while none has.
     since_ns
         When the first word came: a round trip that began before is with another clock.
     line

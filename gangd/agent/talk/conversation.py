@@ -13,7 +13,7 @@ the controller speaks, with the next report after that. A clock that keeps step 
 seconds or so, by each node at times of its own and not with its report: thousands of probes that come with
 thousands of reports wait for these, and what they wait is the error of the clock. Unanswered probes are
 repeated at leisure, or a thousand agents would drown a controller that has just started. Plans that come
-before the offset is known wait: without it nobody can tell how old they are. A missed plan is asked for
+before the offset is known wait: without it their age is unknown. A missed plan is asked for
 again. Everything that is not understood is dropped and counted.
 """
 
@@ -85,7 +85,7 @@ class Conversation:
     hello
         What it says of itself.
     agenda
-        Says when to probe, to greet and to hand over; nobody else puts these down.
+        Says when to probe, to greet and to hand over; no other code sets these.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Conversation:
 
     @property
     def line(self) -> int | None:
-        """Over which line to speak; None: over all, for nobody is known to listen."""
+        """Over which line to speak; None: over all, for none is known to listen."""
         return self._newest.line
 
     @property
@@ -201,7 +201,7 @@ class Conversation:
         return False
 
     def connect_anew(self, now_ns: int) -> None:
-        """Begin to speak over other lines: nobody is known there yet."""
+        """Begin to speak over other lines: no controller is known there yet."""
         self._acting.line = None
         if self._coming is not None:
             self._coming.line = None
@@ -317,7 +317,7 @@ class Conversation:
         return self._heard_ns is None or now_ns - self._heard_ns > self._silence_ns()
 
     def _silence_ns(self) -> int:
-        """For how long a controller that lives may say nothing."""
+        """How long a live controller may be silent."""
         return max(SILENCE_NS, self._newest.timeline.lease_ns)
 
     def _is_stranger(self, now_ns: int) -> bool:

@@ -2,7 +2,7 @@
 
 A slice is reported when it is over, with the samples of the jobs that were not held in it. Faults of one
 kind and job are counted together. Nothing here grows without bound while the controller is away. ``Tally`` is
-the same since the agent began, added up for whoever monitors it; the loop alone fills it.
+the same since the agent began, added up for monitoring; the loop alone fills it.
 
 What the controller cannot know is news: faults, and a job whose demand is not what it was (``has_news``). Of
 slices that were kept back for want of news, what jobs used is added up, so that a report has few samples.
@@ -53,7 +53,7 @@ class SliceBook:
     Attributes
     ----------
     tally
-        What was collected since the agent began, for whoever monitors it.
+        What was collected since the agent began, for monitoring.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class SliceBook:
             self._faults[key] = AgentFault(key[0], 1 + (0 if known is None else known.count), text[:512], job)
 
     def on_found(self, job: int, left: str, found: str) -> None:
-        """Note that somebody else changed a job's state."""
+        """Note that another process changed a job's state."""
         if len(self._found) < MAX_FOUND:
             self._found[job] = FoundState(job, left, found)
 
@@ -228,7 +228,7 @@ def added_up(slices: Sequence[SliceReport], apart: int) -> tuple[SliceReport, ..
         for sample in one.samples:
             left[sample.job] += 1
     carried: dict[int, JobSample] = {}
-    told = []
+    merged = []
     for one in slices:
         samples = []
         for sample in one.samples:
@@ -239,8 +239,8 @@ def added_up(slices: Sequence[SliceReport], apart: int) -> tuple[SliceReport, ..
                 left[sample.job] -= 1
             else:
                 samples.append(both)
-        told.append(msgspec.structs.replace(one, samples=tuple(samples)))
-    return tuple(told)
+        merged.append(msgspec.structs.replace(one, samples=tuple(samples)))
+    return tuple(merged)
 
 
 def _sum(older: JobSample, newer: JobSample) -> JobSample:

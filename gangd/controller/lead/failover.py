@@ -42,7 +42,7 @@ ANNOUNCE_NS = 50_000_000
 
 
 def take_the_lead(config: Config, sockets: ControllerSockets) -> StateDirectory | None:
-    """Wait until this controller may lead, and return the state folder; None if it is told to leave before.
+    """Wait until this controller may lead, and return the state folder; None if a signal ends it before.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: 
     poller = zmq.Poller()
     poller.register(sockets.reports, zmq.POLLIN)
     poller.register(pipe, select.POLLIN)
-    told = False
+    is_logged = False
     try:
         while True:
             now_ns = time.monotonic_ns()
@@ -89,8 +89,8 @@ def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: 
             except (OSError, OsubError) as error:  # the shared file system may be away for a while
                 log.warning("cannot look who leads in %s: %s", folder, error)
             else:
-                if not told and leader is not None:
-                    told = True
+                if not is_logged and leader is not None:
+                    is_logged = True
                     log.info("standby: %s, process %d, leads (term %d)", leader.host, leader.pid, leader.term)
                     notifier.ready()
                     notifier.status(f"standby; {leader.host} leads")
@@ -117,7 +117,7 @@ def drop_messages(sockets: ControllerSockets, quota: Quota, now_ns: int) -> None
 
     The connection of a sender that says far more than an agent does is cut, as the leader does it.
     """
-    sockets.door.turned()
+    sockets.access.turned()
     for _ in range(10_000):
         try:
             taken = sockets.receive()

@@ -5,7 +5,7 @@ and goes by its own clock alone: a count that stood still for ``takeover_ns`` is
 or as good as dead. Then the standby *claims* the next term: it makes a file of that name, which only one can
 (``O_EXCL``, atomic on NFS too), and leads. A leader that finds a higher term has been deposed: it says and
 writes nothing any more. It looks before each time that it would speak after a silence, and agents refuse what
-a former controller says once a later one has spoken, so that one that was stopped and wakes up harms nobody.
+a former controller says once a later one has spoken, so that one that was stopped and resumes does no harm.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RENEWALS = 4
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads. ``resigned``: he has left, and nobody need wait."""
+    """The leader. ``resigned``: it has left, and no standby need wait."""
 
     term: int
     count: int = 0
@@ -47,14 +47,14 @@ class LeadFile:
         self._folder = folder
 
     def read(self) -> Leader | None:
-        """Return who leads, or led last; None where nobody ever has, or the file is damaged."""
+        """Return the present or last leader; None where there was none, or the file is damaged."""
         try:
             return msgspec.json.decode(read_file(self._fd, LEADER_NAME, _MOST_BYTES), type=Leader)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     def claim(self, leader: Leader | None) -> Leader | None:
-        """Take the term after all that there were; None if somebody else was quicker.
+        """Take the term after all that there were; None if another controller was quicker.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Lead:
 
 
 class SoleLeadership:
-    """The lead of a controller that shares its folder with nobody: it is never lost."""
+    """The lead of a controller that is alone in its folder: it is never lost."""
 
     due_ns = 1 << 62
     is_lost = False

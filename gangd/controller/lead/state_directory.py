@@ -16,7 +16,7 @@ import msgspec
 from foundation.errors import HostError, OutputError
 from foundation.trust import make_folder, names_in, open_own, read_file
 from foundation.whole_file import write_in
-from gangd.control.order_requests import StandingOrder
+from gangd.control.order_requests import ActiveOrder
 from gangd.control.order_socket import ControlServer
 from gangd.controller.lead.leadership import Lead, SoleLeadership
 from gangd.core import Remembered
@@ -59,7 +59,7 @@ class KeptState(msgspec.Struct, kw_only=True):
     version: Literal[1] = 1
     started_ns: int = 0
     limits: dict[str, dict[str, float]] = {}
-    orders: list[StandingOrder] = []
+    orders: list[ActiveOrder] = []
     gangs: list[Remembered] = []
     nodes: dict[NodeName, Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]] = {}
     joined: list[NodeName] = []
@@ -72,7 +72,7 @@ class _RawOrders(msgspec.Struct):
 
 
 class StateDirectory:
-    """The state folder of one running controller, to which nobody else may write.
+    """The state folder of one running controller, to which no other user may write.
 
     Attributes
     ----------
@@ -209,9 +209,9 @@ class StateDirectory:
         return False
 
 
-def _readable_orders(content: bytes) -> Iterator[StandingOrder]:
+def _readable_orders(content: bytes) -> Iterator[ActiveOrder]:
     """Yield the orders of a state file of which other parts, or single orders, cannot be read."""
     with suppress(msgspec.DecodeError):
         for raw in msgspec.json.decode(content, type=_RawOrders).orders:
             with suppress(msgspec.DecodeError):
-                yield msgspec.json.decode(raw, type=StandingOrder)
+                yield msgspec.json.decode(raw, type=ActiveOrder)

@@ -1,4 +1,4 @@
-"""What agents have said and nobody has judged yet: of each agent little, however much it says.
+"""Messages of agents that are not judged yet: a bounded number of each agent.
 
 A controller that judges more slowly than agents report must not hoard what they say: what it would read a
 minute later decides nothing, and the memory is missing elsewhere. So a report takes in the one before it of
@@ -53,7 +53,7 @@ class WaitingMessage:
     received_ns
         When that was.
     message
-        What it says; None while nobody has looked.
+        Its content; None while it is not decoded.
     """
 
     taken: Received

@@ -32,13 +32,13 @@ class BeatRounds:
     @property
     def announces(self) -> bool:
         """Whether all nodes hear at once of this controller with the next part."""
-        is_told = self._begun < FIRST_ROUNDS or self._begun % ANNOUNCED_EVERY == 0
-        return self._part == 0 and is_told
+        is_announced = self._begun < FIRST_ROUNDS or self._begun % ANNOUNCED_EVERY == 0
+        return self._part == 0 and is_announced
 
     def take(self, agents: Iterable[str]) -> list[str]:
         """Return the nodes of the next part; ``agents`` are those there are, and count as a round begins.
 
-        Whoever joins later has had a plan, which is worth as much as a beat.
+        An agent that joins later has had a schedule, which is worth as much as a heartbeat.
         """
         if self._part == 0:
             self._begun += 1

@@ -28,12 +28,12 @@ from gangd.wire import (
 )
 from gangd.wire import ExemptJobs as WireExempt
 
-NOBODY = WireExempt()
+NO_EXEMPTIONS = WireExempt()
 
 
 @dataclass(slots=True)
 class NodePlan:
-    """What one node was told.
+    """What one node was sent.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class NodePlan:
     def exemptions(self) -> WireExempt:
         """Return the exemptions as they are sent."""
         if not any(self.exempt.values()):
-            return NOBODY
+            return NO_EXEMPTIONS
         return WireExempt(
             never_freeze=tuple(self.exempt[ExemptKind.TERMINATING]),
             opt_out=tuple(self.exempt[ExemptKind.FREE]),
@@ -76,7 +76,7 @@ class NodePlan:
 
 @dataclass(slots=True)
 class _Change:
-    """What a node has not been told yet."""
+    """What a node has not been sent yet."""
 
     tracks: dict[int, Track] = field(default_factory=dict)
     drop: dict[int, None] = field(default_factory=dict)

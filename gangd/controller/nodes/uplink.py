@@ -3,7 +3,7 @@
 Pure: no socket; the time is an argument.
 
 A node may speak of the jobs that Slurm has put there, and of no others (``own_words``). Its key is worth what
-the node is worth. Whoever holds it can tell lies about the jobs of that node, and about no other: else one
+the node is worth. Its holder can make false reports on the jobs of that node, and on no other: else one
 broken node would release jobs, or have them taken for dead, on the whole cluster. A job that no snapshot has
 is not foreign: it has begun since, or ended, and nothing follows from what is said of it but that Slurm is
 asked.
@@ -61,7 +61,7 @@ COMING_OVER_NS = 1_000_000_000
 """So long after its hello an agent may still report as one of the former controller's."""
 
 Where = Callable[[int], NodePresence]
-"""How the node that reports stands to a job."""
+"""What the node that reports has to do with a job."""
 
 
 class UnknownAgentError(WireError):
@@ -89,8 +89,8 @@ class AgentInfo:
 class Reaction(msgspec.Struct, frozen=True):
     """Events for the core, answers to the agent, whether it needs its whole plan, and what to alarm.
 
-    ``foreign`` are jobs of other nodes of which the agent told; ``events`` have nothing of what it said.
-    ``unknown``: it is of a node that Slurm is not known to have. ``faults`` are those that it told of.
+    ``foreign`` are jobs of other nodes that the agent reported; ``events`` contain nothing about them.
+    ``unknown``: it is of a node that Slurm is not known to have. ``faults`` are those that it reported.
     """
 
     events: tuple[Event, ...] = ()
@@ -116,7 +116,7 @@ class Uplink:
     Parameters
     ----------
     place
-        How a node stands to a job.
+        What a node has to do with a job.
     is_home
         Whether all of some jobs are on a node: asked first, for it costs less.
 
@@ -263,7 +263,7 @@ class Uplink:
     def _event(self, report: Report, now_ns: int) -> NodeReport:
         """Event of a report, without slices of an earlier controller: numbers begin anew with each.
 
-        An agent that only tries (``--dry-run``) names whom it would hold, and holds nobody.
+        An agent that only tries (``--dry-run``) names the jobs that it would suspend, and suspends none.
         """
         tries = self._known(report.node).hello.dry_run
         slices = tuple(

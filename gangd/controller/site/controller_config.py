@@ -80,8 +80,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     record_mib, record_hours, record_parts
         Size and age at which a new file of the record is begun, and how many older ones are kept.
     hold
-        How a gang whose turn it isn't is held: ``freeze`` (it stands still) or ``yield`` (it takes what the
-        owner of the slice leaves).
+        How a gang whose turn it isn't is held: ``freeze`` (it does not run) or ``yield`` (it runs on CPU time
+        that the owner of the slice leaves idle).
     job_holds
         What a job may ask for itself, by ``gangd-hold=yield`` or ``gangd-hold=freeze`` in its comment.
     quantum_ms
@@ -112,13 +112,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     move_ends
         Whether ends of jobs are moved by their frozen time.
     mark_jobs
-        Where a job that begins to share cores is told so, once and only if nobody has written there:
+        Field in which a job that begins to share cores is marked, once and only if the field is empty:
         ``admin_comment`` or ``extra``; None: nowhere.
     metrics
         Where metrics and health are handed out over HTTP: ``PORT`` of the loopback, or ``ADDRESS:PORT``; None
         for nowhere.
     metrics_token
-        File with the token that whoever asks for metrics must send; None: everybody may ask who can connect.
+        File with the token that a request for metrics must carry; None: any client that can connect may ask.
     status_mode
         Mode of ``status.json`` and of the record, such as ``0640``; None for 0644, or 0600 where Slurm's
         ``PrivateData`` hides jobs or nodes.
@@ -128,8 +128,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     most_job_weight
         Factor on its weight that a job may ask for at most, by ``gangd-weight=F`` in its comment.
     pairing
-        Table of losses (CSV ``victim,opponent,e_v``) of applications that are neighbours on a node: jobs of
-        which one would lose more than ``pairing_threshold`` never run beside each other. None: all may.
+        Table of degradations (CSV ``victim,opponent,e_v``) of applications co-located on a node: jobs of
+        which one would lose more than ``pairing_threshold`` never run at the same time there. None: all may.
     pairing_threshold
         See ``pairing``.
     pairing_word
@@ -187,7 +187,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return Retention(round(self.record_mib * MIB), round(self.record_hours * HOUR_NS), self.record_parts)
 
     def mark_field(self) -> MarkField | None:
-        """Return the field in which jobs are told that they share cores."""
+        """Return the field in which jobs that share cores are marked."""
         fields = {"admin_comment": MarkField.ADMIN_COMMENT, "extra": MarkField.EXTRA}
         return None if self.mark_jobs is None else fields[self.mark_jobs]
 
@@ -198,7 +198,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def lease_ns(self, nodes: int = 0) -> int:
         """Return for how long agents of so many nodes hold jobs without a word.
 
-        Who holds a lease is told so four times in it and, without news, says so twice: a long lease is what
+        A lease is renewed four times in its length and, without news, acknowledged twice: a long lease
         lets one controller have many nodes.
         """
         if self.lease_ms is not None:
@@ -237,7 +237,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.partitions, self.qos, self.accounts, self.users
 
     def bounds(self) -> Bounds:
-        """Return what every agent is told: how long it may freeze, and how jobs and steps begin."""
+        """Return the terms sent to every agent: how long it may freeze, and how jobs and steps begin."""
         said = {one.hold for sayings in self.sayings() for one in sayings.values()}
         newcomers_yield = "yield" in (self.hold, *said)
         return Bounds(round(self.freeze_cap_ms * MS), round(self.step_grace_ms * MS), newcomers_yield)
@@ -288,7 +288,7 @@ def load_config(path: Path | None, **overrides: object) -> Config:
     """
     known = frozenset(Config.__struct_fields__)
     if path is not None:
-        with suppress(OSError):  # what cannot be read is told below
+        with suppress(OSError):  # what cannot be read is reported below
             read_trusted(path)
     table = {} if path is None else load_toml(path, known)
     table |= {name: value for name, value in overrides.items() if value is not None}

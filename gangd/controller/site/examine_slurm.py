@@ -89,9 +89,9 @@ def unknown_names(
     is_user
         Whether this host knows a user.
     """
-    *theirs, users = sayings
+    *partitions_said, users = sayings
     warnings = []
-    for word, names, there in zip(WORDS, theirs, known, strict=False):
+    for word, names, there in zip(WORDS, partitions_said, known, strict=False):
         if there is None:
             if names:
                 warnings.append(f"{word} {', '.join(names)}: Slurm does not tell which there are")
@@ -140,7 +140,7 @@ def check_slurm(
     partitions
         All partitions.
     may_freeze
-        Whether jobs of a partition may be frozen; where all of them yield, nothing stands still too long.
+        Whether jobs of a partition may be frozen; where all of them yield, no job is frozen too long.
     longest_quantum_ms
         For how long a job of a partition may run at a stretch; None for one slice everywhere.
 

@@ -92,7 +92,7 @@ class Policy:
     job_holds
         What a job may ask for (``gangd-hold=`` in its comment).
     pairing
-        Which applications must not run beside each other on a node.
+        Which applications must not run at the same time on a node.
     """
 
     rules: JobRules = field(default_factory=JobRules)

@@ -1,9 +1,9 @@
-"""Jobs that must not run beside each other on a node though their cores differ, from a table of pairs.
+"""Jobs that must not run at the same time on a node though their cores differ, from a table of pairs.
 
 The core knows one reason why two gangs never share a slice: a core that both hold. So two jobs on a node
 whose applications harm each other are given a *seat* there: a number that is no core, which both hold, and
-nobody else. What a job runs is said by one word, ``gangd-app=NAME``; by default of Slurm's AdminComment,
-which operators and job-submit plugins write and users don't.
+no other job does. What a job runs is said by one word, ``gangd-app=NAME``; by default of Slurm's
+AdminComment, which operators and job-submit plugins write and users don't.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS = {"victim", "opponent", "e_v"}
 
 @dataclass(frozen=True, slots=True)
 class PairRule:
-    """Which applications must not run beside each other.
+    """Which applications must not run at the same time.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class PairRule:
     by_user: bool = False
 
     def application(self, job: SlurmJob) -> str | None:
-        """Return what a job runs; None where nobody says, or two things are said."""
+        """Return what a job runs; None where no field says it, or two fields disagree."""
         if not self.pairs:
             return None
         text = (job.comment if self.by_user else job.admin_comment) or ""
@@ -50,7 +50,7 @@ class PairRule:
         return said.pop().removeprefix(APP_WORD) if len(said) == 1 else None
 
     def is_harmful(self, one: str, other: str) -> bool:
-        """Whether one of the two loses more than it may beside the other."""
+        """Whether one of the two loses more than it may to the other."""
         return (min(one, other), max(one, other)) in self.pairs
 
 
@@ -60,7 +60,7 @@ def read_pairs(path: Path, threshold: float, *, by_user: bool) -> PairRule:
     Parameters
     ----------
     path
-        A file that nobody but root or the user could have written.
+        A file that only root or the user could have written.
     threshold
         E_v above which a victim is harmed.
     by_user
@@ -124,7 +124,7 @@ class Seats:
         self._taken = {}
 
     def of(self, jobs: Iterable[SlurmJob]) -> Mapping[int, Seat]:
-        """Return the seats of each job that must not run beside another, of all jobs that hold cores."""
+        """Return the seats of each job that must not run together with another one that holds cores."""
         if not self._rule.pairs:
             return {}
         known = [
@@ -152,8 +152,8 @@ class Seats:
         for node, here in on_node.items():
             pairs = [
                 (min(one, other), max(one, other))
-                for (one, name), (other, beside) in combinations(here, 2)
-                if self._rule.is_harmful(name, beside)
+                for (one, name), (other, opponent) in combinations(here, 2)
+                if self._rule.is_harmful(name, opponent)
             ]
             before = self._taken.get(node, {})
             kept = {pair: before[pair] for pair in pairs if pair in before}

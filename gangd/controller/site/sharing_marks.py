@@ -1,7 +1,7 @@
-"""Which jobs are told that they share cores: each once, few at a time. Pure.
+"""Marks jobs that share cores in Slurm: each once, few at a time. Pure.
 
 A job waits here from when it begins to share until Slurm has been looked at again. It is marked if it runs
-then and nobody has written in the field; else it is left as it is, for good. Ten thousand jobs that begin at
+then and the field is empty; else it is left as it is, for good. Ten thousand jobs that begin at
 once are 50 updates every five seconds for slurmctld, no flood.
 """
 
@@ -26,7 +26,7 @@ class Marks:
     Attributes
     ----------
     where
-        The field that is written; None: nobody is marked.
+        The field that is written; None: no job is marked.
     """
 
     def __init__(self, where: MarkField | None = None) -> None:
@@ -66,7 +66,7 @@ class Marks:
         return taken
 
     def refused(self, why: Iterable[str]) -> bool:
-        """Note what Slurm said of jobs that it did not mark; True if it lets us mark none: nobody is."""
+        """Note what Slurm said of jobs that it did not mark; True if it lets us mark none."""
         if not any(DENIED in text for text in why):
             return False
         self.set_field(None)

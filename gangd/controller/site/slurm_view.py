@@ -1,7 +1,7 @@
 """From what Slurm says to what the core wants to know: gangs, cores in numbers, weights, opt-outs, ends.
 
-How late a job may end (``latest_end``) is for the sake of reservations: maintenance, and nodes that somebody
-waits for. Slurm lets an operator move the end of a running job to any instant, into a reservation too, and
+How late a job may end (``latest_end``) is for the sake of reservations: maintenance, and nodes that users
+wait for. Slurm lets an operator move the end of a running job to any instant, into a reservation too, and
 then starts nothing there until the job is over. So an end that is moved stops where the first reservation of
 one of the job's nodes begins. A job that runs in a reservation may use that one up.
 """
@@ -182,7 +182,8 @@ class ClusterView:
             end_s=float(job.end_time) if limited and job.end_time is not None else None,
             latest_s=latest_end(job, self._reserved),
             weight=standing.weigh(self.policy.weight(job)),
-            # Who must not run beside another may not go on with what the other leaves: it leaves cores.
+            # A job that must not run together with another may not use what the other leaves idle: that is
+            # whole cores.
             hold=HoldMode.FREEZE if seats else self.policy.way(job),
             # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
             opt_out=(

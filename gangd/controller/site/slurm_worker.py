@@ -2,8 +2,8 @@
 
 Everything that Slurm says, and every failure, comes back through ``answers``; ``fd`` is readable while one
 waits. Ends are moved between two looks, the nearest first, many by one command; what Slurm did not answer is
-tried again. Slurm is away for as long as it likes. What nobody expected (an answer of Slurm that breaks its
-reader) is a ``Death`` among the answers, and the thread begins anew.
+tried again. Slurm is away for as long as it likes. An unexpected exception (an answer of Slurm that breaks
+its reader) is a ``Death`` among the answers, and the thread begins anew.
 
 While looks bring nothing new they become rarer, down to one in ``SLOWEST_S``: agents tell of jobs that begin
 and end, and then Slurm is asked at once. Asking at once that brings nothing new becomes rarer, too, down to
@@ -289,7 +289,7 @@ class SlurmWorker:
             return
         try:
             refused = self._client.mark(jobs, where, sharing_text(time.time()))
-        except (OsubError, OSError) as error:  # some may be marked: nobody is marked twice
+        except (OsubError, OSError) as error:  # some may be marked: no job is marked twice
             self._put(Failed(f"mark {counted(len(jobs), 'job')} as sharing cores", str(error)))
             return
         with self._wake:

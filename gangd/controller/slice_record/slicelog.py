@@ -44,7 +44,7 @@ class Anchor(msgspec.Struct, frozen=True, tag_field="type", tag="anchor", kw_onl
 
 
 class Whose(msgspec.Struct, frozen=True, tag_field="type", tag="job", kw_only=True):
-    """Whose a job is, and how many cores it has on which node: told in each file before its first row.
+    """Whose a job is, and how many cores it has on which node: written in each file before its first row.
 
     ``account`` may be anything that a user writes where Slurm has no accounting.
     """
@@ -104,7 +104,7 @@ class SliceLog:
         self._clock, self._wall = clock, wall
         self._encoder = msgspec.json.Encoder()
         self._jobs: dict[int, SlurmJob] = {}
-        self._told: dict[int, int | None] = {}
+        self._written: dict[int, int | None] = {}
         self._number: int | None = None
         self._torn = False
         try:
@@ -162,11 +162,13 @@ class SliceLog:
         self._rotate()
 
     def know(self, snapshot: JobSnapshot) -> None:
-        """Take in the jobs that hold cores: whose they are is told before the first row of each run."""
+        """Take in the jobs that hold cores: owner and cores are written before the first row of each run."""
         difference = snapshot.difference
         if difference is None or difference.since != self._number:
             self._jobs = {job.job_id: job for job in snapshot.jobs if job.cores}
-            self._told = {number: start_s for number, start_s in self._told.items() if number in self._jobs}
+            self._written = {
+                number: start_s for number, start_s in self._written.items() if number in self._jobs
+            }
         else:
             for job in difference.changed:
                 if job.cores:
@@ -174,15 +176,15 @@ class SliceLog:
             gone = [job.job_id for job in difference.changed if not job.cores]
             for number in (*gone, *difference.gone):
                 self._jobs.pop(number, None)
-                self._told.pop(number, None)
+                self._written.pop(number, None)
         self._number = None if difference is None else difference.number
 
     def _untold(self, numbers: Iterable[int]) -> Iterator[Whose]:
         for number in sorted(numbers):
             job = self._jobs.get(number)
-            if job is None or self._told.get(number, _NEVER) == job.start_time:
+            if job is None or self._written.get(number, _NEVER) == job.start_time:
                 continue
-            self._told[number] = job.start_time
+            self._written[number] = job.start_time
             yield Whose(
                 job=number,
                 start_s=job.start_time,
@@ -216,7 +218,7 @@ class SliceLog:
     def _begin(self, wall_ms: float, monotonic_ns: int) -> None:
         """Begin with an anchor, after the end of a line that a kill may have torn."""
         self._since_ns = monotonic_ns
-        self._told.clear()
+        self._written.clear()
         anchor = self._encoder.encode(Anchor(wall_ms=wall_ms, monotonic_ns=monotonic_ns))
         self._write([b"", anchor] if self._file.tell() else [anchor])
         self.flush()
@@ -245,7 +247,7 @@ class SliceLog:
             self._torn = False
         except OSError as error:
             self._torn = True
-            self._told.clear()
+            self._written.clear()
             raise OutputError(f"cannot write {self._path}: {error.strerror}") from error
 
 

@@ -94,7 +94,7 @@ class Demand:
         self._multi = self._multi or tasks > 1 or places > 1
         if share > settings.busy_share:
             self._busy(number, settings)
-            if places == 1 and number not in self._open:  # the usual: nobody else is waited for
+            if places == 1 and number not in self._open:  # the usual: no other node is waited for
                 return self.level is not before
         place = self._open.setdefault(number, [0.0, 0.0])
         place[0] += 1

@@ -1,7 +1,7 @@
 """One gang: its jobs, what is known about it, and which input of its state machine follows from that.
 
-``LostTime`` is the account of how long it stood still, by what its nodes report and never more than was
-planned. The rule: the ranks of a parallel job wait for each other, so one that stands still stops them all.
+``LostTime`` is the account of how long it was suspended, by what its nodes report and never more than was
+planned. The rule: the ranks of a parallel job wait for each other, so one that is suspended stops them all.
 In each slice a gang has lost the most that any of its nodes lost there, once, however many nodes tell of it.
 A slice that no node tells of has lost nothing: it was planned to be held, but its agent was away, only tried
 (``--dry-run``), or spared it. And the sum is never above the time for which the gang was planned to be held:
@@ -25,7 +25,7 @@ CORE_BYTES = 4
 
 WINDOW_NS = 10_000_000_000
 _KEPT = 128
-"""Slices for which what was told is remembered: agents keep half as many while they cannot report."""
+"""Slices whose reports are kept: agents keep half as many while they cannot report."""
 
 
 class Gang:
@@ -44,7 +44,7 @@ class Gang:
     quantum_ns
         Longest quantum of its jobs, 0 for one slice.
     hold
-        How it stands back: it yields if all of its jobs do.
+        Its hold mode: it yields if all of its jobs do.
     since_ns
         When it appeared.
     launched
@@ -64,7 +64,7 @@ class Gang:
     stirred
         Slice in which it began to wake.
     exempt, exempted
-        The exemption that the agents were told of, and for which jobs.
+        The exemption that was sent to the agents, and for which jobs.
     has_shared
         Whether it was said that it shares a core.
     """
@@ -147,9 +147,9 @@ class Gang:
 
     @property
     def needs_turns(self) -> bool:
-        """Whether its like must not run beside it on its cores.
+        """Whether gangs of its kind must not run at the same time on its cores.
 
-        Processes of one core wait for nobody elsewhere: the kernel shares that core among them as well as
+        Processes of one core wait for no rank elsewhere: the kernel shares that core among them as well as
         slices could, and finer. A frozen gang is to leave caches and memory alone, so it takes turns.
         """
         return self.hold is HoldMode.FREEZE or len(self.cores.packed) > CORE_BYTES
@@ -240,8 +240,8 @@ class LostTime:
 
     Attributes
     ----------
-    told_ns
-        Sum over the slices of the most that any node told.
+    reported_ns
+        Sum over the slices of the most that any node reported.
     planned_ns
         For how long it was planned to be held.
     taken_ns
@@ -251,7 +251,7 @@ class LostTime:
     """
 
     since_ns: int = 0
-    told_ns: int = 0
+    reported_ns: int = 0
     planned_ns: int = 0
     taken_ns: int = 0
     _slices: dict[int, int] = field(default_factory=dict)
@@ -278,14 +278,14 @@ class LostTime:
         """
         lost_ns = min(lost_ns, length_ns)
         if not again:
-            self.told_ns += lost_ns
+            self.reported_ns += lost_ns
             return
         if number < self._oldest:
             return
         known_ns = self._slices.get(number, 0)
         if lost_ns > known_ns:
             self._slices[number] = lost_ns
-            self.told_ns += lost_ns - known_ns
+            self.reported_ns += lost_ns - known_ns
         if len(self._slices) > 2 * _KEPT:
             self._oldest = max(self._slices) - _KEPT
             self._slices = {one: ns for one, ns in self._slices.items() if one >= self._oldest}
@@ -296,7 +296,7 @@ class LostTime:
 
     def take(self, now_ns: int) -> int:
         """Return what was lost since this was asked last, in ns."""
-        lost_ns = min(self.told_ns, self.planned_ns) - self.taken_ns
+        lost_ns = min(self.reported_ns, self.planned_ns) - self.taken_ns
         self.taken_ns += lost_ns
         if now_ns >= self._window[0] + WINDOW_NS:
             self._before, self._window = self._window, (now_ns, self.taken_ns)

@@ -19,7 +19,7 @@ MOST_A_NODE = 4096
 
 
 class NodePresence(Enum):
-    """How a node stands to a job."""
+    """What a node has to do with a job."""
 
     HERE = "here"
     LEFT = "left"
@@ -47,7 +47,7 @@ class Whereabouts:
 
     @staticmethod
     def is_home(jobs: Iterable[int], node: int, views: Mapping[int, JobView]) -> bool:
-        """Whether all of these jobs are on node number ``node``: what is usual, told at the least cost."""
+        """Whether all of these jobs are on node number ``node``: the usual case, tested at the least cost."""
         for job in jobs:
             view = views.get(job)
             if view is None or node not in view.cores.nodes:
@@ -55,7 +55,7 @@ class Whereabouts:
         return True
 
     def place(self, job: int, node: int, views: Mapping[int, JobView]) -> NodePresence:
-        """Say how node number ``node`` stands to a job; ``views`` are those of the newest snapshot."""
+        """Return what node ``node`` has to do with a job; ``views`` are those of the newest snapshot."""
         view = views.get(job)
         if view is None:
             return NodePresence.UNKNOWN

@@ -18,12 +18,12 @@ gang gets its slices, not how many: in the long run that is its weight's share, 
 *No gang waits longer than c times its contenders* (equal weights, turns of one slice; ``d`` = the most
 contenders it had while it waited). It is overdue after at most ``(c - 1) d`` slices. From then on only gangs
 that are overdue and have waited longer can take a slice from it. Those were contenders when its wait began,
-at most ``d``, and each can do so once, for having run it waits shorter. ``(c - 1) d + d = c d``. Whoever
+at most ``d``, and each can do so once, for having run it waits shorter. ``(c - 1) d + d = c d``. A gang that
 arrives or wakes meanwhile waits shorter and cannot come before it. With longer turns the first term is
 larger, and the second is not: who is overdue ends the turns of others.
 
 *No gang is frozen longer than the cap.* One that has waited ``cap`` slices runs in the next in any case,
-beside the owner if need be. It is treated as overdue from half of the cap on, so this stays rare.
+together with the owner if need be. It is treated as overdue from half of the cap on, so this stays rare.
 """
 
 from __future__ import annotations

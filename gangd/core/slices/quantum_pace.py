@@ -49,7 +49,7 @@ class QuantumPace:
     quantum_ns, lookahead
         As they should be from the next tick on.
     lost_us
-        Time lost to a switch at the last look; None while nobody takes turns.
+        Time lost to a switch at the last look; None while no gang takes turns.
     """
 
     def __init__(self, settings: CoreSettings, now_ns: int) -> None:
@@ -68,7 +68,7 @@ class QuantumPace:
 
     @property
     def lost_share(self) -> float | None:
-        """Share of a slice that is lost to switching; None while nobody takes turns."""
+        """Share of a slice that is lost to switching; None while no gang takes turns."""
         return None if self.lost_us is None else 1000 * self.lost_us / self.quantum_ns
 
     def ask(self, settings: CoreSettings) -> None:
@@ -102,12 +102,12 @@ class QuantumPace:
             return False
         self._next_ns = now_ns + LOOK_NS
         self._nodes = {node: one for node, one in self._nodes.items() if now_ns < one.heard_ns + _STALE_NS}
-        told = [one for one in self._nodes.values() if one.slices >= _ENOUGH]
-        if self._nodes and not told:
+        ready = [one for one in self._nodes.values() if one.slices >= _ENOUGH]
+        if self._nodes and not ready:
             return False
-        self.lost_us = _most([one.lost_us / one.slices for one in told]) if told else None
-        rtt_us = _most([one.rtt_us for one in told]) if told else 0.0
-        for one in told:
+        self.lost_us = _most([one.lost_us / one.slices for one in ready]) if ready else None
+        rtt_us = _most([one.rtt_us for one in ready]) if ready else 0.0
+        for one in ready:
             one.slices = one.lost_us = 0
         before = self.quantum_ns, self.lookahead
         lost_ns = 1000 * (self.lost_us or 0.0)

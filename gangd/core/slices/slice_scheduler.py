@@ -6,8 +6,8 @@ grouped anew, and go on with the virtual time and the waits that they had. All o
 are, and those that repeat cost nothing at all.
 
 Gangs that contend need slices only if one of them takes turns (its processes on several cores wait for
-each other, or it must not run beside others), or if their weights differ: else the kernel shares their one
-core among them as well, and finer.
+each other, or it must not run together with others), or if their weights differ: else the kernel shares their
+one core among them as well, and finer.
 """
 
 from __future__ import annotations
@@ -108,20 +108,20 @@ class SliceScheduler:
         self.reweigh(slot, weight, quantum_ns, takes_turns=takes_turns)
 
     def reweigh(self, slot: int, weight: float, quantum_ns: int = 0, *, takes_turns: bool = True) -> None:
-        """Set the weight of a gang, its quantum, and whether its contenders must not run beside it."""
+        """Set the weight of a gang, its quantum, and whether its contenders must not run together with it."""
         self._charge[slot] = max(1, round(UNIT / weight))
         self._turn_ns[slot] = quantum_ns
         self._turns[slot] = takes_turns
         self._dirty.add(slot)
 
-    def stands(self, number: int) -> dict[int, tuple[int, int]]:
+    def positions(self, number: int) -> dict[int, tuple[int, int]]:
         """Return by slot, of each gang that contends, its lead before slice ``number`` and its wait."""
         found: dict[int, tuple[int, int]] = {}
         for group in self._all.values():
             row, block, mine = group.state_row(number), group.block, slice(group.begin, group.end)
             times, waits = block.times[row, mine], block.waits[row, mine]
-            stands = zip((times - times.min()).tolist(), waits.tolist(), strict=True)
-            found.update(zip(group.slots.tolist(), stands, strict=True))
+            positions = zip((times - times.min()).tolist(), waits.tolist(), strict=True)
+            found.update(zip(group.slots.tolist(), positions, strict=True))
         return found
 
     def lead_alone(self, slot: int, number: int) -> int:
@@ -147,7 +147,7 @@ class SliceScheduler:
         shares
             Whether it shares cores and is ruled by its demand, wanting or not: then it is sampled.
         woke_for
-            If it just woke: slices in which it ran beside the owners, for which it is charged half.
+            If it just woke: slices in which it ran together with the owners, for which it is charged half.
         """
         if self._wants[slot] != wants or self._shares[slot] != shares:
             self._wants[slot], self._shares[slot] = wants, shares
@@ -319,7 +319,7 @@ class SliceScheduler:
         slots = np.array(sorted(entrants), dtype=np.int64)
         recalled = [slot for slot in entrants if slot in self._recalled]
         self._recalled.difference_update(recalled)
-        self._left[recalled] = first  # no time has passed for whom nobody scheduled
+        self._left[recalled] = first  # no time has passed for a gang that was not scheduled
         waits = self._wait[recalled]
         crowded = np.maximum(2, self.graph.crowd[slots])
         melted = self._lead[slots] - (first - self._left[slots]) * UNIT // crowded

@@ -34,8 +34,8 @@ class CoreSettings:
     grace_ns
         Launch grace: a gang that just appeared is not held until its tasks run, or for this long.
     freeze_cap_ns
-        Longest continuous freeze of a gang, at most 60 s; one that would exceed it runs beside the owner
-        for a slice.
+        Longest continuous freeze of a gang, at most 60 s; one that would exceed it runs together with the
+        owner for a slice.
     busy_share, idle_share
         Demand in cores (CPU time plus run-queue delay over the observed time, of its busiest node): above
         the first a sample is busy, below the second it is idle, in between it says nothing.

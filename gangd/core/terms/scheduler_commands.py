@@ -29,7 +29,7 @@ class TrackPlan:
     """The slices of one group of gangs that contend with each other.
 
     A track of one gang, which always runs, asks for samples only: it shares cores, and it is idle, wakes,
-    or nobody contends with it now.
+    or no gang contends with it now.
 
     Attributes
     ----------

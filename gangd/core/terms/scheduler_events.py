@@ -1,4 +1,4 @@
-"""What the core is told. Each event has ``now_ns``, the controller's CLOCK_MONOTONIC, never going back.
+"""Events of the core. Each has ``now_ns``, the controller's CLOCK_MONOTONIC, never going back.
 
 What comes for each node in each slice is a named tuple, which is made in a third of the time of a dataclass.
 """
@@ -22,7 +22,7 @@ class GangJobState(StrEnum):
 
 
 class HoldMode(StrEnum):
-    """How a gang whose turn it is not stands back."""
+    """How a gang is held in slices that it does not own."""
 
     FREEZE = "freeze"  # it does not run at all
     YIELD = "yield"  # it runs at the lowest priority: what the owner of the slice leaves
@@ -164,7 +164,7 @@ class AgentJoined:
 
 @dataclass(frozen=True, slots=True)
 class AgentLost:
-    """An agent said farewell or obeys somebody else; silence is noticed by the core itself."""
+    """An agent left or obeys another controller; silence is noticed by the core itself."""
 
     now_ns: int
     node: str

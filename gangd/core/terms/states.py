@@ -3,18 +3,18 @@
 A *gang* is a job, or all components of a heterogeneous job: all of its processes on all nodes run in a
 slice, or none of them does. A gang is in one of these states:
 
-* NEW: it was launched. It runs, whatever shares its cores, until its tasks run on all of its nodes. If nobody
-  says that they do, it runs until the launch grace is over.
-* SOLO: nobody shares its cores. It is never touched.
+* NEW: it was launched. It runs, whatever shares its cores, until its tasks run on all of its nodes. If no
+  node reports that they do, it runs until the launch grace is over.
+* SOLO: no job shares its cores. It is never touched.
 * BUSY: it shares cores and wants them. Only BUSY gangs are *rotated*. In each slice the gangs that own it
   run, and the other BUSY gangs that share a core with one of the owners are held.
 * IDLE: it shares cores but does not want them, for its user thinks. It runs, and takes no slice.
-* WAKING: an IDLE gang was seen to be busy. It runs, beside the owner of the slice, until a second look
+* WAKING: an IDLE gang was seen to be busy. It runs, together with the owner of the slice, until a second look
   confirms it. Then it is BUSY, and first in line at the next boundary that is not final yet.
 * FREE: it may not be held, or not safely. It runs as far as it is up to us. It may not be held if it opted
   out, if an operator paused it, or if `scancel --signal=STOP` stopped it. It is not safe where one of its
   nodes has no agent.
-* FOREIGN: somebody else suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. Hands off,
+* FOREIGN: another process suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. Hands off,
   until Slurm says that it runs. What we hold of it is thawed, unless it is Slurm that suspended it: Slurm
   will thaw all of it.
 * TERMINATING: Slurm says that it is cancelled, completing or being killed. It is thawed and never held again,
@@ -82,7 +82,7 @@ MEANING: dict[GangInput, str] = {
     GangInput.SETTLE: "its tasks run on all of its nodes, or its launch grace is over",
     GangInput.SHARE_BUSY: "another gang sits on one of its cores; it is, or is presumed, busy",
     GangInput.SHARE_IDLE: "another gang sits on one of its cores; it was idle when last seen",
-    GangInput.UNSHARE: "nobody shares its cores any more",
+    GangInput.UNSHARE: "no job shares its cores any more",
     GangInput.STIR: "one sample above the busy share of a core",
     GangInput.CONFIRM: "enough samples above the busy share",
     GangInput.REST: "enough samples in a row, of all its nodes, below the idle share",

@@ -16,9 +16,9 @@ Input = TypeVar("Input", bound=StrEnum)
 _MADE = """\
 Generated from `gangd/core/terms/states.py` by `python -m gangd.core.terms.states_document`; do not edit."""
 _PICTURE = """\
-![A gang is solo while nobody shares its cores; busy, it takes turns; idle, it runs and takes no slice; \
+![A gang is solo while no job shares its cores; busy, it takes turns; idle, it runs and takes no slice; \
 waking, it runs at once](pictures/states.svg)"""
-_FIELDS = "In each field stands the state that follows. An empty field is an error of the scheduler."
+_FIELDS = "Each field names the state that follows. An empty field is an error of the scheduler."
 
 
 def render() -> str:

@@ -11,7 +11,7 @@ from foundation.errors import HostError, UsageError
 from foundation.in_memory import live_folder
 from gangd.agent.agent_options import endpoints, with_command
 from gangd.agent.main import main
-from gangd.agent.thaw_tool import held_by_nobody
+from gangd.agent.thaw_tool import held_without_agent
 from gangd.freezer.freezer_choice import choose
 from gangd.guardian.place import make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
@@ -153,10 +153,10 @@ def test_what_an_agent_held_between_two_looks_is_not_told() -> None:
     """An agent that switches while we look: each of its two jobs is held at one look and not on record."""
     found = iter([{"a", "x"}, {"b", "x"}, {"a", "x"}, {"b", "x"}])
     recorded = iter([{"b"}, {"a"}, {"b"}])
-    assert held_by_nobody(lambda: next(found), lambda: next(recorded)) == {"x"}
+    assert held_without_agent(lambda: next(found), lambda: next(recorded)) == {"x"}
     found = iter([{"a"}, {"a"}])
     recorded = iter([set[str](), {"a"}])  # let go and held again meanwhile
-    assert held_by_nobody(lambda: next(found), lambda: next(recorded)) == set()
+    assert held_without_agent(lambda: next(found), lambda: next(recorded)) == set()
 
 
 def test_command_line_needs_to_know_which(capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,7 @@ def agent() -> SimulatedAgent:
     agent = SimulatedAgent()
     agent.now_ns = (time.monotonic_ns() // SECOND + 2) * SECOND
     agent.zero_ns = agent.controller_ns()
-    agent.node.told = True
+    agent.node.is_notified = True
     agent.join()
     agent.rotate()
     agent.run(SECOND)

@@ -10,7 +10,7 @@ import pytest
 
 from foundation.errors import HostError, InputError
 from foundation.records import SliceRecord
-from gangd.control.order_requests import OrderTarget, StandingOrder
+from gangd.control.order_requests import ActiveOrder, OrderTarget
 from gangd.controller.alarms import AlarmBoard, alarms_of, fault_alarm, worded
 from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.lead.state_directory import StateDirectory
@@ -105,7 +105,7 @@ def test_a_second_controller_is_kept_away_and_a_later_one_starts_later(tmp_path:
 def test_a_damaged_state_file_is_kept_aside_with_what_orders_it_has(
     tmp_path: Path, content: bytes, kept: list[str]
 ) -> None:
-    good = StandingOrder(what="pause", target=OrderTarget("node", "n1"), since_s=1.0, uid=0, by="root")
+    good = ActiveOrder(what="pause", target=OrderTarget("node", "n1"), since_s=1.0, uid=0, by="root")
     content = content.replace(b"GOOD", msgspec.json.encode(good))
     (tmp_path / "controller.json").write_bytes(content)
     keeper = StateDirectory(tmp_path)

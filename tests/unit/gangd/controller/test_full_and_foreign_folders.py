@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import OutputError
-from gangd.control.order_requests import OrderTarget, StandingOrder
+from gangd.control.order_requests import ActiveOrder, OrderTarget
 from gangd.controller.lead.state_directory import STATE_NAME, STATUS_NAME, KeptState, StateDirectory
 from gangd.controller.slice_record.slicefiles import NAME, Retention
 from gangd.controller.slice_record.slicelog import SliceLog, read_slices
@@ -184,7 +184,7 @@ def test_a_folder_that_is_read_only_is_refused_and_named(small: dict[str, Path])
 
 
 def saved(folder: Path, **fields: object) -> KeptState:
-    order = StandingOrder(what="pause", target=OrderTarget(kind="all"), since_s=1.0, uid=0, by="root")
+    order = ActiveOrder(what="pause", target=OrderTarget(kind="all"), since_s=1.0, uid=0, by="root")
     keeper = StateDirectory(folder)
     keeper.know_cluster("one")
     keeper.state.orders = [order]

@@ -21,10 +21,10 @@ from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SubmitRequest
 from gangd.control.order_book import OrderBook, by_name
 from gangd.control.order_requests import (
     MOST_BYTES,
+    ActiveOrder,
     OrderAnswer,
     OrderRequest,
     OrderTarget,
-    StandingOrder,
     Verb,
     read_answer,
     read_request,
@@ -392,7 +392,7 @@ def test_orders_are_written_before_they_are_confirmed_and_stand_after_a_restart(
     answer = operators.handle(OrderRequest(verb="pause", targets=(OrderTarget("node", "n1"),)), ROOT_PEER)
     assert answer.done
     node = OrderTarget("node", "n1")
-    assert answer.orders == (StandingOrder(what="pause", target=node, since_s=50.0, uid=0, by="root"),)
+    assert answer.orders == (ActiveOrder(what="pause", target=node, since_s=50.0, uid=0, by="root"),)
     refused = operators.handle(ASKED, Peer(BOB, 8, "bob\x1b[2J"))
     assert not refused.done
     assert changes == [1]

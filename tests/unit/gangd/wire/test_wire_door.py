@@ -16,7 +16,7 @@ from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, mak
 from gangd.threads import Death
 from gangd.wire import AccessRefused, Ping, access_control, encode, topic
 from gangd.wire.access_control import News
-from gangd.wire.connection_limiter import NOWHERE, ROOM, SECOND_NS, Denied, ShutOut
+from gangd.wire.connection_limiter import NOWHERE, CONNECTIONS, SECOND_NS, Denied, ShutOut
 from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
 from gangd.wire.wire_faults import WrongNodeError
 from tests.chaos.forger import client
@@ -77,7 +77,7 @@ def files() -> int:
 
 
 def news_of(controller: ControllerSockets, kind: type[News], taken: list[News]) -> list[News]:
-    taken += controller.door.take_news()
+    taken += controller.access.take_news()
     return [one for one in taken if isinstance(one, kind)]
 
 
@@ -103,7 +103,7 @@ def test_strangers_without_number_cost_few_files_and_agents_are_served(
         until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
         origins = {one.origin for one in news_of(controller, ShutOut, taken) if isinstance(one, ShutOut)}
         assert origins <= {"127.0.0.1", NOWHERE}
-        until(lambda: controller.door.keeper.open <= ROOM, "who says nothing is cut off soon")
+        until(lambda: controller.access.keeper.open <= CONNECTIONS, "who says nothing is cut off soon")
         assert files() - before - len(strangers) < 1_000, "most were never let in"
     finally:
         for one in strangers:

@@ -17,9 +17,9 @@ from gangd.wire.connection_limiter import (
     MEMORY_NS,
     MOST_ORIGINS,
     NOWHERE,
-    ROOM,
-    ROOM_A_KEY,
-    ROOM_NOWHERE,
+    CONNECTIONS,
+    CONNECTIONS_A_KEY,
+    CONNECTIONS_NOWHERE,
     SECOND_NS,
     ConnectionLimiter,
     Denied,
@@ -38,11 +38,11 @@ def crowd(keeper: ConnectionLimiter, origin: str, count: int, now_ns: int, first
 
 def test_an_origin_with_too_many_connections_is_shut_out_and_others_are_not() -> None:
     keeper = ConnectionLimiter(10_000)
-    assert crowd(keeper, STRANGER, ROOM, 0) == []
+    assert crowd(keeper, STRANGER, CONNECTIONS, 0) == []
     assert crowd(keeper, HOST, 4, 0, first=1_000) == []
-    [news] = crowd(keeper, STRANGER, 5, 0, first=ROOM)
+    [news] = crowd(keeper, STRANGER, 5, 0, first=CONNECTIONS)
     assert (news.origin, news.for_ns, news.times) == (STRANGER, FIRST_NS, 1)
-    assert news.why == f"{ROOM + 1} connections, with room for {ROOM}"
+    assert news.why == f"{CONNECTIONS + 1} connections, limit {CONNECTIONS}"
     assert keeper.shut(FIRST_NS - 1) == {STRANGER}
     assert keeper.due_ns() == FIRST_NS
     assert keeper.shut(FIRST_NS) == frozenset()
@@ -52,7 +52,7 @@ def test_an_origin_with_too_many_connections_is_shut_out_and_others_are_not() ->
 def test_connections_that_come_and_go_too_fast_count_as_those_that_stand() -> None:
     keeper = ConnectionLimiter(10_000)
     news = []
-    for number in range(2 * ROOM):
+    for number in range(2 * CONNECTIONS):
         news.append(keeper.opened(("reports", 5), STRANGER, number))
         keeper.closed(("reports", 5))
     assert sum(one is not None for one in news) == 1
@@ -70,15 +70,15 @@ def test_an_agent_that_connects_anew_now_and_then_is_never_too_much() -> None:
 def test_who_does_it_again_is_shut_out_for_longer_each_time_up_to_a_bound() -> None:
     keeper, now_ns, times = ConnectionLimiter(10**6), 0, []
     for _ in range(10):
-        [news] = crowd(keeper, STRANGER, 3 * ROOM, now_ns)
+        [news] = crowd(keeper, STRANGER, 3 * CONNECTIONS, now_ns)
         times.append(news.for_ns)
         now_ns += news.for_ns
         assert keeper.shut(now_ns) == frozenset()
-        for number in range(3 * ROOM):
+        for number in range(3 * CONNECTIONS):
             keeper.closed(("reports", number))
     assert times[:4] == [FIRST_NS, 2 * FIRST_NS, 4 * FIRST_NS, 8 * FIRST_NS]
     assert max(times) == LONGEST_NS
-    [news] = crowd(keeper, STRANGER, 3 * ROOM, now_ns + MEMORY_NS + 1)
+    [news] = crowd(keeper, STRANGER, 3 * CONNECTIONS, now_ns + MEMORY_NS + 1)
     assert news.for_ns == FIRST_NS, "that was long ago"
 
 
@@ -86,7 +86,7 @@ def test_where_an_agent_lives_nobody_is_shut_out_for_long() -> None:
     keeper, now_ns = ConnectionLimiter(10**6), 0
     keeper.admitted(HOST, "key", 0)
     for _ in range(8):
-        [news] = crowd(keeper, HOST, 3 * ROOM, now_ns)
+        [news] = crowd(keeper, HOST, 3 * CONNECTIONS, now_ns)
         now_ns += news.for_ns
         keeper.shut(now_ns)
     assert news.for_ns == LONGEST_WITH_KEYS_NS
@@ -137,7 +137,7 @@ def test_a_number_that_is_used_again_ends_what_had_it_before() -> None:
 def test_who_cannot_be_told_apart_is_shut_out_for_a_second_only() -> None:
     keeper, now_ns = ConnectionLimiter(10**6), 0
     for _ in range(5):
-        [news] = crowd(keeper, NOWHERE, ROOM_NOWHERE + 1, now_ns)
+        [news] = crowd(keeper, NOWHERE, CONNECTIONS_NOWHERE + 1, now_ns)
         assert news.for_ns == FIRST_NS
         now_ns += FIRST_NS
         keeper.shut(now_ns)
@@ -147,10 +147,10 @@ def test_of_those_that_are_gone_at_once_the_one_that_is_seen_most_is_shut_out() 
     keeper = ConnectionLimiter(10**6)
     crowd(keeper, HOST, 4, 0)
     crowd(keeper, STRANGER, A_FEW + 1, 0, first=100)
-    [news] = crowd(keeper, NOWHERE, ROOM_NOWHERE + 1, 0, first=1_000)
+    [news] = crowd(keeper, NOWHERE, CONNECTIONS_NOWHERE + 1, 0, first=1_000)
     assert news.origin == STRANGER
     assert keeper.shut(1) == {STRANGER}
-    assert crowd(keeper, NOWHERE, ROOM_NOWHERE, 1, first=10_000) == []
+    assert crowd(keeper, NOWHERE, CONNECTIONS_NOWHERE, 1, first=10_000) == []
 
 
 def test_wrong_keys_are_told_of_seldom() -> None:
@@ -174,7 +174,7 @@ def test_what_is_long_ago_is_forgotten() -> None:
 def test_origins_without_number_are_not_remembered() -> None:
     keeper = ConnectionLimiter(10**6)
     keeper.admitted(HOST, "key", 0)
-    crowd(keeper, STRANGER, ROOM + 1, 0)
+    crowd(keeper, STRANGER, CONNECTIONS + 1, 0)
     for number in range(STRANGERS):
         keeper.opened(("publish", 1), f"2001:db8:{number >> 16:x}:{number & 0xFFFF:x}::/64", 0)
     assert len(keeper._origins) <= MOST_ORIGINS
@@ -186,11 +186,11 @@ def test_room_for_keys_is_room_for_keys() -> None:
     keeper = ConnectionLimiter(10**6)
     for key in ("one", "two", "two"):
         keeper.admitted(HOST, key, 0)
-    assert crowd(keeper, HOST, ROOM + 2 * ROOM_A_KEY, 0) == []
+    assert crowd(keeper, HOST, CONNECTIONS + 2 * CONNECTIONS_A_KEY, 0) == []
     assert len(crowd(keeper, HOST, 1, 0, first=1_000)) == 1
     for _ in range(10):
         keeper.admitted(STRANGER, "all", 0, shared=True)
-    assert crowd(keeper, STRANGER, ROOM + 10 * ROOM_A_KEY, 0, first=5_000) == []
+    assert crowd(keeper, STRANGER, CONNECTIONS + 10 * CONNECTIONS_A_KEY, 0, first=5_000) == []
 
 
 # Filter

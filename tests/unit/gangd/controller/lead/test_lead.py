@@ -150,7 +150,7 @@ class Flooded:
     def __init__(self, messages: int) -> None:
         self.left = messages
         self.cuts: list[str] = []
-        self.door = self
+        self.access = self
 
     def turned(self) -> None:
         """The thread at the door sees to it that somebody reads."""
