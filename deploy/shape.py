@@ -17,7 +17,7 @@ MOST_MULTIPLICITY = 8
 
 
 class GangKind(StrEnum):
-    """Who takes turns on shared cores: nobody, Slurm's gang scheduler, or gangd."""
+    """Gang scheduler of shared cores: none, Slurm's, or gangd."""
 
     NONE = "none"
     SLURM = "slurm"
@@ -25,7 +25,7 @@ class GangKind(StrEnum):
 
 
 class HoldSetting(StrEnum):
-    """How gangd holds a job whose turn it isn't: it stands still, or takes what the owner leaves."""
+    """Hold mode of gangd: a suspended job is frozen, or runs on CPU time that the owner leaves idle."""
 
     FREEZE = "freeze"
     YIELD = "yield"

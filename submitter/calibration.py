@@ -35,7 +35,7 @@ _GRACE_S = 5.0
 
 
 class RunsAlone(Protocol):
-    """Runs a job of a kind with some arguments, nothing else beside it."""
+    """Runs a job of a kind with some arguments, alone on its cores."""
 
     def run(self, kind: CalibrationKind, length: Sequence[str]) -> CalibrationOutcome:
         """Run a job to its end."""
@@ -85,7 +85,7 @@ class Sampled:
 
     def samples(self, least_share: float) -> list[DedicatedRun]:
         """Return the runs that count: of the longest those in which no rank lacked its core."""
-        outcomes = self._beside_pilot()
+        outcomes = self._with_pilot()
         longest = max(steps for steps, _ in outcomes)
         return [
             DedicatedRun(steps, outcome.run_s)
@@ -95,12 +95,12 @@ class Sampled:
 
     def core_shares(self) -> list[float]:
         """Return the part of its core that the worst rank had in each of the longest runs, where known."""
-        outcomes = self._beside_pilot()
+        outcomes = self._with_pilot()
         longest = max(steps for steps, _ in outcomes)
         shares = [outcome.core_share for steps, outcome in outcomes if steps == longest]
         return [share for share in shares if share is not None]
 
-    def _beside_pilot(self) -> list[tuple[int, CalibrationOutcome]]:
+    def _with_pilot(self) -> list[tuple[int, CalibrationOutcome]]:
         # Where a step is as long as the longest sample, the pilot is the second length.
         return self.outcomes if len(self.lengths) == 1 else self.outcomes[1:]
 
@@ -175,7 +175,7 @@ def calibrate_kinds(
     least_share
         A sample counts if no rank had less of its core.
     tell
-        Is told what is sampled.
+        Called with what is sampled.
 
     Raises
     ------
@@ -211,7 +211,7 @@ class CalibrationOutcome:
 
 
 class LoneJobs:
-    """Runs jobs one at a time on a cluster that nobody else uses meanwhile.
+    """Runs jobs one at a time on a cluster without other jobs.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ class LoneJobs:
             over_s = over_s or now_s
             if now_s - over_s > _GRACE_S:
                 raise ClusterError(f"Slurm job {job_id} left no end; see {folder / f'{self._count}.out'}")
-        # The next job must not start beside the end of this one.
+        # The next job must not start during the end of this one.
         deadline_s = time.monotonic() + 60.0
         while time.monotonic() < deadline_s:
             job = self._client.job(job_id)

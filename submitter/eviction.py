@@ -3,8 +3,8 @@
 A job that is to be killed is cancelled, or put back to the queue. One that saves itself is sent a signal; it
 has until the deadline, less what the checkpoints after it need, to end by itself, and is then ended. One that
 is checkpointed from outside waits as long for the operator's command, and is ended then. Before each order
-Slurm is asked: a job that has ended, or that has started again since it was chosen, is left alone. What Slurm
-refuses is told of the job, and the others go on.
+Slurm is asked: a job that has ended, or that has started again since it was chosen, is left alone. A refusal
+by Slurm is reported for its job, and the others go on.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Eviction:
     clock, pause
         Seconds that only go up, and waiting.
     tell
-        Told of each outcome as it comes.
+        Called with each outcome as it comes.
     """
 
     client: SlurmClient

@@ -1,10 +1,10 @@
-"""The rules by which a live configuration is judged, in the order in which they are told.
+"""The rules by which a live configuration is judged, in the order in which they are printed.
 
 * Sharing: which jobs come to share a core, and whether they fit there together. Sources: slurm.conf(5),
   SelectType, SelectTypeParameters, OverSubscribe, DefMemPerCPU; Slurm's page on sharing consumable resources.
-* Freezing: what of Slurm has a clock that goes on while a job stands still. Sources: slurm.conf(5),
+* Freezing: timers of Slurm that run on while a job is frozen. Sources: slurm.conf(5),
   MessageTimeout, KillWait, UnkillableStepTimeout, HealthCheckProgram, PrologFlags.
-* Nodes: what their daemons do with a job's processes, how they are found, bound and told apart. Sources:
+* Nodes: what their daemons do with a job's processes, how they are found, bound and distinguished. Sources:
   slurm.conf(5), ProctrackType, TaskPlugin, JobAcctGatherType; cgroup.conf(5), CgroupPlugin, ConstrainCores,
   and CgroupJobIdPaths of Slurm 26.05.
 * Accounting: who may move the end of a job, and how long it is known what came of one. Sources:
@@ -58,16 +58,16 @@ def judge_start(trial: MpiTrial) -> Advice:
 def judge_binding(bound: Bound) -> Advice:
     """Return what there is to say of the CPUs on which a job's two tasks and an ``mpiexec`` may run."""
     what = "CPUs of ranks"
-    told = f"srun -n2: {' and '.join(bound.tasks or ('not tried',))}"
-    told += f"; mpiexec under srun -n1 -c2: {bound.launcher or 'not tried'}"
+    setting = f"srun -n2: {' and '.join(bound.tasks or ('not tried',))}"
+    setting += f"; mpiexec under srun -n1 -c2: {bound.launcher or 'not tried'}"
     crowded = bound.tasks is not None and len(set(bound.tasks)) == 1 and bound.tasks[0].isdigit()
     if crowded or (bound.launcher or "").isdigit():
         why = "two ranks of one job run on one CPU: slowdowns are then of pinning, not of sharing"
         write = "TaskPlugin=task/cgroup,task/affinity\nConstrainCores=yes    # cgroup.conf"
-        return Advice(what, Grade.WARNING, told, why, write)
+        return Advice(what, Grade.WARNING, setting, why, write)
     if bound == Bound():
         return Advice(what, Grade.GOOD, "not tried", "no node has two cores free, or there is no srun")
-    return Advice(what, Grade.GOOD, told, "ranks of one job need not share a CPU")
+    return Advice(what, Grade.GOOD, setting, "ranks of one job need not share a CPU")
 
 
 def _sharing(found: Configuration) -> Iterator[Advice]:
@@ -89,7 +89,7 @@ def _select(found: Configuration) -> Advice:
         kind,
         "cores are handed out one by one"
         if good
-        else "whole nodes are handed out: no two jobs come to share a core, and no core can be told",
+        else "whole nodes are handed out: no two jobs come to share a core, and no core can be named",
         "" if good else "SelectType=select/cons_tres",
     )
 
@@ -121,15 +121,15 @@ def _oversubscribe(found: Configuration) -> Advice:
         why = "no partition has cores that jobs may share: gangd has nothing to do"
         write = "PartitionName=... OverSubscribe=FORCE:2"
         return Advice("OverSubscribe", Grade.BAD, f"NO ({names})", why, write)
-    told = ", ".join(f"{one.name}={'FORCE' if one.forced else 'YES'}:{one.multiplicity}" for one in shared)
+    setting = ", ".join(f"{one.name}={'FORCE' if one.forced else 'YES'}:{one.multiplicity}" for one in shared)
     asked = [one for one in shared if not one.forced]
     if asked:
         why = "with YES only jobs that ask for it (sbatch --oversubscribe) share cores"
         write = "\n".join(
             f"PartitionName={one.name} ... OverSubscribe=FORCE:{one.multiplicity}" for one in asked
         )
-        return Advice("OverSubscribe", Grade.WARNING, told, why, write)
-    return Advice("OverSubscribe", Grade.GOOD, told, "so many jobs may come to share a core")
+        return Advice("OverSubscribe", Grade.WARNING, setting, why, write)
+    return Advice("OverSubscribe", Grade.GOOD, setting, "so many jobs may come to share a core")
 
 
 def _memory_resource(found: Configuration) -> Advice:
@@ -150,9 +150,9 @@ def _default_memory(found: Configuration) -> Advice:
     write = "\n".join(
         f"PartitionName={one.name} ... DefMemPerCPU={_share_mib(one, found.nodes)}" for one in without
     )
-    why = "a job that asks for no memory gets all of its node's, and nobody comes to share its cores"
-    told = f"not set for {', '.join(one.name for one in without)}"
-    return Advice("DefMemPerCPU", Grade.BAD, told, why, write)
+    why = "a job that asks for no memory gets all of its node's, and no other job comes to share its cores"
+    setting = f"not set for {', '.join(one.name for one in without)}"
+    return Advice("DefMemPerCPU", Grade.BAD, setting, why, write)
 
 
 def _share_mib(partition: Partition, nodes: Sequence[SlurmNode]) -> int:
@@ -172,12 +172,12 @@ def _preempt(found: Configuration) -> Advice:
     if not clashing:
         return Advice("PreemptMode", Grade.GOOD, value, "Slurm freezes no jobs by itself")
     why = "Slurm's own scheduler would freeze and thaw the jobs that gangd does: gangd does not start"
-    told = f"GANG or SUSPEND: {', '.join(clashing)}"
-    return Advice("PreemptMode", Grade.BAD, told, why, "PreemptMode=OFF")
+    setting = f"GANG or SUSPEND: {', '.join(clashing)}"
+    return Advice("PreemptMode", Grade.BAD, setting, why, "PreemptMode=OFF")
 
 
 def _freezing(found: Configuration) -> Iterator[Advice]:
-    """Yield what has a clock that goes on while a job stands still."""
+    """Yield advice on timers of Slurm that run on while a job is frozen."""
     yield _message_timeout(found)
     yield _kill_wait(found)
     yield _unkillable(found)
@@ -187,73 +187,77 @@ def _freezing(found: Configuration) -> Iterator[Advice]:
 
 def _seconds(found: Configuration, key: str) -> tuple[float | None, str]:
     seconds = found.number(key)
-    return seconds, "not told" if seconds is None else f"{seconds:g} s"
+    return seconds, "unknown" if seconds is None else f"{seconds:g} s"
 
 
 def _message_timeout(found: Configuration) -> Advice:
-    seconds, told = _seconds(found, "MessageTimeout")
+    seconds, setting = _seconds(found, "MessageTimeout")
     least = 2 * found.freeze_cap_s
     if seconds is not None and seconds < least:
         why = f"an srun that is frozen for {found.freeze_cap_s:g} s (freeze_cap_ms) may lose its step"
-        return Advice("MessageTimeout", Grade.BAD, told, why, f"MessageTimeout={max(10, round(least))}")
+        return Advice("MessageTimeout", Grade.BAD, setting, why, f"MessageTimeout={max(10, round(least))}")
     return Advice(
-        "MessageTimeout", Grade.GOOD, told, f"twice the longest freeze, {found.freeze_cap_s:g} s, or more"
+        "MessageTimeout", Grade.GOOD, setting, f"twice the longest freeze, {found.freeze_cap_s:g} s, or more"
     )
 
 
 def _kill_wait(found: Configuration) -> Advice:
-    seconds, told = _seconds(found, "KillWait")
+    seconds, setting = _seconds(found, "KillWait")
     least = found.freeze_cap_s + found.lease_s
     if seconds is not None and seconds < least:
-        why = f"a held job that is told to end may be let go {least:g} s later, and could not tidy up"
-        return Advice("KillWait", Grade.WARNING, told, why, "KillWait=30")
-    return Advice("KillWait", Grade.GOOD, told, "a job that is told to end has time to, though it was held")
+        why = f"a suspended job that gets SIGTERM may be resumed {least:g} s later, and could not tidy up"
+        return Advice("KillWait", Grade.WARNING, setting, why, "KillWait=30")
+    return Advice(
+        "KillWait", Grade.GOOD, setting, "a job that gets SIGTERM has time to end, though it was suspended"
+    )
 
 
 def _unkillable(found: Configuration) -> Advice:
-    seconds, told = _seconds(found, "UnkillableStepTimeout")
+    seconds, setting = _seconds(found, "UnkillableStepTimeout")
     timeout_s = found.number("MessageTimeout") or 10
     least, bad = TIMEOUTS_A_STEP * timeout_s, 2 * (found.freeze_cap_s + found.lease_s)
     if seconds is None or seconds >= least:
-        return Advice("UnkillableStepTimeout", Grade.GOOD, told, "a slow end of a job drains no node")
+        return Advice("UnkillableStepTimeout", Grade.GOOD, setting, "a slow end of a job drains no node")
     grade = Grade.BAD if seconds < bad else Grade.WARNING
     why = f"a step that ends slowly drains its node; {TIMEOUTS_A_STEP} x MessageTimeout is usual"
-    return Advice("UnkillableStepTimeout", grade, told, why, f"UnkillableStepTimeout={max(60, round(least))}")
+    return Advice(
+        "UnkillableStepTimeout", grade, setting, why, f"UnkillableStepTimeout={max(60, round(least))}"
+    )
 
 
 def _health_check(found: Configuration) -> Advice:
     program, every_s = found.value("HealthCheckProgram"), found.number("HealthCheckInterval") or 0
-    told = f"{program or 'none'}, every {every_s:g} s" if every_s else program or "none"
+    setting = f"{program or 'none'}, every {every_s:g} s" if every_s else program or "none"
     if program and 0 < every_s <= MOST_HEALTH_S:
         why = "runs where agent and guardian are both killed; it must call `gang-agent thaw --expired`"
-        return Advice("health check", Grade.GOOD, told, why)
-    why = "if agent and guardian are both killed, jobs stay held until somebody calls `gang-agent thaw`"
+        return Advice("health check", Grade.GOOD, setting, why)
+    why = "if agent and guardian are both killed, jobs stay frozen until `gang-agent thaw` runs"
     write = (
         f"HealthCheckProgram={program or '/etc/slurm/gang-agent-health'}\n"
         "HealthCheckInterval=30\nHealthCheckNodeState=ANY"
     )
-    return Advice("health check", Grade.WARNING, told, why, write)
+    return Advice("health check", Grade.WARNING, setting, why, write)
 
 
 def _prolog(found: Configuration) -> Advice:
     prolog, flags = found.value("Prolog"), found.words("PrologFlags")
-    told = f"{prolog or 'none'}, flags {','.join(sorted(flags)).lower() or 'none'}"
+    setting = f"{prolog or 'none'}, flags {','.join(sorted(flags)).lower() or 'none'}"
     if "SERIAL" in flags:
         why = "prologs of one node wait for each other, and jobs that begin together begin one by one"
-        return Advice("prolog", Grade.WARNING, told, why, "PrologFlags=Alloc")
+        return Advice("prolog", Grade.WARNING, setting, why, "PrologFlags=Alloc")
     if prolog and not flags & {"ALLOC", "CONTAIN", "X11"}:
         why = "the prolog runs at a node's first step, not when the job begins: the agent hears of it late"
-        return Advice("prolog", Grade.WARNING, told, why, "PrologFlags=Alloc")
+        return Advice("prolog", Grade.WARNING, setting, why, "PrologFlags=Alloc")
     if flags & {"CONTAIN", "X11"}:
         return Advice(
-            "prolog", Grade.GOOD, told, "ssh logins that it takes in are held with the job (--extern)"
+            "prolog", Grade.GOOD, setting, "ssh logins that it takes in are held with the job (--extern)"
         )
     why = (
         "the agent hears of a job at once"
         if prolog
         else "optional: deploy/slurm/gang-bell tells the agent at once"
     )
-    return Advice("prolog", Grade.GOOD, told, why)
+    return Advice("prolog", Grade.GOOD, setting, why)
 
 
 def _nodes(found: Configuration) -> Iterator[Advice]:
@@ -272,20 +276,20 @@ def _version(found: Configuration) -> Advice:
     others = Counter(
         node.version for node in found.nodes if node.version and release_of(node.version) != release
     )
-    told = f"slurmctld {version or 'not told'}"
+    setting = f"slurmctld {version or 'unknown'}"
     if release is None or release < OLDEST:
-        return Advice("versions", Grade.BAD, told, "jobs are read as Slurm prints them from 21.08 on", "")
+        return Advice("versions", Grade.BAD, setting, "jobs are read as Slurm prints them from 21.08 on", "")
     if others:
-        told += "".join(
+        setting += "".join(
             f", slurmd {other} on {counted(count, 'node')}" for other, count in sorted(others.items())
         )
         why = "fine while nodes are upgraded; cgroups of another release may have other names"
-        return Advice("versions", Grade.WARNING, told, why)
+        return Advice("versions", Grade.WARNING, setting, why)
     if release > NEWEST:
         return Advice(
-            "versions", Grade.WARNING, told, f"newer than what is known, {NEWEST[0]}.{NEWEST[1]:02}"
+            "versions", Grade.WARNING, setting, f"newer than what is known, {NEWEST[0]}.{NEWEST[1]:02}"
         )
-    return Advice("versions", Grade.GOOD, told, "known")
+    return Advice("versions", Grade.GOOD, setting, "known")
 
 
 def _proctrack(found: Configuration) -> Advice:
@@ -295,9 +299,7 @@ def _proctrack(found: Configuration) -> Advice:
     why = (
         "without cgroups of Slurm's jobs are stopped one process after the other, by signals, and can see it"
     )
-    return Advice(
-        "process tracking", Grade.WARNING, kind or "not told", why, "ProctrackType=proctrack/cgroup"
-    )
+    return Advice("process tracking", Grade.WARNING, kind or "unknown", why, "ProctrackType=proctrack/cgroup")
 
 
 def _cgroup(found: Configuration) -> Advice:
@@ -311,7 +313,7 @@ def _cgroup(found: Configuration) -> Advice:
             "cgroup", Grade.WARNING, f"{plugin}, IgnoreSystemd=yes", why, "IgnoreSystemd=no    # cgroup.conf"
         )
     return Advice(
-        "cgroup", Grade.GOOD, plugin or "not told", "`osub doctor` on a node says what it can be held by"
+        "cgroup", Grade.GOOD, plugin or "unknown", "`osub doctor` on a node says what it can be held by"
     )
 
 
@@ -322,8 +324,10 @@ def _job_folders(found: Configuration) -> Advice:
     if value in {"yes", "true", "1"}:
         return Advice("names of job folders", Grade.GOOD, "CgroupJobIdPaths=yes", "by number")
     why = "folders are named by SLUID; whose one is, is read from the title of its slurmstepd"
-    told = "by SLUID"
-    return Advice("names of job folders", Grade.WARNING, told, why, "CgroupJobIdPaths=yes    # cgroup.conf")
+    setting = "by SLUID"
+    return Advice(
+        "names of job folders", Grade.WARNING, setting, why, "CgroupJobIdPaths=yes    # cgroup.conf"
+    )
 
 
 def _hardware(found: Configuration) -> Advice:
@@ -331,30 +335,30 @@ def _hardware(found: Configuration) -> Advice:
     what, write = "CPUs of nodes", "NodeName=...    # the line that `slurmd -C` prints on the node"
     low = [one for one in found.nodes if one.states & _REFUSED or (one.reason or "").startswith("Low ")]
     if low:
-        told = f"{low[0].name}: {low[0].reason or 'refused'}" + (
+        setting = f"{low[0].name}: {low[0].reason or 'refused'}" + (
             f" and {len(low) - 1} more" if low[1:] else ""
         )
         why = "the node has less than slurm.conf says: Slurm drains it, and no job starts there"
-        return Advice(what, Grade.BAD, told, why, write)
+        return Advice(what, Grade.BAD, setting, why, write)
     here = [one for one in found.nodes if one.name == found.host]
     if here and found.host_threads not in (None, here[0].threads_per_core):
-        told = (
+        setting = (
             f"{here[0].name}: {counted(here[0].threads_per_core, 'thread')} a core, "
             f"this host has {found.host_threads}"
         )
         why = "what Slurm calls cores are not: jobs on two of them share one, or half of the CPUs are unused"
-        return Advice(what, Grade.WARNING, told, why, write)
+        return Advice(what, Grade.WARNING, setting, why, write)
     return Advice(what, Grade.GOOD, "as slurm.conf says", "no node was refused for having less")
 
 
 def _binding(found: Configuration) -> Advice:
     plugins, confines = found.words("TaskPlugin"), found.value("ConstrainCores").lower() == "yes"
-    told = f"TaskPlugin={found.value('TaskPlugin')}, ConstrainCores={'yes' if confines else 'no'}"
+    setting = f"TaskPlugin={found.value('TaskPlugin')}, ConstrainCores={'yes' if confines else 'no'}"
     if "TASK/AFFINITY" in plugins or ("TASK/CGROUP" in plugins and confines):
-        return Advice("binding", Grade.GOOD, told, "a job runs on the cores that Slurm gave it")
+        return Advice("binding", Grade.GOOD, setting, "a job runs on the cores that Slurm gave it")
     why = "jobs run on any core of their node, not on those that Slurm says they share"
     write = "TaskPlugin=task/cgroup,task/affinity\nConstrainCores=yes    # cgroup.conf"
-    return Advice("binding", Grade.WARNING, told, why, write)
+    return Advice("binding", Grade.WARNING, setting, why, write)
 
 
 def _gather(found: Configuration) -> Advice:
@@ -362,7 +366,7 @@ def _gather(found: Configuration) -> Advice:
     if plugin == "cgroup/v1" and kind != "jobacct_gather/cgroup":
         why = "CPU time is summed over processes: of those that end between two looks it is missed"
         return Advice("CPU time", Grade.WARNING, kind, why, "JobAcctGatherType=jobacct_gather/cgroup")
-    return Advice("CPU time", Grade.GOOD, kind or "not told", "what a job uses is told by its cgroup")
+    return Advice("CPU time", Grade.GOOD, kind or "unknown", "a job's use is read from its cgroup")
 
 
 def _accounting(found: Configuration) -> Iterator[Advice]:
@@ -386,9 +390,11 @@ def _storage(found: Configuration) -> Advice:
 
 def _age(found: Configuration) -> Advice:
     seconds = found.number("MinJobAge")
-    told = "not told" if seconds is None else f"MinJobAge={seconds:g} s"
+    setting = "unknown" if seconds is None else f"MinJobAge={seconds:g} s"
     logged = found.value("JobCompType") == "jobcomp/filetxt"
     if _has_database(found) or logged or seconds is None or seconds >= LEAST_AGE_S:
-        return Advice("finished jobs", Grade.GOOD, told, "what came of a job is known when it is asked for")
+        return Advice(
+            "finished jobs", Grade.GOOD, setting, "what came of a job is known when it is asked for"
+        )
     why = "slurmctld forgets what came of a job before a replay, or anybody, asks"
-    return Advice("finished jobs", Grade.WARNING, told, why, "MinJobAge=300\nJobCompType=jobcomp/filetxt")
+    return Advice("finished jobs", Grade.WARNING, setting, why, "MinJobAge=300\nJobCompType=jobcomp/filetxt")

@@ -48,7 +48,7 @@ _COMPOSE_WITHIN_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `up` is asked for beside the shape."""
+    """Options of `up` besides the shape."""
 
     debian: int = 13
     accounting: bool = True
@@ -80,14 +80,14 @@ class ComposeStatus:
 
     @property
     def daemons_wanted(self) -> int:
-        """How many containers there are while all of it lives."""
+        """Number of containers of a complete cluster."""
         state, watch = self.state, self.state.monitoring
         watchers = 0 if watch is None else 1 + (watch.grafana_image is not None)
         return 1 + state.shape.nodes + 2 * bool(state.accounting) + watchers
 
     @property
     def is_whole(self) -> bool:
-        """Whether every container lives, and every node can take jobs."""
+        """Whether every container runs, and every node can take jobs."""
         nodes = self.nodes or ()
         return (
             all(one.is_alive for one in self.containers)
@@ -127,7 +127,7 @@ class ComposeCluster:
         HostError
             The engine or its compose is missing or does not answer.
         TrustError
-            Somebody else could have made the folder, or can write to it.
+            Another user could have made the folder, or can write to it.
         """
         engine = find_engine(engine_name)
         with take_home(self.folder, create=True) as home:
@@ -197,7 +197,7 @@ class ComposeCluster:
         HostError
             The engine does not answer.
         TrustError
-            Somebody else could have made the folder, or can write to it.
+            Another user could have made the folder, or can write to it.
         """
         with signals_deferred(), take_home(self.folder) as home:
             if home is None:

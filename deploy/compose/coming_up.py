@@ -27,7 +27,7 @@ _POLL_S = 0.5
 _LOOK_FOR_S = 3.0
 _EXEC_WITHIN_S = 120.0
 _QUIET_S = 10.0
-"""After so long without progress it is told what those say for which is waited."""
+"""After so long without progress, the state of the awaited containers is printed."""
 _MOST_RESTARTS = 3
 _FORGET = (
     "for node in {nodes}; do scontrol update nodename=$node state=down reason=gone; "

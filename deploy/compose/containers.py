@@ -52,7 +52,7 @@ class Container:
     state
         ``running``, ``exited``, ``created``, ``restarting``, ...
     health
-        ``healthy``, ``unhealthy``, ``starting``; None where nobody looks.
+        ``healthy``, ``unhealthy``, ``starting``; None without a health check.
     exit_code
         Of one that has ended.
     restarts
@@ -104,27 +104,27 @@ def list_others(engine: Engine, kind: Kind, home: str, cluster: str) -> list[str
 def read_containers(text: str) -> list[tuple[Container, dict[str, str]]]:
     """Return what ``inspect`` tells, with the labels; raises ClusterError for what is no such answer."""
     try:
-        told: list[dict[str, Any]] = json.loads(text or "[]")
-        found = [_read(one) for one in told]
+        described: list[dict[str, Any]] = json.loads(text or "[]")
+        found = [_read(one) for one in described]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterError(f"the engine's answer about its containers cannot be read ({error!r})") from error
     return sorted(found, key=lambda pair: (_place(pair[0].role), pair[0].number, pair[0].name))
 
 
-def _read(told: dict[str, Any]) -> tuple[Container, dict[str, str]]:
-    labels = {str(key): str(value) for key, value in (told["Config"]["Labels"] or {}).items()}
-    state = told["State"]
+def _read(described: dict[str, Any]) -> tuple[Container, dict[str, str]]:
+    labels = {str(key): str(value) for key, value in (described["Config"]["Labels"] or {}).items()}
+    state = described["State"]
     health = state.get("Health") or state.get("Healthcheck") or {}
     number = labels.get("com.docker.compose.container-number", "1")
     container = Container(
-        id=str(told["Id"]),
-        name=str(told["Name"]).lstrip("/"),
+        id=str(described["Id"]),
+        name=str(described["Name"]).lstrip("/"),
         role=labels.get(ROLE, "?"),
         number=int(number) if number.isdigit() and len(number) < 6 else 1,
         state=_ENDED.get(str(state["Status"]), str(state["Status"])),
         health=str(health["Status"]) if health.get("Status") else None,
         exit_code=int(state.get("ExitCode", 0)),
-        restarts=int(told.get("RestartCount", 0)),
+        restarts=int(described.get("RestartCount", 0)),
     )
     return container, labels
 

@@ -109,11 +109,11 @@ def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
 def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> EngineFacts | None:
     """Return what ``info`` says as JSON; None where it is no engine's answer."""
     try:
-        told: Any = json.loads(info)
+        info_json: Any = json.loads(info)
         if name is EngineName.DOCKER:
-            version, cpus, memory = told["CgroupVersion"], told["NCPU"], told["MemTotal"]
+            version, cpus, memory = info_json["CgroupVersion"], info_json["NCPU"], info_json["MemTotal"]
         else:
-            host = told["host"]
+            host = info_json["host"]
             version, cpus, memory = host["cgroupVersion"], host["cpus"], host["memTotal"]
         hierarchy: Hierarchy = "v2" if str(version).endswith("2") else "v1"
         return EngineFacts(
@@ -127,7 +127,7 @@ def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> EngineFacts
 
 
 def _api(name: EngineName, version: CommandOutput) -> tuple[int, int]:
-    """Return the API's version of Docker's daemon; (0, 0) where it is not told."""
+    """Return the API's version of Docker's daemon; (0, 0) where it is unknown."""
     if name is not EngineName.DOCKER or version.returncode != 0:
         return (0, 0)
     try:

@@ -164,7 +164,7 @@ class ControllerContainer:
 
         return RunningCommand(self, signal, command, on_terminal=on_terminal)
 
-    def check_lives(self) -> None:
+    def check_is_running(self) -> None:
         """Raise ClusterError where the container has ended."""
         answer = self.engine.run("inspect", "-f", "{{.State.Running}}", self.container)
         if answer.stdout.strip() != "true":
@@ -231,7 +231,7 @@ class RunningCommand:
                 for thread in threads:
                     thread.join()
         if code:
-            self._controller.check_lives()
+            self._controller.check_is_running()
         return code
 
 
@@ -244,7 +244,7 @@ def _carry(source: IO[bytes], target: IO[str]) -> None:
         for line in source:
             target.write(_outside(line).decode(errors="replace"))
             target.flush()
-    for _ in source:  # nobody reads on; the command goes on
+    for _ in source:  # the pipe is closed; the command goes on
         pass
 
 

@@ -39,7 +39,7 @@ def is_left(folder: Path) -> bool:
 def live_folders() -> list[Path]:
     """Return the state folders that containers name; an engine that does not answer has none.
 
-    A label is what somebody wrote: a folder counts once it holds a cluster's state that fits it.
+    A label is any user's text: a folder counts once it holds a cluster's state that fits it.
     """
     found: set[Path] = set()
     for name in EngineName:

@@ -74,7 +74,7 @@ def ensure_images(
     anew
         Whether those that are there are built, too.
     say
-        Is told what is done.
+        Called with each step.
 
     Raises
     ------
@@ -122,13 +122,13 @@ def _certificates(environment: Mapping[str, str]) -> Path | None:
         path = environment.get(name, "")
         if path and Path(path).is_file():
             return Path(path)
-    told = subprocess.run(
+    found_path = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.cert"],
         capture_output=True,
         text=True,
         check=False,
     ).stdout.strip()
-    return Path(told) if told and Path(told).is_file() else None
+    return Path(found_path) if found_path and Path(found_path).is_file() else None
 
 
 def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> None:

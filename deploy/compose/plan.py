@@ -1,4 +1,4 @@
-"""What compose is told: its files, its words, its environment. Pure."""
+"""The call of compose: files, arguments, environment. Pure."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class _Inside:
         self, words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
     ) -> CommandOutput:
         """Run one; of the environment it gets what decides how an answer looks."""
-        told = [
+        variables = [
             word for key in _SLURM_NEEDS if key in environment for word in ("-e", f"{key}={environment[key]}")
         ]
-        options = ["-i", *told] if stdin is not None else told
+        options = ["-i", *variables] if stdin is not None else variables
         return self._engine.run("exec", *options, self._container, *words, within_s=timeout_s, stdin=stdin)

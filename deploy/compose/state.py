@@ -58,7 +58,7 @@ def read_compose_state(folder: Path) -> ComposeState | None:
     InputError
         The file is there and cannot be used.
     TrustError
-        Somebody else could have written it.
+        Another user could have written it.
     """
     return read_kept(folder, FILE, decode_state)
 

@@ -49,7 +49,7 @@ def choose_watchers(engine: Engine, debian: int, say: Callable[[str], None]) -> 
 
 
 def free_port(ports: Iterable[int]) -> int:
-    """Return the first of the ports that nobody has on the loopback; raises HostError."""
+    """Return the first of the ports that is free on the loopback; raises HostError."""
     tried = []
     for port in ports:
         with socket.socket() as one:

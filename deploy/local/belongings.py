@@ -65,7 +65,7 @@ def remove_folder(parent_fd: int, name: str, identity: tuple[int, int] | None, c
     Parameters
     ----------
     parent_fd, name
-        Where it stands.
+        Where it is.
     identity
         Device and inode of the folder that was made; None if that was never noted: then it was empty.
     content

@@ -23,7 +23,7 @@ def cluster_cgroups(letters: str, root: Path = CGROUP_ROOT) -> list[Path]:
 
 
 def thaw_all(tops: Iterable[Path]) -> None:
-    """Thaw every cgroup below, so that what lives in them can die."""
+    """Thaw every cgroup below, so that the processes in them can die."""
     for top in tops:
         for below in [top, *(path for path in top.rglob("*") if path.is_dir())]:
             for control, word in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):

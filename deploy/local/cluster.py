@@ -65,7 +65,7 @@ class LocalStatus:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every daemon lives and every node can take jobs."""
+        """Whether every daemon runs and every node can take jobs."""
         return (
             all(self.daemons.values()) and all(node.is_up for node in self.nodes or ()) and bool(self.nodes)
         )
@@ -91,7 +91,7 @@ class DownResult:
 
 
 class LocalCluster:
-    """The embedded cluster that lives in one state folder, its home.
+    """The embedded cluster of one state folder, its home.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class LocalCluster:
             A daemon does not start (its log's last line is in the message), or the folder holds a
             cluster of another shape, or what `up` did not make.
         TrustError
-            Somebody else could have made the folder, or can write to it.
+            Another user could have made the folder, or can write to it.
         HostError
             Slurm is not installed.
         """
@@ -181,7 +181,7 @@ class LocalCluster:
         ClusterError
             A process or cgroup of the cluster survived; the message names it.
         TrustError
-            Somebody else could have made the folder, or can write to it.
+            Another user could have made the folder, or can write to it.
         """
         with signals_deferred(), take_home(self.folder) as home:
             if home is None:

@@ -2,7 +2,7 @@
 
 A daemon is started in the foreground in a session of its own, so that its pid is known at once. It
 is recognised later by pid *and* start time, in ticks since the host's start, so that neither a pid that the
-kernel has given to somebody else nor a clock that was set leads astray. Where one does not come up, its own
+kernel has given to another process nor a clock that was set leads astray. Where one does not come up, its own
 last words say why.
 """
 

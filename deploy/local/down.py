@@ -126,7 +126,7 @@ def mapped_segments(pids: Iterable[int], proc: Path = PROC, shm: Path = SHM) -> 
 
 
 def remove_segments(ours: set[str], since_s: float | None, shm: Path = SHM, proc: Path = PROC) -> None:
-    """Remove segments that nobody has any more.
+    """Remove segments that no process has any more.
 
     Parameters
     ----------

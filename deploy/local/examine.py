@@ -105,8 +105,8 @@ def _mpi() -> HostFinding:
         return HostFinding(
             "MPI", "partly", found, "no Slurm plugin mpi_pmi2 found: jobs of several ranks can't start"
         )
-    beside = Path(sys.executable).with_name("mpiexec")
-    trial = try_here(beside if beside.exists() else Path("mpiexec"))
+    own_mpiexec = Path(sys.executable).with_name("mpiexec")
+    trial = try_here(own_mpiexec if own_mpiexec.exists() else Path("mpiexec"))
     if trial.is_started is False:
         return HostFinding("MPI", "partly", f"{found}: {trial.found}", "two ranks did not start on this host")
     advice = (

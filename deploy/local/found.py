@@ -31,13 +31,13 @@ def live_clusters(facts: Iterable[ProcessFacts] | None = None) -> list[FoundClus
     A process tells its cluster's name and configuration in its environment; it is believed where it is this
     user's and the folder holds a cluster of that name.
     """
-    told: dict[tuple[str, Path], set[int]] = defaultdict(set)
+    found_pids: dict[tuple[str, Path], set[int]] = defaultdict(set)
     for one in all_facts() if facts is None else facts:
         words = dict(word.split("=", 1) for word in one.environment if "=" in word)
         if one.user == os.geteuid() and MARK in words and _CONF in words:
-            told[words[MARK], Path(words[_CONF]).parent].add(one.pid)
+            found_pids[words[MARK], Path(words[_CONF]).parent].add(one.pid)
     found: dict[str, FoundCluster] = {}
-    for (name, folder), pids in told.items():
+    for (name, folder), pids in found_pids.items():
         try:
             state = read_state(folder.resolve())
         except (OsubError, OSError, ValueError, RuntimeError):  # the last: links in a circle

@@ -162,7 +162,7 @@ class Home:
         return [name for name in names_in(self._fd) if name not in NAMES]
 
     def _named(self, name: str) -> list[str]:
-        """Return what a name in the home stands for: of a folder of ours, what in it is not."""
+        """Return the paths that a name in the home covers: of a folder of ours, what in it is not."""
         if name in FOLDERS:
             with suppress(OSError):
                 fd = open_below(self._fd, name)
@@ -201,7 +201,7 @@ class Home:
 
     @contextmanager
     def _holder(self, name: FolderName) -> Iterator[int | None]:
-        """Give the folder in which a listed one stands; None where it is gone, or no longer ours."""
+        """Give the folder that contains a listed one; None where it is gone, or no longer ours."""
         short = self._mark.listed.short
         if name not in SHORT or short is None:
             yield self._fd

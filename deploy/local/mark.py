@@ -1,7 +1,7 @@
 """The mark of a cluster's home: that the folder is ours, what in it is, and who works on it now.
 
 One file, ``.osub-cluster``. Its being there says that `up` made the folder, or found it empty. Its content
-lists what `up` put there, each entry *before* it is made, so that whoever is killed leaves nothing unlisted.
+lists what `up` put there, each entry *before* it is made, so that a killed `up` leaves nothing unlisted.
 A lock on it keeps a second `up` or `down` away. It is the first that is made and the last that is removed.
 """
 
@@ -114,7 +114,7 @@ def take_mark(folder_fd: int, *, create: bool, was_made: bool) -> FolderMark | N
     Raises
     ------
     ClusterError
-        Somebody else holds the lock; the folder is not empty and has no mark; it was moved since.
+        Another process holds the lock; the folder is not empty and has no mark; it was moved since.
     TrustError, OSError
         The mark is not ours, or cannot be written.
     """

@@ -102,7 +102,7 @@ def living_members(kin: Kin) -> dict[int, ProcessFacts]:
 
 
 def living_daemons(kin: Kin) -> dict[int, ProcessFacts]:
-    """Return the daemons that live now, by pid; quick beside tens of thousands of tasks. Raises as above."""
+    """Return the daemons that run now, by pid; quick with tens of thousands of tasks. Raises as above."""
     _refuse_own(kin)
     marked = all_facts(variable=f"{MARK}={kin.names.cluster}")
     return {one.pid: one for one in marked if is_daemon(one, kin)}

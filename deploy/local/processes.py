@@ -1,7 +1,7 @@
 """Processes as the kernel tells of them, and ending them without ever meeting another one.
 
-A pid may be given to somebody else at any time. So a process is pinned by a pidfd first and looked at then;
-if it still lives after the look, what was seen is its own. Signals go through the pidfd.
+A pid may be reused at any time. So a process is pinned by a pidfd first and looked at then;
+if it still runs after the look, what was seen is its own. Signals go through the pidfd.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A second folder for a cluster whose own path is too long for Unix sockets.
 
-It stands in a temporary folder, to which everybody may write. So its name is random, it is made new, and it
+It is in a temporary folder, to which all users may write. So its name is random, it is made new, and it
 is believed later only if it is the very folder that was made, still the user's own, and names its home.
 """
 
@@ -72,7 +72,7 @@ def make_short(home: Path, mode: int, known: Short | None, note: Callable[[Short
 
 
 def open_short(short: Short) -> int | None:
-    """Return a descriptor of the folder that was made; None where it is gone, or another one stands there."""
+    """Return a descriptor of the folder that was made; None where it is gone, or another one is there."""
     try:
         fd = open_folder(Path(short.path))
     except (OSError, TrustError):

@@ -1,4 +1,4 @@
-"""An embedded cluster's ``cluster.json``: what was asked for, where it lives, which processes run."""
+"""An embedded cluster's ``cluster.json``: what was asked for, where it is, which processes run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_state(folder: Path) -> ClusterState | None:
     InputError
         The file is there and cannot be used.
     TrustError
-        Somebody else could have written it.
+        Another user could have written it.
     """
     state = read_listed(folder)
     if state is None:
@@ -96,7 +96,7 @@ def read_own_state(home: Home) -> ClusterState | None:
         return None
     state = _decoded(content, home.path)
     if state.layout.short != str(home.short):
-        raise InputError(f"{home.path / FILE} does not fit the mark beside it; was it edited?")
+        raise InputError(f"{home.path / FILE} does not fit the mark next to it; was it edited?")
     return state
 
 

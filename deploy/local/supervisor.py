@@ -45,7 +45,7 @@ class Supervised:
     layout, words, environment
         Where it logs, its command, and the environment that it gets.
     known
-        What was known of it before, whether it lives or not.
+        What was known of it before, whether it runs or not.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 What of it is the cluster's own is added up from looks at living processes. A look tells what each of them
 used, and what those of its children had used that it has waited for (proc(5), ``/proc/PID/stat``, fields 14
 to 17). Between two looks processes end: what they used since the look before shows in the second figure of
-whoever waited for them, their parent or, of orphans, the reaper.
+the process that waited for them: the parent or, of orphans, the reaper.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _same(one: ProcessTime, other: ProcessTime | None) -> bool:
 
 
 def _heir(pid: int, before: Mapping[int, ProcessTime], gone: Iterable[int]) -> int:
-    """Return the nearest ancestor that lives on: it, or the one before it, waited for the process."""
+    """Return the nearest ancestor that runs on: it, or the one before it, waited for the process."""
     seen = set()
     while pid in gone and pid not in seen:
         seen.add(pid)

@@ -272,7 +272,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Lease left",
-                "Least of all agents; 0: somebody lets everything run.",
+                "Least of all agents; 0: an agent lets everything run.",
                 "s",
                 (Query(f"min(gang_agent_lease_seconds{{{A}}})", "least"),),
             ),

@@ -1,7 +1,7 @@
 -- Says in AdminComment what a job runs, so that gangd keeps applications apart that harm each other
 -- (pairing in gangd.toml), and keeps some from sharing cores at all.
 --
--- An example: put it beside slurm.conf, set JobSubmitPlugins=lua, and write your own tables. It looks at the job's
+-- An example: put it next to slurm.conf, set JobSubmitPlugins=lua, and write your own tables. It looks at the job's
 -- name, which users choose; a site that must not believe it looks at the account, the partition or the script.
 -- Whatever a user writes, only words of these tables reach AdminComment. A job that nothing is known of goes on
 -- unchanged, and so does every job if something here fails.
@@ -13,7 +13,7 @@ local APPLICATIONS = {
   { "^stream[-_]", "stream.98304K" },
 }
 
--- Applications that share cores with nobody, where the partition leaves that to jobs (OverSubscribe=YES).
+-- Applications that share cores with no job, where the partition leaves that to jobs (OverSubscribe=YES).
 local ALONE = { ["chase.2048K"] = true }
 
 local function application_of(job_desc)

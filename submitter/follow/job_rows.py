@@ -1,7 +1,7 @@
 """Rows of a RUN from what is known of a job: the plan, the submission, Slurm's word, the job's stamps.
 
 Pure: everything that is known comes in, an entry of the journal goes out. Epoch times become seconds from the
-run's second 0. What a job held in each of its lives stands in ``lives``.
+run's second 0. ``journal_lifecycles`` has the allocations of each attempt.
 
 The rows of a RUN against Slurm's accounting: jobs that slurmctld forgot, and where the two disagree.
 
@@ -299,22 +299,22 @@ class Disagreement:
     accounting: object
 
 
-def job_of(told: Accounted) -> SlurmJob:
+def job_of(record: Accounted) -> SlurmJob:
     """Return a job as Slurm's view has it, with what accounting tells; its cores and names are not known."""
     return SlurmJob(
-        job_id=told.job_id,
+        job_id=record.job_id,
         name=None,
         user="",
         uid=0,
         partition="",
-        state=told.state,
+        state=record.state,
         reason="None",
         num_nodes=0,
-        submit_time=told.submit_time,
-        start_time=told.start_time,
-        end_time=told.end_time,
-        exit_code=told.exit_code,
-        exit_signal=told.exit_signal,
+        submit_time=record.submit_time,
+        start_time=record.start_time,
+        end_time=record.end_time,
+        exit_code=record.exit_code,
+        exit_signal=record.exit_signal,
     )
 
 
@@ -341,16 +341,16 @@ def disagreements(
     for row in rows:
         if row.job_id is None or row.state in {None, "REFUSED"}:
             continue
-        told = accounting.get(row.job_id)
-        if told is None:
+        record = accounting.get(row.job_id)
+        if record is None:
             found.append(Disagreement(row.trace_job, row.job_id, "job", row.state, None))
             continue
-        theirs = row_state(told.state)
-        if theirs != row.state:
-            found.append(Disagreement(row.trace_job, row.job_id, "state", row.state, str(told.state)))
+        accounted_state = row_state(record.state)
+        if accounted_state != row.state:
+            found.append(Disagreement(row.trace_job, row.job_id, "state", row.state, str(record.state)))
         for field, ours, at in (
-            ("start_s", row.start_s, told.start_time),
-            ("end_s", row.end_s, told.end_time),
+            ("start_s", row.start_s, record.start_time),
+            ("end_s", row.end_s, record.end_time),
         ):
             if ours is None or at is None or row.state in _KILLED:
                 continue

@@ -43,8 +43,8 @@ from submitter.follow.journal_lifecycles import JOBS_FOLDER, StampsOf, look_agai
 from submitter.follow.stuck_jobs import Blocked, Hope, StuckJobs, hope_of, nodes_up
 from submitter.plan import Clock, Timing
 
-# What the claim of a job says that nobody may run any more.
-_NOBODY = "nobody"
+# Target of the claim of a job that no copy may run any more.
+_NO_COPY = "nobody"
 _LONGEST_NUMBER = 18
 CLAIM = ".claim"
 
@@ -55,7 +55,7 @@ def job_name(run_id: str, trace_job: int) -> str:
 
 
 def trace_job_of(name: str, run_id: str) -> int | None:
-    """Return the trace's job number from a job's name, None for a job of somebody else."""
+    """Return the trace's job number from a job's name, None for another user's job."""
     prefix = f"osub-{run_id}-"
     number = name.removeprefix(prefix)
     plain = number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER
@@ -112,7 +112,7 @@ def forbid(folder: Path, trace_job: int) -> int | None:
     """Let no copy of a job start any more; returns the id of one that has started already."""
     path = claim_path(folder, trace_job)
     try:
-        path.symlink_to(_NOBODY)
+        path.symlink_to(_NO_COPY)
     except FileExistsError:
         with suppress(OSError, ValueError):
             return int(path.readlink().name)
@@ -223,12 +223,12 @@ class JobTracker:
         self._answered_at: float | None = None
         self._ended_s: dict[int, float] = {}
         self._accounting: Mapping[int, Accounted] | None = {}
-        """What accounting told last of jobs that Slurm has forgotten; None where there is no accounting."""
+        """The last accounting records of jobs that Slurm has forgotten; None where there is no accounting."""
         self._accounting_s = float("-inf")
         self._absent: dict[int, tuple[int, float]] = {}
         self._ran_s: dict[int, float] = {}
         self._spoilt: set[int] = set()
-        self._told: set[tuple[str, int | None, object]] = set()
+        self._reported: set[tuple[str, int | None, object]] = set()
 
     def open_rows(self) -> list[JobRecord]:
         """Return the rows of the jobs that have not ended."""
@@ -366,7 +366,7 @@ class JobTracker:
             self._end(key, last, stamps_of)
 
     def _end(self, key: int, last: JobEntry, stamps_of: StampsOf) -> None:
-        """Record the end of a job, and how many steps it told.
+        """Record the end of a job, and how many steps it reported.
 
         One whose launch Slurm spoilt has FAILED, though it may have gone on to its end with wrong addresses.
         """
@@ -409,11 +409,13 @@ class JobTracker:
         if last is not None:
             self._end(key, last, stamps_of)
             return
-        told = self._accounted(self.entries[key].job.job_id)
-        if told is not None:
-            last = ended(self.entries[key], told, stamps_of, self._origin, accounted=True)
+        record = self._accounted(self.entries[key].job.job_id)
+        if record is not None:
+            last = ended(self.entries[key], record, stamps_of, self._origin, accounted=True)
             if last is not None:
-                self._writer.event("by accounting", trace_job=key, job_id=told.job_id, state=str(told.state))
+                self._writer.event(
+                    "by accounting", trace_job=key, job_id=record.job_id, state=str(record.state)
+                )
                 self._end(key, last, stamps_of)
                 return
         if absent_s < self._timing.gone_s:
@@ -435,8 +437,8 @@ class JobTracker:
                 self._accounting = self._client.accounted(submissions(missing, self._origin))
             except ClusterError:
                 self._accounting = {}
-        told = None if job_id is None else (self._accounting or {}).get(job_id)
-        return job_of(told) if told is not None and told.state.is_over else None
+        record = None if job_id is None else (self._accounting or {}).get(job_id)
+        return job_of(record) if record is not None and record.state.is_over else None
 
     def _drop(self, spare: Collection[SlurmJob]) -> None:
         """Cancel second copies that wait; one that has started finds that it has nothing to do, and ends."""
@@ -474,8 +476,8 @@ class JobTracker:
     def _tell(self, kind: str, job_id: int | None, key: int | None, **fields: object) -> None:
         """Log an event once for each job, a requeue once for each life."""
         mark = (kind, job_id, fields.get("restarts"))
-        if mark not in self._told:
-            self._told.add(mark)
+        if mark not in self._reported:
+            self._reported.add(mark)
             known = {"trace_job": key} if key is not None else {}
             known |= {"job_id": job_id} if job_id is not None else {}
             self._writer.event(kind, **known, **fields)

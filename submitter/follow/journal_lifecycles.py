@@ -1,8 +1,8 @@
-"""What a job held in each of its lives: the allocations of an entry of the journal.
+"""What a job held in each of its attempts: the allocations of an entry of the journal.
 
-A job has as many *lives* as Slurm starts it: life 0, and one more each time that it is put back to the queue
-(``scontrol requeue``, a failed node, a preemption). A life that passed while nobody looked, because the
-replay was killed or Slurm was silent, is known from the job's own stamps; where it was, nobody knows.
+A job has as many *attempts* as Slurm starts it: attempt 0, and one more each time that it is put back to the
+queue (``scontrol requeue``, a failed node, a preemption). An attempt that passed unobserved, because the
+replay was killed or Slurm was silent, is known from the job's own stamps; its placement is unknown.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read_stamps(folder: Path, trace_job: int, life: int = 0) -> Stamps:
     stem = f"{trace_job}.life{life}" if life else str(trace_job)
     start = _read(folder / f"{stem}.start", _Start)
     end = _read(folder / f"{stem}.end", _End)
-    # The application does not know of lives; what it reports last belongs to the life that ended last.
+    # The application does not know of attempts; its last report belongs to the attempt that ended last.
     report = _read(folder / f"{trace_job}.report", _Report)
     return Stamps(
         slurm_job=start.slurm_job if start else None,
@@ -149,7 +149,7 @@ def with_life(
     Parameters
     ----------
     entry
-        What is recorded; its allocations of earlier lives are closed.
+        What is recorded; its allocations of earlier attempts are closed.
     placement
         Where Slurm says that the life is or was; None where it does not say.
     life, start, end
@@ -190,12 +190,12 @@ def _cause(life: int, preemptions: int, earlier: tuple[AllocationRecord, ...]) -
 
 
 def _missed(
-    entry: JobEntry, lives: range, before_s: float, stamps_of: StampsOf, origin: float
+    entry: JobEntry, attempts: range, before_s: float, stamps_of: StampsOf, origin: float
 ) -> Iterator[AllocationRecord]:
-    """Yield the lives, all before ``before_s``, that left stamps and that nobody saw."""
+    """Yield the attempts, all before ``before_s``, that left stamps and were not observed."""
     assert entry.job.job_id is not None
     least = _earliest(entry, entry.allocations or ())
-    for life in lives:
+    for life in attempts:
         stamps = stamps_of(life)
         start = instant(stamps.start_ms, None, origin)
         if start is None:
@@ -222,8 +222,8 @@ def _thrown_away(held: AllocationRecord, to_s: float | None) -> AllocationRecord
 
 def _with_rows(entry: JobEntry, rows: tuple[AllocationRecord, ...]) -> JobEntry:
     """Return the entry with these allocations, and the sum of what they wasted."""
-    told = [one.wasted_s for one in rows if one.wasted_s is not None]
-    wasted_s = round(sum(told), 3) if told else None
+    wasted = [one.wasted_s for one in rows if one.wasted_s is not None]
+    wasted_s = round(sum(wasted), 3) if wasted else None
     return msgspec.structs.replace(
         entry, job=msgspec.structs.replace(entry.job, wasted_s=wasted_s), allocations=rows
     )

@@ -87,7 +87,7 @@ class Blocked:
 
     @property
     def is_notable(self) -> bool:
-        """Whether it has lasted long enough to be told of."""
+        """Whether it has lasted long enough to be reported."""
         return self.is_hopeless or self.waited_s >= _NOTABLE_S
 
 

@@ -2,10 +2,10 @@
 
 Slurm does not know what a job runs. What it offers is where a job may go, and whether it shares. So
 applications are put into groups without a dangerous pair, and each group's jobs may go to nodes of its own
-only (``--exclude``). An application that is dangerous beside itself, or for which no nodes are left, shares
-with nobody: it does not ask for sharing where the partition leaves that to jobs (OverSubscribe=YES), and
+only (``--exclude``). An application that harms its own kind, or for which no nodes are left, shares
+with no other: it does not ask for sharing where the partition leaves that to jobs (OverSubscribe=YES), and
 where the partition shares by force (FORCE) it asks for all memory of its nodes, so that no other job fits
-beside it.
+next to it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ConflictPairs:
     pairs: frozenset[tuple[str, str]]
 
     def __call__(self, one: str, other: str) -> bool:
-        """Whether one is dangerous beside the other, whichever of them is harmed."""
+        """Whether one harms the other, or the other harms it."""
         return (min(one, other), max(one, other)) in self.pairs
 
 
@@ -57,7 +57,7 @@ class Apart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Of applications that are in danger of others: those that may share, and the nodes of each group. Who
         is in none goes anywhere.
     alone
-        Applications that share with nobody.
+        Applications that share with no other.
     together
         Dangerous pairs that this partition cannot keep apart.
     """
@@ -70,22 +70,22 @@ class Apart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the nodes that an application may go to, None for all."""
         return next((nodes for names, nodes in self.groups if application in names), None)
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Return it in a sentence."""
         parts = [
             f"{', '.join(names)} on {counted(len(nodes), 'node')}" for names, nodes in self.groups if names
         ]
         if self.alone:
-            parts.append(f"{', '.join(self.alone)} beside nobody")
-        told = "; ".join(parts) or "everybody may share with everybody"
+            parts.append(f"{', '.join(self.alone)} shares with no other")
+        text = "; ".join(parts) or "all may share with all"
         if self.together:
-            told = (
+            text = (
                 "; ".join(parts)
                 + ("; " if parts else "")
                 + "not kept apart here: "
                 + ", ".join(f"{one} and {other}" for one, other in self.together)
             )
-        return told
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def _shares(nodes: int, work: Sequence[float], least: Sequence[int]) -> list[int
     """Return how many of the nodes each group has: in proportion to its work, none fewer than its least."""
     counts = list(least)
     for _ in range(nodes - sum(least) if counts else 0):
-        # Each node goes to whoever has most work a node so far.
+        # Each node goes to the group with most work a node so far.
         counts[max(range(len(counts)), key=lambda at: (work[at] / counts[at], -at))] += 1
     return counts
 

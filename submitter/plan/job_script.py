@@ -4,7 +4,7 @@ The stamps lie in the RUN's ``jobs`` folder, which every node must see: ``<job>.
 id, ``<job>.end`` with the exit code, ``<job>.report`` with the application's own account, ``<job>.out`` with
 what it printed. A job that Slurm starts again stamps ``<job>.life1.start`` and so on. ``<job>.claim`` is a
 link that the first copy to start makes, so that a second one does nothing. ``sh``, ``date`` and ``ln`` are
-all it needs, and cost about 3 ms. A stamp is one write of one line, and whoever reads half of it reads
+all it needs, and cost about 3 ms. A stamp is one write of one line, and a reader of half of it reads
 nothing.
 """
 

@@ -24,7 +24,7 @@ class Clock(Protocol):
     """What a replay knows of time; tests have one that they turn themselves."""
 
     def wall(self) -> float:
-        """Return seconds since the epoch, as Slurm and the jobs stamp them; somebody may set this clock."""
+        """Return seconds since the epoch, as Slurm and the jobs stamp them; this clock may be set."""
         ...
 
     def monotonic(self) -> float:
@@ -69,7 +69,7 @@ class Timing:
         Before a submission that did not reach Slurm is tried again.
     look_s
         How long Slurm must have answered, without the job, before a submission that got no answer is made
-        again. Slurm's own messages live for MessageTimeout, and may wait in a controller that stands still.
+        again. Slurm's own messages last for MessageTimeout, and may wait in a controller that hangs.
     gone_s
         How long Slurm must have answered without a job, in a row, before the job is lost.
     stamps_s
@@ -99,7 +99,7 @@ _MESSAGES = 2.5
 
 
 def look_back_s(config: Mapping[str, str]) -> float:
-    """Return ``look_s`` for a Slurm with this configuration: two messages' lives and a half."""
+    """Return ``look_s`` for a Slurm with this configuration: two and a half message timeouts."""
     words = config.get("MessageTimeout", "").split()
     timeout_s = int(words[0]) if words and words[0].isdecimal() else 10
     return max(_LEAST_LOOK_S, _MESSAGES * timeout_s)
@@ -143,7 +143,7 @@ class ReplayOptions:
     no_requeue
         Whether Slurm may never start a job again.
     environment
-        Variables of each job beside its PATH, HOME and LANG: of MPI's start, and what is exported.
+        Variables of each job besides its PATH, HOME and LANG: of MPI's start, and what is exported.
     patience_s
         How long a job may wait for a reason that does not pass by itself.
     slices

@@ -131,7 +131,7 @@ class PlannedJob:
     """One submission; seconds are the run's own, ``due_s`` from its second 0.
 
     ``application`` is what the job runs, where a table names it; ``away_from`` nodes to which it must not go,
-    and ``is_alone`` whether nobody may share its cores (``submitter.plan.apart_applications``).
+    and ``is_alone`` whether no other may share its cores (``submitter.plan.apart_applications``).
     """
 
     trace_job: int
@@ -351,7 +351,7 @@ def _application(
     if not interactive:
         return RRBA, ("--app", options.rrba_app, "--target-s", _plain(run_s)), busy_s
     if pattern is None:
-        # A session that nobody described is busy all the time: no idle period, then one busy one.
+        # A session without a description is busy all the time: no idle period, then one busy one.
         return EIBA, ("2", "0", _plain(run_s)), busy_s
     periods = pattern.periods_s
     return EIBA, (str(len(periods)), *map(_plain, periods)), busy_s
@@ -369,7 +369,7 @@ def quoted(args: tuple[str, ...]) -> str:
 
 def left_out(plan: ReplayPlan) -> list[str]:
     """Return a sentence for each reason for which jobs of the trace are not replayed as they are."""
-    told = {
+    reasons = {
         "skipped_empty": "left out: they have no run time or no processor",
         "skipped_oversize": "left out: larger than the cluster, they can never run",
         "clipped_oversize": "cut to the cluster's size",
@@ -379,4 +379,4 @@ def left_out(plan: ReplayPlan) -> list[str]:
     }
     counts = {name: getattr(plan, name) for name in COUNTS}
     jobs = len(plan.jobs) + sum(count for name, count in counts.items() if name.startswith("skipped"))
-    return [f"{count:,} of {counted(jobs, 'job')} {told[name]}" for name, count in counts.items() if count]
+    return [f"{count:,} of {counted(jobs, 'job')} {reasons[name]}" for name, count in counts.items() if count]

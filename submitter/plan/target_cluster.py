@@ -253,7 +253,7 @@ def fitting(
         interactive_jobs=0 if interactive_queue is None else None,
         window=window,
     )
-    told = (
+    summary = (
         f"{trace.name} fitted to N{len(pool.names)}C{pool.cores}: {counted(len(small.trace.jobs), 'job')}, "
         "about "
         f"{small.makespan_s:.0f} s with one job a core; times between jobs divided by "
@@ -263,4 +263,4 @@ def fitting(
     with tempfile.TemporaryDirectory(prefix="osub-fit-") as folder:
         path = Path(folder) / f"{trace.name.removesuffix('.gz').removesuffix('.swf')}-fit.swf.gz"
         write_swf(path, small.trace)
-        yield path, told
+        yield path, summary

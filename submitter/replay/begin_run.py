@@ -238,7 +238,7 @@ def begin_run(
     counts = {name: getattr(plan, name) for name in COUNTS}
     writer.event("begun", jobs=len(plan.jobs), **counts, nodes_left_out=list(target.left_out))
     for partition, own in apart.items():
-        writer.event("pairing", partition=partition, told=own.told())
+        writer.event("pairing", partition=partition, told=own.sentence())
     try:
         if apart:
             write_apart(out, apart, drawn.names)

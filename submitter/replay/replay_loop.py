@@ -41,6 +41,7 @@ from submitter.plan import (
     read_apart,
     restored,
 )
+from submitter.replay.background_work import RunningWorker, Worker, WorkerThread
 from submitter.replay.begin_run import (
     begin_run,
     origin_of,
@@ -51,13 +52,12 @@ from submitter.replay.begin_run import (
 )
 from submitter.replay.replay_progress import Collect, HeldTime, Look, ReplayProgress, Watch, Wish, time_left_s
 from submitter.replay.timed_submission import Submissions
-from submitter.replay.work_beside import RunningWorker, Worker, WorkerThread
 
 _NICENESS = -10
 _LAST_ANSWER_S = 1.0
 _LEFT_ANEW_S = 1.0
-_MOST_DISAGREEMENTS = 100  # that are told one by one
-# Starts work beside the main thread.
+_MOST_DISAGREEMENTS = 100  # that are reported one by one
+# Starts work in the background.
 Employ = Callable[[str, Worker, bool], RunningWorker]
 
 
@@ -79,7 +79,7 @@ class Replay:
     options
         What was asked for.
     timing, clock, employ
-        How long to wait for what, on which clock, and who does the work beside the main thread.
+        How long to wait for what, on which clock, and what does the work in the background.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Replay:
     def kept_apart(self) -> list[str]:
         """How dangerous pairs are kept apart, a sentence for each partition."""
         decided = read_apart(self.path)
-        return [] if decided is None else [f"{name}: {own.told()}" for name, own in decided[0].items()]
+        return [] if decided is None else [f"{name}: {own.sentence()}" for name, own in decided[0].items()]
 
     @property
     def gang_folder(self) -> Path | None:
@@ -215,7 +215,7 @@ class Replay:
         OutputError
             The RUN can't be written (disk full): jobs go on, and ``resume`` follows them later.
         OsubError
-            Nothing can be submitted (sbatch is missing), or the work beside this thread died.
+            Nothing can be submitted (sbatch is missing), or the background work died.
         """
         with self._writer, _promptly():
             known = self._following.entries
@@ -279,7 +279,7 @@ class Replay:
     ) -> bool:
         following = self._following
         while True:
-            # What a thread left before it died is recorded before its death is told.
+            # What a thread left before it died is recorded before its death is reported.
             fault = submitter.fault() or asker.fault()
             self._drain(submissions)
             if fault is not None:
@@ -383,16 +383,16 @@ class Replay:
         """Hold the rows against Slurm's accounting, where there is one, and record where they differ."""
         rows = [entry.job for entry in self._following.entries.values()]
         try:
-            told = self._client.accounted(submissions(rows, self._origin))
+            accounted = self._client.accounted(submissions(rows, self._origin))
         except OsubError as error:
             self._writer.event("not reconciled", why=str(error))
             return
-        if told is None:
+        if accounted is None:
             return
-        found = disagreements(rows, told, self._origin)
+        found = disagreements(rows, accounted, self._origin)
         for one in found[:_MOST_DISAGREEMENTS]:
             self._writer.event("disagreement", **asdict(one))
-        self._writer.event("reconciled", jobs=len(told), disagreements=len(found))
+        self._writer.event("reconciled", jobs=len(accounted), disagreements=len(found))
         if found:
             first = found[0]
             self._say_at_end(
@@ -443,7 +443,7 @@ class Replay:
 
 
 def _begun_unheard(row: JobRecord, job_id: int) -> JobRecord:
-    """Return the row of a job that a submission without an answer has begun; nobody knows since when."""
+    """Return the row of a job that a submission without an answer has begun; since when is unknown."""
     return msgspec.structs.replace(row, job_id=job_id, submit_s=row.due_s, state=None)
 
 

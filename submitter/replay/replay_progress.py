@@ -1,4 +1,4 @@
-"""Where a replay stands and what it is told meanwhile: progress, the user's wish, slices, the time left.
+"""State and input of a replay: progress, the user's stop request, slices, the time left.
 
 The time left is guessed from the work that is left and the pace of what was done. Of the time slices it is
 added up how long a gang scheduler held each job.
@@ -31,7 +31,7 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayProgress:
-    """Where a replay stands: numbers of jobs, and seconds since the run's second 0.
+    """Progress of a replay: numbers of jobs, and seconds since the run's second 0.
 
     ``unsubmitted`` jobs are not due yet; ``blocked`` of the waiting ones may never start, for a reason such
     as ``blocked_by``; ``left_s`` is a guess at the time left, from the work to come and the pace so far.

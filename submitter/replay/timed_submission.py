@@ -20,7 +20,7 @@ from foundation.units import counted
 from submitter.follow import Submission, own_jobs
 from submitter.plan import Clock, PlannedJob, Timing
 
-# An error that nobody foresaw, so often for one job: then it is refused.
+# An unexpected error, so often for one job: then it is refused.
 _MOST_FAULTS = 3
 # Records that cannot be read may be the job; they put off its repetition, but not for ever.
 _LONGEST_LOOKS = 4
@@ -90,7 +90,7 @@ class Submissions:
 
     @property
     def doubtful(self) -> tuple[int, ...]:
-        """The trace's numbers of jobs of which nobody knows whether Slurm has them."""
+        """The trace's numbers of jobs that Slurm may or may not have."""
         return tuple(doubt.job.trace_job for doubt in self._doubts)
 
     def step(self) -> float | None:
@@ -126,7 +126,7 @@ class Submissions:
             return False
         except OsubError:
             raise
-        except Exception as error:  # nobody knows what was done: look, and try again
+        except Exception as error:  # the effect is unknown: look, and try again
             count = self._faults[job.trace_job] = self._faults.get(job.trace_job, 0) + 1
             self._doubt(
                 job, called, f"submitting it failed {counted(count, 'time')}: {type(error).__name__}: {error}"

@@ -401,6 +401,6 @@ def test_dangerous_applications_never_meet_on_a_core(shared_cluster: LocalCluste
             if together and nodes:
                 met.add(kinds[row["trace_job"]] + kinds[other["trace_job"]])
     assert not met & {"xy", "yx"}
-    assert not {pair for pair in met if "z" in pair}, "z is beside nobody"
+    assert not {pair for pair in met if "z" in pair}, "z shares with no other"
     assert {"xx", "yy"} & met, "cores are shared, or nothing was tried"
     assert any(event["kind"] == "pairing" for event in run.events())

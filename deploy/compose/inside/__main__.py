@@ -21,7 +21,7 @@ def main(words: list[str]) -> int:
     """Run one role to its end; returns the exit code."""
     os.umask(0o022)
     os.environ.pop("INVOCATION_ID", None)  # of a systemd that runs the engine: slurmd would look for its unit
-    if words[:1] == ["clear"]:  # for nodes whose containers are gone: `up` asks a node that lives
+    if words[:1] == ["clear"]:  # for nodes whose containers are gone: `up` asks a live node
         left = [folder for name in words[1:] for folder in cgroups.clear_left(name)]
         return 1 if left else 0
     if words[:1] == ["ready"]:  # `up` asks the controller

@@ -17,7 +17,7 @@ CONF = Path("/etc/slurm/slurmdbd.conf")
 
 
 def run(settings: ContainerSettings) -> bool:  # noqa: ARG001 - as its callers have it
-    """Run until told to end; False where a daemon cannot be kept alive."""
+    """Run until SIGTERM; False where a daemon cannot be kept alive."""
     password = wait_for("the database's password", lambda: _read(keys.PASSWORD))
     slurm = pwd.getpwnam("slurm").pw_uid
     for folder in (CONF.parent, Path("/run/slurm")):

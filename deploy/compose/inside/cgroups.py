@@ -29,14 +29,14 @@ def hierarchy_of(root: Path = ROOT) -> Hierarchy:
     return "v2" if (root / "cgroup.controllers").exists() else "v1"
 
 
-def is_own(told: str) -> bool:
+def is_own(own_cgroup: str) -> bool:
     """Whether ``/proc/self/cgroup`` is of a process that sees its container's cgroup as the root (v2)."""
-    return any(line in ("0::/", f"0::/{_LEAF}") for line in told.splitlines())
+    return any(line in ("0::/", f"0::/{_LEAF}") for line in own_cgroup.splitlines())
 
 
-def refuse_shared(told: Path = Path("/proc/self/cgroup"), root: Path = ROOT) -> None:
+def refuse_shared(own_cgroup: Path = Path("/proc/self/cgroup"), root: Path = ROOT) -> None:
     """Raise HostError where this container sees the host's cgroups (v2): it would empty their root."""
-    if hierarchy_of(root) == "v2" and not is_own(told.read_text()):
+    if hierarchy_of(root) == "v2" and not is_own(own_cgroup.read_text()):
         raise HostError(
             "this container has no name space of its own for cgroups: of Docker, "
             'daemon.json should not say "default-cgroupns-mode": "host"'
@@ -100,7 +100,7 @@ def empty_root(root: Path) -> None:
 def clear_left(node: str, root: Path = ROOT, within_s: float = 5.0) -> list[Path]:
     """End and remove what a killed container of this node left in the host's freezer (v1).
 
-    Folders that stay would add up until the kernel has no room for another. Returns those that could not be
+    Folders that stay would add up until the kernel can make no other. Returns those that could not be
     removed.
     """
     top = root / "freezer" / f"slurm_{node}"
@@ -128,7 +128,7 @@ def _below(top: Path) -> Iterator[Path]:
 
 
 def _kill(folder: Path) -> None:
-    """Kill what is in a cgroup and visible from here; 0 stands for a process of another name space."""
+    """Kill what is in a cgroup and visible from here; 0 means a process of another name space."""
     with suppress(OSError):
         for word in (folder / "cgroup.procs").read_text().split():
             if int(word) > 1 and int(word) != os.getpid():

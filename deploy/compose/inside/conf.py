@@ -36,7 +36,7 @@ def slurm_conf(settings: ContainerSettings, hierarchy: Hierarchy) -> str:
         # With v1 the containers can write the freezer and no other hierarchy.
         "JobAcctGatherType": "jobacct_gather/cgroup" if hierarchy == "v2" else "jobacct_gather/linux",
         "MaxNodeCount": str(shape.nodes),
-        # Nodes know each other's addresses from nobody but slurmctld: it talks to each of them itself.
+        # Nodes know each other's addresses from slurmctld alone: it talks to each of them itself.
         "TreeWidth": "65533",
         "SlurmdTimeout": str(SLURMD_TIMEOUT_S),
     }

@@ -29,7 +29,7 @@ _NICE = -10
 
 
 def run(settings: ContainerSettings) -> bool:
-    """Run until told to end; False where a daemon cannot be kept alive."""
+    """Run until SIGTERM; False where a daemon cannot be kept alive."""
     _write(_SLURM / "slurm.conf", slurm_conf(settings, hierarchy_of()))
     _write(_SLURM / "cgroup.conf", cgroup_conf(hierarchy_of(), release()))
     for folder in ("/run/slurm", "/var/lib/slurm", "/var/lib/slurm/state"):

@@ -23,7 +23,7 @@ OWN = Path("/etc/gangd/keys")
 METRICS_TOKEN = CURVE / "metrics.token"
 OWN_METRICS_TOKEN = OWN.parent / "metrics.token"
 _MADE = "made"
-"""Beside the keys: for which names all are made. Who copies some before has none of the later ones."""
+"""A file next to the keys: names for which all keys are made. A copy made before lacks the later ones."""
 
 
 def agent_names(project: str, most_nodes: int) -> str:
@@ -88,7 +88,7 @@ def make_secret(path: Path, content: bytes, owner: int) -> None:
 
 
 def put(path: Path, content: bytes, owner: int, mode: int = 0o400) -> None:
-    """Make a file hold ``content``, whole or not at all; from the first byte on nobody else can read it."""
+    """Make a file hold ``content``, whole or not at all; from the first byte on no other user can read it."""
     with draft_at(path, draft=f".{path.name}.new") as fresh:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(fd, "wb") as file:

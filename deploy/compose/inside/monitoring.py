@@ -69,7 +69,7 @@ def prometheus_yml() -> str:
     """Return whom Prometheus asks; in JSON, which is YAML, too. An instance is called as its host is."""
     host = [{"source_labels": ["__address__"], "regex": "(.*):[0-9]+", "target_label": "instance"}]
     ask = {"authorization": {"credentials_file": "/etc/osub/token"}, "relabel_configs": host}
-    told: dict[str, object] = {
+    dashboard: dict[str, object] = {
         "global": {"scrape_interval": "5s", "evaluation_interval": "15s"},
         "rule_files": ["/etc/osub/alerts.yaml"],
         "scrape_configs": [
@@ -85,7 +85,7 @@ def prometheus_yml() -> str:
             },
         ],
     }
-    return json.dumps(told, indent=1) + "\n"
+    return json.dumps(dashboard, indent=1) + "\n"
 
 
 def provisioning() -> dict[str, str]:
@@ -130,15 +130,15 @@ def agent_targets(status: bytes) -> str:
     One whose agent is silent stays among them, so that its silence is seen. Raises ValueError for what is no
     status of gangd.
     """
-    told = msgspec.json.decode(status, type=_Nodes).nodes
-    nodes = [node for one in told if (node := find_name([one.node])) is not None]
+    listed = msgspec.json.decode(status, type=_Nodes).nodes
+    nodes = [node for one in listed if (node := find_name([one.node])) is not None]
     found = sorted((node.number, node.name) for node in nodes)
     targets = [f"{name}:{AGENT_METRICS_PORT}" for _, name in found]
     return json.dumps([{"targets": targets}] if targets else []) + "\n"
 
 
 def write_targets(status: Path, targets: Path = TARGETS) -> None:
-    """Tell Prometheus which nodes gangd knows, if it was told otherwise; nothing while gangd is silent."""
+    """Tell Prometheus which nodes gangd knows, if its list differs; nothing while gangd is silent."""
     try:
         text = agent_targets(status.read_bytes())
         if not targets.exists() or targets.read_text() != text:

@@ -20,8 +20,8 @@ _OPTIONS = "options timeout:1 attempts:3"
 def wait_less_for_names(path: Path = _RESOLVER) -> None:
     """Have names that the engine does not know fail within seconds.
 
-    The network is internal, so nobody answers for them, and Slurm asks for the names of addresses: slurmctld
-    would do nothing else for ten seconds each time. Of the servers, the engine's own is the first.
+    The network is internal, so no server answers for them, and Slurm asks for the names of addresses:
+    slurmctld would do nothing else for ten seconds each time. Of the servers, the engine's own is the first.
     """
     with suppress(OSError):
         text = path.read_text()

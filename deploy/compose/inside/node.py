@@ -30,12 +30,12 @@ _LEAVES = "its container stops"
 """Why a node that leaves in order is drained."""
 _LOOK_EVERY_S = 5.0
 _UNKNOWN_S = 60.0
-"""A node that Slurm has not heard of for so long, although it answers, is told to it anew."""
+"""A node that Slurm has not heard of for so long, although it answers, is registered anew."""
 _LOOK_FOR_SLURM_S = 0.3  # each look asks the engine's DNS, and all nodes look at once
 
 
 def run(settings: ContainerSettings) -> bool:
-    """Run until told to end; False where a daemon cannot be kept alive."""
+    """Run until SIGTERM; False where a daemon cannot be kept alive."""
     node = wait_for("a name from compose's DNS", own_name)
     cgroups.refuse_shared()
     cgroups.refuse_missing_plugin()
@@ -105,7 +105,7 @@ def outdated(name: str, address: str | None, known: Mapping[str, str], *, has_le
 def _forget_outdated(node: NodeName, known: Mapping[str, str]) -> None:
     has_left = node.name in known and is_drained_for(node.name, _LEAVES)
     for name in outdated(node.name, own_address(), known, has_left=has_left):
-        say(f"{name} is no longer as Slurm knows it: Slurm is told to forget it")
+        say(f"{name} is no longer as Slurm knows it: it is removed from Slurm")
         forget(name, known[name])
         cgroups.clear_left(name)
 
@@ -114,13 +114,13 @@ def _forget_outdated(node: NodeName, known: Mapping[str, str]) -> None:
 class AddressReporter:
     """Tells Slurm of another address of this node: a network that was cut may give it a new one.
 
-    A node that Slurm does not know, because it was forgotten just when it came, is told to it anew.
+    A node that Slurm does not know, because it was forgotten just when it came, is registered anew.
     """
 
     name: str
     supervisor: Supervisor
     next_s: float = 0.0
-    told: str | None = None
+    registered: str | None = None
     unknown_since_s: float | None = None
     patience_s: float = _UNKNOWN_S
 
@@ -132,7 +132,7 @@ class AddressReporter:
 
     def _look(self) -> None:
         address = own_address()
-        if address is None or address == self.told:
+        if address is None or address == self.registered:
             return
         all_known = addresses()
         if all_known is None:
@@ -146,7 +146,7 @@ class AddressReporter:
             if not scontrol("update", f"nodename={self.name}", f"nodeaddr={address}"):
                 return
             scontrol("reconfigure")  # the other nodes and slurmctld's own memory
-        self.told, self.unknown_since_s = address, None
+        self.registered, self.unknown_since_s = address, None
 
     def _tell_anew(self) -> None:
         now_s = time.monotonic()

@@ -62,13 +62,13 @@ class Ready:
 def read_ready(text: str) -> Ready | None:
     """Return what ``ready`` printed; None where it is something else."""
     try:
-        told = json.loads(text)
-        joined = told["joined"]
+        answer = json.loads(text)
+        joined = answer["joined"]
         return Ready(
-            idle=int(told["idle"]),
-            known=int(told["known"]),
+            idle=int(answer["idle"]),
+            known=int(answer["known"]),
             joined=None if joined is None else int(joined),
-            ready=tuple(map(str, told["ready"])),
+            ready=tuple(map(str, answer["ready"])),
         )
     except (ValueError, KeyError, TypeError):
         return None

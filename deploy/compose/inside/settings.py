@@ -1,4 +1,4 @@
-"""What a container is told about its cluster, by environment variables ``OSUB_...`` of compose.yaml."""
+"""Settings of a container, from environment variables ``OSUB_...`` of compose.yaml."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ContainerSettings:
     monitoring
         Whether gangd and its agents hand out metrics.
     drain_s
-        How long a node that is told to stop waits for its jobs to end, seconds.
+        How long a node that gets SIGTERM waits for its jobs to end, seconds.
     """
 
     cluster: str

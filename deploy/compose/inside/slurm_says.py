@@ -7,9 +7,9 @@ import subprocess
 import time
 
 PATIENT_S = 60.0
-"""For whoever only waits: where all daemons start at once on a slow host, an answer takes many seconds."""
+"""For a caller that only waits: on a slow host where all daemons start at once, an answer takes seconds."""
 _TIMEOUT_S = 5.0
-"""For whoever has something else to do, too."""
+"""For a caller that also does other work."""
 _FORGET_TRIES = 5
 
 
@@ -20,14 +20,14 @@ def scontrol(*words: str) -> bool:
 
 def addresses(within_s: float = _TIMEOUT_S) -> dict[str, str] | None:
     """Return where slurmctld looks for each node; None where it does not say in time."""
-    told = _run("scontrol", "show", "-o", "node", within_s=within_s)
-    return None if told is None else read_addresses(told)
+    printed = _run("scontrol", "show", "-o", "node", within_s=within_s)
+    return None if printed is None else read_addresses(printed)
 
 
 def node_states(within_s: float = _TIMEOUT_S) -> dict[str, str]:
     """Return what slurmctld calls each node; empty where it is away."""
-    told = _run("sinfo", "-h", "-N", "-o", "%N %T", within_s=within_s) or ""
-    lines = (line.split() for line in told.splitlines())
+    printed = _run("sinfo", "-h", "-N", "-o", "%N %T", within_s=within_s) or ""
+    lines = (line.split() for line in printed.splitlines())
     return {words[0]: words[1] for words in lines if len(words) == 2}
 
 
@@ -72,8 +72,8 @@ def has_jobs(name: str) -> bool:
 
 def release() -> tuple[int, int]:
     """Return Slurm's release, such as (24, 11); (0, 0) where it does not say."""
-    told = _run("slurmd", "-V", within_s=PATIENT_S) or _run("slurmctld", "-V", within_s=PATIENT_S)
-    match = re.search(r"(\d+)\.(\d+)", told or "")
+    printed = _run("slurmd", "-V", within_s=PATIENT_S) or _run("slurmctld", "-V", within_s=PATIENT_S)
+    match = re.search(r"(\d+)\.(\d+)", printed or "")
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 

@@ -1,7 +1,7 @@
 """Several daemons in one container: started one after the other, started anew when they end, ended in order.
 
-The engine's init (``init: true``) reaps what daemons leave; this is its only child. It ends when it is told
-to, or when a daemon that the others need ends at once several times in a row: then the engine starts the
+The engine's init (``init: true``) reaps what daemons leave; this is its only child. It ends on SIGTERM or
+SIGINT, or when a daemon that the others need ends at once several times in a row: then the engine starts the
 container anew.
 """
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from deploy.backoff import Backoff, ended_by
 from deploy.compose.inside.waiting import say
 
-_SHORT_LIFE_S = 10.0
-_MOST_SHORT_LIVES = 5
+_SHORT_RUN_S = 10.0
+_MOST_SHORT_RUNS = 5
 _END_WITHIN_S = 8.0
 
 
@@ -44,17 +44,17 @@ class ForegroundDaemon:
     is_needed: bool = True
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
-    short_lives: int = 0
+    short_runs: int = 0
     due_s: float | None = None
     backoff: Backoff = field(default_factory=Backoff)
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts and ends daemons; ``is_told_to_end`` after SIGTERM or SIGINT."""
+    """Starts and ends daemons; ``is_ending`` after SIGTERM or SIGINT."""
 
     daemons: list[ForegroundDaemon] = field(default_factory=list)
-    is_told_to_end: bool = False
+    is_ending: bool = False
 
     def __post_init__(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,8 +66,8 @@ class Supervisor:
         _start(daemon)
 
     def watch(self, tick: Callable[[], None] = lambda: None, poll_s: float = 0.2) -> bool:
-        """Keep daemons alive until told to end (True), or until one of them cannot be kept alive (False)."""
-        while not self.is_told_to_end:
+        """Keep daemons alive until SIGTERM (True), or until one of them cannot be kept alive (False)."""
+        while not self.is_ending:
             for daemon in self.daemons:
                 if not _keep(daemon):
                     return False
@@ -87,7 +87,7 @@ class Supervisor:
                 _end(daemon)
 
     def _note(self, *_: object) -> None:
-        self.is_told_to_end = True
+        self.is_ending = True
 
 
 def now_and_then(call: Callable[[], None], every_s: float) -> Callable[[], None]:
@@ -127,7 +127,7 @@ def _start(daemon: ForegroundDaemon) -> None:
 
 
 def _keep(daemon: ForegroundDaemon) -> bool:
-    """Start a daemon that ended again when it is time to; False where one that is needed never lives long."""
+    """Start a daemon that ended again when it is time to; False where a needed one keeps ending early."""
     assert daemon.process is not None
     code, now_s = daemon.process.poll(), time.monotonic()
     if code is None:
@@ -138,9 +138,9 @@ def _keep(daemon: ForegroundDaemon) -> bool:
             _start(daemon)
         return True
     lived_s = now_s - daemon.started_s
-    daemon.short_lives = daemon.short_lives + 1 if lived_s < _SHORT_LIFE_S else 0
-    if daemon.is_needed and daemon.short_lives >= _MOST_SHORT_LIVES:
-        say(f"{daemon.name} ended {daemon.short_lives} times in a row, last by {ended_by(code)}: giving up")
+    daemon.short_runs = daemon.short_runs + 1 if lived_s < _SHORT_RUN_S else 0
+    if daemon.is_needed and daemon.short_runs >= _MOST_SHORT_RUNS:
+        say(f"{daemon.name} ended {daemon.short_runs} times in a row, last by {ended_by(code)}: giving up")
         return False
     wait_s = daemon.backoff.after(lived_s)
     daemon.due_s = now_s + wait_s

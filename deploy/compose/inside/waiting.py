@@ -1,4 +1,4 @@
-"""Waiting for what another container does: nobody orders containers that an engine starts anew."""
+"""Waiting for other containers: an engine restarts containers in no order."""
 
 from __future__ import annotations
 

@@ -400,7 +400,7 @@ def test_a_daemon_that_never_lives_is_given_up_if_others_need_it(
         "b.FIRST_S = 0.0\n"
         f"x = s.ForegroundDaemon(name='x', words=['false'], is_needed={is_needed})\n"
         "one = s.Supervisor(); one.start(x)\n"
-        "def tick(): one.is_told_to_end = x.short_lives > 7\n"
+        "def tick(): one.is_ending = x.short_runs > 7\n"
         "raise SystemExit(7 if one.watch(tick, poll_s=0.01) is False else 0)\n"
     )
     done = subprocess.run(

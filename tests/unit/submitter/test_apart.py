@@ -150,13 +150,13 @@ def test_nodes_to_keep_away_from_are_told_to_slurm_with_those_left_out() -> None
 def test_what_cannot_be_kept_apart_is_told() -> None:
     plan = ReplayPlan(jobs=(job(1, "a", nodes=2), job(2, "b")))
     apart = keep_apart(plan, target(2), danger("ab", "bb"), memory_counts=False)["main"]
-    assert apart.told() == "not kept apart here: a and b, b and b"
+    assert apart.sentence() == "not kept apart here: a and b, b and b"
     apart = keep_apart(plan, target(2), danger("ab"), memory_counts=True)["main"]
-    assert apart.told() == "b beside nobody"
+    assert apart.sentence() == "b shares with no other"
     apart = keep_apart(plan, target(3), danger("ab"), memory_counts=True)["main"]
-    assert apart.told() == "a on 2 nodes; b on 1 node"
-    assert keep_apart(plan, target(3), danger(), memory_counts=True)["main"].told() == (
-        "everybody may share with everybody"
+    assert apart.sentence() == "a on 2 nodes; b on 1 node"
+    assert keep_apart(plan, target(3), danger(), memory_counts=True)["main"].sentence() == (
+        "all may share with all"
     )
 
 

@@ -11,15 +11,15 @@ from gangd.wire.access_control import MOST_ORIGINS as MOST_FILTERED
 from gangd.wire.access_control import attach, origin_of, program
 from gangd.wire.connection_limiter import (
     A_FEW,
+    CONNECTIONS,
+    CONNECTIONS_A_KEY,
+    CONNECTIONS_NOWHERE,
     FIRST_NS,
     LONGEST_NS,
     LONGEST_WITH_KEYS_NS,
     MEMORY_NS,
     MOST_ORIGINS,
     NOWHERE,
-    CONNECTIONS,
-    CONNECTIONS_A_KEY,
-    CONNECTIONS_NOWHERE,
     SECOND_NS,
     ConnectionLimiter,
     Denied,

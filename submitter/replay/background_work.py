@@ -1,4 +1,4 @@
-"""Work beside the main thread: a step that is called again and again, and a thread that calls it."""
+"""Work in the background: a step that is called again and again, and a thread that calls it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class WorkerThread(threading.Thread):
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Step until nothing is left, a step fails, or somebody stops it."""
+        """Step until nothing is left, a step fails, or ``stop``."""
         try:
             if self._promptly:
                 _before_the_jobs()
