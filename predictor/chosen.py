@@ -79,7 +79,7 @@ def kind_of(word: str | None, pairs: Pairs) -> PairKind:
 def other_cpu(path: Path) -> str | None:
     """Say it where a model, or a folder of measured pairs, is of another processor than this host's.
 
-    A table as CSV does not say where it was measured. What cannot be read is left to whoever reads it next.
+    A table as CSV does not say where it was measured. What cannot be read is left to the next reader.
     """
     from predictor.dataset import read_pairs
     from predictor.measure.measured_host import cpu_model

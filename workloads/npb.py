@@ -90,7 +90,7 @@ def input_file(name: str, grid_class: str, iterations: int) -> InputFile:
         return InputFile("mg.input", _text(lines))
     step = _TIME_STEPS[name][grid_class]
     if name == "lu":
-        # Each value stands on the third line of three; the two before are for the reader.
+        # Each value is on the third line of three; the two before are for the reader.
         groups = [
             ("printing: every so many iterations, and the norm's", f"1 {iterations}"),
             ("iterations", str(iterations)),
@@ -219,7 +219,7 @@ def run_npb(
         hosts=[task.node_name or socket.gethostname()],
         affinity=[sorted(os.sched_getaffinity(0))],
         pinned=pin.cpu is not None,
-        # Of the other ranks nobody tells this process.
+        # The other ranks are unknown to this process.
         cpu_s=usage.ru_utime + usage.ru_stime if npb.omp or ranks == 1 else None,
         busy_s=result.time_s if result else None,
         startup_s=now_s - begin.monotonic_s - result.time_s + launch_s if result else None,

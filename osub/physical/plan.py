@@ -18,9 +18,9 @@ from foundation.errors import UsageError
 from foundation.units import counted, duration
 from osub.physical.layouts import DEDICATED, GANGD, SharingLayout, layouts_of
 from workloads.swf import SwfTrace
-from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, Room, fcfs_makespan_s, keep_shares
+from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, ClusterSize, fcfs_makespan_s, keep_shares
 
-THESIS_ROOM = Room(NODES, CORES, NODES)
+THESIS_SIZE = ClusterSize(NODES, CORES, NODES)
 LENGTH_S = 58_375.0
 """From the first arrival to the end of the longest interactive job: what compressions are told by."""
 START_S = 1.0
@@ -330,8 +330,8 @@ def _pair_item_s(plan: StudyPlan, item: PlannedReplay) -> float:
 
 def fitted_trace(trace: SwfTrace, plan: StudyPlan, layout: SharingLayout, compression: float) -> SwfTrace:
     """Return a trace of N12C12 as it is replayed under a layout."""
-    room = Room(plan.nodes, plan.cores, layout.batch_nodes(plan.nodes))
-    return keep_shares(trace, THESIS_ROOM, room, compression, SHORTEST_RUN_S, INTERACTIVE_QUEUE).trace
+    small = ClusterSize(plan.nodes, plan.cores, layout.batch_nodes(plan.nodes))
+    return keep_shares(trace, THESIS_SIZE, small, compression, SHORTEST_RUN_S, INTERACTIVE_QUEUE).trace
 
 
 def replay_s(trace: SwfTrace, plan: StudyPlan, layout: SharingLayout, compression: float) -> float:

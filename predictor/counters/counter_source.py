@@ -92,13 +92,13 @@ def run_whole(
         raise HostError(f"cannot start {one_line(words[0])}: {error.strerror}") from error
     if done.returncode != 0:
         said = [line for line in done.stderr.strip().splitlines() if not line.startswith("==")]
-        told = f": {one_line(said[-1])}" if said else ""
+        last_words = f": {one_line(said[-1])}" if said else ""
         how = f"ended with code {done.returncode}" if done.returncode > 0 else "was killed"
-        raise HostError(f"{one_line(' '.join(command), 80)} {how}{told}")
+        raise HostError(f"{one_line(' '.join(command), 80)} {how}{last_words}")
     return done
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _CounterValue(msgspec.Struct, frozen=True):
     counter: Annotated[str, msgspec.Meta(max_length=100)]
     per: Per
     value: float | None = None
@@ -115,7 +115,7 @@ def read_counts(path: Path) -> dict[str, float]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no list of counters")
-        told = msgspec.json.decode(path.read_bytes(), type=dict[CounterSource, list[_Told]])
+        by_source = msgspec.json.decode(path.read_bytes(), type=dict[CounterSource, list[_CounterValue]])
     except OSError as error:
         raise InputError(
             f"cannot read counters from {path}: {error.strerror}; "
@@ -127,7 +127,7 @@ def read_counts(path: Path) -> dict[str, float]:
         ) from error
     found = {
         f"{source}:{count.counter}": count.value
-        for source, counts in told.items()
+        for source, counts in by_source.items()
         for count in counts
         if count.value is not None
     }

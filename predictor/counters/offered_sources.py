@@ -137,8 +137,8 @@ class PerfCounters:
         if "instructions" in counted:
             if min(counted.values()) >= _LEAST_COUNTS:
                 return None
-            told = " and ".join(f"{value:,.0f} {name}" for name, value in counted.items())
-            return f"the PMU is not believed: perf counts {told} in a loop of over {_LEAST_COUNTS:,.0f}"
+            found = " and ".join(f"{value:,.0f} {name}" for name, value in counted.items())
+            return f"the PMU is not believed: perf counts {found} in a loop of over {_LEAST_COUNTS:,.0f}"
         paranoid = _paranoid()
         if paranoid is not None and paranoid > 2:
             return f"the kernel refuses the PMU; set kernel.perf_event_paranoid to 2 (it is {paranoid})"

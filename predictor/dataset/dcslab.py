@@ -1,4 +1,4 @@
-"""Importer of dcslab's archive: programs of eight threads alone and beside SP, on cores of their own.
+"""Importer of dcslab's archive: programs of eight threads alone and with SP, on cores of their own.
 
 The archive (``bc5``) has a folder a run: ``solorun/8core/SUITE/NAME`` and ``corun/8core/A-B``. In each,
 ``result.json`` tells the run times, and ``perf/NAME.csv`` what the processor counted, a row a sample. The
@@ -6,7 +6,7 @@ runs were on separate cores of one socket without hyper-threading, so the kind i
 0. Both programs begin together and run to their ends: they overlap until the first ends. A run without a
 result is left out, and said.
 
-An archive is somebody else's: only plain files with such names are looked at, one after the other, and their
+An archive is not trusted: only plain files with such names are looked at, one after the other, and their
 sizes are bounded.
 """
 
@@ -86,11 +86,11 @@ def read_dcslab(path: Path) -> tuple[Pairs, list[str]]:
     for (one, other), times in sorted(found.together.items()):
         missing = [name for name in (one, other) if name not in found.alone]
         if missing:
-            notes.append(f"{one} beside {other}: {missing[0]} has no run alone")
+            notes.append(f"{one} with {other}: {missing[0]} has no run alone")
         else:
             pairs[one, other] = times
     if not pairs:
-        raise InputError(f"{path} has no two programs that ran beside each other and alone")
+        raise InputError(f"{path} has no two programs that ran together and alone")
     return _content(found, pairs, notes), notes
 
 
@@ -146,8 +146,8 @@ def _plain(name: str, where: str) -> str:
 
 def _times(text: bytes, where: str) -> dict[str, float]:
     try:
-        told = json.loads(text)["runtime"]
-        times = {_plain(str(name), where): float(seconds) for name, seconds in told.items()}
+        runtimes = json.loads(text)["runtime"]
+        times = {_plain(str(name), where): float(seconds) for name, seconds in runtimes.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{where}: no run times: {one_line(str(error), 80)}") from error
     for name, seconds in times.items():
@@ -230,19 +230,19 @@ def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], n
         osub=VERSION,
         host=MeasuredHost(
             name="dcslab",
-            cpu_model="not told; 2.1 GHz, eight cores a program",
+            cpu_model="unknown; 2.1 GHz, eight cores a program",
             cpus=16,
             threads_per_core=1,
             l2_kib=None,
             l3_kib=None,
             memory_mib=None,
-            kernel="not told",
+            kernel="unknown",
         ),
         started=when,
         ended=when,
         kinds=[PairKind.CORES],
         counter_sources=[CounterSource.PERF],
-        notes=["imported from dcslab's archive; when it was measured is not told there", *notes],
+        notes=["imported from dcslab's archive; it does not say when it was measured", *notes],
     )
     return Pairs(
         about,

@@ -2,8 +2,8 @@
 
 What two applications lose by sharing: E_v and E_o of Minami's thesis (chapter 4), from speeds.
 
-The thesis measures times. A victim runs alone in T_v,Ded, beside an opponent in T_v,OSub; the opponent is
-busy for T_o,Ded alone and for T_o,OSub beside the victim::
+The thesis measures times. A victim runs alone in T_v,Ded, with an opponent in T_v,OSub; the opponent is
+busy for T_o,Ded alone and for T_o,OSub with the victim::
 
     (4.1)  E_v = (T_v,OSub - T_v,Ded) / T_o,OSub
     (4.2)  E_o = (T_o,OSub - T_o,Ded) / T_o,OSub
@@ -30,8 +30,8 @@ class PairKind(StrEnum):
     """How two applications shared; records of different kinds are never mixed.
 
     ``timeslice``: one core, shared by the operating system. ``threads``: two hardware threads of a core.
-    ``cores``: neighbours on different cores, that share caches and memory only. ``naive``: two jobs of two
-    ranks, both ranks' cores shared by the operating system. ``gang``: the same with gang slices.
+    ``cores``: jobs on different cores of a node, that share caches and memory only. ``naive``: two jobs of
+    two ranks, both ranks' cores shared by the operating system. ``gang``: the same with gang slices.
     """
 
     TIMESLICE = "timeslice"

@@ -21,7 +21,7 @@ LEAST_FREE_BYTES = 1 << 30
 
 
 class ProgramPool:
-    """Running programs by name and instance; an application beside itself has two.
+    """Running programs by name and instance; an application paired with itself has two.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ProgramPool:
         key = application.name, instance
         running = self._running.pop(key, None)
         if running is None:
-            self._make_room(set(keep))
+            self._end_others(set(keep))
             running = FrozenProgram(application, self._folder, self._cpus, self._niceness)
             self.footprints_kib[application.name] = running.footprint_kib()
         self._running[key] = running  # the latest is last
@@ -72,7 +72,7 @@ class ProgramPool:
                 running.close()
         self._running.clear()
 
-    def _make_room(self, keep: set[FrozenProgram]) -> None:
+    def _end_others(self, keep: set[FrozenProgram]) -> None:
         while (free := available_bytes()) is not None and free < LEAST_FREE_BYTES:
             key = next((key for key, running in self._running.items() if running not in keep), None)
             if key is None:

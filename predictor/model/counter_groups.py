@@ -2,7 +2,7 @@
 
 K-means on standardised counters, k by silhouette, and k = 4 as the thesis has it. A cluster is dangerous
 where the median of its members' measured losses as victims exceeds t; an application that was never measured
-beside others inherits the verdict of the nearest centre.
+with others inherits the verdict of the nearest centre.
 """
 
 from __future__ import annotations

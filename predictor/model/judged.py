@@ -1,9 +1,9 @@
 """All that can be said of measured pairs, kind by kind: models judged, or what few pairs say without a model.
 
 Of pairs that are too few for a model of danger, no threshold is fitted and no danger predicted. Applications
-that were counted are grouped, whether they were measured beside others or not; and the loss of each pair,
-both ways, is predicted from all other pairs. How well that orders them is a rank correlation. Beside it
-stands that of each counter of the victim, for which nothing is fitted.
+that were counted are grouped, whether they were measured with others or not; and the loss of each pair,
+both ways, is predicted from all other pairs. How well that orders them is a rank correlation. With it
+comes that of each counter of the victim, for which nothing is fitted.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Few:
     def lines(self, kind: str) -> list[str]:
         """Return it in words, for a kind of sharing."""
         by_counter = sorted(self.by_counter.items(), key=lambda item: -abs(item[1]))
-        told = (
+        finding = (
             f"{kind}: {counted(self.certain, 'certain pair')}, of {self.records}, are too few for a model of "
             "danger. Each predicted from the rest, losses have a rank correlation of "
             f"{self.rank_correlation:.2f} [{self.low:.2f}, {self.high:.2f}] with those measured; the "
@@ -116,7 +116,7 @@ class Few:
             f"{', '.join(f'{name} {rank:.2f}' for name, rank in by_counter)}."
         )
         groups = [f"  {', '.join(group)}" for group in self.groups]
-        return [told, "Groups by these counters:", *groups]
+        return [finding, "Groups by these counters:", *groups]
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``osub predict evaluate --json`` says of it."""

@@ -69,7 +69,7 @@ def json_of(report: KindReport) -> dict[str, Any]:
 
 
 def curves_sentence(report: KindReport) -> str | None:
-    """Return how stressor curves did beside the model of counters; None where there are none."""
+    """Compare stressor curves with the model of counters; None where there are none."""
     found = report.curves
     if found is None:
         return None
@@ -121,7 +121,7 @@ def margin(found: Accuracy) -> str:
 
 
 def rows_of(report: KindReport) -> list[tuple[str, str, str]]:
-    """Return what is told of a kind: who judged, accuracy, points above the majority."""
+    """Return the row of a kind: judge, accuracy, points above the majority."""
     rows = [("majority", f"{report.majority:.0%}", "")]
     rows.append(("no twins", share(report.twins), margin(report.twins)))
     rows.append(("nearest measured pair, victims never seen", share(report.nearest), margin(report.nearest)))
@@ -254,19 +254,19 @@ def _losses(report: KindReport) -> Chart:
             zmin=centre - reach,
             zmax=centre + reach,
             colorbar={"title": "E_v"},
-            hovertemplate="%{y} beside %{x}: %{z:.2f}<extra></extra>",
+            hovertemplate="%{y} with %{x}: %{z:.2f}<extra></extra>",
         )
     )
     arrange(figure, 180 + 20 * len(labels), xaxis_title="opponent", yaxis_title="victim")
     caption = (
-        f"E_v of each victim (row) beside each opponent (column): red is above {centre:g}. Blank: not "
+        f"E_v of each victim (row) with each opponent (column): red is above {centre:g}. Blank: not "
         "measured, or not certain."
     )
     return Chart(figure, caption)
 
 
 def _levels(stressors: Sequence[str], levels: Mapping[str, Floats], centre: float, *, pressed: bool) -> Chart:
-    """Return applications by stressors: what they lose beside these, or (``pressed``) what these lose."""
+    """Return applications by stressors: what they lose to these, or (``pressed``) what these lose."""
     names = sorted(levels, key=lambda name: float(levels[name].mean()))
     shown = np.array([levels[name] for name in names])
     reach = float(np.abs(shown - centre).max())
@@ -283,14 +283,14 @@ def _levels(stressors: Sequence[str], levels: Mapping[str, Floats], centre: floa
         )
     )
     arrange(figure, 180 + 20 * len(names), xaxis_title="stressor and its dial", yaxis_title="application")
-    what = "What each stressor loses beside each application" if pressed else "What each application loses"
-    return Chart(figure, f"{what} beside each stressor." if not pressed else f"{what}.")
+    what = "What each stressor loses to each application" if pressed else "What each application loses"
+    return Chart(figure, f"{what} to each stressor." if not pressed else f"{what}.")
 
 
 def _scatter(report: KindReport) -> Chart:
     records, names = report.records, report.records.features.applications
     texts = [
-        f"{names[victim]} beside {names[other]}"
+        f"{names[victim]} with {names[other]}"
         for victim, other in zip(records.victim.tolist(), records.opponent.tolist(), strict=True)
     ]
     both = np.concatenate((report.unseen.loss, records.loss))

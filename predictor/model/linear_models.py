@@ -3,7 +3,7 @@
 Minami's thesis (equations 4.7 and 4.8) has a logistic regression on the counters of victim and opponent,
 standardised. Its unpenalised fit separates almost perfectly and is unstable (coefficients of 110); so the
 model that is used has an L2 penalty, chosen on held-out applications, and the stepwise one (``stepwise``)
-stands beside it. A model has to be better than the majority, than no twins, and than the nearest pair that
+is reported with it. A model has to be better than the majority, than no twins, and than the nearest pair that
 was measured.
 
 How records are split into what a model is fitted on and what it is judged by.
@@ -108,7 +108,7 @@ def _fold_of(things: Places, folds: int, seed: int) -> Places:
 
 
 PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0)
-"""What is tried: the weight of the squared coefficients beside the sum over records."""
+"""What is tried: the weight of the squared coefficients against the sum over records."""
 
 _INNER_FOLDS = 3
 _FLAT = 1e-9

@@ -1,4 +1,4 @@
-"""What each of some applications loses beside each other: by a model, or as it was measured."""
+"""What each of some applications loses to each other one: by a model, or as it was measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from predictor.model.stored_model import Model
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """A victim beside an opponent: E_v, how likely it is dangerous (None: measured), and whether it is."""
+    """A victim with an opponent: E_v, how likely it is dangerous (None: measured), and whether it is."""
 
     victim: str
     opponent: str

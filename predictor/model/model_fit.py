@@ -107,7 +107,7 @@ def _linear(fitted: Fitted) -> Linear:
 
 def _digest(pairs: Pairs) -> str:
     """Return what tells these records and counters from any others."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for frame in (pairs.pairs, pairs.counters):
-        told.update(frame.write_csv().encode())
-    return told.hexdigest()
+        digest.update(frame.write_csv().encode())
+    return digest.hexdigest()

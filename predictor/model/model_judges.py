@@ -40,7 +40,7 @@ from predictor.model.stressor_curves import Curves, predict_unseen
 FOLDS = 3
 REPEATS = 5
 COST = 7 / 3
-"""What a missed danger weighs against a needless warning, where nobody says otherwise: a cut of 0.3, the
+"""What a missed danger weighs against a needless warning, by default: a cut of 0.3, the
 cautious one of the thesis (4.3.3)."""
 
 _DRAWS = 2000
@@ -86,7 +86,7 @@ class UnseenPredictions:
 class CurveReport:
     """How stressor curves did on records whose applications have them, and the model of counters on these.
 
-    Both had not seen the victim beside an application; ranks are of predicted and measured loss.
+    Both had not seen the victim with an application; ranks are of predicted and measured loss.
     """
 
     records: int
@@ -150,7 +150,7 @@ def evaluate_kind(
     records
         All of that kind, those at the boundary included.
     curves
-        Of the applications beside stressors, as a baseline.
+        Of the applications with stressors, as a baseline.
     cost
         What a missed danger weighs against a needless warning.
     seed
@@ -235,14 +235,14 @@ def _judge_curves(
     known = ~np.isnan(predicted)
     if not known.any():
         return None
-    own, told, model = records.where(certain).where(known), predicted[known], unseen.loss[known]
-    right = ((told > own.threshold) == own.dangerous).astype(np.float64)
+    own, predicted_loss, model = records.where(certain).where(known), predicted[known], unseen.loss[known]
+    right = ((predicted_loss > own.threshold) == own.dangerous).astype(np.float64)
     return CurveReport(
         records=len(own),
         accuracy=_accuracy(right, base[known], own.victim, seed),
-        rank_correlation=rank_of(told, own.loss),
-        rank_interval=_rank_interval(told, own, seed),
-        mean_error=float(np.abs(told - own.loss).mean()),
+        rank_correlation=rank_of(predicted_loss, own.loss),
+        rank_interval=_rank_interval(predicted_loss, own, seed),
+        mean_error=float(np.abs(predicted_loss - own.loss).mean()),
         model_rank_correlation=rank_of(model, own.loss),
         model_mean_error=float(np.abs(model - own.loss).mean()),
         curves=curves,

@@ -96,10 +96,10 @@ class Records:
 
 
 def threshold_of(kind: PairKind, multiplicity: int = 2) -> float:
-    """Return t where nobody says otherwise: 1 - 1/M, the loss that sharing a core alone costs.
+    """Return the default of t: 1 - 1/M, the loss that sharing a core alone costs.
 
     With cores of one's own the ideal is 0. Measured losses there scatter about it, so t is a twentieth:
-    what neighbours may cost before it is called harm.
+    what co-located jobs may cost before it is called harm.
     """
     return 0.05 if kind is PairKind.CORES else 1.0 - 1.0 / multiplicity
 

@@ -63,7 +63,7 @@ class ApplicationCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a victim loses beside an opponent.
+    """What a victim loses to an opponent.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return msgspec.structs.replace(self, applications=self.applications | {name: entry})
 
     def matrix(self, victims: Floats, opponents: Floats) -> tuple[Floats, Floats]:
-        """Return E_v and the probability that it exceeds t, of each victim beside each opponent.
+        """Return E_v and the probability that it exceeds t, of each victim with each opponent.
 
         ``victims`` and ``opponents`` are standardised counters, shapes (V, K) and (O, K); both results have
         shape (V, O).
@@ -219,7 +219,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return summed(self.loss), 1.0 / (1.0 + np.exp(-odds))
 
     def forecast(self, victim: str, opponent: str) -> Forecast:
-        """Return what ``victim`` loses beside ``opponent``; raises InputError for a name it does not know."""
+        """Return what ``victim`` loses to ``opponent``; raises InputError for a name it does not know."""
         pair = self.counters_of((victim, opponent))
         loss, probability = self.matrix(pair[:1], pair[1:])
         return Forecast(

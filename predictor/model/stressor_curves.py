@@ -1,7 +1,7 @@
-"""Stressor curves: what pairs lose, told from N x K measurements beside stressors in place of N x N.
+"""Stressor curves: what pairs lose, predicted from N x K measurements with stressors in place of N x N.
 
 A stressor presses one resource (cache, memory, branches, kernel) as hard as its dial says. What a victim
-loses beside it, over the dial, is the victim's sensitivity; what the stressor loses beside an opponent is the
+loses to it, over the dial, is the victim's sensitivity; what the stressor loses to an opponent is the
 opponent's pressure (Bubble-Up, Mars et al., MICRO 2011). A pair's loss is then a weighted sum over resources
 of the victim's sensitivity, the opponent's pressure, and their product (SMiTe, Zhang et al., MICRO 2014, has
 the product); weights are fitted on pairs of other applications.
@@ -33,9 +33,9 @@ class Curves:
     stressors
         Names of the K stressors, ascending: ``stress.memory.25``.
     sensitivity
-        By application, shape (K,): its E_v beside each stressor.
+        By application, shape (K,): its E_v with each stressor.
     pressure
-        By application, shape (K,): the E_v of each stressor beside it.
+        By application, shape (K,): the E_v of each stressor with it.
     """
 
     stressors: tuple[str, ...]
@@ -67,16 +67,16 @@ class Curves:
 
 
 def curves_of(pairs: Pairs, kind: PairKind) -> Curves | None:
-    """Return the curves of the applications that were measured beside all stressors; None where none was."""
+    """Return the curves of the applications that were measured with all stressors; None where none was."""
     stressors = pairs.applications.filter(pl.col("family") == STRESSOR)["application"].to_list()
     own = pairs.pairs.filter(pl.col("kind") == str(kind))
     known = sorted({*own["victim"], *own["opponent"]} & set(stressors))
 
-    def levels(who: str, beside: str) -> dict[str, Floats]:
-        rows = own.filter(pl.col(beside).is_in(known) & ~pl.col(who).is_in(stressors))
+    def levels(who: str, partner: str) -> dict[str, Floats]:
+        rows = own.filter(pl.col(partner).is_in(known) & ~pl.col(who).is_in(stressors))
         found: dict[str, Floats] = {}
         for (name,), part in rows.group_by([who], maintain_order=True):
-            losses = dict(zip(part[beside], part["e_v"], strict=True))
+            losses = dict(zip(part[partner], part["e_v"], strict=True))
             if losses.keys() == set(known):
                 found[str(name)] = np.array([losses[each] for each in known])
         return found

@@ -1,4 +1,4 @@
-"""Words that end a program with whoever started it."""
+"""Command prefix that ends a program together with its parent."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import shutil
 
 
 def with_parent() -> list[str]:
-    """Return the words before a command that end it with whoever starts it, who may be killed.
+    """Return the words before a command that end it with its parent, which may be killed.
 
-    A frozen program that nobody knows of would stay for ever. Without ``setpriv`` there are none.
+    A frozen program without a parent would stay for ever. Without ``setpriv`` there are none.
     """
     found = shutil.which("setpriv")
     return [found, "--pdeathsig", "KILL"] if found else []

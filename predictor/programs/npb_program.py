@@ -1,4 +1,4 @@
-"""A stock NAS Parallel Benchmark that tells its steps by a meter, though nobody changed it.
+"""A stock NAS Parallel Benchmark that reports its steps by a meter, though it is unchanged.
 
 ``npb FOLDER NAME CLASS STEPS``. LU, BT, SP and MG of NPB 3.4 take their iteration count from an input file
 (``workloads.npb``) and print a line every 20 time steps, MG every 5 iterations. Such a line is a
@@ -69,22 +69,22 @@ def run(folder: Path, name: str, grid_class: str, steps: int) -> None:
             raise HostError(f"cannot run {binary}: {error.strerror}") from error
         finally:
             os.close(its)
-        told, last = 0, b""
+        lines_seen, last = 0, b""
         meter: Meter | None = None
         for line in _lines(ours):
             last = line if line.strip() else last
             if not _LINE.match(line):
                 continue
-            told += 1
-            if told == _FIRST_LINES:
+            lines_seen += 1
+            if lines_seen == _FIRST_LINES:
                 meter = Meter.of(os.environ)
-            elif told > _FIRST_LINES and meter is not None:
+            elif lines_seen > _FIRST_LINES and meter is not None:
                 meter.step()
         code = child.wait()
     said = one_line(last.decode("ascii", "replace").strip()) or "nothing"
     if code:
         raise HostError(f"{binary.name} ended with code {code}; it printed last: {said}")
-    if told < _FIRST_LINES:
+    if lines_seen < _FIRST_LINES:
         raise HostError(f"{binary.name} tells no time steps; it printed last: {said}")
 
 

@@ -72,8 +72,8 @@ class CatalogueApplication:
 
 
 def _mpiexec() -> str:
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    own_mpiexec = Path(sys.executable).with_name("mpiexec")
+    found = str(own_mpiexec) if own_mpiexec.exists() else shutil.which("mpiexec")
     if found is None:
         raise HostError("no mpiexec for applications of several ranks; install the package mpich")
     return found
@@ -259,7 +259,7 @@ def kernels_program() -> Path:
     Raises
     ------
     HostError
-        There is no compiler, it fails, or no folder that nobody else can write to.
+        There is no compiler, it fails, or no folder that only this user can write to.
     """
     compiler = shlex.split(os.environ.get("CC", "cc"))
     digest = hashlib.sha256("\0".join((*compiler, *FLAGS)).encode() + SOURCE.read_bytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Interactive behaviour in figures, beside what was published of a real machine's.
+"""Figures of interactive behaviour, next to those published for a real machine.
 
 Source: thesis section 6.2.4 and Figure 6.3, 193 interactive jobs of TSUBAME3.0.
 """

@@ -98,7 +98,7 @@ class TreeUsage:
         for process in living:
             try:
                 times = process.cpu_times()
-                # one that nobody waited for is still there, with what it used, but does nothing any more
+                # one that was not waited for is still there, with what it used, but does nothing any more
                 ended = ended and process.status() == psutil.STATUS_ZOMBIE
             except psutil.NoSuchProcess:
                 continue
@@ -220,7 +220,7 @@ def write_as_taken(
     taken
         The samples, as ``record`` yields them.
     tell
-        Is told of each when it is in the file.
+        Called with each when it is in the file.
 
     Returns
     -------

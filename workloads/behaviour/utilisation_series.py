@@ -33,7 +33,7 @@ class UtilisationSeries:
     name
         Of the job.
     lengths_s
-        Seconds that each sample stands for.
+        Seconds that each sample covers.
     cores
         Cores in use on average during each: 1.0 is one core all of the time, 100 % in a tool's percent.
     """
@@ -59,7 +59,7 @@ def read_series(path: Path) -> list[UtilisationSeries]:
 
     The columns are one of time (``elapsed_s``, ``time_s`` or ``seconds``; ``timestamp`` in Unix seconds
     or ISO 8601), one of utilisation since the sample before (``cpu_percent`` with 100 for one core, or
-    ``cores``), and perhaps ``job``. Others are ignored. A job's first sample stands for as long as
+    ``cores``), and perhaps ``job``. Others are ignored. A job's first sample covers as long as
     the second.
 
     Raises

@@ -1,4 +1,4 @@
-"""The workers of one node: forked processes that compute when told to and otherwise sleep.
+"""The workers of one node: forked processes that compute on request and otherwise sleep.
 
 The coordinator (the process that was started) computes nothing. Each worker blocks on a pipe to it, so
 a barrier is: all have answered. A worker that dies closes its pipe, and the wait ends with an error.
@@ -44,7 +44,7 @@ class WorkerPool:
     Parameters
     ----------
     inbox
-        Where the workers' answers arrive; theirs from now on.
+        Where the workers' answers arrive; the workers own it from now on.
     pins
         One for each worker: what it is to be bound to.
     make_kernel

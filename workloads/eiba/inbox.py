@@ -1,12 +1,12 @@
 """All that the coordinator of a node hears: its workers, the other nodes, and signals.
 
 Every wait of the application is here, and every one blocks in the kernel: waiting takes no CPU.
-A peer that closes its end, or says that it stops, ends the wait with an exception, so that nobody
+A peer that closes its end, or says that it stops, ends the wait with an exception, so that no process
 waits at a barrier for the dead.
 
 The messages between coordinator, workers and nodes: one JSON object each, over a connection.
 
-A message with the key ``stop`` is a peer's last: ``terminated`` (a signal told it to) or ``failed``, with
+A message with the key ``stop`` is a peer's last: ``terminated`` (by a signal) or ``failed``, with
 ``why``.
 """
 

@@ -94,7 +94,7 @@ def replay(
     PeerGoneError
         A worker or another node died.
     Terminated
-        The job is told to stop.
+        A signal ends the job.
     """
     for index, seconds in enumerate(periods.seconds):
         if periods.is_busy(index):

@@ -49,7 +49,7 @@ class OtherNodes(Protocol):
         PeerGoneError
             A node failed.
         Terminated
-            A node was told to stop.
+            A signal ended a node.
         """
         ...
 
@@ -59,14 +59,14 @@ class OtherNodes(Protocol):
 
 
 class SingleNode:
-    """A job on one node: nobody to wait for."""
+    """A job on one node: no other node to wait for."""
 
     def meet(self, account: Message) -> list[Message]:
         """Return the only account."""
         return [account]
 
     def leave(self, why: BaseException) -> None:
-        """Tell nobody."""
+        """Send nothing."""
 
 
 class Hub:

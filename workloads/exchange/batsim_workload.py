@@ -1,7 +1,7 @@
 """A workload of Batsim as a trace, and a trace as a workload of Batsim.
 
 Read are jobs whose profile is a delay, or a sequence of delays. What other profiles take depends on a
-platform and its network, and cannot be told without Batsim. The file is read twice, since the profiles may
+platform and its network, and is unknown without Batsim. The file is read twice, since the profiles may
 stand behind the jobs: first for them and the names of the jobs, then for the jobs. Written are rigid jobs,
 each a delay.
 
@@ -56,7 +56,7 @@ class Batsim:
     resources
         ``nb_res``: the hosts that the workload is for.
     machines
-        What osub said of them when it wrote the file; None for a file of somebody else.
+        What osub said of them when it wrote the file; None for a file of another program.
     header
         The trace's comments, if osub wrote them.
     profiles
@@ -105,8 +105,8 @@ def look_at_batsim(path: Path) -> Batsim:
     about = Fields(str(path), rest).mapping("osub")
     if about:
         where = f"{path}: osub"
-        told = Fields(where, about)
-        found.machines = Machines.named(told.text("system"), told.text("unit"), where)
+        written = Fields(where, about)
+        found.machines = Machines.named(written.text("system"), written.text("unit"), where)
         if found.machines.hosts != found.resources:
             raise InputError(
                 f"{path}: nb_res: {found.resources:,} are not the {counted(found.machines.hosts, 'host')} of "
@@ -171,7 +171,7 @@ def _profile(item: object, where: str) -> Profile:
 def _run_s(
     name: str, profiles: dict[str, Profile], taken: dict[str, float | str], depth: int = 0
 ) -> float | str:
-    """Return how long a profile takes, or why that cannot be told."""
+    """Return how long a profile takes, or why that is unknown."""
     if name in taken:
         return taken[name]
     profile = profiles.get(name)

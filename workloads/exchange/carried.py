@@ -14,8 +14,8 @@ from workloads.swf.swf_line import LARGEST
 from workloads.swf.swf_trace import swf_lines
 
 MOST_HEADER_LINES = 1_000
-_TOLD = frozenset({"job_number", "submit_s", "run_s"})
-_CARRIED = {one.name: one for one in SWF_FIELDS if one.name not in _TOLD}
+_STANDARD = frozenset({"job_number", "submit_s", "run_s"})
+_CARRIED = {one.name: one for one in SWF_FIELDS if one.name not in _STANDARD}
 _MOST_COLUMNS = 100_000
 
 

@@ -1,4 +1,4 @@
-"""Values of a record that somebody else wrote, taken with a type and bounds; and numbers for its names."""
+"""Values of a record of another program, taken with a type and bounds; and numbers for its names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SYSTEM = re.compile(r"N([1-9]\d{0,6})C([1-9]\d{0,6})")
 
 
 class Unit(StrEnum):
-    """What a host stands for."""
+    """What a host represents."""
 
     CORE = "core"
     NODE = "node"
@@ -25,7 +25,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """``nodes`` nodes of ``cores`` cores, and what a host of the other simulator stands for.
+    """``nodes`` nodes of ``cores`` cores, and what a host of the other simulator represents.
 
     By cores the host of core c of node n is ``n * cores + c``, both from 0.
     """
@@ -56,7 +56,7 @@ class Machines:
 
     @property
     def cores_of_host(self) -> int:
-        """How many cores a host stands for."""
+        """How many cores a host represents."""
         return self.cores if self.unit is Unit.NODE else 1
 
     def asked(self, procs: int) -> int:

@@ -48,7 +48,7 @@ class ImportSource:
     platform
         A platform file with the machines, in the place of ``size``.
     strict
-        Whether a job that cannot be told is an error.
+        Whether a job without known run time or size is an error.
     """
 
     path: Path
@@ -101,9 +101,9 @@ def import_elastisim(
         They cannot be read; something cannot be written.
     """
     path = source.path / JOBS if source.path.is_dir() else source.path
-    beside = path.parent / PLATFORM
-    if source.size is None and source.platform is None and source.path.is_dir() and beside.is_file():
-        source = replace(source, platform=beside, unit=None)
+    sibling = path.parent / PLATFORM
+    if source.size is None and source.platform is None and source.path.is_dir() and sibling.is_file():
+        source = replace(source, platform=sibling, unit=None)
     found = look_at_elastisim(path)
     machines = source.machines(Unit.NODE) or found.machines or Machines(found.most_nodes, 1)
     machines = replace(machines, unit=Unit.NODE)
@@ -126,7 +126,7 @@ def import_elastisim(
     if reading.not_amdahl:
         done.notes.append(
             f"{counted(reading.not_amdahl, 'job')} {verb(reading.not_amdahl, 'does', 'do')} not follow "
-            "Amdahl's law: theirs is the nearest"
+            "Amdahl's law: the model's is the nearest"
         )
     return done
 
@@ -146,7 +146,7 @@ def import_run(
 
 def _check_any(jobs: int, source: Path) -> None:
     if not jobs:
-        raise InputError(f"{source}: no job is left: none can be told without a platform")
+        raise InputError(f"{source}: no job is left: none is known without a platform")
 
 
 def _renumbered(numbering: Numbering) -> list[str]:

@@ -43,7 +43,7 @@ class _Reader:
     path: Path
     hosts: list[_Hosts] = field(default_factory=list)
     open: list[_Hosts | None] = field(default_factory=list)
-    told: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
     root: str | None = None
 
     def start(self, tag: str, values: dict[str, str]) -> None:
@@ -67,7 +67,7 @@ class _Reader:
         if of is not None and (name, value.lower()) in _NO_NODE:
             of.computes = False
         elif of is not None and name in ("osub_system", "osub_unit"):
-            self.told[name] = value
+            self.properties[name] = value
 
     def entity(self, name: str, *_: object) -> None:
         raise InputError(f"{self.path}: an entity ({shown(name)}) is defined: that is refused")
@@ -116,10 +116,12 @@ def _machines(reader: _Reader) -> Machines:
             f"{reader.path}: host {shown(other.name)}: core: {counted(other.cores, 'core')}, and "
             f"{shown(nodes[0].name)} has {nodes[0].cores}: a system has nodes of one size"
         )
-    if not reader.told:
+    if not reader.properties:
         return Machines(count, nodes[0].cores, Unit.NODE)
     where = f"{reader.path}: osub_system"
-    made = Machines.named(reader.told.get("osub_system", ""), reader.told.get("osub_unit", ""), where)
+    made = Machines.named(
+        reader.properties.get("osub_system", ""), reader.properties.get("osub_unit", ""), where
+    )
     if (made.hosts, made.cores_of_host) != (count, nodes[0].cores):
         raise InputError(
             f"{where}: {made.system} by {made.unit} does not have {counted(count, 'host')} of "

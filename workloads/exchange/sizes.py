@@ -50,7 +50,7 @@ def read_job_sizes(path: Path) -> dict[int, JobSizes]:
 
 
 def size_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the lines below the header, of as many columns, each with where it stands (``FILE:LINE``).
+    """Yield the lines below the header, of as many columns, each with its position (``FILE:LINE``).
 
     Raises
     ------

@@ -71,7 +71,7 @@ def assemble(log: AccountingLog, options: ImportOptions) -> SwfTrace:
     """Return the trace of the jobs of ``log`` that ran, in the order of submission.
 
     Left out and counted in the trace's report: jobs that never started, that have not ended, and earlier
-    runs of requeued jobs. Users, accounts and job names become numbers, so that the trace names nobody;
+    runs of requeued jobs. Users, accounts and job names become numbers, so that the trace names no user;
     partitions keep their names in the header.
 
     Raises

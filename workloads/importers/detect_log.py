@@ -1,4 +1,4 @@
-"""Any log that a trace can be made of, told apart by how it begins: SWF, sacct's text and JSON, jobcomp."""
+"""Any log that a trace can be made of, recognised by how it begins: SWF, sacct's text and JSON, jobcomp."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from workloads.swf.swf_line import STREAM_FAULTS, open_trace, stream_fault, unpa
 from workloads.swf.swf_reader import NoSwfError
 
 # A value may hold blanks and equals signs, so only the keys that Slurm writes part a line. Names and work
-# directories are the users': where a key stands twice, nobody knows which of the two Slurm wrote.
+# directories are the users': where a key occurs twice, it is unknown which of the two Slurm wrote.
 _KEY = re.compile(
     r"(?:^|(?<= ))(JobId|UserId|GroupId|Name|JobState|Partition|TimeLimit|StartTime|EndTime|NodeList|NodeCnt|"
     r"ProcCnt|WorkDir|ReservationName|Tres|Gres|Account|QOS|WcKey|Cluster|SubmitTime|EligibleTime|ArrayJobId|"
@@ -58,7 +58,7 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
             continue
         keys = _KEY.findall(line)
         if len(set(keys)) < len(keys):
-            log.skip("a key of Slurm's in a user's words", f"{path}:{number}: a key stands twice")
+            log.skip("a key of Slurm's in a user's words", f"{path}:{number}: a key occurs twice")
             continue
         try:
             log.jobs.append(_job(line, clock))
@@ -157,7 +157,8 @@ def read_any(path: Path, options: ImportOptions, strict: bool = True) -> tuple[S
         The options are malformed.
     """
     if path != STDIN and not path.is_file():
-        # a pipe can be read but once, and is taken for SWF; what is missing or a folder is told there, too
+        # a pipe can be read but once, and is taken for SWF; what is missing or a folder is reported there,
+        # too
         return _read_swf(path, strict), LogKind.SWF
     with _opened(path) as stream:
         try:

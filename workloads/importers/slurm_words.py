@@ -115,7 +115,7 @@ class NotKnownError(ValueError):
 
 
 def is_absent(text: str) -> bool:
-    """Return whether ``text`` stands for nothing."""
+    """Return whether ``text`` means no value."""
     return text.strip().lower() in _ABSENT
 
 

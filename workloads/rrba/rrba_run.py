@@ -1,7 +1,7 @@
 """One job from MPI_Init to the report: prepare, choose the steps, make them, check the answer.
 
 Whatever can go wrong on one rank is agreed on by all before the first step, so that the job ends with one
-message and one exit code, and nobody waits for a rank that has left.
+message and one exit code, and no rank waits for one that has left.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RankMember:
 
 @dataclass(frozen=True, slots=True)
 class RankEffort:
-    """What a rank spent, told after the last step.
+    """What a rank spent, reported after the last step.
 
     Attributes
     ----------
@@ -353,8 +353,8 @@ class _RankJob:
             return
         pace = estimate_pace(stepping.advance_measured(count))
         # On shared cores wall time tells of the others, not of the host; CPU time does, of a rank alone.
-        told = pace.source == "clean steps" or self._ranks == 1
-        if told and abs(pace.step_s / step_s - 1) > CHANGED_HOST:
+        is_clean = pace.source == "clean steps" or self._ranks == 1
+        if is_clean and abs(pace.step_s / step_s - 1) > CHANGED_HOST:
             self._account.warnings.append(
                 f"a step takes {1e3 * pace.step_s:.3g} ms here and {1e3 * step_s:.3g} ms in the calibration: "
                 "this host has changed or is another; calibrate anew"
@@ -401,8 +401,8 @@ class _RankJob:
 
     def _agree(self, error: OsubError | None) -> None:
         """Make one rank's error everybody's: the first one's that has one."""
-        told = self._comm.allgather(None if error is None else (error.exit_code, str(error)))
-        for code, message in filter(None, told):
+        errors = self._comm.allgather(None if error is None else (error.exit_code, str(error)))
+        for code, message in filter(None, errors):
             raise UsageError(message) if code == UsageError.exit_code else HostError(message)
 
     def _finish(self, solver: StepSolver) -> int:

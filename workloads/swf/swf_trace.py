@@ -23,7 +23,7 @@ class ReadReport:
     skipped
         Lines that were skipped (lenient reading only), by reason.
     examples
-        The first few skipped lines, told with file, line and field.
+        The first few skipped lines, with file, line and field.
     unsorted
         Jobs with an earlier submit time than the job before.
     duplicates

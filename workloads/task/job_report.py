@@ -1,6 +1,6 @@
 """What an application did, as one line of JSON: to standard output and, atomically, to a file.
 
-One record serves both applications, so that whoever collects it reads one form; what an
+One record serves both applications, so that a collector reads one form; what an
 application has not is null. ``docs/applications.md`` explains each field.
 """
 

@@ -6,7 +6,7 @@ VARIABLES). Outside Slurm a task is the only one on the only node.
 Bind a task of a job to the very core that Slurm gave it, where several nodes share one host.
 
 On the embedded cluster a node's slurmd is confined to a set of CPUs, and Slurm's core ids are places
-in the sorted list of that set. Whoever starts the job sets ``OSUB_PIN=1`` and ``OSUB_JOB_CORES``,
+in the sorted list of that set. The starter of the job sets ``OSUB_PIN=1`` and ``OSUB_JOB_CORES``,
 Slurm's core ids of the job by node: ``node1:0,1;node2:0-3,6``. What cannot be carried out is a
 warning in the job's report, never a failed job: an unpinned task still does its work.
 """
@@ -146,7 +146,7 @@ class SlurmTask:
     Attributes
     ----------
     identity
-        Names this step of this job, its restarts told apart: ``JOB.STEP.RESTART``; None outside Slurm.
+        Names this step of this job, its restarts distinguished: ``JOB.STEP.RESTART``; None outside Slurm.
     node_name
         Slurm's name of the node; None outside Slurm.
     node_index

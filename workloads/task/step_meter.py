@@ -1,6 +1,6 @@
 """Where a running program writes how many steps it has made, so that its speed is read without asking it.
 
-Whoever wants to know makes a file of ``METER_BYTES`` and names it in ``OSUB_METER``. The program maps it and
+A reader makes a file of ``METER_BYTES`` and names it in ``OSUB_METER``. The program maps it and
 writes steps, the instant of the latest one, and the time spent in steps: three stores to memory, no call of
 the kernel. A sequence number that is odd while it writes tells a reader to look again. Layout, of native
 64-bit words: magic, sequence, steps, latest step's end (ns of CLOCK_MONOTONIC), ns in steps.
@@ -101,7 +101,7 @@ def make_meter(path: Path) -> mmap.mmap:
 def read_meter(page: mmap.mmap) -> MeterReading | None:
     """Return what a meter says; None before the program has begun to use it.
 
-    A writer that was stopped in the middle of three stores is read as it stands, a step too few at most.
+    A writer that was stopped in the middle of three stores is read as it is, a step too few at most.
     """
     for _ in range(1000):
         magic, before, steps, last_ns, busy_ns = _ALL.unpack_from(page, 0)

@@ -226,7 +226,7 @@ def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
     )
     # the CPU time of a job is rounded another way than its run time
     over_cpu = int((frame["cpu_s"] > frame["run_s"] * 1.01 + 1).sum())
-    told = (
+    findings = (
         ("run time is 0", int((frame["run_s"] == 0).sum())),
         ("run time is not known", frame["run_s"].null_count()),
         ("number of processors is 0", int((frame["procs"] == 0).sum())),
@@ -238,7 +238,7 @@ def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
         ("submitted earlier than the job before", report.unsorted),
         ("has the number of an earlier job", report.duplicates),
     )
-    remarks = [f"{what}: {counted(count, 'job')}" for what, count in told if count]
+    remarks = [f"{what}: {counted(count, 'job')}" for what, count in findings if count]
     if report.joined:
         parts = (
             f"{counted(report.joined, 'line')} {verb(report.joined)} part of {counted(report.parted, 'job')}"
@@ -275,13 +275,13 @@ def _gap_remarks(frame: pl.DataFrame, system_procs: int | None) -> list[str]:
         cut, kept = f"--start {submits[before]:.0f}", f"last {after:,}"
     else:
         cut, kept = f"--length {submits[before - 1] - submits[0] + 1:.0f}", f"first {before:,}"
-    told = (
+    findings = (
         f"no job was submitted for {gaps_s.max() / DAY_S:,.1f} days, between the first "
         f"{counted(before, 'job')} and the last {after:,}{more}: without that the span is "
         f"{span_s / DAY_S:,.1f} days{'' if load is None else f' and the offered load {load:.1%}'}; "
         f"`osub trace convert {cut}` keeps the {kept}"
     )
-    return [told]
+    return [findings]
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ def test_jobs_that_cannot_be_told_are_left_out_if_that_is_wanted(tmp_path: Path)
     path = write_elastisim_files(tmp_path, document)
     said = osub("trace", "import", path, "--format", "elastisim", "--out", tmp_path / "o.swf", "--lenient")
     assert said.code == 0, said.err
-    assert "jobs whose run time or size is not told 1" in said.err
+    assert "jobs whose run time or size is unknown 1" in said.err
     assert read_swf(tmp_path / "o.swf").header.max_jobs == 1
 
 

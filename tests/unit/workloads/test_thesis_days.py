@@ -9,7 +9,7 @@ import pytest
 from foundation.errors import InputError, UsageError
 from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf
-from workloads.trace.scaling.replayable_trace import Room, keep_shares
+from workloads.trace.scaling.replayable_trace import ClusterSize, keep_shares
 from workloads.trace.scaling.thesis_days import (
     BUSIEST_JOB,
     FIRST_JOBS,
@@ -21,7 +21,7 @@ from workloads.trace.scaling.thesis_days import (
 )
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 
-THESIS = Room(12, 12, 12)
+THESIS = ClusterSize(12, 12, 12)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_pattern_keeps_its_run_time_with_another_busy_time(log: SwfTrace) -> N
 
 def test_a_job_keeps_its_share_of_the_system() -> None:
     trace = trace_of(job(1, 14410, 12), job(2, 9000, 5), job(3, 7200, 1), job(4, 14410, 25))
-    kept = keep_shares(trace, THESIS, Room(2, 1, 2), 100.0, 0.0).trace
+    kept = keep_shares(trace, THESIS, ClusterSize(2, 1, 2), 100.0, 0.0).trace
     assert [one.procs for one in kept.jobs] == [2, 1, 1, 2]
     for before, after in zip(trace.jobs, kept.jobs, strict=True):
         assert share_of(after, 2) == pytest.approx(share_of(before, 144) / 100, rel=0.01)
@@ -125,8 +125,8 @@ def test_a_job_keeps_its_share_of_the_system() -> None:
 
 def test_batch_jobs_of_a_narrower_queue_are_narrower_and_longer() -> None:
     trace = trace_of(job(1, 14410, 12))
-    wide = keep_shares(trace, THESIS, Room(2, 1, 2), 100.0, 0.0).trace.jobs[0]
-    narrow = keep_shares(trace, THESIS, Room(2, 1, 1), 100.0, 0.0).trace.jobs[0]
+    wide = keep_shares(trace, THESIS, ClusterSize(2, 1, 2), 100.0, 0.0).trace.jobs[0]
+    narrow = keep_shares(trace, THESIS, ClusterSize(2, 1, 1), 100.0, 0.0).trace.jobs[0]
     assert (wide.procs, narrow.procs) == (2, 1)
     assert narrow.run_s == pytest.approx(2 * (wide.run_s or 0), rel=0.001)
 
@@ -138,12 +138,12 @@ def test_a_cluster_of_the_same_size_keeps_every_size() -> None:
 
 
 def test_interactive_jobs_stay_on_one_node() -> None:
-    kept = keep_shares(trace_of(job(1, 100, 12, queue=0)), THESIS, Room(2, 1, 2), 1.0, 0.0).trace
+    kept = keep_shares(trace_of(job(1, 100, 12, queue=0)), THESIS, ClusterSize(2, 1, 2), 1.0, 0.0).trace
     assert kept.jobs[0].procs == 1
 
 
 def test_short_jobs_are_raised_and_counted_and_ask_for_whole_minutes() -> None:
-    kept = keep_shares(trace_of(job(1, 10, 1), job(2, 14410, 12)), THESIS, Room(2, 1, 2), 10.0, 1.0)
+    kept = keep_shares(trace_of(job(1, 10, 1), job(2, 14410, 12)), THESIS, ClusterSize(2, 1, 2), 10.0, 1.0)
     assert kept.raised == 1
     assert kept.trace.jobs[0].run_s == 1.0
     assert [one.requested_s for one in kept.trace.jobs] == [120.0, 600.0]
@@ -152,4 +152,4 @@ def test_short_jobs_are_raised_and_counted_and_ask_for_whole_minutes() -> None:
 @pytest.mark.parametrize("compression", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_compression_that_is_none_is_refused(compression: float) -> None:
     with pytest.raises(UsageError, match="compression"):
-        keep_shares(trace_of(job(1, 10, 1)), THESIS, Room(2, 1, 2), compression, 1.0)
+        keep_shares(trace_of(job(1, 10, 1)), THESIS, ClusterSize(2, 1, 2), compression, 1.0)

@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
 
 
 class NotToldError(ValueError):
-    """What cannot be told of an application, and why."""
+    """What is unknown of an application, and why."""
 
 
 class Models:
@@ -88,7 +88,7 @@ class Models:
 
 
 def run_time(model: Mapping[str, Any], arguments: Mapping[str, float], nodes: int) -> float:
-    """Return the seconds that an application runs on ``nodes`` nodes, if nobody resizes it.
+    """Return the seconds that an application runs on ``nodes`` nodes, if it is not resized.
 
     Raises
     ------

@@ -123,12 +123,12 @@ def look_at_elastisim(path: Path) -> Elastisim:
 
 
 def elastisim_jobs(found: Elastisim, reading: ElastisimReading) -> Iterator[SwfJob]:
-    """Yield the jobs; those that cannot be told are an error, or (not ``strict``) counted as left out.
+    """Yield the jobs; those that cannot be read are an error, or (not ``strict``) counted as left out.
 
     Raises
     ------
     InputError
-        A job is malformed, wants more than there is, or cannot be told; the message names file, job and key.
+        A job is malformed, wants more than there is, or cannot be read; the message names file, job and key.
     """
     place = found.numbering.anew = 0
     for key, item in members(found.path, {"jobs": "["}):
@@ -142,14 +142,14 @@ def elastisim_jobs(found: Elastisim, reading: ElastisimReading) -> Iterator[SwfJ
         except NotToldError as error:
             if reading.strict:
                 raise InputError(f"{job.where}: {error}; --lenient leaves such jobs out") from error
-            reading.left.count("jobs whose run time or size is not told", f"{job.where}: {error}")
+            reading.left.count("jobs whose run time or size is unknown", f"{job.where}: {error}")
 
 
 def _named(path: Path, item: object, place: int) -> Fields:
     job = record(f"{path}: jobs[{place}]", item)
     name = job.mapping("attributes").get("job")
-    told = isinstance(name, int | str) and not isinstance(name, bool)
-    return Fields(f"{path}: job {shown(name)}" if told else job.where, job.values)
+    has_name = isinstance(name, int | str) and not isinstance(name, bool)
+    return Fields(f"{path}: job {shown(name)}" if has_name else job.where, job.values)
 
 
 def _name(job: Fields, place: int) -> str:
@@ -185,8 +185,8 @@ def _job(job: Fields, number: int, reading: ElastisimReading) -> SwfJob:
         raise NotToldError(f"{key}: {most:,} are more than {machines.system} has")
     known = _carried(job)
     procs = known.get("requested_procs") or known.get("allocated_procs")
-    told = machines.asked(procs) if procs else 0
-    asked = told if least <= told <= most else most
+    given = machines.asked(procs) if procs else 0
+    asked = given if least <= given <= most else most
     model = _model(job, reading)
     arguments = {name: _argument(job, name, value) for name, value in job.mapping("arguments").items()}
     run_s = _whole(run_time(model, arguments, asked))
@@ -194,13 +194,13 @@ def _job(job: Fields, number: int, reading: ElastisimReading) -> SwfJob:
         raise NotToldError(f"application_model: {run_s:g} s is no run time")
     if kind == "malleable":
         reading.sizes.append((number, _sizes(job, (least, most, asked), model, arguments, reading)))
-    if told != asked:
+    if given != asked:
         known |= {"requested_procs": asked * machines.cores, "allocated_procs": asked * machines.cores}
     limit_s = job.number("walltime") if job.has("walltime") else 0
-    return SwfJob(**_told(known, number, submit_s, run_s, limit_s))
+    return SwfJob(**_swf_fields(known, number, submit_s, run_s, limit_s))
 
 
-def _told(
+def _swf_fields(
     known: dict[str, Any], number: int, submit_s: float, run_s: float, limit_s: float
 ) -> dict[str, Any]:
     """Return a job's fields: those that were carried along where they agree with what ElastiSim reads."""

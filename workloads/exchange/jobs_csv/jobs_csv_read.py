@@ -32,7 +32,7 @@ from foundation.units import counted
 from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
 from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown
-from workloads.exchange.jobs_csv.jobs_csv_write import TOLD, node_name, parse_intervals
+from workloads.exchange.jobs_csv.jobs_csv_write import CORE_COLUMNS, node_name, parse_intervals
 from workloads.swf import SwfHeader, SwfJob
 
 _SWF_STATUS = {"COMPLETED": 1, "FAILED": 0, "TIMEOUT": 0, "NODE_FAIL": 0, "CANCELLED": 5, "REFUSED": 5}
@@ -277,11 +277,11 @@ def _not_before(row: Fields, key: str, value: float | None, least: float, name: 
 
 
 def _state(row: Fields, start_s: float | None, end_s: float | None, limit_s: float | None) -> str:
-    told = row.values.get("final_state")
-    if told is not None:
-        if told not in STATES:
-            raise row.fault("final_state", f"{shown(told)} is none of {', '.join(STATES)}")
-        return STATES[told]
+    state = row.values.get("final_state")
+    if state is not None:
+        if state not in STATES:
+            raise row.fault("final_state", f"{shown(state)} is none of {', '.join(STATES)}")
+        return STATES[state]
     if start_s is None or end_s is None:
         return "REFUSED" if start_s is None and end_s is None else "LOST"
     if row.values.get("success", "1").strip().lower() in ("1", "true", "1.0"):
@@ -330,7 +330,7 @@ def _metadata(row: Fields) -> dict[str, Any]:
         raise row.fault("metadata", "is no JSON") from error
     found: Mapping[str, Any] = record(f"{row.where}: metadata", values).mapping("osub")
     for name in found:
-        if name not in JobRecord.__struct_fields__ or name in TOLD - {"submit_s", "job_id"}:
+        if name not in JobRecord.__struct_fields__ or name in CORE_COLUMNS - {"submit_s", "job_id"}:
             raise row.fault("metadata", f"{shown(name)} is no column of a RUN")
     on = {} if "on" not in values else {"on": values["on"]}
     return {**found, **on}

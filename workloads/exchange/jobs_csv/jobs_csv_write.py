@@ -90,7 +90,7 @@ FINAL_STATES = {
     "REFUSED": "REJECTED",
     "LOST": "",
 }
-TOLD = frozenset({"trace_job", "job_id", "submit_s", "start_s", "end_s", "placement"})
+CORE_COLUMNS = frozenset({"trace_job", "job_id", "submit_s", "start_s", "end_s", "placement"})
 """Columns of a RUN that other columns of the file tell exactly."""
 
 
@@ -193,7 +193,7 @@ def _allocated(job: Mapping[str, Any], machines: Machines, places: dict[str, int
 
 
 def _metadata(job: Mapping[str, Any], submit_s: float, places: dict[str, int]) -> str:
-    known = {name: value for name, value in job.items() if name not in TOLD and value is not None}
+    known = {name: value for name, value in job.items() if name not in CORE_COLUMNS and value is not None}
     if job["submit_s"] is None:
         known["submit_s"] = None
     elif known.get("due_s") == submit_s:

@@ -1,9 +1,9 @@
 """Shared memory of the message-passing library: whose it is, and what a killed job leaves of it.
 
 MPICH names the files that the ranks of a node share after the job and step (``PMI_JOBID``), in a folder to
-which everybody may write, and takes what it finds under that name, whoever made it. Who makes the file first
-could read and change what the ranks tell each other. So the names are looked at before the library starts and
-what it has mapped afterwards. (MPICH 4 and 5, ``src/util/mpir_pmi.c``, ``src/mpid/common/shm``.)
+which all users may write, and takes what it finds under that name, whoever made it. A user that makes the
+file first could read and change what the ranks tell each other. So the names are looked at before the library
+starts and what it has mapped afterwards. (MPICH 4 and 5, ``src/util/mpir_pmi.c``, ``src/mpid/common/shm``.)
 
 It removes the files in ``MPI_Finalize`` only. A rank that is ended before that leaves a megabyte of memory
 until the host is rebooted, and a later job with the same name takes it for its own: that goes, too. The files
@@ -62,13 +62,13 @@ def check_mapped(maps: Path = Path("/proc/self/maps"), shm: Path = SHM) -> None:
         try:
             found = Path(path).lstat()
         except FileNotFoundError:
-            raise HostError(f"{path}, which ranks share, is gone: somebody may have put it there") from None
+            raise HostError(f"{path}, which ranks share, is gone: another user may have made it") from None
         if found.st_ino != inode or not _is_ours(found):
             raise _stranger(Path(path), found)
 
 
 def discard_segments(maps: Path = Path("/proc/self/maps"), shm: Path = SHM) -> None:
-    """Remove the segments that this process has mapped; whoever has mapped them, too, keeps what it has.
+    """Remove the segments that this process has mapped; other processes that mapped them keep their mapping.
 
     Calls nothing of the library, so that it may be called whatever the library is doing.
     """
@@ -106,7 +106,7 @@ def _remove(path: Path, found: os.stat_result) -> None:
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            # Of ranks that find it at once, one removes it; a stranger's lock on his own file stops nobody.
+            # Of ranks that find it at once, one removes it; a stranger's lock on his own file stops none.
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(fd, fcntl.LOCK_EX | (0 if _is_ours(found) else fcntl.LOCK_NB))
             if os.path.samestat(path.lstat(), found):

@@ -144,7 +144,7 @@ class SlabHalo:
         Shape (planes + 2, ...), contiguous, all alike; plane 0 and the last are to be filled. At the
         ends of the grid they are its walls and stay as they are.
     waiting
-        Told of each exchange.
+        Called with each exchange.
     """
 
     def __init__(self, comm: MPI.Comm, arrays: Sequence[NDArray[np.float64]], waiting: WaitingTime) -> None:

@@ -158,7 +158,7 @@ class Relaxation:
                 continue
             outgoing, incoming = np.ascontiguousarray(leaving), np.empty(arriving.shape)
             self.waiting.begin()
-            self._comm.Sendrecv(outgoing, _or_nobody(to), tag, incoming, _or_nobody(of), tag)
+            self._comm.Sendrecv(outgoing, _or_null(to), tag, incoming, _or_null(of), tag)
             self.waiting.end()
             if of is not None:
                 arriving[...] = incoming
@@ -206,11 +206,11 @@ class Relaxation:
         """Release nothing: no message is under way between steps."""
 
 
-def _or_nobody(rank: int | None) -> int:
+def _or_null(rank: int | None) -> int:
     from mpi4py import MPI
 
-    nobody: int = MPI.PROC_NULL
-    return nobody if rank is None else rank
+    null: int = MPI.PROC_NULL
+    return null if rank is None else rank
 
 
 def _coordinates(grid: PointGrid, part: Pencil, around: int) -> tuple[Array, Array, Array]:

@@ -9,7 +9,7 @@ The number of steps is chosen from this, and a job that starts on shared cores m
 of a dedicated one. A rank that was kept from its core in a step shows a gap between wall and CPU
 time, and the exchange makes every other rank wait for it. So the steps without a gap on any rank are
 those that a dedicated job would have made, and their mean wall time is the pace. Where sharing is so
-dense that there are none, the CPU time outside communication stands in for it: of each step, that of
+dense that there are none, the CPU time outside communication replaces it: of each step, that of
 the slowest rank.
 """
 

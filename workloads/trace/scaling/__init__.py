@@ -6,8 +6,8 @@ from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.miniature import fcfs_makespan_s, make_miniature
 from workloads.trace.scaling.replayable_trace import (
     THESIS,
+    ClusterSize,
     Experiment,
-    Room,
     ScalingSource,
     ScalingTarget,
     keep_shares,
@@ -35,8 +35,8 @@ __all__ = [
     "JOB_OF_FIGURE_7_8",
     "NODES",
     "THESIS",
+    "ClusterSize",
     "Experiment",
-    "Room",
     "ScalingSource",
     "ScalingTarget",
     "check_gaia",

@@ -218,11 +218,11 @@ def _scaled(
         widths += picked.tolist()
         progress(done, len(targets))
     slot_of = [_slot(job) for job in chosen]
-    mended = mend_kinds(widths, slot_of, partial(_has_room, targets, tolerance), shares, widest, rng)
+    mended = mend_kinds(widths, slot_of, partial(_fits, targets, tolerance), shares, widest, rng)
     return [_resized(job, width) for job, width in zip(chosen, mended, strict=True)], targets
 
 
-def _has_room(targets: dict[int, float], tolerance: float, slot: int, cores: int) -> bool:
+def _fits(targets: dict[int, float], tolerance: float, slot: int, cores: int) -> bool:
     return abs(cores - targets[slot]) <= slack_cores(targets[slot], tolerance)
 
 
@@ -257,7 +257,7 @@ def _report(
         slot_before=tuple(before.values()),
         slot_targets=tuple(targets.values()),
         slot_cores=tuple(cores.values()),
-        slots_within=sum(_has_room(targets, tolerance, slot, cores[slot]) for slot in targets),
+        slots_within=sum(_fits(targets, tolerance, slot, cores[slot]) for slot in targets),
         serial_before=_share(batch, SERIAL),
         serial_after=_share(chosen, SERIAL),
         power_of_two_before=_share(batch, POWER_OF_TWO),

@@ -1,6 +1,6 @@
 """A busy day in a minute or two on a small cluster, for demonstrations.
 
-A window of human activity is scaled to the cluster, with as many jobs as the time has room for, and its
+A window of human activity is scaled to the cluster, with as many jobs as fit in the time, and its
 times are compressed until a first-come first-served replay takes the time wanted. Real run times go
 from seconds to days, which no replay of a minute can; so their logarithms are compressed: a job that ran
 longer than another still does. The offered load is not the original's. What stays is the course of the
@@ -128,30 +128,30 @@ def make_miniature(
     chosen = window or find_window(trace, interactive_queue)
     day = _runnable(cut_window(trace, chosen.start_s, chosen.length_s))
     # as many serial jobs of typical length as run in half of the time; fewer until wider ones fit, too
-    room = min(MOST_JOBS, int(plan.procs * target_s / 2 / (TYPICAL_RUN_S + start_cost_s)))
+    job_count = min(MOST_JOBS, int(plan.procs * target_s / 2 / (TYPICAL_RUN_S + start_cost_s)))
     while True:
-        room = max(FEWEST_JOBS, room)
-        interactive = round(INTERACTIVE_SHARE * room)
+        job_count = max(FEWEST_JOBS, job_count)
+        interactive = round(INTERACTIVE_SHARE * job_count)
         miniature = _fit(
             day,
             chosen,
             plan,
-            room - interactive if batch_jobs is None else batch_jobs,
+            job_count - interactive if batch_jobs is None else batch_jobs,
             interactive if interactive_jobs is None else interactive_jobs,
         )
         fits = miniature.makespan_s <= target_s
         crowded = miniature.clipping.raised > MOST_RAISED * miniature.clipping.jobs
         given = batch_jobs is not None and interactive_jobs is not None
-        if fits and (given or not crowded or room <= FEWEST_JOBS):
+        if fits and (given or not crowded or job_count <= FEWEST_JOBS):
             return miniature
-        if given or room <= FEWEST_JOBS:
+        if given or job_count <= FEWEST_JOBS:
             least_s, jobs = miniature.makespan_s, len(miniature.trace.jobs)
             raise UsageError(
                 f"{counted(jobs, 'job')} of {shortest_s:g} s or more take {least_s:.0f} s on "
                 f"{counted(nodes, 'node')} of {counted(cores_per_node, 'core')}, not {target_s:g} s: take "
                 "fewer jobs or more time"
             )
-        room = room * 3 // 4
+        job_count = job_count * 3 // 4
 
 
 @dataclass(frozen=True, slots=True)

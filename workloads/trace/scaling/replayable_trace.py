@@ -48,7 +48,7 @@ _GENEROUS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ClusterSize:
     """A cluster of equal nodes, of which batch jobs may use ``batch_nodes``."""
 
     nodes: int
@@ -71,8 +71,8 @@ class KeptShare:
 
 def keep_shares(
     trace: SwfTrace,
-    original: Room,
-    room: Room,
+    original: ClusterSize,
+    small: ClusterSize,
     compression: float,
     shortest_s: float,
     interactive_queue: int = 0,
@@ -83,7 +83,7 @@ def keep_shares(
     ----------
     trace
         Made for ``original``; interactive jobs are in ``interactive_queue``.
-    original, room
+    original, small
         From which cluster to which. Interactive jobs get one node at most.
     compression
         What all times are divided by.
@@ -101,27 +101,27 @@ def keep_shares(
     jobs, raised = [], 0
     for job in trace.jobs:
         is_interactive = job.queue == interactive_queue
-        procs = _procs(job.procs or 1, original, room, interactive=is_interactive)
-        share = (job.procs or 1) / original.procs * room.procs / procs
+        procs = _procs(job.procs or 1, original, small, interactive=is_interactive)
+        share = (job.procs or 1) / original.procs * small.procs / procs
         run_s = (job.run_s or 0) * share / compression
         raised += run_s < shortest_s
         jobs.append(_fitted(job, procs, max(run_s, shortest_s), compression))
     note = (
-        f"osub share: from N{original.nodes}C{original.cores} to N{room.nodes}C{room.cores}, each job with "
+        f"osub share: from N{original.nodes}C{original.cores} to N{small.nodes}C{small.cores}, each job with "
         f"its share of the system; times divided by {compression:g}; {raised} raised to {shortest_s:g} s"
     )
-    header = trace.header.with_field("MaxNodes", room.nodes).with_field("MaxProcs", room.procs)
+    header = trace.header.with_field("MaxNodes", small.nodes).with_field("MaxProcs", small.procs)
     return KeptShare(replace(trace, header=header).with_jobs(jobs, note), raised)
 
 
-def _procs(procs: int, original: Room, room: Room, *, interactive: bool) -> int:
+def _procs(procs: int, original: ClusterSize, small: ClusterSize, *, interactive: bool) -> int:
     """Return the processors of a job on the smaller cluster."""
-    wanted = max(1, round(procs * room.procs / original.procs))
+    wanted = max(1, round(procs * small.procs / original.procs))
     if procs >= original.cores and not interactive:
         wanted = max(wanted, COUPLED)
-    wanted = min(wanted, room.cores if interactive else room.batch_nodes * room.cores)
-    nodes = 1 if interactive else room.batch_nodes
-    return next(size for size in range(wanted, 0, -1) if job_shape(size, nodes, room.cores) is not None)
+    wanted = min(wanted, small.cores if interactive else small.batch_nodes * small.cores)
+    nodes = 1 if interactive else small.batch_nodes
+    return next(size for size in range(wanted, 0, -1) if job_shape(size, nodes, small.cores) is not None)
 
 
 def _fitted(job: SwfJob, procs: int, run_s: float, compression: float) -> SwfJob:
@@ -391,7 +391,7 @@ def source_of(
 
 
 def known_procs(trace: SwfTrace, source: ScalingSource) -> int:
-    """Return how many cores the trace's system has; raises UsageError where nobody tells."""
+    """Return how many cores the trace's system has; raises UsageError where it is unknown."""
     known = source.from_procs or trace.header.system_procs
     if known is None:
         raise UsageError(f"the header of {trace.name} does not tell its system's size: give --from-procs")

@@ -186,7 +186,7 @@ def nearest_of_kind(size: int, kind: int, widest: int) -> int | None:
 def mend_kinds(
     sizes: Sequence[int],
     slots: Sequence[int],
-    room: Callable[[int, int], bool],
+    fits: Callable[[int, int], bool],
     shares: NDArray[np.float64],
     widest: int,
     rng: np.random.Generator,
@@ -194,13 +194,14 @@ def mend_kinds(
     """Return ``sizes`` moved to their neighbours so that the kinds have ``shares`` of the jobs.
 
     Jobs are looked at in random order, once. One of a kind that is too frequent becomes one of a kind
-    that is too rare where its size changes by at most a third, or two cores, and its slot has room.
+    that is too rare where its size changes by at most a third, or two cores, and the larger size fits in its
+    slot.
 
     Parameters
     ----------
     sizes, slots
         Processors and half-hour slot of each job.
-    room
+    fits
         Whether a slot may have so many cores in all.
     shares
         Wanted shares of the three kinds.
@@ -225,7 +226,7 @@ def mend_kinds(
             if (
                 near is None
                 or abs(near - size) > max(2, size // 3)
-                or not room(slot, cores[slot] + near - size)
+                or not fits(slot, cores[slot] + near - size)
             ):
                 continue
             mended[place] = near

@@ -224,17 +224,18 @@ def _sessions(drawn: Experiment, seed: int) -> list[SwfJob]:
     ]
     runs_s = np.array([job.run_s for job in jobs], dtype=np.float64)
     patterns = synthesize_patterns(runs_s, np.random.default_rng(seed))
-    told = {BUSIEST_JOB: float(LONGEST_BUSY_S), JOB_OF_FIGURE_7_8: float(FIGURE_7_8_BUSY_S)}
+    busy_s_of = {BUSIEST_JOB: float(LONGEST_BUSY_S), JOB_OF_FIGURE_7_8: float(FIGURE_7_8_BUSY_S)}
     rest = {
         job.job_number: pattern.busy_s
         for job, pattern in zip(jobs, patterns, strict=True)
-        if job.job_number not in told
+        if job.job_number not in busy_s_of
     }
-    left_s = len(jobs) * MEAN_BUSY_S - sum(told.values())
-    told |= _shared_out(rest, left_s, {job.job_number: float(job.run_s or 0) for job in jobs})
+    left_s = len(jobs) * MEAN_BUSY_S - sum(busy_s_of.values())
+    busy_s_of |= _shared_out(rest, left_s, {job.job_number: float(job.run_s or 0) for job in jobs})
     return [
         replace(
-            job, extension=_in_ms(with_busy_time(pattern, told[job.job_number])).to_extension((-1, -1, -1))
+            job,
+            extension=_in_ms(with_busy_time(pattern, busy_s_of[job.job_number])).to_extension((-1, -1, -1)),
         )
         for job, pattern in zip(jobs, patterns, strict=True)
     ]

@@ -105,7 +105,7 @@ def clip_run_times(
 
 
 def spared(job: SwfJob, queue: int | None) -> bool:
-    """Return whether ``job`` is in ``queue``, which is left alone; ``None`` spares nobody."""
+    """Return whether ``job`` is in ``queue``, which is left alone; ``None`` spares no job."""
     return queue is not None and job.queue == queue
 
 

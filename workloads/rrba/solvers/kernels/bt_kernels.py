@@ -16,19 +16,19 @@ FORWARD_CARRY, BACKWARD_CARRY = 30, 5
 
 
 @kernel("void(float64[:,::1], float64[:,::1], float64[:,::1], float64[:,::1], float64[::1])")
-def form_row(work: Array, diagonal: Array, beside: Array, last: Array, value: Array) -> None:
+def form_row(work: Array, diagonal: Array, off_diagonal: Array, last: Array, value: Array) -> None:
     """Set ``work`` to a point's block, the next one's and its value, the point before being eliminated."""
     for m in range(5):
         total = work[m, 10]
         for q in range(5):
-            total -= beside[m, q] * value[q]
+            total -= off_diagonal[m, q] * value[q]
         work[m, 10] = total
         for n in range(5):
             total = diagonal[m, n]
             for q in range(5):
-                total -= beside[m, q] * last[q, n]
+                total -= off_diagonal[m, q] * last[q, n]
             work[m, n] = total
-            work[m, 5 + n] = beside[m, n]
+            work[m, 5 + n] = off_diagonal[m, n]
 
 
 @kernel("void(float64[:,::1])")
@@ -55,7 +55,7 @@ def eliminate(
     arriving: Array,
     leaving: Array,
     diagonal: Array,
-    beside: Array,
+    off_diagonal: Array,
     points: int,
     across: int,
     along: int,
@@ -71,7 +71,7 @@ def eliminate(
         Flat; 5 and 25 values a point.
     arriving, leaving
         By line, 25 values of the last point's block and then its 5 values, of the cell before and of this.
-    diagonal, beside
+    diagonal, off_diagonal
         The system's blocks, shape (5, 5).
     points, across, along
         Points of a line; lines along the two other axes.
@@ -93,7 +93,7 @@ def eliminate(
                 at = start + i * point_stride
                 for m in range(5):
                     work[m, 10] = change[at + m]
-                form_row(work, diagonal, beside, last, value)
+                form_row(work, diagonal, off_diagonal, last, value)
                 reduce_row(work)
                 for m in range(5):
                     value[m] = work[m, 10]

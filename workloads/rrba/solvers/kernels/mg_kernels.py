@@ -14,7 +14,7 @@ from workloads.rrba.solvers.kernels.solved_model import Array
 
 
 @kernel("void(float64[:,:,::1], int64, int64, float64[::1], float64[::1])")
-def sum_beside(field: Array, k: int, j: int, faces: Array, edges: Array) -> None:
+def sum_around(field: Array, k: int, j: int, faces: Array, edges: Array) -> None:
     """Add up, for each column of line (k, j), the four face and the four edge neighbours in other lines."""
     for i in range(field.shape[2]):
         faces[i] = field[k - 1, j, i] + field[k + 1, j, i] + field[k, j - 1, i] + field[k, j + 1, i]
@@ -30,7 +30,7 @@ def residual(lacking: Array, wanted: Array, state: Array, weights: Array) -> Non
     faces, edges = np.empty(columns), np.empty(columns)
     for k in range(1, planes - 1):
         for j in range(1, rows - 1):
-            sum_beside(state, k, j, faces, edges)
+            sum_around(state, k, j, faces, edges)
             for i in range(1, columns - 1):
                 lacking[k, j, i] = (
                     wanted[k, j, i]
@@ -48,7 +48,7 @@ def smooth(state: Array, lacking: Array, weights: Array) -> None:
     faces, edges = np.empty(columns), np.empty(columns)
     for k in range(1, planes - 1):
         for j in range(1, rows - 1):
-            sum_beside(lacking, k, j, faces, edges)
+            sum_around(lacking, k, j, faces, edges)
             for i in range(1, columns - 1):
                 state[k, j, i] += (
                     weights[0] * lacking[k, j, i]
@@ -72,7 +72,7 @@ def restrict(coarse: Array, fine: Array) -> None:
         p = 2 * k
         for j in range(1, rows - 1):
             q = 2 * j
-            sum_beside(fine, p, q, faces, edges)
+            sum_around(fine, p, q, faces, edges)
             for i in range(1, columns - 1):
                 s = 2 * i
                 coarse[k, j, i] = (

@@ -7,7 +7,7 @@ number of steps::
 
     du/dt = Kx d2u/dx2 + Ky d2u/dy2 + Kz d2u/dz2 (- eps fourth differences) + forcing
 
-K are symmetric positive definite and do not commute. All is in units of the mesh: ``r`` stands for dt / h^2.
+K are symmetric positive definite and do not commute. All is in units of the mesh: ``r`` is dt / h^2.
 The walls are held at a profile linear along each axis, for which all differences vanish, and inside
 
     u_n = profile + phi a_n,    phi = sin(pi x) sin(pi y) sin(pi z)
