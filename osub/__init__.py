@@ -1,12 +1,12 @@
 """osub: oversubscribe a Slurm cluster, replay traces on it, simulate it, and measure what comes of it.
 
-``import osub`` is the front door for notebooks and scripts::
+``import osub`` is the Python interface for notebooks and scripts::
 
     run = osub.simulate("trace.swf.gz", "N150C12", multiplicity=2)
     run.metrics().kinds["all"].wait_s.mean
 
 Its names are in ``__all__`` and imported when they are first used, so that the import itself costs nothing.
-It stands above every room, and no room imports it: what they share is in ``foundation`` and ``analysis``.
+It is above every other package, and none imports it: shared code is in ``foundation`` and ``analysis``.
 """
 
 from __future__ import annotations

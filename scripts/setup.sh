@@ -1,6 +1,6 @@
 # Set-up shared by `demo` and `test`: the distribution's Slurm, Python, a virtual environment, the package.
 # To be sourced by POSIX sh from the repository's root. Safe to repeat; quick when nothing is missing. With
-# solvers_later set, what computes in jobs is left to be compiled by who sources it, beside other work.
+# solvers_later set, what computes in jobs is compiled later by the sourcing script, in the background.
 
 PACKAGES="slurmctld slurmd slurm-client munge"
 
@@ -57,7 +57,7 @@ set_up_system() {
     # shellcheck disable=SC2086
     [ -z "$wanted" ] || install $wanted
     if ! find_python >/dev/null; then
-        # A distribution whose python3 is older may have a newer one beside it.
+        # A distribution whose python3 is older may have a newer one as well.
         find_python >/dev/null || install python3.11 python3.11-venv
         find_python >/dev/null || stop "Python 3.11 or newer with venv is needed; set PYTHON to one"
     fi
@@ -74,7 +74,7 @@ set_up_package() {
     [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null || "$python" -m venv --clear .venv ||
         stop "cannot make a virtual environment in $PWD/.venv"
     pip=".venv/bin/python -m pip --disable-pip-version-check --quiet"
-    # Most modules of these are never imported: who imports one compiles it, for whoever comes later.
+    # Most modules of these are never imported: the first import of one compiles it.
     $pip install --no-compile --no-deps --require-hashes -r requirements.lock ||
         stop "could not install the locked packages; is a package index reachable?"
     $pip install --no-deps --no-build-isolation -e . || stop "could not install the package itself"

@@ -1,6 +1,6 @@
-"""The front door for Python: traces in, runs out, comparisons and pages of them.
+"""The Python interface: traces in, runs out, comparisons and pages of them.
 
-It stands above every room, and no room imports it; ``import osub`` offers its names.
+It is above every other package, and none imports it; ``import osub`` offers its names.
 """
 
 from osub.api import simulation

@@ -25,12 +25,12 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The answer, its figures with intervals, and what it stands on; see ``docs/verdict.md``."""
+        """The answer, its figures with intervals, and its evidence; see ``docs/verdict.md``."""
         return self._found.verdict
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The runs' names, told apart."""
+        """The runs' names, made distinct."""
         return tuple(run.info.label for run in self._found.runs)
 
     def metrics(self) -> pl.DataFrame:

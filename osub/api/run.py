@@ -31,7 +31,7 @@ class Run:
     path
         The folder.
     outcome
-        What the simulation told of itself; nothing, for a run that was not just simulated.
+        What the simulation reported; empty for a run that was not just simulated.
     scratch
         A folder to remove with the run.
     """
@@ -49,7 +49,7 @@ class Run:
 
     @cached_property
     def record(self) -> Record:
-        """The run as the rooms of the toolkit take it."""
+        """The run as the other packages take it."""
         from foundation.records import load_run
 
         return load_run(self.path)
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def allocations(self) -> pl.DataFrame | None:
-        """What jobs with several lives, or changing sizes, held; None where each has one life."""
+        """Allocations of jobs with several attempts or changing sizes; None where each has one attempt."""
         return self.record.allocations
 
     @property

@@ -78,7 +78,7 @@ def simulate(
     system
         Nodes and cores a node, such as ``N150C12``.
     out
-        RUN folder to write. None: a temporary one, which lives as long as the run that is returned;
+        RUN folder to write. None: a temporary one, which is kept as long as the returned ``Run`` object;
         ``Run.save`` keeps it.
     policy, settings
         A built-in policy (``osub simulate --policies`` lists them) or your own, ``FILE.py:NAME``; its
@@ -106,10 +106,10 @@ def simulate(
     memory_gib
         Memory of a node; None: it does not matter.
     placement
-        ``lln`` (Slurm's), ``thesis``, ``lln-paired`` (harmless neighbours first), ``lln-apart`` (harmful ones
-        never), or ``FILE.py:NAME``.
+        ``lln`` (Slurm's), ``thesis``, ``lln-paired`` (harmless co-located jobs first), ``lln-apart`` (harmful
+        ones never), or ``FILE.py:NAME``.
     pairing_threshold
-        ``lln-apart``: who loses more beside whom does not share; None: 1 - 1/M + 0.05.
+        ``lln-apart``: jobs of which one loses more than this do not share; None: 1 - 1/M + 0.05.
     speedup
         Divides every time of the trace.
     oversize

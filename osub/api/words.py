@@ -1,4 +1,4 @@
-"""Errors of the rooms speak of options; here they speak of parameters."""
+"""Translate CLI option names in errors to Python parameter names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def speaks_of_parameters(function: Callable[_Given, _Made]) -> Callable[_Given, 
     """Make the errors of a function speak of parameters."""
 
     @functools.wraps(function)
-    def told(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+    def translated(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
         try:
             return function(*args, **kwargs)
         except OsubError as error:
@@ -67,7 +67,7 @@ def speaks_of_parameters(function: Callable[_Given, _Made]) -> Callable[_Given, 
                 raise
             raise type(error)(message) from error
 
-    return told
+    return translated
 
 
 def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
@@ -79,7 +79,7 @@ def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     known = kinds_of(function)
 
     @functools.wraps(function)
-    def told(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+    def translated(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
@@ -92,7 +92,7 @@ def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
                 raise UsageError(f"{name} takes a number, not nan")
         return function(*args, **kwargs)
 
-    return told
+    return translated
 
 
 def kinds_of(function: Callable[..., object]) -> Mapping[str, frozenset[str]]:

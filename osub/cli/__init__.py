@@ -1,1 +1,1 @@
-"""The command line: thin Typer commands. A command is a file, or a folder whose ``command`` is its door."""
+"""The command line: thin Typer commands. A command is a file, or a folder with a module ``command``."""

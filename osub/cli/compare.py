@@ -69,8 +69,8 @@ def compare(
     if csv is not None:
         found.write_csv(csv)
     if as_json:
-        told = {"verdict": found.verdict, "metrics": metrics, "errors": found.differences}
-        typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        answer = {"verdict": found.verdict, "metrics": metrics, "errors": found.differences}
+        typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
         return
     console = Console()
     for line in verdict_lines(found.verdict):

@@ -16,7 +16,7 @@ from analysis.tables import metrics_tables
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from deploy.compose.engine import EngineName
 from foundation.writable import refuse_unwritable_folder
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.replay.watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient
@@ -47,7 +47,7 @@ def demo(
 ) -> None:
     """Replay the same jobs on this host under several settings, and write a report that says what came of it.
 
-    Each setting is then simulated from what was replayed, and stands beside the real run.
+    Each setting is then simulated from what was replayed, and shown next to the real run.
 
     Runs of an earlier demo in the same folder are replaced; nothing else in it is touched.
     """
@@ -66,7 +66,7 @@ def demo(
         ),
         watch=_watch,
         engine_name=engine,
-        hear=told_of_signals,
+        hear=on_signals,
     )
     if as_json:
         facts = {
@@ -79,8 +79,8 @@ def demo(
         return
     for line in verdict_lines(found.verdict):
         console.print(line)
-    beside = found.of_kind("simulated") if found.is_whole else []
-    for table in metrics_tables(found.of_kind("real"), console.width, short=True, simulated=beside):
+    simulated = found.of_kind("simulated") if found.is_whole else []
+    for table in metrics_tables(found.of_kind("real"), console.width, short=True, simulated=simulated):
         console.print(table)
     for table in error_tables(found.errors, console.width, "simulated against real") if found.errors else ():
         console.print(table)

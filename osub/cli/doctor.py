@@ -19,7 +19,7 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
 from osub.cli.completion import clusters_or_environment
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 from osub.live.cluster import conf_in, find_cluster
@@ -54,7 +54,7 @@ def doctor(
     not. Exit code 1 if gangd cannot do its work there.
     """
     if cluster is not None and cluster != ENVIRONMENT and is_in_containers(Path(cluster)):
-        raise typer.Exit(forward(Path(cluster), told_of_signals, [gangd]))
+        raise typer.Exit(forward(Path(cluster), on_signals, [gangd]))
     if cluster is not None:
         doctor_cluster(cluster, gangd, as_json=as_json)
         return
@@ -112,7 +112,7 @@ def _table(*headings: str) -> Table:
 
 
 def verdict(advice: Sequence[Advice]) -> str:
-    """Return in a sentence whether gangd can do its work there, and what stands against it."""
+    """Return in a sentence whether gangd can do its work there, and what prevents it."""
     bad, odd = ([one.what for one in advice if one.grade is grade] for grade in (Grade.BAD, Grade.WARNING))
     if bad:
         return f"gangd cannot do its work there yet: {', '.join(bad)}"

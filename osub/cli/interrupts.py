@@ -10,7 +10,7 @@ from foundation.interruption import ENDING
 
 
 @contextmanager
-def told_of_signals(tell: Callable[[int], object]) -> Iterator[None]:
+def on_signals(tell: Callable[[int], object]) -> Iterator[None]:
     """Have SIGINT, SIGTERM and SIGHUP tell their numbers, and do nothing else, while the context lasts."""
     before = {
         number: signal.signal(number, lambda number, _: tell(number))

@@ -37,7 +37,7 @@ COMMANDS = {
     "gang": "Control gangd while it runs: pause, resume, drain, weigh by node, partition, job.",
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
     "sweep": "Many settings at once, each run once and kept; or a search for the best.",
-    "experiment": "Published experiments again, with the published numbers beside ours.",
+    "experiment": "Published experiments again, with the published numbers next to ours.",
     "evict": "Which running jobs to kill or checkpoint so that nodes are free by a deadline.",
     "predict": "Which applications may share a core: counters, measured pairs, models.",
     "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
@@ -48,7 +48,7 @@ COMMANDS = {
 
 
 READER_HAS_GONE = 128 + signal.SIGPIPE
-"""Exit code where nobody reads on (`osub ... | head`): that of a tool which SIGPIPE ends."""
+"""Exit code of a closed pipe (`osub ... | head`): that of a tool which SIGPIPE ends."""
 
 _FOLDERS = frozenset(
     [
@@ -123,7 +123,7 @@ def root() -> None:
 def main() -> None:
     """Run the command line; exit code 2 for usage, 1 for any other error, 130 for Ctrl-C, 143 for SIGTERM.
 
-    Where nobody reads the output any more (``osub ... | head``) it is 141, as of a tool that SIGPIPE ends.
+    A closed pipe (``osub ... | head``) exits silently with 141, as a tool that SIGPIPE ends.
     """
     for stream in (sys.stdout, sys.stderr):
         # What a locale has no letters for, and names of files that are no text, are shown as ?.
@@ -152,14 +152,14 @@ def run(words: list[str]) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), 1)
     except (click.Abort, KeyboardInterrupt) as error:
-        # Whoever can be gone on with says how; Click passes it on as a cause.
+        # A command that can be resumed says how; Click passes it on as a cause.
         said = str(error.__cause__ or error)
         return _complain(f"interrupted: {said}" if said else "interrupted", status())
     except UnicodeEncodeError as error:
         said = error.object[max(0, error.start - 40) : error.end + 40]
         return _complain(f"{said!r} is no text: names must be UTF-8 here", 1)
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and _drop_what_nobody_reads():
+        if isinstance(error, BrokenPipeError) and _drop_unread_output():
             return READER_HAS_GONE
         if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             _drop(sys.stdout)
@@ -174,7 +174,7 @@ def _called(words: list[str]) -> object:
     Raises
     ------
     BrokenPipeError
-        Nobody reads the output. Click would end the process with 1 itself.
+        The output's pipe is closed. Click would end the process with 1 itself.
     """
     if "_OSUB_COMPLETE" in os.environ:
         from osub.cli.completion import answer_shells
@@ -182,7 +182,7 @@ def _called(words: list[str]) -> object:
         answer_shells()
     try:
         code: object = root.main(words, prog_name="osub", standalone_mode=False)
-        if sys.stdout is not None:  # closed by whoever called us
+        if sys.stdout is not None:  # closed by the caller
             sys.stdout.flush()
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):
@@ -191,12 +191,12 @@ def _called(words: list[str]) -> object:
     return code
 
 
-def _drop_what_nobody_reads() -> bool:
+def _drop_unread_output() -> bool:
     """Have what is still to be printed to a pipe without a reader go nowhere; False if there is none."""
     streams = {stream.fileno(): stream for stream in (sys.stdout, sys.stderr) if stream is not None}
     look = select.poll()
     for fd in streams:
-        look.register(fd, 0)  # an error is told without being asked for
+        look.register(fd, 0)  # an error is reported without being asked for
     gone = [streams[fd] for fd, seen in look.poll(0) if seen & select.POLLERR]
     for stream in gone:
         _drop(stream)

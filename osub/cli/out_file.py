@@ -16,8 +16,8 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist a
 def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:
     """Remove the finished RUN in ``out`` where it may be replaced; any other folder is left as it is.
 
-    What is refused where it may not be replaced says how it can be. A ``resumable`` one is left to whoever
-    goes on with it.
+    What is refused where it may not be replaced says how it can be. A ``resumable`` one is left to the
+    command that resumes it.
 
     Raises
     ------

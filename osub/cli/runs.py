@@ -72,16 +72,16 @@ def remove(
             raise UsageError("--json asks nothing: add --yes")
         size = sum(one.size_bytes for run in chosen for one in find_runs(run)) / 1e6
         ask_first(f"Remove {counted(len(chosen), 'run')} ({size:.1f} MB)?", "nothing was removed")
-    told = []
+    listed = []
     for run in chosen:
         left = remove_run(run, unfinished=force)
-        told.append({"run": str(run), "left": left})
+        listed.append({"run": str(run), "left": left})
         if not as_json:
             stay = "stays, for no run made it" if len(left) == 1 else "stay, for no run made them"
             stays = f"; {', '.join(left)} {stay}" if left else ""
             typer.echo(f"{run} is removed{stays}")
     if as_json:
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(listed))
 
 
 def _cells(one: FoundRun) -> list[str]:

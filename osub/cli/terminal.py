@@ -15,7 +15,7 @@ from rich.status import Status
 from foundation.errors import OsubError
 
 PIPED_WIDTH = 1_000
-"""Where nobody looks at the lines they are for another program, and none is broken."""
+"""Width without a terminal: lines are for another program, and none is broken."""
 
 
 class Console(rich.console.Console):
@@ -30,13 +30,13 @@ class Console(rich.console.Console):
             self.width = PIPED_WIDTH
 
     def status(self, status: RenderableType, **settings: Any) -> Status:
-        """Return a spinner; where nobody looks it says nothing, and leaves no empty line."""
+        """Return a spinner; without a terminal it prints nothing."""
         if self.is_terminal:
             return super().status(status, **settings)
         return rich.console.Console(quiet=True).status(status, **settings)
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command line what becomes of a command whose output nobody reads."""
+        """Leave a closed pipe to the command line."""
         raise
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

@@ -134,7 +134,7 @@ def choose_trace(
 def scratch_folder() -> Iterator[Path]:
     """Give a folder for the demo's clusters: the same for all of them, so that nodes keep their names.
 
-    A cluster that could not be taken down keeps its files, without which nobody could do it later.
+    A cluster that could not be taken down keeps its files, without which it could not be taken down later.
     """
     folder = Path(tempfile.mkdtemp(prefix="osub-demo-"))
     try:
@@ -166,8 +166,9 @@ def replay_under(
 ) -> dict[int, int]:
     """Replay under one setting on a cluster of its own; returns how many steps each coupled job made.
 
-    The RUN is the setting's folder in ``stage.out``. Jobs in ``steps`` make so many, whoever shares their
-    cores: all settings have the same work. After ``most_s`` seconds the jobs that are left are cancelled.
+    The RUN is the setting's folder in ``stage.out``. Jobs in ``steps`` make so many, whatever jobs share
+    their cores: all settings have the same work. After ``most_s`` seconds the jobs that are left are
+    cancelled.
 
     Raises
     ------
@@ -225,7 +226,7 @@ def replay_under(
 def make_out(out: Path) -> None:
     """Make the demo's folder where it is missing; raises OutputError, and TrustError for root.
 
-    What root writes, and later removes, is in nobody else's hands.
+    No other user can write what root writes, and later removes.
     """
     if out.is_file():
         raise OutputError(f"{out} is a file: name a folder for the runs and the report")
@@ -239,7 +240,7 @@ def make_out(out: Path) -> None:
 def clear_run(path: Path) -> None:
     """Remove an earlier demo's run and list ``path`` as this one's; refuse what no demo made.
 
-    A run of somebody's own may have the same name, so a demo lists its runs in the folder before it makes
+    A user's own run may have the same name, so a demo lists its runs in the folder before it makes
     them.
     """
     listing = path.parent / LISTING

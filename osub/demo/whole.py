@@ -1,8 +1,8 @@
 """The demo from a trace to a page: every setting replayed, then simulated, then compared.
 
 Each setting that was replayed is simulated from the replay's own trace, in a process of its own with
-``OSUB_JIT=0``: a demo's jobs are few, so the simulator's kernels run uncompiled in a second, and nobody waits
-the half minute that a first compilation takes.
+``OSUB_JIT=0``: a demo's jobs are few, so the simulator's kernels run uncompiled in a second, without
+the half minute of a first compilation.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def demonstrate(
     lenient
         Whether malformed lines of the trace are passed over.
     say
-        Told what a user should know.
+        Called with messages for the user.
     begin
-        Told of each setting when it begins.
+        Called with each setting when it begins.
     watch
         Carries a replay out.
     engine_name
@@ -220,7 +220,7 @@ def _page(
 def simulate_all(runs: Sequence[Run], out: Path, say: Callable[[str], None]) -> list[tuple[Run, Run]]:
     """Return each real run, in the order of ``SETTINGS``, with its simulation.
 
-    A setting that cannot be simulated is left out, and ``say`` is told why: the real runs took minutes.
+    A setting that cannot be simulated is left out, and ``say`` gets the reason: the real runs took minutes.
     """
     compared: list[tuple[Run, Run]] = []
     for run, setting in zip(runs, SETTINGS, strict=False):

@@ -1,5 +1,5 @@
-"""A live cluster as a whole: its Slurm, and who takes turns on its cores.
+"""A live cluster as a whole: its Slurm, and its gang scheduler.
 
-This needs several rooms at once (``deploy``, ``gangd``, ``submitter``), so it stands above them, and below
+This needs several packages at once (``deploy``, ``gangd``, ``submitter``), so it is above them, and below
 the command line.
 """

@@ -1,4 +1,4 @@
-"""Jobs alone on a live cluster: kinds of a trace, a runner for them, their times beside their targets."""
+"""Jobs alone on a live cluster: kinds of a trace, a runner for them, their times against their targets."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def check_jobs(
     most
         At most so many jobs, spread over the targets; None: all.
     tell
-        Is told which job is run.
+        Called with each job that is run.
 
     Raises
     ------

@@ -23,7 +23,7 @@ def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None
     ClusterError
         The folder has no slurm.conf.
     TrustError
-        It is in the hands of somebody who is neither root nor Slurm's own user nor the caller.
+        A user who is neither root nor Slurm's own user nor the caller can write it.
     """
     if folder is None:
         return CommandSlurm(), None
@@ -40,7 +40,7 @@ def conf_in(folder: Path) -> Path:
     ClusterError
         There is none.
     TrustError
-        It is in the hands of somebody who is neither root nor Slurm's own user nor the caller.
+        A user who is neither root nor Slurm's own user nor the caller can write it.
     """
     if folder.name == _CONF and folder.is_file():
         folder = folder.parent
@@ -82,7 +82,7 @@ def meet(client: CommandSlurm) -> None:
 
 
 def default_state() -> Path:
-    """Return where a cluster is kept of which nobody says where: in the user's own state."""
+    """Return the default folder of a cluster: in the user's own state."""
     own = os.environ.get("XDG_STATE_HOME", "")
     base = Path(own) if own.startswith("/") else Path.home() / ".local" / "state"
     return base / "osub" / "cluster"

@@ -125,7 +125,7 @@ def eviction_of(
     orders: Sequence[EvictionOrder],
     tell: Callable[[OrderOutcome], None],
 ) -> Eviction:
-    """Return the eviction that carries the orders out; ``tell`` is told of each outcome as it comes."""
+    """Return the eviction that carries the orders out; ``tell`` is called with each outcome as it comes."""
     environment = dict(os.environ)
     if around.conf is not None:
         environment["SLURM_CONF"] = str(around.conf)

@@ -1,6 +1,6 @@
 """Finding the gang scheduler of a cluster: whether limits stand as they are, and where its slices are.
 
-What its files say is believed only where nobody but root, Slurm's user or the user could have written it.
+Its files are trusted only where no one but root, Slurm's user or the user could have written them.
 """
 
 from __future__ import annotations
@@ -77,32 +77,32 @@ def find_gang(
     ClusterError
         ``where`` is a folder and the gangd there does not serve these nodes now.
     InputError, TrustError
-        ``where`` is a folder without its status, or with one that somebody else could have written.
+        ``where`` is a folder without its status, or with one that another user could have written.
     """
     if "GANG" in config.get("PreemptMode", ""):
         return FoundGang(
             GangSettings(kind="slurm", quantum_ms=1000.0 * int(config["SchedulerTimeSlice"].split()[0]))
         )
-    nobody = GangSettings(kind="none")
+    no_gang = GangSettings(kind="none")
     if where == AUTO and embedded is not None:
         if embedded.shape.gang is not GangKind.OSUB:
-            return FoundGang(nobody)
+            return FoundGang(no_gang)
         shape = embedded.shape
         settings = GangSettings(kind="osub", hold=shape.hold.value, quantum_ms=shape.quantum_ms)
         return FoundGang(settings, record_folder(embedded.layout))
     if where == NONE:
-        return FoundGang(nobody)
+        return FoundGang(no_gang)
     folder = DEFAULT_STATE if where == AUTO else Path(where)
     try:
         if where == AUTO and not (folder / STATUS_NAME).exists():
-            return FoundGang(nobody)
+            return FoundGang(no_gang)
         also = _slurm_user(config)
         status = _status(folder, also)
         _check_serves(status, folder, nodes)
     except (OsubError, OSError) as error:
         if where != AUTO:
             raise
-        return FoundGang(nobody, remark=f"no gangd is taken into account: {error}")
+        return FoundGang(no_gang, remark=f"no gangd is taken into account: {error}")
     settings = GangSettings(
         kind="osub",
         hold=status.hold,

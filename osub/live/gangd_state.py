@@ -32,7 +32,7 @@ class StatusFreshness:
     age_s
         Age of the status, seconds.
     process
-        Whether a process with the controller's id lives on this host.
+        Whether a process with the controller's id runs on this host.
     """
 
     age_s: float
@@ -96,5 +96,5 @@ def _running() -> Path:
 
 
 def pulse_of(status: ControllerStatus) -> StatusFreshness:
-    """Return whether the controller that wrote the status lives."""
+    """Return whether the controller that wrote the status is alive."""
     return StatusFreshness(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))

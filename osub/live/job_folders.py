@@ -28,5 +28,5 @@ def job_folders(mount: Path = MOUNT) -> HostFinding:
     named = sum((Counter(seen.named) for seen in found.values()), Counter[str]())
     if not named:
         return HostFinding(WHAT, "partly", "no job of Slurm runs here now", "look again while jobs run")
-    told = ", ".join(f"{count} named by {how}" for how, count in sorted(named.items()))
-    return HostFinding(WHAT, "yes", told, "gang-agent finds every job by its cgroup")
+    counts = ", ".join(f"{count} named by {how}" for how, count in sorted(named.items()))
+    return HostFinding(WHAT, "yes", counts, "gang-agent finds every job by its cgroup")

@@ -11,7 +11,7 @@ from submitter.plan import ConflictPairs, checked_threshold
 
 
 def danger_of(path: Path, threshold: float | None, multiplicity: int) -> ConflictPairs:
-    """Return the pairs of which one loses more than the threshold beside the other.
+    """Return the pairs of which one loses more than the threshold to the other.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def danger_of(path: Path, threshold: float | None, multiplicity: int) -> Conflic
     return ConflictPairs(frozenset(names), frozenset(pairs))
 
 
-def check_beside(options: Sequence[str], apps: Path | None, fit: float | None) -> None:
+def check_pairing(options: Sequence[str], apps: Path | None, fit: float | None) -> None:
     """Refuse what does not go with ``--pairing``; raises UsageError."""
     if fit is not None:
         raise UsageError("--pairing does not go with --fit: a scaled log does not say what its jobs run")

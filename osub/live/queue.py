@@ -46,7 +46,7 @@ def queue_of(snapshot: JobSnapshot) -> LiveQueue:
         said = job.admin_comment or job.comment or ""
         found = _APPLICATION.search(said)
         waits = job.state is SlurmJobState.PENDING
-        told = QueuedJob(
+        queued = QueuedJob(
             job_id=job.job_id,
             name=job.name,
             user=job.user,
@@ -55,15 +55,15 @@ def queue_of(snapshot: JobSnapshot) -> LiveQueue:
             reason=job.reason,
         )
         if waits:
-            waiting.append(told)
+            waiting.append(queued)
         elif job.state.holds_cores:
-            running[job.job_id] = told
+            running[job.job_id] = queued
     waiting.sort(key=lambda one: (one.since_s or 0.0, one.job_id))
     return LiveQueue(running, tuple(waiting))
 
 
 class QueueEye:
-    """Asks Slurm again and again beside the picture, which never waits for the answer.
+    """Polls Slurm in a thread, so that the display never waits for the answer.
 
     Parameters
     ----------

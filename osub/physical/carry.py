@@ -52,7 +52,7 @@ def carry_out(plan: StudyPlan, folder: StudyFolder, beds: ClusterProvider, repla
     replay
         Makes one replay on a cluster.
     say
-        Told what is done next.
+        Called with the next step.
 
     Raises
     ------
@@ -139,8 +139,8 @@ class StudyReplays:
         if unfinished:
             self._folder.remove_run(self._folder.run(item))
             raise ClusterError(
-                f"{counted_of(unfinished, jobs.height, 'job')} of {item.name} did not complete, so nobody "
-                "knows their work: this host is too busy, or jobs fail on it; the same command tries again"
+                f"{counted_of(unfinished, jobs.height, 'job')} of {item.name} did not complete, so "
+                "their work is unknown: this host is too busy, or jobs fail; the same command tries again"
             )
         if draw_of(item) not in self._folder.work():
             made = jobs.filter(pl.col("steps") > 0).select("trace_job", "steps").rows()

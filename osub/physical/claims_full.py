@@ -68,7 +68,7 @@ def _waiting(full: FullSize) -> list[ClaimRow]:
             "MQ, 1 to 4 interactive nodes",
             "interactive jobs that wait",
             "29%, 0%, 0%, 0%",
-            _both(magnitude(waited["MQ 1+11"], 0.29), others == 0, "nobody waits with two nodes or more"),
+            _both(magnitude(waited["MQ 1+11"], 0.29), others == 0, "no job waits with two nodes or more"),
             ", ".join(share_text(waited[case]) for case in MQ),
         ),
         _row(

@@ -58,7 +58,7 @@ def pair_rows(results: Results) -> list[ClaimRow]:
     ]
 
 
-def pair_told(results: Results) -> Iterator[str]:
+def pair_findings(results: Results) -> Iterator[str]:
     """Yield what came of the pair in plain words; a finding whose interval includes zero is undecided."""
     for layout, where in (
         (NAIVE, "Naive"),
@@ -66,15 +66,15 @@ def pair_told(results: Results) -> Iterator[str]:
         (GANGD, "Under gangd"),
     ):
         if losses := results.pair_losses(layout.key):
-            yield f"{where} {_loss_told(losses)} (thesis, 12 ranks: {published.PAIR_TOLD[layout.label]})."
+            yield f"{where} {_loss_sentence(losses)} (thesis, 12 ranks: {published.PAIR_TEXT[layout.label]})."
     if less := _less_than_naive(results):
         found = estimate([100 * one for one in less])
         if found.low is None or found.high is None or found.low <= 0 <= found.high:
             yield f"Whether gangd loses less than naive sharing is undecided: {found.text()} points less."
         else:
             word, points = ("less", less) if found.mean > 0 else ("more", [-one for one in less])
-            told = estimate([100 * one for one in points]).text()
-            yield f"gangd loses {told} percentage points {word} than naive sharing."
+            difference = estimate([100 * one for one in points]).text()
+            yield f"gangd loses {difference} percentage points {word} than naive sharing."
     if left := results.pairs_left_out():
         made = counted(len(left) + sum(len(of) for of in results.pairs.values()), "trial")
         name, why = next(iter(left.items()))
@@ -82,7 +82,7 @@ def pair_told(results: Results) -> Iterator[str]:
         yield f"Of {made} of the pair {out} ({name}: {why})."
 
 
-def _loss_told(losses: Sequence[float]) -> str:
+def _loss_sentence(losses: Sequence[float]) -> str:
     both = "two coupled jobs on the same cores"
     found = estimate(losses)
     if found.low is None or found.high is None:

@@ -399,8 +399,8 @@ def _one(values: list[float], note: str) -> Judgement:
     return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=said)
 
 
-def _row(results: Results, told: tuple[str, str, str, str, str], judged: Judgement, ours: str) -> ClaimRow:
-    number, where, setting, quantity, paper = told
+def _row(results: Results, texts: tuple[str, str, str, str, str], judged: Judgement, ours: str) -> ClaimRow:
+    number, where, setting, quantity, paper = texts
     system = f"N{results.plan.nodes}C{results.plan.cores} real"
     claim = Claim(id=number, where=where, setting=f"{system}, {setting}", quantity=quantity, paper=paper)
     return ClaimRow.of(claim, judged, ours)

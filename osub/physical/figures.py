@@ -1,4 +1,4 @@
-"""Figures 7.1 and 7.5 to 7.11, ours beside the thesis's."""
+"""Figures 7.1 and 7.5 to 7.11, ours next to the thesis's."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def distribution(results: Results, keys: Sequence[str], column: str, title: str)
 
 
 def _log10(value: float) -> float:
-    """Return where an annotation stands on a logarithmic axis."""
+    """Return the position of an annotation on a logarithmic axis."""
     return log10(value) if value > 0 else 0.0
 
 
@@ -248,10 +248,10 @@ def full_size(results: Results) -> go.Figure:
             mode="markers",
             marker={"color": colour, "size": 9},
         )
-        told = [published.PERCENTILES_S[label][number] for label in labels]
+        published_s = [published.PERCENTILES_S[label][number] for label in labels]
         figure.add_scatter(
             x=labels,
-            y=[None if value is None else value / _HOUR_S for value in told],
+            y=[None if value is None else value / _HOUR_S for value in published_s],
             name=f"{share}%, thesis",
             mode="markers",
             marker={"color": colour, "size": 11, "symbol": "diamond-open", "line": {"width": 2}},
@@ -283,10 +283,10 @@ def pairs(results: Results) -> go.Figure:
         label: mean(sum(both) / one for one, both in zip(published.PAIR_SINGLE, of, strict=True))
         for label, of in published.PAIR_SHARED.items()
     }
-    told = [results.label(key) for key in keys if results.label(key) in thesis]
+    in_thesis = [results.label(key) for key in keys if results.label(key) in thesis]
     figure.add_scatter(
-        x=told,
-        y=[thesis[label] for label in told],
+        x=in_thesis,
+        y=[thesis[label] for label in in_thesis],
         name="thesis, both (12 ranks)",
         mode="markers",
         marker={"symbol": "diamond-open", "size": 11, "color": INK, "line": {"width": 2}},

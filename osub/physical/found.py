@@ -12,13 +12,13 @@ from foundation.units import counted, several, verb
 from osub.physical import published
 from osub.physical.cells import NAMES, longest_wait, mean_text, share_text
 from osub.physical.claims_full import full_rows
-from osub.physical.claims_pair import pair_rows, pair_told
+from osub.physical.claims_pair import pair_findings, pair_rows
 from osub.physical.claims_real import real_rows
 from osub.physical.full_size import SHARED
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SharingLayout
 from osub.physical.outcome import ReplayOutcome
 from osub.physical.places import same_places
-from osub.physical.plan import DAY, FIRST, StudyPlan, fitted_trace, told
+from osub.physical.plan import DAY, FIRST, StudyPlan, fitted_trace, plan_lines
 from osub.physical.results import Results
 from osub.physical.tables import all_tables, table_7_4
 from simulator.experiments.claim_study import StudyFindings
@@ -48,7 +48,7 @@ def findings(results: Results, first: SwfTrace, day: SwfTrace) -> StudyFindings:
 
     return StudyFindings(
         title=TITLE,
-        facts=[*verdict(results), *told(results.plan)],
+        facts=[*verdict(results), *plan_lines(results.plan)],
         claims=claims(results),
         tables=all_tables(results, _traces(results.plan, results.layouts[DEDICATED.key], first, day)),
         figures=draw,
@@ -65,7 +65,7 @@ def _pair_findings(results: Results) -> StudyFindings:
 
     return StudyFindings(
         title=TITLE,
-        facts=[*pair_told(results), _evidence(results), *told(results.plan)],
+        facts=[*pair_findings(results), _evidence(results), *plan_lines(results.plan)],
         claims=pair_rows(results),
         tables=[table_7_4(results)],
         figures=draw,
@@ -83,7 +83,7 @@ def verdict(results: Results) -> list[str]:
     lines: list[str] = []
     for workload in results.workloads():
         lines += _waits(results, workload)
-    lines += pair_told(results)
+    lines += pair_findings(results)
     same = same_places(results.full.places, published.SIMULATED_PLACES)
     at_once = mean(1 - one.waited() for one in results.full.outcomes[SHARED])
     lines.append(

@@ -71,7 +71,7 @@ def simulate_full_size(
     seeds
         How many.
     done
-        Told after each seed.
+        Called after each seed.
     """
     outcomes: dict[str, list[ReplayOutcome]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory(prefix="osub-thesis-7-") as folder:

@@ -15,7 +15,7 @@ REAL_WAIT_S = 2.0
 THESIS_WAIT_S = 5.0
 SHARES = (90, 95, 100)
 MUCH = 2.0
-"""Degradation beyond that is told job by job (Table 7.7)."""
+"""Degradation beyond that is listed job by job (Table 7.7)."""
 _COLUMNS = (
     "trace_job",
     "job_id",
@@ -46,7 +46,7 @@ class ReplayOutcome:
         What counts as waiting.
     intervals
         How often each usage interval occurs, by job and interval, every slice counted as the thesis does;
-        None where nobody records slices.
+        None where no slices are recorded.
     failed
         Jobs that did not complete.
     """

@@ -5,7 +5,7 @@ Each replay of the pair therefore measures itself: on the same cluster under the
 alone**, and when it has ended **two run together**. All three are the same program and make the same number
 of steps.
 
-The submitter replays by time, so the two come at a fixed time, with room for a slower host
+The submitter replays by time, so the two come at a fixed time, with a margin for a slower host
 (``StudyPlan.pair_begins_s``). A trial in which the one was still running as they began is not judged; nor is
 one in which others used the host, whether in all of it or in one of the two stretches.
 

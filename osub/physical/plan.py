@@ -22,7 +22,7 @@ from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, ClusterSize
 
 THESIS_SIZE = ClusterSize(NODES, CORES, NODES)
 LENGTH_S = 58_375.0
-"""From the first arrival to the end of the longest interactive job: what compressions are told by."""
+"""From the first arrival to the end of the longest interactive job: the length that compressions divide."""
 START_S = 1.0
 """What Slurm and a job's launch add to a run, about."""
 SHORTEST_RUN_S = 1.0
@@ -32,7 +32,7 @@ CONTAINERS_S = 30.0
 """The same in containers."""
 PAIR_S, PAIR_JOBS = 6.0, 2
 """A job of the pair takes so long alone; together they are several slices of Slurm's long."""
-PAIR_ROOM = 1.25
+PAIR_MARGIN = 1.25
 """The two begin when one alone has had its time and a quarter of it more: a host's pace drifts."""
 PAIR_NAIVE_S = 4.0
 """What the two take longer than one after the other, naive or in Slurm's long slices, on two cores."""
@@ -111,7 +111,7 @@ class StudyPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pair_begins_s(self) -> float:
         """When the two jobs of the pair are submitted, from the submission of the one alone before them."""
-        return round(PAIR_ROOM * self.pair_s + 1.5 * START_S, 1)
+        return round(PAIR_MARGIN * self.pair_s + 1.5 * START_S, 1)
 
     @property
     def values(self) -> int:
@@ -358,7 +358,7 @@ def _given_up(wanted: RequestedPlan, rounds: int, draws: int, *, places: bool) -
         yield "no replay of Table 7.8 on twelve declared nodes"
 
 
-def told(plan: StudyPlan) -> list[str]:
+def plan_lines(plan: StudyPlan) -> list[str]:
     """Return the plan in sentences."""
     size = f"N{plan.nodes}C{plan.cores}: "
     took = duration(plan.estimate_s, rough=True)
@@ -367,7 +367,7 @@ def told(plan: StudyPlan) -> list[str]:
         trials = f"{plan.rounds} trial{'s' * (plan.rounds > 1)} of each"
         if plan.pair_s and plan.pairs > 1:
             trials += f" ({plan.rounds * plan.pairs} of the pair)"
-        lines = [f"{size}{len(plan.layouts)} layouts, {trials}{end}", *_told_of_traces(plan)]
+        lines = [f"{size}{len(plan.layouts)} layouts, {trials}{end}", *_trace_lines(plan)]
     else:
         shared = counted(len(plan.layouts) - 1, "layout")
         trials = counted(plan.rounds * plan.pairs, "trial")
@@ -377,7 +377,7 @@ def told(plan: StudyPlan) -> list[str]:
     return lines
 
 
-def _told_of_traces(plan: StudyPlan) -> list[str]:
+def _trace_lines(plan: StudyPlan) -> list[str]:
     first = f"First hours (29 jobs): {LENGTH_S:,.0f} s in {plan.short_s:.0f} s, times divided by "
     lines = [f"{first}{plan.compression(FIRST):,.0f}."]
     if plan.draws:

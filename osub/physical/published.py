@@ -1,6 +1,6 @@
 """What the thesis prints of its physical study: Tables 7.4 to 7.9, and what follows from them.
 
-Layouts have our names; its BS (Broadcast Synchronization) stands where gangd does.
+Layouts have our names; its BS (Broadcast Synchronization) is in the place of gangd.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PAIR_SHARED = {
     "SQ M=2 gangd": ((8.40, 8.33), (8.00, 8.06), (8.20, 8.33), (8.33, 8.26), (8.13, 8.06)),
 }
 """Table 7.4: speeds of one job, and of both of a pair, in five trials."""
-PAIR_TOLD = {
+PAIR_TEXT = {
     "SQ M=2 naive": "76%",
     "SQ M=2 Slurm gang": "unfair and unstable",
     "SQ M=2 gangd": "4%",

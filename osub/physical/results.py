@@ -40,7 +40,7 @@ class Results:
     unfit
         Why replays are unfit to judge by, such as others' load on the host.
     unwatched
-        Replays of which nobody knows who used the host.
+        Replays without a measurement of the host's use.
     made
         How many replays there are.
     unsimulated
@@ -103,7 +103,7 @@ def gather(
     full: FullSize,
     done: Callable[[str], None] = lambda _: None,
 ) -> Results:
-    """Read the study's runs, and simulate those that have no simulation yet; ``done`` is told of each."""
+    """Read the study's runs, and simulate those that have no simulation yet; ``done`` is called with each."""
     real: dict[str, dict[Key, ReplayOutcome]] = {}
     simulated: dict[str, dict[Key, ReplayOutcome]] = {}
     pairs: dict[str, dict[int, PairTrial]] = {}

@@ -115,7 +115,7 @@ class PhysicalStudy:
     force
         Whether an earlier study in the same folder is begun anew.
     say
-        Told what the user should know.
+        Called with messages for the user.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class PhysicalStudy:
         follow
             Carries a replay out and shows it.
         done
-            Told of each simulation.
+            Called with each simulation.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The thesis's tables of chapter 7, ours beside them: of layouts, of single jobs, and of the simulated SQ."""
+"""The thesis's tables of chapter 7, with ours: of layouts, of single jobs, and of the simulated SQ."""
 
 from __future__ import annotations
 
@@ -228,8 +228,8 @@ def table_7_4(results: Results) -> ExperimentTable:
     if shared:
         losses = [mean_text(results.pair_losses(key), percent=True) for key in shared]
         thesis = [_thesis_loss(results.label(key)) for key in shared]
-        rows.append(("loss", *_beside_dashes(losses)))
-        rows.append(("loss, thesis (12 ranks)", *_beside_dashes(thesis)))
+        rows.append(("loss", *_with_dashes(losses)))
+        rows.append(("loss, thesis (12 ranks)", *_with_dashes(thesis)))
     names = [f"{results.label(key)}, {what}" for key in shared for what in ("alone", "together (each)")]
     return ExperimentTable(
         name="Table 7.4",
@@ -258,7 +258,7 @@ def _pair_cells(trial: PairTrial | None) -> tuple[str, str]:
     return speed_text(trial.alone), f"{speed_text(trial.joint)} ({each})"
 
 
-def _beside_dashes(losses: Sequence[str]) -> list[str]:
+def _with_dashes(losses: Sequence[str]) -> list[str]:
     return [text for loss in losses for text in (ABSENT, loss)]
 
 

@@ -1,4 +1,4 @@
-"""Points of a sweep on the workers of a Dask scheduler, whoever began them."""
+"""Points of a sweep on the workers of any Dask scheduler."""
 
 from __future__ import annotations
 

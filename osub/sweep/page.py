@@ -76,7 +76,7 @@ def _charts(
     table: pl.DataFrame, varied: Sequence[str], repeats: Sequence[str] = REPEATS
 ) -> list[tuple[str, str, go.Figure]]:
     found = []
-    # What only points of the other kind have is a dash; who is real and who is simulated is told apart first,
+    # What only points of the other kind have is a dash; real and simulated points are distinguished first,
     # scenarios after choices.
     names = sorted(
         (name for name in varied if name in table.columns and name not in repeats),
@@ -86,9 +86,9 @@ def _charts(
     texts = means.with_columns(
         pl.col(name).cast(pl.String).fill_null("-").alias(f"{name} ") for name in names
     )
-    told = [f"{name} " for name in names]
+    differing = [f"{name} " for name in names]
     if names[:1] == [KIND]:
-        told = [*told[1:2], *told[:1], *told[2:]]
+        differing = [*differing[1:2], *differing[:1], *differing[2:]]
     if {"wait_mean_s", "degradation_mean"} <= set(table.columns):
         ends = [f"{name}_high" for name in ("wait_mean_s", "degradation_mean")]
         figure = px.scatter(
@@ -97,9 +97,11 @@ def _charts(
             y="degradation_mean",
             error_x=ends[0],
             error_y=ends[1],
-            color=told[0] if told else None,
-            symbol=told[1] if len(told) > 1 and texts[told[1]].n_unique() <= _MOST_VALUES else None,
-            hover_data=told,
+            color=differing[0] if differing else None,
+            symbol=differing[1]
+            if len(differing) > 1 and texts[differing[1]].n_unique() <= _MOST_VALUES
+            else None,
+            hover_data=differing,
             log_x=_wide(means["wait_mean_s"]),
             labels=dict(_LABELS),
             color_discrete_sequence=RUN_COLOURS,

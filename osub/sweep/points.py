@@ -13,7 +13,7 @@ from pathlib import Path
 from foundation.errors import InputError
 from osub.sweep.spec import FILES, KIND, KINDS, Parameters
 
-_ROOMS = ("simulator", "osub", "foundation", "analysis", "workloads", "predictor", "gangd")
+_PACKAGES = ("simulator", "osub", "foundation", "analysis", "workloads", "predictor", "gangd")
 _ELSEWHERE = {("osub", "cli"), ("osub", "sweep"), ("foundation", "slurm")}
 _REPLAYING = ("submitter", "deploy", "gangd", "workloads", "foundation", "analysis")
 _PIECE = 1 << 20
@@ -31,15 +31,15 @@ def point_of(parameters: Parameters) -> Point:
     """Return the point; raises InputError if a file cannot be read."""
     is_replay = parameters.get(KIND) == "replay"
     usual: Parameters = {} if is_replay else _usual()
-    told = {
+    identity = {
         name: _content(Path(str(value))) if _is_file(name, value) else value
         for name, value in sorted(parameters.items())
         if not (name in usual and type(usual[name]) is type(value) and usual[name] == value)
     }
     # A trace under another name is another's result: tables have the name.
-    told["trace_name"] = Path(str(parameters["trace"])).name
-    rooms = _REPLAYING if is_replay else _ROOMS
-    text = json.dumps([code_version(rooms), told], sort_keys=True)
+    identity["trace_name"] = Path(str(parameters["trace"])).name
+    packages = _REPLAYING if is_replay else _PACKAGES
+    text = json.dumps([code_version(packages), identity], sort_keys=True)
     return Point(hashlib.sha256(text.encode()).hexdigest()[:32], parameters)
 
 
@@ -60,19 +60,19 @@ def _usual() -> Parameters:
 
 
 @cache
-def code_version(rooms: tuple[str, ...] = _ROOMS) -> str:
+def code_version(packages: tuple[str, ...] = _PACKAGES) -> str:
     """Return a digest of all sources that a simulation's, or a replay's, result can depend on."""
     digest = hashlib.sha256()
-    for room in rooms:
-        found = importlib.util.find_spec(room)
+    for package in packages:
+        found = importlib.util.find_spec(package)
         assert found is not None
         assert found.origin is not None
         folder = Path(found.origin).parent
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).parts
-            if rooms == _ROOMS and (room, parts[0]) in _ELSEWHERE:
+            if packages == _PACKAGES and (package, parts[0]) in _ELSEWHERE:
                 continue
-            digest.update(f"{room}/{'/'.join(parts)}\0".encode())
+            digest.update(f"{package}/{'/'.join(parts)}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 

@@ -54,7 +54,7 @@ class SweepReplays:
         self._own = LocalCluster(folder / _CLUSTER)
 
     def run(self, points: Sequence[Point]) -> Iterator[Ended]:
-        """Yield each point as it ends; the cluster ends with the last, or with whoever stops asking."""
+        """Yield each point as it ends; the cluster ends with the last, or when the caller stops."""
         try:
             clusters, strange = _by_cluster(points)
             yield from strange
@@ -77,11 +77,11 @@ class SweepReplays:
             run = self._folder / RUNS / point.key
             # In containers the RUN of a killed sweep may not have been copied yet.
             is_begun = (run / "run.json").exists() or is_in_containers(conf)
-            told = _told(point.parameters, run, conf, resume=is_begun and not isinstance(where, Shape))
-            if isinstance(told, Failure):
-                return told
+            answer = _replayed(point.parameters, run, conf, resume=is_begun and not isinstance(where, Shape))
+            if isinstance(answer, Failure):
+                return answer
             return (
-                told
+                answer
                 | figures_of_run(run)
                 | {"run": f"{RUNS}/{point.key}", "wall_s": time.monotonic() - began}
             )
@@ -158,8 +158,8 @@ def _words(parameters: Parameters) -> list[str]:
     return words
 
 
-def _told(parameters: Parameters, run: Path, cluster: Path, *, resume: bool) -> Outcome | Failure:
-    """Replay a point, or go on with what a killed sweep began, and return what the command told of it."""
+def _replayed(parameters: Parameters, run: Path, cluster: Path, *, resume: bool) -> Outcome | Failure:
+    """Replay a point, or go on with what a killed sweep began, and return what the command printed of it."""
     command = [
         *(sys.executable, "-P", "-m", "osub.command", "replay", str(parameters["trace"])),
         *("--out", str(run), "--cluster", str(cluster), "--json"),
@@ -178,9 +178,9 @@ def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome | Failure:
     if done.returncode < 0:
         return KILLED
     with suppress(ValueError, AttributeError):
-        told = json.loads(done.stdout or "null")
-        if told.get("finished") and done.returncode == 0:
-            return {"completed": told["states"].get("COMPLETED", 0)}
+        answer = json.loads(done.stdout or "null")
+        if answer.get("finished") and done.returncode == 0:
+            return {"completed": answer["states"].get("COMPLETED", 0)}
         if done.returncode in (0, *_INTERRUPTED):
             return Failure("its replay was interrupted", again=False)
     said = done.stderr.strip().splitlines() or ["it said nothing"]
@@ -188,7 +188,7 @@ def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome | Failure:
 
 
 def _ended(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; told to end, it lets go of the jobs, which a later sweep follows."""
+    """Run a command to its end; on SIGTERM it detaches from the jobs, which a later sweep follows."""
     with subprocess.Popen(
         [*with_parent(), *command],
         stdin=subprocess.DEVNULL,

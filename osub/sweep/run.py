@@ -30,7 +30,7 @@ _POINTS = "points"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepProgress:
-    """Where a sweep stands: points in all, known before, done since, failed; seconds left, if known."""
+    """Progress of a sweep: points in all, known before, done since, failed; seconds left, if known."""
 
     total: int
     known: int
@@ -84,14 +84,14 @@ def run_sweep(
     tries
         How often a point is tried that ends in an error which is not its own.
     watch
-        Told whenever a point has ended.
+        Called whenever a point has ended.
     """
     began = time.monotonic()
     outcomes = store.finished(points)
     sweep = Sweep(table=pl.DataFrame(), total=len(points), known=len(outcomes))
     left = [point for point in points if point.key not in outcomes]
 
-    def told() -> None:
+    def report() -> None:
         passed_s, ended = time.monotonic() - began, sweep.done + len(sweep.failures)
         rest = len(points) - sweep.known - ended
         watch(
@@ -121,14 +121,14 @@ def run_sweep(
         return None
 
     try:
-        told()
+        report()
         for _ in range(tries):
             again: list[Point] = []
             if left:
                 for ended in workers.run(left):
                     if (point := take(ended)) is not None:
                         again.append(point)
-                    told()
+                    report()
             left = again
     finally:
         sweep.table = store.write_table(points, outcomes)
@@ -217,7 +217,7 @@ class SweepStore:
         return frame
 
     def write_failures(self, failures: Mapping[str, str], points: Iterable[Point]) -> None:
-        """Write which points failed and why, beside their parameters; no file where none did."""
+        """Write which points failed and why, with their parameters; no file where none did."""
         path = self.folder / FAILED
         if not failures:
             path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Who runs the points: jobs of a Slurm cluster, each a worker of Dask (dask-jobqueue).
 
-The scheduler lives in the process of the sweep and takes connections by TLS only, with a certificate made
-for this one sweep: whoever can open a connection to a scheduler of Dask can run code as its owner.
+The scheduler runs in the process of the sweep and takes connections by TLS only, with a certificate made
+for this one sweep: a client that can connect to a Dask scheduler can run code as its owner.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _ALSO_REPLAYED = {"gang": "str", "scheduler": "str", "virtual": "bool", "trial":
 """Kinds of what only a replay takes."""
 _LARGEST = 1 << 63
 _COUNTABLE = 10**15
-"""Beyond it nobody reads a number of points."""
+"""Beyond it the number of points is not printed."""
 SETTING = "set."
 """Options of a policy are swept as ``set.NAME``."""
 REPEATS = ("seed", "trial")
@@ -68,7 +68,7 @@ class Spec:
     zips
         Lists of one length each, of which the first, the second, ... are taken together.
     points
-        Single points, beside the combinations.
+        Single points, besides the combinations.
     repeats
         Lists of which every combination is run with each point; results are means over them.
     """
@@ -95,8 +95,8 @@ class Spec:
         again = math.prod(map(len, self.repeats.values()))
         count = (math.prod(map(len, axes)) if axes else 0) + len(self.points)
         if max(1, count) * again > MOST_POINTS:
-            told = f"{count * again:,}" if count * again < _COUNTABLE else "so many"
-            raise UsageError(f"{told} points are more than {MOST_POINTS:,}")
+            count_text = f"{count * again:,}" if count * again < _COUNTABLE else "so many"
+            raise UsageError(f"{count_text} points are more than {MOST_POINTS:,}")
         found = [
             self.base | {name: value for part in parts for name, value in part.items()}
             for parts in (itertools.product(*axes) if axes else ())
@@ -160,8 +160,8 @@ def read_spec(path: Path) -> Spec:
     for table in zips:
         lengths = {name: len(values) for name, values in table.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise UsageError(f"{path}: lists under one [[zip]] have one length; {told}")
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise UsageError(f"{path}: lists under one [[zip]] have one length; {listed}")
         if not table:
             raise UsageError(f"{path}: a [[zip]] names lists that are taken together; this one names none")
     points = [_parameters(path, "[[point]]", table, where) for table in _several(path, "point", tables)]
@@ -280,7 +280,7 @@ def _value(path: Path, name: str, value: object, folder: Path) -> Value:
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         raise UsageError(f"{path}: {name} takes numbers of 64 bits at most")
     if name in _PATHS and isinstance(value, str):
-        # As in a shell: beside the file that names it.
+        # As in a shell: relative to the file that names it.
         return str((folder / value).resolve())
     return value
 

@@ -104,12 +104,12 @@ class Scenario:
         return ", ".join(f"{name} {_value(row[name])}" for name in self.choices) or "the only choice"
 
     def _figures(self, row: dict[str, object]) -> str:
-        told = [
+        parts = [
             f"{label} {interval(row[name], row[f'{name}_low'], row[f'{name}_high'])}"
             for name, label in SHOWN
             if name in (_WAIT, _COST)
         ]
-        return f"{self._choice(row)} ({', '.join(told)})"
+        return f"{self._choice(row)} ({', '.join(parts)})"
 
 
 def scenarios(table: pl.DataFrame, varied: Sequence[str], repeats: Sequence[str] = REPEATS) -> list[Scenario]:
@@ -145,19 +145,19 @@ def answers(found: Sequence[Scenario]) -> list[tuple[str, str]]:
     known = [(one.name, *answer) for one in found if (answer := one.answer()) is not None]
     if not known:
         return [("No answer:", "no point has both a mean wait and a mean degradation.")]
-    told = []
+    parts = []
     if len(known) > 1 and found[0].choices:
         each = "; ".join(f"{name}: {choice}" for name, choice, _ in known)
-        told.append(
+        parts.append(
             ("Least waiting in every scenario:", f"{known[0][1]}.")
             if len({choice for _, choice, _ in known}) == 1
             else ("The choice of least waiting depends on the scenario:", f"{each}.")
         )
-    told += [(f"{name[:1].upper()}{name[1:]}:" if name else "Answer:", words) for name, _, words in known]
+    parts += [(f"{name[:1].upper()}{name[1:]}:" if name else "Answer:", words) for name, _, words in known]
     if not any(one.is_repeated for one in found):
         why = "no interval; vary seed, trial or what [repeat] names to see how sure it is."
-        told.append(("One run each:", why))
-    return told
+        parts.append(("One run each:", why))
+    return parts
 
 
 def averaged(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:

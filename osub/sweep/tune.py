@@ -143,8 +143,8 @@ def tune(
             constraints_func=lambda one: (one.user_attrs["harm"],),
         )
         study = optuna.create_study(sampler=sampler)
-        room = math.prod(len(values) for values in choices.values())
-        while len(seen) < trials and len(combinations) < room and len(study.trials) < 5 * trials:
+        size = math.prod(len(values) for values in choices.values())
+        while len(seen) < trials and len(combinations) < size and len(study.trials) < 5 * trials:
             study.optimize(objective, n_trials=1)
     return ranked(seen.values(), goal)
 

@@ -1,7 +1,7 @@
 """Who runs the points: processes of this host; a Dask cluster is ``dask_points``.
 
 A point that ends its process (out of memory, a fault in compiled code) ends no other. So a process has one
-point at a time, and whoever dies is replaced.
+point at a time, and a worker that dies is replaced.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Processes:
         self._count = len(os.sched_getaffinity(0)) if count is None else count
 
     def run(self, points: Sequence[Point]) -> Iterator[Ended]:
-        """Yield each point as it ends; whoever stops asking ends the processes."""
+        """Yield each point as it ends; a caller that stops ends the processes."""
         waiting: queue.SimpleQueue[Point] = queue.SimpleQueue()
         for point in points:
             waiting.put(point)
@@ -76,10 +76,10 @@ class Processes:
                 for worker in team:
                     worker.start()
                 for _ in points:
-                    told = _next(ended)
-                    if isinstance(told, BaseException):
-                        raise told
-                    yield told
+                    outcome = _next(ended)
+                    if isinstance(outcome, BaseException):
+                        raise outcome
+                    yield outcome
             finally:
                 for worker in team:
                     worker.end()
@@ -119,9 +119,9 @@ class _Worker(threading.Thread):
                     point = self._waiting.get_nowait()
                 except queue.Empty:
                     return
-                told = self._ask(point)
+                outcome = self._ask(point)
                 if not self._over.is_set():
-                    self._ended.put((point, told))
+                    self._ended.put((point, outcome))
         except BaseException as error:
             self._ended.put(error)
         finally:

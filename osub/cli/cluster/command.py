@@ -177,7 +177,7 @@ def list_(as_json: Json = False) -> None:
     found = live_clusters()
     contained = live_compose_clusters()
     if as_json:
-        told = [
+        entries = [
             {
                 "engine": None,
                 "state": str(one.folder),
@@ -189,7 +189,7 @@ def list_(as_json: Json = False) -> None:
             }
             for one in found
         ] + [containers.listed(one) for one in contained]
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(entries))
         return
     if not found and not contained:
         typer.echo("no embedded cluster of yours runs here; `osub cluster up` makes one")

@@ -64,13 +64,19 @@ def listed(status_now: ComposeStatus) -> dict[str, Any]:
 
 def add_row(table: Table, status_now: ComposeStatus) -> None:
     """Add a cluster to the table of ``osub cluster list``."""
-    told = listed(status_now)
-    living = f"{told['daemons']} of {told['daemons_wanted']} ({told['engine']})"
-    table.add_row(escape(str(told["state"])), told["system"], str(told["multiplicity"]), told["gang"], living)
+    status_json = listed(status_now)
+    living = f"{status_json['daemons']} of {status_json['daemons_wanted']} ({status_json['engine']})"
+    table.add_row(
+        escape(str(status_json["state"])),
+        status_json["system"],
+        str(status_json["multiplicity"]),
+        status_json["gang"],
+        living,
+    )
 
 
 def facts(status_now: ComposeStatus) -> dict[str, object]:
-    """Return a status as JSON, with the embedded cluster's keys and what containers have beside them."""
+    """Return a status as JSON, with the embedded cluster's keys and the keys of containers besides."""
     state, jobs = status_now.state, status_now.jobs
     return {
         "system": state.shape.system,
@@ -78,7 +84,7 @@ def facts(status_now: ComposeStatus) -> dict[str, object]:
         "engine": str(state.engine),
         "conf": "/etc/slurm/slurm.conf",
         "daemons": {one.name: one.is_alive for one in status_now.containers if not one.is_done},
-        "containers": [_told(one, status_now) for one in status_now.containers],
+        "containers": [_container_json(one, status_now) for one in status_now.containers],
         "nodes": None
         if status_now.nodes is None
         else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
@@ -89,7 +95,7 @@ def facts(status_now: ComposeStatus) -> dict[str, object]:
     }
 
 
-def _told(one: Container, status_now: ComposeStatus) -> dict[str, object]:
+def _container_json(one: Container, status_now: ComposeStatus) -> dict[str, object]:
     return {
         "name": one.name,
         "role": one.role,
@@ -118,13 +124,16 @@ def _watchers(status_now: ComposeStatus) -> dict[str, str | None] | None:
 
 
 def _watchers_in_words(status_now: ComposeStatus) -> list[str]:
-    told = _watchers(status_now)
-    if told is None:
+    status_json = _watchers(status_now)
+    if status_json is None:
         return []
-    lines = [f"Prometheus: {told['prometheus']}"]
-    if told["grafana"] is None:
+    lines = [f"Prometheus: {status_json['prometheus']}"]
+    if status_json["grafana"] is None:
         return [*lines, "no Grafana: its image cannot be had here"]
-    return [*lines, f"Grafana: {told['grafana']}, user admin, password: {told['grafana_password']}"]
+    return [
+        *lines,
+        f"Grafana: {status_json['grafana']}, user admin, password: {status_json['grafana_password']}",
+    ]
 
 
 def _print(status_now: ComposeStatus) -> None:

@@ -14,7 +14,7 @@ from simulator.eviction.eviction_problem import EvictableJob, EvictionAnswer, Ev
 
 LEAST_BAR, MOST_BAR = 4, 40
 FRAME = 3
-"""Width of a column beside its text."""
+"""Width of a column besides its text."""
 STYLES = {
     EvictionChoice.KILL: "bold red",
     EvictionChoice.APP: "bold blue",
@@ -28,7 +28,7 @@ def show_answers(
 ) -> None:
     """Print the table, and the choices for the last deadline.
 
-    ``overlapped`` has the jobs if it is to be told how long the checkpoints take where waits overlap.
+    ``overlapped`` has the jobs if the time of checkpoints with overlapping waits is printed.
     """
     console = Console()
     for fact in facts:

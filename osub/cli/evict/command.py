@@ -15,7 +15,7 @@ from foundation.slurm import Receiver
 from foundation.units import counted, verb
 from osub.cli.completion import clusters
 from osub.cli.evict.answers_shown import show_answers, to_json
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.out_file import Force, check_free
 from osub.live.forward import forward_live, is_in_containers
 from simulator.eviction import EvictionSolver, Question, solve
@@ -153,7 +153,7 @@ def evict(
     if cluster is not None and is_in_containers(cluster):
         if html is not None:
             raise UsageError("--html is not there for a cluster in containers; --json prints the answers")
-        code = forward_live(cluster, told_of_signals, [times])
+        code = forward_live(cluster, on_signals, [times])
         if not (execute or as_json):
             typer.echo(
                 f"osub: the commands are for the controller of {cluster}; `osub cluster status` names it",
@@ -236,8 +236,8 @@ def _answer_table(
     if html is not None:
         from simulator.eviction.eviction_page import write_trade_off
 
-        beside = [] if solver is EvictionSolver.GREEDY else solve(question, EvictionSolver.GREEDY)
-        write_trade_off(html, [fact], question, {solver.value: answers, "greedy": beside})
+        greedy = [] if solver is EvictionSolver.GREEDY else solve(question, EvictionSolver.GREEDY)
+        write_trade_off(html, [fact], question, {solver.value: answers, "greedy": greedy})
     shown = answers if all_deadlines else answers[-1:]
     overlapped = question.jobs if overlap else None
     if as_json:

@@ -52,7 +52,7 @@ def evict_live(
 ) -> None:
     """Show what to evict from a live Slurm, and evict it if that is wanted."""
     if execute and not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError("--execute asks before it evicts; where nobody can answer, say --yes")
+        raise UsageError("--execute asks before it evicts; without a terminal, say --yes")
     if execute and wanted.ways.system_command:
         check_program(wanted.ways.system_command[0])
     around = surroundings(cluster)
@@ -74,7 +74,7 @@ def evict_live(
             around,
             wanted,
             found.orders,
-            lambda one: console.print(told(one), markup=False, highlight=False, soft_wrap=True),
+            lambda one: console.print(outcome_line(one), markup=False, highlight=False, soft_wrap=True),
         )
     try:
         if eviction is not None:
@@ -94,9 +94,9 @@ def _ask(found: Found) -> None:
     if not found.orders:
         return
     often = Counter(order.fate for order in found.orders)
-    told = ", ".join(f"{often[fate]} {fate}" for fate in Fate if often[fate])
+    fates = ", ".join(f"{often[fate]} {fate}" for fate in Fate if often[fate])
     jobs, users = counted(len(found.orders), "job"), counted(found.owners(), "user")
-    ask_first(f"Evict {jobs} of {users} ({told})?", "nothing was evicted")
+    ask_first(f"Evict {jobs} of {users} ({fates})?", "nothing was evicted")
 
 
 def _json(
@@ -146,7 +146,7 @@ def show_outcomes(outcomes: Sequence[OrderOutcome]) -> None:
     Console().print(table)
 
 
-def told(one: OrderOutcome) -> str:
+def outcome_line(one: OrderOutcome) -> str:
     """Return an outcome as a line."""
     after = "" if one.after_s is None else f"{one.after_s:6.1f} s  "
     note = f": {one.note}" if one.note else ""

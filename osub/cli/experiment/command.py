@@ -1,4 +1,4 @@
-"""``osub experiment``: published experiments again, with the published numbers beside ours.
+"""``osub experiment``: published experiments again, with the published numbers next to ours.
 
 The studies of claims are ``simulator.experiments.claim_study.STUDIES``; they all have the options that are
 written here.

@@ -22,7 +22,7 @@ def progress() -> Progress:
 
 
 def steps_of(bar: Progress, name: str) -> Callable[[int], Callable[[str], None]]:
-    """Return what is told how many steps there are, and returns what is told of each when it is done."""
+    """Return a function of the number of steps; it returns a function to call with each finished step."""
 
     def steps(total: int) -> Callable[[str], None]:
         task = bar.add_task(name, total=total)

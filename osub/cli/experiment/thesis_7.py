@@ -17,7 +17,7 @@ from foundation.errors import OutputError, UsageError
 from foundation.units import counted, duration, seconds_of
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.experiment.show import note, progress, show_table
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.out_file import check_free
 from osub.cli.terminal import Console
 
@@ -141,7 +141,7 @@ def thesis_7(
             cores=cores,
             again_unfit=again_unfit and not judge,
             engine=engine,
-            hear=told_of_signals,
+            hear=on_signals,
         ),
         force=force,
         say=say,
@@ -186,9 +186,9 @@ def _follow(session: Replay, title: str, collect: Collect | None, most_s: float,
 
 def _tell(prepared: PreparedStudy, say: Callable[[str], None]) -> None:
     """Say what is run and how long it takes."""
-    from osub.physical.plan import told
+    from osub.physical.plan import plan_lines
 
-    for line in told(prepared.plan):
+    for line in plan_lines(prepared.plan):
         say(line)
     if not prepared.is_new:
         whole, left = len(prepared.plan.items()), duration(prepared.left_s, rough=True)
@@ -221,11 +221,11 @@ def _simulating() -> Iterator[Callable[[str], None]]:
 
 
 def _show(found: StudyFindings, prepared: PreparedStudy, replays: int) -> None:
-    from osub.physical.plan import told
+    from osub.physical.plan import plan_lines
 
-    known = told(prepared.plan)
+    known = plan_lines(prepared.plan)
     for fact in found.facts:
-        if fact not in known:  # the plan was told before it began
+        if fact not in known:  # the plan was printed before it began
             note(fact)
     Console().print(claims_table(found.claims))
     note(tally(found.claims, replays))

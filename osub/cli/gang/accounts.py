@@ -58,8 +58,8 @@ def accounts(
         "account": lambda: summed(jobs.values(), lambda one: one.account),
     }[by]()
     if as_json:
-        told = {"by": by, "unknown_jobs": sorted(unknown), "sums": [_told(one) for one in sums]}
-        typer.echo(json.dumps(told))
+        answer = {"by": by, "unknown_jobs": sorted(unknown), "sums": [_hours_json(one) for one in sums]}
+        typer.echo(json.dumps(answer))
         return
     _show(by, sums, len(unknown))
 
@@ -71,7 +71,7 @@ def _record_of(state: Path | None, gangd: Path | None) -> Path:
     return Path(found)
 
 
-def _told(one: Hours) -> dict[str, object]:
+def _hours_json(one: Hours) -> dict[str, object]:
     return {
         "name": one.name,
         "user": one.user,

@@ -24,7 +24,7 @@ from osub.cli.application import application
 from osub.cli.completion import clusters
 from osub.cli.gang.accounts import accounts
 from osub.cli.terminal import Console
-from osub.cli.top.frame import complaint_of, told_order
+from osub.cli.top.frame import complaint_of, order_line
 from osub.live.gangd_state import find_status, pulse_of
 
 app = application("Control the gang scheduler while it runs: pause, resume, drain, weigh; sum what it held.")
@@ -113,9 +113,9 @@ def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> N
     found = read_status(find_status(state, gangd))
     if as_json:
         fields = ("time_ms", "controller", "pid", "running_jobs", "shared_jobs", "orders", "orders_left_out")
-        told = {name: getattr(found, name) for name in fields}
-        told["free_jobs"] = {job.job: job.ordered for job in found.jobs if job.ordered is not None}
-        typer.echo(msgspec.json.encode(told).decode())
+        answer = {name: getattr(found, name) for name in fields}
+        answer["free_jobs"] = {job.job: job.ordered for job in found.jobs if job.ordered is not None}
+        typer.echo(msgspec.json.encode(answer).decode())
     else:
         _show(found)
     raise typer.Exit(1 if pulse_of(found).is_stale else 0)
@@ -127,12 +127,12 @@ def _show(status: ControllerStatus) -> None:
     if complaint is not None:
         console.print(complaint, markup=False, highlight=False)
     free = sum(job.ordered is not None for job in status.jobs)
-    told = f"{counted(status.shared_jobs, 'job')} on shared cores, {free} of them let run by orders"
-    lines = [told, *map(told_order, status.orders)]
+    summary = f"{counted(status.shared_jobs, 'job')} on shared cores, {free} of them let run by orders"
+    lines = [summary, *map(order_line, status.orders)]
     if status.orders_left_out:
         lines.append(f"and {counted(status.orders_left_out, 'more order')}")
     if not status.orders:
-        lines.append("no order stands")
+        lines.append("no order is in force")
     for line in lines:
         console.print(line, markup=False, highlight=False)
 
@@ -145,7 +145,7 @@ def _targets(
     targets += [OrderTarget("job", name) for name in _names("--job", jobs)]
     if everything:
         if targets:
-            raise UsageError("--all is everything: name nothing beside it")
+            raise UsageError("--all is everything: name nothing else")
         return (OrderTarget("all"),)
     once = tuple(dict.fromkeys(targets))
     if len(once) > MOST_TARGETS:

@@ -42,8 +42,8 @@ def compare(
     found = {str(each): agreement_of(one, other, each, bounds) for each in kinds}
     warning = different_hosts(one, other)
     if as_json:
-        told = {name: agreement.to_json() for name, agreement in found.items()}
-        typer.echo(json.dumps({"kinds": told, "warning": warning}))
+        kinds_json = {name: agreement.to_json() for name, agreement in found.items()}
+        typer.echo(json.dumps({"kinds": kinds_json, "warning": warning}))
         return
     console = Console()
     if warning is not None:

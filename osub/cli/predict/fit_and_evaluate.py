@@ -64,7 +64,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     force: Force = False,
 ) -> None:
-    """Judge models on applications that they have not seen, beside simple rules."""
+    """Judge models on applications that they have not seen, next to simple rules."""
     check_free(html, force, makes_folder=True)
     needs_learning()
     from predictor.model.judged import judge
@@ -77,11 +77,11 @@ def evaluate(
     if html is not None:
         write_page(html, pairs.about, reports)
     if as_json:
-        told = {name: json_of(report) for name, report in reports.items()}
+        kinds_json = {name: json_of(report) for name, report in reports.items()}
         typer.echo(
             json.dumps(
                 {
-                    "kinds": told,
+                    "kinds": kinds_json,
                     "few": {name: found.to_json() for name, found in few.items()},
                     "not_judged": {name: str(error) for name, error in failed.items()},
                 }
@@ -115,8 +115,8 @@ def _show(console: Console, name: str, report: KindReport) -> None:
     for row in rows_of(report):
         table.add_row(*row)
     console.print(table)
-    if told := curves_sentence(report):
-        console.print(told, markup=False, highlight=False)
+    if sentence := curves_sentence(report):
+        console.print(sentence, markup=False, highlight=False)
     console.print(
         f"at a cut of {report.cut:.2f} dangers missed: {report.false_negatives:.1%} of all pairs; 90% "
         f"intervals of the loss are ±{report.half_width:.2f} wide and hold {report.coverage:.0%}",

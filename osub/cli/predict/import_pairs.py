@@ -27,7 +27,7 @@ def import_(
     source: Annotated[Path, typer.Argument(help="The archive, .tar or .tar.gz.", metavar="ARCHIVE")],
     out: Annotated[Path, typer.Option("--out", help="Folder of pairs to make.", metavar="PAIRS")],
     form: Annotated[
-        Format, typer.Option("--from", help="dcslab: counters and run times of pairs beside NPB's SP.")
+        Format, typer.Option("--from", help="dcslab: counters and run times of pairs with NPB's SP.")
     ] = Format.DCSLAB,
     force: Force = False,
 ) -> None:

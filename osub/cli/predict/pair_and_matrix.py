@@ -88,7 +88,7 @@ def pair(
         return
     for (victim, other), forecast in forecasts.items():
         typer.echo(
-            f"{victim} beside {other}: loses {forecast.loss:.2f} ({forecast.low:.2f} to "
+            f"{victim} with {other}: loses {forecast.loss:.2f} ({forecast.low:.2f} to "
             f"{forecast.high:.2f}) of each second; above {found.threshold:g} with probability "
             f"{forecast.probability:.2f}"
         )
@@ -116,7 +116,7 @@ def matrix(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     force: Force = False,
 ) -> None:
-    """Print what each application loses beside each other; ! marks what is dangerous."""
+    """Print what each application loses to each other one; ! marks what is dangerous."""
     check_free(csv, force)
     if model is not None and data is not None:
         raise UsageError("--model and --data are two answers to one question: give one of them")

@@ -26,14 +26,14 @@ from foundation.slurm.calling.sbatch_options import check_options
 from foundation.units import counted, counted_of
 from foundation.writable import refuse_unwritable
 from osub.cli.completion import clusters
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay.watch import watch_replay
 from osub.cli.trace.files import Lenient
 from osub.live.cluster import find_cluster, meet
 from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
-from osub.live.pairing import check_beside, danger_of
+from osub.live.pairing import check_pairing, danger_of
 from predictor.chosen import other_cpu
 from submitter.plan import (
     PATIENCE_S,
@@ -183,7 +183,7 @@ def replay(
     if cluster is not None and is_in_containers(cluster):
         code = forward_replay(
             cluster,
-            told_of_signals,
+            on_signals,
             (trace, apps, pairing, calibration),
             out,
             finds_gangd=gangd == AUTO,
@@ -234,8 +234,8 @@ def replay(
                 return
             clear_run(out, force, resumable=True)
             session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=lenient)
-        for told in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
-            typer.echo(f"osub: {told}", err=True)
+        for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
+            typer.echo(f"osub: {line}", err=True)
     is_finished = watch_replay(
         session,
         collect=collector_of(session.gang_folder, client.config()),
@@ -292,15 +292,15 @@ def _made_fit(
         length_s=asked.length_s,
         lenient=lenient,
     )
-    with made as (path, told):
-        typer.echo(f"osub: {told}", err=True)
+    with made as (path, line):
+        typer.echo(f"osub: {line}", err=True)
         yield path, replace(asked, start_s=None, length_s=None, use_memory=False)
 
 
 def _show(drawn: DrawnUp, options: ReplayOptions, out: Path) -> None:
     """Print what sbatch would be given."""
-    for told in left_out(drawn.plan):
-        typer.echo(f"osub: {told}", err=True)
+    for line in left_out(drawn.plan):
+        typer.echo(f"osub: {line}", err=True)
     for script in scripts(drawn.plan, drawn.target, options, out.absolute()):
         typer.echo(script)
 
@@ -351,7 +351,7 @@ def _check_inputs(
     fit: float | None,
 ) -> None:
     if pairing is not None:
-        check_beside(options, apps, fit)
+        check_pairing(options, apps, fit)
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
 
@@ -375,8 +375,8 @@ def _tell(
         typer.echo(json.dumps(outcome | {"reasons": reasons, "remark": session.remark}))
     elif is_finished:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        told = f"`osub report {shlex.quote(str(out))} --html report.html` draws the run"
-        typer.echo(f"{counted(jobs, 'job')} in {out} ({counts}); {told}")
+        line = f"`osub report {shlex.quote(str(out))} --html report.html` draws the run"
+        typer.echo(f"{counted(jobs, 'job')} in {out} ({counts}); {line}")
     else:
         named = ["--cluster", str(cluster)] if cluster else []
         again = shlex.join(["osub", "replay", str(trace), *named, "--out", str(out), "--resume"])

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from foundation.interruption import note
 from foundation.units import counted_of, duration
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from submitter.replay import Collect, Look, Replay, Wish
 from submitter.replay import ReplayProgress as Standing
@@ -42,7 +42,7 @@ def watch_replay(
         disable=not console.is_terminal,
     )
     asked: list[int] = []
-    with told_of_signals(asked.append), bar:
+    with on_signals(asked.append), bar:
         task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")
 
         def watch(now: Standing) -> Wish:
@@ -65,7 +65,7 @@ def watch_replay(
 
 
 def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:
-    """Ask what to do until there is an answer; detach where nobody can answer, for that loses nothing."""
+    """Ask what to do until there is an answer; detach without a terminal, for that loses nothing."""
     if not polite or not sys.stdin.isatty():
         return Wish.DETACH
     if outlives_us:

@@ -105,7 +105,9 @@ def simulate(
     ] = "lln",
     pairing_threshold: Annotated[
         float | None,
-        typer.Option(help="lln-apart: who loses more beside whom does not share (default: 1 - 1/M + 0.05)."),
+        typer.Option(
+            help="lln-apart: jobs of which one loses more than this do not share (default: 1 - 1/M + 0.05)."
+        ),
     ] = None,
     speedup: Annotated[float, typer.Option(help="Divide every time of the trace by this.")] = 1.0,
     oversize: Annotated[
@@ -253,8 +255,8 @@ def simulate(
         run = one(several[0], out, label)
     figures = run.outcome
     if as_json:
-        told = {} if fitted is None else {"fit": msgspec.to_builtins(fitted)}
-        typer.echo(json.dumps({"run": str(out), **figures, **told}))
+        fit_json = {} if fitted is None else {"fit": msgspec.to_builtins(fitted)}
+        typer.echo(json.dumps({"run": str(out), **figures, **fit_json}))
         return
     if fitted is not None:
         show_fit(fitted)

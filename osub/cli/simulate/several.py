@@ -50,7 +50,7 @@ def simulate_several(
     several, out, label, simulate
         As ``run_each`` takes them; the first multiplicity is the reference.
     what
-        What goes on, for whoever waits.
+        Progress, for the user.
     as_json
         Whether to print JSON.
 
@@ -68,8 +68,8 @@ def simulate_several(
     found = compared([run.record for run in runs])
     metrics = found.metrics()
     if as_json:
-        told = {"verdict": msgspec.to_builtins(found.verdict), "metrics": msgspec.to_builtins(metrics)}
-        typer.echo(json.dumps({"runs": [str(run.path) for run in runs], **told}))
+        answer = {"verdict": msgspec.to_builtins(found.verdict), "metrics": msgspec.to_builtins(metrics)}
+        typer.echo(json.dumps({"runs": [str(run.path) for run in runs], **answer}))
         return
     from analysis.tables import metrics_tables
     from analysis.verdict.verdict_in_terminal import verdict_lines

@@ -106,20 +106,20 @@ def _how_sure(tuned: Tuned, amount: Callable[[float], str]) -> str:
 
 def _elsewhere(tuned: Tuned, best: Tried, amount: Callable[[float], str]) -> str:
     """Return which setting is the best at other C_o; empty where none was tried."""
-    told = []
+    parts = []
     for overhead, ordered in tuned.elsewhere.items():
         one = tuned.mild(ordered)
         if one is None:
-            told.append(f"at C_o = {overhead:g} no setting is mild enough")
+            parts.append(f"at C_o = {overhead:g} no setting is mild enough")
             continue
         same = tuned.chosen(one) == tuned.chosen(best)
         slowed = float(one.outcome["degradation_mean"])
-        told.append(
+        parts.append(
             f"at C_o = {overhead:g} the best is {'still ' if same else ''}{tuned.named(one)} "
             f"({amount(tuned.goal.value(one.outcome))}, degradation {slowed:.3g})"
         )
-    text = "; ".join(told)
-    return f"\n{text[:1].upper()}{text[1:]}." if told else ""
+    text = "; ".join(parts)
+    return f"\n{text[:1].upper()}{text[1:]}." if parts else ""
 
 
 def _why_alone(found: Sequence[Tried], goal: Goal) -> str:

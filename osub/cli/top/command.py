@@ -23,7 +23,7 @@ from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from gangd.controller.controller_status import about, read_status
 from osub.cli.completion import clusters
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
 from osub.live.forward import GANGD, forward, is_in_containers
@@ -66,7 +66,7 @@ def top(
         shown = [*(["--once"] if once else []), *(["--json"] if as_json else [])]
         about_job = [] if job is None else ["--job", str(job)]
         words = ["top", "--gangd", GANGD, *about_job, *shown]
-        raise typer.Exit(forward(state, told_of_signals, words=words))
+        raise typer.Exit(forward(state, on_signals, words=words))
     folder, conf = find_gangd(state, gangd)
     status = about(read_status(folder), job)
     console = Console()

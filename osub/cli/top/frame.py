@@ -30,8 +30,8 @@ from osub.live.queue import LiveQueue, QueuedJob
 SLURM_LATE_S = 5.0
 LEAST_UNATTENDED_S = 1.0
 WIDE = 180
-ROOMY = 88
-ROOMY_FOR_NODES = 120
+WIDE = 88
+WIDE_FOR_NODES = 120
 """What is on the cores comes before the figures of agents."""
 BOUNDLESS = 500
 """So wide is no terminal, but a pipe: nothing is put side by side or filled up with blanks."""
@@ -44,7 +44,7 @@ LEAST_ROWS = 3
 _ROLE_ORDER = ("run", "free", "yields", "held", "idle")
 _STYLES = {"run": "bold green", "free": "cyan", "yields": "green", "held": "yellow", "idle": "dim"}
 _MARKS = {"run": "{}", "free": "+{}", "yields": "<{}>", "held": "({})", "idle": "~{}"}
-_LEGEND = "on cores: 12 runs, (12) is frozen, <12> yields, ~12 is idle, +12 runs beside"
+_LEGEND = "on cores: 12 runs, (12) is frozen, <12> yields, ~12 is idle, +12 runs, too"
 
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ def _head(status: ControllerStatus, pulse: StatusFreshness) -> list[Text]:
 
 
 def _slices(status: ControllerStatus) -> str:
-    """Length of slices; while they grew, beside what was asked for."""
+    """Length of slices; while they grew, with what was asked for."""
     if status.quantum_ms == status.asked_quantum_ms:
         return f"{status.quantum_ms:g} ms"
     return f"{status.quantum_ms:g} ms (asked for: {status.asked_quantum_ms:g}), {status.lookahead} final"
@@ -181,7 +181,7 @@ def _orders(status: ControllerStatus) -> list[Text]:
     """Tell what operators ordered: pause and drain by name, weights by number."""
     stops = [order for order in status.orders if order.weight is None]
     shown = stops if len(stops) <= MOST_ORDERS else stops[: MOST_ORDERS - 1]
-    lines = [_line(f"* {told_order(order)}", "magenta") for order in shown]
+    lines = [_line(f"* {order_line(order)}", "magenta") for order in shown]
     weights = len(status.orders) - len(stops)
     rest = len(stops) - len(shown) + status.orders_left_out
     if weights:
@@ -191,7 +191,7 @@ def _orders(status: ControllerStatus) -> list[Text]:
     return lines
 
 
-def told_order(order: OrderStatus) -> str:
+def order_line(order: OrderStatus) -> str:
     """Return an order in a line."""
     since = f"by {order.by}, {_duration(order.for_s)} ago"
     if order.weight is not None:
@@ -199,12 +199,12 @@ def told_order(order: OrderStatus) -> str:
         return f"{order.target}: weight {order.weight:g}{most} ({since})"
     stop = "paused" if order.what == "pause" else "drained"
     run = "runs" if order.jobs == 1 else "run"
-    told = f"{order.target} is {stop}: {counted(order.jobs, 'job')} {run} freely"
+    line = f"{order.target} is {stop}: {counted(order.jobs, 'job')} {run} freely"
     if order.left is not None:
-        told += (
+        line += (
             f", {order.left} from before still take turns" if order.left else ", none takes turns any more"
         )
-    return f"{told} ({since})"
+    return f"{line} ({since})"
 
 
 def _times(count: int) -> str:
@@ -212,7 +212,7 @@ def _times(count: int) -> str:
 
 
 def _nodes(status: ControllerStatus, screen: Screen) -> Table:
-    columns = _NODE_COLUMNS if screen.width >= ROOMY_FOR_NODES else [c for c in _NODE_COLUMNS if c.always]
+    columns = _NODE_COLUMNS if screen.width >= WIDE_FOR_NODES else [c for c in _NODE_COLUMNS if c.always]
     on_node: dict[str, list[JobStatus]] = {}
     for job in status.jobs:
         for name in job.cores:
@@ -226,7 +226,7 @@ def _nodes(status: ControllerStatus, screen: Screen) -> Table:
 
 
 def _cores(node: NodeStatus, jobs: Iterable[JobStatus]) -> Text:
-    """Return who is on the cores; successive cores with the same jobs are told together."""
+    """Return who is on the cores; successive cores with the same jobs are merged."""
     on_core: dict[int, list[JobStatus]] = {}
     for job in jobs:
         for core in job.cores[node.node]:
@@ -250,7 +250,7 @@ def _waiting(queue: LiveQueue | None, now_s: float) -> list[Text]:
     if queue is None:
         return []
     if not queue.waiting:
-        return [_line("queue: nobody waits", "dim")]
+        return [_line("queue: no job waits", "dim")]
     named = ", ".join(_waits(one, now_s) for one in queue.waiting[:MOST_WAITING])
     more = len(queue.waiting) - MOST_WAITING
     return [_line(f"queue: {counted(len(queue.waiting), 'job')}: {named}" + f" and {more} more" * (more > 0))]
@@ -262,7 +262,7 @@ def _waits(one: QueuedJob, now_s: float) -> str:
 
 
 def _jobs(status: ControllerStatus, screen: Screen, queue: LiveQueue | None, now_s: float) -> Table:
-    columns = [c for c in _JOB_COLUMNS if c.always or screen.width >= ROOMY]
+    columns = [c for c in _JOB_COLUMNS if c.always or screen.width >= WIDE]
     if queue is None:
         columns = [c for c in columns if c.heading not in _FROM_SLURM]
     left_out = status.jobs_left_out
@@ -274,8 +274,8 @@ def _jobs(status: ControllerStatus, screen: Screen, queue: LiveQueue | None, now
 
 
 def _elapsed(at: JobRow) -> Text:
-    told = at[1]
-    return _line("" if told is None or told.since_s is None else _duration(at[2] - told.since_s))
+    entry = at[1]
+    return _line("" if entry is None or entry.since_s is None else _duration(at[2] - entry.since_s))
 
 
 def _places(job: JobStatus) -> str:

@@ -52,7 +52,7 @@ def export(
 ) -> None:
     """Write a trace as a workload of Batsim or ElastiSim, or a RUN as the jobs.csv that evalys reads.
 
-    Jobs without a run time or processors are left out, and told. A job wider than the system is an error,
+    Jobs without a run time or processors are left out, and counted. A job wider than the system is an error,
     with --lenient it is left out, too.
     """
     _check_options(form, {"--platform": platform, "--unit": unit}, {"--sizes": sizes})

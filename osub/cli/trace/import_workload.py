@@ -51,7 +51,7 @@ def import_workload(
 ) -> None:
     """Read a workload of Batsim or ElastiSim as an SWF trace, or a jobs.csv as a RUN to compare.
 
-    A job whose run time or size cannot be told is an error; with --lenient it is left out, and told.
+    A job without known run time or size is an error; with --lenient it is left out, and counted.
     """
     if system is not None and platform is not None:
         raise UsageError("--system and --platform both name the machines: give one of them")

@@ -37,7 +37,7 @@ def patterns(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the statistics of recorded patterns beside the published ones; synthesize more of them.
+    """Print the statistics of recorded patterns next to the published ones; synthesize more of them.
 
     Recordings are clustered by dynamic time warping, and barycentres of a cluster's members are new patterns.
     The file of new patterns may be put into a folder for `osub trace interactive --patterns`.

@@ -11,7 +11,7 @@ import typer
 
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
-from osub.cli.interrupts import told_of_signals
+from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, check_free, print_json
 from workloads.behaviour.behaviour_sampler import (
@@ -48,7 +48,7 @@ def record_job(
     check_free(out, force)
     usage, found = _usage(job, pid, cgroup)
     stop = threading.Event()
-    with told_of_signals(lambda _: stop.set()), Console(stderr=True).status("recording") as spinner:
+    with on_signals(lambda _: stop.set()), Console(stderr=True).status("recording") as spinner:
         taken = record(usage, time.monotonic, stop.wait, every, float("inf") if most is None else most)
         series = write_as_taken(
             out,

@@ -32,7 +32,7 @@ def summary_tables(summary: TraceSummary) -> Iterator[RenderableType]:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` for the terminal: no markup, no control characters from somebody's file."""
+    """Return ``text`` for the terminal: no markup, no control characters from a file."""
     return escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
 
 
@@ -141,7 +141,7 @@ def kinds_table(
 def behaviour_table(
     found: BehaviourStatistics, other: tuple[str, BehaviourStatistics] | None = None
 ) -> Table:
-    """Return statistics of interactive jobs beside the published ones, and beside those of ``other``."""
+    """Return statistics of interactive jobs next to the published ones, and to those of ``other``."""
     table = Table(title="Interactive behaviour", title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column("here", justify="right")

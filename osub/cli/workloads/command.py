@@ -92,8 +92,8 @@ def assign(
     if as_json:
         typer.echo(json.dumps({"jobs": len(drawn), "applications": counts}))
     else:
-        told = ", ".join(f"{count} {name}" for name, count in counts.items()) or "no batch job"
-        typer.echo(f"{told}; `osub replay {trace} --apps {out} --speedup {speedup:g} ...` runs them")
+        summary = ", ".join(f"{count} {name}" for name, count in counts.items()) or "no batch job"
+        typer.echo(f"{summary}; `osub replay {trace} --apps {out} --speedup {speedup:g} ...` runs them")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import InputError, UsageError
-from osub.live.pairing import check_beside, danger_of
+from osub.live.pairing import check_pairing, danger_of
 from submitter.plan import PlannedJob, ReplayPlan
 from submitter.plan.apart_applications import (
     PAIRING_NAME,
@@ -206,7 +206,7 @@ def test_danger_is_a_loss_above_the_threshold_to_either_of_the_two(tmp_path: Pat
 
 
 def test_what_does_not_go_with_pairing_is_one_line() -> None:
-    check_beside((), Path("apps.csv"), None)
+    check_pairing((), Path("apps.csv"), None)
     for options, apps, fit, told in (
         ((), None, None, "--apps"),
         ((), Path("a"), 30.0, "--fit"),
@@ -214,7 +214,7 @@ def test_what_does_not_go_with_pairing_is_one_line() -> None:
         (("nodelist=n1",), Path("a"), None, "nodelist"),
     ):
         with pytest.raises(UsageError, match=told):
-            check_beside(options, apps, fit)
+            check_pairing(options, apps, fit)
 
 
 def test_a_table_of_applications_may_name_them(tmp_path: Path) -> None:

@@ -281,9 +281,9 @@ def test_senders_without_number_are_forgotten() -> None:
     ("news", "kind", "text"),
     [
         (
-            ShutOut("10.0.0.9", "70 connections, with room for 64", 2 * SECOND_NS, 2),
+            ShutOut("10.0.0.9", "70 connections, limit 64", 2 * SECOND_NS, 2),
             "door",
-            "10.0.0.9: 70 connections, with room for 64; nobody new is let in from there for 2 s",
+            "10.0.0.9: 70 connections, limit 64; new connections from there are refused for 2 s",
         ),
         (ShutOut(NOWHERE, "x", SECOND_NS, 1), "door", "unknown addresses: x; nobody new"),
         (Denied("10.0.0.9", 4), "stranger", "10.0.0.9: a key that is not in the key folder, 4 times"),

@@ -13,7 +13,7 @@ import pytest
 from analysis.claims import ClaimVerdict
 from foundation.records import HOST, HostRecord, Run
 from foundation.records.table_files import frame_of
-from osub.physical.claims_pair import pair_rows, pair_told
+from osub.physical.claims_pair import pair_findings, pair_rows
 from osub.physical.figures import pairs
 from osub.physical.found import findings
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
@@ -154,7 +154,7 @@ def of_losses(**losses: list[float]) -> Results:
 
 
 def told(**losses: list[float]) -> str:
-    return "\n".join(pair_told(of_losses(**losses)))
+    return "\n".join(pair_findings(of_losses(**losses)))
 
 
 def test_a_loss_is_told_where_the_interval_is_above_zero() -> None:
@@ -194,7 +194,7 @@ def test_trials_left_out_are_counted_and_named() -> None:
     found = of_losses(naive=[0.1, 0.2], gangd=[0.0, 0.01])
     left = {"pair-sq-m2-slurm-1": "others used 30% of its CPUs' time", "pair-sq-m1-1": "no trial"}
     found = replace(found, unfit=left)
-    said = "\n".join(pair_told(found))
+    said = "\n".join(pair_findings(found))
     assert "Of 5 trials of the pair 1 is left out" in said
     assert "pair-sq-m2-slurm-1: others used 30%" in said
     notes = [note for note in table_7_4(found).notes if note.startswith("Left out")]
