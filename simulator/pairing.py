@@ -2,7 +2,7 @@
 
 Logs have no names of applications. Where they number executables, jobs of one executable and user run one
 application; else all jobs of a user do, for users run the same things again and again; or a file says so.
-What each application loses beside each other is from measured pairs, a model, or a table as CSV.
+What each application loses to each other one is from measured pairs, a model, or a table as CSV.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class PairTable:
     applications
         Their names, ascending.
     loss
-        E_v of each victim (row) beside each opponent (column), shape (A, A): the share of its work that a
+        E_v of each victim (row) with each opponent (column), shape (A, A): the share of its work that a
         victim loses while both run on a core.
     """
 
@@ -212,7 +212,7 @@ def _whole(path: Path, rows: Iterator[tuple[str, str, float]]) -> PairTable:
     losses: dict[tuple[str, str], float] = {}
     for victim, opponent, loss in rows:
         if (victim, opponent) in losses:
-            raise InputError(f"{path}: {one_line(victim, 80)} beside {one_line(opponent, 80)} is there twice")
+            raise InputError(f"{path}: {one_line(victim, 80)} with {one_line(opponent, 80)} is there twice")
         losses[victim, opponent] = loss
     names = sorted({name for pair in losses for name in pair})
     if not names:
@@ -225,7 +225,7 @@ def _whole(path: Path, rows: Iterator[tuple[str, str, float]]) -> PairTable:
         for opponent in names:
             if (victim, opponent) not in losses:
                 raise InputError(
-                    f"{path}: {one_line(victim, 80)} beside {one_line(opponent, 80)} is missing: measure "
+                    f"{path}: {one_line(victim, 80)} with {one_line(opponent, 80)} is missing: measure "
                     "it, or write a whole matrix with `osub predict matrix --csv`"
                 )
     values = [[losses[victim, opponent] for opponent in names] for victim in names]

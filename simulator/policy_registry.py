@@ -75,7 +75,7 @@ def family_of(name: str) -> Family:
 
 
 def listing() -> str:
-    """Return one line a policy, and one an option; options that several policies have are told once."""
+    """Return one line a policy, and one an option; options that several policies have are listed once."""
     lines: list[str] = []
     told: dict[tuple[PolicyOption, ...], str] = {}
     for family in FAMILIES:

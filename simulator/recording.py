@@ -92,7 +92,7 @@ def _applications(workload: Workload) -> dict[str, pl.Series]:
 
 
 def _frozen_s(result: SimulationResult) -> pl.Series:
-    """Return how long jobs were held; null where nobody holds jobs."""
+    """Return how long jobs were held; null where no job is suspended."""
     frozen = np.full(result.workload.count, np.nan)
     for pool in result.pools:
         if pool.run.gang is not None:
@@ -142,7 +142,7 @@ def _queue_names(result: SimulationResult) -> pl.Series:
 class RunTables:
     """What a RUN holds of a simulation: jobs, where they ran, what they held, exact slices if there were any.
 
-    The result that it is made from takes as much memory again; whoever writes a large run lets go of that
+    The result that it is made from takes as much memory again; a caller that writes a large run releases that
     first.
     """
 
@@ -187,7 +187,7 @@ def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> N
 
 
 def life_columns(result: SimulationResult) -> list[pl.Series]:
-    """Return the columns of ``jobs`` that tell of lives; none where every job ran once."""
+    """Return the columns of ``jobs`` of lifecycles; none where every job ran once."""
     return [*_told(result.workload.lives or ()), *_spent(result)]
 
 
@@ -214,7 +214,7 @@ def _told(lives: Sequence[JobLifecycle]) -> list[pl.Series]:
 
 
 def _spent(result: SimulationResult) -> list[pl.Series]:
-    """Return what the lives came to."""
+    """Return the accounting of lifecycles."""
     books = [(pool, pool.run.books) for pool in result.pools]
     if all(entry is None for _, entry in books):
         return []

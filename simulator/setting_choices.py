@@ -60,7 +60,7 @@ class SimulationWords:
     """A setting as it is written.
 
     ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
-    exact slices, and ``hold`` says how they stand back. ``settings`` are the policy's, ``NAME=VALUE``.
+    exact slices, and ``hold`` is the hold mode. ``settings`` are the policy's, ``NAME=VALUE``.
     ``slowdowns`` are those of jobs of one core and of several by each other, in the place of ``overhead``;
     X
     """

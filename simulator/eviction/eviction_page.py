@@ -39,7 +39,7 @@ def write_trade_off(
     question
         What was asked.
     lines
-        By solver, answers for ascending deadlines; those of the first are told in full, others are compared.
+        By solver, answers for ascending deadlines; those of the first are shown in full, others are compared.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def write_trade_off(
 def trade_off(question: Question, lines: Mapping[str, Sequence[EvictionAnswer]]) -> go.Figure:
     """Draw the loss as steps over the deadline, and below it how the first solver frees nodes."""
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.08, row_heights=[0.55, 0.45])
-    # The first stands on top of the others.
+    # The first is drawn on top of the others.
     for number, (name, line) in reversed(list(enumerate(lines.items()))):
         if line:
             figure.add_trace(_steps(name, line, number), row=1, col=1)

@@ -16,7 +16,7 @@ from foundation.errors import UsageError
 from foundation.units import counted, verb
 
 FINEST_LOSS = 1_000_000
-"""Parts of a node-hour in which losses are counted, where their sum leaves room for it."""
+"""Parts of a node-hour in which losses are counted, where their sum allows it."""
 MOST_STEPS = 10_000
 MOST_NODES = 1_000_000
 MOST_LOSS = 1e12
@@ -155,7 +155,7 @@ def answer_of(question: Question, step: int, choices: Mapping[int, EvictionChoic
 
 
 def whole_losses(question: Question) -> list[int | None]:
-    """Return the losses in whole parts of a node-hour, as fine as their sum has room for beside a count."""
+    """Return the losses in whole parts of a node-hour, as fine as their sum and a count allow."""
     parts = FINEST_LOSS
     total = math.fsum(job.loss or 0.0 for job in question.jobs)
     while parts > 1 and (total * parts + len(question.jobs)) * (len(question.jobs) + 1) >= _ROOM:

@@ -57,7 +57,7 @@ def choose_greedily(
     order
         The jobs' places, those of greatest loss first.
     choices
-        Room for what becomes of each job.
+        Buffer for the fate of each job.
     """
     freed, spent = 0, 0
     for place in range(len(nodes)):
@@ -102,7 +102,7 @@ def choose_greedily_for_all(
 ) -> int:
     """Choose for every deadline from 0 on, one whole run each; return the nodes freed at the last.
 
-    ``order`` is room for the order of the jobs.
+    ``order`` is a buffer for the order of the jobs.
     """
     freed = 0
     for now in range(deadline + 1):
@@ -123,7 +123,7 @@ class Columns:
         self.need = max(0, question.need)
 
     def room(self) -> Ints:
-        """Return room for one number a job."""
+        """Return a buffer for one number a job."""
         return np.zeros(len(self.nodes), dtype=np.int64)
 
 

@@ -25,7 +25,7 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cells of one job, by column, and where they stand."""
+    """The cells of one job, by column, and their position."""
 
     where: str
     name: str
@@ -65,7 +65,7 @@ def read_jobs(path: Path) -> list[EvictableJob]:
     ------
     InputError
         The file cannot be read, lacks a column, has one that is not known, or a cell that is not what its
-        column wants; or a job stands in it twice.
+        column wants; or a job is in it twice.
     """
     jobs = [_job(cells) for cells in read_cells(path, REQUIRED, OPTIONAL)]
     return sorted(jobs, key=lambda job: by_number(job.name))
@@ -83,7 +83,7 @@ def read_cells(path: Path, required: Sequence[str], optional: Sequence[str]) -> 
                 continue
             cells = _cells(f"{path}:{lines.line_num}", header, row)
             if cells.name in seen:
-                raise cells.error("job", "it stands here twice")
+                raise cells.error("job", "it is here twice")
             seen.add(cells.name)
             if len(seen) > _MOST_JOBS:
                 raise InputError(f"{path}: more than {_MOST_JOBS:,} jobs")
@@ -123,7 +123,7 @@ def _check_header(
         raise InputError(f"{path}:1: unknown column {_shown(unknown[0])}; known ones are {known}")
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise InputError(f"{path}:1: column {twice[0]} stands here twice")
+        raise InputError(f"{path}:1: column {twice[0]} is here twice")
 
 
 def _cells(where: str, header: Sequence[str], row: Sequence[str]) -> Cells:

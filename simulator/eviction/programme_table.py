@@ -185,7 +185,7 @@ class ProgrammeTable:
         return min(total, max(0, -(-max(0, need) // self._unit) + max(largest, default=0) - 1))
 
     def arguments(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Bytes]:
-        """Return what ``fill`` is called with: the items, and room for layers and choices."""
+        """Return the arguments of ``fill``: the items, and buffers for layers and choices."""
         chunks = [self._chunks(item) for item in self._items]
         first = np.cumsum([0, *map(len, chunks)], dtype=np.int64)
         flat = [chunk for of_item in chunks for chunk in of_item]

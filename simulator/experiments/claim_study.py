@@ -47,7 +47,7 @@ class StudyRequest:
     quick
         Whether a smaller study will do.
     steps
-        Told how many steps there are; returns what is to be called at each of them.
+        Called with the number of steps; returns a function to call at each of them.
     """
 
     traces: tuple[Path, ...]
@@ -124,7 +124,7 @@ STUDIES = {
     ),
     "malleable": ClaimStudy(
         help="Zojer, Posner, Oezden: jobs that change size under MIN, PREF, AVG and KEEPPREF, over EASY.",
-        traces_help="28 days of it stand for THETA (SWF); without it windows like the other three are made.",
+        traces_help="28 days of it replace THETA (SWF); without it windows like the other three are made.",
         module="simulator.experiments.malleable.malleable_study",
     ),
     "pairing": ClaimStudy(

@@ -29,7 +29,7 @@ _WORDS = {
 
 
 _EVIDENCE = "Evidence:"
-"""So begins a fact that says what a study's figures stand on."""
+"""Prefix of a fact with the evidence of a study's figures."""
 
 
 def write_page(
@@ -87,7 +87,7 @@ def _verdict(claims: Sequence[ClaimRow], tables: Sequence[ExperimentTable]) -> l
 
 
 def _spoken(facts: Sequence[str]) -> list[VerdictParagraph]:
-    """Return what came of a study in its own sentences and what they stand on; nothing if it has none.
+    """Return a study's findings in its own sentences and their evidence; nothing if it has none.
 
     A reader must know both before the claims, whose numbers mean something to few.
     """
@@ -100,7 +100,7 @@ def _spoken(facts: Sequence[str]) -> list[VerdictParagraph]:
 
 
 def _sentence(fact: str) -> VerdictParagraph:
-    """Return a fact; what stands before a colon is its heading."""
+    """Return a fact; the text before a colon is its heading."""
     head, colon, rest = fact.partition(": ")
     return VerdictParagraph(f"{head}:", rest) if colon and len(head) < 20 else VerdictParagraph("", fact)
 
@@ -115,7 +115,7 @@ def _table(table: ExperimentTable) -> PageBlock:
 
 
 def _arranged(figure: go.Figure) -> go.Figure:
-    """Return a figure in the common look; what it says of its own layout stands."""
+    """Return a figure in the common look; its own layout is kept."""
     own = figure.to_plotly_json()["layout"]
     own.pop("template", None)
     arrange(figure, figure.layout.height or 420)

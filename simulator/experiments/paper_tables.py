@@ -1,4 +1,4 @@
-"""Tables of an experiment, ours beside the thesis's."""
+"""Tables of an experiment, ours next to the thesis's."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SPAN = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{2}):([0-9]{2}):([0-9]{2})")
 _FOR_EVER_S = 1e9
 _SLURMDBD = "accounting_storage/slurmdbd"
 _NONE = frozenset({"", "(null)", "none"})
-# What else may stand in SchedulerParameters and changes no start that the family models.
+# Other SchedulerParameters that change no start that the family models.
 _HARMLESS = frozenset(
     {
         "bf_continue",

@@ -97,7 +97,7 @@ def read_starts(run: Run, size_weight: float = 0.0, age_weight_a_s: float = 0.0)
 
 
 def _openings(run: Run) -> Mapping[Slot, list[float]]:
-    """Return when each core began to have room for one more job, in order of time."""
+    """Return when each core began to be free for one more job, in order of time."""
     kinds = run.jobs.select("kind").with_row_index("row")
     held = (
         stretches(run.jobs, run.allocations)
@@ -139,7 +139,7 @@ def _queues(run: Run, size_weight: float, age_weight_a_s: float) -> list[list[Qu
     nodes, cores = (int(part) for part in run.info.system[1:].split("C"))
     queues: dict[str, list[Queued]] = defaultdict(list)
     columns = ("job_id", "queue", "nodes", "cores", "submitted_s", "start_s", "end_s", "placement")
-    # A job that was refused never waited, and how long a lost one did nobody knows.
+    # A job that was refused never waited, and the wait of a lost one is unknown.
     left = pl.col("start_s").is_not_null() | pl.col("end_s").is_not_null()
     queued = pl.col("submitted_s").is_not_null() & left
     known = run.jobs.filter(queued).sort("submitted_s", "trace_job")

@@ -266,7 +266,7 @@ def slowdowns_by_kind(done: Sequence[SharedWork], overhead: float) -> Slowdowns 
 
     Ranks that wait for each other lose far more to a job that does the same than to one of a single core. So
     work is fitted to seconds with a C_o for each pair of kinds (least squares; ``_PRIOR_S`` seconds at
-    the common C_o stand for what was not seen).
+    the common C_o replace what was not seen).
 
     Returns
     -------

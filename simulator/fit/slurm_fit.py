@@ -152,7 +152,7 @@ def _tick(starts: Starts, gaps: Gaps, interval_s: float | None, stated: Mapping[
     slurms = float(default("tick", "").value)
     delay_s = float(stated["delay"].value) if "delay" in stated else None
     if delay_s is not None and interval_s is not None and interval_s < 2 * slurms:
-        return default("tick", "not told apart from backfilling")
+        return default("tick", "not distinct from backfilling")
     if gaps.look is None:
         return default("tick", _FEW_STARTS)
     beat = period(starts.passes, _LEAST_PERIOD_S, _APART_S)
@@ -160,7 +160,7 @@ def _tick(starts: Starts, gaps: Gaps, interval_s: float | None, stated: Mapping[
     most_s = delay_s / (1 + _NEAR) if delay_s is not None and waits else gaps.look.value * (1 + _NEAR)
     if beat is not None and beat.value < most_s:
         return fitted("tick", beat)
-    return default("tick", "not told apart from the delay") if waits else fitted("tick", gaps.look)
+    return default("tick", "not distinct from the delay") if waits else fitted("tick", gaps.look)
 
 
 def _delay(gaps: Gaps, tick_s: float) -> Parameter:
@@ -200,7 +200,7 @@ def _latencies(run: Run, gaps: Gaps) -> tuple[Parameter, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The parts, in seconds; None: not told.
+    """The parts, in seconds; None: unknown.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def _common_wait(gaps: Sequence[float], others: Sequence[float]) -> float:
 
 
 def ends_seem_to_wait(starts: Starts) -> bool | None:
-    """Return whether jobs that were released wait for a look, as those that arrived do; None: not told."""
+    """Return whether jobs that were released wait for a look, as those that arrived do; None: unknown."""
     if min(len(starts.arrived), len(starts.released)) < _ENOUGH:
         return None
     return longest_wait(starts.released) > longest_wait(starts.arrived) / 2

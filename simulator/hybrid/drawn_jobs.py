@@ -307,7 +307,7 @@ class _Row:
             raise InputError(f"{path}, line {line}: it has more or fewer columns than the header")
 
     def text(self, name: str) -> str:
-        """Return what stands in a column."""
+        """Return the value of a column."""
         return str(self.row.get(name, "") or "").strip()
 
     def refuse(self, name: str, why: str) -> None:
@@ -376,7 +376,7 @@ def _sizes(entry: _Row, asked: int, draw: Draw) -> Sizes:
 def _on_demand(entry: _Row, workload: Workload, job: int) -> JobLifecycle:
     notice_us, predicted_us = entry.time_us("notice_s"), entry.time_us("predicted_s")
     if (notice_us is None) != (predicted_us is None):
-        entry.refuse("predicted_s" if predicted_us is None else "notice_s", "is missing beside the other")
+        entry.refuse("predicted_s" if predicted_us is None else "notice_s", "is missing, the other is given")
     if notice_us is None or predicted_us is None:
         return JobLifecycle(on_demand=True)
     if notice_us > int(workload.submit_us[job]):

@@ -35,7 +35,7 @@ from simulator.world import PLAIN_LIFE, JobLifecycle
 _MOST_UNITS = 1 << 62
 _SPARE_ROWS = 512
 _MOST_SCALE = 4096
-"""Units a microsecond on one node, and some room: more than any weight and overhead make of it."""
+"""Units a microsecond on one node, and some margin: more than any weight and overhead make of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def build_world(
     make
         Makes tables for compiled kernels or for plain Python.
     jobs
-        The jobs; those without lives are rigid, without set-up and checkpoints.
+        The jobs; those without a lifecycle are rigid, without set-up and checkpoints.
     nodes
         How many there are.
     mechanism

@@ -161,7 +161,7 @@ FAMILIES = (
     ),
     Family(
         name="hybrid-share",
-        help="EASY with on-demand jobs that start at once on shared cores; nobody is preempted",
+        help="EASY with on-demand jobs that start at once on shared cores; no job is preempted",
         make=_maker(SHARE, False),
         options=(*OPTIONS, WEIGHT),
         prepare=prepare,

@@ -165,7 +165,7 @@ def _choose_all(state: EngineState, kind: int, load: int) -> None:
 def choose_nodes(state: EngineState, kind: int, job: int, most: int, alike: bool) -> bool:
     """Choose the least loaded nodes for ``job``, up to the load ``most``; return whether there are enough.
 
-    ``alike``: if they need no memory and nobody owns one, every node of such a load suits the job.
+    ``alike``: if they need no memory and no job owns one, every node of such a load suits the job.
     """
     ranking, barred = state.ranking, 0
     for word in range(len(state.chosen)):

@@ -2,7 +2,7 @@
 
 The latter are ``lln-paired`` and ``lln-apart``. Idle cores first, as ``lln``. Where a job has to share, it
 goes to the cores whose holders and it lose least to each other, and to the nodes whose worst core is best.
-``lln-paired`` never waits for better company: what fits under ``lln`` fits here. ``lln-apart`` does: beside a
+``lln-paired`` never waits for better company: what fits under ``lln`` fits here. ``lln-apart`` does: with a
 job which it harms, or which harms it, beyond a threshold, no job starts. It waits for other cores then; on a
 cluster that empties it fits in the end.
 """
@@ -48,9 +48,9 @@ class PairedPlacement:
     Parameters
     ----------
     loss
-        E_v of each application beside each other, shape (A, A); ``SimulatedJob.app`` is a row of it.
+        E_v of each application with each other one, shape (A, A); ``SimulatedJob.app`` is a row of it.
     most
-        Nobody is put beside somebody of whom one loses more; None: anybody.
+        No two jobs share cores of which one loses more; None: all may share.
     """
 
     loss: npt.NDArray[np.float64]

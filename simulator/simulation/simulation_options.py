@@ -1,4 +1,4 @@
-"""What a simulation is told, beside the trace."""
+"""Options of a simulation, besides the trace."""
 
 from __future__ import annotations
 

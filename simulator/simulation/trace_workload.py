@@ -61,7 +61,7 @@ class Workload:
     left_out
         How many jobs of the trace are not here, or were changed, by reason.
     lives
-        What each job can do beside running once; None: nothing.
+        The jobs' lifecycles, where they do more than run once; None: none do.
     planned_us
         What the scheduler takes each job to last at most; None: the requested time.
     executable

@@ -68,5 +68,5 @@ class ExactSlices:
         return self.model.scale
 
     def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> Fraction:
-        """See ``SharingModel``: the speed within a slice, beside others that run in it."""
+        """See ``SharingModel``: the speed within a slice, with others that run in it."""
         return self.model.core_speed(job, others, node)

@@ -5,8 +5,8 @@ what they did in the slice before, the gang scheduler learns which jobs hold cor
 its plan holds are frozen. While no core has two jobs there is nothing to decide and no boundary.
 
 A held job that is frozen makes no progress; its idle phases go on, for thinking time does not stop, but it
-wakes up frozen. One that yields goes on while none of the slice's owners computes on any of its cores, beside
-other held jobs there as the sharing model says; while an owner computes on one of them it stands still on
+wakes up frozen. One that yields goes on while none of the slice's owners computes on any of its cores, with
+other held jobs there as the sharing model says; while an owner computes on one of them it stops on
 all, for its processes wait for each other.
 """
 
@@ -240,7 +240,7 @@ class GangStepper(PythonEngine):
                 self._plan.apply(command)
 
     def _freeze_again(self) -> None:
-        """Let the held jobs that are busy stand still: those of a new slice, and those that woke up.
+        """Suspend the held jobs that are busy: those of a new slice, and those that woke up.
 
         One that yields goes on where the owners leave its cores.
         """
@@ -258,7 +258,7 @@ class GangStepper(PythonEngine):
                 self.set_speeds(job)
 
     def _is_left(self, job: int) -> bool:
-        """Whether nobody who is not held computes on a core of a held job."""
+        """Whether no running job computes on a core of a held job."""
         runs = self.state.runs
         for node, cores in self.cluster.cores_of(job).items():
             mine = set(cores)
@@ -282,7 +282,7 @@ class PlanFollower:
         self._exempt: set[int] = set()
 
     def apply(self, command: Command) -> None:
-        """Take in a command; those that concern nobody's freezing are ignored."""
+        """Take in a command; those that freeze no job are ignored."""
         match command:
             case Publish():
                 for name in command.drop:

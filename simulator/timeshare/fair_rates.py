@@ -5,7 +5,7 @@ a node that holds it: one that is full, and on which no job is faster. The level
 those that it holds. A change on some nodes is worked in without looking at the rest: those nodes are dirty;
 going up through the levels, a dirty node that is full at a level holds its jobs there, and a job at its old
 rate stays there if a node that is not dirty holds it. Only where a job's rate changes its other nodes become
-dirty, and what they have below that level stands: all of them before a job rises, and once it is slower those
+dirty, and their rates below that level are final: all of them before a job rises, and once it is slower those
 that hold jobs. A node that holds none and has one job less, or a slower one, need not be looked at.
 
 *Otherwise* every node's equal share counts: a job's rate is their mean.
@@ -20,7 +20,7 @@ from simulator.timeshare.timeshare_state import OPEN, SlotRecord, TimeshareNodeR
 
 @kernel
 def seat(floor: TimeshareState, place: int, index: int) -> int:
-    """Return where in ``members`` the job stands that is number ``index`` on a node."""
+    """Return the position in ``members`` of the job that is number ``index`` on a node."""
     near = floor.rules[0].near
     if index < near:
         return place * near + index

@@ -7,7 +7,7 @@ from simulator.timeshare.timeshare_nodes import choose, count_roomy, join
 from simulator.timeshare.timeshare_state import NEVER, TimeshareJobRecord, TimeshareState
 
 GONE = -1
-"""Stands in the queue where a job has started ahead of others."""
+"""Placeholder in the queue of a job that has started ahead of others."""
 
 
 @kernel
@@ -70,7 +70,7 @@ def _serve_sharing(floor: TimeshareState) -> None:
 
 @kernel
 def _serve_batch(floor: TimeshareState) -> None:
-    """Start heads while they fit, then whoever asks for less time than the head must wait."""
+    """Start heads while they fit, then jobs that ask for less time than the head must wait."""
     clock = floor.clock[0]
     while clock.head < clock.tail:
         number = floor.queue[clock.head]

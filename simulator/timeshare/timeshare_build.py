@@ -134,6 +134,6 @@ def _ended(values: Ints) -> Ints:
 
 
 def _spans(jobs: TimeshareDemands) -> int:
-    """Return for how many spans there is room: jobs may wait for long after the last has come."""
+    """Return how many spans fit: jobs may wait for long after the last has come."""
     last_us = int(jobs.submit_us.max(initial=0) + jobs.run_us.max(initial=0))
     return 4 * (last_us // SPAN_US) + 64

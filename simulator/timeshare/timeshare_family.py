@@ -127,7 +127,7 @@ FAMILIES = (
     ),
     Family(
         name="timeshare-batch",
-        help="the batch scheduler beside it: whole nodes, in order, backfilling by requested time",
+        help="the batch scheduler for comparison: whole nodes, in order, backfilling by requested time",
         make=_batch,
         prepare=_prepare,
         whole_nodes=True,

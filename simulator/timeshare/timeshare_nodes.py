@@ -19,9 +19,9 @@ from simulator.timeshare.timeshare_state import (
 
 @kernel
 def choose(floor: TimeshareState, number: int) -> bool:
-    """Find nodes for a job: least jobs, then lowest index, of those with memory and room for one more.
+    """Find nodes for a job: least jobs, then lowest index, of those with memory and a slot for one more.
 
-    Returns whether there are enough; they stand in ``part`` then.
+    Returns whether there are enough; they are in ``part`` then.
     """
     job: TimeshareJobRecord = floor.jobs[number]
     wanted, need, at = job.nodes, job.memory, job.part_at

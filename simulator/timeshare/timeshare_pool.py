@@ -1,4 +1,4 @@
-"""Time-sharing on whole nodes, and the batch scheduler beside it (Hofmeyr et al., HPCC 2016)."""
+"""Time-sharing on whole nodes, and the batch scheduler to compare with (Hofmeyr et al., HPCC 2016)."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Check:
     def _check_rate(
         self, floor: TimeshareState, slot: int, nodes: Sequence[int], on: Mapping[int, Sequence[int]]
     ) -> None:
-        """Fail unless the job has its mean share, or a node holds it: full, and nobody there is faster."""
+        """Fail unless the job has its mean share, or a node holds it: full, and no job there is faster."""
         rate = floor.slots[slot].rate
         if not floor.rules[0].is_spmd:
             shares = sum(floor.nodes[node].capacity // len(on[node]) for node in nodes)
@@ -182,7 +182,7 @@ class Check:
             full = floor.nodes[node].capacity - sum(rates) < 2 * len(rates)
             if full and max(rates) <= rate + 2 * len(rates):
                 return
-        raise InvariantError(f"job {self._job(floor, slot)} could be faster at nobody's expense")
+        raise InvariantError(f"job {self._job(floor, slot)} could be faster at no other's expense")
 
     def _job(self, floor: TimeshareState, slot: int) -> int:
         return int(self._numbers[floor.slots[slot].job])

@@ -72,7 +72,7 @@ class SharingConfig:
 class TimeshareRulesRecord:
     """What does not change; see ``SharingConfig``. ``depth`` jobs a node at most, ``words`` a set.
 
-    The first ``near`` of a node's jobs stand beside those of other nodes.
+    The first ``near`` of a node's jobs are stored next to those of other nodes.
     """
 
     nodes: int = 0

@@ -1,4 +1,4 @@
-"""What a run is given: jobs, with their lives and sizes; nodes, and when they fail."""
+"""What a run is given: jobs, with their lifecycles and sizes; nodes, and when they fail."""
 
 from __future__ import annotations
 

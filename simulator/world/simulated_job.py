@@ -1,4 +1,4 @@
-"""A job as the simulator knows it beforehand, and the lives of many jobs, of which there are few kinds."""
+"""A job as the simulator knows it beforehand, and the lifecycles of many jobs of few kinds."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SimulatedJob:
     user
         Number of its user (SWF field 12); None is not known.
     life
-        What it can do beside running once at its size.
+        Its lifecycle, where it does more than run once at its size.
     """
 
     index: int
@@ -134,7 +134,7 @@ class JobLives(Sequence[JobLifecycle]):
 
     @classmethod
     def of(cls, lives: Sequence[JobLifecycle] | None, count: int) -> JobLives:
-        """Return these lives; without any ``count`` plain ones."""
+        """Return these lifecycles; without any ``count`` plain ones."""
         if isinstance(lives, JobLives):
             return lives
         if lives is None:
@@ -161,7 +161,7 @@ class JobLives(Sequence[JobLifecycle]):
         return self.kinds[int(self.kind[index])]
 
     def select(self, jobs: Ints) -> JobLives:
-        """Return the lives of some jobs."""
+        """Return the lifecycles of some jobs."""
         return JobLives(self.kinds, self.kind[jobs])
 
     def column(self, value: Callable[[JobLifecycle], int | bool]) -> Ints:
@@ -169,11 +169,11 @@ class JobLives(Sequence[JobLifecycle]):
         return np.array([int(value(life)) for life in self.kinds] or [0], dtype=np.int64)[self.kind]
 
     def changed(self, change: Callable[[JobLifecycle], JobLifecycle]) -> JobLives:
-        """Return the lives with something changed in all of them."""
+        """Return the lifecycles with something changed in all of them."""
         return JobLives(tuple(map(change, self.kinds)), self.kind)
 
     def with_sizes(self, jobs: Ints, sizes: Sequence[Sizes], which: Ints) -> JobLives:
-        """Return the lives in which the job ``jobs[i]`` has the sizes ``sizes[which[i]]``."""
+        """Return the lifecycles in which job ``jobs[i]`` has the sizes ``sizes[which[i]]``."""
         pairs, new = np.unique(self.kind[jobs] * len(sizes) + which, return_inverse=True)
         kind = self.kind.copy()
         kind[jobs] = len(self.kinds) + new

@@ -1,4 +1,4 @@
-"""Makes the tables of lives from what jobs can do, and from when nodes fail."""
+"""Makes the lifecycle tables from the jobs' lifecycles and the nodes' failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_UNITS = 1 << 62
 
 _SPARE_STRETCHES = 4096
 _SPARE_PARTS = 1 << 16
-"""How much of the log may be full before it is emptied, beside what one event can log."""
+"""How much of the log may be full before it is emptied, besides what one event can log."""
 
 
 def build_lives(
@@ -138,7 +138,7 @@ def sizes_of(lives: JobLives) -> Ints:
 
 
 def check_lives(lives: JobLives, nodes: Ints, phase_at: Ints, run_us: Ints, scale: int) -> None:
-    """Refuse lives that contradict themselves, or that are too long to be counted.
+    """Refuse lifecycles that contradict themselves, or that are too long to be counted.
 
     ``run_us`` is the longer of the run time and the request of each job; ``scale`` the model's units of work.
 

@@ -38,8 +38,8 @@ class PoolJobs:
     """Jobs of a pool as arrays of length J, by job number; see ``SimulatedJob`` for what they mean.
 
     ``phase_us`` holds the periods of job ``j`` from ``phase_at[j]`` to ``phase_at[j + 1]``: idle, busy, idle,
-    ..., of which only the first may be zero. ``lives`` says what each can do beside running once; None:
-    nothing. ``user`` is -1 where it is not known.
+    ..., of which only the first may be zero. ``lives`` are the jobs' lifecycles, where they do more than run
+    once; None: nothing. ``user`` is -1 where it is not known.
     """
 
     submit_us: Ints

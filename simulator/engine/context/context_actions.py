@@ -43,11 +43,11 @@ class Actions(PoolView):
     timer_kinds: list[str]
 
     def place_on(
-        self, job: SimulatedJob, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
+        self, job: SimulatedJob, nodes: int, barred: Sequence[int] = (), *, is_running: bool = False
     ) -> Cores | None:
         """Return where the placement puts so many nodes of ``job``, off the barred ones.
 
-        ``beside_itself``: it runs, and these are more nodes for it.
+        ``is_running``: it runs, and these are more nodes for it.
         """
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class Actions(PoolView):
         held = self.held(job)
         if count <= len(held):
             return {node: held[node] for node in sorted(held)[:count]}
-        more = self.place_on(job, count - len(held), sorted(held), beside_itself=True)
+        more = self.place_on(job, count - len(held), sorted(held), is_running=True)
         return None if more is None else {**held, **more}
 
     def preempt(self, job: SimulatedJob, how: Preemption, *, warning_us: int = 0) -> None:

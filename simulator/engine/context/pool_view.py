@@ -20,7 +20,7 @@ class PoolView:
     Parameters
     ----------
     state
-        The pool, with tables of lives, in plain Python.
+        The pool, with lifecycle tables, in plain Python.
     jobs
         Its jobs, by index.
     """

@@ -1,4 +1,4 @@
-"""The projection behind backfilling, as it is defined: a copy of the run that nobody joins."""
+"""The projection behind backfilling, as it is defined: a copy of the run without new jobs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def project(
 
     Every job that holds cores counts as busy and goes on until it has done its requested work. All that ends
     at one instant has ended before ``job`` is tried, which is to say, before the placement is asked. It is
-    ``FAR_US`` if there is no room for it even then.
+    ``FAR_US`` if it does not fit even then.
     """
     view = context.fork(fork(context.state))
     state = view.state

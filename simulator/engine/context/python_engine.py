@@ -61,7 +61,7 @@ class PythonEngine(Actions):
     Parameters
     ----------
     state
-        The pool at the beginning of the run, with tables of lives.
+        The pool at the beginning of the run, with lifecycle tables.
     jobs
         Its jobs, by index.
     policy, placement, sharing
@@ -137,7 +137,7 @@ class PythonEngine(Actions):
         return True
 
     def show(self) -> None:
-        """Let whoever wants to look at the state after a change do so."""
+        """Call the after-event hook."""
         if self._after_event is not None:
             self._after_event(self)
 
@@ -240,12 +240,12 @@ class PythonEngine(Actions):
         return self.place_on(job, self._size(job, nodes, None), sorted(set(off)))
 
     def place_on(
-        self, job: SimulatedJob, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
+        self, job: SimulatedJob, nodes: int, barred: Sequence[int] = (), *, is_running: bool = False
     ) -> Cores | None:
         """See ``Actions``."""
         asked = self.state.jobs[job.index]
         kept = (asked.nodes, asked.part_at, asked.part_end)
-        if beside_itself:  # what it holds stays in its first parts
+        if is_running:  # what it holds stays in its first parts
             asked.part_at = asked.part_end
         asked.nodes, asked.part_end = nodes, asked.part_at + nodes
         for node in barred:

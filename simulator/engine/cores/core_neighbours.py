@@ -14,7 +14,7 @@ from simulator.engine.state.sharing_state import LinkedRecord, LinkPoolRecord, L
 
 
 def new_links(make: StateAllocator, jobs: int, cores: int, slots: int) -> Links:
-    """Return no links, with room for all that so many jobs can have on so many cores at once."""
+    """Return no links, with space for all that so many jobs can have on so many cores at once."""
     pairs = min(jobs * (jobs - 1) // 2, cores * slots * (slots - 1) // 2)
     return Links(
         pool=make.table(LinkPoolRecord, 1),
@@ -25,7 +25,7 @@ def new_links(make: StateAllocator, jobs: int, cores: int, slots: int) -> Links:
 
 @kernel
 def _new_pair(links: Links) -> int:
-    """Return the first of two records that nobody uses."""
+    """Return the first of two unused records."""
     pool = links.pool[0]
     pair = pool.spare
     if pair == NEVER:
@@ -64,7 +64,7 @@ def _leave(links: Links, record: int, job: int) -> None:
 
 @kernel
 def _is_used(state: EngineState, part: int) -> bool:
-    """Return whether somebody holds a core of ``part``."""
+    """Return whether a job holds a core of ``part``."""
     used = 0
     for word in range(state.mask.shape[1]):
         used |= state.occupied[state.parts[part].node, 0, word] & state.mask[part, word]

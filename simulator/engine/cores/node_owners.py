@@ -1,4 +1,4 @@
-"""Who may use a node: anybody, one job for which it is reserved, or nobody while it is down or drained."""
+"""Which jobs may use a node: all, one for which it is reserved, or none while it is down or drained."""
 
 from __future__ import annotations
 

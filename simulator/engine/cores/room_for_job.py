@@ -1,4 +1,4 @@
-"""Whether a job has room, whatever the placement: enough nodes with enough free slots and memory."""
+"""Whether a job fits, whatever the placement: enough nodes with enough free slots and memory."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _first_core(state: EngineState, job: int) -> int:
 
 @kernel
 def _first_row(links: Links, rows: Rows, job: int) -> int:
-    """Return the first row, in their order, in which nobody holds a core of ``job``, or ``NEVER``."""
+    """Return the first row, in their order, in which no job holds a core of ``job``, or ``NEVER``."""
     blocked = 0
     record = links.of[job].first
     while record != NEVER:

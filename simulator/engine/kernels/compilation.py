@@ -1,6 +1,6 @@
 """How kernels are compiled: by numba with a cache on disk, or not at all.
 
-A kernel is a plain function, and stays one for whoever calls it from Python. The few that are wanted compiled
+A kernel is a plain function, and stays one for callers in Python. The few that are wanted compiled
 (the event loop) are so through ``compiled``; numba then compiles what they call into them. So one process has
 both, and what a run doesn't need is never compiled: a part that is None in its state is left out, because
 numba drops the branches that a None decides.

@@ -2,7 +2,7 @@
 
 The files are numba's. Its own locators name them after the path of the source and date them by its time; here
 the folder says which sources they are of, so that every copy of the same sources shares them. Numba has no
-public way to say so, nor to ask what a cache holds: what is used of it stands in this module alone.
+public way to say so, nor to ask what a cache holds: what is used of it is in this module alone.
 """
 
 # ruff: noqa: SLF001

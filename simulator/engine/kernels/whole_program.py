@@ -3,7 +3,7 @@
 numba optimizes each function together with everything below it and makes machine code of it, before it goes
 on to the caller, which is optimized with all of that again. Here what is called is only translated; it is
 linked, optimized and made machine code once, with the function at the top. That takes half of the time. numba
-has no public way to do so: what is used of it stands in this module alone.
+has no public way to do so: what is used of it is in this module alone.
 """
 
 # ruff: noqa: SLF001

@@ -63,7 +63,7 @@ def lay(state: EngineState, lives: Lives, job: int, nodes: int, cost_us: int) ->
 
 @kernel
 def _bar_held(state: EngineState, job: int) -> None:
-    """Let placements keep off the nodes that ``job`` holds and that have room for it again, or no longer."""
+    """Let placements keep off the nodes that ``job`` holds and where it fits again, or no longer."""
     asked = state.jobs[job]
     if 2 * asked.cores > state.rules[0].cores * state.rules[0].slots:
         return
@@ -74,7 +74,7 @@ def _bar_held(state: EngineState, job: int) -> None:
 
 @kernel
 def _place_more(state: EngineState, job: int, more: int) -> bool:
-    """Name more nodes for a running job in the spare parts behind those of all jobs, if it has room."""
+    """Name more nodes for a running job in the spare parts behind those of all jobs, if they fit."""
     asked = state.jobs[job]
     first, last, nodes = asked.part_at, asked.part_end, asked.nodes
     _bar_held(state, job)
@@ -116,7 +116,7 @@ def _merge_parts(state: EngineState, job: int, more: int) -> None:
 
 @kernel
 def resize(state: EngineState, lives: Lives, job: int, nodes: int, cost_us: int) -> bool:
-    """Give a running malleable job another size under the built-in rules; return False if it has no room.
+    """Give a running malleable job another size under the built-in rules; return False if it does not fit.
 
     More nodes are chosen by the placement; of fewer the lowest are kept.
     """

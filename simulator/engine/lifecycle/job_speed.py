@@ -62,7 +62,7 @@ def _slowest_part(state: EngineState, runs: RecordTable[RunRecord], stack: Integ
 
 @kernel
 def _multiplicity(state: EngineState, stack: IntegerGrid, job: int, beside: int) -> int:
-    """Return the most jobs on a core of ``job``, which shares cores with ``beside`` others."""
+    """Return the most jobs on a core of ``job``, which shares cores with ``beside`` other jobs."""
     most = min(beside + 1, state.rules[0].slots)
     if most <= 2:
         return most
@@ -97,7 +97,7 @@ def speed_of(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGri
 def note_affected(links: Links | None, line: Timeline, job: int, change: int) -> None:
     """List as affected the other busy jobs that have a core in common with ``job``.
 
-    All that have, busy or not, have one more busy job beside them now (``change`` is 1), or one less (-1).
+    All that have, busy or not, have one more busy job on their cores now (``change`` is 1), or one less (-1).
     """
     if links is None:
         return

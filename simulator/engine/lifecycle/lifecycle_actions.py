@@ -1,6 +1,6 @@
 """What can happen to a job besides running once: the actions behind ``SchedulerContext``, as kernels.
 
-Each takes an action that is possible as given; whoever calls it has checked that. Each leaves the job itself
+Each takes an action that is possible as given; the caller has checked that. Each leaves the job itself
 and those that share its cores with speeds still to be set, as ``progress`` does.
 """
 
@@ -44,7 +44,7 @@ from simulator.engine.state.lifecycle_state import (
 
 @kernel
 def set_size(state: EngineState, lives: Lives, job: int, nodes: int) -> None:
-    """Let a job that holds nothing have room for so many nodes, and their rate."""
+    """Give a job that holds nothing space for so many nodes, and their rate."""
     asked = state.jobs[job]
     asked.nodes = nodes
     asked.part_end = asked.part_at + nodes

@@ -1,1 +1,1 @@
-"""The event loops: of jobs that run once, and of jobs that have lives."""
+"""The event loops: of jobs that run once, and of jobs with lifecycles."""

@@ -47,7 +47,7 @@ def arrive(state: EngineState) -> int:
 
 @kernel
 def after_arrival(state: EngineState, outlook: BackfillState | None, job: int) -> None:
-    """Make a pass after ``job`` has arrived: FCFS if nobody looks ahead."""
+    """Make a pass after ``job`` has arrived: FCFS if the policy has no lookahead."""
     if outlook is not None:
         pass_after_arrival(state, outlook, job)
     elif state.clock[0].waiting == 1:

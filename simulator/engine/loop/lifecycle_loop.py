@@ -1,4 +1,4 @@
-"""The event loop where jobs have lives: they come back, nodes fail, timers ring.
+"""The event loop of jobs with lifecycles: they come back, nodes fail, timers ring.
 
 Order at one instant: ends, and jobs that leave after a warning, before other changes of jobs, each in order
 of job number; nodes that come back, nodes that fail, by number; timers in the order in which they were set;
@@ -136,7 +136,7 @@ def happen(state: EngineState, lives: Lives) -> int:
 
 @kernel
 def log_is_full(lives: Lives) -> bool:
-    """Return whether the log has no room for all that may happen at the next event."""
+    """Return whether the log is too full for all that may happen at the next event."""
     counts, log = lives.clock[0], lives.log
     return 2 * counts.logged > len(log.stretches) or 2 * counts.parts_logged > len(log.parts)
 

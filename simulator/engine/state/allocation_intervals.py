@@ -1,6 +1,6 @@
 """Stretches that have ended: taken out of the log of a state, and kept as columns.
 
-A run of a month may have a million of them, so they are objects only for whoever goes through them.
+A run of a month may have a million of them, so they become objects only while they are iterated.
 """
 
 from __future__ import annotations

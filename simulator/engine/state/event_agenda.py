@@ -126,7 +126,7 @@ def leave_queue(state: EngineState, job: int) -> None:
 
 @kernel
 def first_waiting(state: EngineState) -> int:
-    """Return the head of the queue; if nobody waits, the index after the last job."""
+    """Return the head of the queue; if no job waits, the index after the last job."""
     return state.runs[state.rules[0].jobs].queue_next
 
 

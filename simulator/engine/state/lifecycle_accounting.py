@@ -1,4 +1,4 @@
-"""What the lives of the jobs of a pool came to, as columns."""
+"""Accounting of the lifecycles of a pool's jobs, as columns."""
 
 from __future__ import annotations
 

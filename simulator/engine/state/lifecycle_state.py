@@ -1,8 +1,8 @@
 """What is kept of jobs that do more than run once, and of nodes that fail or are reserved.
 
-The tables exist in runs that need them (``EngineState.lives``). A life is a row of *segments*: a job sets up,
-works, saves, works on, or holds its nodes for a warning. ``runs[job].left`` counts the units left of the
-present one.
+The tables exist in runs that need them (``EngineState.lives``). A lifecycle is a row of *segments*: a job
+sets up, works, saves, works on, or holds its nodes for a warning. ``runs[job].left`` counts the units left of
+the present one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FROM_CHECKPOINT, FROM_SCRATCH, GIVEN_UP = range(3)
 
 @dataclass(slots=True, eq=False)
 class LifeRecord:
-    """A job over its lives.
+    """A job over its attempts.
 
     What it is: the nodes that it asks for; where its rates begin (``NEVER`` if it is rigid); microseconds of
     set-up, of work between checkpoints (``NEVER``: it has none) and of a checkpoint.
@@ -167,7 +167,7 @@ class LoggedPart:
 
 
 class Log(NamedTuple):
-    """Stretches that have ended, until somebody takes them out."""
+    """Allocation intervals that have ended, until they are taken out."""
 
     stretches: RecordTable[IntervalRecord]
     parts: RecordTable[LoggedPart]

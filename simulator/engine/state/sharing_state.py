@@ -65,7 +65,7 @@ class PackedRecord:
 
 @dataclass(slots=True, eq=False)
 class PackingRecord:
-    """Where packing stands.
+    """State of the packing.
 
     ``count`` jobs are in rows, or could be; ``length`` is how many places their order has, gaps included.
     ``changed`` is the first place at which something has changed since the last attempt, ``failed_at`` that

@@ -142,7 +142,7 @@ def _v5(survey: EvictionSurvey) -> Judged:
     most = max(one.backtracking_s / one.table_s for one in measured)
     cut = sum(not one.ended for one in measured)
     ours = f"up to 10^{math.log10(most):.1f} times" + (" and more" if cut else "")
-    note = f"{judged.note}; {cut} of {len(measured)} searches were given up, theirs are lower bounds"
+    note = f"{judged.note}; {cut} of {len(measured)} searches were given up, their values are lower bounds"
     return replace(judged, note=note), ours
 
 

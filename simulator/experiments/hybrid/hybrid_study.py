@@ -1,6 +1,6 @@
 """The study of Fan et al. from trace to findings: its jobs, the tables behind the claims, and the figures.
 
-Whoever has no trace of Theta's gets one that is made.
+Without a trace of Theta's, one is made.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ QUICK = HybridEffort(intervals=(50,), weights=(4,), overheads=(OVERHEAD,))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """What is told of the jobs that were drawn, for each seed.
+    """Summary of the drawn jobs, for each seed.
 
     ``shares`` of on-demand jobs, ``dispersion`` of their number a week (variance over mean), ``empty`` weeks
     as a share of all, and the ``busiest`` week over the mean one.

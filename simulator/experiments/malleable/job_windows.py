@@ -7,10 +7,10 @@ and for HASWELL that there is a burst. The rest follows one rule, the same for a
 * sizes that no share is printed for are powers of two, each half as frequent as the one before;
 * between two printed run times the logarithm of the run time is even; the shortest is 10 s;
 * the longest run is the one with which the jobs ask for as much node time as rigid jobs used in the paper;
-* jobs are submitted at random, evenly over the window; where a burst is told of, a fiftieth of them within
+* jobs are submitted at random, evenly over the window; where a burst is reported, a fiftieth of them within
   half an hour.
 
-Nothing is fitted to how long jobs wait. THETA isn't made: a trace stands for it.
+Nothing is fitted to how long jobs wait. THETA isn't made: a trace replaces it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class JobWindow:
 
 
 def trace_window(path: Path, days: int) -> JobWindow:
-    """Return a part of a trace, in which processors stand for nodes.
+    """Return a part of a trace, in which processors represent nodes.
 
     Of all parts of so many days, begun in weekly steps, it is the one that asks for what THETA did, nearly.
 

@@ -144,7 +144,7 @@ def together(*judged: Judgement) -> Judgement:
 
 
 MADE = "without TRACE a window is made"
-NO_TRACE = "no window of THETA: name a trace that stands for it"
+NO_TRACE = "no window of THETA: name a trace that replaces it"
 
 
 def claim_rows(found: Mapping[str, Outcomes]) -> list[ClaimRow]:

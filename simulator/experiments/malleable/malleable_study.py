@@ -102,7 +102,7 @@ def examine(request: StudyRequest) -> StudyFindings:
 
 
 def _windows(request: StudyRequest) -> dict[str, JobWindow]:
-    """Return the windows by system: a trace stands for THETA; without one the others are made."""
+    """Return the windows by system: a trace replaces THETA; without one the others are made."""
     if request.traces:
         return {THETA: trace_window(request.traces[0], DAYS)}
     share = QUICK_SHARE if request.quick else 1.0
@@ -124,7 +124,7 @@ def _facts(request: StudyRequest) -> list[str]:
         )
     ]
     if request.traces:
-        told.append("The trace stands for THETA; it is not the paper's, so directions are judged.")
+        told.append("The trace replaces THETA; it is not the paper's, so directions are judged.")
     else:
         told.append(
             "The windows are made from the figures that the paper prints, with the node time that rigid jobs "

@@ -1,4 +1,4 @@
-"""Tables 4.7 to 4.11 of the thesis, and ours beside them."""
+"""Tables 4.7 to 4.11 of the thesis, with ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, 
 from simulator.experiments.paper_tables import ExperimentTable
 
 UNFIT = "chase"
-"""The family that stands for cg, which the thesis leaves out of its second set: both read at random."""
+"""The family that replaces cg, which the thesis leaves out of its second set: both read at random."""
 
 _MISPREDICTED = (
     ("2", "1", "ft.B", "mg.D", "0.50", "1", "0.14"),
@@ -67,7 +67,7 @@ def folds_of(found: MeasuredPairs, seed: int = 1) -> Folds:
 
 
 def without_unfit(records: Records) -> Records:
-    """Return the records without the family that stands for cg, asleep or awake."""
+    """Return the records without the family that replaces cg, asleep or awake."""
     names = records.features.applications
     places = [place for place, name in enumerate(names) if family(name) == UNFIT]
     return records.without(np.array(places, dtype=np.intp))

@@ -1,7 +1,7 @@
 """P1 to P19: what the thesis says of pairs, and what our pairs say.
 
 The thesis's pairs share a core as hardware threads, ours take turns on one: 0.5 is the half of a core here,
-and much of what is below it there is hyper-threading's. So magnitudes are told and not judged, and of
+and much of what is below it there is hyper-threading's. So magnitudes are printed and not judged, and of
 directions those are judged that do not depend on it.
 """
 
@@ -122,7 +122,7 @@ def _phase_one(found: MeasuredPairs) -> list[ClaimRow]:
     claim = claim_of("P13")
     told = f"{best} by silhouette ({groups.silhouette[best]:.2f}); chases of all sizes are in {len(homes)}"
     return [
-        ClaimRow.of(claim, fact(holds=len(homes) == 1, note="chases stand for cg: both read at random"), told)
+        ClaimRow.of(claim, fact(holds=len(homes) == 1, note="chases replace cg: both read at random"), told)
     ]
 
 
@@ -153,7 +153,7 @@ def _phase_two(found: MeasuredPairs, sets: Folds) -> list[ClaimRow]:
         ),
         ClaimRow.of(
             claim_of("P16"),
-            fact(holds=without > everyone, note=f"{UNFIT} stands for cg: both read at random")
+            fact(holds=without > everyone, note=f"{UNFIT} replaces cg: both read at random")
             if sets.fit
             else not_comparable("too few records"),
             f"{without:.0%} of {len(sets.fit)} without {UNFIT}, with it {everyone:.0%} of {len(sets.all)}",
@@ -264,7 +264,7 @@ def _p3(naive: pl.DataFrame, gang: pl.DataFrame) -> ClaimRow:
 
 
 def coupled_table(found: MeasuredPairs) -> ExperimentTable:
-    """Return degradations of ours beside the thesis's: one core shared, all of them, all with gang slices."""
+    """Return our degradations next to the thesis's: one core shared, all of them, all with gang slices."""
     kinds = (partial(found), found.of_kind(PairKind.NAIVE), found.of_kind(PairKind.GANG))
     means = [dict(_by_victim(frame).iter_rows()) for frame in kinds]
     lines: list[Sequence[str]] = [

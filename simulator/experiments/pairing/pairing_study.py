@@ -363,7 +363,7 @@ def effects(
     seeds
         Of the draws.
     step
-        Told what is done next.
+        Called with the next step.
     """
     rule_of = {rule.name: rule for rule in rules}
 

@@ -64,13 +64,13 @@ class Chapter:
     title
         Of the page.
     tables
-        The thesis's tables with our figures beside its own.
+        The thesis's tables with our figures next to its own.
     outcomes
         Every simulation's figures.
     remarks
         What is to be said of the trace.
     facts
-        For the page: the main finding in sentences, then what it stands on, beginning with "Evidence:".
+        For the page: the main finding in sentences, then its evidence, beginning with "Evidence:".
     figures
         Draws the page's figures.
     marked
@@ -107,7 +107,7 @@ def chapter_5(
     kit, kit_queue
         The second trace and its queue of interactive jobs (None: the one with the fewest); None: without it.
     steps
-        Told how many steps there are; returns what is to be called at each of them.
+        Called with the number of steps; returns a function to call at each of them.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def _about_trace(study: ThesisStudy, *, any_trace: bool) -> list[str]:
         return []
     what = f"{study.trace.name} is not the thesis's trace: {counted(jobs, 'job')} that run, not {_JOBS:,}"
     if any_trace:
-        return [f"{what}; the thesis's numbers stand beside those of another machine and mean nothing here."]
+        return [f"{what}; the thesis's numbers are of another machine and cannot be compared here."]
     raise InputError(f"{what} (UniLu-Gaia-2014-1); --any-trace runs the experiment all the same")
 
 

@@ -1,4 +1,4 @@
-"""Chapters 5 and 6 beside the thesis: which cases are simulated, and tables of ours beside its numbers.
+"""Chapters 5 and 6 against the thesis: which cases are simulated, and tables with both figures.
 
 Chapter 5: interactive jobs as short batch jobs, C_o = 1.0; MQ has no oversubscribing. On the UniLu trace
 Tables 5.3(a), 5.4 and 5.5, on the KIT trace 5.3(b) and 5.6, and the numbers behind Figures 5.4 to 5.7. Which

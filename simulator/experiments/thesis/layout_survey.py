@@ -34,7 +34,7 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SurveyOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data set comes to: SQ with M = 4, the MQ in which nobody waits, and that of least slowdown."""
+    """What a data set comes to: SQ with M = 4, the MQ in which no job waits, and that of least slowdown."""
 
     data_set: int
     interactive_jobs: int
@@ -149,11 +149,11 @@ def survey_tables(found: list[SurveyOutcome]) -> list[ExperimentTable]:
     return [
         ExperimentTable(
             name="Table 6.4",
-            title="data sets and the MQ in which nobody waits; the thesis's choice in parentheses",
+            title="data sets and the MQ in which no job waits; the thesis's choice in parentheses",
             columns=("set", "interactive jobs", "ratio", "R", "M_I", "M_B", "least S_OSub: R, M_I, M_B"),
             rows=chosen,
             notes=(
-                "Nobody waits: the least R for interactive jobs, at M_I = 4, then the least M_B for batch.",
+                "No job waits: the least R for interactive jobs, at M_I = 4, then the least M_B for batch.",
                 "Last column: of all (R, M_I, M_B) the one with the least largest S_OSub.",
             ),
         ),
@@ -164,7 +164,7 @@ def survey_tables(found: list[SurveyOutcome]) -> list[ExperimentTable]:
                 "set",
                 "SQ, M=4: batch",
                 "interactive",
-                "MQ, nobody waits: batch",
+                "MQ, no job waits: batch",
                 "interactive",
                 "MQ, least S_OSub: batch",
                 "interactive",

@@ -157,7 +157,7 @@ def _by_data_set(found: Sequence[SurveyOutcome]) -> go.Figure:
     figure = make_subplots(cols=2, shared_yaxes=True, subplot_titles=("batch", "interactive"))
     lines = (
         ("SQ, M=4", [one.sq for one in found]),
-        ("MQ, nobody waits", [one.prompt.outcome for one in found]),
+        ("MQ, no job waits", [one.prompt.outcome for one in found]),
         ("MQ, least S_OSub", [one.fair.outcome for one in found]),
     )
     for column, kind in enumerate(("slowdown_batch_max", "slowdown_interactive_max"), start=1):

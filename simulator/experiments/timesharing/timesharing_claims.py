@@ -307,7 +307,7 @@ def _t17(survey: TimesharingSurvey) -> Judged:
 
 
 def _t18(_: TimesharingSurvey) -> Judged:
-    why = "their measurements are not public; a perfect and an Amdahl one stand in"
+    why = "their measurements are not public; a perfect and an Amdahl one replace them"
     return not_comparable(why), "-"
 
 

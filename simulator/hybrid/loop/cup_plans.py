@@ -104,7 +104,7 @@ def plan_for(world: HybridTables, demand: int) -> None:
 
 @kernel
 def next_plan(world: HybridTables) -> int:
-    """Return the plan that is due first; the cheaper, then the earlier made, of several; or nobody."""
+    """Return the plan that is due first; the cheaper, then the earlier made, of several; or none."""
     best = NOBODY
     for place in range(world.clock[0].plans):
         plan = world.plans[place]

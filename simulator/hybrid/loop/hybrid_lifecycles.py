@@ -152,7 +152,7 @@ def _give_back(world: HybridTables, giver: int, place: int) -> None:
 
 @kernel
 def _next_lender(world: HybridTables, borrower: int) -> int:
-    """Return the loan to return next: who shrank first, then who was preempted, by arrival; or nobody."""
+    """Return the loan to return next: first of shrunk jobs, then of preempted ones, by arrival; or none."""
     best = NOBODY
     for place in range(world.clock[0].leases):
         loan = world.loans[place]

@@ -34,7 +34,7 @@ NOTHING_MORE, CHANGED, PLANNED, TOO_LATE, ANNOUNCED, ARRIVED = range(6)
 
 @kernel
 def _next_job(world: HybridTables) -> int:
-    """Return the job to which something happens first, by number of several; or nobody."""
+    """Return the job to which something happens first, by number of several; or none."""
     best = NOBODY
     at_us = FAR_US
     for place in range(world.clock[0].active):
@@ -47,7 +47,7 @@ def _next_job(world: HybridTables) -> int:
 
 @kernel
 def _first_over(world: HybridTables) -> int:
-    """Return the on-demand job whose reservation is over first; or nobody."""
+    """Return the on-demand job whose reservation is over first; or none."""
     best = NOBODY
     for place in range(world.clock[0].expected):
         job = world.expected[place]
@@ -154,7 +154,7 @@ def _happen(world: HybridTables) -> bool:
 def run(world: HybridTables, events: int) -> int:
     """Let so many things happen; return how many jobs have not ended, or ``STUCK``.
 
-    It returns early when the log may not have room for one more, or when it asks for victims, which the
+    It returns early when one more may not fit in the log, or when it asks for victims, which the
     caller then marks as ``picked``.
     """
     clock, rules = world.clock[0], world.rules[0]

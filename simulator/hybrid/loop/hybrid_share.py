@@ -15,7 +15,7 @@ from simulator.hybrid.loop.node_leases import occupy_free
 
 @kernel
 def _can_host(world: HybridTables, job: int) -> int:
-    """Return on how many nodes of a job there is room for a guest."""
+    """Return on how many nodes of a job a guest fits."""
     entry = world.jobs[job]
     if entry.status != RUNNING or entry.kind == ON_DEMAND or entry.picked:
         return 0
@@ -24,7 +24,7 @@ def _can_host(world: HybridTables, job: int) -> int:
 
 @kernel
 def _next_host(world: HybridTables, need: int) -> int:
-    """Return the smallest host that has room for all, else the largest; nobody if there is none.
+    """Return the smallest host where all fit, else the largest; none if there is no host.
 
     A job that shares one node is as slow as one that shares all, so few hosts are best, and full ones. Jobs
     that are slow already come first, where they suffice.

@@ -26,7 +26,7 @@ RIGID, MALLEABLE, ON_DEMAND = range(3)
 """Kinds of jobs."""
 
 COMING, WAITING, RUNNING, LEAVING, GATHERING, OVER = range(6)
-"""What a job does. One that gathers is on demand, and holds nodes while others are still leaving theirs."""
+"""What a job does. One that gathers is on demand, and holds nodes while other jobs are still leaving."""
 
 BASELINE, NOTHING, COLLECT, PLAN, SHARE = range(5)
 """What happens before an on-demand job comes: EASY alone, N, CUA, CUP; or it shares cores."""
@@ -208,7 +208,7 @@ class HybridTables(NamedTuple):
 
     ``active``, ``queue`` and ``expected`` are lists of jobs: those that hold nodes in order of number, those
     that wait in order, on-demand jobs with a lease or one to come by notice. ``arrivals`` and ``notices`` are
-    all jobs by arrival, and all announced ones by notice. ``order`` is room for sorting.
+    all jobs by arrival, and all announced ones by notice. ``order`` is a buffer for sorting.
     """
 
     rules: RecordTable[HybridRulesRecord]

@@ -144,7 +144,7 @@ def reserve_of(world: HybridTables, job: int, demand: int, most: int) -> int:
 
 @kernel
 def _collector(world: HybridTables) -> int:
-    """Return the on-demand job that the next node without a lease goes to, or nobody."""
+    """Return the on-demand job that the next node without a lease goes to, or none."""
     strategy = world.rules[0].strategy
     if strategy in (COLLECT, PLAN):
         for place in range(world.clock[0].expected):

@@ -174,7 +174,7 @@ def costs_less(world: HybridTables, a: int, b: int, a_units: int, b_units: int) 
 
 @kernel
 def _cheapest(world: HybridTables, picked: int) -> int:
-    """Return the job that costs least to preempt of those that are picked, or are not; or nobody."""
+    """Return the job that costs least to preempt of those that are picked, or are not; or none."""
     now_us = world.clock[0].now_us
     best = NOBODY
     least = 0
@@ -233,7 +233,7 @@ def meet(world: HybridTables, demand: int) -> None:
     clock, rules, entry = world.clock[0], world.rules[0], world.jobs[demand]
     clock.decisions += 1
     known = entry.notice == KNOWN
-    entry.status = WAITING  # nobody squats or collects for it any more
+    entry.status = WAITING  # no job squats or collects for it any more
     if known:
         _send_squatters_away(world, demand)
         _forget_expected(world, demand)

@@ -174,7 +174,7 @@ def _ends_before_start(
     """Return how many jobs have ended when the rows take ``head``, ``job`` among all others; or ``NEVER``.
 
     The cluster that is shown is the one at the head's start then. It was that at its start without ``job``,
-    which is where to begin: there is room for ``head`` only for an instant or two before that.
+    which is where to begin: ``head`` fits only for an instant or two before that.
     """
     known, ends = ahead.head[0], ahead.next_ends
     count = known.next_ends
@@ -212,7 +212,7 @@ def _accept(ahead: ReservationProjection, count: int) -> None:
 def _rows_delay(
     state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, head: int, job: int
 ) -> bool:
-    """Return whether rows delay ``head``, for which there is room; if not, bring the base up to date."""
+    """Return whether rows delay ``head``, which fits otherwise; if not, bring the base up to date."""
     _merge_ends(ahead)
     if mirror is None:
         _accept(ahead, ahead.head[0].next_ends)

@@ -1,6 +1,6 @@
 """The nodes that the queue's head would take at its earliest start, for candidates that are to keep off them.
 
-That is how NCS, the thesis's simulator, finds room for a candidate whose first choice of nodes would delay
+That is how NCS, the thesis's simulator, finds nodes for a candidate whose first choice of nodes would delay
 the head.
 """
 

@@ -1,9 +1,9 @@
 """What NCS, the thesis's simulator, refuses beyond EASY's rule (docs/experiments.md).
 
 (1) A candidate that raises the multiplicity of a victim that was expected to end by the head's start,
-although the head may find room all the same. (2) After such a refusal, in the same pass, every candidate with
-at least its processors and its requested time. (3) While several jobs end at one instant there is no pass but
-after the last.
+although the head may find nodes all the same. (2) After such a refusal, in the same pass, every candidate
+with at least its processors and its requested time. (3) While several jobs end at one instant there is no
+pass but after the last.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class BuiltinPolicy(Protocol):
 
 @runtime_checkable
 class LoopPolicy(Protocol):
-    """A policy whose kernels have an event loop of their own; all its runs have tables of lives."""
+    """A policy whose kernels have an event loop of their own; all its runs have lifecycle tables."""
 
     def program(self, make: StateAllocator, state: EngineState, jobs: PoolJobs) -> Program:
         """Return the loop for a pool's jobs, and what it works on."""

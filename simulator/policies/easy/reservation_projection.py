@@ -2,7 +2,7 @@
 
 The rule (``docs/mechanisms.md``): every job that holds cores counts as busy, nothing else starts, and each
 goes on until it has done its requested work. The head's earliest start is the first instant at which the
-placement takes it: at which enough nodes have room for it, and one of Slurm's rows, where there are rows
+placement takes it: at which it fits on enough nodes, and one of Slurm's rows, where there are rows
 (``mirror``). A job may be backfilled if, projected with it, that instant is not later.
 
 Adding a job never makes another one end sooner. It slows those that it shares cores with; one of these slows
@@ -40,7 +40,7 @@ from simulator.policies.easy.shadow import EndRecord
 
 @dataclass(slots=True, eq=False)
 class AheadRecord:
-    """The head's earliest start, and how many nodes have room for it then; whether both hold for this pass.
+    """The head's earliest start, and on how many nodes it fits then; whether both hold for this pass.
 
     ``ends`` is how many jobs have ended by then. ``members`` is how many jobs the group has, ``nodes`` on how
     many nodes it is, ``group_ends`` how many of them have ended; ``next_ends`` counts all ends with it.

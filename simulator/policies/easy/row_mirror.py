@@ -1,6 +1,6 @@
 """Slurm's rows in a projection: packed anew after each of its ends, and asked whether they take the head.
 
-Rows matter to nobody before enough nodes have room for the head, so they are followed no sooner. What they
+Rows have no effect before the head fits on enough nodes, so they are followed no sooner. What they
 are then hangs on all ends up to then, in their order.
 """
 
@@ -162,7 +162,7 @@ def take_head(
     count: int,
     head: int,
 ) -> bool:
-    """Return whether the rows take ``head`` after the first ``count`` ends; without rows, room is enough."""
+    """Return whether the rows take ``head`` after the first ``count`` ends; without rows, free slots do."""
     if mirror is None:
         return True
     while mirror.past[0] < count:

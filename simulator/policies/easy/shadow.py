@@ -1,7 +1,7 @@
 """The shadow of dedicated cores: when the head of the queue can start, where requested ends never move.
 
 With one slot a core and equal nodes, a job's requested end is known when it starts. The running jobs are kept
-in order of it; the earliest start of the head follows by walking that list. While nothing waits nobody needs
+in order of it; the earliest start of the head follows by walking that list. While nothing waits no job needs
 the list, so it is dropped when the queue is empty, and made anew when it is wanted.
 """
 
@@ -188,5 +188,5 @@ def delays_head(state: EngineState, shadow: Shadow, head: int, job: int) -> bool
 
 @kernel
 def drop_shadow(shadow: Shadow) -> None:
-    """Keep no list of ends: nobody waits."""
+    """Keep no list of ends: no job waits."""
     shadow.head[0].count = NEVER

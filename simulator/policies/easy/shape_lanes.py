@@ -1,6 +1,6 @@
 """Waiting jobs by shape, for a queue that is long: who may be tried is found without going through all.
 
-A shape is refused as a whole while it has no room, and a job of it while one no longer was refused. So in
+A shape is refused as a whole while it does not fit, and a job of it while one no longer was refused. So in
 each *lane*, the waiting jobs of one shape in the order of the queue, the next to be tried is the first with a
 request below some bound. A tree of least requests finds it: its leaves are all jobs of the run by shape and
 arrival, and those that do not wait ask for ever. The lanes are kept only while they pay.
@@ -47,7 +47,7 @@ class LaneRecord:
 
 @dataclass(slots=True, eq=False)
 class OpenRecord:
-    """For a place among the lanes: the shape, and the leaf of the next to be tried (``NEVER``: nobody)."""
+    """For a place among the lanes: the shape, and the leaf of the next to be tried (``NEVER``: none)."""
 
     shape: Short = 0
     leaf: Short = 0
@@ -193,7 +193,7 @@ def _first_below(lanes: ShapeLanes, start: int, end: int, request_us: int) -> in
         return NEVER
     node = leaves + start
     while least[node] >= request_us:
-        while node & 1:  # a right child, or the root: what follows is beside a parent
+        while node & 1:  # a right child, or the root: what follows is next to a parent
             node //= 2
         if node == 0:
             return NEVER
@@ -241,7 +241,7 @@ def seek_all(state: EngineState, lanes: ShapeLanes, refusals: Refusals, job: int
 
 @kernel
 def next_lane(lanes: ShapeLanes) -> int:
-    """Return the lane whose next to be tried comes first in the queue; ``NEVER`` if there is nobody."""
+    """Return the lane whose next to be tried comes first in the queue; ``NEVER`` if there is none."""
     best = NEVER
     first = 0
     for place in range(lanes.head[0].count):

@@ -1,4 +1,4 @@
-"""What a policy is told: one event at a time, before the scheduling pass that follows it."""
+"""The events of a policy: one at a time, before the scheduling pass that follows it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Preemption(StrEnum):
 class SchedulerContext(Protocol):
     """What a policy sees and does.
 
-    An action that cannot be raises ``PolicyError`` and changes nothing; one for which there is merely no room
+    An action that cannot be raises ``PolicyError`` and changes nothing; one that merely does not fit
     returns False. Nodes are numbered from 0.
     """
 
@@ -163,7 +163,7 @@ class SchedulerContext(Protocol):
     def resize(
         self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
     ) -> bool:
-        """Give the running, malleable ``job`` another size, or other nodes; return False if it has no room.
+        """Give the running, malleable ``job`` another size, or other nodes; return False if it does not fit.
 
         More nodes are chosen by the placement; of fewer the lowest are kept. Its work stays the same. With a
         cost it holds its new nodes for so long, and sets up, before it works on.
@@ -198,7 +198,7 @@ class SchedulerContext(Protocol):
         ...
 
     def set_timer(self, at_us: int, kind: str, about: SimulatedJob | None = None) -> Timer:
-        """Have ``hear`` told of a ``Timer`` at an instant that is not past."""
+        """Call ``hear`` with a ``Timer`` at an instant that is not past."""
         ...
 
     def cancel(self, timer: Timer) -> None:
@@ -234,7 +234,7 @@ class SchedulerContext(Protocol):
         Returns
         -------
         int
-            The instant; ``FAR_US`` if the job has no room even on an idle pool, as nodes are now.
+            The instant; ``FAR_US`` if the job does not fit even on an idle pool, as nodes are now.
         """
         ...
 
@@ -258,7 +258,7 @@ class QueuePolicy(Protocol):
 
 @runtime_checkable
 class EventListener(Protocol):
-    """A policy that is told what has happened."""
+    """A policy that receives events."""
 
     def hear(self, context: SchedulerContext, event: Event) -> None:
         """Take note of an event; a pass follows (none after ``SimulationStarted``)."""

@@ -93,7 +93,7 @@ OPTIONS = (
     ),
     PolicyOption(
         name="protect_head",
-        help="nobody starts who would delay the head of the queue, as EASY has it",
+        help="no job starts that would delay the head of the queue, as EASY has it",
         default="yes",
         choices=("yes", "no"),
     ),

@@ -166,7 +166,7 @@ def _go_down(state: EngineState, plan: MalleablePlan, count: int, sign: int) -> 
 
 @kernel
 def _frees(state: EngineState, plan: MalleablePlan, job: int, head: int) -> int:
-    """Let the target of ``job`` be a node less; return 1 if that makes room for ``head``, else 0."""
+    """Let the target of ``job`` be a node less; return 1 if ``head`` fits then, else 0."""
     plan.sizes[job].target -= 1
     index = state.parts[state.jobs[job].part_at + plan.sizes[job].target].node
     node, freed, asked = state.nodes[index], plan.freed[index], state.jobs[head]
@@ -189,7 +189,7 @@ def _forget_freed(state: EngineState, plan: MalleablePlan) -> None:
 
 @kernel
 def _plan_room(state: EngineState, plan: MalleablePlan, head: int, wanted: int, floor: int) -> bool:
-    """Plan who gives nodes, down to a floor, so that ``head`` has room on so many; return whether it will."""
+    """Plan which jobs give nodes, down to a floor, so that ``head`` fits; return whether it will."""
     have = count_room(state, head)
     if plan.strategy[0].needs_idle and count_idle(state) == 0:
         return False

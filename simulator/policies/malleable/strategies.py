@@ -7,9 +7,9 @@ cannot be served: running malleable jobs give nodes, highest priority first, so 
 
 The priority is the number of nodes beyond the minimum (MIN) or beyond the preferred size (PREF, KEEPPREF), or
 the share of what lies between minimum and maximum (AVG). A job gives down to its minimum; with KEEPPREF down
-to the preferred size; with PREF so, too, as long as that serves somebody. It takes up to its maximum; with
-PREF all take up to what they prefer first. With AVG one node changes hands at a time, else a job gives or
-takes all that it can before the next one does. ``docs/malleable.md`` says which of this is our reading.
+to the preferred size; with PREF so, too, as long as that serves a waiting job. It takes up to its maximum;
+with PREF all take up to what they prefer first. With AVG one node changes hands at a time, else a job gives
+or takes all that it can before the next one does. ``docs/malleable.md`` says which of this is our reading.
 
 This is the policy in plain Python; ``malleable_loop`` has the same as kernels.
 """
@@ -53,7 +53,7 @@ class Strategy:
         Priorities count from the preferred size, at which jobs start and beyond which they give; else from
         the minimum.
     yields
-        Where that serves nobody a job may start on fewer nodes, and give down to its minimum.
+        Where that serves no job a job may start on fewer nodes, and give down to its minimum.
     evenly
         One node changes hands at a time, and priorities are relative to the range of sizes.
     """
@@ -87,7 +87,7 @@ class Malleable:
     needs_idle
         Jobs give nodes only while at least one node idles.
     protects_head
-        Nobody starts who would delay the head of the queue, as EASY has it; else whoever fits.
+        No job starts that would delay the head of the queue, as EASY has it; else each that fits.
     tick_us
         Passes are made at multiples of this; 0: at every event.
     cost_us, cost_a_node_us
@@ -221,7 +221,7 @@ class Malleable:
     def _plan_room(
         self, context: SchedulerContext, head: SimulatedJob, wanted: int, floor: str
     ) -> dict[int, int] | None:
-        """Return to which sizes jobs go down so that ``head`` has room on so many nodes, None if it won't."""
+        """Return to which sizes jobs go down so that ``head`` fits on so many nodes, None if it won't."""
         if self.needs_idle and not context.idle_nodes():
             return None
         cores, kib = Counter[int](), Counter[int]()

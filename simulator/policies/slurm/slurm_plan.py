@@ -67,7 +67,7 @@ class BackfillPlan:
         self._resolution_us = max(1, resolution_us)
         self._ends: dict[int, int] = {}
         self._fits: dict[tuple[int, int], int] = {}
-        # From each instant to the next these nodes are kept for nobody.
+        # From each instant to the next these nodes are kept for no job.
         self._instants = [min(0, now_us)]
         self._free = [_bits(nodes)]
 
@@ -91,7 +91,7 @@ class BackfillPlan:
             self._free[place] &= ~kept
 
     def usable(self, start_us: int, limit_us: int) -> list[int]:
-        """Return the nodes that are kept for nobody in that time."""
+        """Return the nodes that are kept for no job in that time."""
         return _numbers(self._usable(start_us, limit_us))
 
     def later(self, job: SimulatedJob, limit_us: int) -> tuple[int, list[int]] | None:
@@ -133,7 +133,7 @@ class BackfillPlan:
         return free
 
     def _first_room(self, job: SimulatedJob, usable: int) -> int | None:
-        """Return the first instant that Slurm tries at which enough of the nodes have room."""
+        """Return the first instant that Slurm tries at which enough of the nodes are free."""
         if usable.bit_count() < job.nodes:
             return None
         if (self._fit(job.cores, self._now_us) & usable).bit_count() >= job.nodes:
@@ -151,7 +151,7 @@ class BackfillPlan:
         return self._fits[cores, at_us]
 
     def _roomiest(self, job: SimulatedJob, usable: int, at_us: int) -> list[int]:
-        """Return the nodes that a job would get then: those with the most room."""
+        """Return the nodes that a job would get then: those with the most free resources."""
         fit = _numbers(self._fit(job.cores, at_us) & usable)
         return sorted(fit, key=lambda node: -self._nodes[node].room(at_us))[: job.nodes]
 
