@@ -66,8 +66,8 @@ def applications_of(
             f"no pairs of application {one_line(unknown[0], 80)}; there are {', '.join(known[:8])}"
             f"{' and more' if len(known) > 8 else ''}"
         )
-    nobody = (user < 0) & (executable < 0)
-    groups = np.stack((np.where(nobody, -number - 2, user), executable), axis=1)
+    neither = (user < 0) & (executable < 0)
+    groups = np.stack((np.where(neither, -number - 2, user), executable), axis=1)
     kinds, which = np.unique(groups, axis=0, return_inverse=True)
     drawn: Ints = np.random.default_rng(seed).integers(0, len(names), size=len(kinds))
     return names, drawn[which.ravel()]

@@ -77,9 +77,9 @@ def family_of(name: str) -> Family:
 def listing() -> str:
     """Return one line a policy, and one an option; options that several policies have are listed once."""
     lines: list[str] = []
-    told: dict[tuple[PolicyOption, ...], str] = {}
+    listed: dict[tuple[PolicyOption, ...], str] = {}
     for family in FAMILIES:
-        first = told.setdefault(family.options, family.name)
+        first = listed.setdefault(family.options, family.name)
         if not family.options or first == family.name:
             lines += family.lines()
         else:

@@ -188,10 +188,10 @@ def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> N
 
 def life_columns(result: SimulationResult) -> list[pl.Series]:
     """Return the columns of ``jobs`` of lifecycles; none where every job ran once."""
-    return [*_told(result.workload.lives or ()), *_spent(result)]
+    return [*_lifecycle_columns(result.workload.lives or ()), *_spent(result)]
 
 
-def _told(lives: Sequence[JobLifecycle]) -> list[pl.Series]:
+def _lifecycle_columns(lives: Sequence[JobLifecycle]) -> list[pl.Series]:
     """Return what was known beforehand: sizes, notices."""
     found = []
     if any(life.sizes is not None for life in lives):

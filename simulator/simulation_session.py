@@ -217,11 +217,11 @@ class SimulationSession:
 def _means(result: SimulationResult) -> dict[str, float]:
     """Return means over the completed jobs that ran for some time: see ``RunInfo.other_overheads``."""
     run_us = result.workload.run_us
-    told = (run_us > 0) & ~result.workload.timed_out
+    known = (run_us > 0) & ~result.workload.timed_out
     submit_us, start_us, end_us, run_us = (
-        some[told] for some in (result.submit_us, result.start_us, result.end_us, run_us)
+        some[known] for some in (result.submit_us, result.start_us, result.end_us, run_us)
     )
-    if not told.any():
+    if not known.any():
         return {}
     return {
         "wait_s": float((start_us - submit_us).mean()) / US_PER_S,

@@ -101,7 +101,7 @@ class Search:
         self._state = np.array([0, FAR, 0], dtype=np.int64)
         self._sums = np.zeros((count + 1, 3), dtype=np.int64)
         self._trying = np.zeros(count + 1, dtype=np.int64)
-        self._found = columns.room()
+        self._found = columns.buffer()
 
     @property
     def branches(self) -> int:

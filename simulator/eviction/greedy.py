@@ -122,7 +122,7 @@ class Columns:
         self.system = _column([_steps(question, job.ts_min) for job in jobs])
         self.need = max(0, question.need)
 
-    def room(self) -> Ints:
+    def buffer(self) -> Ints:
         """Return a buffer for one number a job."""
         return np.zeros(len(self.nodes), dtype=np.int64)
 
@@ -138,7 +138,7 @@ def greedy(question: Question, step: int, *, skip: bool = False) -> dict[int, Ev
         Pass over a job whose checkpoint does not fit, and try the next; else the first one ends it.
     """
     columns = Columns(question)
-    choices = columns.room()
+    choices = columns.buffer()
     freed = run(
         choose_greedily,
         len(choices) <= _SMALL_JOBS,

@@ -67,12 +67,12 @@ def write_page(
 
 def _verdict(claims: Sequence[ClaimRow], tables: Sequence[ExperimentTable]) -> list[VerdictParagraph]:
     """Return how many claims hold, and which; without claims, how many numbers are far from the published."""
-    told = []
+    paragraphs = []
     for verdict, words in _WORDS.items():
         some = [row for row in claims if row.verdict is verdict]
         if some:
             named = ", ".join(row.id for row in some)
-            told.append(
+            paragraphs.append(
                 VerdictParagraph(f"{len(some)} of {len(claims)} {words}:", f"{named}.", TONES[verdict])
             )
     cells = [cell for table in tables for row in table.rows for cell in row if _AGAINST.fullmatch(cell)]
@@ -82,8 +82,8 @@ def _verdict(claims: Sequence[ClaimRow], tables: Sequence[ExperimentTable]) -> l
         words = (
             f"{far} of {len(cells)} numbers are more than {share} from the published ones; they are marked."
         )
-        told.append(VerdictParagraph("", words, "unclear" if far else "good"))
-    return told
+        paragraphs.append(VerdictParagraph("", words, "unclear" if far else "good"))
+    return paragraphs
 
 
 def _spoken(facts: Sequence[str]) -> list[VerdictParagraph]:
@@ -95,8 +95,8 @@ def _spoken(facts: Sequence[str]) -> list[VerdictParagraph]:
     if not ends:
         return []
     evidence = facts[ends[0]].removeprefix(_EVIDENCE).strip()
-    told = [_sentence(fact) for fact in facts[: ends[0]]]
-    return [*told, VerdictParagraph(_EVIDENCE, evidence, "unclear")]
+    paragraphs = [_sentence(fact) for fact in facts[: ends[0]]]
+    return [*paragraphs, VerdictParagraph(_EVIDENCE, evidence, "unclear")]
 
 
 def _sentence(fact: str) -> VerdictParagraph:

@@ -115,8 +115,8 @@ def _parameters(text: str) -> dict[str, str]:
 
 def _whole(whole: _Whole, parameters: Mapping[str, str]) -> Stated:
     text = parameters.get(whole.key)
-    told = _WHOLE.match(text or "")
-    number = int(told[0]) if told else whole.default
+    match = _WHOLE.match(text or "")
+    number = int(match[0]) if match else whole.default
     if not whole.least <= number <= whole.most:
         number = whole.default
     value: Value = number * whole.unit if whole.unit != 1 else number
@@ -169,16 +169,16 @@ def _priority(config: Mapping[str, str]) -> dict[str, Stated]:
 
 
 def _number(config: Mapping[str, str], key: str) -> float:
-    told = _WHOLE.match(config.get(key, ""))
-    return float(max(0, int(told[0]))) if told else 0.0
+    match = _WHOLE.match(config.get(key, ""))
+    return float(max(0, int(match[0]))) if match else 0.0
 
 
 def _seconds(text: str) -> float | None:
     """Return the seconds of ``days-hours:minutes:seconds``, or None if it is none."""
-    told = _SPAN.fullmatch(text)
-    if told is None:
+    match = _SPAN.fullmatch(text)
+    if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in told.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 

@@ -79,7 +79,7 @@ def fit_run(run: Run, system: str, requests: int) -> Fit:
         raise InputError(f"no job of {label} has started: there is nothing to fit")
     gaps = parts(starts, ends_wait=None if config is None else config.ends_wait)
     stated = _stated(run, config, requests)
-    told = _told(starts, gaps, stated)
+    parameters = _from_starts(starts, gaps, stated)
     return Fit(
         run=label,
         system=run.info.system,
@@ -87,7 +87,7 @@ def fit_run(run: Run, system: str, requests: int) -> Fit:
         policy=tuple(
             _as_stated(option.name, stated[option.name])
             if option.name in stated
-            else told.get(option.name) or default(option.name, "the run does not tell it")
+            else parameters.get(option.name) or default(option.name, "the run does not tell it")
             for option in FAMILY.options
         ),
         latencies=_latencies(run, gaps),
@@ -123,13 +123,13 @@ def _as_stated(name: str, stated: Stated) -> Parameter:
     return Parameter(name=name, value=stated.value, source="configuration", note=stated.words)
 
 
-def _told(starts: Starts, gaps: Gaps, stated: Mapping[str, Stated]) -> dict[str, Parameter]:
+def _from_starts(starts: Starts, gaps: Gaps, stated: Mapping[str, Stated]) -> dict[str, Parameter]:
     """Return what the starts tell, by name; of what is stated it is not taken."""
     beats = fitted("interval", period(starts.overtook, _LEAST_PERIOD_S, _APART_S), _FEW_OVERTOOK)
     interval_s = float(stated["interval"].value if "interval" in stated else beats.value)
     tick = _tick(starts, gaps, interval_s if _backfills(stated) else None, stated)
     waits = ends_seem_to_wait(starts)
-    told = [
+    parameters = [
         tick,
         _delay(gaps, float(tick.value)),
         beats,
@@ -140,7 +140,7 @@ def _told(starts: Starts, gaps: Gaps, stated: Mapping[str, Stated]) -> dict[str,
         if waits is None
         else Parameter(name="ends", value="wait" if waits else "at-once", source="fitted"),
     ]
-    return {parameter.name: parameter for parameter in told}
+    return {parameter.name: parameter for parameter in parameters}
 
 
 def _backfills(stated: Mapping[str, Stated]) -> bool:
@@ -174,13 +174,13 @@ def _delay(gaps: Gaps, tick_s: float) -> Parameter:
 
 def _phase(starts: Starts, gaps: Gaps, interval_s: float) -> Parameter:
     """Return when the backfill scheduler ran at first, by the first jobs that overtook others."""
-    told = phase(starts.overtook, interval_s, _APART_S)
-    if told is None:
+    delay = phase(starts.overtook, interval_s, _APART_S)
+    if delay is None:
         return default("phase", _FEW_OVERTOOK)
     # The pass was before the starts that it made.
     lag_s = gaps.dispatch.value if gaps.dispatch else 0.0
-    value, low, high = (one - lag_s for one in (told.value, told.low, told.high))
-    return fitted("phase", estimate(value, low, high, told.observations))
+    value, low, high = (one - lag_s for one in (delay.value, delay.low, delay.high))
+    return fitted("phase", estimate(value, low, high, delay.observations))
 
 
 def _latencies(run: Run, gaps: Gaps) -> tuple[Parameter, ...]:

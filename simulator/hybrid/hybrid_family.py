@@ -67,8 +67,8 @@ class Hybrid:
         return run_whole_pool(work, self.mechanism, rules.sharing.overhead, check=check, progress=progress)
 
 
-def _number(name: str, default: float, told: str, least: float, most: float) -> PolicyOption:
-    return PolicyOption(name=name, help=told, default=default, least=least, most=most)
+def _number(name: str, default: float, text: str, least: float, most: float) -> PolicyOption:
+    return PolicyOption(name=name, help=text, default=default, least=least, most=most)
 
 
 _DRAWN = Draw()
@@ -151,12 +151,12 @@ FAMILIES = (
     *(
         Family(
             name=f"hybrid-{before}-{at}",
-            help=f"EASY with on-demand jobs: {told}; {also}",
+            help=f"EASY with on-demand jobs: {text}; {also}",
             make=_maker(strategy, shrinks),
             options=OPTIONS,
             prepare=prepare,
         )
-        for before, (strategy, told) in STRATEGIES.items()
+        for before, (strategy, text) in STRATEGIES.items()
         for at, (shrinks, also) in ARRIVALS.items()
     ),
     Family(

@@ -23,7 +23,7 @@ from simulator.hybrid.loop.hybrid_state import (
     KNOWN,
     LEAVING,
     MALLEABLE,
-    NOBODY,
+    NO_JOB,
     ON_DEMAND,
     RUNNING,
     WAITING,
@@ -55,9 +55,9 @@ def run_whole_pool(
     jobs, pool = work.jobs, work.pool
     if pool.multiplicity != 1:
         raise UsageError("hybrid policies give whole nodes to jobs: use --multiplicity 1")
-    told = misfit(jobs)
-    if told is not None:
-        job, why = told
+    contradiction = misfit(jobs)
+    if contradiction is not None:
+        job, why = contradiction
         raise InputError(f"job {work.numbers[job]} {why}")
     found = run_jobs(
         jobs,
@@ -139,9 +139,9 @@ def check_world(world: HybridTables) -> None:
         raise InvariantError(f"after {clock.events} events, at {clock.now_us} us: {error}") from error
 
 
-def _want(holds: bool, told: str) -> None:
+def _want(holds: bool, message: str) -> None:
     if not holds:
-        raise InvariantError(told)
+        raise InvariantError(message)
 
 
 def _check_nodes(world: HybridTables) -> None:
@@ -153,16 +153,16 @@ def _check_nodes(world: HybridTables) -> None:
     free = 0
     for node in range(world.rules[0].nodes):
         entry = world.nodes[node]
-        if entry.guest != NOBODY:
-            _want(entry.job != NOBODY, f"node {node} has a guest and no job")
+        if entry.guest != NO_JOB:
+            _want(entry.job != NO_JOB, f"node {node} has a guest and no job")
             held[entry.guest] += 1
-        if entry.lease != NOBODY:
+        if entry.lease != NO_JOB:
             leased[entry.lease] += 1
-            got[entry.lease] += entry.job == NOBODY
-        if entry.job != NOBODY:
+            got[entry.lease] += entry.job == NO_JOB
+        if entry.job != NO_JOB:
             held[entry.job] += 1
-            plain[entry.job] += entry.lease == NOBODY
-        free += entry.job == NOBODY and entry.lease == NOBODY
+            plain[entry.job] += entry.lease == NO_JOB
+        free += entry.job == NO_JOB and entry.lease == NO_JOB
     _want(free == world.clock[0].free, f"{free} nodes are free, not {world.clock[0].free}")
     for job in range(world.rules[0].jobs):
         asker = world.jobs[job]

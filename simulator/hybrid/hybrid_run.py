@@ -22,7 +22,7 @@ from simulator.eviction import EvictableJob, EvictionChoice, cheapest
 from simulator.hybrid.hybrid_build import Mechanism, build_world
 from simulator.hybrid.loop.hybrid_loop import STUCK, run
 from simulator.hybrid.loop.hybrid_progress import overhead_at
-from simulator.hybrid.loop.hybrid_state import NOBODY, HybridTables
+from simulator.hybrid.loop.hybrid_state import NO_JOB, HybridTables
 from simulator.hybrid.loop.ondemand_jobs import can_give
 
 _PLAIN_JOBS, _PLAIN_NODES = 1_500, 300
@@ -90,7 +90,7 @@ def run_jobs(
     if compiled:
         loop = Compiled(run, (world, 0))
         loop.prepare()
-    told = seen(world)
+    plain = seen(world)
     began = time.process_time()
     logged: list[AllocationIntervals] = []
     several = ShortCalls(loop, None if after_event is None and clocked is None else 1)
@@ -100,13 +100,13 @@ def run_jobs(
         if clocked is not None:
             clocked.append(time.perf_counter() - began_s)
         if records:
-            logged.append(_take_log(told, jobs.cores))
+            logged.append(_take_log(plain, jobs.cores))
         if left == STUCK:
             raise InputError("jobs wait for ever: one asks for more nodes than there are")
         if progress is not None:
             progress(int(column(world.clock, "arrived")[0]))
-        if told.clock[0].asking != NOBODY:
-            _name_victims(told, int(told.clock[0].asking))
+        if plain.clock[0].asking != NO_JOB:
+            _name_victims(plain, int(plain.clock[0].asking))
         elif after_event is not None:
             after_event(world)
         if left == 0:
@@ -157,17 +157,19 @@ def _take_log(world: HybridTables, cores: Ints) -> AllocationIntervals:
     rows = int(world.clock[0].logged)
     world.clock[0].logged = 0
     if isinstance(world.log, np.ndarray):
-        told = {name: np.asarray(world.log[name][:rows]).copy() for name in _COLUMNS}
+        columns = {name: np.asarray(world.log[name][:rows]).copy() for name in _COLUMNS}
     else:
         log = [world.log[row] for row in range(rows)]
-        told = {name: np.array([getattr(entry, name) for entry in log], dtype=np.int64) for name in _COLUMNS}
+        columns = {
+            name: np.array([getattr(entry, name) for entry in log], dtype=np.int64) for name in _COLUMNS
+        }
     pieces = [_held(world.mask, first, min(first + _PIECE, rows)) for first in range(0, rows, _PIECE)]
     which, node = (np.concatenate(parts) for parts in zip(*pieces, strict=True)) if pieces else (_NONE, _NONE)
     return AllocationIntervals(
-        **told,
+        **columns,
         nodes=np.bincount(which, minlength=rows).astype(np.int64),
         node=node.astype(np.int32),
-        mask=core_masks(cores)[told["job"][which]],
+        mask=core_masks(cores)[columns["job"][which]],
     )
 
 

@@ -15,7 +15,7 @@ With one slot a core it is the thesis's rule.
 
 from __future__ import annotations
 
-from simulator.engine.cores.room_for_job import fits, job_fits
+from simulator.engine.cores.job_fitting import fits, job_fits
 from simulator.engine.cores.row_cores import IDLE, taken_cores
 from simulator.engine.cores.slurm_rows import sort_rows
 from simulator.engine.kernels.compilation import kernel

@@ -79,7 +79,7 @@ def job_shapes(
             if shape is None:
                 jobs = int((members == kind).sum())
                 if oversize is OversizeRule.FAIL:
-                    raise InputError(_told(trace, int(mine[first]), procs, known_kib, pool))
+                    raise InputError(_never_fits(trace, int(mine[first]), procs, known_kib, pool))
                 if oversize is OversizeRule.SKIP:
                     counts[SKIPPED] += jobs
                     continue
@@ -120,7 +120,7 @@ def whole_node_shapes(
         job = int(np.flatnonzero(too_large)[0])
         if oversize is OversizeRule.FAIL:
             known_kib = None if np.isnan(trace.memory_kib[job]) else float(trace.memory_kib[job])
-            raise InputError(_told(trace, job, int(trace.procs[job]), known_kib, pool))
+            raise InputError(_never_fits(trace, job, int(trace.procs[job]), known_kib, pool))
         clips = oversize is OversizeRule.CLIP
         counts[CLIPPED if clips else SKIPPED] = int(too_large.sum())
         nodes[too_large] = pool.nodes if clips else 0
@@ -159,7 +159,7 @@ def _clipped(
     return shape, np.inf if node_memory_kib is None else node_memory_kib / shape.cores
 
 
-def _told(trace: DemandColumns, job: int, procs: int, kib: float | None, pool: NodePool) -> str:
+def _never_fits(trace: DemandColumns, job: int, procs: int, kib: float | None, pool: NodePool) -> str:
     memory = "" if kib is None else f" with {kib / _KIB_PER_MIB:.0f} MiB each"
     where = f"the {pool.nodes} nodes of {pool.cores} cores for {pool.name} jobs"
     return (

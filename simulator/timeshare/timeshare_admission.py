@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
-from simulator.timeshare.timeshare_nodes import choose, count_roomy, join
+from simulator.timeshare.timeshare_nodes import choose, count_open, join
 from simulator.timeshare.timeshare_state import NEVER, TimeshareJobRecord, TimeshareState
 
 GONE = -1
@@ -52,7 +52,7 @@ def serve_queue(floor: TimeshareState) -> None:
 def _serve_sharing(floor: TimeshareState) -> None:
     """Start each job that has memory, in the order of the queue."""
     clock = floor.clock[0]
-    count_roomy(floor)
+    count_open(floor)
     kept = clock.head
     blocked = False
     for place in range(clock.head, clock.tail):
@@ -60,7 +60,7 @@ def _serve_sharing(floor: TimeshareState) -> None:
         job: TimeshareJobRecord = floor.jobs[number]
         if not blocked and floor.above[job.memory] >= job.nodes and choose(floor, number):
             join(floor, number)
-            count_roomy(floor)
+            count_open(floor)
             continue
         blocked = floor.rules[0].in_order != 0
         floor.queue[kept] = number

@@ -56,8 +56,8 @@ def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, comp
     every = full_set(nodes)
     bucket = np.zeros((depth + 1) * len(every), dtype=np.int64)
     bucket[: len(every)] = every
-    roomy = np.zeros(MEMORY + 1, dtype=np.int64)
-    roomy[MEMORY] = nodes
+    open_nodes = np.zeros(MEMORY + 1, dtype=np.int64)
+    open_nodes[MEMORY] = nodes
     spans = _spans(jobs)
 
     def long(size: int) -> IntegerRow:
@@ -99,7 +99,7 @@ def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, comp
         agenda=make.zeros(slots),
         members=long(nodes * depth),
         bucket=make.row(bucket),
-        roomy=make.row(roomy),
+        open_nodes=make.row(open_nodes),
         above=make.zeros(MEMORY + 2),
         levels=make.zeros(nodes + slots),
         stirred=make.zeros(nodes),

@@ -56,8 +56,8 @@ def _prepare(workload: Workload, _: PoolQueues, values: Mapping[str, Value], __:
     return replace(workload, submit_us=(2 * workload.submit_us + tick_us) // (2 * tick_us) * tick_us)
 
 
-def _choice(name: str, choices: tuple[str, ...], told: str) -> PolicyOption:
-    return PolicyOption(name=name, help=told, default=choices[0], choices=choices)
+def _choice(name: str, choices: tuple[str, ...], text: str) -> PolicyOption:
+    return PolicyOption(name=name, help=text, default=choices[0], choices=choices)
 
 
 _COMMON = (

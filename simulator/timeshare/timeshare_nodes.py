@@ -107,11 +107,11 @@ def _shift(floor: TimeshareState, place: int, jobs: int, memory: int) -> None:
     floor.bucket[before * words + word] ^= bit
     floor.bucket[after * words + word] ^= bit
     if before < depth:
-        floor.roomy[node.free] -= 1
+        floor.open_nodes[node.free] -= 1
     node.free += memory
     node.count = after
     if after < depth:
-        floor.roomy[node.free] += 1
+        floor.open_nodes[node.free] += 1
     clock.top = max(clock.top, after)
     clock.most = max(clock.most, after)
     if before == 0:
@@ -123,11 +123,11 @@ def _shift(floor: TimeshareState, place: int, jobs: int, memory: int) -> None:
 
 
 @kernel
-def count_roomy(floor: TimeshareState) -> None:
+def count_open(floor: TimeshareState) -> None:
     """Set ``above[m]`` to how many nodes could take a job that needs ``m`` of memory."""
     floor.above[MEMORY + 1] = 0
     for memory in range(MEMORY, -1, -1):
-        floor.above[memory] = floor.above[memory + 1] + floor.roomy[memory]
+        floor.above[memory] = floor.above[memory + 1] + floor.open_nodes[memory]
 
 
 @kernel

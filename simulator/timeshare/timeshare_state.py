@@ -222,8 +222,8 @@ class TimeshareState(NamedTuple):
 
     ``order`` has the jobs by arrival, ``queue`` those that wait, ``agenda`` the slots by when they are done.
     ``members`` holds the slots on each node (see ``seat``); ``bucket`` the nodes with each number of jobs,
-    as sets of ``words`` words. Of the nodes that may take one more job ``roomy[m]`` have ``m`` thousandths of
-    memory free, ``above[m]`` at least so much.
+    as sets of ``words`` words. Of the nodes that may take one more job ``open_nodes[m]`` have ``m``
+    thousandths of memory free, ``above[m]`` at least so much.
     """
 
     rules: RecordTable[TimeshareRulesRecord]
@@ -238,7 +238,7 @@ class TimeshareState(NamedTuple):
     agenda: IntegerRow
     members: IntegerRow
     bucket: IntegerRow
-    roomy: IntegerRow
+    open_nodes: IntegerRow
     above: IntegerRow
     levels: IntegerRow
     stirred: IntegerRow

@@ -172,7 +172,7 @@ def build_state(
         nodes=make.table(EngineNodeRecord, nodes, free=cores, free_kib=memory_kib, factor=sharing.factors),
         parts=make.table(PartRecord, parts),
         phase_us=make.row(jobs.phase_us),
-        roomy=make.row(np.full(cores + 1, nodes, dtype=np.int64)),
+        open_nodes=make.row(np.full(cores + 1, nodes, dtype=np.int64)),
         listed=make.grid(nodes, cores * slots, short=True),
         valid=make.row(valid),
         occupied=make.grid(nodes, slots, len(valid)),

@@ -18,7 +18,7 @@ from simulator.engine.state.cluster_view import members, parts_of, running_jobs,
 from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.lifecycle_state import (
     BY_START,
-    NOBODY,
+    NO_JOB,
     OVER,
     PARKED,
     RUNNING,
@@ -142,7 +142,8 @@ def _check_slots(state: EngineState) -> None:
         and (free_now == (counts < slots).sum(axis=1)).all()
         and (column(state.nodes, "used") == counts.sum(axis=1)).all()
         and all(
-            state.roomy[free] == ((free_now >= free) & open_now).sum() for free in range(len(state.roomy))
+            state.open_nodes[free] == ((free_now >= free) & open_now).sum()
+            for free in range(len(state.open_nodes))
         )
     )
     listed = sorted(
@@ -252,7 +253,7 @@ def _check_owners(stepper: PythonEngine) -> None:
         life = lives.nodes[index]
         if life.lease != NEVER:
             leased[life.lease] += 1
-        if state.nodes[index].owner != (NOBODY if life.down or life.drained else life.lease):
+        if state.nodes[index].owner != (NO_JOB if life.down or life.drained else life.lease):
             raise InvariantError(f"node {index} has the wrong owner")
         if life.down and state.nodes[index].listed:
             raise InvariantError(f"node {index} is down and has jobs")

@@ -10,7 +10,7 @@ from foundation.errors import OsubError
 from simulator.engine.context.context_actions import Actions
 from simulator.engine.context.projection import project
 from simulator.engine.cores import node_owners as owners
-from simulator.engine.cores.room_for_job import fits
+from simulator.engine.cores.job_fitting import fits
 from simulator.engine.lifecycle import lifecycle_actions as lives
 from simulator.engine.lifecycle.job_progress import change_phase, set_speed
 from simulator.engine.lifecycle.lifecycle_segments import rate_of
@@ -227,8 +227,8 @@ class PythonEngine(Actions):
             self._blame(PolicyError(f"raised {type(error).__name__}: {error}"), error)
 
     def _blame(self, error: PolicyError, cause: Exception | None = None) -> None:
-        told = " ".join(str(error).split())
-        raise PolicyError(f"policy {self._policy_name}, at {self.now_us / 1e6:g} s: {told}") from cause
+        reason = " ".join(str(error).split())
+        raise PolicyError(f"policy {self._policy_name}, at {self.now_us / 1e6:g} s: {reason}") from cause
 
     def act(self) -> None:
         """See ``Actions``."""

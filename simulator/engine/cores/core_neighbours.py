@@ -76,7 +76,7 @@ def link(state: EngineState, links: Links | None, job: int) -> None:
     """Note who holds a core in common with ``job``, which is about to take the cores that its parts name."""
     if links is None:
         return
-    state.runs[job].beside = 0
+    state.runs[job].co_located = 0
     mark = state.clock[0].mark + 1
     state.clock[0].mark = mark
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
@@ -88,7 +88,7 @@ def link(state: EngineState, links: Links | None, job: int) -> None:
             guest = state.parts[other].job
             if state.runs[guest].mark != mark and overlap(state.mask, part, other):
                 state.runs[guest].mark = mark
-                state.runs[job].beside += state.runs[guest].busy
+                state.runs[job].co_located += state.runs[guest].busy
                 pair = _new_pair(links)
                 _enter(links, pair, job, guest)
                 _enter(links, pair + 1, guest, job)

@@ -121,7 +121,7 @@ def take_slots(state: EngineState, job: int) -> None:
         here.free = after
         if here.owner == NEVER:
             for free in range(after + 1, before + 1):
-                state.roomy[free] -= 1
+                state.open_nodes[free] -= 1
         here.used += cores
         _rank(state, state.rows, held.node, here.used - cores, before != after)
         here.free_kib -= memory_kib
@@ -141,7 +141,7 @@ def free_slots(state: EngineState, job: int) -> None:
         here.free = after
         if here.owner == NEVER:
             for free in range(before + 1, after + 1):
-                state.roomy[free] += 1
+                state.open_nodes[free] += 1
         remove_from_stack(state.occupied, state.mask, held.node, part)
         here.used -= cores
         _rank(state, state.rows, held.node, here.used + cores, before != after)

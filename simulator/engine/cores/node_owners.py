@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.lifecycle_state import NOBODY, Lives
+from simulator.engine.state.lifecycle_state import NO_JOB, Lives
 
 
 @kernel
 def _set_owner(state: EngineState, lives: Lives, index: int) -> None:
     """Bring the owner of a node up to date, and what is counted of nodes that take any job."""
     node, life = state.nodes[index], lives.nodes[index]
-    owner = NOBODY if life.down or life.drained else life.lease
+    owner = NO_JOB if life.down or life.drained else life.lease
     sign = int(owner == NEVER) - int(node.owner == NEVER)
     node.owner = owner
     if sign == 0:
         return
     state.clock[0].closed -= sign
     for free in range(node.free + 1):
-        state.roomy[free] += sign
+        state.open_nodes[free] += sign
 
 
 @kernel

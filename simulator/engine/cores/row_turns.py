@@ -89,7 +89,7 @@ def _spread(rows: Rows) -> None:
 
 
 @kernel
-def _make_room(rows: Rows, job: int) -> int:
+def _open_gap(rows: Rows, job: int) -> int:
     """Return a gap where it is the turn of ``job``, having moved a few others; ``NEVER`` if none is near."""
     packing, turns = rows.packing[0], rows.turns
     place = _find(rows, job)
@@ -121,10 +121,10 @@ def queue_up(rows: Rows, job: int) -> None:
     packing = rows.packing[0]
     if packing.length > 4 * packing.count + BLOCK:
         _spread(rows)
-    place = _make_room(rows, job)
+    place = _open_gap(rows, job)
     while place == NEVER:
         _spread(rows)
-        place = _make_room(rows, job)
+        place = _open_gap(rows, job)
     _put(rows, job, place)
     packing.count += 1
     touch(rows, place)

@@ -147,7 +147,7 @@ class Compiled:
             if not self._is_kept():
                 stack.enter_context(_alone())
             if not self._is_kept():
-                stack.enter_context(_told())
+                stack.enter_context(_compilation_shown())
                 stack.enter_context(whole_program(self._dispatcher))
             self._dispatcher.compile(self._types)
 
@@ -199,8 +199,8 @@ def _alone() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Tell on stderr that the engine is compiled: a line that grows on a terminal, else one at the end."""
+def _compilation_shown() -> Iterator[None]:
+    """Say on stderr that the engine is compiled: a line that grows on a terminal, else one at the end."""
     from numba.core import event
 
     class Counter(event.Listener):

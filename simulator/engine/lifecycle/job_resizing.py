@@ -5,7 +5,7 @@ A resize may cost time, in which the job holds its new nodes and sets up.
 
 from __future__ import annotations
 
-from simulator.engine.cores.room_for_job import fits
+from simulator.engine.cores.job_fitting import fits
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lifecycle.job_progress import hold, let_go, set_speeds, settle
 from simulator.engine.lifecycle.lifecycle_accounting import close_stretch, tally

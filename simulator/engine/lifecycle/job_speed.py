@@ -61,9 +61,9 @@ def _slowest_part(state: EngineState, runs: RecordTable[RunRecord], stack: Integ
 
 
 @kernel
-def _multiplicity(state: EngineState, stack: IntegerGrid, job: int, beside: int) -> int:
-    """Return the most jobs on a core of ``job``, which shares cores with ``beside`` other jobs."""
-    most = min(beside + 1, state.rules[0].slots)
+def _multiplicity(state: EngineState, stack: IntegerGrid, job: int, co_located: int) -> int:
+    """Return the most jobs on a core of ``job``, which shares cores with ``co_located`` other jobs."""
+    most = min(co_located + 1, state.rules[0].slots)
     if most <= 2:
         return most
     multiplicity = 2
@@ -87,7 +87,7 @@ def speed_of(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGri
     Where speed hangs on the multiplicity alone ``stack`` is looked at only if that may be more than 2.
     """
     if state.rules[0].alike:
-        speed = state.speeds[_multiplicity(state, stack, job, runs[job].beside)]
+        speed = state.speeds[_multiplicity(state, stack, job, runs[job].co_located)]
     else:
         speed = _slowest_part(state, runs, stack, job)
     return max(speed, 1) * rate_of(state.lives, job)
@@ -105,7 +105,7 @@ def note_affected(links: Links | None, line: Timeline, job: int, change: int) ->
     record = links.of[job].first
     while record != NEVER:
         guest = links.records[record].job
-        line.runs[guest].beside += change
+        line.runs[guest].co_located += change
         if line.runs[guest].busy:
             line.lists[count].affected = guest
             count += 1

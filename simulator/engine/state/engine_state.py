@@ -100,7 +100,7 @@ class RunRecord:
     ``since_us``, at ``speed`` units a microsecond. ``phase`` is the present one, ``busy`` whether it
     computes, ``last`` whether it is the last, ``next_us`` when it ends. Then its places on the agenda and
     among the running jobs, its neighbours in the queue (the record after the last job is both ends), the mark
-    of the change that affected it last, and how many busy jobs have a core in common with it (``beside``).
+    of the change that affected it last, and how many busy jobs share a core with it (``co_located``).
     """
 
     left: int = 0
@@ -118,7 +118,7 @@ class RunRecord:
     queue_next: int = 0
     queue_prev: int = 0
     mark: int = 0
-    beside: Short = 0
+    co_located: Short = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -172,7 +172,7 @@ class EngineState(NamedTuple):
     ``phase_us`` holds the periods idle, busy, idle, ... of every job (idle first; only the first may be
     zero). ``occupied[n, k, w]`` is the set of cores of node ``n`` with more than ``k`` jobs, ``busy`` the
     same for jobs that compute at this instant (None where M is 1), ``valid`` all cores of a node, ``mask``
-    those of a part. ``roomy[f]`` counts the nodes with at least ``f`` cores that have a free slot.
+    those of a part. ``open_nodes[f]`` counts the nodes with at least ``f`` cores that have a free slot.
     ``listed[n]`` are the parts on node ``n``, in no order. ``speeds[m]`` is the speed at multiplicity ``m``
     in units a microsecond; ``excess[a, b]`` by how much an application of class ``a`` is slowed by one of
     class ``b``, in parts of ``ONE`` (None unless the model is pairwise). ``ranking`` has the nodes by load:
@@ -189,7 +189,7 @@ class EngineState(NamedTuple):
     nodes: RecordTable[EngineNodeRecord]
     parts: RecordTable[PartRecord]
     phase_us: IntegerRow
-    roomy: IntegerRow
+    open_nodes: IntegerRow
     listed: IntegerGrid
     valid: IntegerRow
     occupied: IntegerGrid

@@ -14,7 +14,7 @@ from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, Reco
 
 _NEVER = -1
 
-NOBODY = -2
+NO_JOB = -2
 """The owner of a node that takes no job."""
 
 FUTURE, WAITING, RUNNING, PARKED, OVER = range(5)

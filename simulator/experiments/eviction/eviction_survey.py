@@ -343,8 +343,8 @@ def _greedy_s(question: Question) -> float:
         columns.need,
         question.steps,
         0,
-        columns.room(),
-        columns.room(),
+        columns.buffer(),
+        columns.buffer(),
     )
     compiled = Compiled(choose_greedily_for_all, arguments)
     compiled.prepare()

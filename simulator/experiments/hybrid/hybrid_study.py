@@ -222,8 +222,8 @@ def _against(survey: HybridSurvey) -> ExperimentTable:
     chosen = (4, OVERHEAD) if (4, OVERHEAD) in keys else keys[0]
     shared = survey.shared[chosen]
     rows = [
-        (told, *(_better(shared, survey.runs[name, EVEN], metric, is_lower) for name in MECHANISMS))
-        for told, metric, is_lower in _AGAINST
+        (label, *(_better(shared, survey.runs[name, EVEN], metric, is_lower) for name in MECHANISMS))
+        for label, metric, is_lower in _AGAINST
     ]
     return ExperimentTable(
         name="Sharing against",
@@ -254,7 +254,7 @@ def drawings(survey: HybridSurvey) -> list[Drawing]:
 
 
 def _bars(
-    figure: go.Figure, names: Sequence[str], lists: Mapping[str, Sequence[float]], told: str, number: int
+    figure: go.Figure, names: Sequence[str], lists: Mapping[str, Sequence[float]], label: str, number: int
 ) -> None:
     found = [estimate(lists[name]) for name in names]
     half = [0.0 if one.high is None else one.high - one.mean for one in found]
@@ -262,7 +262,7 @@ def _bars(
         x=list(names),
         y=[one.mean for one in found],
         error_y={"type": "data", "array": half},
-        name=told,
+        name=label,
         marker={"color": run_style(number)["color"]},
     )
     figure.add_trace(bar)
@@ -273,9 +273,9 @@ def _turnaround(survey: HybridSurvey) -> go.Figure:
     runs = {"FCFS/EASY": survey.base, **{name: survey.runs[name, EVEN] for name in MECHANISMS}}
     runs |= {f"sharing {weight}:1": survey.shared[weight, overhead] for weight, overhead in weights}
     figure = go.Figure()
-    for number, (told, metric) in enumerate(_KINDS):
+    for number, (label, metric) in enumerate(_KINDS):
         lists = {name: of_each(of, metric) for name, of in runs.items()}
-        _bars(figure, list(runs), lists, told, number)
+        _bars(figure, list(runs), lists, label, number)
     arrange(figure, 420)
     figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
     return figure

@@ -226,7 +226,7 @@ def survey(
         def draw(seed: int) -> PoolJobs:
             jobs = drawn(workload, nodes, seed, mix)
             if cells is alone:
-                traces.append(_told(jobs))
+                traces.append(_drawn_summary(jobs))
             return jobs
 
         return run_grid(
@@ -273,11 +273,11 @@ def _sharing(effort: HybridEffort) -> dict[tuple[int, Fraction], tuple[Mechanism
 
 def drawn(workload: Workload, nodes: int, seed: int, mix: str) -> PoolJobs:
     """Return the jobs of a seed with notices of a mix."""
-    told = draw_lives(workload, nodes, replace(Draw(), mix=mix), seed)
-    return told.pool_jobs(np.arange(told.count), with_memory=False)
+    made = draw_lives(workload, nodes, replace(Draw(), mix=mix), seed)
+    return made.pool_jobs(np.arange(made.count), with_memory=False)
 
 
-def _told(jobs: PoolJobs) -> tuple[float, float, float, float]:
+def _drawn_summary(jobs: PoolJobs) -> tuple[float, float, float, float]:
     demand = np.array([life.on_demand for life in jobs.lives or ()])
     week = jobs.submit_us // _WEEK_US
     counts = np.bincount(week[demand], minlength=int(week.max()) + 1)

@@ -180,8 +180,8 @@ def _missing(claim: str, found: Mapping[str, Outcomes]) -> str:
 def _on(judgement: Judgement, windows: Iterable[Outcomes]) -> Judgement:
     """Return the judgement with what it was judged on."""
     names = ", ".join(f"{one.window.name} {'made' if one.window.is_made else 'for THETA'}" for one in windows)
-    told = f"{judgement.note}; " if judgement.note else ""
-    return msgspec.structs.replace(judgement, note=f"{told}direction only, on {names}")
+    note = f"{judgement.note}; " if judgement.note else ""
+    return msgspec.structs.replace(judgement, note=f"{note}direction only, on {names}")
 
 
 def best_gain(metric: str, *, steps: bool = False) -> Judge:
@@ -244,8 +244,8 @@ def _m5(found: Outcomes) -> Judged:
     policy = best(found, "utilisation")
     most = SHARES[-2]  # with all jobs malleable nothing is drawn
     spread = [_range(found.values("utilisation", policy, share)) for share in (FEW, most)]
-    told = f"range over the seeds {spread[0]:.2%} at {FEW}%, {spread[1]:.2%} at {most}%"
-    narrows = fact(holds=spread[1] < spread[0], note=told)
+    note = f"range over the seeds {spread[0]:.2%} at {FEW}%, {spread[1]:.2%} at {most}%"
+    narrows = fact(holds=spread[1] < spread[0], note=note)
     judgement = together(direction(better_by(found, "utilisation", policy)), narrows)
     return judgement, change_text(found, "utilisation", policy)
 

@@ -115,7 +115,7 @@ def _cases(system: str, request: StudyRequest) -> list[MalleableCase]:
 
 
 def _facts(request: StudyRequest) -> list[str]:
-    told = [
+    sentences = [
         (
             "Jobs submitted in the first 12 hours are not counted, nor is the use of nodes after the last "
             "submission. Sizes and speed-up by Amdahl's law with efficiencies 0.95, 0.8 and 0.5; a pass at "
@@ -124,13 +124,13 @@ def _facts(request: StudyRequest) -> list[str]:
         )
     ]
     if request.traces:
-        told.append("The trace replaces THETA; it is not the paper's, so directions are judged.")
+        sentences.append("The trace replaces THETA; it is not the paper's, so directions are judged.")
     else:
-        told.append(
+        sentences.append(
             "The windows are made from the figures that the paper prints, with the node time that rigid jobs "
             "used there; how long jobs wait is not fitted. So directions are judged."
         )
-    return told
+    return sentences
 
 
 def share_table(system: str, found: Outcomes) -> ExperimentTable:

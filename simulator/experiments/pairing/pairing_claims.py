@@ -17,8 +17,8 @@ from foundation.units import counted, verb
 from predictor.dataset import PairKind
 from predictor.model.three_folds import accuracy_of
 from simulator.experiments.claim_study import claim_of
-from simulator.experiments.pairing.beside_thesis import UNFIT, Folds
 from simulator.experiments.pairing.measured_pairs import SOLVERS, Floats, MeasuredPairs, family, share
+from simulator.experiments.pairing.thesis_tables import UNFIT, Folds
 from simulator.experiments.paper_tables import ExperimentTable
 
 THREADS = "hardware threads there, turns on one core here"
@@ -51,7 +51,7 @@ def _losses(found: MeasuredPairs) -> list[ClaimRow]:
     }
     worst = max(medians, key=lambda name: medians[name])
     solvers = {name: loss for name, loss in medians.items() if family(name) in SOLVERS}
-    told = ", ".join(f"{name} {loss:.2f}" for name, loss in sorted(solvers.items()))
+    text = ", ".join(f"{name} {loss:.2f}" for name, loss in sorted(solvers.items()))
     unfit = claim_of("P7")
     within = found.report.records
     return [
@@ -67,12 +67,12 @@ def _losses(found: MeasuredPairs) -> list[ClaimRow]:
                 holds=medians[worst] > 0.55,
                 note="an application unfit for sharing is one whose median loss is over 0.55",
             ),
-            f"worst victim: {worst}, median {medians[worst]:.2f}; of solvers {told}",
+            f"worst victim: {worst}, median {medians[worst]:.2f}; of solvers {text}",
         ),
         ClaimRow.of(
             claim_of("P8"),
             not_comparable(THREADS),
-            f"medians of solvers {told}; {counted(len(within), 'pair')} of all {verb(len(within))} "
+            f"medians of solvers {text}; {counted(len(within), 'pair')} of all {verb(len(within))} "
             "surely on one side of 0.5",
         ),
     ]
@@ -94,8 +94,8 @@ def _interactive(found: MeasuredPairs) -> list[ClaimRow]:
             ClaimRow.of(cause, not_comparable("no mimics with and without a working set in the cache")),
         ]
     gap = [float(one - other) for one, other in zip(e_o[cached[0]], e_o[others[0]], strict=False)]
-    told = ", ".join(f"{name}: E_o {values.mean():+.3f}" for name, values in e_o.items())
-    return [*made, ClaimRow.of(cause, direction(gap), f"against the same without sleep, {told}")]
+    text = ", ".join(f"{name}: E_o {values.mean():+.3f}" for name, values in e_o.items())
+    return [*made, ClaimRow.of(cause, direction(gap), f"against the same without sleep, {text}")]
 
 
 def _difference(claim: Claim, values: dict[str, Floats]) -> ClaimRow:
@@ -120,9 +120,9 @@ def _phase_one(found: MeasuredPairs) -> list[ClaimRow]:
         if names[place] in chases
     }
     claim = claim_of("P13")
-    told = f"{best} by silhouette ({groups.silhouette[best]:.2f}); chases of all sizes are in {len(homes)}"
+    text = f"{best} by silhouette ({groups.silhouette[best]:.2f}); chases of all sizes are in {len(homes)}"
     return [
-        ClaimRow.of(claim, fact(holds=len(homes) == 1, note="chases replace cg: both read at random"), told)
+        ClaimRow.of(claim, fact(holds=len(homes) == 1, note="chases replace cg: both read at random"), text)
     ]
 
 
@@ -234,8 +234,8 @@ def _p1(one_core: pl.DataFrame, naive: pl.DataFrame) -> ClaimRow:
         return ClaimRow.of(claim, not_comparable(_NO.format("with one core shared", "timeslice")))
     lost = degradation(one_core["e_v"].to_numpy())
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
-    told = f"{_spread(lost)} over {counted(len(lost), 'pair')}; judged: less than with all cores shared"
-    return ClaimRow.of(claim, direction(gap), told)
+    text = f"{_spread(lost)} over {counted(len(lost), 'pair')}; judged: less than with all cores shared"
+    return ClaimRow.of(claim, direction(gap), text)
 
 
 def _p2(naive: pl.DataFrame) -> ClaimRow:
@@ -256,11 +256,11 @@ def _p3(naive: pl.DataFrame, gang: pl.DataFrame) -> ClaimRow:
     if not both.height:
         return ClaimRow.of(claim, not_comparable(_NO.format("in gang slices", "gang")))
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
-    told = (
+    text = (
         f"{_spread(degradation(gang['e_v'].to_numpy()))} over {counted(gang.height, 'pair')}; "
         "judged: less than naive"
     )
-    return ClaimRow.of(claim, direction(gap), told)
+    return ClaimRow.of(claim, direction(gap), text)
 
 
 def coupled_table(found: MeasuredPairs) -> ExperimentTable:

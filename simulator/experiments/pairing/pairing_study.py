@@ -25,10 +25,10 @@ from predictor.model.judges_page import calibration_chart, map_chart
 from simulator.engine.state.cluster_view import PoolState
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, run_grid
 from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.pairing.beside_thesis import folds_of
-from simulator.experiments.pairing.beside_thesis import tables as beside_thesis
 from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, family, look_at
 from simulator.experiments.pairing.pairing_claims import by_victim, coupled_table, rows
+from simulator.experiments.pairing.thesis_tables import folds_of
+from simulator.experiments.pairing.thesis_tables import tables as thesis_tables
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from simulator.placement import Cores, PairedPlacement, PlacementRule
@@ -84,7 +84,7 @@ def examine(request: StudyRequest) -> StudyFindings:
     coupled, coupled_rules = _coupled(found)
     seeds = range(1, request.seeds + 1)
     with tempfile.TemporaryDirectory(prefix="osub-pairing-") as scratch:
-        trace, system, told = _trace(request, Path(scratch))
+        trace, system, origin = _trace(request, Path(scratch))
         step = request.steps((len(singles) + len(coupled_rules)) * request.seeds)
         made = effects(trace, system, singles, FOLDER, seeds, step)
         of_coupled: Made = {}
@@ -101,7 +101,7 @@ def examine(request: StudyRequest) -> StudyFindings:
             f"{about.host.cpu_model}, {about.started:%Y-%m-%d}; of {found.report.excluded} the interval has "
             "0.5 in it, and models are judged without these."
         ),
-        told,
+        origin,
         f"Counters that the selection keeps: {', '.join(found.report.kept)}.",
     ]
     return StudyFindings(
@@ -116,7 +116,7 @@ def examine(request: StudyRequest) -> StudyFindings:
                 else []
             ),
             coupled_table(found),
-            *beside_thesis(found, folds),
+            *thesis_tables(found, folds),
             _victim_table(found),
         ],
         figures=lambda: _drawings(found, made, of_coupled),
@@ -254,8 +254,8 @@ def _against(made: Made, rule: str) -> str:
         ]
         return _percent([one / other - 1 for one, other in pairs if other])
 
-    told = ", ".join(f"{label.removesuffix(' (h)')} {change(field)}" for label, field, _ in _MEASURES)
-    return f"{rule} against {RANDOM}: {told}"
+    changes = ", ".join(f"{label.removesuffix(' (h)')} {change(field)}" for label, field, _ in _MEASURES)
+    return f"{rule} against {RANDOM}: {changes}"
 
 
 def _percent(shares: list[float]) -> str:
@@ -326,17 +326,17 @@ def rules_of(
     families = [family(name) for name in table.applications]
     twins = np.array([[float(one == other) for other in families] for one in families])
 
-    def told(name: str, loss: Floats, most: float | None = None) -> PairingRule:
+    def rule_of(name: str, loss: Floats, most: float | None = None) -> PairingRule:
         return PairingRule(name, lambda _: PairedPlacement(loss, most), table)
 
     count = len(table.applications)
-    rules = [PairingRule(RANDOM, lambda seed: AtRandom(count, seed), table), told(TWINS, twins)]
+    rules = [PairingRule(RANDOM, lambda seed: AtRandom(count, seed), table), rule_of(TWINS, twins)]
     if predicted is not None:
-        rules.append(told(PREDICTED, predicted))
-    rules.append(told(MEASURED, table.loss))
+        rules.append(rule_of(PREDICTED, predicted))
+    rules.append(rule_of(MEASURED, table.loss))
     if predicted is not None:
-        rules.append(told(APART_PREDICTED, predicted, APART_AT))
-    rules.append(told(APART, table.loss, APART_AT))
+        rules.append(rule_of(APART_PREDICTED, predicted, APART_AT))
+    rules.append(rule_of(APART, table.loss, APART_AT))
     if gang is not None:
         rules.append(PairingRule(GANG, lambda seed: AtRandom(count, seed), gang))
     return rules

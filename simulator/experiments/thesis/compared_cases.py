@@ -327,15 +327,15 @@ def _figure_6_6(outcomes: dict[str, CaseOutcome]) -> ExperimentTable:
     for label, outcome in outcomes.items():
         name = published_label(label)
         largest = max(outcome.slowdown_batch_max, outcome.slowdown_interactive_max)
-        told = BATCH_SLOWDOWN.get(name) or ALL_SLOWDOWN.get(name)
+        published = BATCH_SLOWDOWN.get(name) or ALL_SLOWDOWN.get(name)
         rows.append(
             (
                 label,
                 number(outcome.interactive_wait_max_s),
                 number(outcome.slowdown_batch_max),
                 number(outcome.slowdown_interactive_max),
-                number(told) if told else ABSENT,
-                against(outcome.slowdown_batch_max if name in BATCH_SLOWDOWN else largest, told),
+                number(published) if published else ABSENT,
+                against(outcome.slowdown_batch_max if name in BATCH_SLOWDOWN else largest, published),
             )
         )
     return ExperimentTable(

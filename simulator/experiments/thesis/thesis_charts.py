@@ -36,12 +36,12 @@ def bars(
             cliponaxis=False,
         )
     if thesis is not None:
-        told = [
+        published = [
             (label, thesis[published_label(label)]) for label in labels if published_label(label) in thesis
         ]
         figure.add_scatter(
-            x=[label for label, _ in told],
-            y=[height if height > 0 or not log else None for _, height in told],
+            x=[label for label, _ in published],
+            y=[height if height > 0 or not log else None for _, height in published],
             name="thesis",
             mode="markers",
             marker={"symbol": "diamond-open", "size": 11, "color": INK, "line": {"width": 2}},
@@ -57,8 +57,8 @@ def bars(
 def waits(outcomes: Sequence[CaseOutcome], thesis: Mapping[str, float]) -> go.Figure:
     """Draw which share of the interactive jobs waits (Tables 5.3 and 6.2)."""
     shares = [100 * outcome.interactive_waited for outcome in outcomes]
-    told = {label: 100 * share for label, share in thesis.items()}
-    return bars(outcomes, [("ours", shares)], "interactive jobs that wait [%]", log=False, thesis=told)
+    published = {label: 100 * share for label, share in thesis.items()}
+    return bars(outcomes, [("ours", shares)], "interactive jobs that wait [%]", log=False, thesis=published)
 
 
 def _short(value: float) -> str:
@@ -123,14 +123,14 @@ def figures_5(outcomes: Sequence[CaseOutcome], part: str, waited: Mapping[str, f
 def figures_6(outcomes: Sequence[CaseOutcome], found: Sequence[SurveyOutcome]) -> list[Drawing]:
     """Return Figures 6.6 and 6.7."""
     outcomes = _repeated(outcomes)
-    told = {**BATCH_SLOWDOWN, **ALL_SLOWDOWN}
+    published = {**BATCH_SLOWDOWN, **ALL_SLOWDOWN}
     drawn = [
         ("Table 6.2: interactive jobs that wait", waits(outcomes, CHAPTER_6.waited)),
         (
             "Figure 6.6(a): longest wait of interactive jobs",
             bars(outcomes, [("wait", [one.interactive_wait_max_s for one in outcomes])], "s", log=True),
         ),
-        ("Figure 6.6(b): largest S_OSub", _largest(outcomes, "batch", "interactive", told)),
+        ("Figure 6.6(b): largest S_OSub", _largest(outcomes, "batch", "interactive", published)),
         ("Figure 6.6(c): distribution of S_OSub", slowdown_curves(outcomes)),
     ]
     if found:

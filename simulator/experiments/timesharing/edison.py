@@ -121,7 +121,7 @@ class MachineWorld:
 
     Parameters
     ----------
-    name, told
+    name, summary
         Its name, and what it is in a sentence.
     nodes, days
         The machine, and from the first to the last submission.
@@ -134,7 +134,7 @@ class MachineWorld:
     """
 
     name: str
-    told: str
+    summary: str
     nodes: int
     days: float
     warm_up_us: int
@@ -148,7 +148,7 @@ def generated(days: int) -> MachineWorld:
     edison = Edison(days=days, warm_up_days=warm_up, spell_day=spell)
     return MachineWorld(
         name="Edison, generated",
-        told=(
+        summary=(
             f"Edison's trace is not public: {counted(days, 'day')} like it are drawn for each seed, "
             f"{counted(edison.jobs_a_day, 'job')} a day on {NODES:,} nodes, a load of {LOAD} after a "
             f"warm-up of {counted(warm_up, 'day')}, memory 2% of a node in the median."
@@ -192,7 +192,7 @@ def of_trace(path: Path) -> MachineWorld:
     last_us = int(jobs.submit_us.max())
     return MachineWorld(
         name=columns.name,
-        told=(
+        summary=(
             f"{columns.name} on whole nodes of {system}: {counted(len(chosen), 'job')} of 10 s and more in "
             f"{real_days:.0f} days; arrivals are compressed by {LOAD / load:.2f} from a load "
             f"of {load:.2f} to {LOAD}; the first {warm_up:.0%} are warm-up. Seeds are of memory and noise."

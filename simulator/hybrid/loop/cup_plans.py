@@ -9,7 +9,7 @@ from simulator.hybrid.loop.hybrid_state import (
     FAR_US,
     KNOWN,
     MALLEABLE,
-    NOBODY,
+    NO_JOB,
     RUNNING,
     HybridTables,
 )
@@ -20,7 +20,7 @@ from simulator.hybrid.loop.ondemand_jobs import can_give, costs_less, take_from
 @kernel
 def _ends_first(world: HybridTables, by_us: int) -> int:
     """Return the job with nodes to be marked that ends first, by its request, if it does by an instant."""
-    best = NOBODY
+    best = NO_JOB
     best_us = by_us
     for place in range(world.clock[0].active):
         job = world.active[place]
@@ -28,7 +28,7 @@ def _ends_first(world: HybridTables, by_us: int) -> int:
         if entry.status != RUNNING or entry.squats or entry.plain == 0:
             continue
         at_us = estimate_us(entry)
-        if at_us < best_us or (at_us == best_us and best == NOBODY):
+        if at_us < best_us or (at_us == best_us and best == NO_JOB):
             best = job
             best_us = at_us
     return best
@@ -40,7 +40,7 @@ def _mark(world: HybridTables, demand: int) -> None:
     entry = world.jobs[demand]
     while entry.missing > 0:
         job = _ends_first(world, entry.predicted_us)
-        if job == NOBODY:
+        if job == NO_JOB:
             return
         reserve_of(world, job, demand, entry.missing)
 
@@ -59,7 +59,7 @@ def _when(world: HybridTables, demand: int, victim: int) -> int:
 @kernel
 def _plan_next(world: HybridTables, demand: int) -> int:
     """Plan to preempt the job that costs least of those without a plan; return how many nodes it gives."""
-    best = NOBODY
+    best = NO_JOB
     best_us = 0
     least = 0
     for place in range(world.clock[0].active):
@@ -69,11 +69,11 @@ def _plan_next(world: HybridTables, demand: int) -> int:
             continue
         at_us = _when(world, demand, job)
         units = overhead_at(entry, at_us)
-        if best == NOBODY or costs_less(world, job, best, units, least):
+        if best == NO_JOB or costs_less(world, job, best, units, least):
             best = job
             best_us = at_us
             least = units
-    if best == NOBODY:
+    if best == NO_JOB:
         return 0
     world.jobs[best].picked = 1
     plan = world.plans[world.clock[0].plans]
@@ -105,10 +105,10 @@ def plan_for(world: HybridTables, demand: int) -> None:
 @kernel
 def next_plan(world: HybridTables) -> int:
     """Return the plan that is due first; the cheaper, then the earlier made, of several; or none."""
-    best = NOBODY
+    best = NO_JOB
     for place in range(world.clock[0].plans):
         plan = world.plans[place]
-        if best == NOBODY:
+        if best == NO_JOB:
             best = place
             continue
         first = world.plans[best]

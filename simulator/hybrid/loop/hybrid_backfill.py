@@ -17,7 +17,7 @@ from simulator.hybrid.loop.hybrid_state import (
     COMING,
     FAR_US,
     KNOWN,
-    NOBODY,
+    NO_JOB,
     ON_DEMAND,
     SHARE,
     HybridTables,
@@ -149,9 +149,9 @@ def _release_behind(world: HybridTables, head: int) -> bool:
     found = False
     for node in range(world.rules[0].nodes):
         lease = world.nodes[node].lease
-        if lease in (NOBODY, head) or world.jobs[lease].status == COMING:
+        if lease in (NO_JOB, head) or world.jobs[lease].status == COMING:
             continue
-        if world.nodes[node].job == NOBODY:
+        if world.nodes[node].job == NO_JOB:
             unreserve(world, node)
             found = True
     return found

@@ -11,7 +11,7 @@ from simulator.hybrid.loop.hybrid_state import (
     GATHERING,
     LEAVING,
     MALLEABLE,
-    NOBODY,
+    NO_JOB,
     OVER,
     RUNNING,
     WAITING,
@@ -24,7 +24,7 @@ from simulator.hybrid.loop.node_leases import close_stretch, drop, enter, hand_o
 def hold(world: HybridTables, job: int) -> None:
     """Note that a job is about to hold nodes, for the first time or again."""
     entry, now_us = world.jobs[job], world.clock[0].now_us
-    if entry.start_us == NOBODY:
+    if entry.start_us == NO_JOB:
         entry.start_us = now_us
     entry.lives += 1
     entry.begun_us = now_us
@@ -38,7 +38,7 @@ def hold(world: HybridTables, job: int) -> None:
 def go(world: HybridTables, job: int) -> None:
     """Let a job that has all of its nodes begin, or go on."""
     entry = world.jobs[job]
-    if entry.ready_us == NOBODY or entry.status == GATHERING:
+    if entry.ready_us == NO_JOB or entry.status == GATHERING:
         entry.ready_us = world.clock[0].now_us
     begin_life(world, entry)
 
@@ -153,13 +153,13 @@ def _give_back(world: HybridTables, giver: int, place: int) -> None:
 @kernel
 def _next_lender(world: HybridTables, borrower: int) -> int:
     """Return the loan to return next: first of shrunk jobs, then of preempted ones, by arrival; or none."""
-    best = NOBODY
+    best = NO_JOB
     for place in range(world.clock[0].leases):
         loan = world.loans[place]
         if loan.borrower != borrower:
             continue
         if (
-            best == NOBODY
+            best == NO_JOB
             or loan.shrank > world.loans[best].shrank
             or (
                 loan.shrank == world.loans[best].shrank
@@ -203,7 +203,7 @@ def end(world: HybridTables, job: int) -> None:
     close_stretch(world, job, 0)
     while True:
         place = _next_lender(world, job)
-        if place == NOBODY:
+        if place == NO_JOB:
             break
         _give_back(world, job, place)
         forget_loan(world, place)
@@ -224,9 +224,9 @@ def part(world: HybridTables, job: int) -> None:
         return
     for node in range(world.rules[0].nodes):
         entry = world.nodes[node]
-        if entry.guest == NOBODY:
+        if entry.guest == NO_JOB:
             continue
-        other = NOBODY
+        other = NO_JOB
         if entry.guest == job:
             other = entry.job
             world.jobs[job].nodes -= 1
@@ -235,12 +235,12 @@ def part(world: HybridTables, job: int) -> None:
             world.jobs[job].nodes -= 1
             world.jobs[job].plain -= 1
             world.jobs[other].plain += 1
-        if other == NOBODY:
+        if other == NO_JOB:
             continue
         settle(world, world.jobs[other])
         if world.nodes[node].job == job:
             entry.job = other
-        entry.guest = NOBODY
+        entry.guest = NO_JOB
         world.jobs[other].shared -= 1
         if world.jobs[other].shared == 0:
             foresee(world, world.jobs[other])

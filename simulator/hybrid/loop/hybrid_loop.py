@@ -18,7 +18,7 @@ from simulator.hybrid.loop.hybrid_state import (
     FAR_US,
     KNOWN,
     LEAVING,
-    NOBODY,
+    NO_JOB,
     ON_DEMAND,
     PLAN,
     SHARE,
@@ -35,7 +35,7 @@ NOTHING_MORE, CHANGED, PLANNED, TOO_LATE, ANNOUNCED, ARRIVED = range(6)
 @kernel
 def _next_job(world: HybridTables) -> int:
     """Return the job to which something happens first, by number of several; or none."""
-    best = NOBODY
+    best = NO_JOB
     at_us = FAR_US
     for place in range(world.clock[0].active):
         job = world.active[place]
@@ -48,13 +48,13 @@ def _next_job(world: HybridTables) -> int:
 @kernel
 def _first_over(world: HybridTables) -> int:
     """Return the on-demand job whose reservation is over first; or none."""
-    best = NOBODY
+    best = NO_JOB
     for place in range(world.clock[0].expected):
         job = world.expected[place]
         entry = world.jobs[job]
         if entry.status != COMING or entry.notice != KNOWN:
             continue
-        if best == NOBODY or entry.predicted_us < world.jobs[best].predicted_us:
+        if best == NO_JOB or entry.predicted_us < world.jobs[best].predicted_us:
             best = job
     return best
 
@@ -99,22 +99,22 @@ def _next(world: HybridTables) -> tuple[int, int, int]:
     kind = NOTHING_MORE
     at_us = FAR_US
     what = _next_job(world)
-    if what != NOBODY:
+    if what != NO_JOB:
         kind = CHANGED
         at_us = world.jobs[what].next_us
     plan = next_plan(world)
-    if plan != NOBODY and world.plans[plan].at_us < at_us:
+    if plan != NO_JOB and world.plans[plan].at_us < at_us:
         kind = PLANNED
         at_us = world.plans[plan].at_us
         what = plan
     late = _first_over(world)
-    if late != NOBODY and world.jobs[late].predicted_us + world.rules[0].release_us < at_us:
+    if late != NO_JOB and world.jobs[late].predicted_us + world.rules[0].release_us < at_us:
         kind = TOO_LATE
         at_us = world.jobs[late].predicted_us + world.rules[0].release_us
         what = late
     later, then_us = _next_static(world, at_us)
     if later != NOTHING_MORE:
-        return later, NOBODY, then_us
+        return later, NO_JOB, then_us
     return kind, what, at_us
 
 
@@ -158,9 +158,9 @@ def run(world: HybridTables, events: int) -> int:
     caller then marks as ``picked``.
     """
     clock, rules = world.clock[0], world.rules[0]
-    if clock.asking != NOBODY:
+    if clock.asking != NO_JOB:
         demand = clock.asking
-        clock.asking = NOBODY
+        clock.asking = NO_JOB
         evict_for(world, demand)
         schedule(world)
     while events > 0 and clock.unfinished > 0:
@@ -169,7 +169,7 @@ def run(world: HybridTables, events: int) -> int:
         events -= 1
         if not _happen(world):
             return STUCK
-        if clock.asking != NOBODY:
+        if clock.asking != NO_JOB:
             break
         schedule(world)
     return clock.unfinished

@@ -9,7 +9,7 @@ from __future__ import annotations
 from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_lifecycles import go, hold
 from simulator.hybrid.loop.hybrid_progress import foresee, settle
-from simulator.hybrid.loop.hybrid_state import NOBODY, ON_DEMAND, RUNNING, HybridTables
+from simulator.hybrid.loop.hybrid_state import NO_JOB, ON_DEMAND, RUNNING, HybridTables
 from simulator.hybrid.loop.node_leases import occupy_free
 
 
@@ -29,16 +29,16 @@ def _next_host(world: HybridTables, need: int) -> int:
     A job that shares one node is as slow as one that shares all, so few hosts are best, and full ones. Jobs
     that are slow already come first, where they suffice.
     """
-    best = NOBODY
+    best = NO_JOB
     most = 0
     for place in range(world.clock[0].active):
         job = world.active[place]
-        room = _can_host(world, job)
-        if room == 0:
+        hosted = _can_host(world, job)
+        if hosted == 0:
             continue
-        if best == NOBODY or (room > most if most < need else need <= room < most):
+        if best == NO_JOB or (hosted > most if most < need else need <= hosted < most):
             best = job
-            most = room
+            most = hosted
     return best
 
 
@@ -51,7 +51,7 @@ def _join(world: HybridTables, host: int, guest: int, need: int) -> int:
     for node in range(world.rules[0].nodes):
         if joined == need:
             break
-        if world.nodes[node].job == host and world.nodes[node].guest == NOBODY:
+        if world.nodes[node].job == host and world.nodes[node].guest == NO_JOB:
             world.nodes[node].guest = guest
             joined += 1
     entry.shared += joined
@@ -65,10 +65,10 @@ def _join(world: HybridTables, host: int, guest: int, need: int) -> int:
 def start_shared(world: HybridTables, job: int) -> bool:
     """Start an on-demand job, on shared nodes where none are free; return False if there are too few."""
     entry, clock = world.jobs[job], world.clock[0]
-    room = clock.free
+    hosted = clock.free
     for place in range(clock.active):
-        room += _can_host(world, world.active[place])
-    if room < entry.asked:
+        hosted += _can_host(world, world.active[place])
+    if hosted < entry.asked:
         return False
     hold(world, job)
     if clock.now_us == entry.submit_us:

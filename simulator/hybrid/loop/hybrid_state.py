@@ -19,7 +19,7 @@ from typing import NamedTuple
 from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable
 from simulator.engine.state.lifecycle_state import BY_START
 
-NOBODY = -1
+NO_JOB = -1
 FAR_US = 1 << 62
 
 RIGID, MALLEABLE, ON_DEMAND = range(3)
@@ -75,7 +75,7 @@ class HybridClockRecord:
     unfinished: int = 0
     events: int = 0
     decisions: int = 0
-    asking: int = NOBODY
+    asking: int = NO_JOB
 
 
 @dataclass(slots=True, eq=False)
@@ -139,9 +139,9 @@ class HybridJobRecord:
     stretch_us: int = 0
     why: int = BY_START
     stretch_setup_us: int = 0
-    start_us: int = NOBODY
-    end_us: int = NOBODY
-    ready_us: int = NOBODY
+    start_us: int = NO_JOB
+    end_us: int = NO_JOB
+    ready_us: int = NO_JOB
     instant: int = 0
     preemptions: int = 0
     shrinks: int = 0
@@ -164,9 +164,9 @@ class HybridJobRecord:
 class HybridNodeRecord:
     """A node: the job on it, who it is reserved for, and the on-demand job that shares it."""
 
-    job: int = NOBODY
-    lease: int = NOBODY
-    guest: int = NOBODY
+    job: int = NO_JOB
+    lease: int = NO_JOB
+    guest: int = NO_JOB
 
 
 @dataclass(slots=True, eq=False)

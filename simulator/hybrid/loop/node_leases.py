@@ -6,7 +6,7 @@ from simulator.engine.kernels.compilation import kernel
 from simulator.engine.state.bit_sets import WORD_BITS
 from simulator.engine.state.lifecycle_state import BY_RESIZE
 from simulator.hybrid.loop.hybrid_progress import settle
-from simulator.hybrid.loop.hybrid_state import COLLECT, COMING, GATHERING, KNOWN, NOBODY, PLAN, HybridTables
+from simulator.hybrid.loop.hybrid_state import COLLECT, COMING, GATHERING, KNOWN, NO_JOB, PLAN, HybridTables
 
 
 @kernel
@@ -61,13 +61,13 @@ def drop(world: HybridTables, job: int) -> None:
 def occupy(world: HybridTables, node: int, job: int) -> None:
     """Let a job have a node that has none; the lease stays, unless it is the job's own."""
     entry, taker = world.nodes[node], world.jobs[job]
-    if entry.lease == NOBODY:
+    if entry.lease == NO_JOB:
         world.clock[0].free -= 1
     else:
         world.jobs[entry.lease].got -= 1
         if entry.lease == job:
-            entry.lease = NOBODY
-    if entry.lease == NOBODY:
+            entry.lease = NO_JOB
+    if entry.lease == NO_JOB:
         taker.plain += 1
     entry.job = job
     taker.nodes += 1
@@ -78,9 +78,9 @@ def occupy_free(world: HybridTables, job: int, plain: int, leased: int) -> None:
     """Let a job have free nodes: so many without a lease, so many with another's, and all with its own."""
     for node in range(world.rules[0].nodes):
         entry = world.nodes[node]
-        if entry.job != NOBODY:
+        if entry.job != NO_JOB:
             continue
-        if entry.lease == NOBODY:
+        if entry.lease == NO_JOB:
             if plain > 0:
                 plain -= 1
                 occupy(world, node, job)
@@ -97,7 +97,7 @@ def reserve(world: HybridTables, node: int, demand: int) -> None:
     entry, borrower = world.nodes[node], world.jobs[demand]
     entry.lease = demand
     borrower.missing -= 1
-    if entry.job == NOBODY:
+    if entry.job == NO_JOB:
         world.clock[0].free -= 1
         borrower.got += 1
     else:
@@ -109,9 +109,9 @@ def unreserve(world: HybridTables, node: int) -> None:
     """End the lease of a node."""
     entry = world.nodes[node]
     borrower = world.jobs[entry.lease]
-    entry.lease = NOBODY
+    entry.lease = NO_JOB
     borrower.missing += 1
-    if entry.job == NOBODY:
+    if entry.job == NO_JOB:
         world.clock[0].free += 1
         borrower.got -= 1
     else:
@@ -124,7 +124,7 @@ def reserve_free(world: HybridTables, demand: int) -> None:
     for node in range(world.rules[0].nodes):
         if world.jobs[demand].missing <= 0 or world.clock[0].free == 0:
             return
-        if world.nodes[node].job == NOBODY and world.nodes[node].lease == NOBODY:
+        if world.nodes[node].job == NO_JOB and world.nodes[node].lease == NO_JOB:
             reserve(world, node, demand)
 
 
@@ -136,7 +136,7 @@ def reserve_of(world: HybridTables, job: int, demand: int, most: int) -> int:
         node = world.rules[0].nodes - 1 - place
         if given == most:
             break
-        if world.nodes[node].job == job and world.nodes[node].lease == NOBODY:
+        if world.nodes[node].job == job and world.nodes[node].lease == NO_JOB:
             reserve(world, node, demand)
             given += 1
     return given
@@ -152,7 +152,7 @@ def _collector(world: HybridTables) -> int:
             entry = world.jobs[job]
             if entry.status == COMING and entry.notice == KNOWN and entry.missing > 0:
                 return job
-    return NOBODY
+    return NO_JOB
 
 
 @kernel
@@ -175,8 +175,8 @@ def vacate(world: HybridTables, node: int) -> None:
     entry = world.nodes[node]
     holder = world.jobs[entry.job]
     holder.nodes -= 1
-    entry.job = NOBODY
-    if entry.lease != NOBODY:
+    entry.job = NO_JOB
+    if entry.lease != NO_JOB:
         borrower = entry.lease
         world.jobs[borrower].got += 1
         if world.jobs[borrower].status == GATHERING:
@@ -185,7 +185,7 @@ def vacate(world: HybridTables, node: int) -> None:
     holder.plain -= 1
     world.clock[0].free += 1
     collector = _collector(world)
-    if collector != NOBODY:
+    if collector != NO_JOB:
         reserve(world, node, collector)
 
 
@@ -203,7 +203,7 @@ def hand_over(world: HybridTables, giver: int, taker: int, count: int) -> None:
     for node in range(world.rules[0].nodes):
         if count == 0:
             return
-        if world.nodes[node].job == giver and world.nodes[node].lease == NOBODY:
+        if world.nodes[node].job == giver and world.nodes[node].lease == NO_JOB:
             world.nodes[node].job = taker
             world.jobs[giver].nodes -= 1
             world.jobs[giver].plain -= 1

@@ -13,8 +13,8 @@ from simulator.hybrid.loop.hybrid_state import (
     GATHERING,
     KNOWN,
     MALLEABLE,
+    NO_JOB,
     NO_NOTICE,
-    NOBODY,
     ON_DEMAND,
     PAST,
     PLAN,
@@ -83,7 +83,7 @@ def _send_squatters_away(world: HybridTables, demand: int) -> None:
     count = 0
     for node in range(world.rules[0].nodes):
         entry = world.nodes[node]
-        if entry.lease != demand or entry.job == NOBODY:
+        if entry.lease != demand or entry.job == NO_JOB:
             continue
         holder = world.jobs[entry.job]
         if holder.status != RUNNING:
@@ -176,14 +176,14 @@ def costs_less(world: HybridTables, a: int, b: int, a_units: int, b_units: int) 
 def _cheapest(world: HybridTables, picked: int) -> int:
     """Return the job that costs least to preempt of those that are picked, or are not; or none."""
     now_us = world.clock[0].now_us
-    best = NOBODY
+    best = NO_JOB
     least = 0
     for place in range(world.clock[0].active):
         job = world.active[place]
         if can_give(world, job) == 0 or world.jobs[job].picked != picked:
             continue
         units = overhead_at(world.jobs[job], now_us)
-        if best == NOBODY or costs_less(world, job, best, units, least):
+        if best == NO_JOB or costs_less(world, job, best, units, least):
             best = job
             least = units
     return best
@@ -265,7 +265,7 @@ def evict_for(world: HybridTables, demand: int) -> None:
     reserve_free(world, demand)
     while True:
         victim = _cheapest(world, 1)
-        if victim == NOBODY:
+        if victim == NO_JOB:
             break
         world.jobs[victim].picked = 0
         take_from(world, demand, victim)

@@ -16,12 +16,12 @@ from simulator.policies.easy.reservation_projection import (
     ReservationProjection,
     copy_node,
     end_first,
-    give_room,
     launch,
     load,
     load_waiting,
+    occupy_cores,
+    release_cores,
     speed_up,
-    take_room,
 )
 from simulator.policies.easy.row_mirror import RowMirror, show_rows, take_head
 from simulator.policies.easy.shadow import EndRecord
@@ -152,7 +152,7 @@ def _go_back(state: EngineState, ahead: ReservationProjection, head: int, count:
     us = ends[count - 1].us
     while count > 0 and ends[count - 1].us == us:
         count -= 1
-        take_room(state, ahead, head, ends[count].job)
+        occupy_cores(state, ahead, head, ends[count].job)
     return count
 
 
@@ -162,7 +162,7 @@ def _go_on(state: EngineState, ahead: ReservationProjection, head: int, count: i
     ends = ahead.next_ends
     us = ends[count].us
     while count < ahead.head[0].next_ends and ends[count].us == us:
-        give_room(state, ahead, head, ends[count].job)
+        release_cores(state, ahead, head, ends[count].job)
         count += 1
     return count
 
@@ -239,11 +239,11 @@ def delays_head(
     _project_group(state, ahead, job)
     for place in range(known.members):
         if _is_late(ahead, ahead.group[place].job):
-            take_room(state, ahead, head, ahead.group[place].job)
+            occupy_cores(state, ahead, head, ahead.group[place].job)
     delayed = known.fitting < state.jobs[head].nodes or _rows_delay(state, ahead, mirror, head, job)
     if delayed:
         for place in range(known.members):
             if _is_late(ahead, ahead.group[place].job):
-                give_room(state, ahead, head, ahead.group[place].job)
+                release_cores(state, ahead, head, ahead.group[place].job)
     _forget_group(ahead)
     return delayed

@@ -18,7 +18,7 @@ from simulator.policies.easy.refusals import Refusals, forget_refusals, is_hopel
 from simulator.policies.easy.reservation_projection import (
     ReservationProjection,
     end_first,
-    give_room,
+    release_cores,
     show_cluster,
     speed_up,
 )
@@ -30,7 +30,7 @@ from simulator.policies.easy.shape_lanes import ShapeLanes, are_kept, leave_lane
 @kernel
 def may_be_tried(state: EngineState, refusals: Refusals, job: int) -> bool:
     """Return whether ``job`` fits now, and name its cores, unless it is known that it would be refused."""
-    if state.roomy[state.jobs[job].cores] < state.jobs[job].nodes or is_hopeless(state, refusals, job):
+    if state.open_nodes[state.jobs[job].cores] < state.jobs[job].nodes or is_hopeless(state, refusals, job):
         return False
     fits = place(state, job)
     if not fits:
@@ -116,12 +116,12 @@ def _find_aside(
     """Find the nodes that the head would take."""
     if shadow is not None:
         for node in range(state.rules[0].nodes):
-            shadow.room[node].used = state.rules[0].cores - shadow.room[node].free
-        choose_for_head(state, aside, shadow.room, head)
+            shadow.nodes_then[node].used = state.rules[0].cores - shadow.nodes_then[node].free
+        choose_for_head(state, aside, shadow.nodes_then, head)
     if ahead is not None:
         _find_with_rows(state, ahead, mirror, head)
-        count_used(ahead.room, ahead.base_stack)
-        choose_for_head(state, aside, ahead.room, head)
+        count_used(ahead.nodes_then, ahead.base_stack)
+        choose_for_head(state, aside, ahead.nodes_then, head)
 
 
 @kernel
@@ -182,7 +182,7 @@ def backfill(state: EngineState, outlook: BackfillState, first: int) -> None:
     head = state.runs[end].queue_next
     _begin(outlook)
     job = first
-    while job != end and state.roomy[1] > 0:
+    while job != end and state.open_nodes[1] > 0:
         after = state.runs[job].queue_next
         if not is_out_of_bounds(state, outlook.ncs, job) and may_be_tried(state, outlook.refusals, job):
             _starts(state, outlook, head, job)
@@ -237,8 +237,8 @@ def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirr
     known.known = 1
     while True:
         due = clock.agenda > 0 and base.runs[base.lists[0].agenda].next_us == clock.now_us
-        has_room = not due and known.fitting >= state.jobs[head].nodes
-        if has_room and take_head(state, ahead, mirror, ahead.ends, known.ends, head):
+        head_fits = not due and known.fitting >= state.jobs[head].nodes
+        if head_fits and take_head(state, ahead, mirror, ahead.ends, known.ends, head):
             known.start_us = clock.now_us
             return
         if clock.agenda == 0:  # nodes are down
@@ -248,5 +248,5 @@ def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirr
         ahead.ends[known.ends].us = clock.now_us
         ahead.ends[known.ends].job = job
         known.ends += 1
-        give_room(state, ahead, head, job)
+        release_cores(state, ahead, head, job)
         speed_up(state, base, ahead.base_stack)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.engine.cores.room_for_job import fits
+from simulator.engine.cores.job_fitting import fits
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable
 from simulator.engine.state.bit_sets import count_bits, flip
@@ -23,21 +23,21 @@ class HeadNodes(NamedTuple):
 
 
 @kernel
-def count_used(room: RecordTable[EngineNodeRecord], stack: IntegerGrid) -> None:
-    """Note in ``room`` how many slots of each node are occupied in ``stack``."""
+def count_used(nodes_then: RecordTable[EngineNodeRecord], stack: IntegerGrid) -> None:
+    """Note in ``nodes_then`` how many slots of each node are occupied in ``stack``."""
     for node in range(stack.shape[0]):
         used = 0
         for level in range(stack.shape[1]):
             for word in range(stack.shape[2]):
                 used += count_bits(stack[node, level, word])
-        room[node].used = used
+        nodes_then[node].used = used
 
 
 @kernel
 def choose_for_head(
-    state: EngineState, aside: HeadNodes, room: RecordTable[EngineNodeRecord], head: int
+    state: EngineState, aside: HeadNodes, nodes_then: RecordTable[EngineNodeRecord], head: int
 ) -> None:
-    """Choose the nodes of ``head`` by the thesis's rule on a cluster with ``room``."""
+    """Choose the nodes of ``head`` by the thesis's rule on a cluster with ``nodes_then``."""
     asked = state.jobs[head]
     for word in range(len(aside.nodes)):
         aside.nodes[word] = 0
@@ -47,8 +47,8 @@ def choose_for_head(
     while wanted > 0 and load <= most:
         following = most + 1
         for node in range(state.rules[0].nodes):
-            used = room[node].used
-            if used < load or not fits(asked, room[node]):
+            used = nodes_then[node].used
+            if used < load or not fits(asked, nodes_then[node]):
                 continue
             if used > load:
                 following = min(following, used)

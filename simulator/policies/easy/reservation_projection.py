@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.engine.cores.core_slots import add_to_stack, cores_at_top, remove_from_stack
-from simulator.engine.cores.room_for_job import fits
+from simulator.engine.cores.job_fitting import fits
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
 from simulator.engine.lifecycle.job_progress import done_since, set_speed
@@ -66,16 +66,16 @@ class MemberRecord:
 class ReservationProjection(NamedTuple):
     """Two projections: of all running jobs up to the head's start (base), and of one group (trial).
 
-    ``base_stack`` and ``room`` are the cluster at the head's earliest start, ``ends`` the jobs that have
-    ended by then, in their order; in ``base`` the others are busy. Of the group, ``in_group`` (by job) and
-    ``on_ground`` (by node) say who is in it and where it is; ``group_ends`` are the ends in it, ``next_ends``
-    all ends with it.
+    ``base_stack`` and ``nodes_then`` are the cluster at the head's earliest start, ``ends`` the jobs that
+    have ended by then, in their order; in ``base`` the others are busy. Of the group,
+    ``in_group`` (by job) and ``on_ground`` (by node) say which jobs are in it and where it is;
+    ``group_ends`` are the ends in it, ``next_ends`` all ends with it.
     """
 
     head: RecordTable[AheadRecord]
     base: Timeline
     base_stack: IntegerGrid
-    room: RecordTable[EngineNodeRecord]
+    nodes_then: RecordTable[EngineNodeRecord]
     ends: RecordTable[EndRecord]
     trial: Timeline
     trial_stack: IntegerGrid
@@ -100,7 +100,7 @@ def new_ahead(make: StateAllocator, state: EngineState, jobs: int) -> Reservatio
         head=make.table(AheadRecord, 1),
         base=_new_timeline(make, jobs),
         base_stack=make.grid(nodes, slots, words),
-        room=make.table(EngineNodeRecord, nodes),
+        nodes_then=make.table(EngineNodeRecord, nodes),
         ends=make.table(EndRecord, jobs),
         trial=_new_timeline(make, jobs),
         trial_stack=make.grid(nodes, slots, words),
@@ -132,7 +132,7 @@ def load_waiting(state: EngineState, line: Timeline, job: int) -> None:
 def _count_beside(links: Links | None, line: Timeline, job: int) -> None:
     """Note that all who have a core in common with ``job`` are busy."""
     if links is not None:
-        line.runs[job].beside = links.of[job].count
+        line.runs[job].co_located = links.of[job].count
 
 
 @kernel
@@ -186,7 +186,7 @@ def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) ->
     """Show in the base the cluster as it is, and every running job busy with the work that it has left."""
     base, fitting = ahead.base, 0
     for index in range(state.rules[0].nodes):
-        node = ahead.room[index]
+        node = ahead.nodes_then[index]
         node.free = state.nodes[index].free
         node.free_kib = state.nodes[index].free_kib
         node.owner = state.nodes[index].owner
@@ -203,12 +203,12 @@ def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) ->
 
 
 @kernel
-def take_room(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
+def occupy_cores(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
     """Let ``job`` hold its cores in the cluster that is shown, and count the nodes for ``head``."""
     asked, held = state.jobs[head], state.jobs[job]
     for part in range(held.part_at, held.part_end):
         index = state.parts[part].node
-        node = ahead.room[index]
+        node = ahead.nodes_then[index]
         before = fits(asked, node)
         add_to_stack(ahead.base_stack, state.mask, index, part)
         node.free -= cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
@@ -217,12 +217,12 @@ def take_room(state: EngineState, ahead: ReservationProjection, head: int, job: 
 
 
 @kernel
-def give_room(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
+def release_cores(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
     """Let ``job`` give back its cores in the cluster that is shown, and count the nodes for ``head``."""
     asked, held = state.jobs[head], state.jobs[job]
     for part in range(held.part_at, held.part_end):
         index = state.parts[part].node
-        node = ahead.room[index]
+        node = ahead.nodes_then[index]
         before = fits(asked, node)
         node.free += cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
         remove_from_stack(ahead.base_stack, state.mask, index, part)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.engine.cores.room_for_job import fits
+from simulator.engine.cores.job_fitting import fits
 from simulator.engine.cores.row_turns import BLOCK
 from simulator.engine.cores.slurm_rows import leave_row, new_rows, sort_rows
 from simulator.engine.kernels.compilation import kernel
@@ -145,7 +145,7 @@ def _takes(state: EngineState, ahead: ReservationProjection, mirror: RowMirror, 
         mirror.fitting[row] = 0
     for node in range(state.rules[0].nodes):
         if (
-            fits(asked, ahead.room[node])
+            fits(asked, ahead.nodes_then[node])
             and _count_fitting(state, ahead, mirror, node, asked.cores) == asked.nodes
         ):
             return True

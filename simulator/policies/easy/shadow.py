@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.cores.room_for_job import fits
+from simulator.engine.cores.job_fitting import fits
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import RecordTable, StateAllocator
 from simulator.engine.lifecycle.lifecycle_segments import asks_us, requested_end_us
@@ -45,12 +45,12 @@ class EndRecord:
 class Shadow(NamedTuple):
     """Running jobs by requested end, and the cluster as it is at the shadow instant.
 
-    ``ends`` ascends by time; ``free`` and ``free_kib`` of each node in ``room`` are for that instant.
+    ``ends`` ascends by time; ``free`` and ``free_kib`` of each node in ``nodes_then`` are for that instant.
     """
 
     head: RecordTable[ShadowRecord]
     ends: RecordTable[EndRecord]
-    room: RecordTable[EngineNodeRecord]
+    nodes_then: RecordTable[EngineNodeRecord]
 
 
 def new_shadow(make: StateAllocator, nodes: int, most_running: int) -> Shadow:
@@ -58,7 +58,7 @@ def new_shadow(make: StateAllocator, nodes: int, most_running: int) -> Shadow:
     return Shadow(
         head=make.table(ShadowRecord, 1),
         ends=make.table(EndRecord, most_running),
-        room=make.table(EngineNodeRecord, nodes),
+        nodes_then=make.table(EngineNodeRecord, nodes),
     )
 
 
@@ -136,7 +136,7 @@ def _return_parts(state: EngineState, shadow: Shadow, job: int, head: int, sign:
     """Give the cores of ``job`` back (1) or take them (-1), and count the nodes that suit ``head``."""
     asked, held = state.jobs[head], state.jobs[job]
     for part in range(held.part_at, state.jobs[job].part_end):
-        node = shadow.room[state.parts[part].node]
+        node = shadow.nodes_then[state.parts[part].node]
         before = fits(asked, node)
         node.free += sign * held.cores
         node.free_kib += sign * held.memory_kib
@@ -151,7 +151,7 @@ def find_shadow(state: EngineState, shadow: Shadow, head: int) -> None:
     asked = state.jobs[head]
     fitting = 0
     for index in range(state.rules[0].nodes):
-        node = shadow.room[index]
+        node = shadow.nodes_then[index]
         node.free = state.nodes[index].free
         node.free_kib = state.nodes[index].free_kib
         node.owner = state.nodes[index].owner

@@ -212,7 +212,7 @@ def seek(state: EngineState, lanes: ShapeLanes, refusals: Refusals, place: int, 
     shape = lanes.of_shape[lane.shape]
     asked, refused = state.jobs[lanes.leaf[shape.first].job], refusals.by_shape[lane.shape]
     lane.leaf = NEVER
-    if state.roomy[asked.cores] >= asked.nodes:
+    if state.open_nodes[asked.cores] >= asked.nodes:
         below_us = refused.shortest_us if refused.series == refusals.series[0] else FAR_US
         lane.leaf = _first_below(lanes, start, lanes.of_shape[lane.shape + 1].first, below_us)
 

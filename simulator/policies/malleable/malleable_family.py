@@ -156,19 +156,19 @@ def prepare(workload: Workload, queues: PoolQueues, values: Mapping[str, Value],
     """
     conversion, nodes = conversion_of(values), queues.batch.nodes
     batch = np.flatnonzero(~workload.interactive)
-    told: dict[int, Sizes] = {}
+    given: dict[int, Sizes] = {}
     if values["sizes"]:
         asked = zip(workload.number[batch].tolist(), workload.nodes[batch].tolist(), strict=True)
-        told = read_sizes(Path(str(values["sizes"])), dict(asked), nodes)
-        batch = batch[np.isin(workload.number[batch], list(told))]
+        given = read_sizes(Path(str(values["sizes"])), dict(asked), nodes)
+        batch = batch[np.isin(workload.number[batch], list(given))]
     count = int(float(values["malleable_share"]) * len(batch) + 0.5)
     if count == 0:
         return workload
     if queues.batch.multiplicity > 1:
         raise UsageError("malleable jobs share no cores: their nodes take --multiplicity 1")
     chosen = batch[np.random.default_rng(seed).permutation(len(batch))[:count]]
-    if told:
-        sizes, which = [told[number] for number in workload.number[chosen].tolist()], np.arange(count)
+    if given:
+        sizes, which = [given[number] for number in workload.number[chosen].tolist()], np.arange(count)
     else:
         requests, which = np.unique(workload.nodes[chosen], return_inverse=True)
         sizes = [conversion.sizes(request, nodes) for request in requests.tolist()]
@@ -179,10 +179,10 @@ def prepare(workload: Workload, queues: PoolQueues, values: Mapping[str, Value],
 FAMILIES = tuple(
     Family(
         name=name,
-        help=f"malleable jobs over EASY: {told}",
+        help=f"malleable jobs over EASY: {text}",
         make=_maker(strategy),
         options=OPTIONS,
         prepare=prepare,
     )
-    for name, (strategy, told) in STRATEGIES.items()
+    for name, (strategy, text) in STRATEGIES.items()
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.cores.room_for_job import count_idle, count_room
+from simulator.engine.cores.job_fitting import count_fitting, count_idle
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import RecordTable
 from simulator.engine.lifecycle.job_progress import start
@@ -170,11 +170,11 @@ def _frees(state: EngineState, plan: MalleablePlan, job: int, head: int) -> int:
     plan.sizes[job].target -= 1
     index = state.parts[state.jobs[job].part_at + plan.sizes[job].target].node
     node, freed, asked = state.nodes[index], plan.freed[index], state.jobs[head]
-    had_room = node.free + freed.cores >= asked.cores and node.free_kib + freed.kib >= asked.memory_kib
+    had_space = node.free + freed.cores >= asked.cores and node.free_kib + freed.kib >= asked.memory_kib
     freed.cores += state.jobs[job].cores
     freed.kib += state.jobs[job].memory_kib
-    has_room = node.free + freed.cores >= asked.cores and node.free_kib + freed.kib >= asked.memory_kib
-    return int(has_room and not had_room)
+    has_space = node.free + freed.cores >= asked.cores and node.free_kib + freed.kib >= asked.memory_kib
+    return int(has_space and not had_space)
 
 
 @kernel
@@ -188,9 +188,9 @@ def _forget_freed(state: EngineState, plan: MalleablePlan) -> None:
 
 
 @kernel
-def _plan_room(state: EngineState, plan: MalleablePlan, head: int, wanted: int, floor: int) -> bool:
+def _plan_givers(state: EngineState, plan: MalleablePlan, head: int, wanted: int, floor: int) -> bool:
     """Plan which jobs give nodes, down to a floor, so that ``head`` fits; return whether it will."""
-    have = count_room(state, head)
+    have = count_fitting(state, head)
     if plan.strategy[0].needs_idle and count_idle(state) == 0:
         return False
     count, nodes = _gather(state, plan, floor, GIVE)
@@ -230,7 +230,7 @@ def _starts_at(
     state: EngineState, lives: Lives, plan: MalleablePlan, job: int, wanted: int, floor: int
 ) -> bool:
     """Start ``job`` on so many nodes if others can give what is missing; return whether it did."""
-    if not _plan_room(state, plan, job, wanted, floor):
+    if not _plan_givers(state, plan, job, wanted, floor):
         return False
     _meet_targets(state, lives, plan)
     set_size(state, lives, job, wanted)
@@ -241,7 +241,7 @@ def _starts_at(
 
 
 @kernel
-def _make_room(state: EngineState, lives: Lives, plan: MalleablePlan, head: int) -> bool:
+def _free_nodes(state: EngineState, lives: Lives, plan: MalleablePlan, head: int) -> bool:
     """Start the head of the queue on nodes that running jobs give; return whether it did."""
     size, strategy = plan.sizes[head], plan.strategy[0]
     if not strategy.prefers:
@@ -281,7 +281,7 @@ def _choose_size(state: EngineState, lives: Lives, plan: MalleablePlan, job: int
         return
     nodes = size.start
     if plan.strategy[0].yields:
-        nodes = max(size.least, min(nodes, count_room(state, job)))
+        nodes = max(size.least, min(nodes, count_fitting(state, job)))
     set_size(state, lives, job, nodes)
 
 
@@ -306,7 +306,7 @@ def _backfill(state: EngineState, lives: Lives, outlook: BackfillState, plan: Ma
     job = state.runs[head].queue_next
     unprotected = plan.strategy[0].unprotected
     refused = False
-    while job != end and state.roomy[1] > 0:
+    while job != end and state.open_nodes[1] > 0:
         after = state.runs[job].queue_next
         _choose_size(state, lives, plan, job)
         if not may_be_tried(state, outlook.refusals, job):
@@ -328,7 +328,7 @@ def malleable_pass(state: EngineState, lives: Lives, outlook: BackfillState, pla
     _start_heads(state, lives, outlook, plan)
     if state.clock[0].waiting >= 2:
         _backfill(state, lives, outlook, plan)
-    while state.clock[0].waiting > 0 and _make_room(state, lives, plan, first_waiting(state)):
+    while state.clock[0].waiting > 0 and _free_nodes(state, lives, plan, first_waiting(state)):
         pass
     if plan.strategy[0].prefers and plan.strategy[0].yields:
         _hand_out(state, lives, plan, PREFERRED)

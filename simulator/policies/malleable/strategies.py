@@ -132,8 +132,8 @@ class Malleable:
         lives = jobs.every_life
 
         def nodes(value: Callable[[Sizes], int]) -> Ints:
-            told = lives.column(lambda life: 0 if life.sizes is None else value(life.sizes))
-            return np.where(told > 0, told, jobs.nodes)
+            chosen = lives.column(lambda life: 0 if life.sizes is None else value(life.sizes))
+            return np.where(chosen > 0, chosen, jobs.nodes)
 
         least = nodes(lambda sizes: sizes.least)
         preferred = nodes(lambda sizes: sizes.preferred)
@@ -165,7 +165,7 @@ class Malleable:
         if self.tick_us and not self._rang:
             return
         self._start_by_easy(context)
-        while context.waiting and self._make_room(context, context.waiting[0]):
+        while context.waiting and self._free_nodes(context, context.waiting[0]):
             pass
         if self.strategy.prefers and self.strategy.yields:
             self._hand_out(context, "preferred")
@@ -205,20 +205,20 @@ class Malleable:
         self._changed[job.index] = (context.now_us, False)
         return context.start(job, size)
 
-    def _make_room(self, context: SchedulerContext, head: SimulatedJob) -> bool:
+    def _free_nodes(self, context: SchedulerContext, head: SimulatedJob) -> bool:
         """Step 2: start the head of the queue on nodes that running jobs give; return whether it did."""
         size, strategy = self.strategy.start_size(head), self.strategy
         attempts = [(size, "preferred" if strategy.prefers else "least")]
         if strategy.prefers and strategy.yields:
             attempts += [(head.least_nodes, "preferred"), (head.least_nodes, "least")]
         for wanted, floor in attempts:
-            targets = self._plan_room(context, head, wanted, floor)
+            targets = self._plan_givers(context, head, wanted, floor)
             if targets is not None:
                 self._meet(context, targets)
                 return self._start(context, head, wanted)
         return False
 
-    def _plan_room(
+    def _plan_givers(
         self, context: SchedulerContext, head: SimulatedJob, wanted: int, floor: str
     ) -> dict[int, int] | None:
         """Return to which sizes jobs go down so that ``head`` fits on so many nodes, None if it won't."""
@@ -226,11 +226,11 @@ class Malleable:
             return None
         cores, kib = Counter[int](), Counter[int]()
 
-        def has_room(node: int) -> bool:
+        def has_space(node: int) -> bool:
             enough = context.free_cores(node) + cores[node] >= head.cores
             return enough and context.free_memory_kib(node) + kib[node] >= head.memory_kib
 
-        have = sum(map(has_room, range(context.nodes)))
+        have = sum(map(has_space, range(context.nodes)))
         running = {job.index: job for job in context.running}
         targets: dict[int, int] = {}
         for index, target in self._moves(context, floor, -1):
@@ -238,10 +238,10 @@ class Malleable:
                 break
             job = running[index]
             node = sorted(context.held(job))[target]
-            had_room = has_room(node)
+            had_space = has_space(node)
             cores[node] += job.cores
             kib[node] += job.memory_kib
-            have += has_room(node) - had_room
+            have += has_space(node) - had_space
             targets[index] = target
         return targets if have >= wanted else None
 

@@ -62,16 +62,16 @@ def _prepare(workload: Workload, _queues: PoolQueues, values: Mapping[str, Value
     return replace(workload, planned_us=minutes * _MINUTE_US)
 
 
-def _seconds(name: str, default: float, told: str, least: float = 0.0) -> PolicyOption:
-    return PolicyOption(name=name, help=told, default=default, least=least, most=1e9)
+def _seconds(name: str, default: float, text: str, least: float = 0.0) -> PolicyOption:
+    return PolicyOption(name=name, help=text, default=default, least=least, most=1e9)
 
 
-def _count(name: str, default: int, told: str) -> PolicyOption:
-    return PolicyOption(name=name, help=told, default=default, least=0, most=1e9)
+def _count(name: str, default: int, text: str) -> PolicyOption:
+    return PolicyOption(name=name, help=text, default=default, least=0, most=1e9)
 
 
-def _choice(name: str, choices: tuple[str, ...], told: str) -> PolicyOption:
-    return PolicyOption(name=name, help=told, default=choices[0], choices=choices)
+def _choice(name: str, choices: tuple[str, ...], text: str) -> PolicyOption:
+    return PolicyOption(name=name, help=text, default=choices[0], choices=choices)
 
 
 FAMILY = Family(

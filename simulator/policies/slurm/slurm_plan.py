@@ -31,7 +31,7 @@ class PlannedNode:
         self._held = sorted([*self._held, *((ends_us, core) for core in cores)])
         self._steps = None
 
-    def room(self, at_us: int) -> int:
+    def free_cores(self, at_us: int) -> int:
         """Return how many cores have a free slot at an instant, once all that ends then has ended."""
         if self._steps is None:
             self._steps = self._room_after_each_end()
@@ -99,10 +99,10 @@ class BackfillPlan:
         tries = [self._now_us, *self._releases()]
         for place, from_us in enumerate(tries):
             usable = self._usable(from_us, limit_us)
-            room_us = self._first_room(job, usable)
-            if room_us is None:
+            fit_us = self._first_fit_us(job, usable)
+            if fit_us is None:
                 continue
-            start_us = max(room_us, from_us)
+            start_us = max(fit_us, from_us)
             if place + 1 < len(tries) and tries[place + 1] < start_us:
                 continue  # more nodes are free by then
             chosen = self._roomiest(job, usable, start_us)
@@ -132,7 +132,7 @@ class BackfillPlan:
             free &= self._free[place]
         return free
 
-    def _first_room(self, job: SimulatedJob, usable: int) -> int | None:
+    def _first_fit_us(self, job: SimulatedJob, usable: int) -> int | None:
         """Return the first instant that Slurm tries at which enough of the nodes are free."""
         if usable.bit_count() < job.nodes:
             return None
@@ -146,14 +146,14 @@ class BackfillPlan:
     def _fit(self, cores: int, at_us: int) -> int:
         """Return the nodes that have so many free cores then."""
         if (cores, at_us) not in self._fits:
-            fit = (number for number, node in self._nodes.items() if node.room(at_us) >= cores)
+            fit = (number for number, node in self._nodes.items() if node.free_cores(at_us) >= cores)
             self._fits[cores, at_us] = _bits(fit)
         return self._fits[cores, at_us]
 
     def _roomiest(self, job: SimulatedJob, usable: int, at_us: int) -> list[int]:
         """Return the nodes that a job would get then: those with the most free resources."""
         fit = _numbers(self._fit(job.cores, at_us) & usable)
-        return sorted(fit, key=lambda node: -self._nodes[node].room(at_us))[: job.nodes]
+        return sorted(fit, key=lambda node: -self._nodes[node].free_cores(at_us))[: job.nodes]
 
 
 def _bits(nodes: Iterable[int]) -> int:

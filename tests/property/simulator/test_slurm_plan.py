@@ -58,7 +58,7 @@ def test_room_is_what_is_free_once_all_that_ends_has_ended(
     for where, cores, ends_us in held:
         if where == 0:
             node.hold(cores, ends_us)
-    assert node.room(at_us) == room(held, 0, at_us, multiplicity)
+    assert node.free_cores(at_us) == room(held, 0, at_us, multiplicity)
 
 
 @examples(150)

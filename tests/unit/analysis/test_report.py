@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from analysis.report.run_report import write_report
-from analysis.tables import told_apart
+from analysis.tables import distinctly_labelled
 from foundation.errors import OutputError
 from foundation.records import JOBS, Run, RunWriter, load_run, write_run
 from foundation.records.table_files import frame_of
@@ -66,7 +66,7 @@ def test_repeats_are_pictured_once_a_setting_and_their_differences_have_interval
         for run in runs
         for trial in (1, 2, 3)
     ]
-    page = page_of(told_apart(repeats), tmp_path)
+    page = page_of(distinctly_labelled(repeats), tmp_path)
     pictured = re.findall(r"<h3>(.*?)</h3>\s*<figure", page)
     assert pictured[:2] == ["M=1 (1)", "M=2 gangd (1)"]
     assert "completed in all of 3 and 3 runs; intervals over runs." in page
@@ -151,9 +151,9 @@ def test_a_page_that_cannot_be_written_says_what_to_do(runs: list[Run], tmp_path
 
 def test_runs_with_one_label_are_told_apart(runs: list[Run]) -> None:
     same = [replace(run, info=msgspec.structs.replace(run.info, label="demo")) for run in (*runs, runs[1])]
-    labels = [run.info.label for run in told_apart(same)]
+    labels = [run.info.label for run in distinctly_labelled(same)]
     assert labels == ["demo (alone)", "demo (gang)", "demo (gang) #2"]
-    assert [run.info.label for run in told_apart(runs)] == ["M=1", "M=2 gangd"]
+    assert [run.info.label for run in distinctly_labelled(runs)] == ["M=1", "M=2 gangd"]
 
 
 @pytest.mark.slow

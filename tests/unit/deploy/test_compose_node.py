@@ -85,7 +85,7 @@ def test_slurmd_of_a_node_that_slurm_does_not_know_is_started_anew(monkeypatch: 
         now_s[0] = at_s
         address.look()
         assert len(ended) == expected, at_s
-    assert address.told == "10.0.0.2"
+    assert address.registered == "10.0.0.2"
     assert not answer
 
 

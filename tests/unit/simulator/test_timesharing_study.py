@@ -30,7 +30,7 @@ def small() -> TimesharingSurvey:
     edison = Edison(nodes=16, days=2, warm_up_days=1, spell_day=1, jobs_a_day=30)
     world = MachineWorld(
         name="small",
-        told="",
+        summary="",
         nodes=16,
         days=2,
         warm_up_us=DAY_S * US_PER_S // 4,

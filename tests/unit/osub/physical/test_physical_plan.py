@@ -21,7 +21,7 @@ from osub.physical.plan import (
     fitted_trace,
     known_layouts,
     make_plan,
-    told,
+    plan_lines,
 )
 from tests.unit.osub.physical.made import day_trace, first_trace, small_plan
 
@@ -49,7 +49,7 @@ def test_what_the_budget_left_out_is_said() -> None:
     short = planned(10)
     assert any("trial" in one for one in short.given_up)
     assert any("whole day" in one for one in short.given_up)
-    assert any(line.startswith("For the budget") for line in told(short))
+    assert any(line.startswith("For the budget") for line in plan_lines(short))
 
 
 def test_a_budget_that_is_too_short_is_refused_and_the_message_says_what_is_enough() -> None:
@@ -108,7 +108,7 @@ def test_the_pair_alone_takes_minutes_and_starts_no_cluster_for_nothing() -> Non
     assert all(items for _, items in plan.sessions())
     assert [layout for layout, _ in plan.sessions()].count(DEDICATED.key) == 1
     assert plan.estimate_s <= 360
-    assert "4 trials in 3 layouts" in told(plan)[0]
+    assert "4 trials in 3 layouts" in plan_lines(plan)[0]
     assert msgspec.convert(msgspec.to_builtins(plan), StudyPlan) == plan
 
 

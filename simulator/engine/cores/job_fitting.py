@@ -22,7 +22,7 @@ def job_fits(state: EngineState, job: int) -> bool:
     asked = state.jobs[job]
     wanted = asked.nodes
     if state.clock[0].closed == 0:
-        if state.roomy[asked.cores] < wanted:
+        if state.open_nodes[asked.cores] < wanted:
             return False
         if asked.memory_kib == 0:
             return True
@@ -35,11 +35,11 @@ def job_fits(state: EngineState, job: int) -> bool:
 
 
 @kernel
-def count_room(state: EngineState, job: int) -> int:
+def count_fitting(state: EngineState, job: int) -> int:
     """Return how many nodes have slots and memory for ``job`` now."""
     asked = state.jobs[job]
     if state.clock[0].closed == 0 and asked.memory_kib == 0:
-        return state.roomy[asked.cores]
+        return state.open_nodes[asked.cores]
     count = 0
     for node in range(state.rules[0].nodes):
         count += int(fits(asked, state.nodes[node]))
