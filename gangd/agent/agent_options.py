@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     thaw.add_argument(
         "--scan",
         action="store_true",
-        help="with --all: also every frozen job cgroup that no agent recorded, whoever froze it "
+        help="with --all: also every frozen job cgroup that no agent recorded, no matter who froze it "
         "(this resumes jobs that Slurm has suspended)",
     )
     thaw.add_argument("--root", type=Path, metavar="DIR", help="mount of the freezer's hierarchy, for --scan")

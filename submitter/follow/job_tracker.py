@@ -1,6 +1,6 @@
 """Following the jobs: from each answer of Slurm to rows, allocations and events of the RUN.
 
-What is decided stands in ``follow`` (rows), ``copies`` (which copy is the job) and ``stuck`` (what can never
+What is decided is in ``follow`` (rows), ``copies`` (which copy is the job) and ``stuck`` (what can never
 start); here it is carried out.
 
 Finding a replay's own jobs in Slurm, and telling the copies of a job apart.

@@ -117,7 +117,7 @@ class ConflictGraph:
         return dirty | set(changes)
 
     def _fill_table(self) -> None:
-        """Seat every slot on its cores: whoever finds its seat taken moves to the next column."""
+        """Seat every slot on its cores: a slot whose seat is taken moves to the next column."""
         self.crowd[:] = 0
         if not self._sets:
             self._table[:] = EMPTY

@@ -1,7 +1,7 @@
 """Shared memory of the message-passing library: whose it is, and what a killed job leaves of it.
 
 MPICH names the files that the ranks of a node share after the job and step (``PMI_JOBID``), in a folder to
-which all users may write, and takes what it finds under that name, whoever made it. A user that makes the
+which all users may write, and takes any file of that name. A user that makes the
 file first could read and change what the ranks tell each other. So the names are looked at before the library
 starts and what it has mapped afterwards. (MPICH 4 and 5, ``src/util/mpir_pmi.c``, ``src/mpid/common/shm``.)
 
