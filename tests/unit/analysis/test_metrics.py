@@ -166,7 +166,7 @@ def test_start_up_is_named_where_it_is_much_of_the_run(tmp_path: Path) -> None:
     run = made_run(tmp_path, "short", wait_s=1, degradation=1.9, noise=0.0)
     (note,) = measure(run).notes
     assert note.startswith("No two jobs share a core: its degradation of 1.90 is start-up")
-    assert "a median of 90.0 s beside 100.0 s of work" in note
+    assert "a median of 90.0 s against 100.0 s of work" in note
     shared = replace(run, info=msgspec.structs.replace(run.info, multiplicity=2))
     assert not measure(shared).notes
 

@@ -134,7 +134,7 @@ HOSTILE = {
     "an option": ("--signal=KILL,4,1,3,6", "job '--signal=KILL': job:"),
     "no name": (",4,1,3,6", "job '': job:"),
     "long name": ("a" * 65 + ",4,1,3,6", "aaa...': job:"),
-    "twice": ("a,4,1,3,6\na,4,1,3,6", ":3: job a: job: it stands here twice"),
+    "twice": ("a,4,1,3,6\na,4,1,3,6", ":3: job a: job: it is here twice"),
     "too few cells": ("a,4", "2 cells for 5 columns"),
     "too many cells": ("a,4,1,3,6,7", "6 cells for 5 columns"),
     "an open quote": ('"a,4,1,3,6', "no CSV"),
@@ -161,7 +161,7 @@ def test_hostile_rows_are_one_line_that_names_file_job_and_column(tmp_path: Path
         ("job,nodes,loss,ts_min\n", "no column ta_min"),
         ("", "no column job, nodes"),
         ("job,nodes,loss,ts_min,ta_min,user\n", "unknown column 'user'"),
-        ("job,nodes,loss,ts_min,ta_min,job\n", "column job stands here twice"),
+        ("job,nodes,loss,ts_min,ta_min,job\n", "column job is here twice"),
         ("job;nodes;loss;ts_min;ta_min\n", "no column job"),
     ],
 )

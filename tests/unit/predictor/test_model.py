@@ -454,7 +454,7 @@ def test_who_sleeps_is_known_by_the_share_of_a_core_that_it_uses() -> None:
 def test_the_pairs_and_the_model_that_come_along_answer() -> None:
     done = RUNNER.invoke(app, ["pair", "sort", "faults"])
     assert done.exit_code == 0, done.output
-    assert "sort beside faults" in done.output
+    assert "sort with faults" in done.output
 
 
 def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:

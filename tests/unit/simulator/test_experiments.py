@@ -240,7 +240,7 @@ class TestCommand:
         assert all(f"Figure 5.{number}(a)" in text for number in (4, 5, 6, 7))
         assert "120 jobs, 15 interactive" in text
         assert "with one job a core (SQ, M=1) " in text
-        assert "mean nothing here" in text
+        assert "cannot be compared here" in text
 
     @pytest.mark.parametrize("chapter", ["thesis-5", "thesis-6"])
     def test_another_trace_than_the_thesiss_is_refused(self, busy_trace: Path, chapter: str) -> None:

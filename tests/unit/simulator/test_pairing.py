@@ -194,7 +194,7 @@ def test_losses_of_another_processor_are_used_with_a_warning(
         ("victim,opponent,e_v\na,a,x\n", "line 2: victim"),
         ("victim,opponent,e_v\na,a\n", "line 2: victim"),
         ("victim,opponent,e_v\na,a,1\na,a,1\n", "is there twice"),
-        ("victim,opponent,e_v\na,b,1\n", "a beside a is missing"),
+        ("victim,opponent,e_v\na,b,1\n", "a with a is missing"),
     ],
 )
 def test_tables_that_cannot_be_are_one_line(text: str, told: str, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_job_that_does_not_follow_amdahl_is_told(tmp_path: Path) -> None:
     model["phases"][0]["tasks"][0]["delay"] = "work / num_nodes ^ 0.3"
     path = write_elastisim_files(tmp_path, model=model)
     said = osub("trace", "import", path, "--format", "elastisim", "--out", tmp_path / "o.swf")
-    assert "1 job does not follow Amdahl's law: theirs is the nearest" in said.out
+    assert "1 job does not follow Amdahl's law: the model's is the nearest" in said.out
     assert "--sizes FILE writes" in said.out
 
 

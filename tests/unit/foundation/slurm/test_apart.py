@@ -279,7 +279,7 @@ if looks == 5: os._exit(1)
         ("os._exit(3)", "it ended"),
         ("os.kill(os.getpid(), 11)", "it ended"),
         ("os.write(1, b'garbage at length')", "message of"),
-        ("say(Jobs([job(1)]), AnswerComplete(5, 'told'))", "told of 1 jobs, and says that there are 5"),
+        ("say(Jobs([job(1)]), AnswerComplete(5, 'told'))", "sent 1 jobs, and counts 5"),
         ("say(Look())", "no message"),
         ("time.sleep(600)", "did not answer within"),
     ],
