@@ -30,8 +30,8 @@ from osub.live.queue import LiveQueue, QueuedJob
 SLURM_LATE_S = 5.0
 LEAST_UNATTENDED_S = 1.0
 WIDE = 180
-WIDE = 88
-WIDE_FOR_NODES = 120
+MEDIUM = 88
+MEDIUM_FOR_NODES = 120
 """What is on the cores comes before the figures of agents."""
 BOUNDLESS = 500
 """So wide is no terminal, but a pipe: nothing is put side by side or filled up with blanks."""
@@ -212,7 +212,7 @@ def _times(count: int) -> str:
 
 
 def _nodes(status: ControllerStatus, screen: Screen) -> Table:
-    columns = _NODE_COLUMNS if screen.width >= WIDE_FOR_NODES else [c for c in _NODE_COLUMNS if c.always]
+    columns = _NODE_COLUMNS if screen.width >= MEDIUM_FOR_NODES else [c for c in _NODE_COLUMNS if c.always]
     on_node: dict[str, list[JobStatus]] = {}
     for job in status.jobs:
         for name in job.cores:
@@ -262,7 +262,7 @@ def _waits(one: QueuedJob, now_s: float) -> str:
 
 
 def _jobs(status: ControllerStatus, screen: Screen, queue: LiveQueue | None, now_s: float) -> Table:
-    columns = [c for c in _JOB_COLUMNS if c.always or screen.width >= WIDE]
+    columns = [c for c in _JOB_COLUMNS if c.always or screen.width >= MEDIUM]
     if queue is None:
         columns = [c for c in columns if c.heading not in _FROM_SLURM]
     left_out = status.jobs_left_out
