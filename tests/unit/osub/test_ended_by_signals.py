@@ -117,7 +117,20 @@ LONG = {
     "compile": ("workloads", "compile"),
     "eviction": ("experiment", "eviction"),
     "pairing": ("experiment", "pairing"),
+    "thesis-5": ("experiment", "thesis-5", "log.swf.gz", "--any-trace"),
+    "report": ("report", "run", "--html", "out.html"),
+    "compare": ("compare", "run", "same", "--html", "out.html"),
 }
+"""Commands that compute for long; ``test_replay_on_slurm`` ends replays."""
+
+
+@pytest.fixture(scope="module")
+def run_of_curie(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated RUN of some 300,000 jobs."""
+    run = tmp_path_factory.mktemp("curie") / "run"
+    words = ("simulate", str(CURIE), "--system", "N5544C16", "--out", str(run))
+    subprocess.run([sys.executable, "-m", "osub.command", *words], check=True, capture_output=True)
+    return run
 
 
 @pytest.mark.long
@@ -125,10 +138,12 @@ LONG = {
 @pytest.mark.parametrize("after_s", [1, 4, 12])
 @pytest.mark.parametrize("command", LONG)
 def test_long_commands_compiled_anew(
-    command: str, after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_of_curie: Path
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     (tmp_path / "log.swf.gz").symlink_to(CURIE)
+    for name in ("run", "same"):
+        (tmp_path / name).symlink_to(run_of_curie)
     (tmp_path / "sweep.toml").write_text(
         '[base]\ntrace = "log.swf.gz"\nsystem = "N5544C16"\n[grid]\nmultiplicity = [2, 3]\n'
     )
