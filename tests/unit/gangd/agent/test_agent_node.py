@@ -215,6 +215,7 @@ def test_step_born_while_its_job_is_held_is_held_after_the_grace() -> None:
 def test_step_with_slurmstepd_is_never_frozen_and_reported_where_it_cannot_yield(yields: bool) -> None:
     agent = SimulatedAgent(ONE, TWO)
     agent.freezer.members[ONE] = (999, 5)
+    agent.freezer.members[TWO] = (6,)
     if not yields:
         agent.node.ways = type(agent.node.ways)()
     agent.join()
