@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.attacks import ATTACKS
 
-PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+PAGE = Path(__file__).parents[3] / "docs" / "measured" / "security.md"
 
 
 def test_the_page_lists_every_attack() -> None:
