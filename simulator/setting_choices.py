@@ -40,6 +40,7 @@ PAIRED_PLACEMENTS = ("lln-paired", "lln-apart")
 PLACEMENTS = ("lln", "thesis", *PAIRED_PLACEMENTS)
 PAIRWISE = "pairwise"
 LAYOUTS = ("sq", "mq")
+INSTANTS = ("one-by-one", "together")
 _NOT_ALONE = {
     "multiplicity": "multiplicity",
     "queues": "queues mq",
@@ -51,6 +52,7 @@ _NOT_ALONE = {
     "failures": "failures",
     "mtbf_h": "mtbf",
     "checkpoint_interval_s": "checkpoint-interval",
+    "instants": "instants",
 }
 """Words that go with the engine's nodes, and the options that set them."""
 
@@ -62,7 +64,7 @@ class SimulationWords:
     ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
     exact slices, and ``hold`` is the hold mode. ``settings`` are the policy's, ``NAME=VALUE``.
     ``slowdowns`` are those of jobs of one core and of several by each other, in the place of ``overhead``;
-    X
+    ``instants`` says whether a pass follows each event of an instant, or all of them.
     """
 
     system: str
@@ -93,6 +95,7 @@ class SimulationWords:
     after_failure: str = "checkpoint"
     checkpoint_interval_s: float | None = None
     checkpoint_cost_s: float = 0.0
+    instants: str = INSTANTS[0]
 
 
 def setting_of(words: SimulationWords) -> SimulationSetting:
@@ -120,6 +123,7 @@ def setting_of(words: SimulationWords) -> SimulationSetting:
             placement=_placement(words, pairing),
             sharing=_sharing(words, system, pairing),
             node_memory_kib=_memory_kib(words.memory_gib),
+            together=_takes_together(words),
         ),
         pairing=pairing,
     )
@@ -160,6 +164,19 @@ def _check_alone(words: SimulationWords) -> None:
                 f"--policy {words.policy} has nodes and rates of its own and takes no "
                 f"--{_NOT_ALONE[option]}; its options are those of --set (--policies)"
             )
+
+
+def _takes_together(words: SimulationWords) -> bool:
+    """Return whether one pass follows all that happens at one instant."""
+    if words.instants not in INSTANTS:
+        raise UsageError(f"--instants takes {' or '.join(INSTANTS)}, not {words.instants!r}")
+    if words.instants == "one-by-one":
+        return False
+    if ":" not in words.policy and family_of(words.policy).times_passes:
+        raise UsageError(
+            f"--policy {words.policy} times its passes itself and takes no --instants {words.instants}"
+        )
+    return True
 
 
 def takes_whole_nodes(words: SimulationWords) -> bool:
@@ -329,4 +346,6 @@ def life_options(words: SimulationWords) -> dict[str, str | float | None]:
             "checkpoint_interval_s": words.checkpoint_interval_s,
             "checkpoint_cost_s": words.checkpoint_cost_s,
         }
+    if words.instants != INSTANTS[0]:
+        options["instants"] = words.instants
     return options

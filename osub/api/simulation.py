@@ -53,6 +53,7 @@ def simulate(
     oversize: str | None = None,
     zero_length: str = "skip",
     limits: str = "raise",
+    instants: str = "one-by-one",
     latency: PathText | None = None,
     fit: Fit | None = None,
     order_of: Run | PathText | None = None,
@@ -119,6 +120,9 @@ def simulate(
         Jobs without a run time: ``fail``, ``skip`` or ``keep``.
     limits
         Run times beyond the request: ``raise`` the request, or ``enforce`` it.
+    instants
+        Events at one instant: ``one-by-one``, a scheduling pass after each, or ``together``, one pass after
+        all.
     latency, fit
         Latencies of a real cluster, a JSON file or a real RUN with M=1; what ``simulator.fit`` found.
     order_of
@@ -191,6 +195,7 @@ def simulate(
         after_failure=after_failure,
         checkpoint_interval_s=checkpoint_interval,
         checkpoint_cost_s=checkpoint_cost,
+        instants=instants,
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize or "skip", zero_length, limits)
     session = SimulationSession(

@@ -86,6 +86,8 @@ class Family:
         Whether jobs hold whole nodes; the policy is an ``AlonePolicy`` then.
     guests
         How many jobs a core may have beyond ``--multiplicity``.
+    times_passes
+        Whether the policy times its passes itself, whatever else happens at an instant.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Family:
     prepare: Callable[[Workload, PoolQueues, Mapping[str, Value], int], Workload] | None = None
     guests: int = 0
     whole_nodes: bool = False
+    times_passes: bool = False
 
     def values(self, settings: Sequence[str]) -> dict[str, Value]:
         """Return the value of every option, from ``NAME=VALUE`` texts.

@@ -121,6 +121,13 @@ def simulate(
         str,
         typer.Option(help="Run times beyond the request: raise (the request) or enforce (stop the job)."),
     ] = "raise",
+    instants: Annotated[
+        str,
+        typer.Option(
+            help="Events at one instant: one-by-one (a scheduling pass after each) or together (one after "
+            "all)."
+        ),
+    ] = "one-by-one",
     latency: Annotated[
         Path | None,
         typer.Option(
@@ -232,6 +239,7 @@ def simulate(
             oversize=oversize,
             zero_length=zero_length,
             limits=limits,
+            instants=instants,
             latency=latency,
             fit=fitted,
             order_of=order_of,

@@ -121,6 +121,7 @@ def build_state(
     with_rows: bool,
     node_memory_kib: int | None = None,
     lives: Lives | None = None,
+    together: bool = False,
 ) -> EngineState:
     """Return the state at the beginning of a run.
 
@@ -140,6 +141,8 @@ def build_state(
         Memory of each node; None is unlimited.
     lives
         What is kept of jobs that do more than run once.
+    together
+        See ``RunRules``.
 
     Raises
     ------
@@ -164,6 +167,7 @@ def build_state(
             nodes=nodes,
             cores=cores,
             slots=slots,
+            together=int(together),
         ),
         clock=make.table(EngineClockRecord, 1),
         jobs=_job_table(make, jobs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -104,6 +104,7 @@ class PythonEngine(Actions):
         self._first_node = first_node
         self._after_event = after_event
         self._timers_in_a_row = 0
+        self._is_pass_due = False
 
     def run(self) -> None:
         """Process every event.
@@ -159,11 +160,27 @@ class PythonEngine(Actions):
             job = self.state.lists[0].agenda
             change_phase(self.state, job)
             self.set_speeds(job)
-            return True
-        self._inform(self._happen(kind))
-        self._ask()
+        else:
+            self._inform(self._happen(kind))
+            self._is_pass_due = True
+        self._make_due_passes()
         self._empty_log()
         return True
+
+    def _make_due_passes(self) -> None:
+        """Make the pass that is due, unless it waits for what else happens at this instant in any pool."""
+        pools: Iterable[PythonEngine] = (self,)
+        if self.state.rules[0].together:
+            pools = self.pools.values()
+            if any(pool.next_us == self.now_us for pool in pools):
+                return
+        for pool in pools:
+            if pool._is_pass_due:
+                pool._is_pass_due = False
+                pool._ask()
+                if pool is not self:
+                    pool._empty_log()
+                    pool.show()
 
     def _empty_log(self) -> None:
         taken = take_log(self.lives)

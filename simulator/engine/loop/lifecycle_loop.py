@@ -14,12 +14,12 @@ from simulator.engine.cores.node_owners import end_leases, set_down
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lifecycle.job_progress import change_phase, set_speeds
 from simulator.engine.lifecycle.lifecycle_actions import come, end, leave, lose_node, next_on_node
-from simulator.engine.loop.event_loop import after_arrival, after_end, arrive
+from simulator.engine.loop.event_loop import after_arrival, after_end, arrive, make_due_pass
 from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
 from simulator.engine.state.event_timers import EXPIRY, cancel_timer, first_timer
 from simulator.engine.state.lifecycle_state import LEAVING, Lives
 from simulator.policies.easy.backfill_state import BackfillState
-from simulator.policies.easy.easy_pass import pass_after_change, start_heads
+from simulator.policies.easy.easy_pass import forget_future
 
 ENDED, LEFT, CHANGED, NODE_UP, NODE_DOWN, RANG, ARRIVED, NOTHING = range(8)
 """Kinds of event."""
@@ -143,10 +143,10 @@ def log_is_full(lives: Lives) -> bool:
 
 @kernel
 def _after_change(state: EngineState, outlook: BackfillState | None) -> None:
+    """Note that a node went down or came back, or a job has left, and that a pass is due."""
     if outlook is not None:
-        pass_after_change(state, outlook)
-    else:
-        start_heads(state, None, None)
+        forget_future(outlook)
+    state.clock[0].due = NEVER
 
 
 @kernel
@@ -167,4 +167,6 @@ def run_life_events(state: EngineState, lives: Lives, outlook: BackfillState | N
             after_end(state, outlook, lives.clock[0].subject)
         elif kind != CHANGED:
             _after_change(state, outlook)
+        if not state.rules[0].together or find_next(state, lives)[1] != state.clock[0].now_us:
+            make_due_pass(state, outlook)
     return most

@@ -32,6 +32,7 @@ def new_state(
         with_rows=getattr(rules.placement, "keeps_rows", False),
         node_memory_kib=rules.node_memory_kib,
         lives=_new_lives(make, jobs, pool, rules, tables.scale) if with_lives else None,
+        together=rules.together,
     )
 
 

@@ -27,6 +27,8 @@ class RunRules:
         What the policy is called in messages; None: as its class.
     outages, failing, after_failure
         When nodes fail, or how it is drawn when, and how their jobs go on (one of ``AFTER_FAILURE``).
+    together
+        Whether one scheduling pass follows all that happens at one instant; else one follows each event.
     """
 
     policy: QueuePolicy
@@ -37,6 +39,7 @@ class RunRules:
     outages: Sequence[Outage] = ()
     failing: Failing | None = None
     after_failure: str = "checkpoint"
+    together: bool = False
 
     def own_policy(self) -> QueuePolicy:
         """Return a copy of the policy, which may remember things, for one pool of one run.

@@ -39,6 +39,7 @@ class EngineRulesRecord:
 
     ``scale`` is in units a microsecond on a dedicated core; ``nodes_differ`` says whether nodes differ in
     speed, ``alike`` that neither nodes nor jobs do: speed hangs on the multiplicity alone. ``slots`` is M.
+    ``together`` says whether all that happens at one instant comes before one scheduling pass.
     """
 
     scale: int = 0
@@ -48,6 +49,7 @@ class EngineRulesRecord:
     nodes: int = 0
     cores: int = 0
     slots: int = 0
+    together: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +58,8 @@ class EngineClockRecord:
 
     ``waiting`` in the queue, ``active`` holding cores, ``agenda`` on the agenda, ``affected`` by the last
     change, ``arrived`` so far, ``events`` so far, ``restless`` active ones with idle phases; ``mark`` is the
-    last one given to runs.
+    last one given to runs. ``due`` is the number of arrivals that no pass has followed yet, ``NEVER`` if
+    something else has happened since the last pass.
     """
 
     now_us: int = 0
@@ -69,6 +72,7 @@ class EngineClockRecord:
     events: int = 0
     restless: int = 0
     closed: int = 0
+    due: int = 0
 
 
 @dataclass(slots=True, eq=False)

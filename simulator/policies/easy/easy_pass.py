@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lifecycle.job_progress import start
-from simulator.engine.state.engine_state import EngineState
+from simulator.engine.state.engine_state import NEVER, EngineState
 from simulator.engine.state.event_agenda import first_waiting
 from simulator.placement import place
 from simulator.policies.easy.backfill_state import BackfillState
@@ -50,7 +50,7 @@ def _forget_start(ahead: ReservationProjection | None) -> None:
 
 
 @kernel
-def _note_ended(state: EngineState, shadow: Shadow | None, job: int) -> None:
+def _drop_end(state: EngineState, shadow: Shadow | None, job: int) -> None:
     if shadow is not None:
         note_end(state, shadow, job)
         shadow.head[0].known = 0
@@ -63,12 +63,22 @@ def _drop_if_idle(state: EngineState, shadow: Shadow | None) -> None:
 
 
 @kernel
-def pass_after_end(state: EngineState, outlook: BackfillState, job: int) -> None:
-    """Make a scheduling pass after ``job`` has ended."""
+def note_ended(state: EngineState, outlook: BackfillState, job: int) -> None:
+    """Note that ``job`` has ended."""
     _forget_start(outlook.ahead)
-    _note_ended(state, outlook.shadow, job)
-    if not ends_follow(state, outlook.ncs):
-        _pass_over_all(state, outlook)
+    _drop_end(state, outlook.shadow, job)
+
+
+@kernel
+def note_arrived(state: EngineState, outlook: BackfillState, job: int) -> None:
+    """Note that ``job`` has arrived."""
+    enter_lane(state, outlook.lanes, job)
+
+
+@kernel
+def waits_for_ends(state: EngineState, outlook: BackfillState) -> bool:
+    """Return whether the policy makes no pass yet, because another job ends at this instant."""
+    return ends_follow(state, outlook.ncs)
 
 
 @kernel
@@ -84,13 +94,6 @@ def forget_future(outlook: BackfillState) -> None:
     _forget_start(outlook.ahead)
     _forget_ends(outlook.shadow)
     forget_refusals(outlook.refusals)
-
-
-@kernel
-def pass_after_change(state: EngineState, outlook: BackfillState) -> None:
-    """Make a scheduling pass after something else: a node went down or came back, a job has left."""
-    forget_future(outlook)
-    _pass_over_all(state, outlook)
 
 
 @kernel
@@ -118,8 +121,8 @@ def _backfill_all(state: EngineState, outlook: BackfillState) -> None:
 
 
 @kernel
-def _may_look_at_one(shadow: Shadow | None, aside: HeadNodes | None) -> bool:
-    """Return whether after an arrival only the job that arrived needs a look."""
+def _may_look_at_arrivals(shadow: Shadow | None, aside: HeadNodes | None) -> bool:
+    """Return whether after arrivals only the jobs that arrived need a look."""
     if shadow is None:
         return False
     if aside is not None:
@@ -128,20 +131,20 @@ def _may_look_at_one(shadow: Shadow | None, aside: HeadNodes | None) -> bool:
 
 
 @kernel
-def pass_after_arrival(state: EngineState, outlook: BackfillState, job: int) -> None:
-    """Make a scheduling pass after ``job`` has arrived.
+def make_pass(state: EngineState, outlook: BackfillState, first: int) -> None:
+    """Make a scheduling pass after jobs have arrived, ``first`` before all others.
 
-    On dedicated cores only ``job`` needs a look: since the last pass no core became free, and a refused job
-    that starts later on the same nodes ends later. But once a job behind a refused one has started, placement
+    If something else has happened as well, ``first`` is ``NEVER`` and every waiting job needs a look. After
+    arrivals alone, on dedicated cores, only these do: since the last pass no core became free, and a refused
+    job that starts later on the same nodes ends later. But once a job behind a refused one has started, placement
     may choose other nodes for the refused one, which the head can spare; then all are tried again. So they
     are where cores are shared, for a refused job may do less harm later, and where a second choice of nodes
     is allowed, for the head's may be others now.
     """
-    enter_lane(state, outlook.lanes, job)
-    if state.clock[0].waiting == 1:
+    if first == NEVER or first_waiting(state) == first:
         _forget_start(outlook.ahead)
-        start_heads(state, outlook.shadow, outlook.lanes)
-    elif _may_look_at_one(outlook.shadow, outlook.aside):
-        backfill(state, outlook, job)
+        _pass_over_all(state, outlook)
+    elif _may_look_at_arrivals(outlook.shadow, outlook.aside):
+        backfill(state, outlook, first)
     else:
         _backfill_all(state, outlook)

@@ -183,6 +183,7 @@ FAMILIES = tuple(
         make=_maker(strategy),
         options=OPTIONS,
         prepare=prepare,
+        times_passes=True,
     )
     for name, (strategy, text) in STRATEGIES.items()
 )

@@ -79,6 +79,7 @@ FAMILY = Family(
     help="Slurm's main and backfill schedulers with their periods, and multifactor priority",
     make=_make,
     prepare=_prepare,
+    times_passes=True,
     options=(
         _seconds("tick", 1.0, "seconds between two looks of the controller for what has come"),
         _seconds("delay", 3.0, "seconds between two runs for what has come (batch_sched_delay)"),

@@ -88,6 +88,7 @@ def proportional(overhead: Fraction) -> Speed:
 class ReferenceEngine:
     """Runs jobs to their end on construction; they then have ``start_us``, ``end_us`` and ``placement``.
 
+    A pass follows every end and every arrival, or with ``together`` all that happens at one instant.
     ``promises`` is the earliest start that a job had when it first was the head and somebody was to overtake
     it.
     """
@@ -99,6 +100,8 @@ class ReferenceEngine:
         speed: Speed,
         policy: str = "easy",
         placement: str = "thesis",
+        *,
+        together: bool = False,
     ) -> None:
         rows = [Row([]) for _ in range(cluster.multiplicity)]
         self.rows: list[Row] | None = rows if placement == "lln" else None
@@ -110,6 +113,7 @@ class ReferenceEngine:
         self.queue: list[RefJob] = []
         self.running: list[RefJob] = []
         arrivals = sorted(jobs, key=lambda job: (job.submit_us, job.number))
+        is_pass_due = False
         while arrivals or self.running:
             ends = [(self.phase_end(job), not self.in_last_phase(job), job.number) for job in self.running]
             if ends and (not arrivals or min(ends)[0] <= arrivals[0].submit_us):
@@ -118,17 +122,26 @@ class ReferenceEngine:
                 job = self.jobs[number]
                 if changes:
                     self.enter(job, job.phase + 1)
-                    continue
-                self.stop(job)
-                if policy == "easy-ncs" and self.another_ends():
-                    continue
+                else:
+                    self.stop(job)
+                    is_pass_due = True
+                    if policy == "easy-ncs" and self.another_ends():
+                        continue
             else:
                 self.advance(arrivals[0].submit_us)
                 self.queue.append(arrivals.pop(0))
+                is_pass_due = True
+            if not is_pass_due or (together and self.more_happens_now(arrivals)):
+                continue
+            is_pass_due = False
             if policy == "fcfs":
                 self.pass_fcfs()
             else:
                 self.pass_easy(elsewhere=policy in ("easy-elsewhere", "easy-ncs"), ncs=policy == "easy-ncs")
+
+    def more_happens_now(self, arrivals: list[RefJob]) -> bool:
+        ends = any(self.phase_end(job) == self.now for job in self.running)
+        return ends or (bool(arrivals) and arrivals[0].submit_us == self.now)
 
     def in_last_phase(self, job: RefJob) -> bool:
         return job.phase == len(job.phases_us) - 1

@@ -59,12 +59,15 @@ def schedule_of(jobs: list[RefJob]) -> Schedule:
     return [(job.number, job.start_us, job.end_us, job.placement) for job in jobs]
 
 
-def engine_schedule(world: World, policy: str, placement: str = "thesis", *, stepping: bool) -> Schedule:
+def engine_schedule(
+    world: World, policy: str, placement: str = "thesis", *, stepping: bool, together: bool = False
+) -> Schedule:
     rules = RunRules(
         policy=POLICIES[policy],
         placement=SlurmPlacement() if placement == "lln" else ThesisPlacement(),
         sharing=Proportional(world.overhead),
         node_memory_kib=world.memory_kib,
+        together=together,
     )
     run = run_world(world, rules, stepping=stepping)
     return [
@@ -73,10 +76,12 @@ def engine_schedule(world: World, policy: str, placement: str = "thesis", *, ste
     ]
 
 
-def reference_schedule(world: World, policy: str, placement: str = "thesis") -> Schedule:
+def reference_schedule(
+    world: World, policy: str, placement: str = "thesis", *, together: bool = False
+) -> Schedule:
     jobs = copy.deepcopy(list(world.jobs))
     cluster = RefCluster(world.pool.nodes, world.pool.cores, world.pool.multiplicity, world.memory_kib)
-    ReferenceEngine(jobs, cluster, proportional(world.overhead), policy, placement)
+    ReferenceEngine(jobs, cluster, proportional(world.overhead), policy, placement, together=together)
     check_no_core_over_used(jobs, world.pool.multiplicity)
     return schedule_of(jobs)
 
@@ -162,3 +167,41 @@ def test_what_ncs_refuses_gives_the_reference_schedule(world: World) -> None:
 @given(world=worlds(most_jobs=14, most_nodes=4))
 def test_what_ncs_refuses_is_the_same_in_plain_python(world: World) -> None:
     assert engine_schedule(world, "easy-ncs", stepping=True) == reference_schedule(world, "easy-ncs")
+
+
+@pytest.mark.parametrize("multiplicity", [1, 2])
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-in-lanes"])
+@settings(max_examples=choose(15, 40, 1_000))
+@given(world=crowds(), placement=st.sampled_from(["thesis", "lln"]))
+def test_crowds_at_one_instant_give_the_reference_schedule(
+    world: World, policy: str, placement: str, multiplicity: int
+) -> None:
+    world = replace(world, pool=replace(world.pool, multiplicity=multiplicity))
+    schedule = engine_schedule(world, policy, placement, stepping=False, together=True)
+    rules = policy.removesuffix("-in-lanes")
+    assert schedule == reference_schedule(world, rules, placement, together=True)
+
+
+@examples(60)
+@given(
+    world=worlds(most_jobs=14),
+    policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere", "easy-ncs"]),
+    placement=st.sampled_from(["thesis", "lln"]),
+)
+def test_events_of_one_instant_give_the_reference_schedule(
+    world: World, policy: str, placement: str
+) -> None:
+    placement = "thesis" if policy == "easy-ncs" else placement
+    schedule = engine_schedule(world, policy, placement, stepping=False, together=True)
+    assert schedule == reference_schedule(world, policy, placement, together=True)
+
+
+@examples(30)
+@given(
+    world=worlds(most_jobs=10),
+    policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere", "easy-ncs"]),
+    placement=st.sampled_from(["thesis", "lln"]),
+)
+def test_plug_ins_take_an_instant_as_kernels_do(world: World, policy: str, placement: str) -> None:
+    stepped = engine_schedule(world, policy, placement, stepping=True, together=True)
+    assert stepped == engine_schedule(world, policy, placement, stepping=False, together=True)
