@@ -52,7 +52,6 @@ _NOT_ALONE = {
     "failures": "failures",
     "mtbf_h": "mtbf",
     "checkpoint_interval_s": "checkpoint-interval",
-    "instants": "instants",
 }
 """Words that go with the engine's nodes, and the options that set them."""
 
@@ -172,7 +171,8 @@ def _takes_together(words: SimulationWords) -> bool:
         raise UsageError(f"--instants takes {' or '.join(INSTANTS)}, not {words.instants!r}")
     if words.instants == "one-by-one":
         return False
-    if ":" not in words.policy and family_of(words.policy).times_passes:
+    family = None if ":" in words.policy else family_of(words.policy)
+    if family is not None and (family.times_passes or family.whole_nodes):
         raise UsageError(
             f"--policy {words.policy} times its passes itself and takes no --instants {words.instants}"
         )

@@ -155,6 +155,7 @@ FAMILIES = (
             make=_maker(strategy, shrinks),
             options=OPTIONS,
             prepare=prepare,
+            times_passes=True,
         )
         for before, (strategy, text) in STRATEGIES.items()
         for at, (shrinks, also) in ARRIVALS.items()
@@ -166,5 +167,6 @@ FAMILIES = (
         options=(*OPTIONS, WEIGHT),
         prepare=prepare,
         guests=1,
+        times_passes=True,
     ),
 )

@@ -175,12 +175,17 @@ class PythonEngine(Actions):
             if any(pool.next_us == self.now_us for pool in pools):
                 return
         for pool in pools:
-            if pool._is_pass_due:
-                pool._is_pass_due = False
-                pool._ask()
-                if pool is not self:
-                    pool._empty_log()
-                    pool.show()
+            if pool.make_pass() and pool is not self:
+                pool.show()
+
+    def make_pass(self) -> bool:
+        """Make a pass if one is due; return whether it was."""
+        if not self._is_pass_due:
+            return False
+        self._is_pass_due = False
+        self._ask()
+        self._empty_log()
+        return True
 
     def _empty_log(self) -> None:
         taken = take_log(self.lives)

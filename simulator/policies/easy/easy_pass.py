@@ -136,10 +136,10 @@ def make_pass(state: EngineState, outlook: BackfillState, first: int) -> None:
 
     If something else has happened as well, ``first`` is ``NEVER`` and every waiting job needs a look. After
     arrivals alone, on dedicated cores, only these do: since the last pass no core became free, and a refused
-    job that starts later on the same nodes ends later. But once a job behind a refused one has started, placement
-    may choose other nodes for the refused one, which the head can spare; then all are tried again. So they
-    are where cores are shared, for a refused job may do less harm later, and where a second choice of nodes
-    is allowed, for the head's may be others now.
+    job that starts later on the same nodes ends later. But once a job behind a refused one has started,
+    placement may choose other nodes for the refused one, which the head can spare; then all are tried again.
+    So they are where cores are shared, for a refused job may do less harm later, and where a second choice of
+    nodes is allowed, for the head's may be others now.
     """
     if first == NEVER or first_waiting(state) == first:
         _forget_start(outlook.ahead)

@@ -47,6 +47,7 @@ def engine_run(
     after_event: Any = None,
     *,
     stepping: bool = True,
+    together: bool = False,
 ) -> PoolRun:
     """Run the engine on a world, compiled if this tier compiles its kind."""
     rules = RunRules(
@@ -56,6 +57,7 @@ def engine_run(
         node_memory_kib=world.memory_kib,
         outages=[Outage(outage.down_us, outage.up_us, outage.node) for outage in world.outages],
         after_failure={"fail": "give-up"}.get(world.after_failure, world.after_failure),
+        together=together,
     )
     pool = NodePool(
         name="main", first=0, nodes=world.nodes, cores=world.cores, multiplicity=world.multiplicity

@@ -22,30 +22,31 @@ class ReferenceLives(LivesDesk):
         arrivals = sorted(self.jobs, key=lambda job: (job.submit_us, job.index))
         ups = sorted((outage.up_us, outage.node) for outage in self.outages)
         downs = sorted((outage.down_us, outage.node) for outage in self.outages)
-        while True:
+        is_pass_due = False
+
+        def candidates() -> list[tuple[int, int, int]]:
             unfinished = arrivals or any(
                 life.status in (Status.WAITING, Status.RUNNING, Status.SUSPENDED) for life in self.lives
             )
             if not unfinished:
-                return
-            candidates: list[tuple[int, int, int]] = [
+                return []
+            found = [
                 (self.segment_end(life), 0 if self.frees(life) else 1, life.job.index)
                 for life in self.lives
                 if life.status is Status.RUNNING
             ]
-            candidates += [(at, 2, node) for at, node in ups[:1]]
-            candidates += [(at, 3, node) for at, node in downs[:1]]
-            candidates += [(at, 4, timer.number) for at, timer in self.timers]
-            if arrivals:
-                candidates.append((arrivals[0].submit_us, 5, arrivals[0].index))
-            if not candidates:
-                return
-            at, kind, which = min(candidates)
+            found += [(at, 2, node) for at, node in ups[:1]]
+            found += [(at, 3, node) for at, node in downs[:1]]
+            found += [(at, 4, timer.number) for at, timer in self.timers]
+            return found + [(job.submit_us, 5, job.index) for job in arrivals[:1]]
+
+        while upcoming := candidates():
+            at, kind, which = min(upcoming)
             self.advance(at)
+            event: Event | None = None
             if kind == 1:
                 self.change(self.lives[which])
-                continue
-            if kind == 0:
+            elif kind == 0:
                 event = self.stop(self.lives[which])
             elif kind == 2:
                 ups.pop(0)
@@ -56,12 +57,18 @@ class ReferenceLives(LivesDesk):
             elif kind == 4:
                 event = self.ring(which)
             else:
-                event = JobArrived(arrivals.pop(0))
+                job = arrivals.pop(0)
+                event = JobArrived(job)
                 life = self.lives[which]
                 life.status = Status.WAITING
-                life.now = life.saved = self.beginning(event.job)
-            self.tell(event)
-            self.policy.schedule(self)  # type: ignore[attr-defined]
+                life.now = life.saved = self.beginning(job)
+            if event is not None:
+                self.tell(event)
+                is_pass_due = True
+            is_over = not self.together or all(at > self.now_us for at, *_ in candidates())
+            if is_pass_due and is_over:
+                is_pass_due = False
+                self.policy.schedule(self)  # type: ignore[attr-defined]
 
     # nodes
 

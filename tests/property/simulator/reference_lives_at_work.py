@@ -35,6 +35,7 @@ class LivesAtWork(ABC):
         scale: int = 840,
         outages: Sequence[Outage] = (),
         after_failure: str = "checkpoint",
+        together: bool = False,
     ) -> None:
         self.jobs = jobs
         self.lives = [LifeRecord(job) for job in jobs]
@@ -44,6 +45,7 @@ class LivesAtWork(ABC):
         self.scale = scale
         self.outages = outages
         self.after_failure = after_failure
+        self.together = together
         self.policy = policy
         self.now_us = 0
         self.rows: list[Row] = []

@@ -171,7 +171,7 @@ def test_what_ncs_refuses_is_the_same_in_plain_python(world: World) -> None:
 
 @pytest.mark.parametrize("multiplicity", [1, 2])
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-in-lanes"])
-@settings(max_examples=choose(15, 40, 1_000))
+@settings(max_examples=choose(10, 25, 1_000))
 @given(world=crowds(), placement=st.sampled_from(["thesis", "lln"]))
 def test_crowds_at_one_instant_give_the_reference_schedule(
     world: World, policy: str, placement: str, multiplicity: int
@@ -188,9 +188,7 @@ def test_crowds_at_one_instant_give_the_reference_schedule(
     policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere", "easy-ncs"]),
     placement=st.sampled_from(["thesis", "lln"]),
 )
-def test_events_of_one_instant_give_the_reference_schedule(
-    world: World, policy: str, placement: str
-) -> None:
+def test_events_of_one_instant_give_the_reference_schedule(world: World, policy: str, placement: str) -> None:
     placement = "thesis" if policy == "easy-ncs" else placement
     schedule = engine_schedule(world, policy, placement, stepping=False, together=True)
     assert schedule == reference_schedule(world, policy, placement, together=True)

@@ -19,7 +19,7 @@ from tests.property.simulator.lives_engine import engine_run, engine_story, orac
 from tests.property.simulator.reference_lives import ReferenceLives
 
 
-def oracle(world: LivesWorld, policy: object) -> ReferenceLives:
+def oracle(world: LivesWorld, policy: object, *, together: bool = False) -> ReferenceLives:
     return ReferenceLives(
         world.jobs,
         policy,
@@ -31,13 +31,14 @@ def oracle(world: LivesWorld, policy: object) -> ReferenceLives:
         scale=840 * world.overhead.numerator if world.multiplicity > 1 else 1,
         outages=world.outages,
         after_failure=world.after_failure,
+        together=together,
     )
 
 
-def compare(world: LivesWorld) -> None:
+def compare(world: LivesWorld, *, together: bool = False) -> None:
     expected, seen = Restless(world.seed), Restless(world.seed)
-    reference = oracle(world, expected)
-    run = engine_run(world, seen)
+    reference = oracle(world, expected, together=together)
+    run = engine_run(world, seen, together=together)
     assert seen.chosen == expected.chosen
     assert engine_story(world, run) == oracle_story(reference)
 
@@ -73,6 +74,12 @@ def test_whatever_a_policy_does_gives_the_reference_lives(world: LivesWorld) -> 
     compare(world)
 
 
+@examples(30)
+@given(world=lives_worlds())
+def test_a_policy_that_takes_an_instant_together_gives_the_reference_lives(world: LivesWorld) -> None:
+    compare(world, together=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(choose(1, 2, 20)))
 def test_so_it_does_on_two_hundred_nodes(seed: int) -> None:
@@ -81,13 +88,14 @@ def test_so_it_does_on_two_hundred_nodes(seed: int) -> None:
 
 @pytest.mark.parametrize("policy", [Fcfs(), Easy()], ids=["fcfs", "easy"])
 @examples(30)
-@given(world=lives_worlds())
+@given(world=lives_worlds(), together=st.booleans())
 def test_built_in_policies_give_the_reference_lives_as_kernels_and_in_plain_python(
-    world: LivesWorld, policy: QueuePolicy
+    world: LivesWorld, policy: QueuePolicy, together: bool
 ) -> None:
-    expected = oracle_story(oracle(world, policy))
-    assert engine_story(world, engine_run(world, policy)) == expected
-    assert engine_story(world, engine_run(world, policy, stepping=False)) == expected
+    expected = oracle_story(oracle(world, policy, together=together))
+    assert engine_story(world, engine_run(world, policy, together=together)) == expected
+    kernels = engine_run(world, policy, stepping=False, together=together)
+    assert engine_story(world, kernels) == expected
 
 
 @examples(40)
