@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_the_head_gets_two_cores_that_are_given_back_at_one_instant(
 
 
 @pytest.mark.parametrize("queues", [{}, {"queues": "mq", "interactive_nodes": 1}])
-def test_a_policy_of_ones_own_makes_one_pass_an_instant(tmp_path: Path, queues: dict[str, object]) -> None:
+def test_a_policy_of_ones_own_makes_one_pass_an_instant(tmp_path: Path, queues: dict[str, Any]) -> None:
     policy = tmp_path / "plain.py"
     policy.write_text(POLICY)
     jobs = [(0, 10, 1, 10), (0, 10, 1, 10), (10, 10, 1, 10), (10, 5, 1, 5), (15, 5, 2, 5)]
@@ -123,7 +124,7 @@ def test_a_node_that_fails_as_jobs_end_is_down_before_the_pass(tmp_path: Path) -
     ],
 )
 def test_what_makes_its_own_passes_refuses_the_option(
-    tmp_path: Path, words: dict[str, object], message: str
+    tmp_path: Path, words: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         osub.simulate(trace_of(tmp_path, [(0, 1, 1, 1)]), "N1C1", **words)
