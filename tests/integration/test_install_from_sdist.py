@@ -100,7 +100,8 @@ def test_an_installed_release_finds_its_own_data(programs: Path) -> None:
 def test_a_compute_node_s_install_runs_the_agent_and_says_what_it_lacks(built: Built, tmp_path: Path) -> None:
     programs = new_environment(tmp_path, built.wheel, AGENT)
     assert "usage" in run(programs / "gang-agent", "--help").stdout.lower()
-    run(programs / "gang-agent", "thaw", "--expired")
+    # Its status is that of the host, where another cluster may have suspended a job meanwhile.
+    assert run(programs / "gang-agent", "thaw", "--expired", check=False).stdout.startswith("thawed ")
     refused = run(programs / "osub", "doctor", check=False)
     assert refused.returncode == 1
     assert "pip install 'osub[all]'" in refused.stderr
