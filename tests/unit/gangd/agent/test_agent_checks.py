@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 
@@ -139,6 +140,7 @@ def test_signal_that_waits_for_a_held_process_latches_the_job(bench: Bench) -> N
     child = subprocess.Popen(["sleep", "100"])
     try:
         child.send_signal(signal.SIGSTOP)
+        os.waitpid(child.pid, os.WUNTRACED)  # it has stopped: else SIGTERM would come first
         bench.freezer.members[KEY] = (child.pid,)
         bench.table.refresh(1)
         bench.gate.apply((KEY,), ())
