@@ -119,6 +119,21 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def on_signals(tell: Callable[[int], object]) -> Iterator[None]:
+    """Have SIGINT, SIGTERM and SIGHUP tell their numbers, and do nothing else, while the context lasts."""
+    before = {
+        number: signal.signal(number, lambda number, _: tell(number))
+        for number in ENDING
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextlib.contextmanager
 def signals_deferred() -> Iterator[None]:
     """Have what is done here reach its end before a signal of ``ENDING`` ends the command.
 
@@ -129,16 +144,8 @@ def signals_deferred() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in ENDING
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
+    with on_signals(came.append):
         yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
     if came:
         signal.raise_signal(came[0])
 

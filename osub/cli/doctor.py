@@ -16,10 +16,10 @@ from deploy.checks import Advice, Grade, judge, judge_binding, judge_start, look
 from deploy.local.examine import HostFinding, examine_host
 from deploy.mpi_trial import Bound, try_binding, try_on_slurm
 from foundation.errors import UsageError
+from foundation.interruption import on_signals
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
 from osub.cli.completion import clusters_or_environment
-from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 from osub.live.cluster import conf_in, find_cluster

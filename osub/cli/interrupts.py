@@ -1,27 +1,9 @@
-"""Signals that ask a command to end, for as long as it does something that must end well."""
+"""Words at Ctrl-C on what is kept."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from foundation.interruption import ENDING
-
-
-@contextmanager
-def on_signals(tell: Callable[[int], object]) -> Iterator[None]:
-    """Have SIGINT, SIGTERM and SIGHUP tell their numbers, and do nothing else, while the context lasts."""
-    before = {
-        number: signal.signal(number, lambda number, _: tell(number))
-        for number in ENDING
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 @contextmanager

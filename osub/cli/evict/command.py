@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from foundation.errors import UsageError
+from foundation.interruption import on_signals
 from foundation.slurm import Receiver
 from foundation.units import counted, verb
 from osub.cli.completion import clusters
 from osub.cli.evict.answers_shown import show_answers, to_json
-from osub.cli.interrupts import on_signals
 from osub.cli.out_file import Force, check_free
 from osub.live.forward import forward_live, is_in_containers
 from simulator.eviction import EvictionSolver, Question, solve

@@ -9,9 +9,8 @@ import sys
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from foundation.interruption import note
+from foundation.interruption import note, on_signals
 from foundation.units import counted_of, duration
-from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from submitter.replay import Collect, Look, Replay, Wish
 from submitter.replay import ReplayProgress as Standing

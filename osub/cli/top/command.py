@@ -20,10 +20,10 @@ from rich.live import Live
 from rich.text import Text
 
 from foundation.errors import ClusterError
+from foundation.interruption import on_signals
 from foundation.slurm import CommandSlurm
 from gangd.controller.controller_status import about, read_status
 from osub.cli.completion import clusters
-from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
 from osub.live.forward import GANGD, forward, is_in_containers

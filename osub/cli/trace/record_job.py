@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from foundation.errors import InputError, UsageError
+from foundation.interruption import on_signals
 from foundation.units import counted
-from osub.cli.interrupts import on_signals
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, check_free, print_json
 from workloads.behaviour.behaviour_sampler import (

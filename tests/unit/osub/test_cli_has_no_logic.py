@@ -35,7 +35,6 @@ ALONE = {
     "root": "the group itself",
     "main": "the program",
     "deliver": "writes with a spinner",
-    "on_signals": "signals of a terminal",
     "interruption_says": "signals of a terminal",
     "waiting": "a line on a terminal",
     "working": "a spinner",
