@@ -12,20 +12,20 @@ from tests.fixtures.structure import (
     by_folder,
     circle_in,
     imports_of,
-    rooms_of,
+    packages_of,
     siblings,
 )
 
-FLOORS_INSIDE = frozenset({"simulator", "workloads"})
-"""Packages of which a folder has floors of its own: what is in between stands on one and carries another."""
+LAYERS_INSIDE = frozenset({"simulator", "workloads"})
+"""Packages of which a folder has layers of its own, with others in between."""
 
 
 @pytest.fixture(scope="module")
 def edges() -> Edges:
-    return imports_of(rooms_of(Path(__file__).parents[3]))
+    return imports_of(packages_of(Path(__file__).parents[3]))
 
 
-def test_every_room_is_looked_at(edges: Edges) -> None:
+def test_every_package_is_looked_at(edges: Edges) -> None:
     assert {"osub", "foundation", "gangd", "simulator", "workloads"} <= set(edges)
     assert "foundation.errors" in edges["foundation.trust.trust_checks"]
 
@@ -40,7 +40,7 @@ def test_no_folders_import_each_other_in_a_circle(edges: Edges) -> None:
 
 def test_what_lies_side_by_side_imports_in_no_circle(edges: Edges) -> None:
     found = {package: circle_in(inside) for package, inside in siblings(edges)}
-    assert {package for package, circle in found.items() if circle} <= FLOORS_INSIDE, found
+    assert {package for package, circle in found.items() if circle} <= LAYERS_INSIDE, found
 
 
 def test_a_circle_is_found_however_long_and_told_in_the_order_of_imports() -> None:
