@@ -17,16 +17,16 @@ from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
 from foundation.slurm.subprocess_reader.client import ApartSlurm
 from foundation.units import counted
+from gangd.controller.controller_config import Config, load_config
 from gangd.controller.controller_loop import ControllerLoop
-from gangd.controller.lead.failover import take_the_lead
-from gangd.controller.site.controller_config import Config, load_config
-from gangd.controller.site.examine_slurm import examine
-from gangd.controller.site.sayings import policy_of
+from gangd.controller.examine_slurm import examine
+from gangd.controller.failover import take_the_lead
+from gangd.controller.job_policy import policy_of
 from gangd.curve_keys import SHARED_AGENT, load_controller_keys, make_keys
+from gangd.daemon_process import allow_open_files, calm_collector
 from gangd.monitor.address import add_metrics_options
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import CONTROLLER
-from gangd.process_setup import allow_open_files, calm_collector
 from gangd.wire.sockets import ControllerSockets
 
 log = logging.getLogger("gangd")

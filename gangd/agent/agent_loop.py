@@ -13,17 +13,15 @@ from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
 from foundation.units import counted, verb
 from gangd.agent.agenda import Agenda, AgendaItem
-from gangd.agent.agent_metrics import AgentMetrics, AgentReading
-from gangd.agent.jsonlog import JsonLog
-from gangd.agent.linux_host import FolderWatch, demote, promote
+from gangd.agent.controller_lines import ControllerLines
+from gangd.agent.conversation import GOOD_NEWS
+from gangd.agent.linux_host import Bell, FolderWatch, demote, promote
 from gangd.agent.node_agent import NodeAgent
-from gangd.agent.sight.process_scan import SLACK_NS, ProcessScan, UnseenSteps
-from gangd.agent.sight.prolog_socket import Bell
-from gangd.agent.switching.switch_thread import SwitchThread
-from gangd.agent.talk.controller_lines import ControllerLines
-from gangd.agent.talk.conversation import GOOD_NEWS
+from gangd.agent.process_scan import SLACK_NS, ProcessScan, UnseenSteps
+from gangd.agent.switch_thread import SwitchThread
+from gangd.agent.telemetry import AgentMetrics, AgentReading, JsonLog
 from gangd.freezer.procfs import WORK, WORK_NS, is_shortage
-from gangd.freezer.recognise import MOST_NAMED
+from gangd.freezer.slurm_layout import MOST_NAMED
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message

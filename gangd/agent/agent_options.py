@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from gangd.freezer.freezer_choice import KINDS
-from gangd.guardian.place import STATE_DIR
+from gangd.guardian.state_folders import STATE_DIR
 from gangd.hold.deprioritizer_choice import WAYS
 from gangd.monitor.address import add_metrics_options
 

@@ -17,15 +17,18 @@ from foundation.slurm.calling.conf_file import check_conf
 from foundation.trust import make_folder, open_own, read_trusted
 from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import Loop
-from gangd.agent.agent_metrics import AgentMetrics
 from gangd.agent.agent_options import KEYS_DIR
+from gangd.agent.controller_lines import ControllerLines, Reach, RequestedEndpoints, read_reach
+from gangd.agent.conversation import Conversation
 from gangd.agent.decide import HoldLimits
-from gangd.agent.hold_modes import HoldModes
-from gangd.agent.jsonlog import JsonLog
+from gangd.agent.freeze_verifier import Checks, ExternalChangeTracker
+from gangd.agent.hold_controller import HoldController, Lease
 from gangd.agent.linux_host import (
     SWITCH_PRIORITY,
+    Bell,
     FileWatch,
     FolderWatch,
+    bell_name,
     name_thread,
     prepare_process,
     rest_collector,
@@ -33,33 +36,31 @@ from gangd.agent.linux_host import (
 )
 from gangd.agent.native import NativeSwitch, load
 from gangd.agent.node_agent import NodeAgent
-from gangd.agent.sight.external_changes import ExternalChangeTracker
-from gangd.agent.sight.freeze_verifier import Checks
-from gangd.agent.sight.process_scan import ProcessScan
-from gangd.agent.sight.prolog_socket import Bell, bell_name
-from gangd.agent.sight.steps import StepTable
-from gangd.agent.switching.hold_controller import HoldController
-from gangd.agent.switching.lease import Lease
-from gangd.agent.switching.switch_thread import SwitchThread
-from gangd.agent.talk.controller_lines import ControllerLines
-from gangd.agent.talk.conversation import Conversation
-from gangd.agent.talk.endpoints import Reach, RequestedEndpoints, read_reach
-from gangd.agent.talk.report_buffer import SliceBook
+from gangd.agent.process_scan import ProcessScan
+from gangd.agent.report_buffer import SliceBook
+from gangd.agent.steps import HoldModes, StepTable
+from gangd.agent.switch_thread import SwitchThread
+from gangd.agent.telemetry import AgentMetrics, JsonLog
 from gangd.agent.thaw_tool import state_files, thaw_recorded
-from gangd.freezer.freezer_choice import FreezerChoice, choose, make_freezer
-from gangd.freezer.harmless_freezers import DryFreezer
+from gangd.daemon_process import allow_open_files
+from gangd.freezer.freezer_choice import DryFreezer, FreezerChoice, choose, make_freezer
 from gangd.freezer.holder import Holder
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.guardian_watch import WatchEnd
-from gangd.guardian.place import discard, ended_path, make_private, state_path
-from gangd.guardian.state_folders import forget_folder, note_folder
+from gangd.guardian.state_folders import (
+    discard,
+    ended_path,
+    forget_folder,
+    make_private,
+    note_folder,
+    state_path,
+)
 from gangd.guardian.statefile import StateFile
-from gangd.hold.both import BothWays
+from gangd.hold.deprioritizer import BothWays
 from gangd.hold.deprioritizer_choice import KILL_WAIT_S, SlurmLimits, Way, choose_way, make_yielder
 from gangd.monitor.address import ListenAddress
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import AGENT
-from gangd.process_setup import allow_open_files
 from gangd.wire import Hello
 
 _LONGEST_RECORD = 4096

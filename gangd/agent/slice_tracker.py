@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gangd.agent.agenda import Agenda, AgendaItem
+from gangd.agent.conversation import Conversation
 from gangd.agent.decide import HoldLimits, Situation
-from gangd.agent.hold_modes import HoldModes
-from gangd.agent.sight.freeze_verifier import Checks
-from gangd.agent.sight.job_meters import JobMeters
-from gangd.agent.sight.steps import StepTable
-from gangd.agent.switching.planned_switches import Applied, switches_to_look
-from gangd.agent.switching.switch_thread import Switch, Switched
-from gangd.agent.talk.conversation import Conversation
-from gangd.agent.talk.report_buffer import SliceBook
+from gangd.agent.freeze_verifier import Checks
+from gangd.agent.job_meters import JobMeters
+from gangd.agent.planned_switches import Applied, switches_to_look
+from gangd.agent.report_buffer import SliceBook
+from gangd.agent.steps import HoldModes, StepTable
+from gangd.agent.switch_thread import Switch, Switched
 from gangd.freezer.holder import Did
 from gangd.freezer.procfs import WORK
 from gangd.wire import JobSample
-from gangd.wire.cadence import next_look
-from gangd.wire.slice_schedule import SliceSchedule
+from gangd.wire.slice_schedule import SliceSchedule, next_look
 
 LOOK_AFTER_NS = 8_000_000
 """Looks begin so long after a switch: a frozen task needs its core once more to stand still."""

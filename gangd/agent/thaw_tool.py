@@ -20,11 +20,10 @@ from foundation.errors import HostError, TrustError
 from foundation.trust import open_folder
 from gangd.freezer.slurm_layout import freezable_paths, nodes_with_scopes, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
-from gangd.guardian.place import STATE_DIR, all_stand_ins, ledger_folders
-from gangd.guardian.revive import thaw_held
-from gangd.guardian.state_folders import noted_folders
+from gangd.guardian.guardian_watch import thaw_held
+from gangd.guardian.state_folders import STATE_DIR, all_stand_ins, ledger_folders, noted_folders
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
-from gangd.hold.cpu_weight_control import IDLE1, IDLE2, KNOBS, CpuWeightControl, job_of_own
+from gangd.hold.cpu_priority import IDLE1, IDLE2, KNOBS, CpuWeightControl, job_of_own
 
 _LOOKS, _LOOK_S = 3, 0.02
 V1_MOUNT = Path("/sys/fs/cgroup/freezer")

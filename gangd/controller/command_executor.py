@@ -9,10 +9,10 @@ from functools import partial
 
 from foundation.errors import OsubError
 from gangd.controller.alarms import AlarmBoard, worded
-from gangd.controller.nodes.fanout import Fanout
-from gangd.controller.nodes.uplink import UnknownAgentError
-from gangd.controller.site.slurm_worker import SlurmWorker
-from gangd.controller.slice_record.slicelog import SliceLog
+from gangd.controller.fanout import Fanout
+from gangd.controller.slicelog import SliceLog
+from gangd.controller.slurm_worker import SlurmWorker
+from gangd.controller.uplink import UnknownAgentError
 from gangd.core import (
     Alarm,
     AskSlurm,
@@ -25,10 +25,10 @@ from gangd.core import (
     RecordRows,
     ThawAll,
 )
-from gangd.core.terms.scheduler_events import Event
+from gangd.core.scheduler_events import Event
 from gangd.wire import DownMessage, ReplyMessage, encode_down
+from gangd.wire.messages import OLDEST, VERSION
 from gangd.wire.sockets import ControllerSockets
-from gangd.wire.versions import OLDEST, VERSION
 
 log = logging.getLogger("gangd")
 

@@ -29,20 +29,25 @@ from gangd.controller.alarms import (
     unplaced,
 )
 from gangd.controller.command_executor import CommandExecutor
-from gangd.controller.controller_metrics import ControllerMetrics, ControllerReading, census
-from gangd.controller.controller_status import ControllerStatus, Vitals, describe
+from gangd.controller.controller_config import Config
+from gangd.controller.controller_status import (
+    ControllerMetrics,
+    ControllerReading,
+    ControllerStatus,
+    Vitals,
+    census,
+    describe,
+)
+from gangd.controller.failover import ANNOUNCE_NS, FailoverGrace
+from gangd.controller.fanout import BeatRounds, Fanout
 from gangd.controller.intake import Intake
-from gangd.controller.lead.failover import ANNOUNCE_NS, FailoverGrace
-from gangd.controller.lead.state_directory import StateDirectory
-from gangd.controller.nodes.beat_rounds import BeatRounds
-from gangd.controller.nodes.fanout import Fanout
-from gangd.controller.nodes.uplink import Uplink
+from gangd.controller.job_policy import policy_of
 from gangd.controller.operators import Operators
-from gangd.controller.site.controller_config import Config
-from gangd.controller.site.sayings import policy_of
-from gangd.controller.site.slurm_view import ClusterView
-from gangd.controller.site.slurm_worker import Answer, Checked, Failed, Marked, SlurmObserved, SlurmWorker
-from gangd.controller.slice_record.slicelog import SliceLog
+from gangd.controller.slicelog import SliceLog
+from gangd.controller.slurm_view import ClusterView
+from gangd.controller.slurm_worker import Answer, Checked, Failed, Marked, SlurmObserved, SlurmWorker
+from gangd.controller.state_directory import StateDirectory
+from gangd.controller.uplink import Uplink
 from gangd.core import (
     AgentState,
     Alarm,
@@ -55,8 +60,8 @@ from gangd.core import (
     Tick,
 )
 from gangd.curve_keys import SHARED_AGENT
-from gangd.threads import Death
-from gangd.wire.cadence import next_look
+from gangd.daemon_process import Death
+from gangd.wire.slice_schedule import next_look
 from gangd.wire.sockets import ControllerSockets
 
 log = logging.getLogger("gangd")

@@ -9,10 +9,21 @@ from collections.abc import Set as AbstractSet
 from foundation.errors import OsubError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import JobSnapshot, SlurmJob
-from gangd.control.order_book import STOPS, OrderBook, OrdersSurvey, by_name, reason_of
-from gangd.control.order_requests import MOST_SHOWN, ActiveOrder, OrderAnswer, OrderRequest
-from gangd.control.permission import Peer, RequestFacts, refusal
-from gangd.controller.lead.state_directory import StateDirectory
+from gangd.controller.orders import (
+    MOST_SHOWN,
+    STOPS,
+    ActiveOrder,
+    OrderAnswer,
+    OrderBook,
+    OrderRequest,
+    OrdersSurvey,
+    Peer,
+    RequestFacts,
+    by_name,
+    reason_of,
+    refusal,
+)
+from gangd.controller.state_directory import StateDirectory
 from gangd.core import CoreMap
 
 log = logging.getLogger("gangd")

@@ -10,20 +10,20 @@
     scheduler.handle(SlurmSnapshot(now, now, wall_s, jobs))
     commands = scheduler.handle(Tick(now + 1_500_000_000))    # [Publish(...)]
 
-Events (``terms.scheduler_events``)
+Events (``scheduler_events``)
     ``SlurmSnapshot`` all jobs that hold nodes, at an interval; ``NodeReport`` what a node did and saw;
     ``AgentJoined``, ``AgentLost``; ``Tick`` one in each slice, at which slices are decided; ``Reload``;
     ``Shutdown``. Instants are integer nanoseconds of one clock that never goes back. A refused event
     raises ``InvalidEvent`` and changes nothing.
-Commands (``terms.scheduler_commands``)
+Commands (``scheduler_events``, too)
     ``Publish`` tracks in force from a slice on; ``Exempt`` jobs that are not to be held, at once;
     ``ThawAll``; ``MoveEnd``; ``RecordRows`` rows; ``Alarm``; ``AskSlurm``; ``BeganToShare``.
 Questions
     ``scheduler.gangs``, ``neighbours``, ``owners(slice)``, ``time`` (where slices lie), ``horizon``,
     ``agents``, ``place(job, node)``, ``limits_state()``.
 
-Read ``terms.states`` first (the tables and the theory), then ``slices.compose`` (who owns a slice, and why
-none starves), ``slices.slice_scheduler`` (only what changed is worked out), ``scheduler``.
+Read ``states`` first (the tables and the theory), then ``gang_group`` (who owns a slice, and why none
+starves), ``slice_scheduler`` (only what changed is worked out), ``scheduler``.
 
 A simulator that knows the demand of its jobs sends ``AgentJoined`` for every node once and a
 ``NodeReport`` now and then (a lease without one loses the node), uses ``Settings(grace_ns=0)``, and reads
@@ -32,44 +32,40 @@ A simulator that knows the demand of its jobs sends ``AgentJoined`` for every no
 
 from __future__ import annotations
 
-from gangd.core.jobs.node_presence import NodePresence
-from gangd.core.jobs.remembered import Remembered
+from gangd.core.cores import CoreError, CoreMap, CoreSet, InvalidEvent, InvalidSettings, InvalidTransition
+from gangd.core.gang import NodePresence, Remembered
+from gangd.core.gang_settings import CoreSettings
 from gangd.core.scheduler import GangScheduler
-from gangd.core.terms.core_faults import CoreError, InvalidEvent, InvalidSettings, InvalidTransition
-from gangd.core.terms.cores import CoreMap, CoreSet
-from gangd.core.terms.gang_settings import CoreSettings
-from gangd.core.terms.scheduler_commands import (
+from gangd.core.scheduler_events import (
+    AgentJoined,
+    AgentLost,
     Alarm,
     AskSlurm,
     BeganToShare,
     Command,
-    Exempt,
-    ExemptKind,
-    MoveEnd,
-    Publish,
-    RecordRows,
-    SliceRow,
-    ThawAll,
-    TrackMember,
-    TrackPlan,
-)
-from gangd.core.terms.scheduler_events import (
-    AgentJoined,
-    AgentLost,
     CpuSample,
     Event,
+    Exempt,
+    ExemptKind,
     GangJobState,
     HoldMode,
     JobView,
+    MoveEnd,
     NodeReport,
+    Publish,
+    RecordRows,
     Reload,
     Shutdown,
+    SliceRow,
     SliceUse,
     SlurmChanges,
     SlurmSnapshot,
+    ThawAll,
     Tick,
+    TrackMember,
+    TrackPlan,
 )
-from gangd.core.terms.states import AgentState, GangState
+from gangd.core.states import AgentState, GangState
 
 __all__ = [
     "AgentJoined",

@@ -5,21 +5,12 @@ from __future__ import annotations
 from math import isfinite
 from typing import Protocol
 
-from gangd.core.agents import Agents
-from gangd.core.slices.quantum_pace import QuantumPace
-from gangd.core.terms.core_faults import InvalidEvent
-from gangd.core.terms.cores import CoreMap
-from gangd.core.terms.gang_settings import GREATEST_QUANTUM_NS
-from gangd.core.terms.scheduler_events import (
-    AgentJoined,
-    AgentLost,
-    Event,
-    NodeReport,
-    SlurmChanges,
-    SlurmSnapshot,
-)
-from gangd.core.terms.states import AgentState
-from gangd.core.terms.timebase import Timebase
+from gangd.core.cores import CoreMap, InvalidEvent
+from gangd.core.gang_registry import Agents
+from gangd.core.gang_settings import GREATEST_QUANTUM_NS
+from gangd.core.scheduler_events import AgentJoined, AgentLost, Event, NodeReport, SlurmChanges, SlurmSnapshot
+from gangd.core.slice_timing import QuantumPace, Timebase
+from gangd.core.states import AgentState
 
 LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 

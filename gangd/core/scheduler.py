@@ -1,6 +1,6 @@
 """The gang scheduler: typed events in, typed commands out. No socket, file, clock, log or random number.
 
-``states.py`` has the tables and the theory of operation, ``compose.py`` the rule by which slices are
+``states.py`` has the tables and the theory of operation, ``gang_group.py`` the rule by which slices are
 composed and why no gang starves, ``slice_scheduler.py`` how only what changed is worked out again.
 
 Time line of a change: it comes with an event and marks gangs as touched. The next ``Tick``, in slice
@@ -13,47 +13,39 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from gangd.core.agents import Agents
+from gangd.core.cores import ConflictGraph, CoreMap
 from gangd.core.event_checks import check
-from gangd.core.gang_registry import GangRegistry
-from gangd.core.jobs.gang import Gang
-from gangd.core.jobs.node_presence import Launches, NodePresence
-from gangd.core.jobs.remembered import Remembered
-from gangd.core.slices.conflicts import ConflictGraph
-from gangd.core.slices.group import GangGroup
-from gangd.core.slices.quantum_pace import QuantumPace
-from gangd.core.slices.slice_rows import slice_rows
-from gangd.core.slices.slice_scheduler import SliceScheduler
-from gangd.core.terms.cores import CoreMap
-from gangd.core.terms.gang_settings import SECOND, CoreSettings
-from gangd.core.terms.scheduler_commands import (
+from gangd.core.gang import Gang, Launches, NodePresence, Remembered
+from gangd.core.gang_group import GangGroup
+from gangd.core.gang_registry import Agents, GangRegistry
+from gangd.core.gang_settings import SECOND, CoreSettings
+from gangd.core.scheduler_events import (
+    AgentJoined,
+    AgentLost,
     Alarm,
     AskSlurm,
     BeganToShare,
     Command,
-    Exempt,
-    ExemptKind,
-    Publish,
-    RecordRows,
-    ThawAll,
-    TrackPlan,
-)
-from gangd.core.terms.scheduler_events import (
-    AgentJoined,
-    AgentLost,
     CpuSample,
     Event,
+    Exempt,
+    ExemptKind,
     NodeReport,
+    Publish,
+    RecordRows,
     Reload,
     Shutdown,
     SliceUse,
     SlurmChanges,
     SlurmSnapshot,
+    ThawAll,
     Tick,
+    TrackPlan,
 )
-from gangd.core.terms.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
-from gangd.core.terms.timebase import Timebase
-from gangd.core.unattended import Unattended
+from gangd.core.slice_rows import Unattended, slice_rows
+from gangd.core.slice_scheduler import SliceScheduler
+from gangd.core.slice_timing import QuantumPace, Timebase
+from gangd.core.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
 from gangd.core.wall_clock_limits import Accounts, State, WallClockLimits
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import floor
 
-from gangd.core.jobs.gang import Gang
-from gangd.core.slices.slice_scheduler import SliceScheduler
-from gangd.core.terms.gang_settings import SECOND, CoreSettings
-from gangd.core.terms.scheduler_commands import MoveEnd
-from gangd.core.terms.scheduler_events import JobView
-from gangd.core.terms.states import GangState
+from gangd.core.gang import Gang
+from gangd.core.gang_settings import SECOND, CoreSettings
+from gangd.core.scheduler_events import JobView, MoveEnd
+from gangd.core.slice_scheduler import SliceScheduler
+from gangd.core.states import GangState
 
 SECOND_NS = 1_000_000_000
 SLACK_S = 2.0  # Slurm keeps whole seconds; an end that differs by less was not set by another program

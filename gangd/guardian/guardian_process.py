@@ -24,9 +24,8 @@ from pathlib import Path
 from foundation.process_stat import STATE, split_stat
 from foundation.whole_file import draft_at
 from gangd.freezer.procfs import read_stat
-from gangd.guardian.guardian_watch import WatchEnd, watch
-from gangd.guardian.place import discard
-from gangd.guardian.revive import Revived
+from gangd.guardian.guardian_watch import Revived, WatchEnd, watch
+from gangd.guardian.state_folders import discard
 from gangd.guardian.statefile import StateFile, Word
 
 PRIORITY = 99

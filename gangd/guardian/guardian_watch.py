@@ -1,4 +1,6 @@
-"""The guardian's loop: wait for the agent's death or the end of its lease, and thaw.
+"""The guardian's work: to watch, and to release.
+
+The guardian's loop: wait for the agent's death or the end of its lease, and thaw.
 
 Rules:
 
@@ -7,6 +9,12 @@ Rules:
 * The pipe says ``b"q"``: the agent has thawed everything itself and leaves. Leave too.
 * The lease is over and something is marked held: thaw, count a trip, and look again soon, because an
   agent that wakes up between its check and its write may freeze once more.
+
+Releasing from the records of a state file: what guardian, operator and a restarted agent have in common.
+
+Only what the records mark as held is touched, only through the validated way to a control file, and only
+processes whose start time is the recorded one. FREEZING is thawed like FROZEN; what yields gets its priority
+back.
 """
 
 from __future__ import annotations
@@ -14,11 +22,79 @@ from __future__ import annotations
 import enum
 import os
 import select
+import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from gangd.guardian.revive import Revived, thaw_held
-from gangd.guardian.statefile import StateFile, Word
+from gangd.freezer.procfs import ProcStat, read_stat, signals_to_continue
+from gangd.freezer.tree import DIALECTS, write_control
+from gangd.guardian.statefile import IDLE_KIND, PROCESS_KIND, Held, StateFile, Word
+from gangd.hold.cpu_priority import KNOBS, restore
+
+
+@dataclass(frozen=True, slots=True)
+class Revived:
+    """What one pass did: jobs thawed, records whose cgroup or process was gone, and failures as text."""
+
+    jobs: frozenset[int] = frozenset()
+    gone: int = 0
+    failures: tuple[str, ...] = ()
+
+
+def thaw_held(state: StateFile) -> Revived:
+    """Thaw everything that ``state`` marks as held. The marks stay: they belong to the agent."""
+    jobs: set[int] = set()
+    gone = 0
+    failures: list[str] = []
+    table: dict[int, ProcStat] = {}
+    # Children are continued before their parents: later records first.
+    for held in sorted(state.held(), key=lambda held: (held.start_ticks, held.pid), reverse=True):
+        try:
+            done = _release(state, held, table)
+        except OSError as error:
+            failures.append(f"job {held.job}: {held.path or held.pid}: {error.strerror}")
+            continue
+        if done:
+            jobs.add(held.job)
+        else:
+            gone += 1
+    return Revived(frozenset(jobs), gone, tuple(failures))
+
+
+def _release(state: StateFile, held: Held, table: dict[int, ProcStat]) -> bool:
+    if held.kind == PROCESS_KIND:
+        return _continue(held)
+    if held.kind == IDLE_KIND:
+        return restore(held.pid, held.start_ticks, table)
+    knob = KNOBS.get(held.kind)
+    if knob is not None:
+        return knob.restore(state.cpu_root(), held.path)
+    dialect = DIALECTS.get(held.kind)
+    return dialect is not None and write_control(state.root(), dialect, held.path, dialect.thaw)
+
+
+def _continue(held: Held) -> bool:
+    """End our stop of a process if it is still the recorded one.
+
+    The pidfd pins it before its start is compared.
+    """
+    try:
+        pidfd = os.pidfd_open(held.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        stat = read_stat(held.pid)
+        if stat is None or stat.start_ticks != held.start_ticks:
+            return False
+        for number in signals_to_continue(held.pid):
+            signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
 
 BEAT_NS = 1_000_000_000
 """The guardian looks, and says that it is alive, at least this often."""

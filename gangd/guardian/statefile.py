@@ -19,7 +19,7 @@ byte         header
 ===========  =============================================
 
 A record: mark (0 free, 1 known, 2 held), kind (1 cgroup v1, 2 cgroup v2, 3 process, 4 to 7 the knobs of a cpu
-cgroup, see ``gangd.hold.cpu_weight_control``, 8 a process that yields by its policy), length of the path
+cgroup, see ``gangd.hold.cpu_priority``, 8 a process that yields by its policy), length of the path
 (16 bits), pid (32 bits), start ticks (64 bits), job (32 bits), then from byte 20 the path.
 """
 

@@ -1,20 +1,39 @@
-"""The protocol of all ways of yielding.
+"""The protocol of all ways of yielding, and both ways of holding in one.
+
+The protocol of all ways of yielding.
 
 The unit is the job, for the kernel weighs *siblings*: a step at low priority inside a job of full priority
 gives way to the job's other steps and to no other job. Nothing is frozen, so there is nothing to settle, no
 stranger's freeze to respect and no deadly signal to look for: a job that yields can die, be suspended and
 launch steps like any other.
+
+Both ways of holding in one ``Holder``: each job by the way that the plan says, both in one switch.
+
+Steps are found, and their processes read, by the freezer; jobs that yield are brought within the yielder's
+reach by ``gather``. A job whose way changes while it is held is held the new way before the old one ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from gangd.freezer.holder import Did, Step, StepKey, Write
+from gangd.freezer.holder import (
+    CpuTimeFile,
+    Did,
+    Holder,
+    HoldOutcome,
+    Step,
+    StepKey,
+    StepState,
+    Trouble,
+    Unknown,
+    Write,
+)
+from gangd.freezer.procfs import WORK
 
 NO_CORES: Mapping[int, int] = MappingProxyType({})
 Pids = Callable[[], tuple[int, ...]]
@@ -79,3 +98,149 @@ class Deprioritizer(Protocol):
 
     def close(self) -> None:
         """Give back what was gathered, and all descriptors. Called when nothing is held any more."""
+
+
+class BothWays:
+    """A freezer and a yielder.
+
+    Attributes
+    ----------
+    freezer, yielder
+        What does it.
+    yielding
+        Jobs that are held by yielding; all others are frozen. Replaced as a whole.
+    by_plan
+        Those among them that yield for longer than a moment.
+    """
+
+    def __init__(self, freezer: Holder, yielder: Deprioritizer) -> None:
+        self.name = freezer.name
+        self.traits = freezer.traits
+        self.freezer = freezer
+        self.yielder = yielder
+        self.yielding: frozenset[int] = frozenset()
+        self.by_plan: frozenset[int] = frozenset()
+        self._frozen: set[StepKey] = set()
+        self._low: set[int] = set()
+
+    @property
+    def unseen(self) -> frozenset[int]:
+        """See ``Holder``."""
+        return self.freezer.unseen
+
+    def gather(
+        self, jobs: Mapping[int, Pids], alone: Alone = nullcontext, cores: Mapping[int, int] = NO_CORES
+    ) -> bool:
+        """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
+        return self.yielder.gather(jobs, alone, cores)
+
+    def expect(self, jobs: Iterable[int]) -> None:
+        """See ``Holder``: where jobs really yield, nothing is pretended."""
+
+    def folders(self) -> list[str]:
+        """See ``Holder``."""
+        return self.freezer.folders()
+
+    def unknown(self) -> list[Unknown]:
+        """See ``Holder``."""
+        return self.freezer.unknown()
+
+    def troubles(self) -> list[Trouble]:
+        """See ``Holder``."""
+        return self.freezer.troubles()
+
+    def look(self) -> tuple[Step, ...]:
+        """See ``Holder``."""
+        return self.freezer.look()
+
+    def adopt(
+        self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
+    ) -> tuple[Step, ...]:
+        """See ``Holder``."""
+        steps = self.freezer.adopt(found, pause)
+        self.yielder.adopt(steps)
+        known = {step.key for step in steps}
+        self._frozen &= known
+        return steps
+
+    def hold(self, key: StepKey) -> HoldOutcome:
+        """See ``Holder``."""
+        if key.job not in self.yielding:
+            outcome = self.freezer.hold(key)
+            if outcome.did is not Did.GONE:
+                self._frozen.add(key)
+            self._raise(key.job)
+            return outcome
+        self._low.add(key.job)
+        done = self.yielder.hold(key.job)
+        if key in self._frozen:
+            thawed = self.freezer.release(key)
+            if thawed.did is Did.FAILED:
+                return thawed
+            self._frozen.discard(key)
+        return HoldOutcome(key, done.did, done.text)
+
+    def release(self, key: StepKey) -> HoldOutcome:
+        """See ``Holder``."""
+        done = self._raise(key.job)
+        if key not in self._frozen and done.did is not Did.GONE:
+            return HoldOutcome(key, done.did, done.text)
+        outcome = self.freezer.release(key)
+        if outcome.did is not Did.FAILED:
+            self._frozen.discard(key)
+        return outcome
+
+    def disown(self, key: StepKey) -> None:
+        """See ``Holder``. No other process lets a job yield: it gets its priority back."""
+        self._raise(key.job)
+        self._frozen.discard(key)
+        self.freezer.disown(key)
+
+    def freezes(self, key: StepKey) -> bool:
+        """Whether a step is held by freezing, as it may be for a moment after its job has begun to yield."""
+        return key in self._frozen
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """See ``Holder``: of steps that were not held the other way before."""
+        if key.job not in self.yielding:
+            return None if key.job in self._low else self.freezer.plan(key, ours, holds=holds)
+        return None if key in self._frozen else self.yielder.plan(key, ours, holds=holds)
+
+    def note(self, write: Write) -> None:
+        """See ``Holder``."""
+        write.target.note(write)
+        if not write.yields:
+            (self._frozen.add if write.holds else self._frozen.discard)(write.key)
+        elif write.completes:
+            (self._low.add if write.holds else self._low.discard)(write.key.job)
+
+    def account(self, key: StepKey) -> CpuTimeFile | None:
+        """See ``Holder``."""
+        return self.freezer.account(key)
+
+    def state(self, key: StepKey) -> StepState:
+        """See ``Holder``: what the freezer sees, for a job that yields is frozen by others only."""
+        return self.freezer.state(key)
+
+    def pids(self, key: StepKey) -> tuple[int, ...]:
+        """See ``Holder``."""
+        return self.freezer.pids(key)
+
+    def cpu_ns(self, key: StepKey) -> int | None:
+        """See ``Holder``."""
+        return self.freezer.cpu_ns(key)
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:
+        """See ``Holder``: of a job that yields by a plan, none matters to us."""
+        return () if key.job in self.by_plan else self.freezer.control_files(key)
+
+    def _raise(self, job: int) -> Yielded:
+        done = self.yielder.release(job)
+        if done.did is not Did.FAILED:
+            self._low.discard(job)
+        return done
+
+    def close(self) -> None:
+        """See ``Holder``."""
+        self.yielder.close()
+        self.freezer.close()

@@ -16,13 +16,12 @@ from foundation.errors import UsageError
 from gangd.freezer.freezer_choice import CGROUP_MOUNT
 from gangd.freezer.holder import Ledger
 from gangd.freezer.procfs import PROC, scan
-from gangd.hold.cpu_places import cpu_group
-from gangd.hold.cpu_weight_control import IDLE1, IDLE2, SHARES1, WEIGHT2
+from gangd.hold.cpu_group import cpu_group
+from gangd.hold.cpu_priority import IDLE1, IDLE2, SHARES1, WEIGHT2, has_cap_nice
 from gangd.hold.deprioritizer import Deprioritizer
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
-from gangd.hold.thread_policy import has_cap_nice
 
 WAYS = ("auto", "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle", "freeze")
 KILL_WAIT_S = 30

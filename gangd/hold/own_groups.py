@@ -24,9 +24,8 @@ from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
-from gangd.hold.cpu_group import CpuGroup, Turner
-from gangd.hold.cpu_places import born_at, cpu_path, is_daemon, width
-from gangd.hold.cpu_weight_control import CpuWeightControl, job_of_own, own_group
+from gangd.hold.cpu_group import CpuGroup, Turner, born_at, cpu_path, is_daemon, width
+from gangd.hold.cpu_priority import CpuWeightControl, job_of_own, own_group
 from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
 
 PASSES = 8

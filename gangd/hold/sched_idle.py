@@ -3,7 +3,7 @@
 It counts only among threads of one cpu cgroup, and of one session where ``sched_autogroup_enabled`` is 1 and
 that cgroup is the top (``deprioritizer_choice`` looks). What is born while its parent yields, yields; it is
 found by the next ``gather`` and released with its job. A process that has threads of another policy than the
-usual ones is left alone, as is one from which SCHED_IDLE could not be taken back (``thread_policy``).
+usual ones is left alone, as is one from which SCHED_IDLE could not be taken back (``cpu_priority``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.procfs import ProcStat, read_stat
-from gangd.hold.cpu_places import is_daemon
+from gangd.hold.cpu_group import is_daemon
+from gangd.hold.cpu_priority import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
 from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
-from gangd.hold.thread_policy import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
 
 PASSES = 8
 _IDLE = os.SCHED_IDLE

@@ -25,7 +25,7 @@ from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner
-from gangd.hold.cpu_weight_control import CpuWeightControl
+from gangd.hold.cpu_priority import CpuWeightControl
 from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
 
 

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from gangd.daemon_process import Death
 from gangd.monitor.address import ListenAddress, read_token
-from gangd.monitor.metric_figures import Figures
 from gangd.monitor.metrics_requests import Health
-from gangd.monitor.metrics_table import Metric
-from gangd.threads import Death
+from gangd.monitor.metrics_table import Figures, Metric
 
 log = logging.getLogger("gangd")
 

@@ -18,12 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from foundation.errors import HostError, UsageError
+from gangd.daemon_process import Death, WatchedThread
 from gangd.monitor.address import ListenAddress
-from gangd.monitor.histogram import Buckets
-from gangd.monitor.metric_figures import Figures, Values, complete
 from gangd.monitor.metrics_requests import BAD, END, MOST_BYTES, TOO_LONG, Health, answer, parse, text
-from gangd.monitor.metrics_table import Metric, MetricKind
-from gangd.threads import Death, WatchedThread
+from gangd.monitor.metrics_table import Buckets, Figures, Metric, MetricKind, Values, complete
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector

@@ -1,16 +1,58 @@
-"""Every metric of controller and agent: name with its unit, kind, meaning, labels and all of their values.
+"""Metrics: the table of all, and their values by name and labels.
+
+Every metric of controller and agent: name with its unit, kind, meaning, labels and all of their values.
 
 The one declaration: what is exported, ``docs/metrics.md``, the dashboard and the alert rules are held against
 it. Labels are few and their values known beforehand, so that every series is there from the first scrape on,
 also while nothing happens. No series is of a job, a user or a node: nothing here grows with the cluster.
+
+Counts of durations by bucket, as Prometheus wants them; cheap enough for every slice.
+
+Values of metrics by name and labels, completed from the table: every declared series is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """A histogram at an instant: upper bounds (s), what each bucket and all below it hold, and the sum (s).
+
+    The last count is that of all.
+    """
+
+    bounds_s: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum_s: float
+
+
+class Histogram:
+    """Counts durations; filled by one thread."""
+
+    def __init__(self, bounds_s: tuple[float, ...]) -> None:
+        self._bounds_s = bounds_s
+        self._counts = [0] * (len(bounds_s) + 1)
+        self._sum_s = 0.0
+
+    def add(self, duration_s: float) -> None:
+        """Count a duration."""
+        self._counts[bisect_left(self._bounds_s, duration_s)] += 1
+        self._sum_s += duration_s
+
+    def buckets(self) -> Buckets:
+        """Return what was counted so far."""
+        counts, so_far = [], 0
+        for count in self._counts:
+            so_far += count
+            counts.append(so_far)
+        return Buckets(self._bounds_s, tuple(counts), self._sum_s)
+
 
 OTHER = "other"
 """Value of a label for what the table does not name."""
@@ -142,7 +184,7 @@ FAULTS = (
 DECISION_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 SWITCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 CHECKS = ("agents", "lease", "slurm")
-# As gangd.core.terms.states has them; an agent does without that package, which needs numpy.
+# As gangd.core.states has them; an agent does without that package, which needs numpy.
 STATES = ("new", "solo", "busy", "idle", "waking", "free", "foreign", "terminating")
 AGENTS = ("unknown", "joined", "lost")
 
@@ -303,3 +345,37 @@ PROCESS = (
     Metric("process_virtual_memory_bytes", MetricKind.GAUGE, "Addresses that it has."),
 )
 """What the library adds for the process (``prometheus_client.ProcessCollector``)."""
+
+
+Values = Mapping[tuple[str, ...], float]
+Figures = Mapping[str, Values | Buckets | float]
+"""By name: one value, one for each label value (a tuple of them), or a histogram."""
+
+UNKNOWN = float("nan")
+
+
+def complete(table: Iterable[Metric], figures: Figures) -> dict[Metric, Values | Buckets]:
+    """Return every metric of a table with all of its series; one without a value is 0.
+
+    Label values that the table does not declare are added up under ``OTHER``. KeyError for a metric that the
+    table does not have: it would be missing in the documentation.
+    """
+    declared = {metric.name: metric for metric in table}
+    unknown = figures.keys() - declared.keys()
+    if unknown:
+        raise KeyError(f"not in the table of metrics: {', '.join(sorted(unknown))}")
+    return {metric: _series(metric, figures.get(name)) for name, metric in declared.items()}
+
+
+def _series(metric: Metric, values: Values | Buckets | float | None) -> Values | Buckets:
+    if metric.kind is MetricKind.HISTOGRAM:
+        empty = Buckets(metric.bounds_s, (0,) * (len(metric.bounds_s) + 1), 0.0)
+        return values if isinstance(values, Buckets) else empty
+    series = {} if metric.kind is MetricKind.INFO else dict.fromkeys(metric.series(), 0.0)
+    if isinstance(values, Mapping):
+        for labels, value in values.items():
+            key = metric.known(labels)
+            series[key] = series.get(key, 0.0) + value
+    elif isinstance(values, int | float):
+        series[()] = float(values)
+    return series

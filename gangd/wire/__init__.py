@@ -1,9 +1,9 @@
 """The messages between the controller and its agents: typed, bounded, versioned, and never trusted.
 
-Down (PUB/SUB, frames ``[topic, body]``), see ``gangd.wire.messages_down``
+Down (PUB/SUB, frames ``[topic, body]``), see ``gangd.wire.messages``
     ``SlicePlan`` the schedule of one node; ``PlanChange`` a difference; ``Beat`` nothing changed;
     ``ThawNow`` at once. An agent subscribes to ``topic(node)`` and ``ALL_NODES_TOPIC``.
-Up and replies (DEALER/ROUTER, frames ``[body]``), see ``gangd.wire.messages_up``
+Up and replies (DEALER/ROUTER, frames ``[body]``), see ``gangd.wire.messages``
     ``Hello`` -> ``Welcome`` or ``AccessRefused``, ``Ping`` -> ``Pong``, ``Report``, ``Resend``, ``Farewell``.
 
 ``decode_down``, ``decode_up`` and ``decode_reply`` raise a ``WireError`` (a ``PeerError``) for anything
@@ -12,49 +12,45 @@ that is not a valid message; the caller counts it under ``error.kind`` and drops
 
 from __future__ import annotations
 
-from gangd.wire.messages_down import (
+from gangd.wire.messages import (
+    VERSION,
+    AccessRefused,
+    AgentFault,
     Beat,
     Bounds,
     ControllerIdentity,
     DownMessage,
     ExemptJobs,
-    JobCores,
-    JobHold,
-    Message,
-    PlanChange,
-    SlicePlan,
-    SliceSets,
-    ThawNow,
-    Track,
-)
-from gangd.wire.messages_up import (
-    AccessRefused,
-    AgentFault,
     Farewell,
+    ForeignControllerError,
     FoundState,
     Hello,
+    JobCores,
+    JobHold,
     JobSample,
     Leak,
+    MalformedError,
+    Message,
+    MissedPlanError,
     Ping,
+    PlanChange,
     Pong,
+    ReplayedError,
     ReplyMessage,
     Report,
     Resend,
+    SlicePlan,
     SliceReport,
+    SliceSets,
+    ThawNow,
+    Track,
     UpMessage,
-    Welcome,
-)
-from gangd.wire.slice_schedule import ScheduleRevision, SliceSchedule
-from gangd.wire.versions import VERSION
-from gangd.wire.wire_faults import (
-    ForeignControllerError,
-    MalformedError,
-    MissedPlanError,
-    ReplayedError,
     VersionError,
+    Welcome,
     WireError,
     WrongNodeError,
 )
+from gangd.wire.slice_schedule import ScheduleRevision, SliceSchedule
 from gangd.wire.wire_frames import (
     ALL_NODES_TOPIC,
     decode_down,

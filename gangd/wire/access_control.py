@@ -32,7 +32,7 @@ import zmq
 import zmq.utils.z85
 
 from gangd.curve_keys import SHARED_AGENT
-from gangd.threads import Death, WatchedThread
+from gangd.daemon_process import Death, WatchedThread
 from gangd.wire.connection_limiter import NOWHERE, SECOND_NS, ConnectionLimiter, Denied, ShutOut
 
 News = ShutOut | Denied | Death

@@ -37,10 +37,7 @@ import zmq
 from foundation.errors import HostError
 from gangd.curve_keys import SHARED_AGENT, AgentKeys, ControllerKeys
 from gangd.wire.access_control import AccessControl, Allowance
-from gangd.wire.messages_up import ReplyMessage
-from gangd.wire.versions import VERSION
-from gangd.wire.wire_faults import MalformedError, WrongNodeError
-from gangd.wire.wire_fields import MAX_FRAME_BYTES
+from gangd.wire.messages import MAX_FRAME_BYTES, VERSION, MalformedError, ReplyMessage, WrongNodeError
 from gangd.wire.wire_frames import ALL_NODES_TOPIC, encode, topic
 
 PUBLISH_QUEUE = 200  # for each agent: what it is sent in a minute and more

@@ -11,11 +11,22 @@ from typing import Any
 
 import msgspec
 
-from gangd.wire.messages_down import DownMessage, Message, PlanChange, SlicePlan
-from gangd.wire.messages_up import ReplyMessage, UpMessage
-from gangd.wire.versions import NEWEST, OLDEST, VERSION
-from gangd.wire.wire_faults import MalformedError, VersionError, WrongNodeError
-from gangd.wire.wire_fields import MAX_FRAME_BYTES, printable
+from gangd.wire.messages import (
+    MAX_FRAME_BYTES,
+    NEWEST,
+    OLDEST,
+    VERSION,
+    DownMessage,
+    MalformedError,
+    Message,
+    PlanChange,
+    ReplyMessage,
+    SlicePlan,
+    UpMessage,
+    VersionError,
+    WrongNodeError,
+    printable,
+)
 
 CORES_SINCE = 4
 """First version whose plans have ``cores``."""

@@ -18,7 +18,7 @@ from deploy.mpi_trial import Bound, try_binding, try_on_slurm
 from foundation.errors import UsageError
 from foundation.interruption import on_signals
 from foundation.one_line import one_line
-from gangd.controller.site.controller_config import Config, load_config
+from gangd.controller.controller_config import Config, load_config
 from osub.cli.completion import clusters_or_environment
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting

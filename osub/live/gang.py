@@ -21,12 +21,12 @@ from foundation.errors import ClusterError, InputError, OsubError
 from foundation.records import GangSettings, SliceRecord
 from foundation.trust import folder_of, open_own, read_trusted
 from foundation.trust.trust_checks import Owners
+from gangd.controller.controller_config import Config
 from gangd.controller.controller_status import ControllerStatus
-from gangd.controller.lead.state_directory import STATUS_NAME
-from gangd.controller.site.controller_config import Config
-from gangd.controller.slice_record.slicefiles import NAME as SLICES_NAME
-from gangd.controller.slice_record.slicefiles import parts_in
-from gangd.controller.slice_record.slicelog import read_slices
+from gangd.controller.slicefiles import NAME as SLICES_NAME
+from gangd.controller.slicefiles import parts_in
+from gangd.controller.slicelog import read_slices
+from gangd.controller.state_directory import STATUS_NAME
 from submitter.replay import Collect
 
 AUTO, NONE = "auto", "none"

@@ -15,7 +15,7 @@ from deploy.local.layout import state_option
 from deploy.local.state import read_state
 from foundation.errors import ClusterError, UsageError
 from gangd.controller.controller_status import ControllerStatus
-from gangd.controller.lead.state_directory import STATUS_NAME
+from gangd.controller.state_directory import STATUS_NAME
 
 USUAL_STATE = Path("/var/lib/gangd")
 """Where a gangd of a real cluster keeps its state."""

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from deploy.local.examine import HostFinding
-from gangd.freezer.recognise import MOST_NAMED, recognise_host
+from gangd.freezer.slurm_layout import MOST_NAMED, recognise_host
 
 WHAT = "job folders"
 MOUNT = Path("/sys/fs/cgroup")

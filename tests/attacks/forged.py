@@ -15,8 +15,8 @@ import pytest
 
 from foundation.errors import PeerError, TrustError
 from foundation.records import RunWriter
-from gangd.controller.site.controller_config import load_config
-from gangd.controller.slice_record.slicelog import SliceLog
+from gangd.controller.controller_config import load_config
+from gangd.controller.slicelog import SliceLog
 from gangd.curve_keys import make_keys
 from gangd.guardian.statefile import StateFile
 from tests.attacks.attack import STRANGER, Scene, attack, refused

@@ -20,7 +20,7 @@ from foundation.in_memory import live_folder
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import StepKey, StepState
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
-from gangd.guardian.place import state_path
+from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.fixtures.bench import record
 from tests.fixtures.gang_host import SPIN, V1_MOUNT, V2_MOUNTS, RealCgroups, until

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from gangd.controller.nodes.fanout import Fanout
-from gangd.controller.nodes.uplink import Times, Uplink
+from gangd.controller.fanout import Fanout
+from gangd.controller.uplink import Times, Uplink
 from gangd.core import (
     AgentJoined,
     AgentState,
@@ -29,7 +29,7 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.process_setup import calm_collector
+from gangd.daemon_process import calm_collector
 from gangd.wire import (
     Bounds,
     ControllerIdentity,

@@ -24,14 +24,14 @@ from typing import Any, cast
 import pytest
 
 from gangd.controller.command_executor import CommandExecutor
+from gangd.controller.controller_config import Config
+from gangd.controller.fanout import Fanout
 from gangd.controller.intake import Intake
-from gangd.controller.nodes.fanout import Fanout
-from gangd.controller.nodes.uplink import Uplink
-from gangd.controller.site.controller_config import Config
-from gangd.controller.site.sayings import policy_of
-from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.job_policy import policy_of
+from gangd.controller.slurm_view import ClusterView
+from gangd.controller.uplink import Uplink
 from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmChanges, SlurmSnapshot, Tick
-from gangd.process_setup import calm_collector
+from gangd.daemon_process import calm_collector
 from gangd.wire import (
     Bounds,
     ControllerIdentity,

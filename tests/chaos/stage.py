@@ -28,7 +28,7 @@ from foundation.errors import OsubError
 from foundation.slurm import CommandSlurm
 from gangd.controller.controller_status import ControllerStatus, read_status
 from gangd.curve_keys import make_keys
-from gangd.guardian.place import state_path
+from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.ending import end_daemons

@@ -24,9 +24,9 @@ from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.pyslurm_library import is_installed
 from foundation.slurm.slurm_types import SlurmUnreachableError
 from foundation.slurm.subprocess_reader.client import ApartSlurm
+from gangd.controller.controller_config import load_config
 from gangd.controller.controller_status import read_status
-from gangd.controller.site.controller_config import load_config
-from gangd.controller.site.sayings import policy_of
+from gangd.controller.job_policy import policy_of
 from tests.integration.waiting import wait_until
 
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacct", "sacctmgr")

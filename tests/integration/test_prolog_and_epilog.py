@@ -11,7 +11,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import SlurmJobState, SubmitRequest
-from gangd.agent.sight.prolog_socket import Bell, bell_name
+from gangd.agent.linux_host import Bell, bell_name
 from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]

@@ -8,7 +8,7 @@ import pytest
 
 from deploy.local import LocalCluster
 from foundation.slurm import SlurmJob, SlurmJobState, SubmitRequest
-from gangd.controller.site.slurm_view import latest_end
+from gangd.controller.slurm_view import latest_end
 from tests.integration.hostile import Hostile
 from tests.integration.waiting import wait_until
 

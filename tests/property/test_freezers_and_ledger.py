@@ -32,7 +32,7 @@ from gangd.freezer.membership import Members
 from gangd.freezer.procfs import read_stat
 from gangd.freezer.signal_freezer import SignalFreezer, send_signal
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
-from gangd.guardian.revive import thaw_held
+from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile
 from tests.fixtures.cgroup_tree import BASES, CgroupTree
 from tests.fixtures.gang_host import V1_MOUNT, V2_MOUNTS, RealCgroups, until

@@ -27,9 +27,9 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.core.slices.compose import UNIT
-from gangd.core.slices.conflicts import ConflictGraph
-from gangd.core.terms.states import GangState
+from gangd.core.cores import ConflictGraph
+from gangd.core.gang_group import UNIT
+from gangd.core.states import GangState
 from tests.fixtures.core_bench import MS, QUANTUM
 from tests.fixtures.tier import examples
 

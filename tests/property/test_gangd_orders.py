@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from foundation.slurm import NodeCores, SlurmJobState
 from foundation.slurm import SlurmJob as SlurmJob
-from gangd.control.order_book import OrderBook
-from gangd.control.order_requests import OrderRequest, OrderTarget, Verb
+from gangd.controller.orders import OrderBook, OrderRequest, OrderTarget, Verb
 from tests.fixtures.tier import examples
 from tests.property.test_gangd_schedule import MS, Job, World, churn
 

@@ -9,17 +9,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.controller.nodes.fanout import Fanout
+from gangd.controller.fanout import Fanout
+from gangd.core.cores import CoreMap
+from gangd.core.gang_settings import CoreSettings
 from gangd.core.scheduler import GangScheduler
-from gangd.core.terms.cores import CoreMap
-from gangd.core.terms.gang_settings import CoreSettings
-from gangd.core.terms.scheduler_commands import Command, Exempt, Publish
-from gangd.core.terms.scheduler_events import (
+from gangd.core.scheduler_events import (
     AgentJoined,
+    Command,
     CpuSample,
+    Exempt,
     HoldMode,
     JobView,
     NodeReport,
+    Publish,
     SliceUse,
     SlurmSnapshot,
     Tick,

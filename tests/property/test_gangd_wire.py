@@ -32,7 +32,7 @@ from gangd.wire import (
     encode_down,
     topic,
 )
-from gangd.wire.wire_fields import MAX_FRAME_BYTES, MAX_INSTANT_NS
+from gangd.wire.messages import MAX_FRAME_BYTES, MAX_INSTANT_NS
 from tests.fixtures.tier import examples
 
 job_ids = st.integers(1, 2**32 - 1)

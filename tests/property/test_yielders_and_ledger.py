@@ -16,14 +16,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from gangd.freezer.holder import Step, StepKey, Write
-from gangd.guardian.revive import thaw_held
+from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile
-from gangd.hold.cpu_weight_control import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl, own_group
+from gangd.hold.cpu_priority import (
+    IDLE1,
+    IDLE2,
+    SHARES1,
+    WEIGHT2,
+    CpuWeightControl,
+    own_group,
+    policy_of,
+    set_policy,
+    threads,
+)
 from gangd.hold.deprioritizer import Deprioritizer
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
-from gangd.hold.thread_policy import policy_of, set_policy, threads
 from tests.fixtures.gang_host import SLEEP
 from tests.fixtures.gang_yield import CPU1, remove_groups
 from tests.fixtures.tier import choose

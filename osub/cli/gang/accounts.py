@@ -16,8 +16,7 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from foundation.units import counted
 from gangd.controller.controller_status import read_status
-from gangd.controller.slice_record.cpu_hours import Hours, hours_by_job, summed
-from gangd.controller.slice_record.slicelog import read_rows
+from gangd.controller.slicelog import Hours, hours_by_job, read_rows, summed
 from osub.cli.completion import clusters
 from osub.cli.terminal import Console
 from osub.live.gangd_state import find_status

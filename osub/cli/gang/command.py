@@ -17,9 +17,9 @@ from foundation.errors import ClusterError, UsageError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_hosts
 from foundation.units import counted
-from gangd.control.order_requests import MOST_TARGETS, OrderRequest, OrderTarget, Verb, is_name
-from gangd.control.order_socket import ask
 from gangd.controller.controller_status import ControllerStatus, read_status
+from gangd.controller.order_socket import ask
+from gangd.controller.orders import MOST_TARGETS, OrderRequest, OrderTarget, Verb, is_name
 from osub.cli.application import application
 from osub.cli.completion import clusters
 from osub.cli.gang.accounts import accounts

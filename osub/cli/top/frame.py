@@ -22,8 +22,8 @@ from gangd.controller.controller_status import (
     NodeStatus,
     OrderStatus,
 )
-from gangd.core.jobs.demand import Level
-from gangd.core.terms.states import AgentState
+from gangd.core.demand import Level
+from gangd.core.states import AgentState
 from osub.live.gangd_state import StatusFreshness
 from osub.live.queue import LiveQueue, QueuedJob
 

@@ -13,7 +13,7 @@ from gangd.agent.thaw_tool import thaw_recorded
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import StepKey
 from gangd.freezer.tree import CGROUP2
-from gangd.guardian.place import state_path
+from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault

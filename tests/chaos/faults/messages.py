@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import zmq
 
-from gangd.controller.nodes.backlog import A_SECOND, AT_ONCE
+from gangd.controller.intake import A_SECOND, AT_ONCE
 from gangd.curve_keys import load_agent_keys
 from gangd.wire import Hello, Ping, Report, Resend, encode, topic
 from tests.chaos.broken import Broken, wait_for

@@ -18,8 +18,8 @@ from deploy.local.host import look_at_host
 from foundation.records import SliceRecord
 from foundation.slurm import SlurmJob, SlurmJobState
 from gangd.controller.controller_status import ControllerStatus, JobStatus, NodeStatus, read_status
-from gangd.controller.lead.state_directory import STATE_NAME
-from gangd.controller.slice_record.slicelog import read_slices
+from gangd.controller.slicelog import read_slices
+from gangd.controller.state_directory import STATE_NAME
 from tests.fixtures.marked import marked_processes
 from tests.integration.gang.frozen import frozen_cgroups, is_frozen, processes_of
 from tests.integration.waiting import agents_joined, wait_until

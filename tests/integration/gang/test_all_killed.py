@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.daemons import find_process
-from gangd.guardian.place import state_path
+from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.integration.gang.frozen import frozen_cgroups
 from tests.integration.gang.stage import SPIN, Stage

@@ -12,8 +12,8 @@ import pytest
 from deploy.local import GangKind, LocalCluster, Shape
 from foundation.errors import ClusterError
 from foundation.slurm import SlurmJobState
-from gangd.controller.site.controller_config import Config
-from gangd.controller.site.examine_slurm import check_slurm
+from gangd.controller.controller_config import Config
+from gangd.controller.examine_slurm import check_slurm
 from tests.integration.gang.stage import SPIN, Stage, gangd
 from tests.integration.waiting import wait_until
 

@@ -22,7 +22,7 @@ import pytest
 from deploy.local.daemons import find_process
 from deploy.local.gang import gang_daemons, status_folder
 from deploy.local.host import look_at_host
-from gangd.wire.versions import OLDEST, VERSION
+from gangd.wire.messages import OLDEST, VERSION
 from tests.fixtures.older_sources import environment_of, unpack_older, version_spoken
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage

@@ -13,7 +13,7 @@ import pytest
 
 import deploy
 from gangd.agent.agent_options import parser, with_command
-from gangd.controller.site.controller_config import Config, load_config
+from gangd.controller.controller_config import Config, load_config
 
 FOLDER = Path(deploy.__file__).parent / "systemd"
 NEEDS_A_VALUE = {"lease_ms", "mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"}

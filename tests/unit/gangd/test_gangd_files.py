@@ -11,12 +11,12 @@ from foundation.errors import TrustError, UsageError
 from foundation.in_memory import live_folder, stand_in
 from gangd.agent.assemble import AgentSettings, _lock
 from gangd.agent.thaw_tool import thaw_recorded
-from gangd.controller.lead.state_directory import StateDirectory
-from gangd.controller.site.controller_config import Config, load_config
-from gangd.controller.site.examine_slurm import hides_jobs
-from gangd.controller.slice_record.slicelog import SliceLog
+from gangd.controller.controller_config import Config, load_config
+from gangd.controller.examine_slurm import hides_jobs
+from gangd.controller.slicelog import SliceLog
+from gangd.controller.state_directory import StateDirectory
 from gangd.curve_keys import load_agent_keys, load_controller_keys, make_keys
-from gangd.guardian.place import ledger_folders, state_path
+from gangd.guardian.state_folders import ledger_folders, state_path
 
 OTHER = 61_234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")

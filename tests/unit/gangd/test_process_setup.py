@@ -9,7 +9,7 @@ PROGRAM = """
 import resource
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-from gangd.process_setup import allow_open_files
+from gangd.daemon_process import allow_open_files
 print(allow_open_files() == hard)
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard))
 print(allow_open_files() == hard)

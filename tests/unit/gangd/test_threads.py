@@ -3,7 +3,7 @@ from __future__ import annotations
 import queue
 import threading
 
-from gangd.threads import Death, WatchedThread
+from gangd.daemon_process import Death, WatchedThread
 
 DEADLINE_S = 10.0
 

@@ -11,7 +11,7 @@ import pytest
 
 from foundation.errors import ClusterError, TrustError
 from gangd.controller.controller_status import ControllerStatus, NodeStatus
-from gangd.controller.slice_record.slicelog import SliceLog
+from gangd.controller.slicelog import SliceLog
 from osub.cli.main import run
 from osub.live.gang import AUTO, NONE, collector_of, find_gang
 

@@ -318,7 +318,7 @@ def test_what_is_closed_to_a_user_is_told_as_that(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", closed)
-    monkeypatch.setattr("gangd.control.order_socket.os.open", closed)
+    monkeypatch.setattr("gangd.controller.order_socket.os.open", closed)
     for words in (["top", "--once"], ["gang", "status"], ["gang", "pause", "--all"]):
         assert run([*words, "--gangd", str(tmp_path)]) == 1
         assert "only root and the user of this gangd may" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.sight.prolog_socket import MOST_AT_ONCE, Bell, Rings, bell_name
+from gangd.agent.linux_host import MOST_AT_ONCE, Bell, Rings, bell_name
 
 SCRIPT = Path(__file__).parents[4] / "deploy" / "slurm" / "gang-bell"
 LONG_S = 30.0  # a tenth of a second is what the script allows itself; the host may be busy

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from gangd.agent.talk.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
+from gangd.agent.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Ping
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent, compute, computing_agent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gangd.agent.agenda import Agenda, AgendaItem
-from gangd.agent.sight.process_scan import PIECE_NS, REST_SHARE, ROUND_NS, ProcessScan, UnseenSteps
+from gangd.agent.process_scan import PIECE_NS, REST_SHARE, ROUND_NS, ProcessScan, UnseenSteps
 from gangd.freezer.holder import StepKey
 
 USER = 1500

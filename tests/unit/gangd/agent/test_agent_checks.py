@@ -9,13 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from gangd.agent.agenda import Agenda, AgendaItem
-from gangd.agent.sight.external_changes import ExternalChangeTracker
-from gangd.agent.sight.freeze_verifier import DOUBT_NS, Checks, Next, Patience, Settling
-from gangd.agent.sight.steps import StepTable
-from gangd.agent.switching.hold_controller import HoldController
-from gangd.agent.switching.lease import Lease
-from gangd.agent.talk.report_buffer import Sender, SliceBook
-from gangd.freezer.harmless_freezers import RecordingFreezer
+from gangd.agent.freeze_verifier import DOUBT_NS, Checks, ExternalChangeTracker, Next, Patience, Settling
+from gangd.agent.hold_controller import HoldController, Lease
+from gangd.agent.report_buffer import Sender, SliceBook
+from gangd.agent.steps import StepTable
+from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import StepKey, StepState, Traits
 from gangd.wire import Report
 

@@ -20,9 +20,9 @@ import zmq
 
 from foundation.in_memory import live_folder
 from gangd.freezer.procfs import read_stat
-from gangd.guardian.place import state_path
+from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
-from gangd.wire.messages_down import ExemptJobs
+from gangd.wire.messages import ExemptJobs
 from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.switching.hold_controller import HoldController
-from gangd.agent.switching.lease import Lease
-from gangd.agent.switching.planned_switches import PreparedSwitch
-from gangd.agent.switching.switch_thread import Switch
-from gangd.freezer.harmless_freezers import RecordingFreezer
+from gangd.agent.hold_controller import HoldController, Lease
+from gangd.agent.planned_switches import PreparedSwitch
+from gangd.agent.switch_thread import Switch
+from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Did, StepKey
 from gangd.guardian.statefile import StateFile, Word
-from gangd.hold.both import BothWays
+from gangd.hold.deprioritizer import BothWays
 from tests.fixtures.recording_yielder import RecordingYielder
 
 A, B = StepKey(1, "0"), StepKey(2, "0")

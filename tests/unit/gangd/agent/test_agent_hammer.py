@@ -13,7 +13,7 @@ from gangd.agent.agent_options import endpoints, with_command
 from gangd.agent.main import main
 from gangd.agent.thaw_tool import held_without_agent
 from gangd.freezer.freezer_choice import choose
-from gangd.guardian.place import make_private, state_path
+from gangd.guardian.state_folders import make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.fixtures.gang_host import FakeV1
 

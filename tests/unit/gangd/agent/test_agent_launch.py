@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from gangd.agent.decide import STEPD_NS
-from gangd.agent.sight.steps import BATCH_NS, StepTable
-from gangd.agent.switching.hold_controller import HoldController
-from gangd.agent.switching.lease import Lease
-from gangd.freezer.harmless_freezers import RecordingFreezer
+from gangd.agent.hold_controller import HoldController, Lease
+from gangd.agent.steps import BATCH_NS, StepTable
+from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import is_launcher
 from gangd.wire import ControllerIdentity

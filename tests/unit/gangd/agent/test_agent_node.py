@@ -4,11 +4,11 @@ import signal
 
 import pytest
 
-from gangd.agent.sight.external_changes import DYING_NS
-from gangd.agent.talk.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
+from gangd.agent.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
+from gangd.agent.freeze_verifier import DYING_NS
 from gangd.freezer.holder import StepKey, StepState
 from gangd.wire import AccessRefused, Bounds, ControllerIdentity, Hello, Resend, ThawNow, encode
-from gangd.wire.messages_down import ExemptJobs
+from gangd.wire.messages import ExemptJobs
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO = StepKey(1, "0"), StepKey(2, "0")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gangd.agent.job_meters import JobMeters, Samples, UsageMeter
 from gangd.agent.linux_host import FileWatch, FolderWatch, TimerFd
-from gangd.agent.sight.job_meters import JobMeters, Samples, UsageMeter
 from gangd.freezer.holder import StepKey
 from tests.fixtures.gang_host import SPIN, RealCgroups, cpu_ns, until
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent

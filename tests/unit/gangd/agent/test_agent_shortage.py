@@ -17,16 +17,14 @@ import pytest
 from foundation.errors import HostError
 from gangd.agent import linux_host
 from gangd.agent.agenda import Agenda, AgendaItem
+from gangd.agent.hold_controller import HoldController, Lease
 from gangd.agent.linux_host import FolderWatch
-from gangd.agent.sight.process_scan import ProcessScan
-from gangd.agent.switching.hold_controller import HoldController
-from gangd.agent.switching.lease import Lease
-from gangd.agent.switching.switch_thread import SwitchThread
+from gangd.agent.process_scan import ProcessScan
+from gangd.agent.switch_thread import SwitchThread
 from gangd.freezer import cgroup_freezer
-from gangd.freezer.cgroup_freezer import CgroupFreezer
-from gangd.freezer.harmless_freezers import RecordingFreezer
+from gangd.freezer.cgroup_freezer import CgroupFreezer, open_cgroup
+from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import StepKey
-from gangd.freezer.open_cgroup import open_cgroup
 from gangd.freezer.procfs import is_slurmstepd
 from gangd.freezer.tree import CGROUP1
 from tests.fixtures.gang_host import FakeV1

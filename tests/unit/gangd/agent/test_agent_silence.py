@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.agent.talk.report_buffer import SAME_SAMPLES, Sender, SliceBook, added_up
+from gangd.agent.report_buffer import SAME_SAMPLES, Sender, SliceBook, added_up
 from gangd.freezer.holder import StepKey
 from gangd.wire import Hello, JobSample, SliceReport
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent, compute, computing_agent

@@ -12,10 +12,10 @@ import pytest
 from foundation.errors import HostError
 from foundation.in_memory import live_folder
 from gangd.agent.assemble import AgentSettings, report_last_end, serve
-from gangd.agent.jsonlog import JsonLog
-from gangd.agent.talk.report_buffer import Sender, SliceBook
+from gangd.agent.report_buffer import Sender, SliceBook
+from gangd.agent.telemetry import JsonLog
 from gangd.curve_keys import make_keys
-from gangd.guardian.place import ended_path, make_private, state_path
+from gangd.guardian.state_folders import ended_path, make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.fixtures.gang_host import FakeV1
 

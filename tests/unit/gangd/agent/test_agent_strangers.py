@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gangd.agent.sight.external_changes import (
+from gangd.agent.freeze_verifier import (
     COOL_NS,
     DYING_NS,
     RENEWED_NS,

@@ -14,12 +14,11 @@ from random import Random
 
 import pytest
 
+from gangd.agent.hold_controller import HoldController, Lease
 from gangd.agent.native import ABI, load
-from gangd.agent.switching.hold_controller import HoldController
-from gangd.agent.switching.lease import Lease
-from gangd.agent.switching.planned_switches import PreparedSwitch
-from gangd.agent.switching.switch_thread import OVERDUE_NS, RETRY_NS, Switch, SwitchThread
-from gangd.freezer.harmless_freezers import RecordingFreezer
+from gangd.agent.planned_switches import PreparedSwitch
+from gangd.agent.switch_thread import OVERDUE_NS, RETRY_NS, Switch, SwitchThread
+from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Did, HoldOutcome, StepKey
 from gangd.guardian.statefile import Word
 from hatch_build import compile_switch

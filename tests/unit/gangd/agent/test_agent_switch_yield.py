@@ -11,10 +11,10 @@ from random import Random
 import pytest
 
 from gangd.agent.native import MOST_ACCOUNTS, load
-from gangd.agent.switching.planned_switches import PreparedSwitch
+from gangd.agent.planned_switches import PreparedSwitch
 from gangd.freezer.holder import CpuTimeFile, StepKey
-from gangd.hold.both import BothWays
-from gangd.hold.cpu_weight_control import own_group
+from gangd.hold.cpu_priority import own_group
+from gangd.hold.deprioritizer import BothWays
 from tests.fixtures.gang_switch import JOBS, KEYS, MS, A, B, C, Spy, Stage, soon_ns
 from tests.fixtures.recording_yielder import RecordingYielder
 from tests.fixtures.tier import choose

@@ -13,13 +13,11 @@ import pytest
 from gangd.agent import agent_loop
 from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import RECOVERY_NS, Loop
-from gangd.agent.sight.external_changes import ExternalChangeTracker
-from gangd.agent.sight.freeze_verifier import Checks
-from gangd.agent.sight.job_meters import JobMeters
-from gangd.agent.sight.steps import StepTable
-from gangd.agent.switching.hold_controller import HoldController
-from gangd.agent.switching.lease import Lease
-from gangd.agent.talk.report_buffer import SliceBook
+from gangd.agent.freeze_verifier import Checks, ExternalChangeTracker
+from gangd.agent.hold_controller import HoldController, Lease
+from gangd.agent.job_meters import JobMeters
+from gangd.agent.report_buffer import SliceBook
+from gangd.agent.steps import StepTable
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import Did, HoldOutcome, StepKey
 from gangd.freezer.procfs import WORK, WORK_NS, WorkBudget, scan

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from gangd.agent.decide import HoldLimits, Situation, StepView, Why, decide
-from gangd.agent.hold_modes import NEWCOMER_NS
-from gangd.agent.sight.external_changes import DYING_NS
+from gangd.agent.freeze_verifier import DYING_NS
+from gangd.agent.steps import NEWCOMER_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Report, SliceReport
-from gangd.wire.messages_down import ExemptJobs
+from gangd.wire.messages import ExemptJobs
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO, NEW = StepKey(1, "0"), StepKey(2, "0"), StepKey(3, "0")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.clock.offset import KEEP, MAX_DRIFT_NS, MAX_TRUSTED_RTT_NS, SURE_PROBES, OffsetEstimate
+from gangd.clock import KEEP, MAX_DRIFT_NS, MAX_TRUSTED_RTT_NS, SURE_PROBES, OffsetEstimate
 
 MS = 1_000_000
 SECOND = 1_000 * MS

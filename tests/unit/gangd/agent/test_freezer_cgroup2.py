@@ -9,7 +9,7 @@ from pathlib import Path
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.tree import CGROUP2
-from gangd.guardian.revive import thaw_held
+from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile
 from tests.fixtures.gang_host import SLEEP, SPIN, RealCgroups, runs, stands, until
 from tests.fixtures.no_ledger import NoLedger

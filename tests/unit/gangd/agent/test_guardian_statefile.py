@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError
-from gangd.guardian.revive import thaw_held
+from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import RECORDS, StateFile, Word
 from tests.fixtures.gang_host import FakeV1
 

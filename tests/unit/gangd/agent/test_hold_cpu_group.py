@@ -7,7 +7,7 @@ import pytest
 
 from gangd.freezer.holder import Did, StepKey
 from gangd.hold.cpu_group import CpuGroup, Turner
-from gangd.hold.cpu_weight_control import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl
+from gangd.hold.cpu_priority import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl
 from tests.fixtures.no_ledger import NoLedger
 
 KEY = StepKey(1, "0")

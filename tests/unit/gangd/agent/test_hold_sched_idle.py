@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gangd.freezer.holder import Did
-from gangd.guardian.revive import thaw_held
+from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile
 from gangd.hold import sched_idle
+from gangd.hold.cpu_priority import may_return, policy_of, set_policy, threads
 from gangd.hold.sched_idle import SchedIdle
-from gangd.hold.thread_policy import may_return, policy_of, set_policy, threads
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import PIN, a_cpu, shares
 from tests.fixtures.no_ledger import NoLedger

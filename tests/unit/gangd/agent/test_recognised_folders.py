@@ -11,8 +11,14 @@ import pytest
 
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.procfs import is_slurm_daemon, is_slurmstepd
-from gangd.freezer.recognise import recognise, recognise_host, unknown_folders
-from gangd.freezer.slurm_layout import find_steps, nodes_with_scopes, slurm_roots
+from gangd.freezer.slurm_layout import (
+    find_steps,
+    nodes_with_scopes,
+    recognise,
+    recognise_host,
+    slurm_roots,
+    unknown_folders,
+)
 from gangd.freezer.tree import CGROUP1, CGROUP2
 from osub.live.job_folders import job_folders
 from tests.fixtures.gang_host import until

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from gangd.controller.intake import GHOST_NS, AgentConnections
-from gangd.controller.nodes.uplink import own_words
+from gangd.controller.uplink import own_words
 from gangd.core import NodePresence
 from gangd.wire import AgentFault, FoundState, JobSample, Leak, Report, SliceReport
-from gangd.wire.wire_fields import printable
+from gangd.wire.messages import printable
 from tests.fixtures.core_bench import Bench
 
 PLACES = {1: NodePresence.HERE, 2: NodePresence.ELSEWHERE, 3: NodePresence.LEFT, 4: NodePresence.UNKNOWN}

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import JobSnapshot
-from gangd.control.order_requests import OrderAnswer, OrderRequest, OrderTarget
-from gangd.control.order_socket import ask
-from gangd.controller.lead.state_directory import STATE_NAME
-from gangd.controller.slice_record.slicelog import read_slices
+from gangd.controller.order_socket import ask
+from gangd.controller.orders import OrderAnswer, OrderRequest, OrderTarget
+from gangd.controller.slicelog import read_slices
+from gangd.controller.state_directory import STATE_NAME
 from gangd.curve_keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire import Ping, Pong, Report

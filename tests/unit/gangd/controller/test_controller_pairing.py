@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from foundation.errors import InputError, TrustError
 from foundation.slurm import JobSnapshot, SubmitRequest
-from gangd.controller.site.job_policy import Policy
-from gangd.controller.site.kept_apart import PairRule, read_pairs
-from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.job_policy import PairRule, Policy, read_pairs
+from gangd.controller.slurm_view import ClusterView
 from gangd.core import CoreMap, HoldMode, JobView
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.tier import examples

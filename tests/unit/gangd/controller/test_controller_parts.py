@@ -10,12 +10,12 @@ import pytest
 
 from foundation.errors import HostError, InputError
 from foundation.records import SliceRecord
-from gangd.control.order_requests import ActiveOrder, OrderTarget
 from gangd.controller.alarms import AlarmBoard, alarms_of, fault_alarm, worded
 from gangd.controller.command_executor import CommandExecutor
-from gangd.controller.lead.state_directory import StateDirectory
-from gangd.controller.slice_record.slicefiles import NAME
-from gangd.controller.slice_record.slicelog import SliceLog, read_slices
+from gangd.controller.orders import ActiveOrder, OrderTarget
+from gangd.controller.slicefiles import NAME
+from gangd.controller.slicelog import SliceLog, read_slices
+from gangd.controller.state_directory import StateDirectory
 from gangd.core import Alarm, SliceRow
 from gangd.wire import AgentFault
 from gangd.wire.connection_limiter import Denied

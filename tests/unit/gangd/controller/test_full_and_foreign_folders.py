@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import OutputError
-from gangd.control.order_requests import ActiveOrder, OrderTarget
-from gangd.controller.lead.state_directory import STATE_NAME, STATUS_NAME, KeptState, StateDirectory
-from gangd.controller.slice_record.slicefiles import NAME, Retention
-from gangd.controller.slice_record.slicelog import SliceLog, read_slices
+from gangd.controller.orders import ActiveOrder, OrderTarget
+from gangd.controller.slicefiles import NAME, Retention
+from gangd.controller.slicelog import SliceLog, read_slices
+from gangd.controller.state_directory import STATE_NAME, STATUS_NAME, KeptState, StateDirectory
 from gangd.core import SliceRow
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
 

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from gangd.controller.command_executor import CommandExecutor
-from gangd.controller.intake import BETWEEN_LOOKS, GHOST_NS, TURN_NS, Intake
-from gangd.controller.nodes.backlog import AT_ONCE, MOST_BEYOND
-from gangd.controller.nodes.uplink import Uplink
+from gangd.controller.intake import AT_ONCE, BETWEEN_LOOKS, GHOST_NS, MOST_BEYOND, TURN_NS, Intake
+from gangd.controller.uplink import Uplink
 from gangd.core import AgentJoined, Alarm, CoreMap, CoreSettings, GangScheduler, NodeReport
 from gangd.wire import ControllerIdentity, Farewell, Hello, Message, Ping, Pong, Report, encode
 from gangd.wire.sockets import ControllerSockets, Received

@@ -18,23 +18,26 @@ from hypothesis import strategies as st
 
 from foundation.errors import ClusterError, OutputError, TrustError, UsageError
 from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SubmitRequest
-from gangd.control.order_book import OrderBook, by_name
-from gangd.control.order_requests import (
+from gangd.controller.job_policy import Policy
+from gangd.controller.operators import Operators
+from gangd.controller.order_socket import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer, ask
+from gangd.controller.orders import (
     MOST_BYTES,
     ActiveOrder,
     OrderAnswer,
+    OrderBook,
     OrderRequest,
     OrderTarget,
+    Peer,
+    RequestFacts,
     Verb,
+    by_name,
     read_answer,
     read_request,
+    refusal,
 )
-from gangd.control.order_socket import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer, ask
-from gangd.control.permission import Peer, RequestFacts, refusal
-from gangd.controller.lead.state_directory import StateDirectory
-from gangd.controller.operators import Operators
-from gangd.controller.site.job_policy import Policy
-from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.slurm_view import ClusterView
+from gangd.controller.state_directory import StateDirectory
 from gangd.core import CoreMap
 from tests.fixtures.fake_slurm import FakeSlurm
 

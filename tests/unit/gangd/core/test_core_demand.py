@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gangd.core import CpuSample, GangState, NodeReport
-from gangd.core.jobs.demand import Demand, Level
-from gangd.core.terms.gang_settings import CoreSettings
+from gangd.core.demand import Demand, Level
+from gangd.core.gang_settings import CoreSettings
 from tests.fixtures.core_bench import Bench
 
 SETTINGS = CoreSettings()

@@ -18,8 +18,7 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.core.jobs.gang import Gang
-from gangd.core.jobs.node_presence import KEPT_NS, MOST_A_NODE, Launches
+from gangd.core.gang import KEPT_NS, MOST_A_NODE, Gang, Launches
 from tests.fixtures.core_bench import MS, QUANTUM, WALL_S, Bench, only, shared
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gangd.core.jobs.gang import LostTime
+from gangd.core.gang import LostTime
 
 MS = 1_000_000
 SECOND = 1_000 * MS

@@ -9,15 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangd.core import Alarm, CoreSettings, InvalidSettings, NodeReport, Publish, Reload, SliceUse
-from gangd.core.slices.quantum_pace import (
-    GOOD_LOOKS,
-    LITTLE_LOST,
-    LOOK_NS,
-    MORE_LOOKAHEAD,
-    MOST_LOST,
-    QuantumPace,
-)
-from gangd.core.terms.gang_settings import MS, SECOND
+from gangd.core.gang_settings import MS, SECOND
+from gangd.core.slice_timing import GOOD_LOOKS, LITTLE_LOST, LOOK_NS, MORE_LOOKAHEAD, MOST_LOST, QuantumPace
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.tier import examples
 

@@ -29,9 +29,9 @@ from gangd.core import (
     ThawAll,
     Tick,
 )
-from gangd.core.terms.core_faults import InvalidTransition
-from gangd.core.terms.states import GANG_TABLE, GangInput, transition
-from gangd.core.terms.states_document import render
+from gangd.core.cores import InvalidTransition
+from gangd.core.states import GANG_TABLE, GangInput, transition
+from gangd.core.states_document import render
 from tests.fixtures.core_bench import MS, Bench, only, shared
 
 REPOSITORY = Path(__file__).parents[4]
@@ -350,7 +350,7 @@ def test_core_numbers_follow_the_node() -> None:
 
 def test_the_page_on_states_is_up_to_date() -> None:
     assert (REPOSITORY / "docs" / "states.md").read_text() == render(), (
-        "run 'python -m gangd.core.terms.states_document > docs/states.md'"
+        "run 'python -m gangd.core.states_document > docs/states.md'"
     )
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError, InputError, TrustError, UsageError
+from gangd.daemon_process import Death
 from gangd.monitor.address import ListenAddress, read_address, read_token
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_requests import MOST_BYTES, Health, MetricsRequest, answer, parse
 from gangd.monitor.metrics_server import MOST, MetricsServer, Pages
-from gangd.threads import Death
 
 HERE = ListenAddress("127.0.0.1", 0)
 TOKEN = "0123456789abcdef"

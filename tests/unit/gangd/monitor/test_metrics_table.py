@@ -11,13 +11,21 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gangd.core.terms.states import AgentState, GangState
-from gangd.monitor.histogram import Histogram
-from gangd.monitor.metric_figures import complete
+from gangd.core.states import AgentState, GangState
 from gangd.monitor.metrics_document import render
 from gangd.monitor.metrics_server import Exposition
-from gangd.monitor.metrics_table import AGENT, AGENTS, CONTROLLER, PROCESS, STATES, Metric, MetricKind
-from gangd.wire.wire_faults import WireError
+from gangd.monitor.metrics_table import (
+    AGENT,
+    AGENTS,
+    CONTROLLER,
+    PROCESS,
+    STATES,
+    Histogram,
+    Metric,
+    MetricKind,
+    complete,
+)
+from gangd.wire.messages import WireError
 
 ROOT = Path(__file__).parents[4]
 UNITS = ("seconds", "bytes", "ratio", "slices")

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from gangd.agent.talk.report_buffer import MAX_SLICES
-from gangd.wire.cadence import (
+from gangd.agent.report_buffer import MAX_SLICES
+from gangd.wire.slice_schedule import (
     CALM_NS,
     LOOK_NS,
     is_look,

@@ -13,12 +13,12 @@ import pytest
 import zmq
 
 from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
-from gangd.threads import Death
+from gangd.daemon_process import Death
 from gangd.wire import AccessRefused, Ping, access_control, encode, topic
 from gangd.wire.access_control import News
 from gangd.wire.connection_limiter import CONNECTIONS, NOWHERE, SECOND_NS, Denied, ShutOut
+from gangd.wire.messages import WrongNodeError
 from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
-from gangd.wire.wire_faults import WrongNodeError
 from tests.chaos.forger import client
 
 DEADLINE_S = 20.0

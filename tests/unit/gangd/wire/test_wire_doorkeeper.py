@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from gangd.controller.alarms import alarm_of
-from gangd.controller.nodes.backlog import A_SECOND, AT_ONCE, Quota
-from gangd.threads import Death
+from gangd.controller.intake import A_SECOND, AT_ONCE, Quota
+from gangd.daemon_process import Death
 from gangd.wire.access_control import MOST_ORIGINS as MOST_FILTERED
 from gangd.wire.access_control import attach, origin_of, program
 from gangd.wire.connection_limiter import (

@@ -23,8 +23,8 @@ from gangd.wire import (
     encode,
     encode_down,
 )
+from gangd.wire.messages import WireError, WrongNodeError
 from gangd.wire.sockets import REPORT_QUEUE, UNREAD_MS, AgentSockets, ControllerSockets, connect_agent
-from gangd.wire.wire_faults import WireError, WrongNodeError
 from tests.chaos.forger import client
 
 DEADLINE_S = 10.0

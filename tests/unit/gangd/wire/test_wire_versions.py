@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gangd.agent.agenda import Agenda
-from gangd.agent.talk.conversation import OLDER_EVERY, Conversation
+from gangd.agent.conversation import OLDER_EVERY, Conversation
 from gangd.wire import (
     AccessRefused,
     AgentFault,
@@ -46,8 +46,7 @@ from gangd.wire import (
     encode,
     encode_down,
 )
-from gangd.wire.messages_down import ExemptJobs
-from gangd.wire.versions import NEWEST, OLDEST, VERSION, common
+from gangd.wire.messages import NEWEST, OLDEST, VERSION, ExemptJobs, common
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
 from tests.fixtures.wire3 import frames as wire3
 from tests.fixtures.wire3 import versions as wire3_versions

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gangd.controller.lead.state_directory import STATE_NAME
+from gangd.controller.state_directory import STATE_NAME
 from tests.fixtures.gang_company import Company, blow, judge
 from tests.fixtures.gang_host import until
 

@@ -10,11 +10,10 @@ from typing import cast
 import pytest
 
 from foundation.errors import HostError, TrustError, UsageError
-from gangd.controller.lead.failover import drop_messages
-from gangd.controller.lead.leadership import LEADER_NAME, Candidate, Lead, Leader, LeadFile
-from gangd.controller.lead.state_directory import StateDirectory
-from gangd.controller.nodes.backlog import AT_ONCE, MOST_BEYOND, Quota
-from gangd.controller.site.controller_config import Config, load_config
+from gangd.controller.controller_config import Config, load_config
+from gangd.controller.failover import drop_messages
+from gangd.controller.intake import AT_ONCE, MOST_BEYOND, Quota
+from gangd.controller.state_directory import LEADER_NAME, Candidate, Lead, Leader, LeadFile, StateDirectory
 from gangd.wire.sockets import ControllerSockets, Received
 
 SECOND = 1_000_000_000
@@ -67,7 +66,7 @@ def test_of_two_that_claim_a_term_one_gets_it(
     file: LeadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert file.claim(None) is not None
-    monkeypatch.setattr("gangd.controller.lead.leadership.names_in", lambda _: [])  # it had looked before
+    monkeypatch.setattr("gangd.controller.state_directory.names_in", lambda _: [])  # it had looked before
     assert file.claim(None) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [LEADER_NAME, "term-1"]
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gangd.controller.nodes.backlog import MOST_OF_ONE, MOST_SLICES, SAMPLED_SLICES, Backlog, condensed
-from gangd.controller.nodes.beat_rounds import (
-    A_PART,
-    ANNOUNCED_EVERY,
-    FIRST_ROUNDS,
-    MOST_PARTS,
-    BeatRounds,
-)
+from gangd.controller.fanout import A_PART, ANNOUNCED_EVERY, FIRST_ROUNDS, MOST_PARTS, BeatRounds
+from gangd.controller.intake import MOST_OF_ONE, MOST_SLICES, SAMPLED_SLICES, Backlog, condensed
 from gangd.curve_keys import SHARED_AGENT
 from gangd.wire import (
     AgentFault,
@@ -27,8 +21,8 @@ from gangd.wire import (
     SliceReport,
     encode,
 )
+from gangd.wire.messages import MAX_FRAME_BYTES
 from gangd.wire.sockets import Received
-from gangd.wire.wire_fields import MAX_FRAME_BYTES
 
 ONE = b"n1".ljust(16, b".")
 

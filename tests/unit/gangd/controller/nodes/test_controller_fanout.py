@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangd.controller.nodes.fanout import Fanout
+from gangd.controller.fanout import Fanout
 from gangd.core import CoreMap
-from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Publish, TrackMember, TrackPlan
-from gangd.core.terms.scheduler_events import HoldMode
-from gangd.core.terms.timebase import Timebase
+from gangd.core.scheduler_events import Exempt, ExemptKind, HoldMode, Publish, TrackMember, TrackPlan
+from gangd.core.slice_timing import Timebase
 from gangd.wire import Bounds, ControllerIdentity, JobCores, JobHold, PlanChange, SlicePlan
 from gangd.wire import ExemptJobs as Listed
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import zmq
 
-from gangd.controller.nodes.backlog import MOST_OF_ONE
+from gangd.controller.intake import MOST_OF_ONE
 from gangd.wire import Report, SliceReport, encode
 from tests.fixtures.gang_loop import Stage, two_jobs
 

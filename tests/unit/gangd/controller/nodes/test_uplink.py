@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangd.controller.nodes.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
+from gangd.controller.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
 from gangd.core import (
     AgentJoined,
     AgentLost,
@@ -18,7 +18,7 @@ from gangd.core import (
     NodeReport,
     SliceUse,
 )
-from gangd.core.terms.timebase import Timebase
+from gangd.core.slice_timing import Timebase
 from gangd.wire import (
     AccessRefused,
     ControllerIdentity,
@@ -33,7 +33,7 @@ from gangd.wire import (
     SliceReport,
     Welcome,
 )
-from gangd.wire.wire_faults import ReplayedError
+from gangd.wire.messages import ReplayedError
 
 CONTROLLER = ControllerIdentity(b"c" * 16, 1)
 TIMES = Times(250_000_000, 2_000_000_000, 2)

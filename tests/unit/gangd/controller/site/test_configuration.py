@@ -11,10 +11,10 @@ import pytest
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm import Partition
 from gangd.agent.node_agent import REPORT_NS
-from gangd.controller.site.controller_config import Config, Saying, load_config
-from gangd.controller.site.examine_slurm import check_slurm
+from gangd.controller.controller_config import Config, Saying, load_config
+from gangd.controller.examine_slurm import check_slurm
 from gangd.core import CoreSettings
-from gangd.core.terms.gang_settings import LEAST_LEASE_NS
+from gangd.core.gang_settings import LEAST_LEASE_NS
 from gangd.wire import ControllerIdentity, SlicePlan, decode_down, encode_down
 
 SHORT = CoreSettings(freeze_cap_ns=5_000_000_000)

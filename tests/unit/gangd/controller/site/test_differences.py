@@ -18,9 +18,9 @@ from foundation.slurm import (
     SnapshotDifference,
     UnreadableJob,
 )
-from gangd.controller.site.controller_config import Config
-from gangd.controller.site.sayings import policy_of
-from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.controller_config import Config
+from gangd.controller.job_policy import policy_of
+from gangd.controller.slurm_view import ClusterView
 from gangd.core import (
     AgentJoined,
     CoreMap,

@@ -12,10 +12,10 @@ from foundation.errors import ClusterError
 from foundation.slurm import SlurmJob, SlurmNode, SubmitRequest
 from foundation.slurm.slurm_client import MarkField
 from foundation.slurm.slurm_types import SlurmUnreachableError
-from gangd.controller.site.controller_config import Config
-from gangd.controller.site.examine_slurm import check_marks
-from gangd.controller.site.sharing_marks import AT_ONCE, EVERY_S, Marks
-from gangd.controller.site.slurm_worker import Answer, Failed, Marked, SlurmObserved, SlurmWorker
+from gangd.controller.controller_config import Config
+from gangd.controller.examine_slurm import check_marks
+from gangd.controller.slurm_view import AT_ONCE, EVERY_S, Marks
+from gangd.controller.slurm_worker import Answer, Failed, Marked, SlurmObserved, SlurmWorker
 from gangd.core import BeganToShare
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.fake_slurm import FakeSlurm

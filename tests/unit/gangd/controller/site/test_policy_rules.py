@@ -11,11 +11,10 @@ import pytest
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm import JobSnapshot, Partition, SlurmJob, SubmitRequest
 from gangd.controller.alarms import refused_opt_outs
-from gangd.controller.site.controller_config import Config, Saying, load_config
-from gangd.controller.site.examine_slurm import check_slurm, enforces, examine, unknown_names
-from gangd.controller.site.job_policy import JobRule, JobRules, Policy
-from gangd.controller.site.sayings import policy_of
-from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.controller_config import Config, Saying, load_config
+from gangd.controller.examine_slurm import check_slurm, enforces, examine, unknown_names
+from gangd.controller.job_policy import JobRule, JobRules, Policy, policy_of
+from gangd.controller.slurm_view import ClusterView
 from gangd.core import CoreMap, HoldMode
 from tests.fixtures.fake_slurm import FakeSlurm
 

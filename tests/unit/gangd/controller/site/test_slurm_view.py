@@ -9,8 +9,8 @@ import pytest
 
 from foundation.slurm import JobSnapshot, SubmitRequest, UnreadableJob
 from foundation.slurm import SlurmJobState as SlurmState
-from gangd.controller.site.job_policy import JobRule, JobRules, Policy
-from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.job_policy import JobRule, JobRules, Policy
+from gangd.controller.slurm_view import ClusterView
 from gangd.core import CoreMap, GangJobState, HoldMode
 from tests.fixtures.fake_slurm import FakeSlurm
 

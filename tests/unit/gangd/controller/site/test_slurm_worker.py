@@ -7,7 +7,7 @@ import zmq
 
 from foundation.slurm import JobSnapshot, SubmitRequest
 from foundation.slurm.slurm_types import SlurmUnreachableError
-from gangd.controller.site.slurm_worker import (
+from gangd.controller.slurm_worker import (
     MOVES_A_CALL,
     Answer,
     Failed,
@@ -15,7 +15,7 @@ from gangd.controller.site.slurm_worker import (
     SlurmObserved,
     SlurmWorker,
 )
-from gangd.threads import Death
+from gangd.daemon_process import Death
 from tests.fixtures.fake_slurm import FakeSlurm
 
 
@@ -176,7 +176,7 @@ def test_an_end_that_slurm_refuses_to_move_does_not_keep_others() -> None:
 
 
 def test_nodes_that_come_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangd.controller.site.slurm_worker.NODES_SOON_S", 0.05)
+    monkeypatch.setattr("gangd.controller.slurm_worker.NODES_SOON_S", 0.05)
     worker = SlurmWorker(FakeSlurm(), every_s=0.01)
     worker.start()
 

@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from foundation.slurm import JobSnapshot, NodeCores, SlurmJob, SlurmJobState
-from gangd.controller.slice_record.cpu_hours import hours_by_job, summed
-from gangd.controller.slice_record.slicefiles import Retention
-from gangd.controller.slice_record.slicelog import SliceLog, read_rows
+from gangd.controller.slicefiles import Retention
+from gangd.controller.slicelog import SliceLog, hours_by_job, read_rows, summed
 from gangd.core import SliceRow
 from osub.cli.main import root
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError, OutputError
-from gangd.controller.slice_record.slicefiles import HOUR_NS, NAME, Retention, part_name
-from gangd.controller.slice_record.slicelog import SliceLog, read_slices
+from gangd.controller.slicefiles import HOUR_NS, NAME, Retention, part_name
+from gangd.controller.slicelog import SliceLog, read_slices
 from gangd.core import SliceRow
 from tests.fixtures.tier import choose
 
@@ -148,8 +148,8 @@ def test_a_full_folder_is_an_error_and_the_record_goes_on(
 _WRITER = """
 import sys
 from pathlib import Path
-from gangd.controller.slice_record.slicefiles import Retention
-from gangd.controller.slice_record.slicelog import SliceLog
+from gangd.controller.slicefiles import Retention
+from gangd.controller.slicelog import SliceLog
 from gangd.core import SliceRow
 log = SliceLog(Path(sys.argv[1]), 0.0, 0, 0o600, Retention(bytes=1_000, parts=10_000))
 number = int(sys.argv[2])

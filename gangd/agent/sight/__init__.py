@@ -1,1 +1,0 @@
-"""What the agent sees of its node: steps, strangers, and what jobs use."""

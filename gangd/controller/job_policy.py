@@ -1,0 +1,348 @@
+"""What the site says of jobs, and which of them must not run at the same time.
+
+What the site says of jobs: how each is held, its weight, its quantum, and whether it is held at all.
+
+**Precedence.** A job is in a partition, in a QOS, of an account, and of a user. Each of these may have a
+rule, and a rule says what it likes: hold, weight, quantum, opt-out, whether a job may opt out. For each of
+these by itself the rule counts that is nearest to the person and says something of it: the user's, else the
+account's, else the QOS's, else the partition's, else what holds for all. Weights of different rules are never
+multiplied.
+
+What the job asks for itself (``gangd-hold=``, ``gangd-weight=``, ``gangd=off`` in its comment) comes after
+that, as far as the site lets it: a job opts out only where a rule says that it may. An operator's orders at
+run time come last and win.
+
+An account's rule is for jobs of that very account, not of those below it. Where Slurm does not enforce
+accounts a user can name any: the preflight warns.
+
+Jobs that must not run at the same time on a node though their cores differ, from a table of pairs.
+
+The core knows one reason why two gangs never share a slice: a core that both hold. So two jobs on a node
+whose applications harm each other are given a *seat* there: a number that is no core, which both hold, and
+no other job does. What a job runs is said by one word, ``gangd-app=NAME``; by default of Slurm's
+AdminComment, which operators and job-submit plugins write and users don't.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from pathlib import Path
+
+from foundation.errors import InputError
+from foundation.one_line import one_line
+from foundation.slurm import SlurmJob
+from foundation.trust import read_trusted
+from gangd.controller.controller_config import MS, Config, Saying
+from gangd.core import HoldMode
+
+APP_WORD = "gangd-app="
+_MOST_BYTES = 16 << 20
+_COLUMNS = {"victim", "opponent", "e_v"}
+
+
+@dataclass(frozen=True, slots=True)
+class PairRule:
+    """Which applications must not run at the same time.
+
+    Parameters
+    ----------
+    pairs
+        As (one, other) in ascending order; both may be the same.
+    by_user
+        Whether the job's own comment names its application, and not AdminComment.
+    """
+
+    pairs: frozenset[tuple[str, str]] = frozenset()
+    by_user: bool = False
+
+    def application(self, job: SlurmJob) -> str | None:
+        """Return what a job runs; None where no field says it, or two fields disagree."""
+        if not self.pairs:
+            return None
+        text = (job.comment if self.by_user else job.admin_comment) or ""
+        said = {word for word in text.replace(",", " ").split() if word.startswith(APP_WORD)}
+        return said.pop().removeprefix(APP_WORD) if len(said) == 1 else None
+
+    def is_harmful(self, one: str, other: str) -> bool:
+        """Whether one of the two loses more than it may to the other."""
+        return (min(one, other), max(one, other)) in self.pairs
+
+
+def read_pairs(path: Path, threshold: float, *, by_user: bool) -> PairRule:
+    """Read a table of losses (CSV ``victim,opponent,e_v``), as ``osub predict matrix --csv`` writes it.
+
+    Parameters
+    ----------
+    path
+        A file that only root or the user could have written.
+    threshold
+        E_v above which a victim is harmed.
+    by_user
+        See ``PairRule``.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no such table.
+    TrustError
+        Another user could have written it.
+    """
+    try:
+        raw = read_trusted(path)
+        if len(raw) > _MOST_BYTES:
+            raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no table of pairs")
+        reader = csv.DictReader(io.StringIO(raw.decode()))
+        missing = _COLUMNS - set(reader.fieldnames or ())
+        if missing:
+            raise InputError(f"{path}: column {min(missing)} is missing; wanted: victim, opponent, e_v")
+        harmful = set()
+        for row in reader:
+            one, other, loss = row["victim"], row["opponent"], _number(row["e_v"])
+            if not one or not other or loss is None:
+                raise InputError(
+                    f"{path}: line {reader.line_num}: victim, opponent and a finite e_v are wanted"
+                )
+            if loss > threshold:
+                harmful.add((min(one, other), max(one, other)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read the table of pairs {path}: {one_line(str(error))}") from error
+    return PairRule(frozenset(harmful), by_user)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+Seat = Mapping[str, tuple[int, ...]]
+"""By node, the numbers of a job's seats there, from 0."""
+
+
+@dataclass(slots=True)
+class Seats:
+    """Gives pairs of jobs seats on their nodes; a pair keeps its seat for as long as both are there."""
+
+    _rule: PairRule = field(default_factory=PairRule)
+    _taken: dict[str, dict[tuple[int, int], int]] = field(default_factory=dict)
+    _known: Sequence[tuple[int, str, tuple[str, ...]]] = ()
+    _seats: Mapping[int, Seat] = field(default_factory=dict)
+
+    def set_rule(self, rule: PairRule) -> None:
+        """Apply another rule from the next call on."""
+        self._rule = rule
+        self._known = ()
+        self._seats = {}
+        self._taken = {}
+
+    def of(self, jobs: Iterable[SlurmJob]) -> Mapping[int, Seat]:
+        """Return the seats of each job that must not run together with another one that holds cores."""
+        if not self._rule.pairs:
+            return {}
+        known = [
+            (job.job_id, name, job.nodes)
+            for job in jobs
+            if job.cores and (name := self._rule.application(job)) is not None
+        ]
+        if known != self._known:
+            self._known, self._seats = known, self._assign(known)
+        return self._seats
+
+    def most(self, node: str) -> int:
+        """Return how many seat numbers a node needs."""
+        return max(self._taken.get(node, {}).values(), default=-1) + 1
+
+    def _assign(
+        self, known: Sequence[tuple[int, str, tuple[str, ...]]]
+    ) -> dict[int, dict[str, tuple[int, ...]]]:
+        on_node: dict[str, list[tuple[int, str]]] = {}
+        for job, name, nodes in known:
+            for node in nodes:
+                on_node.setdefault(node, []).append((job, name))
+        taken: dict[str, dict[tuple[int, int], int]] = {}
+        seats: dict[int, dict[str, list[int]]] = {}
+        for node, here in on_node.items():
+            pairs = [
+                (min(one, other), max(one, other))
+                for (one, name), (other, opponent) in combinations(here, 2)
+                if self._rule.is_harmful(name, opponent)
+            ]
+            before = self._taken.get(node, {})
+            kept = {pair: before[pair] for pair in pairs if pair in before}
+            free = (number for number in range(len(pairs)) if number not in set(kept.values()))
+            for pair in pairs:
+                number = kept[pair] if pair in kept else next(free)
+                taken.setdefault(node, {})[pair] = number
+                for job in pair:
+                    seats.setdefault(job, {}).setdefault(node, []).append(number)
+        self._taken = taken
+        return {
+            job: {node: tuple(sorted(numbers)) for node, numbers in by_node.items()}
+            for job, by_node in seats.items()
+        }
+
+
+WEIGHT_WORD = "gangd-weight="
+HOLD_WORD = "gangd-hold="
+LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobRule:
+    """What is said of some jobs; None where nothing is."""
+
+    hold: HoldMode | None = None
+    weight: float | None = None
+    quantum_ns: int | None = None
+    opt_out: bool | None = None
+    may_opt_out: bool | None = None
+
+
+_SILENT = JobRule()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRules:
+    """Rules by name of partition, QOS, account and user."""
+
+    partitions: Mapping[str, JobRule] = field(default_factory=dict)
+    qos: Mapping[str, JobRule] = field(default_factory=dict)
+    accounts: Mapping[str, JobRule] = field(default_factory=dict)
+    users: Mapping[str, JobRule] = field(default_factory=dict)
+
+    def of(self, job: SlurmJob) -> JobRule:
+        """Return what is said of a job, by the precedence at the head of this module."""
+        found = [
+            rules[name]
+            for rules, name in (
+                (self.users, job.user),
+                (self.accounts, job.account),
+                (self.qos, job.qos),
+                (self.partitions, job.partition),
+            )
+            if name is not None and name in rules
+        ]
+        if not found:
+            return _SILENT
+        return JobRule(
+            hold=next((one.hold for one in found if one.hold is not None), None),
+            weight=next((one.weight for one in found if one.weight is not None), None),
+            quantum_ns=next((one.quantum_ns for one in found if one.quantum_ns is not None), None),
+            opt_out=next((one.opt_out for one in found if one.opt_out is not None), None),
+            may_opt_out=next((one.may_opt_out for one in found if one.may_opt_out is not None), None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the configuration says of jobs.
+
+    Attributes
+    ----------
+    rules
+        By partition, QOS, account and user.
+    most_job_weight
+        Factor on its weight that a job may ask for at most (``gangd-weight=`` in its comment).
+    opt_out_comments, opt_out_features
+        Words in the comment, and node features asked for, by which a job opts out where a rule lets it.
+    hold
+        How jobs are held of which no rule says it.
+    job_holds
+        What a job may ask for (``gangd-hold=`` in its comment).
+    pairing
+        Which applications must not run at the same time on a node.
+    """
+
+    rules: JobRules = field(default_factory=JobRules)
+    most_job_weight: float = 1.0
+    opt_out_comments: frozenset[str] = frozenset()
+    opt_out_features: frozenset[str] = frozenset()
+    hold: HoldMode = HoldMode.FREEZE
+    job_holds: frozenset[HoldMode] = frozenset()
+    pairing: PairRule = field(default_factory=PairRule)
+
+    def way(self, job: SlurmJob) -> HoldMode:
+        """Return how a job is held: as it asks, if it may; of two words that it may say, none counts."""
+        asked = {hold for hold in self.job_holds if HOLD_WORD + hold.value in _words(job.comment)}
+        return asked.pop() if len(asked) == 1 else self.rules.of(job).hold or self.hold
+
+    def weight(self, job: SlurmJob) -> float:
+        """Return the weight of a job: by the rules, times what it asks for as far as it may."""
+        ruled = self.rules.of(job).weight
+        weight = 1.0 if ruled is None else ruled
+        asked = [word for word in _words(job.comment) if word.startswith(WEIGHT_WORD)]
+        if asked:  # twice the word gets no more than once
+            factors = (_factor(word.removeprefix(WEIGHT_WORD)) for word in asked)
+            weight *= min(prod(factors), self.most_job_weight)
+        return within_bounds(weight)
+
+    def quantum_ns(self, job: SlurmJob) -> int | None:
+        """Return for how long a job runs at a stretch; None for one slice."""
+        return self.rules.of(job).quantum_ns
+
+    def opts_out(self, job: SlurmJob) -> bool:
+        """Whether a job must not be held: by the rules, or as it asks where they let it."""
+        rule = self.rules.of(job)
+        return bool(rule.opt_out or (rule.may_opt_out and self._asks_out(job)))
+
+    def refuses(self, job: SlurmJob) -> bool:
+        """Whether a job asks to opt out and may not."""
+        rule = self.rules.of(job)
+        return not (rule.opt_out or rule.may_opt_out) and self._asks_out(job)
+
+    def _asks_out(self, job: SlurmJob) -> bool:
+        comment = _words(job.comment)
+        features = set((job.features or "").replace("&", " ").replace("|", " ").replace(",", " ").split())
+        return bool(comment & self.opt_out_comments or features & self.opt_out_features)
+
+
+def within_bounds(weight: float) -> float:
+    """Return the possible weight that is nearest."""
+    return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
+
+
+def _words(comment: str | None) -> set[str]:
+    return set((comment or "").replace(",", " ").split())
+
+
+def _factor(text: str) -> float:
+    """Return the number that a job asks for; 1 for what is none."""
+    try:
+        factor = float(text)
+    except ValueError:
+        return 1.0
+    return factor if 0 < factor < float("inf") else 1.0
+
+
+def policy_of(config: Config) -> Policy:
+    """Return what a configuration says; raises ``OsubError`` where its table of losses cannot be read."""
+    comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
+    return Policy(
+        rules=_rules(config),
+        most_job_weight=config.most_job_weight,
+        opt_out_comments=comments,
+        opt_out_features=features,
+        hold=HoldMode(config.hold),
+        job_holds=frozenset(map(HoldMode, config.job_holds)),
+        pairing=PairRule()
+        if config.pairing is None
+        else read_pairs(config.pairing, config.pairing_threshold, by_user=config.pairing_word == "comment"),
+    )
+
+
+def _rules(config: Config) -> JobRules:
+    return JobRules(*({name: _rule(said) for name, said in sayings.items()} for sayings in config.sayings()))
+
+
+def _rule(said: Saying) -> JobRule:
+    quantum_ns = None if said.quantum_ms is None else round(said.quantum_ms * MS)
+    hold = None if said.hold is None else HoldMode(said.hold)
+    return JobRule(hold, said.weight, quantum_ns, said.opt_out, said.may_opt_out)

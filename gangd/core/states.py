@@ -1,0 +1,174 @@
+"""The two state machines of the gang scheduler, as tables, and the theory of its operation.
+
+A *gang* is a job, or all components of a heterogeneous job: all of its processes on all nodes run in a
+slice, or none of them does. A gang is in one of these states:
+
+* NEW: it was launched. It runs, whatever shares its cores, until its tasks run on all of its nodes. If no
+  node reports that they do, it runs until the launch grace is over.
+* SOLO: no job shares its cores. It is never touched.
+* BUSY: it shares cores and wants them. Only BUSY gangs are *rotated*. In each slice the gangs that own it
+  run, and the other BUSY gangs that share a core with one of the owners are held.
+* IDLE: it shares cores but does not want them, for its user thinks. It runs, and takes no slice.
+* WAKING: an IDLE gang was seen to be busy. It runs, together with the owner of the slice, until a second look
+  confirms it. Then it is BUSY, and first in line at the next boundary that is not final yet.
+* FREE: it may not be held, or not safely. It runs as far as it is up to us. It may not be held if it opted
+  out, if an operator paused it, or if `scancel --signal=STOP` stopped it. It is not safe where one of its
+  nodes has no agent.
+* FOREIGN: another process suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. Hands off,
+  until Slurm says that it runs. What we hold of it is thawed, unless it is Slurm that suspended it: Slurm
+  will thaw all of it.
+* TERMINATING: Slurm says that it is cancelled, completing or being killed. It is thawed and never held again,
+  for a frozen process cannot die. Only its end leaves this state.
+
+An *agent* is UNKNOWN until it says hello, and JOINED while it reports. It is LOST when it fell silent, left
+or obeys another controller.
+
+A gang is held on no node while the agent of any of its nodes is not JOINED. It would run there and be frozen
+elsewhere.
+
+Rules:
+
+1. What the tables do not have is an error of the scheduler (``InvalidTransition``), never ignored.
+2. TERMINATE, SUSPEND and VANISH are accepted in every state that they can change.
+3. Every way out of FREE and FOREIGN leads to SOLO. What the gang does next follows from whether it shares
+   cores, and from its demand class, which is kept all along.
+4. Published slices never change: a state that changes counts from the first slice that is not final.
+   TERMINATE, SUSPEND and RELEASE are the exception. They act at once, outside the slices.
+
+``docs/states.md`` is generated from the tables (``python -m gangd.core.states_document``).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeVar
+
+from gangd.core.cores import InvalidTransition
+
+
+class GangState(StrEnum):
+    """Where a gang is; see the head of this file."""
+
+    NEW = "new"
+    SOLO = "solo"
+    BUSY = "busy"
+    IDLE = "idle"
+    WAKING = "waking"
+    FREE = "free"
+    FOREIGN = "foreign"
+    TERMINATING = "terminating"
+    GONE = "gone"
+
+
+class GangInput(StrEnum):
+    """What happens to a gang."""
+
+    SETTLE = "settle"
+    SHARE_BUSY = "share, busy"
+    SHARE_IDLE = "share, idle"
+    UNSHARE = "unshare"
+    STIR = "stir"
+    CONFIRM = "confirm"
+    REST = "rest"
+    RELEASE = "release"
+    RECLAIM = "reclaim"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    TERMINATE = "terminate"
+    VANISH = "vanish"
+
+
+MEANING: dict[GangInput, str] = {
+    GangInput.SETTLE: "its tasks run on all of its nodes, or its launch grace is over",
+    GangInput.SHARE_BUSY: "another gang sits on one of its cores; it is, or is presumed, busy",
+    GangInput.SHARE_IDLE: "another gang sits on one of its cores; it was idle when last seen",
+    GangInput.UNSHARE: "no job shares its cores any more",
+    GangInput.STIR: "one sample above the busy share of a core",
+    GangInput.CONFIRM: "enough samples above the busy share",
+    GangInput.REST: "enough samples in a row, of all its nodes, below the idle share",
+    GangInput.RELEASE: "it opted out, is paused, was stopped by a signal, or a node of it has no agent",
+    GangInput.RECLAIM: "the reason for RELEASE is gone",
+    GangInput.SUSPEND: (
+        "Slurm says SUSPENDED, or an agent found a freeze state that it did not leave, "
+        "or SIGTERM or SIGKILL pending"
+    ),
+    GangInput.RESUME: "Slurm says RUNNING, asked after the SUSPEND; no agent sees a deadly signal any more",
+    GangInput.TERMINATE: "Slurm says completing",
+    GangInput.VANISH: "Slurm does not list it any more",
+}
+
+
+class AgentState(StrEnum):
+    """What the controller knows about the agent of a node."""
+
+    UNKNOWN = "unknown"
+    JOINED = "joined"
+    LOST = "lost"
+
+
+class AgentInput(StrEnum):
+    """What happens to an agent."""
+
+    HELLO = "hello"
+    REPORT = "report"
+    SILENCE = "silence"
+    LEAVE = "leave"
+
+
+AGENT_MEANING: dict[AgentInput, str] = {
+    AgentInput.HELLO: "it says who it is; a restarted agent says it again",
+    AgentInput.REPORT: "it reports and follows this controller",
+    AgentInput.SILENCE: "no report for as long as a lease",
+    AgentInput.LEAVE: "it says farewell, or obeys another controller",
+}
+
+_S = GangState
+_I = GangInput
+
+GANG_TABLE: dict[tuple[GangState, GangInput], GangState] = {
+    (_S.NEW, _I.SETTLE): _S.SOLO,
+    (_S.SOLO, _I.SHARE_BUSY): _S.BUSY,
+    (_S.SOLO, _I.SHARE_IDLE): _S.IDLE,
+    (_S.BUSY, _I.REST): _S.IDLE,
+    (_S.BUSY, _I.UNSHARE): _S.SOLO,
+    (_S.IDLE, _I.STIR): _S.WAKING,
+    (_S.IDLE, _I.UNSHARE): _S.SOLO,
+    (_S.WAKING, _I.CONFIRM): _S.BUSY,
+    (_S.WAKING, _I.REST): _S.IDLE,
+    (_S.WAKING, _I.UNSHARE): _S.SOLO,
+    (_S.FREE, _I.RECLAIM): _S.SOLO,
+    (_S.FOREIGN, _I.RESUME): _S.SOLO,
+    **{(state, _I.RELEASE): _S.FREE for state in (_S.NEW, _S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING)},
+    **{(state, _I.SUSPEND): _S.FOREIGN for state in (_S.NEW, _S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING, _S.FREE)},
+    **{
+        (state, _I.TERMINATE): _S.TERMINATING
+        for state in (_S.NEW, _S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING, _S.FREE, _S.FOREIGN)
+    },
+    **{(state, _I.VANISH): _S.GONE for state in GangState if state is not _S.GONE},
+}
+
+_A = AgentState
+
+AGENT_TABLE: dict[tuple[AgentState, AgentInput], AgentState] = {
+    (_A.UNKNOWN, AgentInput.HELLO): _A.JOINED,
+    (_A.JOINED, AgentInput.HELLO): _A.JOINED,
+    (_A.LOST, AgentInput.HELLO): _A.JOINED,
+    (_A.JOINED, AgentInput.REPORT): _A.JOINED,
+    (_A.LOST, AgentInput.REPORT): _A.JOINED,
+    (_A.JOINED, AgentInput.SILENCE): _A.LOST,
+    (_A.JOINED, AgentInput.LEAVE): _A.LOST,
+    (_A.LOST, AgentInput.LEAVE): _A.LOST,
+}
+
+_StateT = TypeVar("_StateT", GangState, AgentState)
+_InputT = TypeVar("_InputT", GangInput, AgentInput)
+
+
+def transition(
+    table: dict[tuple[_StateT, _InputT], _StateT], state: _StateT, happened: _InputT, whom: object
+) -> _StateT:
+    """Next state; raises ``InvalidTransition``, naming ``whom``, if the table has none."""
+    following = table.get((state, happened))
+    if following is None:
+        raise InvalidTransition(f"{whom} is {state.value}: '{happened.value}' is not possible there")
+    return following

@@ -1,1 +1,0 @@
-"""The words of the scheduler: cores, instants, events, commands, states and how they change."""
