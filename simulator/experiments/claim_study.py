@@ -12,19 +12,24 @@ import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from analysis.claims import LEAST_SEEDS, Claim, ClaimRow, Judgement
+import msgspec
+
+from analysis.claims import LEAST_SEEDS, Claim, ClaimRow, ClaimVerdict, Judgement
+from analysis.claims.estimate import figures
 from foundation.errors import UsageError
 from foundation.units import counted, verb
+from simulator.experiments.paper_tables import ExperimentTable
 
 if TYPE_CHECKING:
     from simulator.experiments.experiment_page import Drawing
-    from simulator.experiments.paper_tables import ExperimentTable
 
 QUICK_SEEDS = 3
+ALIKE = 0.05
+"""A figure of our world within this share of the paper's is the paper's."""
 _WORDS = Path(__file__).with_name("claims.csv")
 
 CellT = TypeVar("CellT")
@@ -56,6 +61,21 @@ class StudyRequest:
     steps: Callable[[int], Step]
 
 
+@dataclass(frozen=True, slots=True)
+class WorldFigure:
+    """A figure of the world that a study simulates and that its paper prints, too: load, sizes, run times."""
+
+    name: str
+    paper: float
+    ours: float
+    unit: str = ""
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether ours is within ``ALIKE`` of the paper's."""
+        return abs(self.ours - self.paper) <= ALIKE * abs(self.paper)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFindings:
     """What a study found.
@@ -72,6 +92,8 @@ class StudyFindings:
         Figures behind the claims.
     figures
         Draws the figures of the page; called for a page only.
+    world
+        What is known of the paper's world, and ours.
     """
 
     title: str
@@ -79,6 +101,7 @@ class StudyFindings:
     claims: Sequence[ClaimRow]
     tables: Sequence[ExperimentTable]
     figures: Callable[[], Sequence[Drawing]]
+    world: Sequence[WorldFigure] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +131,7 @@ class ClaimStudy:
         found = importlib.import_module(self.module).examine(request)
         if not isinstance(found, StudyFindings):
             raise TypeError(f"{self.module}.examine returned no Findings")
-        return found
+        return _in_its_world(found) if found.world else found
 
 
 STUDIES = {
@@ -212,6 +235,38 @@ def claim_of(name: str) -> Claim:
 def _claims() -> dict[str, Claim]:
     with _WORDS.open(encoding="utf-8", newline="") as file:
         return {line["id"]: Claim(**line) for line in csv.DictReader(file)}
+
+
+def _in_its_world(found: StudyFindings) -> StudyFindings:
+    """Open the tables with world against paper; a claim fails only in a world that is like the paper's."""
+    rows = [
+        (
+            one.name,
+            f"{figures(one.paper)} {one.unit}".strip(),
+            f"{figures(one.ours)} {one.unit}".strip(),
+            "yes" if one.is_alike else f"no: {one.ours / one.paper - 1:+.0%}",
+        )
+        for one in found.world
+    ]
+    table = ExperimentTable(
+        name="World",
+        title="what the paper prints of its world, and ours",
+        columns=("figure", "paper", "ours", f"within {ALIKE:.0%}"),
+        rows=rows,
+        notes=("Where one differs, a claim that fails here is not comparable.",),
+    )
+    other = [f"{one.name} {one.ours / one.paper - 1:+.0%}" for one in found.world if not one.is_alike]
+    claims = [
+        _unlike(row, other) if other and row.verdict is ClaimVerdict.FAILS else row for row in found.claims
+    ]
+    return replace(found, tables=[table, *found.tables], claims=claims)
+
+
+def _unlike(row: ClaimRow, other: Sequence[str]) -> ClaimRow:
+    note = f"fails here, where the world is another ({', '.join(other)})"
+    return msgspec.structs.replace(
+        row, verdict=ClaimVerdict.NOT_COMPARABLE, note=f"{note}; {row.note}" if row.note else note
+    )
 
 
 def seeds_of(seeds: int | None, *, quick: bool) -> int:

@@ -59,6 +59,8 @@ class Mechanism:
         Whether jobs are backfilled on reserved nodes.
     interval
         Checkpoints are this many times as far apart as the jobs say.
+    free_checkpoints
+        Whether checkpoints take no time; the run of the trace has none then.
     """
 
     strategy: int
@@ -69,6 +71,7 @@ class Mechanism:
     release_us: int = 600 * US_PER_S
     squatting: bool = True
     interval: Fraction = Fraction(1)
+    free_checkpoints: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +126,7 @@ def build_world(
     notice_us = _times([life.notice_us for life in lives])
     order = np.lexsort((np.arange(jobs.count), jobs.submit_us))
     announced = np.flatnonzero((kind == ON_DEMAND) & (notice_us < FAR_US))
-    units = _units(jobs, kind, whole, mechanism.interval)
+    units = _units(jobs, kind, whole, mechanism)
     rows = 8 * nodes + _SPARE_ROWS if records else 1
     return HybridTables(
         rules=make.table(
@@ -195,7 +198,7 @@ def _times(values: list[int | None]) -> Ints:
     return np.array([FAR_US if value is None else value for value in values], dtype=np.int64)
 
 
-def _units(jobs: PoolJobs, kind: Ints, whole: int, interval: Fraction) -> _Work:
+def _units(jobs: PoolJobs, kind: Ints, whole: int, mechanism: Mechanism) -> _Work:
     """Return the work of the jobs: what of the run is neither set-up nor checkpoints.
 
     The run of the trace has the checkpoints that are due by ``checkpoint_every_us``. What of it is not filled
@@ -205,6 +208,7 @@ def _units(jobs: PoolJobs, kind: Ints, whole: int, interval: Fraction) -> _Work:
     setup_us = np.array([life.setup_us for life in lives], dtype=np.int64)
     every_us = np.array([life.checkpoint_every_us or 0 for life in lives], dtype=np.int64)
     save_us = np.array([life.checkpoint_us for life in lives], dtype=np.int64)
+    save_us *= not mechanism.free_checkpoints
     run_us, width = jobs.run_us, np.where(kind == MALLEABLE, jobs.nodes, 1)
     request_us = np.maximum(run_us, jobs.requested_us)
     every_us[kind != RIGID] = 0
@@ -214,7 +218,7 @@ def _units(jobs: PoolJobs, kind: Ints, whole: int, interval: Fraction) -> _Work:
     work_us = np.where(every_us > 0, left_us // cycle_us * every_us + np.minimum(rest_us, every_us), left_us)
     saves = np.where((every_us > 0) & (work_us > 0), (work_us - 1) // np.maximum(every_us, 1), 0)
     setup_us = setup_us + left_us - work_us - saves * save_us
-    often_us = every_us * interval.numerator // interval.denominator
+    often_us = every_us * mechanism.interval.numerator // mechanism.interval.denominator
     return _Work(
         setup=setup_us * whole,
         every=np.where(every_us > 0, np.maximum(often_us, 1), 0) * whole,

@@ -89,6 +89,8 @@ OPTIONS = (
     _number("mtbf_years", _DRAWN.node_mtbf_years, "years between failures of a node, for Daly's interval",
             0.001, 1e6),
     _number("interval", 100.0, "percent of Daly's interval between checkpoints", 1, 10_000),
+    PolicyOption(name="checkpoints", help="what they take: the time drawn, or none", default="timed",
+           choices=("timed", "free")),
     _number("warning", 120.0, "seconds that a preempted malleable job holds its nodes", 0, 1e6),
     _number("release", 600.0, "seconds after the predicted arrival that nodes stay reserved", 0, 1e6),
     PolicyOption(name="squatting", help="backfill on reserved nodes", default="yes", choices=("yes", "no")),
@@ -115,6 +117,7 @@ def mechanism_of(strategy: int, shrinks: bool, values: Mapping[str, Value]) -> M
         release_us=seconds_to_us(float(values["release"])),
         squatting=values["squatting"] == "yes",
         interval=Fraction(str(values["interval"])) / 100,
+        free_checkpoints=values["checkpoints"] == "free",
     )
 
 

@@ -240,6 +240,28 @@ def often(metric: str, unit: str, sign: float) -> Judge:
     return judge
 
 
+def _h27(survey: HybridSurvey) -> Judged:
+    judged, ours = often("rigid", "h", 1.0)(survey)
+    percents = sorted({percent for _, percent in survey.free})
+    free = over_settings(
+        {
+            f"{name} at {percent}%": less(
+                of_each(survey.free[name, 100], "rigid"), of_each(survey.free[name, percent], "rigid")
+            )
+            for name in MECHANISMS
+            for percent in percents
+            if percent < 100
+        }
+    )
+    means = {
+        f"{percent}%:": [
+            float(np.mean([of_each(survey.free[name, percent], "rigid") for name in MECHANISMS]))
+        ]
+        for percent in percents
+    }
+    return judged, f"{ours}; with checkpoints that take no time: {free.verdict.value}, {pairs(means, 'h')}"
+
+
 def _h7(survey: HybridSurvey) -> Judged:
     took, used = by_mechanism(survey, "turnaround"), by_mechanism(survey, "utilisation")
     parts = {
@@ -381,7 +403,7 @@ JUDGES: dict[str, Judge] = {
     "H24": _h24,
     "H25": late("turnaround", "h", lowest=True),
     "H26": late("instant", "%", lowest=False),
-    "H27": often("rigid", "h", 1.0),
+    "H27": _h27,
     "H28": often("utilisation", "%", -1.0),
     "H29": _h29,
     "H30": _h30,

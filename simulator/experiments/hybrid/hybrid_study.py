@@ -17,7 +17,7 @@ from analysis.claims import ClaimVerdict, direction, estimate
 from analysis.claims.estimate import figures
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
-from simulator.experiments.claim_study import StudyFindings, StudyRequest
+from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_claims import at_interval, claim_rows, less, of_each
 from simulator.experiments.hybrid.hybrid_survey import (
@@ -39,6 +39,11 @@ from workloads.swf import SwfColumns, load_columns, procs_column
 
 NODES = 4392
 """Theta's."""
+LOAD = 0.8393
+"""Utilisation of FCFS/EASY alone in the paper (Table II): the load that a trace is brought to."""
+PAPER_JOBS_A_YEAR = 37_298
+PAPER_NODE_H = LOAD * NODES * 8760 / PAPER_JOBS_A_YEAR
+"""Node-hours of a job in the mean (derived from Tables I and II)."""
 _ALIKE = 0.01
 """A log of Theta's may say a few nodes less, which were out of service for all of it."""
 MADE_JOBS = 12_000
@@ -84,6 +89,7 @@ _KINDS = (
 def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     workload, source, nodes = _jobs_of(request)
+    workload = at_load(workload, nodes)
     effort = QUICK if request.quick else WHOLE
     found = survey(workload, nodes, request.seeds, effort, request.steps(steps_of(request.seeds, effort)))
     days = float(np.ptp(workload.submit_us)) / 86_400e6
@@ -92,7 +98,7 @@ def examine(request: StudyRequest) -> StudyFindings:
     facts = [
         (
             f"{source}: {counted(workload.count, 'job')} in {days:.0f} days on {counted(nodes, 'node')}, "
-            "each node one job."
+            f"each node one job; arrivals are scaled to a load of {LOAD:.1%}, the paper's."
         ),
         (
             f"{counted(request.seeds, 'seed')} for projects, kinds, set-up and notices; on-demand jobs are "
@@ -110,7 +116,30 @@ def examine(request: StudyRequest) -> StudyFindings:
         claims=claim_rows(found),
         tables=tables(found),
         figures=lambda: drawings(found),
+        world=_world(workload, nodes, found),
     )
+
+
+def at_load(workload: Workload, nodes: int) -> Workload:
+    """Return the jobs with arrivals scaled such that the load is the paper's."""
+    since_us = workload.submit_us - workload.submit_us.min()
+    node_us = float(workload.run_us @ workload.nodes)
+    if not since_us.any() or not node_us:
+        return workload
+    scale = node_us / float(since_us.max()) / nodes / LOAD
+    return replace(workload, submit_us=np.rint(since_us * scale).astype(np.int64))
+
+
+def _world(workload: Workload, nodes: int, survey: HybridSurvey) -> list[WorldFigure]:
+    used = estimate(of_each(survey.base, "utilisation")).mean
+    node_h = float(workload.run_us @ workload.nodes) / 3.6e9 / workload.count
+    return [
+        WorldFigure("utilisation of FCFS/EASY", 100 * LOAD, 100 * used, "%"),
+        WorldFigure("nodes", NODES, nodes),
+        WorldFigure("node-hours of a job", PAPER_NODE_H, node_h, "h"),
+        WorldFigure("smallest job", 128, float(workload.nodes.min()), "nodes"),
+        WorldFigure("longest run", 24, float(workload.run_us.max()) / 3.6e9, "h"),
+    ]
 
 
 def _jobs_of(request: StudyRequest) -> tuple[Workload, str, int]:
@@ -136,7 +165,7 @@ def nodes_of(columns: SwfColumns) -> int:
     return NODES if abs(procs - NODES) <= _ALIKE * NODES else procs
 
 
-def made_workload(jobs: int, nodes: int, load: float = 0.76, seed: int = 1) -> Workload:
+def made_workload(jobs: int, nodes: int, load: float = LOAD, seed: int = 1) -> Workload:
     """Return jobs like Theta's: bursts of alike ones, mostly small, of minutes to a day.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -135,9 +135,13 @@ def _full(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridEffort:
-    """How much is done: checkpoint intervals in percent, weights of a job that shares, overheads."""
+    """How much is done: checkpoint intervals in percent, weights of a job that shares, overheads.
+
+    ``free`` are the intervals that are run once more with checkpoints that take no time.
+    """
 
     intervals: tuple[int, ...] = (25, 50, 75, 150, 200)
+    free: tuple[int, ...] = (50, 100)
     weights: tuple[int, ...] = (1, 4, 16)
     overheads: tuple[Fraction, ...] = (Fraction(1), Fraction(11, 10), OVERHEAD)
 
@@ -172,6 +176,8 @@ class HybridSurvey:
         By mechanism and mix.
     intervals
         By mechanism and percent of Daly's interval, with notices of all kinds alike; 100 is in ``runs``.
+    free
+        By mechanism and percent of Daly's interval, with checkpoints that take no time.
     shared
         By weight and overhead, of jobs that share.
     traces
@@ -185,6 +191,7 @@ class HybridSurvey:
     base: list[MeasuredHybrid]
     runs: Mapping[tuple[str, str], list[MeasuredHybrid]]
     intervals: Mapping[tuple[str, int], list[MeasuredHybrid]]
+    free: Mapping[tuple[str, int], list[MeasuredHybrid]]
     shared: Mapping[tuple[int, Fraction], list[MeasuredHybrid]]
     traces: Traces
     decisions_s: Mapping[str, npt.NDArray[np.float64]]
@@ -199,7 +206,10 @@ class HybridSurvey:
 def steps_of(seeds: int, effort: HybridEffort) -> int:
     """Return how many steps there are."""
     six = len(MECHANISMS)
-    return seeds * (1 + len(_sharing(effort)) + six * (len(MIXES) + len(effort.intervals))) + six
+    return (
+        seeds * (1 + len(_sharing(effort)) + six * (len(MIXES) + len(effort.intervals) + len(effort.free)))
+        + six
+    )
 
 
 def survey(
@@ -246,21 +256,30 @@ def survey(
     for mix in MIXES:
         runs |= grid({(name, mix): (one, OVERHEAD) for name, one in MECHANISMS.items()}, mix)
     spent_s = time.perf_counter() - began_s
-    often = {
-        (name, percent): (replace(one, interval=Fraction(percent, 100)), OVERHEAD)
-        for percent in effort.intervals
-        for name, one in MECHANISMS.items()
-    }
     shares, dispersion, empty, busiest = zip(*traces, strict=True)
     return HybridSurvey(
         base=base,
         runs=runs,
-        intervals=grid(often, EVEN),
+        intervals=grid(_at_intervals(effort.intervals), EVEN),
+        free=grid(_at_intervals(effort.free, free=True), EVEN),
         shared=shared,
         traces=Traces(shares=shares, dispersion=dispersion, empty=empty, busiest=busiest),
         decisions_s=_decisions(workload, nodes, step),
         wall_s=spent_s,
     )
+
+
+def _at_intervals(
+    percents: Iterable[int], *, free: bool = False
+) -> dict[tuple[str, int], tuple[Mechanism, Fraction]]:
+    return {
+        (name, percent): (
+            replace(one, interval=Fraction(percent, 100), free_checkpoints=free),
+            OVERHEAD,
+        )
+        for percent in percents
+        for name, one in MECHANISMS.items()
+    }
 
 
 def _sharing(effort: HybridEffort) -> dict[tuple[int, Fraction], tuple[Mechanism, Fraction]]:

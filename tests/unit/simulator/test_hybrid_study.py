@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,17 @@ import pytest
 from analysis.claims import ClaimRow, ClaimVerdict
 from simulator.experiments.claim_study import STUDIES
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
-from simulator.experiments.hybrid.hybrid_study import drawings, made_workload, nodes_of, tables
-from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, QUICK, HybridSurvey, steps_of, survey
+from simulator.experiments.hybrid.hybrid_study import LOAD, at_load, drawings, made_workload, nodes_of, tables
+from simulator.experiments.hybrid.hybrid_survey import (
+    MECHANISMS,
+    OVERHEAD,
+    QUICK,
+    HybridSurvey,
+    drawn,
+    measure,
+    steps_of,
+    survey,
+)
 from simulator.hybrid.drawn_jobs import MIXES
 from workloads.swf import load_columns
 
@@ -90,6 +100,26 @@ def test_a_made_trace_loads_the_machine_as_wanted() -> None:
     assert float((jobs.run_us * jobs.nodes).sum()) / 512 / span_us == pytest.approx(0.7, rel=1e-3)
     assert (np.diff(jobs.submit_us) >= 0).all()
     assert (jobs.requested_us >= jobs.run_us).all()
+
+
+def test_a_trace_is_brought_to_the_load_of_the_paper() -> None:
+    jobs = at_load(made_workload(2000, 512, load=0.5), 512)
+    span_us = int(jobs.submit_us.max() - jobs.submit_us.min())
+    assert float(jobs.run_us @ jobs.nodes) / 512 / span_us == pytest.approx(LOAD, rel=1e-3)
+    one = made_workload(1, 512)
+    assert at_load(one, 512).submit_us.tolist() == one.submit_us.tolist()
+
+
+def test_checkpoints_that_take_no_time_leave_jobs_their_run_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an empty machine a job takes its time in the trace, however often it writes them."""
+    monkeypatch.setenv("OSUB_JIT", "0")
+    jobs = drawn(made_workload(40, 512, load=0.001), 512, 1, "W5")
+    half = replace(MECHANISMS["N&PAA"], interval=Fraction(1, 2))
+    free, timed = (
+        measure(jobs, 512, replace(half, free_checkpoints=is_free), OVERHEAD) for is_free in (True, False)
+    )
+    assert free.turnaround == pytest.approx(float(jobs.run_us.mean()) / 3.6e9)
+    assert timed.rigid > free.rigid
 
 
 def test_the_study_takes_one_trace() -> None:

@@ -11,10 +11,16 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from analysis.claims import Claim, ClaimRow, direction, not_comparable
+from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
 from foundation.errors import OutputError, UsageError
 from osub.cli.experiment.command import app
-from simulator.experiments.claim_study import STUDIES, ClaimStudy, StudyFindings, StudyRequest
+from simulator.experiments.claim_study import (
+    STUDIES,
+    ClaimStudy,
+    StudyFindings,
+    StudyRequest,
+    WorldFigure,
+)
 from simulator.experiments.paper_tables import ExperimentTable
 
 
@@ -31,8 +37,36 @@ def examine(request: StudyRequest) -> StudyFindings:
     table = ExperimentTable(name="T 1", title="loss by hour", columns=("a",), rows=[("2 *",)], notes=("n",))
     quick = "quick" if request.quick else "whole"
     return StudyFindings(
-        title="A study", facts=[quick, *map(str, request.traces)], claims=rows, tables=[table], figures=list
+        title="A study",
+        facts=[quick, *map(str, request.traces)],
+        claims=rows,
+        tables=[table],
+        figures=list,
+        world=WORLD,
     )
+
+
+WORLD: list[WorldFigure] = []
+
+
+@pytest.mark.parametrize(("load", "verdict"), [(80.0, "fails"), (83.9, "fails"), (84.5, "not comparable")])
+def test_a_claim_fails_only_in_a_world_like_the_papers(
+    load: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Claim(id="X1", where="IV", setting="all", quantity="loss", paper="falls")
+    found = StudyFindings(
+        title="",
+        facts=[],
+        claims=[ClaimRow.of(claim, fact(holds=False)), ClaimRow.of(claim, fact(holds=True))],
+        tables=[],
+        figures=list,
+        world=[WorldFigure("utilisation", 80, load, "%"), WorldFigure("nodes", 100, 100)],
+    )
+    monkeypatch.setattr(f"{__name__}.examine", lambda _: found)
+    judged = STUDIES["made-up"].run(StudyRequest(traces=(), seeds=1, quick=True, steps=lambda _: print))
+    assert [row.verdict.value for row in judged.claims] == [verdict, "holds"]
+    assert [row[0] for row in judged.tables[0].rows] == ["utilisation", "nodes"]
+    assert ("+6%" in judged.claims[0].note) is (verdict == "not comparable")
 
 
 @pytest.fixture(autouse=True)
