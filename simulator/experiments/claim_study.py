@@ -63,12 +63,16 @@ class StudyRequest:
 
 @dataclass(frozen=True, slots=True)
 class WorldFigure:
-    """A figure of the world that a study simulates and that its paper prints, too: load, sizes, run times."""
+    """A figure of the world that a study simulates and that its paper prints, too: load, sizes, run times.
+
+    ``claims`` are judged in that world; empty: all are.
+    """
 
     name: str
     paper: float
     ours: float
     unit: str = ""
+    claims: frozenset[str] = frozenset()
 
     @property
     def is_alike(self) -> bool:
@@ -147,7 +151,7 @@ STUDIES = {
     ),
     "malleable": ClaimStudy(
         help="Zojer, Posner, Oezden: jobs that change size under MIN, PREF, AVG and KEEPPREF, over EASY.",
-        traces_help="28 days of it replace THETA (SWF); without it windows like the other three are made.",
+        traces_help="28 days of it replace THETA (SWF); without it windows like all four are made.",
         module="simulator.experiments.malleable.malleable_study",
     ),
     "pairing": ClaimStudy(
@@ -255,14 +259,19 @@ def _in_its_world(found: StudyFindings) -> StudyFindings:
         rows=rows,
         notes=("Where one differs, a claim that fails here is not comparable.",),
     )
-    other = [f"{one.name} {one.ours / one.paper - 1:+.0%}" for one in found.world if not one.is_alike]
-    claims = [
-        _unlike(row, other) if other and row.verdict is ClaimVerdict.FAILS else row for row in found.claims
+    return replace(
+        found, tables=[table, *found.tables], claims=[_in_world(row, found.world) for row in found.claims]
+    )
+
+
+def _in_world(row: ClaimRow, world: Sequence[WorldFigure]) -> ClaimRow:
+    other = [
+        f"{one.name} {one.ours / one.paper - 1:+.0%}"
+        for one in world
+        if not one.is_alike and (not one.claims or row.id in one.claims)
     ]
-    return replace(found, tables=[table, *found.tables], claims=claims)
-
-
-def _unlike(row: ClaimRow, other: Sequence[str]) -> ClaimRow:
+    if not other or row.verdict is not ClaimVerdict.FAILS:
+        return row
     note = f"fails here, where the world is another ({', '.join(other)})"
     return msgspec.structs.replace(
         row, verdict=ClaimVerdict.NOT_COMPARABLE, note=f"{note}; {row.note}" if row.note else note

@@ -1,26 +1,34 @@
 """A window: the jobs that a system is sent for some days, on whole nodes; from a trace or made.
 
-Windows are made from what the paper prints of its own: HASWELL, KNL and EAGLE (section 2.2, Tables 2 and 3).
-Printed are the jobs, hours and nodes, some shares of the sizes and of the run times, the use with rigid jobs,
-and for HASWELL that there is a burst. The rest follows one rule, the same for all windows:
+Windows are made from what the paper prints of its own (section 2.2, Tables 2 and 3; section 3). Printed are
+the jobs, hours and nodes, some shares of the sizes and of the run times, the use with rigid jobs, for
+HASWELL, KNL and EAGLE the mean run of rigid jobs (their turnaround less their wait), and for HASWELL that
+there is a burst. The rest follows one rule, the same for all windows:
 
-* sizes that no share is printed for are powers of two, each half as frequent as the one before;
+* sizes that no share is printed for are powers of two, each half as frequent as the one before; THETA's from
+  128 nodes on, the least of its production queue;
 * between two printed run times the logarithm of the run time is even; the shortest is 10 s;
-* the longest run is the one with which the jobs ask for as much node time as rigid jobs used in the paper;
+* the longest run is the one with which the mean run is the paper's; THETA's is a day, its limit;
+* how size and length go together (a rank correlation) is such that the jobs ask for as much node time as
+  rigid jobs used in the paper;
 * jobs are submitted at random, evenly over the window; where a burst is reported, a fiftieth of them within
   half an hour.
 
-Nothing is fitted to how long jobs wait. THETA isn't made: a trace replaces it.
+Nothing is fitted to how long jobs wait. A trace can replace THETA.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S, counted
@@ -149,6 +157,8 @@ class Recipe:
         When a burst of submissions begins; None: there is none.
     utilisation
         Share of the nodes in use with rigid jobs.
+    mean_run_s
+        Mean run of rigid jobs; None: it is not printed, and ``longest_s`` is the longest run.
     """
 
     name: str
@@ -159,6 +169,8 @@ class Recipe:
     runs_s: tuple[tuple[float, float], ...]
     burst_s: int | None = None
     utilisation: float
+    mean_run_s: float | None = None
+    longest_s: float = _LONGEST_S
 
     @property
     def length_s(self) -> int:
@@ -175,6 +187,7 @@ HASWELL = Recipe(
     runs_s=((1000, 0.75),),
     burst_s=300_000,
     utilisation=0.7233,
+    mean_run_s=2283,
 )
 KNL = Recipe(
     name="KNL",
@@ -184,6 +197,7 @@ KNL = Recipe(
     sizes=((4, 4, 0.63), (1, 32, 0.314), (33, 9688, 0.056)),
     runs_s=((600, 0.50), (800, 0.78), (1000, 0.80)),
     utilisation=0.855,
+    mean_run_s=4327,
 )
 EAGLE = Recipe(
     name="EAGLE",
@@ -193,8 +207,19 @@ EAGLE = Recipe(
     sizes=((1, 1, 0.966), (2, 2568, 0.034)),
     runs_s=((10_000, 0.868),),
     utilisation=0.2871,
+    mean_run_s=5808,
 )
-RECIPES = (HASWELL, KNL, EAGLE)
+THETA = Recipe(
+    name="THETA",
+    nodes=4392,
+    jobs=2550,
+    hours=672,
+    sizes=((1, 1, 0.348), (8, 8, 0.203), (256, 256, 0.126), (128, 4392, 0.323)),
+    runs_s=((10_000, 0.847),),
+    utilisation=USUAL_UTILISATION,
+    longest_s=DAY_S,
+)
+RECIPES = (HASWELL, KNL, EAGLE, THETA)
 """KNL's share at 600 to 800 s is ours: the paper only draws that cluster."""
 
 
@@ -202,9 +227,8 @@ def made_window(recipe: Recipe, *, share: float = 1.0) -> JobWindow:
     """Return the window of a recipe, always the same; or its first part, a share of it."""
     dice = np.random.default_rng(2025)
     nodes = dice.permutation(sizes_of(recipe))
-    rank = dice.permutation(recipe.jobs)
-    run_us = np.rint(run_times_s(recipe, longest_run_s(recipe, nodes, rank))[rank]).astype(np.int64)
-    run_us = run_us * US_PER_S
+    runs_s = run_times_s(recipe, longest_run_s(recipe))
+    run_us = np.rint(_by_size(recipe, nodes, runs_s, dice)).astype(np.int64) * US_PER_S
     submit_us = _submissions_s(recipe, dice) * US_PER_S
     order = np.argsort(submit_us, kind="stable")
     order = order[submit_us[order] <= share * recipe.length_s * US_PER_S]
@@ -257,19 +281,38 @@ def run_times_s(recipe: Recipe, longest_s: float) -> Floats:
     return found
 
 
-def longest_run_s(recipe: Recipe, nodes: Ints, rank: Ints) -> float:
-    """Return the longest run with which the jobs ask for the node time that rigid jobs used.
+def longest_run_s(recipe: Recipe) -> float:
+    """Return the longest run with which the mean run is the paper's."""
+    if recipe.mean_run_s is None:
+        return recipe.longest_s
+    return _bisected(
+        lambda longest_s: float(run_times_s(recipe, longest_s).mean()),
+        recipe.mean_run_s,
+        recipe.runs_s[-1][0],
+        recipe.longest_s,
+    )
 
-    ``rank[j]`` is the place of job ``j`` by run time.
-    """
+
+def _by_size(recipe: Recipe, nodes: Ints, runs_s: Floats, dice: np.random.Generator) -> Floats:
+    """Give each job a run time such that all ask for the node time that rigid jobs used."""
+    chance = dice.standard_normal(recipe.jobs)
+    place = rankdata(nodes) - 0.5
+    score = ndtri(place / recipe.jobs)
+
+    def given(correlation: float) -> Floats:
+        order = np.argsort(correlation * score + math.sqrt(1 - correlation**2) * chance, kind="stable")
+        found = np.empty_like(runs_s)
+        found[order] = runs_s
+        return found
+
     wanted = recipe.utilisation * recipe.nodes * recipe.length_s
-    low, high = recipe.runs_s[-1][0], _LONGEST_S
-    while high - low > 1:
+    return given(_bisected(lambda correlation: float(nodes @ given(correlation)), wanted, -1.0, 1.0))
+
+
+def _bisected(rising: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+    for _ in range(50):
         middle = (low + high) / 2
-        if float(nodes @ run_times_s(recipe, middle)[rank]) < wanted:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if rising(middle) < wanted else (low, middle)
     return high
 
 

@@ -16,10 +16,16 @@ from plotly.subplots import make_subplots
 from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import estimate
 from analysis.quantiles import quantiles
-from foundation.units import counted
-from simulator.experiments.claim_study import StudyFindings, StudyRequest
+from foundation.units import US_PER_S, counted
+from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
 from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.malleable.job_windows import RECIPES, JobWindow, made_window, trace_window
+from simulator.experiments.malleable.job_windows import (
+    RECIPES,
+    JobWindow,
+    Recipe,
+    made_window,
+    trace_window,
+)
 from simulator.experiments.malleable.malleable_claims import (
     ALL,
     NAMES,
@@ -27,6 +33,7 @@ from simulator.experiments.malleable.malleable_claims import (
     RIGID_SHARE,
     THETA,
     claim_rows,
+    claims_on,
     value_text,
 )
 from simulator.experiments.malleable.malleable_survey import (
@@ -98,11 +105,39 @@ def examine(request: StudyRequest) -> StudyFindings:
         claims=claim_rows(found),
         tables=tables,
         figures=lambda: drawings(found),
+        world=[figure for recipe in RECIPES if recipe.name in found for figure in _world(recipe, found)],
     )
 
 
+def _world(recipe: Recipe, outcomes: Mapping[str, Outcomes]) -> list[WorldFigure]:
+    name, found = recipe.name, outcomes[recipe.name]
+    jobs = found.window.workload
+    used = fmean(found.values("utilisation", STRATEGIES[0], RIGID_SHARE))
+    rows = [
+        ("utilisation with rigid jobs", 100 * recipe.utilisation, 100 * used, "%"),
+        ("nodes", recipe.nodes, found.window.system.nodes, ""),
+    ]
+    if recipe.mean_run_s is not None:
+        rows.append(("mean run of rigid jobs", recipe.mean_run_s, float(jobs.run_us.mean()) / US_PER_S, "s"))
+    for first, last, share in recipe.sizes:
+        if first == last:
+            rows.append(
+                (
+                    f"jobs of {counted(first, 'node')}",
+                    100 * share,
+                    100 * float((jobs.nodes == first).mean()),
+                    "%",
+                )
+            )
+    most_s, share = recipe.runs_s[-1]
+    short = float((jobs.run_us <= most_s * US_PER_S).mean())
+    rows.append((f"runs up to {most_s:,} s", 100 * share, 100 * short, "%"))
+    claims = claims_on(name)
+    return [WorldFigure(f"{name}: {row}", paper, ours, unit, claims) for row, paper, ours, unit in rows]
+
+
 def _windows(request: StudyRequest) -> dict[str, JobWindow]:
-    """Return the windows by system: a trace replaces THETA; without one the others are made."""
+    """Return the windows by system: all made, or a trace that replaces THETA."""
     if request.traces:
         return {THETA: trace_window(request.traces[0], DAYS)}
     share = QUICK_SHARE if request.quick else 1.0
@@ -127,8 +162,8 @@ def _facts(request: StudyRequest) -> list[str]:
         sentences.append("The trace replaces THETA; it is not the paper's, so directions are judged.")
     else:
         sentences.append(
-            "The windows are made from the figures that the paper prints, with the node time that rigid jobs "
-            "used there; how long jobs wait is not fitted. So directions are judged."
+            "The windows are made from the figures that the paper prints, with the mean run of rigid jobs "
+            "and the node time that they used; how long jobs wait is not fitted. So directions are judged."
         )
     return sentences
 

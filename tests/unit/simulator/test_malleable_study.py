@@ -19,6 +19,7 @@ from simulator.experiments.malleable.job_windows import (
     HASWELL,
     KNL,
     RECIPES,
+    THETA,
     Recipe,
     made_window,
     run_times_s,
@@ -54,6 +55,7 @@ def columns(recipe: Recipe) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         (HASWELL, 28_259, 120, 2388),
         (KNL, 41_524, 120, 9688),
         (EAGLE, 143_829, 672, 2568),
+        (THETA, 2550, 672, 4392),
     ],
 )
 def test_windows_have_the_jobs_hours_and_nodes_of_table_2(
@@ -72,7 +74,9 @@ def test_windows_ask_for_the_node_time_that_rigid_jobs_used(recipe: Recipe) -> N
     sizes, run_s, _ = columns(recipe)
     asked = float(sizes @ run_s) / (recipe.nodes * recipe.length_s)
     assert asked == pytest.approx(recipe.utilisation, rel=1e-3)
-    assert run_s.max() < 10 * 86_400
+    assert run_s.max() < 2 * 86_400
+    if recipe.mean_run_s is not None:
+        assert run_s.mean() == pytest.approx(recipe.mean_run_s, rel=1e-3)
 
 
 def test_sizes_without_a_share_of_their_own_are_half_as_frequent_each() -> None:
@@ -97,6 +101,11 @@ def test_windows_have_the_sizes_and_run_times_of_figures_3_and_5() -> None:
     sizes, run_s, _ = columns(EAGLE)
     assert (sizes == 1).mean() == pytest.approx(0.966, abs=1e-3)
     assert share_up_to(run_s, 10_000) == pytest.approx(0.868, abs=2e-3)
+    sizes, run_s, _ = columns(THETA)
+    assert [float((sizes == nodes).mean()) for nodes in (1, 8, 256)] == pytest.approx(
+        [0.348, 0.203, 0.126], abs=1e-3
+    )
+    assert share_up_to(run_s, 10_000) == pytest.approx(0.847, abs=2e-3)
 
 
 def test_a_window_is_always_the_same_and_its_first_part_is_a_part_of_it() -> None:
@@ -265,13 +274,16 @@ def outcomes(system: str, value: Value, seeds: int = 10) -> Outcomes:
 
 CONTRADICTED = {"M30", "M31"}
 """Section 3.4 has KEEPPREF with the fewest shrinks on THETA, and PREF worse than EASY there from 60% on."""
+UNJUDGED = {"M6", "M7", "M13", "M14", "M19"}
+"""Counts of operations that are not explained."""
 
 
 def test_in_a_world_as_the_paper_tells_it_its_claims_hold() -> None:
     rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS})
     assert [row.id for row in rows] == [f"M{number}" for number in range(1, 33)]
     told = {row.id: (row.verdict.value, row.note) for row in rows if row.verdict is not ClaimVerdict.HOLDS}
-    assert set(told) == CONTRADICTED, told
+    assert set(told) == CONTRADICTED | UNJUDGED, told
+    assert all("read as printed it holds" in told[name][1] for name in UNJUDGED)
 
 
 def test_in_a_world_in_which_malleability_harms_its_claims_fail() -> None:
@@ -283,7 +295,7 @@ def test_in_a_world_in_which_malleability_harms_its_claims_fail() -> None:
 
     rows = claim_rows({system: outcomes(system, value) for system in SYSTEMS})
     held = {row.id for row in rows if row.verdict is ClaimVerdict.HOLDS}
-    assert held <= {"M7", "M26"}
+    assert held <= {"M26"}
 
 
 def test_one_window_leaves_the_other_systems_and_their_differences_out() -> None:
@@ -295,8 +307,12 @@ def test_one_window_leaves_the_other_systems_and_their_differences_out() -> None
 def test_without_theta_its_claims_are_not_judged_and_rows_say_what_was_made() -> None:
     rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS if system != "THETA"})
     out = [row.id for row in rows if row.verdict is ClaimVerdict.NOT_COMPARABLE]
-    assert out == [*(f"M{number}" for number in range(21, 27)), "M28"]
+    assert out == sorted({*UNJUDGED, *(f"M{number}" for number in range(21, 27)), "M28"}, key=_number)
     assert all("direction only, on HASWELL made" in row.note for row in rows if row.id not in out)
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("M"))
 
 
 def test_one_seed_decides_nothing() -> None:
@@ -320,7 +336,7 @@ def test_the_command_judges_every_claim_of_a_trace(
     assert run(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert [claim["id"] for claim in found["claims"]] == [f"M{number}" for number in range(1, 33)]
-    assert [table["name"] for table in found["tables"]] == ["Figure 9", "Readings"]
+    assert [table["name"] for table in found["tables"]] == ["World", "Figure 9", "Readings"]
     assert "KEEPPREF" in page.read_text()
 
 
