@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S, counted
@@ -39,7 +40,7 @@ WARM_UP_SHARE = 0.15
 """Of a real trace that is too short for ``WARM_UP_DAYS``."""
 SHORTEST_S, LONGEST_S = 10, 172_800
 _SIZES = (1, 2, 32, 101, 1001, 4097)
-_SHARES = (0.45, 0.45, 0.0824, 0.0157, 0.0019)
+_SHARES = (0.45, 0.45, 0.0825, 0.0157, 0.0018)
 """How many jobs have from one of the sizes to below the next; within, the logarithm is uniform."""
 _SPREAD = 2.0
 """Standard deviation of the logarithm of the length."""
@@ -95,15 +96,16 @@ class Edison:
         return np.sort(hours * 3600 + rng.integers(0, 3600, len(hours)))
 
     def _sizes(self, count: int, rng: np.random.Generator) -> Ints:
+        """Draw sizes, each class as often as its share says and evenly filled, so that few days suffice."""
         edges = np.minimum(_SIZES, self.nodes + 1)
-        kind = rng.choice(len(_SHARES), count, p=_SHARES)
+        kind = np.searchsorted(np.cumsum(_SHARES)[:-1], rng.permutation(count) / count, side="right")
         low, high = edges[kind], np.maximum(edges[kind + 1], edges[kind] + 1)
-        drawn: Ints = np.floor(low * (high / low) ** rng.random(count)).astype(np.int64)
+        drawn: Ints = np.floor(low * (high / low) ** _evenly(kind, rng)).astype(np.int64)
         return np.minimum(drawn, self.nodes)
 
     def _lengths_s(self, submit_s: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
         """Draw lengths, and scale them until the load after the warm-up is as it should be."""
-        drawn: Floats = np.exp(rng.normal(0, _SPREAD, len(sizes)))
+        drawn: Floats = np.exp(_SPREAD * ndtri(_evenly(np.searchsorted(_SIZES, sizes, side="right"), rng)))
         after = submit_s >= self.warm_up_days * DAY_S
         wanted = self.load * self.nodes * (self.days - self.warm_up_days) * DAY_S
         low, high = 1.0, 1e6
@@ -113,6 +115,15 @@ class Edison:
             low, high = (middle, high) if float(sizes[after] @ run_s[after]) < wanted else (low, middle)
         lengths: Ints = np.rint(np.clip(drawn * high, SHORTEST_S, LONGEST_S)).astype(np.int64)
         return lengths
+
+
+def _evenly(kind: Ints, rng: np.random.Generator) -> Floats:
+    """Return for each job a number between 0 and 1, evenly spaced among the jobs of its kind."""
+    found = np.empty(len(kind))
+    for one in np.unique(kind):
+        places = np.flatnonzero(kind == one)
+        found[places] = (rng.permutation(len(places)) + 0.5) / len(places)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.experiments.timesharing.edison import Floats, generated, of_trace
 from simulator.experiments.timesharing.slowdown_bins import APPLICATIONS, FEWEST, SIZE_EDGES, Counts, sizes_to
-from simulator.experiments.timesharing.timesharing_claims import claim_rows, shown
+from simulator.experiments.timesharing.timesharing_claims import claim_rows, shown, world_of
 from simulator.experiments.timesharing.timesharing_survey import (
     ANY_BATCH,
     ANY_SHARE,
@@ -72,6 +72,7 @@ def examine(request: StudyRequest) -> StudyFindings:
         claims=claim_rows(found),
         tables=tables(found),
         figures=lambda: drawings(found),
+        world=world_of(found),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from simulator.experiments.timesharing.slowdown_bins import (
     crossing_s,
     turnarounds_s,
 )
+from simulator.timeshare.assumed_memory import MemoryForm, draw_memory_below
 from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
 from simulator.timeshare.timeshare_run import TimeshareResult, run
 from simulator.timeshare.timeshare_state import SPAN_US, SharingConfig, TimeshareDemands
@@ -36,18 +37,25 @@ SPANS_A_DAY = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimesharingSetting:
-    """A scheduler, and what disturbs it."""
+    """A scheduler, and what disturbs it.
+
+    ``memory`` is how many of the node-hours are below 60% of a node's memory, in which form; None: as in the
+    world, where memory hardly matters.
+    """
 
     batch: bool = False
     overhead: float = 0.0
     noise: float = 0.0
     spmd: bool = True
+    memory: tuple[float, MemoryForm] | None = None
 
     def __str__(self) -> str:
         words = ["batch" if self.batch else "time-sharing"]
         words += [f"overhead {self.overhead:.0%}"] * (self.overhead > 0)
         words += [f"noise {self.noise:g}"] * (self.noise > 0)
         words += ["not SPMD"] * (not self.spmd)
+        if self.memory is not None:
+            words.append(f"memory {self.memory[0]:.0%}, {self.memory[1]}")
         return ", ".join(words)
 
 
@@ -64,6 +72,12 @@ LITTLE_BATCH, LITTLE_SHARE = (
     TimesharingSetting(batch=True, noise=PRINTED_NOISE),
     TimesharingSetting(noise=PRINTED_NOISE),
 )
+PRINTED_BELOW = 0.9
+"""Share of the node-hours below 60% of a node's memory in the paper (section II)."""
+FORMS: tuple[MemoryForm, ...] = ("all need more", "some need most")
+MEMORY_SETTINGS = tuple(
+    TimesharingSetting(memory=(share, form)) for form in FORMS for share in (0.97, 0.95, 0.92, PRINTED_BELOW)
+)
 SETTINGS = (
     BATCH,
     SHARE,
@@ -76,6 +90,7 @@ SETTINGS = (
     ANY_SHARE,
     NOISY_ANY_BATCH,
     NOISY_ANY_SHARE,
+    *MEMORY_SETTINGS,
 )
 
 
@@ -234,6 +249,8 @@ def outcome_of(
     world: MachineWorld, jobs: TimeshareDemands, setting: TimesharingSetting, seed: int
 ) -> TimesharingOutcome:
     """Simulate the jobs in a setting."""
+    if setting.memory is not None:
+        jobs = replace(jobs, memory=draw_memory_below(len(jobs.nodes), seed, *setting.memory))
     noise = Noise(probability=setting.noise, seed=seed) if setting.noise else NO_NOISE_AT_ALL
     manner = SharingConfig(batch=setting.batch, overhead=setting.overhead, spmd=setting.spmd)
     return summed_up(world, jobs, run(jobs, world.nodes, manner, noise), setting.overhead)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
+from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison, MachineWorld, of_trace
+from simulator.experiments.timesharing.edison import (
+    DAY_S,
+    LOAD,
+    NODES,
+    Edison,
+    MachineWorld,
+    generated,
+    of_trace,
+)
 from simulator.experiments.timesharing.slowdown_bins import (
     BINS,
     SERIAL,
@@ -19,10 +29,21 @@ from simulator.experiments.timesharing.slowdown_bins import (
     crossing_s,
     dedicated_s,
 )
-from simulator.experiments.timesharing.timesharing_claims import claim_rows, direction, over_settings
+from simulator.experiments.timesharing.timesharing_claims import (
+    MEMORY_CLAIMS,
+    claim_rows,
+    direction,
+    over_settings,
+)
 from simulator.experiments.timesharing.timesharing_study import drawings, tables
-from simulator.experiments.timesharing.timesharing_survey import SETTINGS, TimesharingSurvey, steps_of, survey
-from simulator.timeshare.assumed_memory import draw_memory
+from simulator.experiments.timesharing.timesharing_survey import (
+    FORMS,
+    SETTINGS,
+    TimesharingSurvey,
+    steps_of,
+    survey,
+)
+from simulator.timeshare.assumed_memory import MemoryForm, draw_memory, draw_memory_below
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +114,36 @@ def test_memory_is_low_for_most_and_fits_a_node() -> None:
     assert 1 <= drawn.min() <= drawn.max() <= 1000
     assert np.median(drawn) == pytest.approx(20, abs=2)
     assert (drawn < 600).mean() > 0.9
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("share", [0.97, 0.95, 0.92, 0.9])
+def test_memory_is_drawn_to_what_the_paper_prints(form: MemoryForm, share: float) -> None:
+    drawn = draw_memory_below(100_000, 1, share, form)
+    assert 1 <= drawn.min() <= drawn.max() <= 1000
+    assert (drawn < 600).mean() == pytest.approx(share, abs=0.005)
+    assert (drawn == draw_memory_below(100_000, 1, share, form)).all()
+
+
+def test_few_days_have_the_papers_sizes_too() -> None:
+    jobs = generated(12).draw(1)
+    use = (jobs.nodes * jobs.run_us).astype(float)
+    assert use[jobs.nodes > 100].sum() / use.sum() == pytest.approx(0.5, rel=0.05)
+    assert use[jobs.nodes > 1000].sum() / use.sum() == pytest.approx(0.2, rel=0.1)
+
+
+@pytest.mark.slow
+def test_what_follows_from_memory_is_judged_over_a_range_of_it(small: TimesharingSurvey) -> None:
+    """A claim that holds where memory hardly matters says so, and is judged as the paper prints memory."""
+    judged = {row.id: row for row in claim_rows(small)}
+    assert all("of the memory:" in judged[name].note for name in MEMORY_CLAIMS)
+    full = {
+        setting: [replace(one, at_once=0.5 + one.at_once / 1e6 if setting.memory else 1.0) for one in of]
+        for setting, of in small.outcomes.items()
+    }
+    row = next(row for row in claim_rows(replace(small, outcomes=full)) if row.id == "T29")
+    assert row.verdict is not ClaimVerdict.HOLDS
+    assert row.note.endswith("99% (hardly any)")
 
 
 def test_bins_are_logarithmic_and_hold_every_job() -> None:
