@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+import numpy as np
+
 from simulator.eviction.backtracking import backtracking
 from simulator.eviction.eviction_problem import (
     EvictableJob,
@@ -36,6 +38,7 @@ def solve(
     every_deadline: bool = True,
     skip: bool = False,
     limit_s: float = LIMIT_S,
+    overlap: bool = False,
     items: Sequence[Item] | None = None,
 ) -> list[EvictionAnswer]:
     """Return the answer for every deadline from zero on, or for the last one alone.
@@ -52,6 +55,9 @@ def solve(
         Greedy passes over a job whose checkpoint does not fit, and tries the next.
     limit_s
         How long backtracking may take for one deadline.
+    overlap
+        The optimum over sets whose checkpoints are written in time if waits pass side by side
+        (``overlapped_min``); times are not rounded.
     items
         For the dynamic programme: what it chooses from, where jobs cannot be taken one by one.
 
@@ -61,6 +67,8 @@ def solve(
         The table would be too large, or backtracking takes too long.
     """
     steps = range(question.steps + 1) if every_deadline else range(question.steps, question.steps + 1)
+    if overlap and solver is EvictionSolver.OPTIMAL:
+        return [_answer(question, step, _overlapping(question, step)) for step in steps]
     if solver is EvictionSolver.OPTIMAL:
         found = ProgrammeTable(question, job_items(question) if items is None else items).by_deadline()
         return [_answer(question, step, found[step]) for step in steps]
@@ -90,3 +98,50 @@ def _answer(question: Question, step: int, choices: dict[int, EvictionChoice] | 
     if choices is None:
         return impossible(question.minutes_of(step))
     return answer_of(question, step, choices)
+
+
+_CHOICES = (EvictionChoice.KILL, EvictionChoice.APP, EvictionChoice.SYSTEM)
+
+
+def _overlapping(question: Question, step: int) -> dict[int, EvictionChoice] | None:
+    """Return the choices of least loss whose waits pass side by side, as an integer programme.
+
+    Writes are one after another, and in time if, for each wait, it and the writes of all waits as long or
+    longer fit the deadline.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # heavy, and for this alone
+
+    jobs, deadline_min = question.jobs, question.minutes_of(step)
+    count = len(jobs)
+    nodes = np.repeat([job.nodes for job in jobs], len(_CHOICES)).astype(float)
+    loss, length, wait = (np.zeros(len(nodes)) for _ in range(3))
+    most = np.ones(len(nodes))
+    for place, job in enumerate(jobs):
+        for at, choice in enumerate(_CHOICES, start=place * len(_CHOICES)):
+            minutes = job.minutes(choice)
+            if minutes is None or minutes > deadline_min:
+                most[at] = 0
+                continue
+            wait[at] = job.wait_min if choice is EvictionChoice.APP else 0.0
+            length[at] = minutes - wait[at]
+            loss[at] = job.loss or 0.0 if choice is EvictionChoice.KILL else 0.0
+    later = length * (wait >= wait[:, np.newaxis]) + np.diag(wait)
+    found = milp(
+        loss + _RATHER_NONE * max(1.0, loss.max(initial=0.0)),
+        integrality=np.ones(len(nodes)),
+        bounds=Bounds(0, most),
+        constraints=[
+            LinearConstraint(np.kron(np.eye(count), np.ones(len(_CHOICES))), ub=1),
+            LinearConstraint(nodes, lb=question.need),
+            LinearConstraint(later, ub=deadline_min),
+        ],
+    )
+    if found.x is None:
+        return None
+    return {
+        at // len(_CHOICES): _CHOICES[at % len(_CHOICES)] for at in np.flatnonzero(found.x > 0.5).tolist()
+    }
+
+
+_RATHER_NONE = 1e-9
+"""Of equal losses the set with fewer jobs."""

@@ -44,7 +44,8 @@ def evict(
         float, typer.Option(help="Minutes to which times are rounded up.", metavar="MINUTES")
     ] = 1.0,
     overlap: Annotated[
-        bool, typer.Option("--overlap", help="Tell, too, how long checkpoints take if waits overlap.")
+        bool,
+        typer.Option("--overlap", help="Choose, and time, the jobs as if waits for checkpoints overlap."),
     ] = False,
     skip: Annotated[
         bool, typer.Option("--skip", help="greedy: pass over a job whose checkpoint does not fit.")
@@ -226,7 +227,14 @@ def _answer_table(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    answers = solve(question, solver, skip=skip, limit_s=limit_s, every_deadline=bool(all_deadlines or html))
+    answers = solve(
+        question,
+        solver,
+        skip=skip,
+        limit_s=limit_s,
+        every_deadline=bool(all_deadlines or html),
+        overlap=overlap,
+    )
     fact = (
         f"{jobs.name}: {counted(len(question.jobs), 'job')} on "
         f"{counted(sum(job.nodes for job in question.jobs), 'node')}, "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -172,6 +174,42 @@ def test_waits_that_overlap_end_sooner() -> None:
     assert overlapped_min(jobs, {"a": APP, "b": APP, "c": SYSTEM}) == 11
     assert overlapped_min(jobs, {"a": APP}) == 10
     assert overlapped_min(jobs, {"a": KILL}) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_optimum_with_overlapping_waits_is_that_of_all_sets(seed: int) -> None:
+    draw = random.Random(seed)
+    jobs = []
+    for name in "abcde":
+        wait, write = draw.randint(0, 6), draw.choice([1, 2.5, 4])
+        jobs.append(
+            job(
+                name,
+                draw.choice([1, 4, 8]),
+                draw.choice([None, 0.0, 3.0, 10.0, 25.5]),
+                ts=draw.choice([None, 3, 6.5]),
+                ta=draw.choice([None, wait + write]),
+                wait=wait,
+            )
+        )
+    question = ask(jobs, draw.randint(0, sum(one.nodes for one in jobs)), 9)
+    for answer in solve(question, overlap=True):
+        best = min(_losses_in_time(question, answer.deadline_min), default=None)
+        assert answer.possible is (best is not None)
+        if best is not None:
+            assert answer.loss == pytest.approx(best)
+            assert overlapped_min(jobs, answer.choices) <= answer.deadline_min
+
+
+def _losses_in_time(question: Question, deadline_min: float) -> Iterator[float]:
+    for chosen in itertools.product((None, KILL, APP, SYSTEM), repeat=len(question.jobs)):
+        taken = [(one, choice) for one, choice in zip(question.jobs, chosen, strict=True) if choice]
+        if any((minutes := one.minutes(choice)) is None or minutes > deadline_min for one, choice in taken):
+            continue
+        if sum(one.nodes for one, _ in taken) < question.need:
+            continue
+        if overlapped_min(question.jobs, {one.name: choice for one, choice in taken}) <= deadline_min:
+            yield sum(one.loss or 0.0 for one, choice in taken if choice is KILL)
 
 
 @pytest.mark.slow
