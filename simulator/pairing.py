@@ -20,7 +20,7 @@ from foundation.errors import InputError, UsageError
 from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.whole_file import write_whole
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
 
 _MOST_LINES = 10_000_000
 

@@ -13,12 +13,12 @@ import polars as pl
 from foundation.id_list import write_ids
 from foundation.records import SLICES, PlacementArrays, RunInfo, write_run
 from foundation.units import US_PER_S
-from simulator.engine.kernels.field_records import Ints
-from simulator.engine.state.allocation_intervals import AllocationIntervals
-from simulator.engine.state.cluster_view import members
-from simulator.engine.state.lifecycle_state import CAUSES
+from simulator.jit.field_records import Ints
+from simulator.model.jobs import JobLifecycle
+from simulator.model.system import node_names
 from simulator.simulation import PoolResult, SimulationResult, Workload
-from simulator.world import JobLifecycle, node_names
+from simulator.state.allocations import AllocationIntervals, members
+from simulator.state.lifecycle_state import CAUSES
 
 _KIB_PER_MIB = 1024
 _NS_PER_S = 1_000_000_000

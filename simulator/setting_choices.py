@@ -12,18 +12,9 @@ from foundation.errors import UsageError
 from foundation.units import seconds_to_us
 from simulator.engine.building.build_lifecycles import AFTER_FAILURE
 from simulator.engine.run import RunRules
-from simulator.pairing import PairTable, applications_of, read_pair_table
-from simulator.placement import PairedPlacement, PlacementRule, SlurmPlacement, ThesisPlacement
-from simulator.plugin_files import load_plugin
-from simulator.policies.interface import AlonePolicy, QueuePolicy
-from simulator.policies.policy_family import Value, split_settings
-from simulator.policy_registry import family_of
-from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
-from simulator.simulation import SimulationSetting, Workload
-from simulator.slices.exact_slices import ExactSlices
-from simulator.world import (
+from simulator.model.jobs import JobLives
+from simulator.model.system import (
     Failing,
-    JobLives,
     Outage,
     PoolQueues,
     System,
@@ -32,6 +23,15 @@ from simulator.world import (
     read_outages,
     single_queue,
 )
+from simulator.pairing import PairTable, applications_of, read_pair_table
+from simulator.placement import PairedPlacement, PlacementRule, SlurmPlacement, ThesisPlacement
+from simulator.plugin_files import load_plugin
+from simulator.policies.policy_family import Value, split_settings
+from simulator.policy_interface import AlonePolicy, QueuePolicy
+from simulator.policy_registry import family_of
+from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
+from simulator.simulation import SimulationSetting, Workload
+from simulator.slices.exact_slices import ExactSlices
 
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30

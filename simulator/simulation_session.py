@@ -16,6 +16,7 @@ from foundation.records.run_info import HoldKind
 from foundation.units import US_PER_S
 from gangd.core import HoldMode
 from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of, undelayed
+from simulator.model.system import node_names
 from simulator.recording import RunTables, write_tables
 from simulator.setting_choices import (
     SimulationWords,
@@ -26,7 +27,6 @@ from simulator.setting_choices import (
     takes_whole_nodes,
 )
 from simulator.simulation import Cleaning, SimulationResult, SimulationSetting, make_workload, simulate
-from simulator.world import node_names
 from workloads.swf import load_columns
 
 OTHER_OVERHEADS = ("1.0", "1.4")

@@ -10,8 +10,8 @@ save their work within two minutes, leave, and wait again.
 
 from __future__ import annotations
 
-from simulator.policies.interface import Event, JobArrived, Preemption, SchedulerContext, Timer
-from simulator.world import SimulatedJob
+from simulator.model.jobs import SimulatedJob
+from simulator.policy_interface import Event, JobArrived, Preemption, SchedulerContext, Timer
 
 
 class MakeWay:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulator.engine.state.cluster_view import PoolState
+from simulator.model.jobs import SimulatedJob
 from simulator.placement import Cores
-from simulator.policies.interface import SchedulerContext
-from simulator.world import SimulatedJob
+from simulator.policy_interface import SchedulerContext
+from simulator.state.allocations import PoolState
 
 
 class ShortestFirst:

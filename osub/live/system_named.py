@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from deploy.shape import natural_shape
-from simulator.world import System
+from simulator.model.system import System
 
 HOST = "host"
 

@@ -27,7 +27,7 @@ from osub.sweep.points import Point
 from osub.sweep.spec import Parameters, Value
 from osub.sweep.workers import KILLED, Ended, Failure, Workers
 from predictor.programs.dies_with_parent import with_parent
-from simulator.world import System
+from simulator.model.system import System
 
 RUNS = "runs"
 _CLUSTER = "cluster"

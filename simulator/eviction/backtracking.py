@@ -13,11 +13,11 @@ import numpy as np
 
 from foundation.errors import UsageError
 from foundation.units import counted
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Ints
 from simulator.eviction.eviction_problem import EvictionChoice, Question
 from simulator.eviction.greedy import BY_APP, BY_SYSTEM, KEEP, KILLED, NEVER, Columns, chosen
 from simulator.eviction.solver_kernels import run
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import Ints
 
 FAR = 1 << 62
 BRANCHES_A_CALL = 20_000_000

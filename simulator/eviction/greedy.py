@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Ints
 from simulator.eviction.eviction_problem import EvictionChoice, Question, whole_losses
 from simulator.eviction.solver_kernels import run
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import Ints
 
 KEEP, KILLED, BY_APP, BY_SYSTEM = 0, 1, 2, 3
 CHOICES = {KILLED: EvictionChoice.KILL, BY_APP: EvictionChoice.APP, BY_SYSTEM: EvictionChoice.SYSTEM}

@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from foundation.errors import UsageError
 from foundation.units import counted
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import Ints
 from simulator.eviction.eviction_problem import EvictionChoice, Question
 from simulator.eviction.programme_items import Item
 from simulator.eviction.solver_kernels import run
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import Ints
 
 Bytes = npt.NDArray[np.uint8]
 

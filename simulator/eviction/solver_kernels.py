@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
+from simulator.jit.compilation import Compilation, Compiled, compilation_wanted
 
 
 def run(function: Callable[..., Any], is_small: bool, *arguments: object) -> Any:

@@ -15,7 +15,7 @@ from analysis.metrics import stretches
 from foundation.errors import InputError
 from foundation.records import Run
 from simulator.fit.job_starts import SAME_PASS_S, read_starts
-from simulator.policies.interface import Event, JobEnded, SchedulerContext
+from simulator.policy_interface import Event, JobEnded, SchedulerContext
 
 
 @dataclass(frozen=True, slots=True)

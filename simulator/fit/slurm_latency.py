@@ -17,7 +17,7 @@ import numpy as np
 
 from foundation.errors import InputError
 from foundation.units import seconds_to_us
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
 from simulator.simulation import JobPeriods, SimulationResult, Workload, merged
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]

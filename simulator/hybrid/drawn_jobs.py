@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S, counted, seconds_to_us
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
+from simulator.model.jobs import PLAIN_LIFE, JobLifecycle, JobLives, Sizes
 from simulator.simulation import Workload
-from simulator.world import PLAIN_LIFE, JobLifecycle, JobLives, Sizes
 
 BURST_US = 3600 * US_PER_S
 ZIPF = 1.2

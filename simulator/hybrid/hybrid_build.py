@@ -10,8 +10,6 @@ import numpy as np
 
 from foundation.units import US_PER_S
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import Ints, StateAllocator
-from simulator.engine.state.bit_sets import full_set
 from simulator.hybrid.loop.hybrid_state import (
     BASELINE,
     FAR_US,
@@ -30,7 +28,9 @@ from simulator.hybrid.loop.hybrid_state import (
     LoanRecord,
     PlanRecord,
 )
-from simulator.world import PLAIN_LIFE, JobLifecycle
+from simulator.jit.field_records import Ints, StateAllocator
+from simulator.model.jobs import PLAIN_LIFE, JobLifecycle
+from simulator.state.node_sets import full_set
 
 _MOST_UNITS = 1 << 62
 _SPARE_ROWS = 512

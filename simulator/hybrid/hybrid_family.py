@@ -14,14 +14,14 @@ from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives, read_lives
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.loop.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
 from simulator.placement import SlurmPlacement, ThesisPlacement
-from simulator.policies.interface import SchedulerContext
 from simulator.policies.policy_family import Family, PolicyOption, Value
+from simulator.policy_interface import SchedulerContext
 from simulator.sharing import Proportional
 
 if TYPE_CHECKING:
     from simulator.engine.run import PoolRun, PoolWork, RunRules
+    from simulator.model.system import PoolQueues
     from simulator.simulation import Workload
-    from simulator.world import PoolQueues
 
 STRATEGIES = {
     "n": (NOTHING, "notices are ignored"),

@@ -10,11 +10,7 @@ import numpy as np
 
 from foundation.errors import InputError, UsageError
 from simulator.engine.context.engine_invariants import InvariantError
-from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork
-from simulator.engine.state.allocation_intervals import AllocationIntervals
-from simulator.engine.state.lifecycle_accounting import Accounting
-from simulator.engine.state.node_ranges import Places
 from simulator.hybrid.hybrid_build import Mechanism, misfit
 from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import (
@@ -29,6 +25,9 @@ from simulator.hybrid.loop.hybrid_state import (
     WAITING,
     HybridTables,
 )
+from simulator.jit.field_records import Ints
+from simulator.state.allocations import AllocationIntervals, Places
+from simulator.state.lifecycle_state import Accounting
 
 _HOLDING = (RUNNING, LEAVING, GATHERING)
 

@@ -13,17 +13,16 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.interruption import ShortCalls
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
-from simulator.engine.kernels.field_records import IntegerGrid, Ints, StateAllocator, column
-from simulator.engine.state.allocation_intervals import AllocationIntervals, joined
-from simulator.engine.state.bit_sets import WORD_BITS, full_set
-from simulator.engine.state.cluster_view import words_of
 from simulator.eviction import EvictableJob, EvictionChoice, cheapest
 from simulator.hybrid.hybrid_build import Mechanism, build_world
 from simulator.hybrid.loop.hybrid_loop import STUCK, run
 from simulator.hybrid.loop.hybrid_progress import overhead_at
 from simulator.hybrid.loop.hybrid_state import NO_JOB, HybridTables
 from simulator.hybrid.loop.ondemand_jobs import can_give
+from simulator.jit.compilation import Compilation, Compiled, compilation_wanted
+from simulator.jit.field_records import IntegerGrid, Ints, StateAllocator, column
+from simulator.state.allocations import AllocationIntervals, joined, words_of
+from simulator.state.node_sets import WORD_BITS, full_set
 
 _PLAIN_JOBS, _PLAIN_NODES = 1_500, 300
 _UNITS_A_NODE_HOUR = 3_600_000_000

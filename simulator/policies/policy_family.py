@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from foundation.errors import UsageError
-from simulator.policies.interface import QueuePolicy
+from simulator.policy_interface import QueuePolicy
 
 if TYPE_CHECKING:
+    from simulator.model.system import PoolQueues
     from simulator.simulation import Workload
-    from simulator.world import PoolQueues
 
 Value: TypeAlias = int | float | str
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
 from workloads.swf import InteractivePattern
 
 TOLERANCE_S = 1.0

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from foundation.errors import InputError
 from foundation.units import counted
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
+from simulator.model.system import NodePool, PoolQueues
 from simulator.simulation.simulation_options import OversizeRule
-from simulator.world import NodePool, PoolQueues
 from workloads.job_shape import JobShape, job_shape
 
 SKIPPED, CLIPPED = "too large, skipped", "too large, clipped"

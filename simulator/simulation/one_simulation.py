@@ -9,11 +9,11 @@ import numpy as np
 
 from foundation.errors import InputError
 from simulator.engine.context.engine_invariants import Invariants
-from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork, run_pools
+from simulator.jit.field_records import Ints
+from simulator.model.system import NodePool
 from simulator.simulation.simulation_options import SimulationSetting
 from simulator.simulation.trace_workload import Workload
-from simulator.world import NodePool
 
 _MOST_HORIZONS = 5
 """How often a run is tried with more outages before it is given up."""

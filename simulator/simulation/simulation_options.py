@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from foundation.errors import UsageError
 from simulator.engine.run import RunRules
+from simulator.model.system import PoolQueues, System
 from simulator.pairing import PairTable
-from simulator.world import PoolQueues, System
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 

@@ -17,11 +17,12 @@ import numpy.typing as npt
 from foundation.errors import InputError
 from foundation.units import US_PER_S, checked_speedup
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
+from simulator.model.jobs import JobLives
+from simulator.model.system import PoolQueues
 from simulator.simulation.job_periods import JobPeriods, trace_periods
 from simulator.simulation.job_shapes import Shapes, job_shapes, whole_node_shapes
 from simulator.simulation.simulation_options import Cleaning, TimeLimitRule, ZeroLength
-from simulator.world import JobLives, PoolQueues
 from workloads.swf import SwfColumns, procs_column
 
 Floats = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from foundation.errors import UsageError
 from gangd.core import CoreSettings, HoldMode, InvalidSettings
+from simulator.model.jobs import SimulatedJob
 from simulator.sharing import Proportional
-from simulator.world import SimulatedJob
 
 _NS_PER_MS = 1_000_000
 _NS_PER_US = 1_000

@@ -37,14 +37,14 @@ from gangd.core import (
     TrackPlan,
 )
 from simulator.engine.context.python_engine import PythonEngine
-from simulator.engine.kernels.field_records import Ints
-from simulator.engine.lifecycle.job_progress import resume, suspend
-from simulator.engine.state.cluster_view import running_jobs
-from simulator.engine.state.engine_state import FAR_US, EngineState
+from simulator.jit.field_records import Ints
+from simulator.lifecycle.job_progress import resume, suspend
+from simulator.model.jobs import SimulatedJob
 from simulator.placement import PlacementRule
-from simulator.policies.interface import PolicyError, QueuePolicy
+from simulator.policy_interface import PolicyError, QueuePolicy
 from simulator.slices.exact_slices import ExactSlices
-from simulator.world import SimulatedJob
+from simulator.state.allocations import running_jobs
+from simulator.state.engine_state import FAR_US, EngineState
 
 _NS_PER_US = 1_000
 _US_PER_S = 1_000_000

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
 from simulator.timeshare.timeshare_state import MEMORY
 
 MEDIAN, SPREAD = 0.02, 1.5

@@ -13,7 +13,7 @@ that hold jobs. A node that holds none and has one job less, or a slower one, ne
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
+from simulator.jit.compilation import kernel
 from simulator.timeshare.rate_agenda import SHIFT, moved, pop_level, push_level
 from simulator.timeshare.timeshare_state import OPEN, SlotRecord, TimeshareNodeRecord, TimeshareState
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
+from simulator.jit.compilation import kernel
 from simulator.timeshare.timeshare_state import SlotRecord, TimeshareState
 
 SHIFT = 40

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
 from simulator.timeshare.timeshare_loop import STEP_US
 from simulator.timeshare.timeshare_state import WHOLE
 

@@ -6,8 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from simulator.engine.kernels.field_records import IntegerRow, Ints, StateAllocator
-from simulator.engine.state.bit_sets import full_set
+from simulator.jit.field_records import IntegerRow, Ints, StateAllocator
+from simulator.state.node_sets import full_set
 from simulator.timeshare.timeshare_state import (
     MEMORY,
     MOST_JOBS,

@@ -14,8 +14,8 @@ from simulator.timeshare.timeshare_pool import TimeSharing
 from simulator.timeshare.timeshare_state import MOST_JOBS, SharingConfig
 
 if TYPE_CHECKING:
+    from simulator.model.system import PoolQueues
     from simulator.simulation import Workload
-    from simulator.world import PoolQueues
 
 
 def _share(values: Mapping[str, Value]) -> TimeSharing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
+from simulator.jit.compilation import kernel
 from simulator.timeshare.fair_rates import settle_rates, stir
 from simulator.timeshare.timeshare_admission import admit, forget, serve_queue
 from simulator.timeshare.timeshare_nodes import leave, lower_top

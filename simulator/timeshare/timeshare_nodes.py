@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.bit_sets import WORD_BITS, bit_index
+from simulator.jit.compilation import kernel
+from simulator.state.node_sets import WORD_BITS, bit_index
 from simulator.timeshare.fair_rates import seat, stir
 from simulator.timeshare.rate_agenda import enter, strike
 from simulator.timeshare.timeshare_state import (

@@ -11,10 +11,10 @@ import numpy as np
 from foundation.errors import InputError, UsageError
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.context.engine_invariants import InvariantError
-from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, PoolWork, RunRules
-from simulator.engine.state.bit_sets import full_set
-from simulator.engine.state.node_ranges import Places
+from simulator.jit.field_records import Ints
+from simulator.state.allocations import Places
+from simulator.state.node_sets import full_set
 from simulator.timeshare.assumed_memory import MEDIAN, SPREAD, draw_memory
 from simulator.timeshare.fair_rates import seat
 from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
@@ -23,7 +23,7 @@ from simulator.timeshare.timeshare_run import run
 from simulator.timeshare.timeshare_state import MEMORY, SharingConfig, TimeshareDemands, TimeshareState
 
 if TYPE_CHECKING:
-    from simulator.policies.interface import SchedulerContext
+    from simulator.policy_interface import SchedulerContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

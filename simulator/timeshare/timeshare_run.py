@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.interruption import ShortCalls
-from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
-from simulator.engine.kernels.field_records import Ints, StateAllocator, column, only_record
+from simulator.jit.compilation import Compilation, Compiled, compilation_wanted
+from simulator.jit.field_records import Ints, StateAllocator, column, only_record
 from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
 from simulator.timeshare.timeshare_build import new_floor, part_at
 from simulator.timeshare.timeshare_loop import DONE, NO_NOISE, run_floor

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import IntegerRow, Ints, RecordTable, Short
+from simulator.jit.field_records import IntegerRow, Ints, RecordTable, Short
 
 WHOLE = 720_720
 """The rate of a job alone on its nodes."""

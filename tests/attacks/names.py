@@ -121,7 +121,7 @@ def kernel_cache(scene: Scene) -> None:
         "-P",
         "-c",
         "from foundation.kernel_cache import usable_cache; "
-        "from simulator.engine.kernels.compilation import cache_folder; "
+        "from simulator.jit.compilation import cache_folder; "
         "print(usable_cache(cache_folder()))",
         NUMBA_CACHE_DIR=str(cache),
     )

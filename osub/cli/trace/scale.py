@@ -30,7 +30,7 @@ from osub.cli.trace.files import (
 )
 from osub.cli.trace.tables import kinds_table
 from osub.live.system_named import system_named
-from simulator.world import System
+from simulator.model.system import System
 from workloads.swf import SwfTrace
 from workloads.trace.local_clock import TraceClock
 from workloads.trace.scaling import (

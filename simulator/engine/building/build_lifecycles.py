@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from foundation.errors import InputError
-from simulator.engine.kernels.field_records import Ints, StateAllocator
-from simulator.engine.state.bit_sets import full_set
-from simulator.engine.state.engine_state import FAR_US, NEVER
-from simulator.engine.state.lifecycle_state import (
+from simulator.jit.field_records import Ints, StateAllocator
+from simulator.model.jobs import JobLifecycle, JobLives, Sizes
+from simulator.model.system import NodePool, Outage
+from simulator.state.engine_state import FAR_US, NEVER
+from simulator.state.lifecycle_state import (
     IntervalRecord,
     LifeRecord,
     Lives,
@@ -21,7 +22,7 @@ from simulator.engine.state.lifecycle_state import (
     OutageRecord,
     TimerRecord,
 )
-from simulator.world import JobLifecycle, JobLives, NodePool, Outage, Sizes
+from simulator.state.node_sets import full_set
 
 AFTER_FAILURE = ("checkpoint", "scratch", "give-up")
 """How a job goes on whose node has failed; the places are those of ``life_state.FROM_CHECKPOINT`` and on."""

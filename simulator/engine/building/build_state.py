@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.errors import InputError
+from simulator.cores.core_slots import new_links
+from simulator.cores.slurm_rows import new_rows
 from simulator.engine.building.build_lifecycles import MOST_UNITS, most_nodes, sizes_of
-from simulator.engine.cores.core_neighbours import new_links
-from simulator.engine.cores.slurm_rows import new_rows
-from simulator.engine.kernels.field_records import Ints, RecordTable, StateAllocator
-from simulator.engine.state.bit_sets import full_set
-from simulator.engine.state.engine_state import (
+from simulator.jit.field_records import Ints, RecordTable, StateAllocator
+from simulator.model.jobs import JobLifecycle, JobLives
+from simulator.model.system import NodePool
+from simulator.sharing import SharingTables
+from simulator.state.engine_state import (
     ONE,
     EngineClockRecord,
     EngineJobRecord,
@@ -22,13 +24,11 @@ from simulator.engine.state.engine_state import (
     EngineState,
     ListRecord,
     PartRecord,
+    Rows,
     RunRecord,
 )
-from simulator.engine.state.lifecycle_state import Lives
-from simulator.engine.state.node_ranking import new_ranking
-from simulator.engine.state.sharing_state import Rows
-from simulator.sharing import SharingTables
-from simulator.world import JobLifecycle, JobLives, NodePool
+from simulator.state.lifecycle_state import Lives
+from simulator.state.node_sets import full_set, new_ranking
 
 _UNLIMITED_KIB = 1 << 60
 

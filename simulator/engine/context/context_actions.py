@@ -6,27 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from foundation.errors import InputError
+from simulator.cores import node_fitting as owners
 from simulator.engine.context.pool_view import PoolView
-from simulator.engine.cores import node_owners as owners
-from simulator.engine.lifecycle import job_resizing as resizing
-from simulator.engine.lifecycle import lifecycle_actions as lives
-from simulator.engine.lifecycle.job_progress import begin
-from simulator.engine.state import event_timers as timers
-from simulator.engine.state.bit_sets import WORD_BITS
-from simulator.engine.state.cluster_view import members, words_of
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.lifecycle_state import (
-    FUTURE,
-    LEAVING,
-    OVER,
-    PARKED,
-    RUNNING,
-    WAITING,
-    LifeRecord,
-)
+from simulator.lifecycle import lifecycle_actions as lives
+from simulator.lifecycle import lifecycle_actions as resizing
+from simulator.lifecycle.job_progress import begin
+from simulator.model.jobs import SimulatedJob
 from simulator.placement import Cores
-from simulator.policies.interface import NodeState, PolicyError, Preemption, Timer
-from simulator.world import SimulatedJob
+from simulator.policy_interface import NodeState, PolicyError, Preemption, Timer
+from simulator.state import event_queue as timers
+from simulator.state.allocations import members, words_of
+from simulator.state.engine_state import NEVER, EngineState
+from simulator.state.lifecycle_state import FUTURE, LEAVING, OVER, PARKED, RUNNING, WAITING, LifeRecord
+from simulator.state.node_sets import WORD_BITS
 
 _STATES = {
     FUTURE: "has not arrived",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulator.engine.lifecycle.job_progress import done_since
-from simulator.engine.lifecycle.lifecycle_segments import forget_progress, rate_at
-from simulator.engine.state.cluster_view import PoolState, running_jobs
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.lifecycle_state import FUTURE, LEAVING, PARKED, RUNNING, WORKING, Lives
+from simulator.lifecycle.job_progress import done_since
+from simulator.lifecycle.segments import forget_progress, rate_at
+from simulator.model.jobs import SimulatedJob
 from simulator.placement import Cores
-from simulator.policies.interface import NodeState
-from simulator.world import SimulatedJob
+from simulator.policy_interface import NodeState
+from simulator.state.allocations import PoolState, running_jobs
+from simulator.state.engine_state import NEVER, EngineState
+from simulator.state.lifecycle_state import FUTURE, LEAVING, PARKED, RUNNING, WORKING, Lives
 
 
 class PoolView:

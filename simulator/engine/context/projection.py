@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from simulator.engine.context.context_actions import Actions
-from simulator.engine.kernels.field_records import IntegerGrid, LazyTable, PlainGrid, RecordTable
-from simulator.engine.lifecycle.job_progress import finish, set_speed, settle
-from simulator.engine.state.cluster_view import running_jobs
-from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
-from simulator.engine.state.event_agenda import enter_agenda, present
-from simulator.engine.state.lifecycle_state import Lives
+from simulator.jit.field_records import IntegerGrid, LazyTable, PlainGrid, RecordTable
+from simulator.lifecycle.job_progress import finish, set_speed, settle
+from simulator.model.jobs import SimulatedJob
 from simulator.placement import Cores
-from simulator.policies.interface import PolicyError
-from simulator.world import SimulatedJob
+from simulator.policy_interface import PolicyError
+from simulator.state.allocations import running_jobs
+from simulator.state.engine_state import FAR_US, NEVER, EngineState
+from simulator.state.event_queue import enter_agenda, present
+from simulator.state.lifecycle_state import Lives
 
 _Record = TypeVar("_Record")
 

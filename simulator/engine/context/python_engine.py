@@ -7,13 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from foundation.errors import OsubError
+from simulator.cores import node_fitting as owners
+from simulator.cores.node_fitting import fits
 from simulator.engine.context.context_actions import Actions
 from simulator.engine.context.projection import project
-from simulator.engine.cores import node_owners as owners
-from simulator.engine.cores.job_fitting import fits
-from simulator.engine.lifecycle import lifecycle_actions as lives
-from simulator.engine.lifecycle.job_progress import change_phase, set_speed
-from simulator.engine.lifecycle.lifecycle_segments import rate_of
 from simulator.engine.loop.lifecycle_loop import (
     ARRIVED,
     CHANGED,
@@ -28,15 +25,12 @@ from simulator.engine.loop.lifecycle_loop import (
     next_outage,
     ring,
 )
-from simulator.engine.state.allocation_intervals import AllocationIntervals, take_log
-from simulator.engine.state.bit_sets import flip
-from simulator.engine.state.cluster_view import members, parts_of, running_jobs, words_of
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.event_agenda import present
-from simulator.engine.state.event_timers import KINDS
-from simulator.engine.state.lifecycle_state import OVER, WAITING
+from simulator.lifecycle import lifecycle_actions as lives
+from simulator.lifecycle.job_progress import change_phase, set_speed
+from simulator.lifecycle.segments import rate_of
+from simulator.model.jobs import SimulatedJob
 from simulator.placement import Cores, PlacementRule
-from simulator.policies.interface import (
+from simulator.policy_interface import (
     Event,
     EventListener,
     JobArrived,
@@ -50,7 +44,18 @@ from simulator.policies.interface import (
     Timer,
 )
 from simulator.sharing import SharingModel
-from simulator.world import SimulatedJob
+from simulator.state.allocations import (
+    AllocationIntervals,
+    members,
+    parts_of,
+    running_jobs,
+    take_log,
+    words_of,
+)
+from simulator.state.engine_state import NEVER, EngineState
+from simulator.state.event_queue import KINDS, present
+from simulator.state.lifecycle_state import OVER, WAITING
+from simulator.state.node_sets import flip
 
 _MOST_TIMERS_IN_A_ROW = 1_000_000
 

@@ -8,12 +8,12 @@ Order at one instant: ends before changes of phase before arrivals, each in orde
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.lifecycle.job_progress import change_phase, finish, set_speeds
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.event_agenda import enter_queue, first_waiting
+from simulator.jit.compilation import kernel
+from simulator.lifecycle.job_progress import change_phase, finish, set_speeds
 from simulator.policies.easy.backfill_state import BackfillState
 from simulator.policies.easy.easy_pass import make_pass, note_arrived, note_ended, start_heads, waits_for_ends
+from simulator.state.engine_state import NEVER, EngineState
+from simulator.state.event_queue import enter_queue, first_waiting
 
 ENDED, CHANGED, ARRIVED, NOTHING = range(4)
 """Kinds of event."""

@@ -10,16 +10,16 @@ things happen, and makes its passes.
 
 from __future__ import annotations
 
-from simulator.engine.cores.node_owners import end_leases, set_down
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.lifecycle.job_progress import change_phase, set_speeds
-from simulator.engine.lifecycle.lifecycle_actions import come, end, leave, lose_node, next_on_node
+from simulator.cores.node_fitting import end_leases, set_down
 from simulator.engine.loop.event_loop import after_arrival, after_end, arrive, make_due_pass
-from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
-from simulator.engine.state.event_timers import EXPIRY, cancel_timer, first_timer
-from simulator.engine.state.lifecycle_state import LEAVING, Lives
+from simulator.jit.compilation import kernel
+from simulator.lifecycle.job_progress import change_phase, set_speeds
+from simulator.lifecycle.lifecycle_actions import come, end, leave, lose_node, next_on_node
 from simulator.policies.easy.backfill_state import BackfillState
 from simulator.policies.easy.easy_pass import forget_future
+from simulator.state.engine_state import FAR_US, NEVER, EngineState
+from simulator.state.event_queue import EXPIRY, cancel_timer, first_timer
+from simulator.state.lifecycle_state import LEAVING, Lives
 
 ENDED, LEFT, CHANGED, NODE_UP, NODE_DOWN, RANG, ARRIVED, NOTHING = range(8)
 """Kinds of event."""

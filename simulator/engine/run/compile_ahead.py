@@ -10,11 +10,11 @@ import numpy as np
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.kernel_run import compiled_loop
 from simulator.engine.run.run_rules import RunRules
+from simulator.model.system import NodePool
 from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
-from simulator.policies.interface import QueuePolicy
+from simulator.policy_interface import QueuePolicy
 from simulator.sharing import Proportional, SharingModel
-from simulator.world import NodePool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

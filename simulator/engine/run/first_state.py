@@ -6,12 +6,12 @@ import numpy as np
 
 from simulator.engine.building.build_lifecycles import build_lives, check_lives
 from simulator.engine.building.build_state import PoolJobs, build_state
-from simulator.engine.kernels.field_records import StateAllocator
 from simulator.engine.run.run_rules import RunRules
-from simulator.engine.state.engine_state import EngineState
-from simulator.engine.state.lifecycle_state import Lives
+from simulator.jit.field_records import StateAllocator
+from simulator.model.system import NodePool
 from simulator.sharing import BuiltinSharing, Proportional, SharingModel, SharingTables
-from simulator.world import NodePool
+from simulator.state.engine_state import EngineState
+from simulator.state.lifecycle_state import Lives
 
 
 def new_state(

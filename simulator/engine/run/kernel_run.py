@@ -9,18 +9,18 @@ from typing import overload
 
 from foundation.interruption import ShortCalls
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted, is_anything_kept
-from simulator.engine.kernels.field_records import StateAllocator, column
 from simulator.engine.loop.event_loop import run_events
 from simulator.engine.loop.lifecycle_loop import run_life_events
 from simulator.engine.run.first_state import new_state
 from simulator.engine.run.pool_outcome import PoolRun, run_of
 from simulator.engine.run.run_rules import RunRules
-from simulator.engine.state.allocation_intervals import AllocationIntervals, take_log
-from simulator.engine.state.engine_state import EngineState
+from simulator.jit.compilation import Compilation, Compiled, compilation_wanted, is_anything_kept
+from simulator.jit.field_records import StateAllocator, column
+from simulator.model.system import NodePool
 from simulator.policies.easy.backfill_state import shapes_of
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy, Program
-from simulator.world import NodePool
+from simulator.state.allocations import AllocationIntervals, take_log
+from simulator.state.engine_state import EngineState
 
 MOST_PLAIN_JOBS = 20_000
 MOST_PLAIN_PARTS = 200_000

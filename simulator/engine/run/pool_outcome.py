@@ -10,13 +10,11 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.units import counted, verb
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import Ints, array_of, column, column_view
-from simulator.engine.state.allocation_intervals import AllocationIntervals, joined
-from simulator.engine.state.engine_state import EngineState
-from simulator.engine.state.lifecycle_accounting import Accounting, books_of
-from simulator.engine.state.lifecycle_state import OVER, Lives
-from simulator.engine.state.node_ranges import Places
+from simulator.jit.field_records import Ints, array_of, column, column_view
 from simulator.slices.gang_stepper import GangStepper
+from simulator.state.allocations import AllocationIntervals, Places, joined
+from simulator.state.engine_state import EngineState
+from simulator.state.lifecycle_state import OVER, Accounting, Lives, books_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

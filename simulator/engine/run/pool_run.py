@@ -9,15 +9,16 @@ from typing import Protocol, runtime_checkable
 
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.context.python_engine import PythonEngine
-from simulator.engine.kernels.field_records import Ints, StateAllocator
 from simulator.engine.run.first_state import new_state
 from simulator.engine.run.kernel_run import run_kernels
 from simulator.engine.run.pool_outcome import PoolRun, run_of
 from simulator.engine.run.run_rules import RunRules
-from simulator.engine.state.engine_state import FAR_US, EngineState
+from simulator.jit.field_records import Ints, StateAllocator
+from simulator.model.jobs import PLAIN_LIFE, SimulatedJob
+from simulator.model.system import NodePool, node_names
 from simulator.slices.exact_slices import ExactSlices
 from simulator.slices.gang_stepper import GangStepper
-from simulator.world import PLAIN_LIFE, NodePool, SimulatedJob, node_names
+from simulator.state.engine_state import FAR_US, EngineState
 
 
 def job_objects(jobs: PoolJobs, numbers: Ints) -> list[SimulatedJob]:

@@ -6,11 +6,11 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from simulator.model.system import Failing, NodePool, Outage
 from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy
-from simulator.policies.interface import PolicyError, QueuePolicy
+from simulator.policy_interface import PolicyError, QueuePolicy
 from simulator.sharing import BuiltinSharing, SharingModel
-from simulator.world import Failing, NodePool, Outage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

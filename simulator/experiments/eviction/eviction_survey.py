@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from simulator.engine.kernels.compilation import Compiled
 from simulator.eviction import EvictableJob, EvictionSolver, Question, solve
 from simulator.eviction.backtracking import Search, search
 from simulator.eviction.checkpoint_costs import Storage
@@ -34,6 +33,7 @@ from simulator.experiments.eviction.scenarios import (
     instant_of,
     question_of,
 )
+from simulator.jit.compilation import Compiled
 
 REPEAT = 5
 _BRANCHES = 2_000_000

@@ -33,8 +33,8 @@ from simulator.experiments.hybrid.hybrid_survey import (
 )
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.hybrid.drawn_jobs import MIXES
+from simulator.model.system import System, single_queue
 from simulator.simulation import Workload, cleaning_of, make_workload
-from simulator.world import System, single_queue
 from workloads.swf import SwfColumns, load_columns, procs_column
 
 NODES = 4392

@@ -32,8 +32,8 @@ from scipy.stats import rankdata
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S, counted
+from simulator.model.system import System, single_queue
 from simulator.simulation import Cleaning, Workload, make_workload
-from simulator.world import System, single_queue
 from workloads.swf import load_columns, procs_column
 
 DAY_S = 86_400

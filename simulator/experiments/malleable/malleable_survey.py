@@ -16,17 +16,17 @@ import numpy as np
 
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
-from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, RunRules
-from simulator.engine.state.lifecycle_state import BY_RESIZE
 from simulator.experiments.claim_study import Step, run_trials
 from simulator.experiments.malleable.job_windows import JobWindow
+from simulator.jit.field_records import Ints
+from simulator.model.system import single_queue
 from simulator.placement import ThesisPlacement
 from simulator.policies.policy_family import Value
 from simulator.policy_registry import family_of
 from simulator.sharing import Proportional
 from simulator.simulation import SimulationResult, SimulationSetting, simulate
-from simulator.world import single_queue
+from simulator.state.lifecycle_state import BY_RESIZE
 
 SHARES = (20, 40, 60, 80, 100)
 """Malleable jobs in percent (section 2.3)."""

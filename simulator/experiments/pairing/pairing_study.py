@@ -22,7 +22,6 @@ from foundation.units import counted
 from predictor.data import FOLDER
 from predictor.dataset import PairKind
 from predictor.model.judges_page import calibration_chart, map_chart
-from simulator.engine.state.cluster_view import PoolState
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, run_grid
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, family, look_at
@@ -30,13 +29,14 @@ from simulator.experiments.pairing.pairing_claims import by_victim, coupled_tabl
 from simulator.experiments.pairing.thesis_tables import folds_of
 from simulator.experiments.pairing.thesis_tables import tables as thesis_tables
 from simulator.experiments.paper_tables import ExperimentTable
+from simulator.model.jobs import SimulatedJob
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from simulator.placement import Cores, PairedPlacement, PlacementRule
 from simulator.setting_choices import SimulationWords
 from simulator.sharing import Pairwise
 from simulator.simulation import SimulationResult, cleaning_of
 from simulator.simulation_session import SimulationSession
-from simulator.world import SimulatedJob
+from simulator.state.allocations import PoolState
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.models import generate_trace
 

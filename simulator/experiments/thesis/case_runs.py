@@ -16,18 +16,11 @@ import numpy.typing as npt
 
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
-from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import RunRules, run_pool
 from simulator.experiments.claim_study import Step, run_trials
+from simulator.jit.field_records import Ints
+from simulator.model.system import NodePool, PoolQueues, System, multiple_queues, nodes_of_share, single_queue
 from simulator.simulation import CLIPPED, Cleaning, OversizeRule, Workload, make_workload, without_patterns
-from simulator.world import (
-    NodePool,
-    PoolQueues,
-    System,
-    multiple_queues,
-    nodes_of_share,
-    single_queue,
-)
 from workloads.swf import SwfColumns
 
 Floats = npt.NDArray[np.float64]

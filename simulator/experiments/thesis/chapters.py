@@ -32,9 +32,9 @@ from simulator.experiments.thesis.thesis_datasets import (
     with_interactive_jobs,
     with_patterns,
 )
+from simulator.model.system import System
 from simulator.setting_choices import SimulationWords, setting_of
 from simulator.simulation import SimulationSetting
-from simulator.world import System
 from workloads.swf import load_columns
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import polars as pl
 
 from foundation.errors import InputError
 from foundation.units import counted
-from simulator.engine.kernels.field_records import Ints
+from simulator.jit.field_records import Ints
 from workloads.swf import InteractivePattern, SwfColumns, procs_column
 from workloads.swf.swf_job import RESERVED_COLUMNS
 from workloads.trace.models import MOST_CORES, MOST_RUN_S, choose, synthesize_patterns

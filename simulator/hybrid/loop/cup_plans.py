@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_progress import estimate_us, overhead_at, saved_by_us
 from simulator.hybrid.loop.hybrid_state import (
     COMING,
@@ -15,6 +14,7 @@ from simulator.hybrid.loop.hybrid_state import (
 )
 from simulator.hybrid.loop.node_leases import reserve_of
 from simulator.hybrid.loop.ondemand_jobs import can_give, costs_less, take_from
+from simulator.jit.compilation import kernel
 
 
 @kernel

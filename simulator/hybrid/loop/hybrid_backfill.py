@@ -7,7 +7,6 @@ head cannot have anyway, and goes when their on-demand job comes.
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_lifecycles import go, hold
 from simulator.hybrid.loop.hybrid_progress import estimate_us, wanted_us
 from simulator.hybrid.loop.hybrid_queue import unqueue
@@ -24,6 +23,7 @@ from simulator.hybrid.loop.hybrid_state import (
 )
 from simulator.hybrid.loop.node_leases import occupy_free, unreserve
 from simulator.hybrid.loop.ondemand_jobs import start_demand
+from simulator.jit.compilation import kernel
 
 
 @kernel

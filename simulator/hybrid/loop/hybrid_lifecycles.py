@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.lifecycle_state import BY_CHECKPOINT, BY_PREEMPTION, BY_RESIZE
 from simulator.hybrid.loop.hybrid_progress import begin_life, foresee, keep, lose, settle
 from simulator.hybrid.loop.hybrid_queue import place_of, unqueue, wait
 from simulator.hybrid.loop.hybrid_state import (
@@ -18,6 +16,8 @@ from simulator.hybrid.loop.hybrid_state import (
     HybridTables,
 )
 from simulator.hybrid.loop.node_leases import close_stretch, drop, enter, hand_over, vacate, vacate_all
+from simulator.jit.compilation import kernel
+from simulator.state.lifecycle_state import BY_CHECKPOINT, BY_PREEMPTION, BY_RESIZE
 
 
 @kernel

@@ -6,7 +6,6 @@ over; notices; arrivals. A pass follows each.
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.cup_plans import carry_out, next_plan, plan_for
 from simulator.hybrid.loop.hybrid_backfill import schedule
 from simulator.hybrid.loop.hybrid_lifecycles import end, leave
@@ -25,6 +24,7 @@ from simulator.hybrid.loop.hybrid_state import (
     HybridTables,
 )
 from simulator.hybrid.loop.ondemand_jobs import evict_for, expect, give_up_waiting, meet
+from simulator.jit.compilation import kernel
 
 STUCK = -1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_state import (
     FAR_US,
     GATHERING,
@@ -13,6 +12,7 @@ from simulator.hybrid.loop.hybrid_state import (
     HybridJobRecord,
     HybridTables,
 )
+from simulator.jit.compilation import kernel
 
 
 @kernel

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_state import BASELINE, ON_DEMAND, WAITING, HybridTables
+from simulator.jit.compilation import kernel
 
 
 @kernel

@@ -6,11 +6,11 @@ nodes they share with anybody: a job is as fast as its slowest node. A node has 
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_lifecycles import go, hold
 from simulator.hybrid.loop.hybrid_progress import foresee, settle
 from simulator.hybrid.loop.hybrid_state import NO_JOB, ON_DEMAND, RUNNING, HybridTables
 from simulator.hybrid.loop.node_leases import occupy_free
+from simulator.jit.compilation import kernel
 
 
 @kernel

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable
-from simulator.engine.state.lifecycle_state import BY_START
+from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable
+from simulator.state.lifecycle_state import BY_START
 
 NO_JOB = -1
 FAR_US = 1 << 62

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.state.bit_sets import WORD_BITS
-from simulator.engine.state.lifecycle_state import BY_RESIZE
 from simulator.hybrid.loop.hybrid_progress import settle
 from simulator.hybrid.loop.hybrid_state import COLLECT, COMING, GATHERING, KNOWN, NO_JOB, PLAN, HybridTables
+from simulator.jit.compilation import kernel
+from simulator.state.lifecycle_state import BY_RESIZE
+from simulator.state.node_sets import WORD_BITS
 
 
 @kernel

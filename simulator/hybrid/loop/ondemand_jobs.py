@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
 from simulator.hybrid.loop.hybrid_lifecycles import forget_loan, go, hold, lend, preempt, shrink
 from simulator.hybrid.loop.hybrid_progress import overhead_at
 from simulator.hybrid.loop.hybrid_queue import wait
@@ -23,6 +22,7 @@ from simulator.hybrid.loop.hybrid_state import (
     HybridTables,
 )
 from simulator.hybrid.loop.node_leases import occupy_free, reserve_free, reserve_of, unreserve
+from simulator.jit.compilation import kernel
 
 
 @kernel

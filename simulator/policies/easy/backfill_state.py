@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.engine.kernels.field_records import StateAllocator, column, only_record
-from simulator.engine.state.engine_state import NEVER, EngineRulesRecord, EngineState
+from simulator.jit.field_records import StateAllocator, column, only_record
 from simulator.policies.easy.head_nodes import HeadNodes
 from simulator.policies.easy.ncs import Ncs
 from simulator.policies.easy.refusals import Refusals, no_refusals
@@ -13,6 +12,7 @@ from simulator.policies.easy.reservation_projection import ReservationProjection
 from simulator.policies.easy.row_mirror import RowMirror, new_mirror
 from simulator.policies.easy.shadow import Shadow, new_shadow
 from simulator.policies.easy.shape_lanes import ShapeLanes, new_lanes
+from simulator.state.engine_state import NEVER, EngineRulesRecord, EngineState
 
 
 class BackfillState(NamedTuple):

@@ -5,13 +5,11 @@ See ``ahead`` for the rule and for why the group is enough.
 
 from __future__ import annotations
 
-from simulator.engine.cores.core_slots import add_to_stack, remove_from_stack
-from simulator.engine.cores.slurm_rows import enter_row
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import RecordTable
-from simulator.engine.lifecycle.job_speed import needs_stack
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.sharing_state import Links
+from simulator.cores.core_slots import add_to_stack, remove_from_stack
+from simulator.cores.slurm_rows import enter_row
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import RecordTable
+from simulator.lifecycle.job_progress import needs_stack
 from simulator.policies.easy.reservation_projection import (
     ReservationProjection,
     copy_node,
@@ -25,6 +23,7 @@ from simulator.policies.easy.reservation_projection import (
 )
 from simulator.policies.easy.row_mirror import RowMirror, show_rows, take_head
 from simulator.policies.easy.shadow import EndRecord
+from simulator.state.engine_state import NEVER, EngineState, Links
 
 
 @kernel

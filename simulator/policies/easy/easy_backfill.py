@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from simulator.engine.cores.core_neighbours import link, unlink
-from simulator.engine.cores.core_slots import list_parts, unlist_parts
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.lifecycle.job_progress import start
-from simulator.engine.lifecycle.lifecycle_segments import asks_us
-from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
+from simulator.cores.core_slots import link, list_parts, unlink, unlist_parts
+from simulator.jit.compilation import kernel
+from simulator.lifecycle.job_progress import start
+from simulator.lifecycle.segments import asks_us
 from simulator.placement import place
 from simulator.policies.easy import backfill_trial as shared
 from simulator.policies.easy import shadow as dedicated
@@ -25,6 +23,7 @@ from simulator.policies.easy.reservation_projection import (
 from simulator.policies.easy.row_mirror import RowMirror, show_rows, take_head
 from simulator.policies.easy.shadow import Shadow, note_start
 from simulator.policies.easy.shape_lanes import ShapeLanes, are_kept, leave_lane, next_lane, seek, seek_all
+from simulator.state.engine_state import FAR_US, NEVER, EngineState
 
 
 @kernel

@@ -6,10 +6,8 @@ ones. EASY with a second choice gives a job that would delay the head other node
 
 from __future__ import annotations
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.lifecycle.job_progress import start
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.event_agenda import first_waiting
+from simulator.jit.compilation import kernel
+from simulator.lifecycle.job_progress import start
 from simulator.placement import place
 from simulator.policies.easy.backfill_state import BackfillState
 from simulator.policies.easy.easy_backfill import backfill, backfill_all
@@ -19,6 +17,8 @@ from simulator.policies.easy.refusals import forget_refusals
 from simulator.policies.easy.reservation_projection import ReservationProjection
 from simulator.policies.easy.shadow import Shadow, drop_shadow, note_end, note_start
 from simulator.policies.easy.shape_lanes import ShapeLanes, enter_lane, leave_lane
+from simulator.state.engine_state import NEVER, EngineState
+from simulator.state.event_queue import first_waiting
 
 
 @kernel

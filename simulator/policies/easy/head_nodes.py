@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.engine.cores.job_fitting import fits
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable
-from simulator.engine.state.bit_sets import count_bits, flip
-from simulator.engine.state.engine_state import EngineNodeRecord, EngineState
+from simulator.cores.node_fitting import fits
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable
+from simulator.state.engine_state import EngineNodeRecord, EngineState
+from simulator.state.node_sets import count_bits, flip
 
 
 class HeadNodes(NamedTuple):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.cores.core_slots import overlap, part_multiplicity
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import RecordTable, StateAllocator
-from simulator.engine.state.engine_state import EngineState
+from simulator.cores.core_slots import overlap, part_multiplicity
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import RecordTable, StateAllocator
 from simulator.policies.easy.reservation_projection import ReservationProjection
 from simulator.policies.easy.row_mirror import RowMirror
+from simulator.state.engine_state import EngineState
 
 
 @dataclass(slots=True, eq=False)

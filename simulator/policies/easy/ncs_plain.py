@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from simulator.engine.kernels.field_records import StateAllocator, only_record
-from simulator.engine.state.engine_state import FAR_US, EngineRulesRecord, EngineState
+from simulator.jit.field_records import StateAllocator, only_record
+from simulator.model.jobs import SimulatedJob
 from simulator.placement import Cores
 from simulator.policies.easy.backfill_state import BackfillState, new_outlook
 from simulator.policies.easy.ncs import new_ncs
 from simulator.policies.easy.plain_policies import Fcfs, RefusedShapes
-from simulator.policies.interface import Event, JobEnded, SchedulerContext, Timer
-from simulator.world import SimulatedJob
+from simulator.policy_interface import Event, JobEnded, SchedulerContext, Timer
+from simulator.state.engine_state import FAR_US, EngineRulesRecord, EngineState
 
 _ALL_HAVE_ENDED = "all have ended"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import StateAllocator
-from simulator.engine.state.engine_state import EngineState
+from simulator.jit.field_records import StateAllocator
+from simulator.model.jobs import SimulatedJob
 from simulator.policies.easy.backfill_state import BackfillState, new_outlook
-from simulator.policies.interface import SchedulerContext
-from simulator.world import SimulatedJob
+from simulator.policy_interface import SchedulerContext
+from simulator.state.engine_state import EngineState
 
 
 @runtime_checkable

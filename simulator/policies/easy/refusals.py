@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import IntegerRow, RecordTable, StateAllocator
-from simulator.engine.lifecycle.lifecycle_segments import asks_us
-from simulator.engine.state.engine_state import EngineState
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import IntegerRow, RecordTable, StateAllocator
+from simulator.lifecycle.segments import asks_us
+from simulator.state.engine_state import EngineState
 
 
 @dataclass(slots=True, eq=False)

@@ -18,24 +18,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.cores.core_slots import add_to_stack, cores_at_top, remove_from_stack
-from simulator.engine.cores.job_fitting import fits
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
-from simulator.engine.lifecycle.job_progress import done_since, set_speed
-from simulator.engine.lifecycle.job_speed import note_affected, speed_of
-from simulator.engine.lifecycle.lifecycle_segments import request_units
-from simulator.engine.state.engine_state import (
+from simulator.cores.core_slots import add_to_stack, cores_at_top, remove_from_stack
+from simulator.cores.node_fitting import fits
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
+from simulator.lifecycle.job_progress import done_since, note_affected, set_speed, speed_of
+from simulator.lifecycle.segments import request_units
+from simulator.policies.easy.shadow import EndRecord
+from simulator.state.engine_state import (
     EngineClockRecord,
     EngineNodeRecord,
     EngineState,
+    Links,
     ListRecord,
     RunRecord,
     Timeline,
 )
-from simulator.engine.state.event_agenda import enter_agenda, leave_agenda
-from simulator.engine.state.sharing_state import Links
-from simulator.policies.easy.shadow import EndRecord
+from simulator.state.event_queue import enter_agenda, leave_agenda
 
 
 @dataclass(slots=True, eq=False)

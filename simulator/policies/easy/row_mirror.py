@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.engine.cores.job_fitting import fits
-from simulator.engine.cores.row_turns import BLOCK
-from simulator.engine.cores.slurm_rows import leave_row, new_rows, sort_rows
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
-from simulator.engine.state.bit_sets import count_bits
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.engine.state.sharing_state import Rows
+from simulator.cores.node_fitting import fits
+from simulator.cores.row_packing import BLOCK
+from simulator.cores.slurm_rows import leave_row, new_rows, sort_rows
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
 from simulator.policies.easy.reservation_projection import ReservationProjection
 from simulator.policies.easy.shadow import EndRecord
+from simulator.state.engine_state import NEVER, EngineState, Rows
+from simulator.state.node_sets import count_bits
 
 
 class RowMirror(NamedTuple):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.cores.job_fitting import fits
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import RecordTable, StateAllocator
-from simulator.engine.lifecycle.lifecycle_segments import asks_us, requested_end_us
-from simulator.engine.state.engine_state import FAR_US, NEVER, EngineNodeRecord, EngineState
+from simulator.cores.node_fitting import fits
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import RecordTable, StateAllocator
+from simulator.lifecycle.segments import asks_us, requested_end_us
+from simulator.state.engine_state import FAR_US, NEVER, EngineNodeRecord, EngineState
 
 
 @dataclass(slots=True, eq=False)

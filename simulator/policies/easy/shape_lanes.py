@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engine.kernels.compilation import kernel
-from simulator.engine.kernels.field_records import IntegerRow, RecordTable, Short, StateAllocator, column
-from simulator.engine.state.engine_state import FAR_US, NEVER, EngineState
-from simulator.engine.state.event_agenda import first_waiting
+from simulator.jit.compilation import kernel
+from simulator.jit.field_records import IntegerRow, RecordTable, Short, StateAllocator, column
 from simulator.policies.easy.refusals import Refusals
+from simulator.state.engine_state import FAR_US, NEVER, EngineState
+from simulator.state.event_queue import first_waiting
 
 
 @dataclass(slots=True, eq=False)

@@ -12,22 +12,14 @@ import numpy as np
 
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
+from simulator.model.job_sizes import Amdahl, Downey, Efficiencies, Fractions, SizeConversion, read_sizes
+from simulator.model.jobs import JobLives, Sizes
 from simulator.policies.malleable.strategies import Malleable, Strategy
 from simulator.policies.policy_family import Family, PolicyOption, Value
-from simulator.world import (
-    Amdahl,
-    Downey,
-    Efficiencies,
-    Fractions,
-    JobLives,
-    SizeConversion,
-    Sizes,
-    read_sizes,
-)
 
 if TYPE_CHECKING:
+    from simulator.model.system import PoolQueues
     from simulator.simulation import Workload
-    from simulator.world import PoolQueues
 
 STRATEGIES: dict[str, tuple[Strategy, str]] = {
     "malleable-min": (Strategy(), "jobs start at their minimum; few change size at a time"),

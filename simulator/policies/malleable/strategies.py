@@ -25,11 +25,10 @@ from itertools import islice
 import numpy as np
 
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels.field_records import Ints, RecordTable, StateAllocator, column
-from simulator.engine.state.engine_state import EngineState
+from simulator.jit.field_records import Ints, RecordTable, StateAllocator, column
+from simulator.model.jobs import SimulatedJob, Sizes
 from simulator.policies.easy.backfill_state import new_outlook, shapes_of
 from simulator.policies.easy.plain_policies import Program
-from simulator.policies.interface import Event, SchedulerContext, SimulationStarted, Timer
 from simulator.policies.malleable.malleable_loop import (
     FreedRecord,
     MalleablePlan,
@@ -38,7 +37,8 @@ from simulator.policies.malleable.malleable_loop import (
     StrategyRecord,
     run_malleable_events,
 )
-from simulator.world import SimulatedJob, Sizes
+from simulator.policy_interface import Event, SchedulerContext, SimulationStarted, Timer
+from simulator.state.engine_state import EngineState
 
 TICK = "tick"
 

@@ -17,8 +17,8 @@ from simulator.policies.policy_family import Family, PolicyOption, Value
 from simulator.policies.slurm.slurm_schedulers import SlurmSchedulers
 
 if TYPE_CHECKING:
+    from simulator.model.system import PoolQueues
     from simulator.simulation import Workload
-    from simulator.world import PoolQueues
 
 _MINUTE_US = 60 * US_PER_S
 _WEEK_S = 604_800.0

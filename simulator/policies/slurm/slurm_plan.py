@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from foundation.units import US_PER_S
-from simulator.world import SimulatedJob
+from simulator.model.jobs import SimulatedJob
 
 _FIRST_WINDOW_US = 30 * US_PER_S
 

@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from simulator.policies.interface import (
+from simulator.model.jobs import SimulatedJob
+from simulator.policies.slurm.slurm_plan import BackfillPlan, PlannedNode
+from simulator.policy_interface import (
     Event,
     JobArrived,
     JobEnded,
@@ -31,8 +33,6 @@ from simulator.policies.interface import (
     SimulationStarted,
     Timer,
 )
-from simulator.policies.slurm.slurm_plan import BackfillPlan, PlannedNode
-from simulator.world import SimulatedJob
 
 LOOK, SOON, BACKFILL, COMPLETED = "look", "soon", "backfill", "completed"
 _DAY_US = 86_400_000_000

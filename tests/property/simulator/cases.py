@@ -13,7 +13,7 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import RunRules
-from simulator.world.simulated_system import NodePool
+from simulator.model.system import NodePool
 from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.reference_engine import RefJob
 

@@ -13,7 +13,7 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.hybrid.drawn_jobs import linear_sizes
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.world.simulated_job import JobLifecycle
+from simulator.model.jobs import JobLifecycle
 
 
 @dataclass(frozen=True)

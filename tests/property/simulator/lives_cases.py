@@ -8,17 +8,18 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from simulator.policies.interface.policy_events import (
+from simulator.model.jobs import JobLifecycle, SimulatedJob, Sizes
+from simulator.policy_interface import (
     Event,
     JobArrived,
     JobPreempted,
     NodeDown,
     NodeState,
+    Preemption,
+    SchedulerContext,
     SimulationStarted,
     Timer,
 )
-from simulator.policies.interface.policy_rule import Preemption, SchedulerContext
-from simulator.world.simulated_job import JobLifecycle, SimulatedJob, Sizes
 from tests.property.simulator.reference_life import Outage
 
 

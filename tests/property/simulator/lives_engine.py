@@ -10,12 +10,10 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import RunRules
-from simulator.placement.placement_rule import PlacementRule
-from simulator.placement.plugin_placements import ThesisPlacement
-from simulator.policies.interface.policy_rule import QueuePolicy
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.node_outages import Outage
-from simulator.world.simulated_system import NodePool
+from simulator.model.system import NodePool, Outage
+from simulator.placement import PlacementRule, ThesisPlacement
+from simulator.policy_interface import QueuePolicy
+from simulator.sharing import Proportional
 from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.lives_cases import LivesWorld
 from tests.property.simulator.reference_lives import ReferenceLives

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from fractions import Fraction
 
-from simulator.world.simulated_job import SimulatedJob
+from simulator.model.jobs import SimulatedJob
 
 FAR_US = 1 << 62
 Cores = dict[int, list[int]]

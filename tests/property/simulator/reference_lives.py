@@ -8,7 +8,7 @@ protocol.
 
 from __future__ import annotations
 
-from simulator.policies.interface.policy_events import Event, JobArrived, NodeDown, NodeState, NodeUp
+from simulator.policy_interface import Event, JobArrived, NodeDown, NodeState, NodeUp
 from tests.property.simulator.reference_life import Status
 from tests.property.simulator.reference_lives_desk import LivesDesk
 

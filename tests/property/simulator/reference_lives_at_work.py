@@ -7,15 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
-from simulator.policies.interface.policy_events import (
-    Event,
-    JobEnded,
-    JobPreempted,
-    NodeState,
-    SimulationStarted,
-    Timer,
-)
-from simulator.world.simulated_job import SimulatedJob
+from simulator.model.jobs import SimulatedJob
+from simulator.policy_interface import Event, JobEnded, JobPreempted, NodeState, SimulationStarted, Timer
 from tests.property.simulator.reference_life import Doing, LifeRecord, Outage, Progress, Row, Status
 
 

@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from simulator.policies.interface.policy_events import NodeState, Timer
-from simulator.policies.interface.policy_rule import PolicyError, Preemption
-from simulator.world.simulated_job import SimulatedJob
+from simulator.model.jobs import SimulatedJob
+from simulator.policy_interface import NodeState, PolicyError, Preemption, Timer
 from tests.property.simulator.reference_life import FAR_US, Cores, Doing, LifeRecord, Progress, Status
 from tests.property.simulator.reference_lives_at_work import LivesAtWork
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.engine.kernels.field_records import StateAllocator, only_record
 from simulator.engine.run.run_rules import RunRules
-from simulator.engine.state.engine_state import EngineState
-from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
+from simulator.jit.field_records import StateAllocator, only_record
+from simulator.model.system import NodePool
+from simulator.placement import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.backfill_state import BackfillState, new_outlook
 from simulator.policies.easy.ncs_plain import EasyNcs
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
 from simulator.policies.easy.shape_lanes import LanesRecord
-from simulator.policies.interface.policy_rule import QueuePolicy
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import NodePool
+from simulator.policy_interface import QueuePolicy
+from simulator.sharing import Proportional
+from simulator.state.engine_state import EngineState
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.cases import World, crowds, placements, run_world, worlds
 from tests.property.simulator.reference_engine import (

@@ -12,12 +12,10 @@ from simulator.engine.context.engine_invariants import InvariantError, Invariant
 from simulator.engine.context.python_engine import PythonEngine
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import RunRules
-from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
+from simulator.model.system import NodePool
+from simulator.placement import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
-from simulator.sharing.node_speeds import NoisyNodes
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.sharing.sharing_model import SharingModel
-from simulator.world.simulated_system import NodePool
+from simulator.sharing import NoisyNodes, Proportional, SharingModel
 from tests.fixtures.kinds import PAIRWISE
 from tests.fixtures.tier import examples
 from tests.property.simulator.cases import World, pool_jobs, run_world, worlds

@@ -16,11 +16,11 @@ from simulator.engine.run.run_rules import RunRules
 from simulator.hybrid.hybrid_pool import check_world
 from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.placement.plugin_placements import ThesisPlacement
+from simulator.model.jobs import PLAIN_LIFE
+from simulator.model.system import NodePool
+from simulator.placement import ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_job import PLAIN_LIFE
-from simulator.world.simulated_system import NodePool
+from simulator.sharing import Proportional
 from tests.fixtures.tier import examples
 from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, sharing, world_of
 

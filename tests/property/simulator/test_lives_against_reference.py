@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from simulator.engine.context.engine_invariants import InvariantError, Invariants
 from simulator.engine.context.python_engine import PythonEngine
-from simulator.placement.plugin_placements import SlurmPlacement
+from simulator.placement import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
-from simulator.policies.interface.policy_rule import QueuePolicy
+from simulator.policy_interface import QueuePolicy
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.lives_cases import LivesWorld, Restless, lives_worlds, world_of
 from tests.property.simulator.lives_engine import engine_run, engine_story, oracle_story

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from simulator.world.simulated_system import NodePool
+from simulator.model.system import NodePool
 from tests.fixtures.tier import choose
 from tests.property.simulator.cases import World, crowds
 from tests.property.simulator.reference_engine import (

@@ -9,15 +9,15 @@ from random import Random
 import numpy as np
 import pytest
 
+from simulator.cores.row_packing import BLOCK
+from simulator.cores.slurm_rows import sort_rows
 from simulator.engine.building.build_state import PoolJobs, build_state
-from simulator.engine.cores.row_turns import BLOCK
-from simulator.engine.cores.slurm_rows import sort_rows
-from simulator.engine.kernels.field_records import StateAllocator
-from simulator.engine.lifecycle.job_progress import hold, let_go
-from simulator.engine.state.cluster_view import members, parts_of, words_of
-from simulator.engine.state.engine_state import NEVER, EngineState
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import NodePool
+from simulator.jit.field_records import StateAllocator
+from simulator.lifecycle.job_progress import hold, let_go
+from simulator.model.system import NodePool
+from simulator.sharing import Proportional
+from simulator.state.allocations import members, parts_of, words_of
+from simulator.state.engine_state import NEVER, EngineState
 from tests.fixtures.tier import choose
 
 Place = tuple[int, int]

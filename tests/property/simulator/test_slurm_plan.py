@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.units import US_PER_S
+from simulator.model.jobs import SimulatedJob
 from simulator.policies.slurm.slurm_plan import BackfillPlan, PlannedNode, windows
-from simulator.world.simulated_job import SimulatedJob
 from tests.fixtures.tier import examples
 
 NOW_US = 50 * US_PER_S

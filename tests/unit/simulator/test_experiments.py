@@ -26,8 +26,8 @@ from simulator.experiments.thesis.thesis_datasets import (
     with_interactive_jobs,
     with_patterns,
 )
+from simulator.model.system import System
 from simulator.setting_choices import SimulationWords, setting_of
-from simulator.world.simulated_system import System
 from workloads.swf import SwfColumns, load_columns
 
 

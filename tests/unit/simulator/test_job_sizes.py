@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import UsageError
-from simulator.world.job_sizes import (
+from simulator.model.job_sizes import (
     ASKED,
     Amdahl,
     Downey,

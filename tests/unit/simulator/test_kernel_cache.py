@@ -10,22 +10,16 @@ import pytest
 
 import simulator
 from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.kernels import compilation as compiling
-from simulator.engine.kernels.compilation import (
-    Compiled,
-    cache_folder,
-    is_anything_kept,
-    kernel,
-    source_digest,
-)
-from simulator.engine.kernels.field_records import StateAllocator
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import RunRules
-from simulator.engine.state.engine_state import EngineClockRecord
-from simulator.placement.plugin_placements import SlurmPlacement
+from simulator.jit import compilation as compiling
+from simulator.jit.compilation import Compiled, cache_folder, is_anything_kept, kernel, source_digest
+from simulator.jit.field_records import StateAllocator
+from simulator.model.system import NodePool
+from simulator.placement import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import NodePool
+from simulator.sharing import Proportional
+from simulator.state.engine_state import EngineClockRecord
 
 SOURCES = Path(simulator.__file__).parent
 
@@ -85,9 +79,9 @@ def test_a_copy_of_the_sources_has_the_same_cache_and_a_change_of_them_another(t
     copy = tmp_path / "elsewhere" / "simulator"
     shutil.copytree(SOURCES, copy)
     assert source_digest(copy) == source_digest()
-    for matters in ("lifecycle/job_progress.py", "state/lifecycle_state.py", "kernels/field_records.py"):
+    for matters in ("lifecycle/job_progress.py", "state/lifecycle_state.py", "jit/field_records.py"):
         before = source_digest(copy)
-        with (copy / "engine" / matters).open("a") as stream:
+        with (copy / matters).open("a") as stream:
             stream.write("\n")
         source_digest.cache_clear()
         assert source_digest(copy) != before, matters

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from foundation.errors import InputError, UsageError
-from simulator.engine.state.engine_state import FAR_US
-from simulator.world.node_outages import Failing, Outage, read_outages
+from simulator.model.system import Failing, Outage, read_outages
+from simulator.state.engine_state import FAR_US
 
 HOUR_US = 3_600_000_000
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foundation.errors import InputError
 from foundation.records import PlacementArrays
-from simulator.engine.state.node_ranges import Places
+from simulator.state.allocations import Places
 from tests.fixtures.tier import examples
 
 PARTS = st.lists(

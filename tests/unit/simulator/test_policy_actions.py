@@ -167,7 +167,7 @@ def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
     code, told = WRONG[name]
     policy = tmp_path / "wrong.py"
     policy.write_text(
-        "from simulator.policies.interface.policy_rule import Preemption\n"
+        "from simulator.policy_interface import Preemption\n"
         "class Wrong:\n"
         "    def schedule(self, context):\n"
         "        for job in list(context.waiting):\n"

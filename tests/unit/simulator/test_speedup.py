@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import UsageError
-from simulator.world.job_sizes import ASKED, amdahl, downey, from_table, linear
+from simulator.model.job_sizes import ASKED, amdahl, downey, from_table, linear
 
 
 def test_linear_rates_are_exact() -> None:

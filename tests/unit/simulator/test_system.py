@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import UsageError
+from simulator.model.system import System, multiple_queues, nodes_of_share
 from simulator.setting_choices import SimulationWords, setting_of
-from simulator.world.simulated_system import System, multiple_queues, nodes_of_share
 
 
 @pytest.mark.parametrize(

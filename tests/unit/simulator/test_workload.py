@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError, UsageError
+from simulator.model.system import PoolQueues, System, multiple_queues, single_queue
 from simulator.simulation.simulation_options import Cleaning, OversizeRule, TimeLimitRule, ZeroLength
 from simulator.simulation.trace_workload import Workload, make_workload, without_patterns
-from simulator.world.simulated_system import PoolQueues, System, multiple_queues, single_queue
 from workloads.swf import load_columns
 
 MQ = multiple_queues(System(4, 4), 1, multiplicity=1, multiplicity_interactive=2)

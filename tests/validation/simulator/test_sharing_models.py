@@ -10,13 +10,10 @@ import pytest
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import RunRules
-from simulator.placement.plugin_placements import ThesisPlacement
+from simulator.model.system import NodePool
+from simulator.placement import ThesisPlacement
 from simulator.policies.easy.plain_policies import Fcfs
-from simulator.sharing.node_speeds import NoisyNodes
-from simulator.sharing.pairwise_sharing import Pairwise
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.sharing.sharing_model import SharingModel
-from simulator.world.simulated_system import NodePool
+from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
 
 SECOND = 1_000_000
 PLAIN = Proportional(Fraction(6, 5))

@@ -11,11 +11,10 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import RunRules
-from simulator.placement.placement_rule import PlacementRule
-from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
+from simulator.model.system import NodePool
+from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_system import NodePool
+from simulator.sharing import Proportional
 
 SECOND = 1_000_000
 

@@ -1,0 +1,118 @@
+"""Which nodes a job may use, and whether it fits there.
+
+Whether a job fits, whatever the placement: enough nodes with enough free slots and memory.
+
+Which jobs may use a node: all, one for which it is reserved, or none while it is down or drained.
+"""
+
+from __future__ import annotations
+
+from simulator.jit.compilation import kernel
+from simulator.state.engine_state import NEVER, EngineJobRecord, EngineNodeRecord, EngineState
+from simulator.state.lifecycle_state import NO_JOB, Lives
+
+
+@kernel
+def fits(job: EngineJobRecord, node: EngineNodeRecord) -> bool:
+    """Return whether a node, as it is or as it will be, takes a job: it has slots and memory, and may."""
+    return (
+        node.free >= job.cores
+        and node.free_kib >= job.memory_kib
+        and (node.owner == NEVER or node.owner == job.index)
+    )
+
+
+@kernel
+def job_fits(state: EngineState, job: int) -> bool:
+    """Return whether enough nodes have slots and memory for ``job`` now."""
+    asked = state.jobs[job]
+    wanted = asked.nodes
+    if state.clock[0].closed == 0:
+        if state.open_nodes[asked.cores] < wanted:
+            return False
+        if asked.memory_kib == 0:
+            return True
+    for node in range(state.rules[0].nodes):
+        if fits(asked, state.nodes[node]):
+            wanted -= 1
+            if wanted == 0:
+                return True
+    return False
+
+
+@kernel
+def count_fitting(state: EngineState, job: int) -> int:
+    """Return how many nodes have slots and memory for ``job`` now."""
+    asked = state.jobs[job]
+    if state.clock[0].closed == 0 and asked.memory_kib == 0:
+        return state.open_nodes[asked.cores]
+    count = 0
+    for node in range(state.rules[0].nodes):
+        count += int(fits(asked, state.nodes[node]))
+    return count
+
+
+@kernel
+def count_idle(state: EngineState) -> int:
+    """Return how many nodes are without a job and open to any."""
+    if state.clock[0].closed == 0 and state.rules[0].slots == 1 and state.rules[0].nodes > 1:
+        return state.ranking.size[0, 0]
+    count = 0
+    for index in range(state.rules[0].nodes):
+        node = state.nodes[index]
+        count += int(node.used == 0 and node.owner == NEVER)
+    return count
+
+
+@kernel
+def _set_owner(state: EngineState, lives: Lives, index: int) -> None:
+    """Bring the owner of a node up to date, and what is counted of nodes that take any job."""
+    node, life = state.nodes[index], lives.nodes[index]
+    owner = NO_JOB if life.down or life.drained else life.lease
+    sign = int(owner == NEVER) - int(node.owner == NEVER)
+    node.owner = owner
+    if sign == 0:
+        return
+    state.clock[0].closed -= sign
+    for free in range(node.free + 1):
+        state.open_nodes[free] += sign
+
+
+@kernel
+def set_down(state: EngineState, lives: Lives, node: int, down: int) -> None:
+    """Note that a node, on which no job is, is down, or no longer."""
+    lives.nodes[node].down = down
+    _set_owner(state, lives, node)
+
+
+@kernel
+def set_drained(state: EngineState, lives: Lives, node: int, drained: int) -> None:
+    """Let no job start on a node, or let jobs start there again."""
+    lives.nodes[node].drained = drained
+    _set_owner(state, lives, node)
+
+
+@kernel
+def lease(state: EngineState, lives: Lives, node: int, job: int) -> None:
+    """Reserve a node that is not reserved for ``job``."""
+    lives.nodes[node].lease = job
+    lives.jobs[job].leased += 1
+    _set_owner(state, lives, node)
+
+
+@kernel
+def end_lease(state: EngineState, lives: Lives, node: int) -> None:
+    """End the reservation of a node."""
+    lives.jobs[lives.nodes[node].lease].leased -= 1
+    lives.nodes[node].lease = NEVER
+    _set_owner(state, lives, node)
+
+
+@kernel
+def end_leases(state: EngineState, lives: Lives, job: int) -> None:
+    """End all reservations for ``job``."""
+    node = 0
+    while lives.jobs[job].leased > 0:
+        if lives.nodes[node].lease == job:
+            end_lease(state, lives, node)
+        node += 1

@@ -1,1 +1,0 @@
-"""Which job is on which core: slots, neighbours, owners of nodes, and Slurm's rows."""

@@ -1,1 +1,0 @@
-"""The life of a job: it starts, goes at a speed, saves, changes size, comes back, ends."""

@@ -1,0 +1,1 @@
+"""How kernels are declared, compiled and cached, and the records that they read and write."""

@@ -1,0 +1,1 @@
+"""The lifecycle of a job: start, progress, checkpoint, resize, preemption, restart, end."""

@@ -1,0 +1,1 @@
+"""What is simulated: jobs, their sizes, nodes, queues and outages."""

@@ -1,0 +1,183 @@
+"""A job as the simulator knows it beforehand, and the lifecycles of many jobs of few kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The node counts that a malleable job runs on.
+
+    Parameters
+    ----------
+    least, preferred, most
+        The fewest, those that it likes best, and the most; the size that it asks for lies between the first
+        and the last.
+    rates
+        How fast it goes on 1, 2, ..., ``most`` nodes, in whole numbers: only their ratios matter (see
+        ``simulator.model.job_sizes``).
+    """
+
+    least: int
+    preferred: int
+    most: int
+    rates: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLifecycle:
+    """What makes a job more than one run of a fixed size.
+
+    Parameters
+    ----------
+    sizes
+        Node counts of a malleable job; None: the job is rigid.
+    setup_us
+        What each start costs on dedicated cores before the work begins, or goes on.
+    checkpoint_every_us
+        Work, on dedicated cores and the nodes that it asks for, between two checkpoints; None: it has none.
+    checkpoint_us
+        What writing a checkpoint costs on dedicated cores.
+    notice_us, predicted_us
+        When the job announces itself, and when its notice says that it will come; None: it does not.
+    on_demand
+        Whether it is to start the moment it comes.
+    """
+
+    sizes: Sizes | None = None
+    setup_us: int = 0
+    checkpoint_every_us: int | None = None
+    checkpoint_us: int = 0
+    notice_us: int | None = None
+    predicted_us: int | None = None
+    on_demand: bool = False
+
+
+PLAIN_LIFE = JobLifecycle()
+"""One run of a fixed size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedJob:
+    """One job of a pool.
+
+    Parameters
+    ----------
+    index
+        Its place among the jobs of the pool, in order of job number.
+    number
+        Its number in the trace (SWF field 1).
+    nodes, cores
+        Its shape: nodes that it asks for, and cores on each.
+    submit_us
+        When it arrives, in microseconds.
+    phases_us
+        Idle, busy, idle, ... periods on dedicated cores and the nodes that it asks for, idle first.
+    requested_us
+        The run time that it asks for, on dedicated cores.
+    memory_kib
+        Memory that it needs on each node; 0 needs none.
+    app
+        Class of its application, an index into a pairwise model.
+    user
+        Number of its user (SWF field 12); None is not known.
+    life
+        Its lifecycle, where it does more than run once at its size.
+    """
+
+    index: int
+    number: int
+    nodes: int
+    cores: int
+    submit_us: int
+    phases_us: tuple[int, ...]
+    requested_us: int
+    memory_kib: int = 0
+    app: int = 0
+    user: int | None = None
+    life: JobLifecycle = PLAIN_LIFE
+
+    @property
+    def run_us(self) -> int:
+        """Run time on dedicated cores."""
+        return sum(self.phases_us)
+
+    @property
+    def least_nodes(self) -> int:
+        """The fewest nodes that it runs on."""
+        return self.nodes if self.life.sizes is None else self.life.sizes.least
+
+    @property
+    def most_nodes(self) -> int:
+        """The most nodes that it runs on."""
+        return self.nodes if self.life.sizes is None else self.life.sizes.most
+
+    def rate(self, nodes: int) -> int:
+        """Return how fast it goes on ``nodes`` nodes, in its own whole numbers; 1 for a rigid job."""
+        return 1 if self.life.sizes is None else self.life.sizes.rates[nodes - 1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobLives(Sequence[JobLifecycle]):
+    """A life for each job; job ``j`` has the life ``kinds[kind[j]]``."""
+
+    kinds: tuple[JobLifecycle, ...]
+    kind: Ints
+
+    @classmethod
+    def of(cls, lives: Sequence[JobLifecycle] | None, count: int) -> JobLives:
+        """Return these lifecycles; without any ``count`` plain ones."""
+        if isinstance(lives, JobLives):
+            return lives
+        if lives is None:
+            return cls((PLAIN_LIFE,), np.zeros(count, dtype=np.int64))
+        place: dict[int, int] = {}
+        found: list[JobLifecycle] = []
+        for life in lives:
+            if place.setdefault(id(life), len(found)) == len(found):
+                found.append(life)
+        return cls(tuple(found), np.array([place[id(life)] for life in lives], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @overload
+    def __getitem__(self, index: int) -> JobLifecycle: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> JobLives: ...
+
+    def __getitem__(self, index: int | slice) -> JobLifecycle | JobLives:
+        if isinstance(index, slice):
+            return JobLives(self.kinds, self.kind[index])
+        return self.kinds[int(self.kind[index])]
+
+    def select(self, jobs: Ints) -> JobLives:
+        """Return the lifecycles of some jobs."""
+        return JobLives(self.kinds, self.kind[jobs])
+
+    def column(self, value: Callable[[JobLifecycle], int | bool]) -> Ints:
+        """Return a whole number for each job."""
+        return np.array([int(value(life)) for life in self.kinds] or [0], dtype=np.int64)[self.kind]
+
+    def changed(self, change: Callable[[JobLifecycle], JobLifecycle]) -> JobLives:
+        """Return the lifecycles with something changed in all of them."""
+        return JobLives(tuple(map(change, self.kinds)), self.kind)
+
+    def with_sizes(self, jobs: Ints, sizes: Sequence[Sizes], which: Ints) -> JobLives:
+        """Return the lifecycles in which job ``jobs[i]`` has the sizes ``sizes[which[i]]``."""
+        pairs, new = np.unique(self.kind[jobs] * len(sizes) + which, return_inverse=True)
+        kind = self.kind.copy()
+        kind[jobs] = len(self.kinds) + new
+        more = [
+            replace(self.kinds[pair // len(sizes)], sizes=sizes[pair % len(sizes)]) for pair in pairs.tolist()
+        ]
+        return JobLives((*self.kinds, *more), kind)
