@@ -14,7 +14,7 @@ from pathlib import Path
 
 from foundation.mpi_start import DEADLINE, NETMOD, PROVIDER, mpi_environment
 from foundation.one_line import last_words
-from foundation.slurm.calling.run_command import command_environment, without_slurm
+from foundation.slurm.run_command import command_environment, without_slurm
 
 START_S = 20.0
 """For the start of MPI alone, s; ended by the ranks themselves."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from foundation.errors import ClusterError, OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import CommandSlurm
-from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
-from foundation.slurm.subprocess_reader.client import ApartSlurm
+from foundation.slurm.site_configuration import check_conf
+from foundation.slurm.subprocess_reader import ApartSlurm
 from foundation.units import counted
 from gangd.controller.controller_config import Config, load_config
 from gangd.controller.controller_loop import ControllerLoop

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import InputError, UsageError
+from foundation.files import write_whole
 from foundation.one_line import one_line
 from foundation.units import counted
-from foundation.whole_file import write_whole
 from simulator.jit.field_records import Ints
 
 _MOST_LINES = 10_000_000

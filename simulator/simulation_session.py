@@ -12,7 +12,7 @@ import msgspec
 from foundation.errors import InputError, UsageError
 from foundation.records import TRACE_NAME, GangSettings, HostInfo, Run, RunInfo, utc_now
 from foundation.records.records_folder import read_info
-from foundation.records.run_info import HoldKind
+from foundation.records.row_types import HoldKind
 from foundation.units import US_PER_S
 from gangd.core import HoldMode
 from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of, undelayed

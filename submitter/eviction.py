@@ -17,8 +17,8 @@ from enum import StrEnum
 from foundation.errors import ClusterError, OsubError, UsageError
 from foundation.one_line import one_line
 from foundation.slurm import Receiver, SlurmClient, SlurmJob, SlurmJobState
-from foundation.slurm.calling.run_command import CommandOutput
 from foundation.slurm.command_slurm import cancel_words, put_back_words, signal_words
+from foundation.slurm.run_command import CommandOutput
 from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,

@@ -20,7 +20,7 @@ from analysis.metrics.slice_metrics import share_unattended, unattended_by_node
 from analysis.metrics.use_of_host import HostUse, host_use
 from foundation.one_line import last_words, one_line
 from foundation.records import Run
-from foundation.records.runs_found import JOBS_FOLDER
+from foundation.records.records_folder import JOBS_FOLDER
 from foundation.units import counted_of, duration, durations
 
 MOST_FAULTY = 0.01

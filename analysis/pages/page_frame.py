@@ -28,9 +28,9 @@ from plotly.offline import get_plotlyjs
 from analysis.charts import figure_json
 from analysis.pages.page_content import Page, PageBlock, TableCell
 from foundation.errors import OutputError
+from foundation.files import write_whole
 from foundation.records.journal import output_error
 from foundation.version import VERSION
-from foundation.whole_file import write_whole
 
 SCRIPTS = ("scheme.js", "figures.js", "narrow.js", "exports.js", "tables.js", "start.js")
 

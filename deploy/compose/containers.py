@@ -1,4 +1,6 @@
-"""A cluster's containers, as the engine tells of them, and how they are taken down.
+"""A cluster's containers, and a Slurm client whose commands run in the controller's.
+
+A cluster's containers, as the engine tells of them, and how they are taken down.
 
 They are found by two labels, and by nothing else: ``osub.home`` is the path of the state folder and
 ``osub.cluster`` the name that follows from it. A container, volume or network without both is not ours,
@@ -6,12 +8,14 @@ whatever it is called, and is not removed.
 
 On the way down jobs are cancelled first, so that nodes needn't wait for them, and agents let go of what they
 hold: what is frozen with cgroup v1 cannot be killed, and its container would stay for ever.
+
+A client of a cluster's Slurm whose commands run in the controller's container.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +23,11 @@ from typing import Any, Literal
 
 from deploy.compose.engine import Engine
 from deploy.compose.plan import image_of
-from deploy.local.cgroups import remove_all, thaw_all
+from deploy.local.down import remove_all, thaw_all
 from foundation.errors import ClusterError
+from foundation.slurm import CommandSlurm
+from foundation.slurm.run_command import CommandOutput
+from foundation.slurm.slurm_types import SlurmUnreachableError
 
 HOME = "osub.home"
 CLUSTER = "osub.cluster"
@@ -223,3 +230,34 @@ def _remove_freezer(engine: Engine, cluster: str, debian: int) -> list[Path]:
             ";",
         )
     return [folder] if folder.is_dir() else []
+
+
+_SLURM_NEEDS = ("LC_ALL", "TZ", "SLURM_TIME_FORMAT")
+_WITHIN_S = 30.0
+"""An engine of a slow host takes some seconds to begin a command, and Slurm's ends by itself after ten."""
+
+
+def slurm_client(engine: Engine, containers: Sequence[Container]) -> CommandSlurm:
+    """Return a client; raises SlurmUnreachableError where the controller's container does not run."""
+    controllers = of_role(containers, "controller")
+    if not controllers or controllers[0].state != "running":
+        raise SlurmUnreachableError("the controller's container does not run")
+    return CommandSlurm(tries=1, timeout_s=_WITHIN_S, runner=_Inside(engine, controllers[0].id).run)
+
+
+class _Inside:
+    """Runs Slurm's commands in a container."""
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self._engine = engine
+        self._container = container
+
+    def run(
+        self, words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
+    ) -> CommandOutput:
+        """Run one; of the environment it gets what decides how an answer looks."""
+        variables = [
+            word for key in _SLURM_NEEDS if key in environment for word in ("-e", f"{key}={environment[key]}")
+        ]
+        options = ["-i", *variables] if stdin is not None else variables
+        return self._engine.run("exec", *options, self._container, *words, within_s=timeout_s, stdin=stdin)

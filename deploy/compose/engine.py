@@ -17,7 +17,7 @@ from typing import Any
 from deploy.compose.inside.conf import Hierarchy
 from foundation.errors import ClusterError, HostError
 from foundation.one_line import one_line
-from foundation.slurm.calling.run_command import CommandOutput, run_command
+from foundation.slurm.run_command import CommandOutput, run_command
 
 _ANSWER_S, _COMPOSE_S = 30.0, 120.0
 _START_INTERVAL_API = (1, 44)

@@ -25,11 +25,11 @@ from typing import IO
 from deploy.compose.containers import list_containers, of_role
 from deploy.compose.engine import Engine, find_engine, last_word
 from deploy.compose.inside.controller import HOST, HOST_USER
-from deploy.compose.state import read_compose_state
+from deploy.compose.plan import read_compose_state
 from deploy.local.layout import state_option
 from foundation.errors import ClusterError, OutputError
 from foundation.mpi_start import PREFIXES
-from foundation.slurm.calling.run_command import CommandOutput
+from foundation.slurm.run_command import CommandOutput
 from foundation.version import VERSION
 
 _PYTHON, _OSUB = "/opt/osub/bin/python", "/opt/osub/bin/osub"

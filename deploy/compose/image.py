@@ -1,17 +1,31 @@
-"""Making the images from the project's sources: a folder with what goes into them, and the engine's build."""
+"""Images: made from the project's sources, and those that watch a cluster.
+
+Making the images from the project's sources: a folder with what goes into them, and the engine's build.
+
+Which images watch a cluster, and at which ports of this host's loopback.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.compose.engine import Engine, EngineName
+from deploy.compose.plan import (
+    GRAFANA_IMAGE,
+    GRAFANA_PORT,
+    PROMETHEUS_IMAGE,
+    PROMETHEUS_PORT,
+    Monitoring,
+    prometheus_image_of,
+)
 from foundation.errors import ClusterError, HostError
 from foundation.one_line import one_line
 
@@ -162,3 +176,61 @@ def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> 
     if base.startswith("docker.io/") and any("pull" in line or base in line for line in telling[-3:]):
         advice = "; where no registry can be reached, deploy/compose/bootstrap-base makes the base"
     raise ClusterError(f"the image {name} cannot be built: {one_line(telling[-1], 400)}{advice}")
+
+
+_PULL_S = 900.0
+_PORTS = 100
+_LOOPBACK = "127.0.0.1"
+
+
+def choose_watchers(engine: Engine, debian: int, say: Callable[[str], None]) -> Monitoring:
+    """Choose images of a registry, or, on a base that was made without one, Debian's Prometheus alone.
+
+    Raises
+    ------
+    HostError
+        No image can be had, or no port is free.
+    """
+    alone = has_image(engine, own_base(debian))
+    grafana: str | None = GRAFANA_IMAGE
+    if not alone:
+        for image in (PROMETHEUS_IMAGE, GRAFANA_IMAGE):
+            _pull(engine, image, say)
+    elif not has_image(engine, GRAFANA_IMAGE):
+        grafana = None
+        say(f"no Grafana: it is not in Debian, and {engine.name} has no image {GRAFANA_IMAGE}")
+    prometheus_port = free_port(range(PROMETHEUS_PORT, PROMETHEUS_PORT + _PORTS))
+    return Monitoring(
+        prometheus_image=prometheus_image_of(debian) if alone else PROMETHEUS_IMAGE,
+        prometheus_port=prometheus_port,
+        grafana_image=grafana,
+        grafana_port=free_port(range(GRAFANA_PORT, GRAFANA_PORT + _PORTS)),
+    )
+
+
+def free_port(ports: Iterable[int]) -> int:
+    """Return the first of the ports that is free on the loopback; raises HostError."""
+    tried = []
+    for port in ports:
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind((_LOOPBACK, port))
+            except OSError:
+                tried.append(port)
+                continue
+            return port
+    raise HostError(f"no port of {_LOOPBACK} is free from {tried[0]} to {tried[-1]}")
+
+
+def _pull(engine: Engine, image: str, say: Callable[[str], None]) -> None:
+    if has_image(engine, image):
+        return
+    say(f"fetching the image {image}")
+    answer = engine.run("pull", "-q", image, within_s=_PULL_S)
+    if answer.returncode != 0:
+        said = one_line((answer.stderr or answer.stdout).strip() or f"exit code {answer.returncode}", 300)
+        raise HostError(
+            f"{engine.name} cannot fetch {image}: {said}; where no registry can be reached, "
+            "deploy/compose/bootstrap-base makes a base with which Debian's Prometheus is used"
+        )

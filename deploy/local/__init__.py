@@ -1,7 +1,7 @@
 """The embedded cluster: a real Slurm on this host, each node pinned to its own CPUs.
 
 Start reading at ``cluster`` (up, status, down); ``shape`` says what a cluster looks like,
-``host`` what this host offers, ``slurm_setup`` has Slurm's configuration.
+``host`` what this host offers.
 """
 
 from deploy.local.cluster import LocalCluster

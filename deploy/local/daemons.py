@@ -20,8 +20,7 @@ import msgspec
 import psutil
 
 from deploy.local.layout import ClusterLayout
-from deploy.local.members import MARK
-from deploy.local.processes import read_facts
+from deploy.local.members import MARK, read_facts
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.slurm_types import SlurmUnreachableError

@@ -1,4 +1,6 @@
-"""Taking a cluster down: every process that is proven to be its own, its cgroups, its memory, its files.
+"""Taking a cluster down: its processes, cgroups, memory and files.
+
+Taking a cluster down: every process that is proven to be its own, its cgroups, its memory, its files.
 
 What is done goes by the path of the home and by the list in its mark. What ``cluster.json`` says is not
 needed, so that nothing in it can lead elsewhere, and `down` works whatever killed `up`, or an earlier `down`.
@@ -13,20 +15,62 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from deploy.local.belongings import FolderName
-from deploy.local.cgroups import cluster_cgroups, remove_all, thaw_all
 from deploy.local.home import Home
 from deploy.local.layout import names_of
-from deploy.local.members import Kin, end_all, kin_of, living_daemons, living_members
-from deploy.local.processes import PROC, ProcessFacts
+from deploy.local.members import PROC, Kin, ProcessFacts, end_all, kin_of, living_daemons, living_members
 from foundation.errors import ClusterError, TrustError
-from foundation.in_memory import SHM, is_segment
+from foundation.files import SHM, is_segment
 from foundation.trust import names_in, open_folder
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+
+
+def cluster_cgroups(letters: str, root: Path = CGROUP_ROOT) -> list[Path]:
+    """Return the top cgroups of every node of the cluster with these letters."""
+    node = f"{letters}-n*"
+    patterns = (
+        f"*/slurm_{node}",
+        f"*/gangd_{node}_job_*",  # in which agents let jobs yield
+        f"system.slice/{node}_slurmstepd.scope",
+        f"{node}_slurmstepd.scope",
+    )
+    return [path for pattern in patterns for path in root.glob(pattern) if path.is_dir()]
+
+
+def thaw_all(tops: Iterable[Path]) -> None:
+    """Thaw every cgroup below, so that the processes in them can die."""
+    for top in tops:
+        for below in [top, *(path for path in top.rglob("*") if path.is_dir())]:
+            for control, word in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+                with suppress(OSError):
+                    if (below / control).exists():
+                        (below / control).write_text(word)
+
+
+def remove_all(tops: Iterable[Path], within_s: float) -> list[Path]:
+    """Remove cgroups from the leaves up; returns those still there after ``within_s`` seconds."""
+    left = list(tops)
+    deadline = time.monotonic() + within_s
+    while left:
+        for top in left:
+            below = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
+            for path in [*below, top]:
+                with suppress(OSError):
+                    path.rmdir()
+        left = [top for top in left if top.exists()]
+        if left and time.monotonic() > deadline:
+            break
+        if left:
+            time.sleep(0.02)
+    return left
+
 
 _GANG = ("gangd.main", "gangd.agent.main")
 _SLURM = ("slurmctld", "slurmd")

@@ -1,9 +1,16 @@
-"""An embedded cluster's ``cluster.json``: what was asked for, where it is, which processes run."""
+"""An embedded cluster's ``cluster.json``, and which clusters of this user run on this host.
+
+An embedded cluster's ``cluster.json``: what was asked for, where it is, which processes run.
+
+Which clusters of this user run on this host, from their daemons.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +20,7 @@ from deploy.local.belongings import FileName
 from deploy.local.daemons import Daemon
 from deploy.local.home import Home
 from deploy.local.layout import ClusterLayout, names_of, state_option
+from deploy.local.members import MARK, ProcessFacts, all_facts
 from deploy.shape import Shape
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.trust import open_folder, place_of, read_file
@@ -133,3 +141,40 @@ def _decoded(content: bytes, home: Path) -> ClusterState:
     if layout.cluster_name != names.cluster or [node.name for node in layout.nodes] != nodes:
         raise InputError(f"{path} has names that are not this folder's; was it edited?")
     return state
+
+
+_CONF = "SLURM_CONF"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCluster:
+    """A cluster that has a living daemon: where it is kept, what it is, how many daemons live."""
+
+    folder: Path
+    state: ClusterState
+    daemons: int
+
+
+def live_clusters(facts: Iterable[ProcessFacts] | None = None) -> list[FoundCluster]:
+    """Return this user's clusters with a living daemon, by folder.
+
+    A process tells its cluster's name and configuration in its environment; it is believed where it is this
+    user's and the folder holds a cluster of that name.
+    """
+    found_pids: dict[tuple[str, Path], set[int]] = defaultdict(set)
+    for one in all_facts() if facts is None else facts:
+        words = dict(word.split("=", 1) for word in one.environment if "=" in word)
+        if one.user == os.geteuid() and MARK in words and _CONF in words:
+            found_pids[words[MARK], Path(words[_CONF]).parent].add(one.pid)
+    found: dict[str, FoundCluster] = {}
+    for (name, folder), pids in found_pids.items():
+        try:
+            state = read_state(folder.resolve())
+        except (OsubError, OSError, ValueError, RuntimeError):  # the last: links in a circle
+            continue
+        if state is None or state.layout.cluster_name != name:
+            continue
+        living = sum(daemon.pid in pids for daemon in state.daemons)
+        if living:
+            found[state.layout.state] = FoundCluster(Path(state.layout.state), state, living)
+    return [found[folder] for folder in sorted(found)]

@@ -24,11 +24,11 @@ from deploy.local.daemons import Daemon, daemon_environment, log_of, start_daemo
 from deploy.local.gang import SUPERVISOR_SIGNALS, gang_daemons
 from deploy.local.host import look_at_host
 from deploy.local.layout import ClusterLayout
-from deploy.local.processes import Pinned, pin
+from deploy.local.members import Pinned, pin
 from deploy.local.state import SUPERVISED, read_listed, read_supervised
 from foundation.errors import ClusterError, OsubError
+from foundation.files import write_in
 from foundation.trust import open_folder
-from foundation.whole_file import write_in
 
 _LOOK_S = 0.5
 """Daemons that are not its children are looked at so often."""

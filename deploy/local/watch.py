@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local.layout import names_of
-from deploy.local.members import find_members, kin_of
-from deploy.local.processes import PROC, read_facts
+from deploy.local.members import PROC, find_members, kin_of, read_facts
 from deploy.local.state import ClusterState
 from foundation.cpu_time import CpuTime, cpu_time
 from foundation.process_stat import PARENT, START_TICKS, USER_TICKS, split_stat

@@ -1,7 +1,7 @@
 """The RUN directory: what a real and a simulated run leave behind, validated on write and on read.
 
 A replay writes with `RunWriter`, a simulation with `write_run`; everything else reads with `load_run`.
-The columns are fixed by the structs in ``row_types.py`` and ``run_info.py``.
+The columns are fixed by the structs in ``row_types.py``.
 """
 
 from __future__ import annotations
@@ -9,26 +9,36 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from foundation.records.journal import TRACE_NAME, trace_sha256
 from foundation.records.row_types import (
+    SCHEMA_VERSION,
     AllocationCause,
     AllocationRecord,
     Elasticity,
+    GangSettings,
+    HostInfo,
     HostRecord,
     JobKind,
     JobRecord,
     JobState,
     Placement,
+    RunInfo,
     SliceRecord,
     SliceRole,
 )
-from foundation.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, RunInfo
-from foundation.records.trace_copy import TRACE_NAME, trace_sha256
 
 if TYPE_CHECKING:
-    from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
-    from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
-    from foundation.records.reader import Run, load_run
-    from foundation.records.row_journal import (
+    from foundation.records.columns import (
+        ALLOCATIONS,
+        HOST,
+        JOBS,
+        PLACEMENT_DTYPE,
+        SLICES,
+        PlacementArrays,
+        parse_cores,
+    )
+    from foundation.records.run_directory import Run, RunWriter, load_run, utc_now, write_run
+    from foundation.records.table_files import (
         JobEntry,
         JobJournal,
         RowJournal,
@@ -36,7 +46,6 @@ if TYPE_CHECKING:
         read_entries,
         read_journal,
     )
-    from foundation.records.writer import RunWriter, utc_now, write_run
 
 __all__ = [
     "ALLOCATIONS",
@@ -78,11 +87,11 @@ __all__ = [
 _TABLES = {
     **dict.fromkeys(("ALLOCATIONS", "HOST", "JOBS", "SLICES"), "columns"),
     **dict.fromkeys(
-        ("JobEntry", "JobJournal", "RowJournal", "job_frames", "read_entries", "read_journal"), "row_journal"
+        ("JobEntry", "JobJournal", "RowJournal", "job_frames", "read_entries", "read_journal"), "table_files"
     ),
-    **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "parse_cores"), "placement"),
-    **dict.fromkeys(("Run", "load_run"), "reader"),
-    **dict.fromkeys(("RunWriter", "utc_now", "write_run"), "writer"),
+    **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "parse_cores"), "columns"),
+    **dict.fromkeys(("Run", "load_run"), "run_directory"),
+    **dict.fromkeys(("RunWriter", "utc_now", "write_run"), "run_directory"),
 }
 """What needs polars, by its module: imported when first used, for gangd writes slices without tables."""
 

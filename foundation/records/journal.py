@@ -1,20 +1,28 @@
-"""Append-only journals that survive ``kill -9``: a row is with the kernel before its append returns.
+"""Files of a RUN as bytes: append-only journals, and the copy of the trace.
+
+Append-only journals that survive ``kill -9``: a row is with the kernel before its append returns.
 
 A journal is a sequence of frames: length of the payload, CRC-32 of the payload, CRC-32 of these two (4
 bytes each, big-endian), payload (one row in msgpack). What a kill can leave is a torn last frame; it is
 recognised and cut off when the journal is opened again. Damage anywhere else is an error: rows that were
 reported as written are never dropped silently.
+
+The trace in a RUN: ``trace.swf.gz``, reproducible bytes, with the SHA-256 of its text.
 """
 
 from __future__ import annotations
 
 import errno
+import gzip
+import hashlib
 import os
+import shutil
 import struct
 import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, cast
 
 from foundation.errors import InputError, OutputError
 
@@ -150,3 +158,67 @@ def good_length(path: Path) -> int:
     for position, _ in read_frames(path):
         end = position
     return end
+
+
+TRACE_NAME = "trace.swf.gz"
+_CHUNK_BYTES = 2**20
+_GZIP_MAGIC = b"\x1f\x8b"
+_COMPRESSION = 4
+
+
+def copy_trace(trace: Path, folder: Path) -> str:
+    """Copy ``trace`` (plain or gzip) to ``folder/trace.swf.gz`` and return the SHA-256 of its text.
+
+    A compressed trace is copied byte for byte; a plain one is compressed without a name or a time stamp.
+    Either way the same input gives the same bytes.
+
+    Raises
+    ------
+    InputError
+        The trace cannot be read or is damaged.
+    OutputError
+        The copy cannot be written.
+    """
+    digest = trace_sha256(trace)
+    target = folder / TRACE_NAME
+    try:
+        if _is_gzip(trace):
+            shutil.copyfile(trace, target)
+        else:
+            with (
+                trace.open("rb") as source,
+                target.open("wb") as raw,
+                gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed,
+            ):
+                shutil.copyfileobj(source, cast("IO[bytes]", packed), _CHUNK_BYTES)
+    except OSError as error:
+        raise output_error("write", target, error) from error
+    return digest
+
+
+def trace_sha256(trace: Path) -> str:
+    """Return the SHA-256 of a trace's text, whether the file is plain or gzip.
+
+    Raises
+    ------
+    InputError
+        The trace cannot be read or is damaged.
+    """
+    digest = hashlib.sha256()
+    try:
+        with gzip.open(trace, "rb") if _is_gzip(trace) else trace.open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"trace {trace} is a damaged gzip file ({error}), which no RUN can keep: "
+            "`osub trace convert --lenient` makes a sound one of it"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read trace {trace}: {error.strerror or error}") from error
+    return digest.hexdigest()
+
+
+def _is_gzip(trace: Path) -> bool:
+    with trace.open("rb") as stream:
+        return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC

@@ -17,9 +17,17 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError
-from foundation.records.columns import ALLOCATIONS, JOBS, Column, Row, RunTable, table_of
-from foundation.records.placement import PLACEMENT_DTYPE, parse_cores
-from foundation.records.run_info import RunInfo
+from foundation.records.columns import (
+    ALLOCATIONS,
+    JOBS,
+    PLACEMENT_DTYPE,
+    Column,
+    Row,
+    RunTable,
+    parse_cores,
+    table_of,
+)
+from foundation.records.row_types import RunInfo
 
 _PLACEMENTS_AT_ONCE = 32_768
 R = TypeVar("R", bound=Row)

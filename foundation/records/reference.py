@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import polars as pl
 
-from foundation.records.columns import TABLES, Column, RunTable, columns_of
-from foundation.records.placement import PLACEMENT_DTYPE
-from foundation.records.row_types import JobRecord
-from foundation.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, RunInfo
+from foundation.records.columns import PLACEMENT_DTYPE, TABLES, Column, RunTable, columns_of
+from foundation.records.row_types import SCHEMA_VERSION, GangSettings, HostInfo, JobRecord, RunInfo
 
 _INTRODUCTION = f"""# Record reference
 

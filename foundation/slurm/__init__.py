@@ -2,7 +2,7 @@
 
 ``SlurmClient`` (in ``slurm_client``) is the protocol that everything else is written against.
 ``CommandSlurm`` speaks to a live cluster through Slurm's commands; what it reads from which of them, and what
-it does not believe, is in ``reading.job_sources`` and in docs/slurm.md.
+it does not believe, is in ``job_sources`` and in docs/slurm.md.
 """
 
 from foundation.slurm.command_slurm import CommandSlurm

@@ -1,4 +1,4 @@
-"""Slurm through its commands. What is read from which: ``reading.job_sources`` and ``site_text``."""
+"""Slurm through its commands. What is read from which: ``job_sources`` and ``site_configuration``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from foundation.one_line import LONGEST_MESSAGE, one_line
-from foundation.slurm.calling.run_command import (
+from foundation.slurm.completions import TYPE as COMPLETIONS
+from foundation.slurm.completions import CompletionFile
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import ChosenSource, JobSource, JsonSource, QuietSource, TextSource
+from foundation.slurm.run_command import (
     CommandOutput,
     Runner,
     command_environment,
     run_command,
+    sbatch_options,
     submit_environment,
 )
-from foundation.slurm.calling.sbatch_options import sbatch_options
-from foundation.slurm.reading.completions import TYPE as COMPLETIONS
-from foundation.slurm.reading.completions import CompletionFile
-from foundation.slurm.reading.job_sources import ChosenSource, JobSource, JsonSource, TextSource
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.quiet_sources import QuietSource
-from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions, read_reservations
+from foundation.slurm.site_configuration import read_config, read_nodes, read_partitions, read_reservations
 from foundation.slurm.slurm_client import MOST_AT_ONCE as MOST_ACCOUNTED
 from foundation.slurm.slurm_client import (
     Accounted,

@@ -221,7 +221,7 @@ class SubmitRequest:
     oversubscribe
         Whether the job shares its cores where the partition leaves that to the job (OverSubscribe=YES).
     options
-        Further long options of ``sbatch``, without dashes; see ``calling.sbatch_options.check_options``.
+        Further long options of ``sbatch``, without dashes; see ``run_command.check_options``.
     """
 
     script: str

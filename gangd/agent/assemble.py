@@ -13,7 +13,7 @@ from pathlib import Path
 
 from foundation.errors import HostError, OsubError, TrustError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.calling.conf_file import check_conf
+from foundation.slurm.site_configuration import check_conf
 from foundation.trust import make_folder, open_own, read_trusted
 from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import Loop

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError
 from foundation.slurm import Partition, SlurmClient
-from foundation.slurm.reading.pyslurm_library import release
+from foundation.slurm.pyslurm_library import release
 from foundation.slurm.slurm_client import EXTRA_SINCE, MarkField
 from foundation.units import counted
 from gangd.controller.controller_config import Config, Saying

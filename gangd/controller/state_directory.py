@@ -28,8 +28,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from foundation.errors import HostError, OutputError
+from foundation.files import write_in
 from foundation.trust import make_folder, names_in, open_own, read_file
-from foundation.whole_file import write_in
 from gangd.controller.order_socket import ControlServer
 from gangd.controller.orders import ActiveOrder
 from gangd.core import Remembered

@@ -21,8 +21,8 @@ import sys
 import time
 from pathlib import Path
 
+from foundation.files import draft_at
 from foundation.process_stat import STATE, split_stat
-from foundation.whole_file import draft_at
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.guardian_watch import Revived, WatchEnd, watch
 from gangd.guardian.state_folders import discard

@@ -2,7 +2,7 @@
 
 Path of an agent's state file: in the folder that the site names, but in memory.
 
-The switch thread stores into the mapped file, and must not wait for a disk (``foundation.in_memory``): where
+The switch thread stores into the mapped file, and must not wait for a disk (``foundation.files``): where
 the folder is on one, the file is kept in a stand-in, a folder of this user alone.
 
 Which folders of this host have agents' state files, so that a thaw finds them without an argument.
@@ -24,9 +24,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from foundation.errors import HostError, TrustError
-from foundation.in_memory import MOUNTS, SHM, live_folder, stand_in
+from foundation.files import MOUNTS, SHM, live_folder, stand_in, write_in
 from foundation.trust import make_folder, names_in, open_folder, read_file
-from foundation.whole_file import write_in
 
 STATE_DIR = Path("/run/gangd")
 """Folder of an agent's state file unless the site says otherwise."""

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import HostError
-from foundation.whole_file import draft_at
+from foundation.files import draft_at
 from gangd.freezer.procfs import PROC, boot_id, read_stat
 
 MAGIC = b"osubgang"

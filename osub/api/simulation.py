@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
+from foundation.files import refuse_unwritable
 from foundation.units import counted_of
-from foundation.writable import refuse_unwritable
 from osub.api.run import Run
 from osub.api.trace import Trace
 from osub.api.words import PathText, as_path

@@ -17,7 +17,7 @@ from click.shell_completion import (
     get_completion_class,
 )
 
-from deploy.local.found import live_clusters
+from deploy.local.state import live_clusters
 from foundation.errors import UsageError
 
 VARIABLE = "_OSUB_COMPLETE"

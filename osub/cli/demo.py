@@ -15,8 +15,8 @@ from analysis.comparison import error_tables
 from analysis.tables import metrics_tables
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from deploy.compose.engine import EngineName
+from foundation.files import refuse_unwritable_folder
 from foundation.interruption import on_signals
-from foundation.writable import refuse_unwritable_folder
 from osub.cli.replay.watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient

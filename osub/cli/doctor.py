@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.checks import Advice, Grade, judge, judge_binding, judge_start, look
-from deploy.local.examine import HostFinding, examine_host
+from deploy.local.host import HostFinding, examine_host
 from deploy.mpi_trial import Bound, try_binding, try_on_slurm
 from foundation.errors import UsageError
 from foundation.interruption import on_signals

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import OutputError, UsageError
-from foundation.writable import refuse_unwritable
+from foundation.files import refuse_unwritable
 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
 
@@ -31,8 +31,7 @@ def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:
     if resumable and not force:
         return
     # Tables are slow to import, and a file needs none of it.
-    from foundation.records.records_folder import INFO_NAME
-    from foundation.records.runs_found import refuse_to_replace, remove_run
+    from foundation.records.records_folder import INFO_NAME, refuse_to_replace, remove_run
 
     refuse_to_replace(out, force=force)
     if (out / INFO_NAME).is_file():

@@ -20,9 +20,9 @@ from analysis.metrics import (
 from analysis.tables import distinctly_labelled, metrics_tables
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import verdict_lines
+from foundation.files import write_whole
 from foundation.records import load_run
 from foundation.units import counted
-from foundation.whole_file import write_whole
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_apart, check_free
 from osub.cli.terminal import Console

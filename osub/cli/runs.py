@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foundation.errors import UsageError
-from foundation.records.records_folder import INFO_NAME
-from foundation.records.runs_found import FoundRun, find_runs, refuse_to_remove, remove_run
+from foundation.records.records_folder import INFO_NAME, FoundRun, find_runs, refuse_to_remove, remove_run
 from foundation.units import counted
 from osub.cli.application import application
 from osub.cli.terminal import Console, ask_first

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from deploy.compose.found import holds_one
+from deploy.compose.cluster import holds_one
 from deploy.local.state import FILE, ClusterState, read_state
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.calling.conf_file import check_conf
+from foundation.slurm.site_configuration import check_conf
 from foundation.slurm.slurm_types import SlurmRefusedError
 
 _CONF = "slurm.conf"

@@ -12,8 +12,8 @@ from pathlib import Path
 from foundation.errors import ClusterError, UsageError
 from foundation.one_line import one_line
 from foundation.slurm import SlurmClient
-from foundation.slurm.calling.run_command import CommandOutput as CommandAnswer
-from foundation.slurm.calling.run_command import run_command
+from foundation.slurm.run_command import CommandOutput as CommandAnswer
+from foundation.slurm.run_command import run_command
 from foundation.units import counted, counted_of, verb
 from osub.live.cluster import find_cluster
 from simulator.eviction import EvictionChoice, EvictionSolver

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from pathlib import Path
 
+from deploy.compose.cluster import holds_one
 from deploy.compose.forwarded_command import ControllerContainer
-from deploy.compose.found import holds_one
 from deploy.compose.inside.controller import HOST, HOST_USER
 from foundation.errors import ClusterError, OutputError, UsageError
-from foundation.records.records_folder import INFO_NAME, is_finished
-from foundation.records.runs_found import refuse_to_replace, remove_run
+from foundation.records.records_folder import INFO_NAME, is_finished, refuse_to_replace, remove_run
 
 Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
 _SIGNALLED = 128

@@ -19,8 +19,7 @@ from deploy.local.gang import record_folder
 from deploy.local.state import ClusterState
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.records import GangSettings, SliceRecord
-from foundation.trust import folder_of, open_own, read_trusted
-from foundation.trust.trust_checks import Owners
+from foundation.trust import Owners, folder_of, open_own, read_trusted
 from gangd.controller.controller_config import Config
 from gangd.controller.controller_status import ControllerStatus
 from gangd.controller.slicefiles import NAME as SLICES_NAME

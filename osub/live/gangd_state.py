@@ -9,10 +9,9 @@ from pathlib import Path
 import psutil
 
 from deploy.local import GangKind
-from deploy.local.found import live_clusters
 from deploy.local.gang import status_folder
 from deploy.local.layout import state_option
-from deploy.local.state import read_state
+from deploy.local.state import live_clusters, read_state
 from foundation.errors import ClusterError, UsageError
 from gangd.controller.controller_status import ControllerStatus
 from gangd.controller.state_directory import STATUS_NAME

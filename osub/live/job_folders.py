@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from deploy.local.examine import HostFinding
+from deploy.local.host import HostFinding
 from gangd.freezer.slurm_layout import MOST_NAMED, recognise_host
 
 WHAT = "job folders"

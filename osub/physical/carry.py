@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from foundation.errors import ClusterError, OsubError
+from foundation.files import write_whole
 from foundation.records import load_run
 from foundation.units import counted_of
-from foundation.whole_file import write_whole
 from osub.physical.cluster_provider import AskedReplay, Bed, ClusterProvider, Follow, Say
 from osub.physical.folder import INPUTS, StudyFolder
 from osub.physical.layouts import DEDICATED, SharingLayout

@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from foundation.errors import InputError, OutputError
+from foundation.files import write_whole
 from foundation.records import JOBS, load_run
 from foundation.records.records_folder import INFO_NAME, is_finished
 from foundation.trust import refuse_for_root
-from foundation.whole_file import write_whole
 from osub.physical.layouts import DEDICATED
 from osub.physical.pair import why_unfit
 from osub.physical.plan import PlannedReplay, StudyPlan

@@ -15,9 +15,9 @@ from pathlib import Path
 import polars as pl
 
 from foundation.errors import InputError, OutputError
+from foundation.files import draft_at, write_whole
 from foundation.one_line import one_line
 from foundation.records.records_folder import FolderLock
-from foundation.whole_file import draft_at, write_whole
 from osub.sweep.measure import Outcome
 from osub.sweep.points import Point
 from osub.sweep.workers import Ended, Failure, Workers

@@ -11,9 +11,9 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError, OutputError
+from foundation.files import draft_at, write_whole
 from foundation.one_line import one_line
 from foundation.units import counted
-from foundation.whole_file import draft_at, write_whole
 from predictor.dataset.pairs_tables import (
     APPLICATIONS,
     COUNTERS,

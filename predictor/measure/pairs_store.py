@@ -18,9 +18,9 @@ import polars as pl
 
 from analysis.claims.estimate import estimate
 from foundation.errors import InputError, OutputError, UsageError
+from foundation.files import refuse_unwritable_folder
 from foundation.one_line import one_line
 from foundation.version import VERSION
-from foundation.writable import refuse_unwritable_folder
 from predictor.dataset import (
     APPLICATIONS,
     COUNTERS,

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from foundation.errors import InputError
+from foundation.files import write_whole
 from foundation.one_line import one_line
-from foundation.whole_file import write_whole
 from predictor.dataset import MeasuredHost, PairKind
 from predictor.model.counter_features import Floats, with_cpu
 

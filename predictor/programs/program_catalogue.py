@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import HostError, InputError, UsageError
-from foundation.kernel_cache import usable_cache
 from foundation.one_line import one_line
+from foundation.trust import usable_cache
 from predictor.dataset import STRESSOR
 from predictor.programs.npb_program import ITERATIONS
 from workloads.npb import find_binary

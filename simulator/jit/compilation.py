@@ -161,7 +161,7 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
     """Return what numba calls; every kernel declared by now is known to it."""
     import numba
 
-    from foundation.kernel_cache import usable_cache
+    from foundation.trust import usable_cache
     from simulator.jit.numba_internals import keep_in
 
     _make_known(len(_kernels))
@@ -188,7 +188,7 @@ def _make_known(count: int) -> None:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Hold the lock of the cache, if there is one."""
-    from foundation.kernel_cache import usable_cache
+    from foundation.trust import usable_cache
 
     if not usable_cache(cache_folder()):
         yield

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from foundation.errors import InputError, UsageError
+from foundation.files import write_whole
 from foundation.one_line import one_line
 from foundation.units import counted
-from foundation.whole_file import write_whole
 from submitter.plan.replay_plan import PlannedJob, ReplayPlan
 from submitter.plan.target_cluster import PartitionPool, TargetCluster
 

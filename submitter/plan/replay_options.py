@@ -15,7 +15,7 @@ from typing import Protocol
 from foundation.errors import InputError, UsageError
 from foundation.mpi_start import mpi_environment
 from foundation.records import GangSettings, RunInfo
-from foundation.records.run_info import Option
+from foundation.records.row_types import Option
 from submitter.plan.replay_plan import PlanOptions, ReplayOversize
 from submitter.plan.target_cluster import RequestedTarget
 
@@ -139,7 +139,7 @@ class ReplayOptions:
     wanted
         Which part of the cluster to use.
     account, qos, reservation, sbatch_options
-        As ``sbatch`` has them; ``foundation.slurm.calling.sbatch_options.check_options`` has seen the last.
+        As ``sbatch`` has them; ``foundation.slurm.run_command.check_options`` has seen the last.
     no_requeue
         Whether Slurm may never start a job again.
     environment

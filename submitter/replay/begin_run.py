@@ -28,8 +28,8 @@ from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.one_line import one_line
 from foundation.records import TRACE_NAME, HostInfo, JobRecord, RunInfo, RunWriter
 from foundation.slurm import SlurmClient, SlurmJob, SubmitRequest
-from foundation.slurm.calling.conf_file import scheduling_config
-from foundation.slurm.calling.sbatch_options import sbatch_options
+from foundation.slurm.run_command import sbatch_options
+from foundation.slurm.site_configuration import scheduling_config
 from foundation.slurm.slurm_types import SlurmRefusedError
 from foundation.units import checked_speedup
 from submitter.follow import JOBS_FOLDER, choose_copy, job_name, own_jobs, planned_row, read_stamps

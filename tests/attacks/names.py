@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.layout import names_of
-from foundation.in_memory import SHM, stand_in
+from foundation.files import SHM, stand_in
 from foundation.slurm import SubmitRequest
 from gangd.controller.controller_status import read_status
 from tests.attacks.attack import STRANGER, Scene, attack
@@ -120,7 +120,7 @@ def kernel_cache(scene: Scene) -> None:
         sys.executable,
         "-P",
         "-c",
-        "from foundation.kernel_cache import usable_cache; "
+        "from foundation.trust import usable_cache; "
         "from simulator.jit.compilation import cache_folder; "
         "print(usable_cache(cache_folder()))",
         NUMBA_CACHE_DIR=str(cache),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from deploy.local import LocalCluster, Shape
 from foundation.errors import OsubError, TrustError
+from foundation.files import write_whole
 from foundation.slurm import SubmitRequest
 from foundation.trust import open_parent
-from foundation.whole_file import write_whole
 from tests.attacks.attack import ACCOUNT, STRANGER, Scene, attack, beside
 from tests.fixtures.tier import choose
 from tests.integration.waiting import wait_until

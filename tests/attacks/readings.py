@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foundation.in_memory import live_folder
+from foundation.files import live_folder
 from tests.attacks.attack import Scene, attack
 
 

@@ -19,8 +19,7 @@ from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.containers import list_containers, of_role
 from deploy.compose.engine import Engine, EngineName
 from deploy.compose.image import base_of, ensure_images
-from deploy.compose.plan import images_to_build
-from deploy.compose.state import ComposeState
+from deploy.compose.plan import ComposeState, images_to_build
 from deploy.shape import GangKind, HoldSetting, Shape
 from tests.fixtures.container_engine import docker_engine
 from tests.integration.conftest import empty_folder

@@ -38,7 +38,7 @@ import psutil
 import pytest
 
 from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
-from deploy.local.cgroups import CGROUP_ROOT
+from deploy.local.down import CGROUP_ROOT
 from foundation.slurm import SlurmJobState
 from tests.attacks.attack import ACCOUNT
 from tests.fixtures import fair_tricks

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import GangKind, HoldSetting
-from foundation.slurm.reading.json_jobs import JsonReader
-from foundation.slurm.reading.site_text import read_nodes
+from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.site_configuration import read_nodes
 from osub.sweep.measure import measure
 from osub.sweep.points import point_of
 from osub.sweep.run import SweepStore, run_sweep

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.in_memory import live_folder
+from foundation.files import live_folder
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import StepKey, StepState
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect

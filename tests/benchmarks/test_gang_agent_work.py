@@ -26,7 +26,7 @@ import pytest
 
 from deploy.local import GangKind
 from deploy.local.gang import record_folder
-from foundation.in_memory import live_folder
+from foundation.files import live_folder
 from tests.fixtures.bench import record
 from tests.fixtures.gang_host import SLEEP, V1_MOUNT, RealCgroups, until
 from tests.fixtures.gang_puppet import Puppet

@@ -22,11 +22,11 @@ from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
 from foundation.slurm import JobSnapshot, SlurmJobState
 from foundation.slurm.command_slurm import CommandSlurm
-from foundation.slurm.reading.job_sources import JsonSource, TextSource
-from foundation.slurm.reading.json_jobs import JsonReader
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.pyslurm_library import is_installed
-from foundation.slurm.subprocess_reader.client import ApartSlurm
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import JsonSource, TextSource
+from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.pyslurm_library import is_installed
+from foundation.slurm.subprocess_reader import ApartSlurm
 from tests.fixtures.voice import say
 from tests.integration.hostile import Hostile, Words
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from deploy.local.daemons import Daemon
-from deploy.local.processes import end, pin
+from deploy.local.members import end, pin
 
 
 def end_daemons(daemons: Iterable[Daemon], within_s: float) -> None:

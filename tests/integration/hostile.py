@@ -10,9 +10,9 @@ from pathlib import Path
 
 from deploy.local import LocalCluster
 from foundation.slurm import JobSnapshot, SlurmJob
-from foundation.slurm.reading.job_sources import TextSource
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.site_text import read_nodes
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import TextSource
+from foundation.slurm.site_configuration import read_nodes
 from foundation.slurm.slurm_types import SlurmRefusedError
 
 SLEEP = "sleep 100000"

@@ -20,10 +20,10 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.errors import InputError
 from foundation.slurm import CommandSlurm, JobSnapshot, SlurmJobState, SubmitRequest
-from foundation.slurm.reading.job_sources import TextSource
-from foundation.slurm.reading.pyslurm_library import is_installed
+from foundation.slurm.job_sources import TextSource
+from foundation.slurm.pyslurm_library import is_installed
 from foundation.slurm.slurm_types import SlurmUnreachableError
-from foundation.slurm.subprocess_reader.client import ApartSlurm
+from foundation.slurm.subprocess_reader import ApartSlurm
 from gangd.controller.controller_config import load_config
 from gangd.controller.controller_status import read_status
 from gangd.controller.job_policy import policy_of

@@ -10,9 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.local import LocalCluster
-from deploy.local.found import live_clusters
-from deploy.local.members import MARK
-from deploy.local.processes import ProcessFacts, all_facts
+from deploy.local.members import MARK, ProcessFacts, all_facts
+from deploy.local.state import live_clusters
 from osub.cli.cluster.command import app
 from osub.live.cluster import default_state
 

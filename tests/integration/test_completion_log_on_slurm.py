@@ -10,7 +10,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import SlurmJobState
-from foundation.slurm.reading.completions import CompletionFile
+from foundation.slurm.completions import CompletionFile
 from tests.integration.hostile import Hostile, Words
 from tests.integration.waiting import wait_until
 

@@ -16,7 +16,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState
-from foundation.slurm.calling.run_command import CommandOutput, run_command
+from foundation.slurm.run_command import CommandOutput, run_command
 from submitter.eviction import Eviction, EvictionMeans, EvictionOrder, Fate, OrderEnd
 from tests.fixtures import saver
 from tests.integration.conftest import empty_folder, end_cluster, quick_to_kill

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState
-from foundation.slurm.reading.job_sources import TextSource
-from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import TextSource
 from tests.fixtures.tier import choose
 from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, Hostile, Words, by_id, filled, plain_text, read_as

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from deploy.local.cgroups import cluster_cgroups
+from deploy.local.down import cluster_cgroups
 from deploy.local.layout import names_of
 from foundation.errors import ClusterError, InputError, OutputError
 from tests.fixtures.exchange import osub

@@ -16,10 +16,10 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState, SubmitRequest
-from foundation.slurm.reading.job_sources import TextSource
-from foundation.slurm.reading.pyslurm_library import is_installed, release
+from foundation.slurm.job_sources import TextSource
+from foundation.slurm.pyslurm_library import is_installed, release
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
-from foundation.slurm.subprocess_reader.client import ApartSlurm
+from foundation.slurm.subprocess_reader import ApartSlurm
 from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until

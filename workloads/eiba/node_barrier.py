@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Protocol
 
 from foundation.errors import OsubError, PeerError, UsageError
+from foundation.files import write_whole
 from foundation.units import counted
-from foundation.whole_file import write_whole
 from workloads.eiba.inbox import Channel, Inbox, Message, PeerGoneError, last_words, receive, send
 from workloads.task.slurm_task import SlurmTask
 

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from foundation.errors import InputError, UsageError
-from foundation.whole_file import write_pieces, write_whole
+from foundation.files import write_pieces, write_whole
 from workloads.exchange.batsim_workload import batsim_pieces
 from workloads.exchange.carried import OmittedJobs, fitting, header_lines
 from workloads.exchange.elastisim.elastisim_jobs import write_elastisim

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foundation.errors import InputError, UsageError
+from foundation.files import write_pieces
 from foundation.units import counted, verb
-from foundation.whole_file import write_pieces
 from workloads.exchange.batsim_workload import batsim_jobs, look_at_batsim, machines_of
 from workloads.exchange.carried import OmittedJobs, trace_pieces
 from workloads.exchange.elastisim.application_model import Models

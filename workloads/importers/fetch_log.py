@@ -19,9 +19,9 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from foundation.errors import HostError, InputError, OutputError, UsageError
+from foundation.files import draft_at
 from foundation.units import counted
 from foundation.version import VERSION
-from foundation.whole_file import draft_at
 from workloads.swf import load_columns
 from workloads.swf.swf_line import STREAM_FAULTS, open_trace, stream_fault
 

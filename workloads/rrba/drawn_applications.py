@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from foundation.errors import UsageError
-from foundation.whole_file import write_whole
+from foundation.files import write_whole
 from workloads.rrba.solvers.applications import application_named
 from workloads.swf import SwfTrace
 

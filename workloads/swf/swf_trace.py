@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from foundation.whole_file import write_pieces
+from foundation.files import write_pieces
 from workloads.swf.swf_header import SwfHeader
 from workloads.swf.swf_job import SwfJob
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from foundation.errors import OutputError
+from foundation.files import write_whole
 from foundation.version import VERSION
-from foundation.whole_file import write_whole
 
 COMPLETED = "completed"
 TERMINATED = "terminated"

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 from deploy.compose.inside import cgroups
-from deploy.compose.inside.naming import wait_less_for_names
-from deploy.compose.inside.settings import ContainerSettings, read_settings
-from deploy.compose.inside.waiting import say
+from deploy.compose.inside.settings import ContainerSettings, read_settings, wait_less_for_names
+from deploy.compose.inside.supervise import say
 from foundation.errors import OsubError
 
 ROLES = ("controller", "node", "accounting", "keys", "monitoring")
@@ -25,7 +24,7 @@ def main(words: list[str]) -> int:
         left = [folder for name in words[1:] for folder in cgroups.clear_left(name)]
         return 1 if left else 0
     if words[:1] == ["ready"]:  # `up` asks the controller
-        tell: Callable[[list[str]], int] = import_module("deploy.compose.inside.ready").tell
+        tell: Callable[[list[str]], int] = import_module("deploy.compose.inside.slurm_says").tell
         return tell(words[1:])
     if len(words) != 1 or words[0] not in ROLES:
         say(f"usage: deploy.compose.inside {'|'.join(ROLES)}")

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from deploy.compose.inside import keys
 from deploy.compose.inside.conf import slurmdbd_conf
-from deploy.compose.inside.munged import start_munged
 from deploy.compose.inside.settings import ContainerSettings
-from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor
-from deploy.compose.inside.waiting import answers, wait_for
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor, answers, start_munged, wait_for
 
 CONF = Path("/etc/slurm/slurmdbd.conf")
 

@@ -9,8 +9,7 @@ from typing import Literal
 
 from deploy.compose.inside.keys import OWN_METRICS_TOKEN
 from deploy.compose.inside.settings import GANGD_METRICS_PORT, ContainerSettings
-from deploy.shape import GangKind, QueueKind
-from deploy.slurm_lines import common_lines, with_settings
+from deploy.shape import GangKind, QueueKind, common_lines, with_settings
 
 Hierarchy = Literal["v1", "v2"]
 HEALTH_CHECK = "/usr/local/sbin/osub-health-check"

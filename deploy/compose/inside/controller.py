@@ -10,13 +10,18 @@ from pathlib import Path
 from deploy.compose.inside import keys
 from deploy.compose.inside.cgroups import hierarchy_of
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, slurm_conf
-from deploy.compose.inside.munged import start_munged
 from deploy.compose.inside.settings import ContainerSettings
 from deploy.compose.inside.slurm_says import release
-from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor, now_and_then
-from deploy.compose.inside.waiting import answers, wait_for
+from deploy.compose.inside.supervise import (
+    ForegroundDaemon,
+    Supervisor,
+    answers,
+    now_and_then,
+    start_munged,
+    wait_for,
+)
 from deploy.shape import GangKind
-from foundation.whole_file import draft_at
+from foundation.files import draft_at
 
 _SLURM = Path("/etc/slurm")
 _GANGD = Path("/etc/gangd/gangd.toml")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deploy.compose.inside.settings import ContainerSettings
 from foundation.errors import ClusterError
-from foundation.whole_file import draft_at
+from foundation.files import draft_at
 
 MUNGE = Path("/keys/munge/munge.key")
 CURVE = Path("/keys/curve")

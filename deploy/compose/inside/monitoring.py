@@ -14,9 +14,13 @@ import msgspec
 
 import deploy.monitoring
 from deploy.compose.inside import keys
-from deploy.compose.inside.naming import find_name
-from deploy.compose.inside.settings import AGENT_METRICS_PORT, GANGD_METRICS_PORT, ContainerSettings
-from deploy.compose.inside.waiting import wait_for
+from deploy.compose.inside.settings import (
+    AGENT_METRICS_PORT,
+    GANGD_METRICS_PORT,
+    ContainerSettings,
+    find_name,
+)
+from deploy.compose.inside.supervise import wait_for
 
 ROOT = Path("/monitoring")
 TARGETS = ROOT / "targets" / "agents.json"

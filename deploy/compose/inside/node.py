@@ -14,12 +14,15 @@ from pathlib import Path
 
 from deploy.compose.inside import cgroups, keys
 from deploy.compose.inside.conf import node_options
-from deploy.compose.inside.munged import start_munged
-from deploy.compose.inside.naming import NodeName, own_address, own_name
-from deploy.compose.inside.settings import AGENT_METRICS_PORT, ContainerSettings
+from deploy.compose.inside.settings import (
+    AGENT_METRICS_PORT,
+    ContainerSettings,
+    NodeName,
+    own_address,
+    own_name,
+)
 from deploy.compose.inside.slurm_says import PATIENT_S, addresses, forget, has_jobs, is_drained_for, scontrol
-from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor
-from deploy.compose.inside.waiting import answers, say, wait_for
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor, answers, say, start_munged, wait_for
 from deploy.shape import GangKind
 from foundation.errors import ClusterError
 from foundation.units import counted

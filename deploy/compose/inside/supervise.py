@@ -1,20 +1,71 @@
-"""Several daemons in one container: started one after the other, started anew when they end, ended in order.
+"""Several daemons in one container: what they wait for, how they start and end.
+
+Several daemons in one container: started one after the other, started anew when they end, ended in order.
 
 The engine's init (``init: true``) reaps what daemons leave; this is its only child. It ends on SIGTERM or
 SIGINT, or when a daemon that the others need ends at once several times in a row: then the engine starts the
 container anew.
+
+Waiting for other containers: an engine restarts containers in no order.
+
+munged in a container: every other daemon speaks through it.
 """
 
 from __future__ import annotations
 
+import os
+import pwd
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
 
 from deploy.backoff import Backoff, ended_by
-from deploy.compose.inside.waiting import say
+from deploy.compose.inside import keys
+from foundation.errors import ClusterError
+
+T = TypeVar("T")
+_POLL_S = 0.1
+_SAY_EVERY_S = 10.0
+
+
+def say(what: str) -> None:
+    """Say it in the container's log."""
+    print(f"osub: {what}", file=sys.stderr, flush=True)
+
+
+def wait_for(what: str, look: Callable[[], T | None], within_s: float = 300.0, poll_s: float = _POLL_S) -> T:
+    """Return the first thing found that is not None; raises ClusterError after ``within_s`` seconds.
+
+    Between two looks is a pause of ``poll_s`` seconds, and on a slow host one as long as a look takes.
+    """
+    begun_s = look_s = time.monotonic()
+    next_s = begun_s + _SAY_EVERY_S
+    while (found := look()) is None:
+        now_s = time.monotonic()
+        if now_s - begun_s > within_s:
+            raise ClusterError(f"{what}: not within {within_s:g} s")
+        if now_s > next_s:
+            next_s = now_s + _SAY_EVERY_S
+            say(f"still waiting for {what}")
+        time.sleep(max(poll_s, now_s - look_s))
+        look_s = time.monotonic()
+    return found
+
+
+def answers(host: str, port: int) -> bool | None:
+    """Return True where something takes connections; None where it does not."""
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return None
+    return True
+
 
 _SHORT_RUN_S = 10.0
 _MOST_SHORT_RUNS = 5
@@ -146,3 +197,27 @@ def _keep(daemon: ForegroundDaemon) -> bool:
     daemon.due_s = now_s + wait_s
     say(f"{daemon.name} ended: {ended_by(code)}; it is started again in {wait_s:g} s")
     return True
+
+
+_SOCKET = Path("/run/munge/munge.socket.2")
+
+
+def start_munged(supervisor: Supervisor) -> None:
+    """Start munged once its key is there, and wait until it answers."""
+    wait_for("the munge key", lambda: keys.MUNGE.is_file() or None)
+    owner = pwd.getpwnam("munge")
+    for folder in ("/run/munge", "/var/log/munge", "/var/lib/munge"):
+        Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+    words = ["/usr/sbin/munged", "--foreground", f"--key-file={keys.MUNGE}", "--num-threads=2"]
+    supervisor.start(ForegroundDaemon(name="munged", words=words, user="munge"))
+    wait_for("munged", _answers)
+
+
+def _answers() -> bool | None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(_SOCKET))
+        except OSError:
+            return None
+        return True

@@ -12,16 +12,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.cluster import ComposeCluster, Options, holds_one, is_left
+from deploy.compose.cluster import live_clusters as live_compose_clusters
 from deploy.compose.engine import EngineName, find_engine
-from deploy.compose.found import holds_one, is_left
-from deploy.compose.found import live_clusters as live_compose_clusters
-from deploy.compose.plan import DEBIANS
-from deploy.compose.state import cores_there, read_compose_state
+from deploy.compose.plan import DEBIANS, cores_there, read_compose_state
 from deploy.local import GangKind, HoldSetting, LocalCluster, QueueKind, Scheduler, Shape, fitting_shape
 from deploy.local.cluster import LocalStatus
-from deploy.local.found import live_clusters
 from deploy.local.host import look_at_host
+from deploy.local.state import live_clusters
 from foundation.errors import UsageError
 from osub.cli.application import application
 from osub.cli.cluster import containers

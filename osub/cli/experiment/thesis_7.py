@@ -14,9 +14,9 @@ import typer
 from analysis.claims.claims_table import claims_table, tally
 from deploy.compose.engine import EngineName, find_engine
 from foundation.errors import OutputError, UsageError
+from foundation.files import refuse_unwritable_folder
 from foundation.interruption import on_signals
 from foundation.units import counted, duration, seconds_of
-from foundation.writable import refuse_unwritable_folder
 from osub.cli.experiment.show import note, progress, show_table
 from osub.cli.out_file import check_free
 from osub.cli.terminal import Console

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from foundation.errors import OutputError
+from foundation.files import refuse_unwritable_folder
 from foundation.units import counted
-from foundation.writable import refuse_unwritable_folder
 from osub.cli.out_file import Force
 from osub.cli.terminal import Console
 from predictor.dataset import write_pairs

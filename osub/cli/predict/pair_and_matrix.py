@@ -12,8 +12,8 @@ import typer
 from rich.table import Table
 
 from foundation.errors import UsageError
+from foundation.files import write_whole
 from foundation.one_line import one_line
-from foundation.whole_file import write_whole
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from predictor.chosen import kind_of, pairs_of

@@ -19,12 +19,12 @@ from deploy.local.host import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError
+from foundation.files import refuse_unwritable
 from foundation.interruption import is_noted, on_signals, status
 from foundation.records import load_run
 from foundation.slurm import CommandSlurm
-from foundation.slurm.calling.sbatch_options import check_options
+from foundation.slurm.run_command import check_options
 from foundation.units import counted, counted_of
-from foundation.writable import refuse_unwritable
 from osub.cli.completion import clusters
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay.watch import watch_replay

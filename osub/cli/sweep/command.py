@@ -14,9 +14,9 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from foundation.errors import UsageError
+from foundation.files import refuse_unwritable_folder
 from foundation.one_line import one_line
 from foundation.units import counted, duration
-from foundation.writable import refuse_unwritable_folder
 from osub.cli.application import CommandGroup, application
 from osub.cli.completion import clusters
 from osub.cli.interrupts import interruption_says

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from foundation.errors import UsageError
+from foundation.files import refuse_unwritable
 from foundation.units import counted
-from foundation.writable import refuse_unwritable
 from osub.cli.trace.export import Format, Hosts
 from osub.cli.trace.files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.live.system_named import size_named

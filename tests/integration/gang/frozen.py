@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from deploy.local.cgroups import CGROUP_ROOT
+from deploy.local.down import CGROUP_ROOT
 from tests.fixtures.leftovers import node_cgroups
 
 V1 = CGROUP_ROOT / "freezer"

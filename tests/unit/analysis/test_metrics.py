@@ -10,8 +10,8 @@ from analysis.metrics.derived_columns import MetricOptions, with_derived
 from analysis.metrics.run_metrics import RunMetrics, measure
 from foundation.records import JOBS, Placement, Run, SliceRecord, write_run
 from foundation.records.columns import SLICES, Row
-from foundation.records.reader import load_run
 from foundation.records.row_types import JobRecord
+from foundation.records.run_directory import load_run
 from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 from tests.unit.analysis.test_verdict import made_run

@@ -14,22 +14,24 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.cluster import ComposeCluster, Options, live_folders
 from deploy.compose.containers import read_containers
 from deploy.compose.engine import EngineFacts, EngineName, find_engine, read_facts
-from deploy.compose.found import live_folders
-from deploy.compose.image import build_context
+from deploy.compose.image import build_context, choose_watchers, free_port
 from deploy.compose.plan import (
+    ComposeState,
+    Monitoring,
     compose_environment,
     compose_files,
+    cores_there,
+    decode_state,
     differs,
     images_to_build,
     missing_roles,
     node_memory_mib,
     up_words,
+    write_compose_state,
 )
-from deploy.compose.state import ComposeState, Monitoring, cores_there, decode_state, write_compose_state
-from deploy.compose.watchers import choose_watchers, free_port
 from deploy.local import LocalCluster
 from deploy.local.home import take_home
 from deploy.local.layout import names_of

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.compose.coming_up import StuckError, wait_until_whole
+from deploy.compose.cluster import StuckError, wait_until_whole
 from deploy.compose.engine import Engine, EngineName, find_engine
-from deploy.compose.inside.ready import Ready
-from deploy.compose.state import ComposeState
+from deploy.compose.inside.slurm_says import Ready
+from deploy.compose.plan import ComposeState
 from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError
 from tests.fixtures.fake_engine import FakeEngine
@@ -33,7 +33,7 @@ WHOLE = Ready(2, 2, 2, NODES)
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("deploy.compose.coming_up._POLL_S", 0.0)
+    monkeypatch.setattr("deploy.compose.cluster._POLL_S", 0.0)
     made = FakeEngine(tmp_path)
     for name, role in [(f"{STATE.cluster}-controller-1", "controller"), *((one, "node") for one in NODES)]:
         made.add(name, role, HOME, STATE.cluster)

@@ -15,8 +15,7 @@ import yaml
 import deploy
 from deploy.compose.engine import EngineName
 from deploy.compose.inside.settings import read_settings, to_environment
-from deploy.compose.plan import compose_environment
-from deploy.compose.state import ComposeState, Monitoring
+from deploy.compose.plan import ComposeState, Monitoring, compose_environment
 from deploy.shape import Shape
 
 ROOT = Path(deploy.__file__).parents[1]

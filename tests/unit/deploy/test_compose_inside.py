@@ -15,13 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.compose.inside import cgroups, keys, monitoring, ready
+from deploy.compose.inside import cgroups, keys, monitoring
+from deploy.compose.inside import slurm_says as ready
 from deploy.compose.inside.accounting import write_secret_conf
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, node_options, slurm_conf, slurmdbd_conf
-from deploy.compose.inside.naming import NodeName, find_name, wait_less_for_names
-from deploy.compose.inside.settings import read_settings, to_environment
-from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor
-from deploy.compose.inside.waiting import wait_for
+from deploy.compose.inside.settings import (
+    NodeName,
+    find_name,
+    read_settings,
+    to_environment,
+    wait_less_for_names,
+)
+from deploy.compose.inside.supervise import ForegroundDaemon, Supervisor, wait_for
 from foundation.errors import ClusterError, HostError, OsubError, UsageError
 from foundation.slurm.hosts import expand_hosts
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.compose.inside.naming import NodeName, find_name
 from deploy.compose.inside.node import AddressReporter, outdated
+from deploy.compose.inside.settings import NodeName, find_name
 from deploy.compose.inside.slurm_says import drained_for, forget, read_addresses
 from deploy.compose.inside.supervise import Supervisor
 

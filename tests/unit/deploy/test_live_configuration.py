@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.checks import Advice, Configuration, Grade, judge
-from deploy.checks.configuration import threads_here
+from deploy.checks import Advice, Configuration, Grade, judge, threads_here
 from foundation.slurm import Partition, SlurmNode
-from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions
+from foundation.slurm.site_configuration import read_config, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 

@@ -15,8 +15,17 @@ import pytest
 
 from deploy.local.down import mapped_segments, remove_ledgers, remove_segments
 from deploy.local.layout import Names
-from deploy.local.members import Kin, end_all, find_members
-from deploy.local.processes import Pinned, ProcessFacts, all_facts, end, pin, read_facts
+from deploy.local.members import (
+    Kin,
+    Pinned,
+    ProcessFacts,
+    all_facts,
+    end,
+    end_all,
+    find_members,
+    pin,
+    read_facts,
+)
 
 ME, OTHER = 1000, 1001
 KIN = Kin(Names("abcde"), (Path("/home/me/c"), Path("/tmp/osub-1")), (Path("/dev/shm/gangd-1000-x"),), ME)

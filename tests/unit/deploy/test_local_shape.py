@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from deploy.local.cgroups import cluster_cgroups, remove_all
+from deploy.local.cluster import cgroup_conf, slurm_conf
+from deploy.local.down import cluster_cgroups, remove_all
 from deploy.local.home import take_home
 from deploy.local.host import CgroupVersion, LocalHost, _host_name, _is_loopback, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
-from deploy.local.slurm_setup import cgroup_conf, slurm_conf
 from deploy.local.state import require_state
 from deploy.shape import GangKind, QueueKind, Shape, natural_shape, pin_cpus
 from foundation.errors import ClusterError, HostError, UsageError

@@ -14,7 +14,7 @@ import pytest
 from deploy.backoff import FIRST_S, LONG_LIFE_S, LONGEST_S, Backoff, ended_by
 from deploy.local.daemons import Daemon
 from deploy.local.layout import ClusterLayout, make_layout
-from deploy.local.processes import read_facts
+from deploy.local.members import read_facts
 from deploy.local.supervisor import Supervised
 from deploy.shape import Shape
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import TrustError
+from foundation.files import write_in
 from foundation.trust import (
     behind_links,
     make_folder,
@@ -20,7 +21,6 @@ from foundation.trust import (
     read_file,
     read_trusted,
 )
-from foundation.whole_file import write_in
 
 OTHER = 61_234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")
@@ -48,7 +48,7 @@ def test_a_folder_of_ones_own_opens_below_sticky_ones_too(sticky: Path) -> None:
 def test_a_folder_that_others_may_write_is_no_place_to_keep_things(
     sticky: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foundation.trust.trust_checks._is_own_group", lambda _: False)
+    monkeypatch.setattr("foundation.trust._is_own_group", lambda _: False)
     with pytest.raises(TrustError, match="others may write"):
         opens(sticky)
     (tmp_path / "open").mkdir(mode=0o755)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import OutputError
+from foundation.files import draft_at, draft_in, write_in, write_pieces, write_whole
 from foundation.trust import open_folder
-from foundation.whole_file import draft_at, draft_in, write_in, write_pieces, write_whole
 
 Writer = Callable[[Path, bytes], None]
 
@@ -153,7 +153,7 @@ def test_what_has_a_known_drafts_name_is_replaced_and_not_followed(tmp_path: Pat
 def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     script = (
-        "import os, signal, sys; from pathlib import Path; from foundation.whole_file import draft_at\n"
+        "import os, signal, sys; from pathlib import Path; from foundation.files import draft_at\n"
         "with draft_at(Path(sys.argv[1])) as draft:\n"
         "    draft.write_text('part'); os.kill(os.getpid(), signal.SIGKILL)"
     )

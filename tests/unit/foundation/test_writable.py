@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import OutputError
-from foundation.writable import refuse_unwritable, refuse_unwritable_folder
+from foundation.files import refuse_unwritable, refuse_unwritable_folder
 
 _NOBODY = 65534
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import TrustError, UsageError
-from foundation.in_memory import live_folder, stand_in
+from foundation.files import live_folder, stand_in
 from gangd.agent.assemble import AgentSettings, _lock
 from gangd.agent.thaw_tool import thaw_recorded
 from gangd.controller.controller_config import Config, load_config

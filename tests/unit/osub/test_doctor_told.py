@@ -6,7 +6,7 @@ import pytest
 
 import osub.cli.doctor as doctor
 from deploy.checks import Advice, Grade
-from deploy.local.examine import HostFinding, pmu_finding
+from deploy.local.host import HostFinding, pmu_finding
 from osub.cli.doctor import host_verdict, show, verdict
 from osub.cli.main import run
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from deploy.compose.engine import EngineName
-from deploy.compose.state import ComposeState, write_compose_state
+from deploy.compose.plan import ComposeState, write_compose_state
 from deploy.local.home import take_home
 from deploy.local.layout import names_of
 from deploy.shape import GangKind, Shape

@@ -59,7 +59,7 @@ INSIDE = (
     "gangd/core/",
     "simulator/engine/context/",
     "simulator/timeshare/",
-    "foundation/slurm/subprocess_reader/",
+    "foundation/slurm/subprocess_reader.py",
 )
 """What is said there is said to who writes a policy or a protocol, and never of one."""
 

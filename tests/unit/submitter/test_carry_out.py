@@ -9,7 +9,7 @@ import pytest
 
 from foundation.errors import HostError, UsageError
 from foundation.slurm import Receiver, SlurmJob, SlurmJobState, SubmitRequest
-from foundation.slurm.calling.run_command import CommandOutput
+from foundation.slurm.run_command import CommandOutput
 from submitter.eviction import (
     END_PATIENCE_S,
     Eviction,

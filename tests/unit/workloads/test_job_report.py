@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import OutputError
-from foundation.whole_file import write_whole
+from foundation.files import write_whole
 from workloads.task.job_report import JobReport, check_writable, publish
 
 REPORT = JobReport(

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError, PeerError
-from foundation.kernel_cache import usable_cache
-from foundation.whole_file import write_whole
+from foundation.files import write_whole
+from foundation.trust import usable_cache
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.node_barrier import join_hub
 from workloads.rrba.ranks.shared_segments import check_mapped, clear_the_way

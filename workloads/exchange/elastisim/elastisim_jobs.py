@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import InputError
+from foundation.files import write_pieces, write_whole
 from foundation.records.records_folder import new_folder
 from foundation.units import counted
-from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.carried import OmittedJobs, carried, given_back, header_of
 from workloads.exchange.elastisim.application_model import Models, NotToldError, run_time
 from workloads.exchange.fields import Fields, Machines, Numbering, record, shown

@@ -23,13 +23,13 @@ import numpy as np
 import polars as pl
 
 from foundation.errors import InputError
+from foundation.files import write_pieces
 from foundation.id_list import write_ids
 from foundation.one_line import one_line
 from foundation.records import JOBS, JobRecord, Placement, PlacementArrays, RunInfo, utc_now, write_run
 from foundation.records.record_checks import check_record
 from foundation.records.table_files import ROWS_A_PIECE, frame_of
 from foundation.units import counted
-from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
 from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown
 from workloads.exchange.jobs_csv.jobs_csv_write import CORE_COLUMNS, node_name, parse_intervals

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from foundation.errors import HostError
-from foundation.in_memory import SHM, is_segment
+from foundation.files import SHM, is_segment
 
 _ROOT = 0
 # From making the file to mapping it a rank takes no longer than this, even on a host that is busy.

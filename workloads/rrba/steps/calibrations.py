@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import InputError, OutputError
-from foundation.whole_file import write_whole
-from foundation.writable import refuse_unwritable
+from foundation.files import refuse_unwritable, write_whole
 from workloads.rrba.cuts import PointGrid
 
 SCHEMA = 1

@@ -9,7 +9,7 @@ import pytest
 
 from foundation.errors import InputError, OutputError
 from foundation.records import RunWriter
-from foundation.records.runs_found import find_runs, remove_run
+from foundation.records.records_folder import find_runs, remove_run
 from osub.cli.main import run
 from tests.fixtures.records import make_ended, make_info, make_trace
 

@@ -6,7 +6,7 @@ from subprocess import run
 
 from foundation.records.columns import TABLES, columns_of
 from foundation.records.reference import GROUPS, reference
-from foundation.records.run_info import GangSettings, HostInfo, RunInfo
+from foundation.records.row_types import GangSettings, HostInfo, RunInfo
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "records.md"
 

@@ -20,28 +20,28 @@ from foundation.slurm import (
     SlurmNode,
     UnreadableJob,
 )
-from foundation.slurm.reading.job_sources import ChosenSource
-from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import ChosenSource
+from foundation.slurm.reader_process import Reader
 from foundation.slurm.slurm_types import (
     AnswerTooLongError,
     SlurmRefusedError,
     SlurmUnreachableError,
     UnknownFormatError,
 )
-from foundation.slurm.subprocess_reader.client import ApartSlurm
-from foundation.slurm.subprocess_reader.frames import (
+from foundation.slurm.subprocess_reader import (
     MOST_BYTES,
     PART_BYTES,
     Answer,
     AnswerComplete,
     AnswerFault,
+    ApartSlurm,
     BrokenPipe,
     Decoder,
     Gone,
     Jobs,
     UnreadJobs,
 )
-from foundation.slurm.subprocess_reader.process import Reader
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 
@@ -194,8 +194,8 @@ PRELUDE = """
 import os, sys, time
 from pathlib import Path
 from foundation.slurm import SlurmJob, SlurmJobState, SlurmNode
-from foundation.slurm.subprocess_reader.frames import AnswerComplete, AnswerFault, Decoder, Gone, Jobs
-from foundation.slurm.subprocess_reader.frames import Look, NodesFrame, encode
+from foundation.slurm.subprocess_reader import AnswerComplete, AnswerFault, Decoder, Gone, Jobs
+from foundation.slurm.subprocess_reader import Look, NodesFrame, encode
 started = Path(sys.argv[1]); started.write_text(started.read_text() + "x" if started.exists() else "x")
 starts = len(started.read_text())
 def say(*messages):

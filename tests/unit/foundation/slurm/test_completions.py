@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.slurm import CommandSlurm, SlurmJobState
-from foundation.slurm.reading.completions import CompletionFile, Completions, read_line, zone_of
+from foundation.slurm.completions import CompletionFile, Completions, read_line, zone_of
 from foundation.slurm.slurm_client import Accounted
 
 SUBMITTED = 1_795_597_200.0  # 2026-11-25T09:00:00Z
@@ -185,7 +185,7 @@ def test_what_is_new_of_the_file_is_read_and_half_a_line_waits(tmp_path: Path) -
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foundation.slurm.reading.completions.MOST_BYTES", 2_000)
+    monkeypatch.setattr("foundation.slurm.completions.MOST_BYTES", 2_000)
     path = tmp_path / "log"
     path.write_text("".join(f"{line(number)}\n" for number in range(1, 30)))
     read = CompletionFile(path).read()

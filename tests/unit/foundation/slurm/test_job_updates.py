@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.slurm import CommandSlurm, SubmitRequest
-from foundation.slurm.calling.run_command import CommandOutput
-from foundation.slurm.reading.json_jobs import JsonReader
+from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.run_command import CommandOutput
 from foundation.slurm.slurm_client import (
     MarkField,
     marking_script,

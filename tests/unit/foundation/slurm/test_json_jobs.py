@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SlurmNode
-from foundation.slurm.reading.json_jobs import JsonReader
-from foundation.slurm.reading.site_text import read_nodes
-from foundation.slurm.reading.text_jobs import Written, job_of, read_facts
+from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.site_configuration import read_nodes
 from foundation.slurm.slurm_types import SlurmUnreachableError, UnknownFormatError
+from foundation.slurm.text_jobs import Written, job_of, read_facts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 TEXT = (FIXTURES / "jobs.json").read_text()

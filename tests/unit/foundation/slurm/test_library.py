@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import NodeCores, SlurmJobState, SlurmNode
-from foundation.slurm.reading.nodebook import EVERY_S, NodeBook
-from foundation.slurm.reading.pyslurm_library import LibraryJob, LibrarySource, fitting_load, release
+from foundation.slurm.hosts import EVERY_S, NodeBook
+from foundation.slurm.pyslurm_library import LibraryJob, LibrarySource, fitting_load, release
 from foundation.slurm.slurm_types import UnknownFormatError
 
 NODES = [

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import JobSnapshot
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.pyslurm_library import LibrarySource
-from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
+from foundation.slurm.pyslurm_library import LibrarySource
 from foundation.slurm.slurm_types import SlurmJob, UnknownFormatError
 from tests.unit.foundation.slurm.test_library import NODES, Record
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, QuietSource
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import FULL_EVERY_S, QuietSource
 from foundation.slurm.slurm_types import AnswerTooLongError, SlurmUnreachableError
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from foundation.errors import HostError, UsageError
-from foundation.slurm.calling.run_command import command_environment, run_command, submit_environment
+from foundation.slurm.run_command import command_environment, run_command, submit_environment
 
 PATH = {"PATH": "/bin:/usr/bin"}
 
@@ -125,7 +125,7 @@ def test_what_only_looks_like_slurms_is_left(name: str) -> None:
 def test_ctrl_c_at_our_terminal_does_not_reach_a_command() -> None:
     program = """
 import os, signal, threading
-from foundation.slurm.calling.run_command import run_command
+from foundation.slurm.run_command import run_command
 signal.signal(signal.SIGINT, lambda *_: None)
 threading.Timer(0.3, os.killpg, (0, signal.SIGINT)).start()
 answer = run_command(["sh", "-c", "sleep 1; echo whole"], None, {"PATH": "/bin:/usr/bin"}, 30.0)

@@ -8,7 +8,7 @@ import pytest
 
 from foundation.errors import UsageError
 from foundation.slurm import SubmitRequest
-from foundation.slurm.calling.sbatch_options import check_options, sbatch_options
+from foundation.slurm.run_command import check_options, sbatch_options
 
 
 def test_what_a_site_asks_for_is_passed_on() -> None:

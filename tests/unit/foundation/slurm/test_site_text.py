@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import ClusterError
-from foundation.slurm.calling.conf_file import scheduling_config
-from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions
+from foundation.slurm.site_configuration import read_config, read_nodes, read_partitions, scheduling_config
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 NODES = (FIXTURES / "nodes.txt").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import CommandSlurm, SubmitRequest
-from foundation.slurm.calling.run_command import CommandOutput
+from foundation.slurm.run_command import CommandOutput
 from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
-from foundation.slurm.reading.job_sources import ChosenSource, JsonSource, TextSource
-from foundation.slurm.reading.json_jobs import JsonReader
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.site_text import read_nodes
-from foundation.slurm.reading.text_jobs import FACTS, read_facts
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import ChosenSource, JsonSource, TextSource
+from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.site_configuration import read_nodes
 from foundation.slurm.slurm_types import (
     AnswerTooLongError,
     SlurmRefusedError,
     SlurmUnreachableError,
     UnknownFormatError,
 )
+from foundation.slurm.text_jobs import FACTS, read_facts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 FACTS_TEXT = (FIXTURES / "facts.txt").read_text()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from foundation.in_memory import live_folder
+from foundation.files import live_folder
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError, UsageError
-from foundation.in_memory import live_folder
+from foundation.files import live_folder
 from gangd.agent.agent_options import endpoints, with_command
 from gangd.agent.main import main
 from gangd.agent.thaw_tool import held_without_agent

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError
-from foundation.in_memory import live_folder
+from foundation.files import live_folder
 from gangd.agent.assemble import AgentSettings, report_last_end, serve
 from gangd.agent.report_buffer import Sender, SliceBook
 from gangd.agent.telemetry import JsonLog

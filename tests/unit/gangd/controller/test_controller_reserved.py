@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from foundation.slurm import JobSnapshot, NodeCores, Reservation, SlurmJob, SlurmJobState, SlurmNode
-from foundation.slurm.reading.site_text import read_reservations
+from foundation.slurm.site_configuration import read_reservations
 from gangd.controller.job_policy import Policy
 from gangd.controller.slurm_view import ClusterView, latest_end
 from gangd.core import CoreMap

@@ -20,7 +20,7 @@ from typing import ParamSpec, TypeVar
 
 import numba
 
-from foundation.kernel_cache import usable_cache
+from foundation.trust import usable_cache
 
 P = ParamSpec("P")
 R = TypeVar("R")

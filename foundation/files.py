@@ -1,4 +1,6 @@
-"""Files that are written whole or not at all: the one way in which a file is replaced.
+"""Files of ours: written whole or not at all, kept in memory, and whether one could be written.
+
+Files that are written whole or not at all: the one way in which a file is replaced.
 
 A draft next to the file gets the file's name once all of it is written, and on the disk. A reader sees
 the old file or the whole new one; after an error or a kill it is the old one. The variants:
@@ -16,17 +18,70 @@ theirs is followed. In a folder of our own it has a name that is known, so that 
 replaced.
 
 Standard library only: the guardian of an agent uses this, too.
+
+The folder in memory that replaces one on disk, for files that must never wait for a disk.
+
+On a disk file system a store into a mapped file can wait for a journal, for milliseconds; on tmpfs it can't.
+The stand-in is in ``/dev/shm``, its name made from the user and the folder's path, so a reader can find
+the files without a message that names it. All users may write to ``/dev/shm``: a stranger who knows the
+path can take the name first. Then the folder on disk itself is used, which is slower and as safe.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from foundation.errors import OutputError
+
+SHM = Path("/dev/shm")  # noqa: S108  (what is put there is private, and checked)
+MOUNTS = Path("/proc/self/mounts")
+_SEGMENT = re.compile(r"mpich_shm_[^/]+|[0-9]+:[0-9]+:[0-9]+")
+
+
+def is_segment(name: str) -> bool:
+    """Say whether an MPI library calls its shared memory so: MPICH, or libfabric's provider shm (PID:0:0)."""
+    return _SEGMENT.fullmatch(name) is not None
+
+
+def live_folder(folder: Path, mounts: Path = MOUNTS) -> Path:
+    """Return ``folder`` itself if it is in memory or must do, else its stand-in; neither need exist yet."""
+    real = folder.resolve()
+    if _in_memory(real, mounts) or not _in_memory(SHM, mounts) or not os.access(SHM, os.W_OK):
+        return real
+    standing = stand_in(real)
+    return real if _is_taken(standing) else standing
+
+
+def stand_in(folder: Path) -> Path:
+    """Return the path of the stand-in of a folder for this user, whether or not it is used."""
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+    return SHM / f"gangd-{os.geteuid()}-{name}"
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether something of a stranger's has the name."""
+    try:
+        return path.lstat().st_uid != os.geteuid()
+    except OSError:
+        return False
+
+
+def _in_memory(path: Path, mounts: Path) -> bool:
+    best, kind = "", ""
+    for line in mounts.read_text().splitlines():
+        _, where, this_kind, *_ = line.split(" ")
+        where = re.sub(r"\\([0-7]{3})", lambda blank: chr(int(blank[1], 8)), where)  # written \040
+        if len(where) >= len(best) and path.is_relative_to(where):
+            best, kind = where, this_kind
+    return kind in ("tmpfs", "ramfs")
+
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -173,3 +228,60 @@ def _taking_place(fresh: str, name: str, folder_fd: int | None) -> Iterator[None
         with contextlib.suppress(OSError):
             os.unlink(fresh, dir_fd=folder_fd)
         raise
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Fail if no file, or no new folder, could take its place at ``path``; folders that miss may be made.
+
+    What is neither a plain file nor a folder, such as ``/dev/null``, is written to where it is.
+
+    Raises
+    ------
+    OutputError
+        The folder that it would be in, or the last one on the way that exists, may not be written to; or
+        there is none.
+    """
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        kind = stat.S_IFREG
+    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
+        refuse_unwritable_folder(path.absolute().parent, path)
+    elif not os.access(path, os.W_OK):
+        raise OutputError(f"cannot write {path}: you may not write to it")
+
+
+def refuse_unwritable_folder(folder: Path, wanted: Path | None = None) -> None:
+    """Fail if nothing could be written in ``folder``, or if it could not be made.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    wanted
+        What is to be written, for the message; None: the folder itself.
+
+    Raises
+    ------
+    OutputError
+        It, or the last folder on the way that exists, may not be written to; or there is none.
+    """
+    what = folder if wanted is None else wanted
+    try:
+        str(what).encode()
+    except UnicodeEncodeError as error:
+        raise OutputError(f"cannot write {what}: the name is no text (UTF-8); choose another one") from error
+    whole = folder.absolute()
+    for place in (whole, *whole.parents):
+        if place.is_dir():
+            if not os.access(place, os.W_OK | os.X_OK):
+                why = "is on a read-only file system" if _is_read_only(place) else "may not be written to"
+                raise OutputError(f"cannot write {what}: {place} {why}; choose another place")
+            return
+        if os.path.lexists(place):
+            kind = "a link that leads nowhere" if place.is_symlink() else "no folder"
+            raise OutputError(f"cannot write {what}: {place} is {kind}")
+
+
+def _is_read_only(place: Path) -> bool:
+    return bool(os.statvfs(place).f_flag & os.ST_RDONLY)

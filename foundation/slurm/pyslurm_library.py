@@ -22,13 +22,13 @@ from typing import Any, Protocol
 
 from foundation.errors import ClusterError
 from foundation.one_line import one_line
-from foundation.slurm.hosts import expand_ids
-from foundation.slurm.reading.nodebook import (
+from foundation.slurm.hosts import (
     AT_MOST_EVERY_S,
     BadRecordError,
     FindNode,
     NodeBook,
     each_once,
+    expand_ids,
     place,
     snapshot_of,
 )

@@ -1,4 +1,11 @@
-"""Nodes, partitions and configuration from ``scontrol show -o``: texts in which users cannot write.
+"""Slurm's configuration: the file, and what ``scontrol show`` says of nodes, partitions and settings.
+
+Slurm's configuration: whose the file must be, and what of it a RUN keeps.
+
+Slurm's commands load the plugins that a slurm.conf names, so a user who can write it can act as the user who
+runs them. A RUN keeps what of it says when jobs start.
+
+Nodes, partitions and configuration from ``scontrol show -o``: texts in which users cannot write.
 
 Operators can, in a node's reason, comment and extra text, line breaks included. So of a key the first value
 on a line counts (every key read here is printed before those texts), and a line that has not all of them is
@@ -7,12 +14,86 @@ no record.
 
 from __future__ import annotations
 
+import pwd
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from pathlib import Path
 
+from foundation.errors import ClusterError
+from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_hosts
 from foundation.slurm.slurm_types import Partition, Reservation, SlurmNode
+from foundation.trust import behind_links, read_trusted
+
+_SLURM_USER = "slurm"
+
+_KEYS = frozenset(
+    {
+        "AccountingStorageType",
+        "CompleteWait",
+        "Epilog",
+        "EpilogMsgTime",
+        "EpilogSlurmctld",
+        "KillWait",
+        "OverTimeLimit",
+        "PreemptMode",
+        "PreemptType",
+        "Prolog",
+        "PrologFlags",
+        "PrologSlurmctld",
+        "SelectType",
+        "SelectTypeParameters",
+    }
+)
+_PREFIXES = ("Scheduler", "Priority")
+_LONGEST = 2048
+
+
+def check_conf(conf: Path) -> None:
+    """Make sure that only root, the account ``slurm`` or the caller could have written a slurm.conf.
+
+    Another user who can write it can act as the caller.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is not there.
+    ClusterError
+        It cannot be read.
+    TrustError
+        Another user can write it; the message names the user.
+    """
+    also = _slurm_user()
+    try:
+        read_trusted(behind_links(conf, also), also=also)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ClusterError(f"cannot read {conf}: {error.strerror}") from error
+
+
+def _slurm_user() -> frozenset[int]:
+    try:
+        return frozenset({pwd.getpwnam(_SLURM_USER).pw_uid})
+    except KeyError:
+        return frozenset()
+
+
+def scheduling_config(config: Mapping[str, str]) -> dict[str, str]:
+    """Return what of ``scontrol show config`` says when jobs start, in the order of its keys.
+
+    Parameters
+    ----------
+    config
+        All of it; what an operator wrote in it comes as one printable line of bounded length.
+    """
+    return {
+        key: one_line(value, _LONGEST)
+        for key, value in sorted(config.items())
+        if key in _KEYS or key.startswith(_PREFIXES)
+    }
+
 
 _PAIR = re.compile(r"(?:^| )([A-Za-z]+)=([^ ]*)")
 _LIMIT = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})")

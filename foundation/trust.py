@@ -1,14 +1,28 @@
-"""Opening folders, one below the other, and files in them, each checked through the descriptor that is used.
+"""Files and folders that can be trusted: no other user could create them or can change them.
 
-Folders first, then files, which are opened by their name in an open folder and never through a link, then
-whose a file or folder is and whether anybody else may write to it. The rules are in the package's docstring.
+A daemon that runs as root must not be sent elsewhere by a link, and must not read what another user wrote.
+So a path is opened folder by folder from ``/``, without following links, and every folder on the way is
+looked at through the descriptor that is then used. Rules, for the effective user:
+
+* A folder on the way belongs to root or to the user, and no other user may write to it; or it is sticky, as
+  ``/tmp`` is: only its owner can rename or remove an entry of a sticky folder.
+* A link on the way is followed if it belongs to root or to the user and is in a folder that no other user
+  may write to. The last component is never a link.
+* A folder to keep things in belongs to the user, and no other user may write to it.
+* A file is a plain file of root's or of the user's own that no other user may write to. It is reached by its
+  name in an open folder, and replaced as a whole (``foundation.files``).
+
+The members of a group are others, but for the group that a user has to himself. Standard library only: the
+guardian of an agent uses this package too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import grp
+import logging
 import os
 import pwd
 import stat
@@ -376,3 +390,21 @@ def _is_own_group(group: int) -> bool:
         return False
     alone = not set(found.gr_mem) - {user.pw_name}
     return user.pw_gid == group and found.gr_name == user.pw_name and alone
+
+
+@functools.cache
+def usable_cache(folder: Path) -> bool:
+    """Whether compiled kernels may be kept in a folder, which is made where it is missing.
+
+    Not in one that another user could have put there, or may write to: then a warning says so, once, and
+    kernels are compiled anew each time.
+    """
+    try:
+        fd, _ = make_folder(folder, 0o700)
+    except TrustError as error:
+        logging.getLogger(__name__).warning("kernels are compiled anew each time, for their cache: %s", error)
+        return False
+    except (OSError, RuntimeError):
+        return False
+    os.close(fd)
+    return os.access(folder, os.W_OK)

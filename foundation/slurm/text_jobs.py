@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from foundation.errors import ClusterError
-from foundation.slurm.hosts import expand_hosts, expand_ids
-from foundation.slurm.reading.nodebook import BadRecordError, FindNode, each_once, place
+from foundation.slurm.hosts import BadRecordError, FindNode, each_once, expand_hosts, expand_ids, place
 from foundation.slurm.slurm_types import NodeCores, SlurmJob, SlurmJobState
 
 FACTS = (

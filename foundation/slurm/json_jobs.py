@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from foundation.one_line import one_line
-from foundation.slurm.reading.nodebook import BadRecordError, FindNode, each_once, place, snapshot_of
+from foundation.slurm.hosts import BadRecordError, FindNode, each_once, place, snapshot_of
 from foundation.slurm.slurm_types import (
     JobSnapshot,
     NodeCores,

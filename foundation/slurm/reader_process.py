@@ -19,12 +19,11 @@ from typing import BinaryIO
 
 from foundation.errors import ClusterError, HostError
 from foundation.slurm.command_slurm import CommandSlurm
-from foundation.slurm.reading.job_sources import ChosenSource, JobSource
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.pyslurm_library import LibrarySource, fitting_load, is_installed
-from foundation.slurm.reading.quiet_sources import LibraryPulse, QuietLibrary
+from foundation.slurm.hosts import NodeBook
+from foundation.slurm.job_sources import ChosenSource, JobSource, LibraryPulse, QuietLibrary
+from foundation.slurm.pyslurm_library import LibrarySource, fitting_load, is_installed
 from foundation.slurm.slurm_types import JobSnapshot, SlurmJob, SlurmNode, UnreadableJob
-from foundation.slurm.subprocess_reader.frames import (
+from foundation.slurm.subprocess_reader import (
     AnswerComplete,
     AnswerFault,
     BrokenPipe,

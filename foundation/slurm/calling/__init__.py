@@ -1,1 +1,0 @@
-"""How commands of Slurm are run: environment, options of sbatch, the configuration file."""
