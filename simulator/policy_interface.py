@@ -8,14 +8,16 @@ well. Built-in policies and a user's have the same ``SchedulerContext`` and so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from foundation.errors import OsubError
-from simulator.model.jobs import SimulatedJob
+from simulator.jit.field_records import StateAllocator
+from simulator.model.jobs import PoolJobs, SimulatedJob
 from simulator.placement import Cores
+from simulator.state.engine_state import EngineState
 
 
 class NodeState(StrEnum):
@@ -354,3 +356,27 @@ __all__ = [
     "SimulationStarted",
     "Timer",
 ]
+
+
+class Program(NamedTuple):
+    """An event loop that is a kernel, and its arguments but for the last: how many events it may process.
+
+    It returns how many there were.
+    """
+
+    loop: Callable[..., int]
+    arguments: tuple[object, ...]
+
+
+@runtime_checkable
+class KernelPolicy(Protocol):
+    """A policy that brings kernels: an event loop that makes its passes."""
+
+    @property
+    def keeps_lifecycles(self) -> bool:
+        """Whether all its runs have lifecycle tables; else those have that need them."""
+        ...
+
+    def program(self, make: StateAllocator, state: EngineState, jobs: PoolJobs) -> Program:
+        """Return the loop for a pool's jobs, and what it works on."""
+        ...

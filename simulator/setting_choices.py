@@ -10,8 +10,9 @@ import numpy as np
 
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
-from simulator.engine.building.build_lifecycles import AFTER_FAILURE
-from simulator.engine.run import RunRules
+from simulator.engine.build_state import AFTER_FAILURE
+from simulator.engine.gang_stepper import ExactSlices
+from simulator.engine.run_rules import RunRules
 from simulator.model.jobs import JobLives
 from simulator.model.system import (
     Failing,
@@ -31,7 +32,6 @@ from simulator.policy_interface import AlonePolicy, QueuePolicy
 from simulator.policy_registry import family_of
 from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
 from simulator.simulation import SimulationSetting, Workload
-from simulator.slices.exact_slices import ExactSlices
 
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30

@@ -11,7 +11,7 @@ from analysis.claims.estimate import estimate
 from osub.physical.outcome import ReplayOutcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
-from simulator.experiments.paper_tables import ABSENT
+from simulator.experiment_page import ABSENT
 
 Value = Callable[[ReplayOutcome], float]
 NAMES = {FIRST: "first hours", DAY: "whole day"}

@@ -16,7 +16,7 @@ from osub.physical.layouts import GANGD
 from osub.physical.outcome import SHARES, ReplayOutcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
-from simulator.experiments.experiment_page import Drawing
+from simulator.experiment_page import Drawing
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
 

@@ -21,8 +21,8 @@ from osub.physical.places import same_places
 from osub.physical.plan import DAY, FIRST, StudyPlan, fitted_trace, plan_lines
 from osub.physical.results import Results
 from osub.physical.tables import all_tables, table_7_4
+from simulator.experiment_page import Drawing
 from simulator.experiments.claim_study import StudyFindings
-from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace
 
 TITLE = "The thesis's physical study (chapter 7) again"

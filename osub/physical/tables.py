@@ -25,7 +25,7 @@ from osub.physical.outcome import SHARES
 from osub.physical.pair import PairTrial
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
-from simulator.experiments.paper_tables import ABSENT, ExperimentTable, percent
+from simulator.experiment_page import ABSENT, ExperimentTable, percent
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import FIRST_JOBS, INTERACTIVE_QUEUE
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, JobKindSummary, summarize_kinds

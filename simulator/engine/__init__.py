@@ -1,1 +1,1 @@
-"""The event engine: ``state`` says what there is, ``loop`` what happens, ``pool_run`` runs it."""
+"""Runs pools under the policy that it is given: kernels as a whole, plug-ins event by event."""

@@ -11,8 +11,7 @@ from plotly.subplots import make_subplots
 from analysis.charts import INK, arrange, run_style
 from simulator.eviction.answer_rows import answer_rows, choice_rows
 from simulator.eviction.eviction_problem import EvictionAnswer, EvictionChoice, Question
-from simulator.experiments.experiment_page import write_page
-from simulator.experiments.paper_tables import ExperimentTable
+from simulator.experiment_page import ExperimentTable, write_page
 
 COLOURS = {EvictionChoice.KILL: "#B2433F", EvictionChoice.APP: "#2E7D55", EvictionChoice.SYSTEM: "#B87B00"}
 NAMES = {

@@ -22,10 +22,10 @@ from analysis.claims import LEAST_SEEDS, Claim, ClaimRow, ClaimVerdict, Judgemen
 from analysis.claims.estimate import figures
 from foundation.errors import UsageError
 from foundation.units import counted, verb
-from simulator.experiments.paper_tables import ExperimentTable
+from simulator.experiment_page import ExperimentTable
 
 if TYPE_CHECKING:
-    from simulator.experiments.experiment_page import Drawing
+    from simulator.experiment_page import Drawing
 
 QUICK_SEEDS = 3
 ALIKE = 0.05

@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 
 from foundation.units import US_PER_S
-from simulator.engine.building.build_state import PoolJobs
 from simulator.hybrid.loop.hybrid_state import (
     BASELINE,
     FAR_US,
@@ -29,7 +28,7 @@ from simulator.hybrid.loop.hybrid_state import (
     PlanRecord,
 )
 from simulator.jit.field_records import Ints, StateAllocator
-from simulator.model.jobs import PLAIN_LIFE, JobLifecycle
+from simulator.model.jobs import PLAIN_LIFE, JobLifecycle, PoolJobs
 from simulator.state.node_sets import full_set
 
 _MOST_UNITS = 1 << 62

@@ -19,7 +19,8 @@ from simulator.policy_interface import SchedulerContext
 from simulator.sharing import Proportional
 
 if TYPE_CHECKING:
-    from simulator.engine.run import PoolRun, PoolWork, RunRules
+    from simulator.engine.pool_run import PoolRun, PoolWork
+    from simulator.engine.run_rules import RunRules
     from simulator.model.system import PoolQueues
     from simulator.simulation import Workload
 

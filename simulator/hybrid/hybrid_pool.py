@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from foundation.errors import InputError, UsageError
-from simulator.engine.context.engine_invariants import InvariantError
-from simulator.engine.run import PoolRun, PoolWork
+from simulator.engine.engine_invariants import InvariantError
+from simulator.engine.pool_run import PoolRun, PoolWork
 from simulator.hybrid.hybrid_build import Mechanism, misfit
 from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import (

@@ -12,7 +12,6 @@ import numpy as np
 
 from foundation.errors import InputError
 from foundation.interruption import ShortCalls
-from simulator.engine.building.build_state import PoolJobs
 from simulator.eviction import EvictableJob, EvictionChoice, cheapest
 from simulator.hybrid.hybrid_build import Mechanism, build_world
 from simulator.hybrid.loop.hybrid_loop import STUCK, run
@@ -21,6 +20,7 @@ from simulator.hybrid.loop.hybrid_state import NO_JOB, HybridTables
 from simulator.hybrid.loop.ondemand_jobs import can_give
 from simulator.jit.compilation import Compilation, Compiled, compilation_wanted
 from simulator.jit.field_records import IntegerGrid, Ints, StateAllocator, column
+from simulator.model.jobs import PoolJobs
 from simulator.state.allocations import AllocationIntervals, joined, words_of
 from simulator.state.node_sets import WORD_BITS, full_set
 

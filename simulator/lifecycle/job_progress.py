@@ -28,7 +28,8 @@ from simulator.cores.slurm_rows import enter_row, leave_row
 from simulator.jit.compilation import kernel
 from simulator.jit.field_records import IntegerGrid, RecordTable
 from simulator.lifecycle.segments import begin_life, first_phase, follow, keep, rate_of, request_units, tally
-from simulator.state.engine_state import FAR_US, NEVER, ONE, EngineState, Links, RunRecord, Timeline
+from simulator.model.system import FAR_US
+from simulator.state.engine_state import NEVER, ONE, EngineState, Links, RunRecord, Timeline
 from simulator.state.event_queue import (
     enter_agenda,
     enter_running,

@@ -181,3 +181,73 @@ class JobLives(Sequence[JobLifecycle]):
             replace(self.kinds[pair // len(sizes)], sizes=sizes[pair % len(sizes)]) for pair in pairs.tolist()
         ]
         return JobLives((*self.kinds, *more), kind)
+
+
+def most_nodes(lives: JobLives, nodes: Ints) -> Ints:
+    """Return the most nodes that each job can hold."""
+    most = lives.column(lambda life: 0 if life.sizes is None else life.sizes.most)
+    return np.where(most == 0, nodes, most)
+
+
+def sizes_of(lives: JobLives) -> Ints:
+    """Return a number for each job: 0 if it is rigid, the same for all of the same sizes."""
+    place: dict[Sizes, int] = {}
+    return lives.column(
+        lambda life: 0 if life.sizes is None else place.setdefault(life.sizes, len(place) + 1)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PoolJobs:
+    """Jobs of a pool as arrays of length J, by job number; see ``SimulatedJob`` for what they mean.
+
+    ``phase_us`` holds the periods of job ``j`` from ``phase_at[j]`` to ``phase_at[j + 1]``: idle, busy, idle,
+    ..., of which only the first may be zero. ``lives`` are the jobs' lifecycles, where they do more than run
+    once; None: nothing. ``user`` is -1 where it is not known.
+    """
+
+    submit_us: Ints
+    requested_us: Ints
+    nodes: Ints
+    cores: Ints
+    memory_kib: Ints
+    app: Ints
+    phase_at: Ints
+    phase_us: Ints
+    lives: Sequence[JobLifecycle] | None = None
+    user: Ints | None = None
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.submit_us)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether a job is malleable; then spare parts, behind all others, are for nodes that it gets."""
+        return self.lives is not None and any(life.sizes is not None for life in self.every_life.kinds)
+
+    @property
+    def every_life(self) -> JobLives:
+        """What each job can do, in any case."""
+        return JobLives.of(self.lives, self.count)
+
+    @property
+    def run_us(self) -> Ints:
+        """How long each job runs on dedicated cores, all its phases together."""
+        return np.diff(np.concatenate(([0], np.cumsum(self.phase_us)))[self.phase_at])
+
+    @property
+    def part_at(self) -> Ints:
+        """Where the parts of each job begin, and the number of parts; shape (jobs + 1,)."""
+        return np.concatenate(
+            (np.zeros(1, dtype=np.int64), np.cumsum(most_nodes(self.every_life, self.nodes)))
+        )
+
+    @property
+    def shapes(self) -> Ints:
+        """A number for each job, the same for all of the same shape, memory, class and sizes."""
+        shape = sizes_of(self.every_life)
+        for values in (self.nodes, self.cores, self.memory_kib, self.app):
+            shape = np.unique(shape * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
+        return shape

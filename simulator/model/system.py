@@ -24,7 +24,9 @@ import numpy as np
 
 from foundation.errors import InputError, UsageError
 from foundation.units import US_PER_S, counted, seconds_to_us
-from simulator.state.engine_state import FAR_US
+
+FAR_US = 1 << 62
+"""When a job ends that does not get on."""
 
 MOST_MULTIPLICITY = 8
 MOST_CORES = 20_000_000

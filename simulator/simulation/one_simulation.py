@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.errors import InputError
-from simulator.engine.context.engine_invariants import Invariants
-from simulator.engine.run import PoolRun, PoolWork, run_pools
+from simulator.engine.engine_invariants import Invariants
+from simulator.engine.pool_run import PoolRun, PoolWork, run_pools
 from simulator.jit.field_records import Ints
 from simulator.model.system import NodePool
 from simulator.simulation.simulation_options import SimulationSetting

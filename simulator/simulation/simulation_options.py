@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from foundation.errors import UsageError
-from simulator.engine.run import RunRules
+from simulator.engine.run_rules import RunRules
 from simulator.model.system import PoolQueues, System
 from simulator.pairing import PairTable
 

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S, checked_speedup
-from simulator.engine.building.build_state import PoolJobs
 from simulator.jit.field_records import Ints
-from simulator.model.jobs import JobLives
+from simulator.model.jobs import JobLives, PoolJobs
 from simulator.model.system import PoolQueues
 from simulator.simulation.job_periods import JobPeriods, trace_periods
 from simulator.simulation.job_shapes import Shapes, job_shapes, whole_node_shapes

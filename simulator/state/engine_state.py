@@ -134,9 +134,6 @@ class Rows(NamedTuple):
 NEVER = -1
 """A time that has not come, or an index that points nowhere."""
 
-FAR_US = 1 << 62
-"""When a job ends that does not get on."""
-
 ONE = 1 << 17
 """One, in the fixed-point numbers of pairwise and node factors, and the scale of the pairwise model."""
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foundation.errors import InputError, UsageError
-from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.context.engine_invariants import InvariantError
-from simulator.engine.run import PoolRun, PoolWork, RunRules
+from simulator.engine.engine_invariants import InvariantError
+from simulator.engine.pool_run import PoolRun, PoolWork
+from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import Ints
+from simulator.model.jobs import PoolJobs
 from simulator.state.allocations import Places
 from simulator.state.node_sets import full_set
 from simulator.timeshare.assumed_memory import MEDIAN, SPREAD, draw_memory

@@ -85,7 +85,7 @@ def study(
         asked = StudyRequest(traces=tuple(traces or ()), seeds=count, quick=quick, steps=steps_of(bar, name))
         found = chosen.run(asked)
     if html is not None:
-        from simulator.experiments.experiment_page import write_page
+        from simulator.experiment_page import write_page
 
         facts = [*found.facts, tally(found.claims, count)]
         write_page(html, found.title, facts, found.tables, found.figures(), found.claims)

@@ -12,7 +12,7 @@ from rich.text import Text
 from osub.cli.terminal import Console
 
 if TYPE_CHECKING:
-    from simulator.experiments.paper_tables import ExperimentTable
+    from simulator.experiment_page import ExperimentTable
 
 
 def progress() -> Progress:

@@ -133,7 +133,7 @@ def _data_sets(text: str, most: int) -> list[int]:
 
 def _show(found: Chapter, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
-        from simulator.experiments.experiment_page import write_page
+        from simulator.experiment_page import write_page
 
         write_page(html, found.title, found.facts, found.tables, found.figures())
     if as_json:

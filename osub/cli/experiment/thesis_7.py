@@ -156,7 +156,7 @@ def thesis_7(
     with _simulating() as done:
         found = study.judge(done) if judge else study.run(_follow, done)
     page = html or out / "report.html"
-    from simulator.experiments.experiment_page import write_page
+    from simulator.experiment_page import write_page
 
     replays = prepared.plan.values
     facts = [*found.facts, tally(found.claims, replays)]

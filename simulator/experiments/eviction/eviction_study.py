@@ -12,6 +12,7 @@ from analysis.charts import arrange, run_style
 from analysis.claims import ClaimVerdict, direction, estimate
 from analysis.claims.estimate import figures
 from foundation.units import counted
+from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest
 from simulator.experiments.eviction.eviction_claims import claim_rows
 from simulator.experiments.eviction.eviction_survey import (
@@ -25,8 +26,6 @@ from simulator.experiments.eviction.eviction_survey import (
     survey,
 )
 from simulator.experiments.eviction.scenarios import JOBS, NEEDS, Theta, facts_of
-from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.paper_tables import ExperimentTable
 from workloads.swf import load_columns
 
 _SHOWN_MIN = (0, 5, 10, 15)

@@ -17,8 +17,8 @@ from analysis.claims import ClaimVerdict, direction, estimate
 from analysis.claims.estimate import figures
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
+from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
-from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_claims import at_interval, claim_rows, less, of_each
 from simulator.experiments.hybrid.hybrid_survey import (
     EVEN,
@@ -31,7 +31,6 @@ from simulator.experiments.hybrid.hybrid_survey import (
     steps_of,
     survey,
 )
-from simulator.experiments.paper_tables import ExperimentTable
 from simulator.hybrid.drawn_jobs import MIXES
 from simulator.model.system import System, single_queue
 from simulator.simulation import Workload, cleaning_of, make_workload

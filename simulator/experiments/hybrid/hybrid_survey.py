@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.units import US_PER_S
-from simulator.engine.building.build_state import PoolJobs
 from simulator.experiments.claim_study import CellT, run_grid
 from simulator.hybrid.drawn_jobs import MIXES, Draw, HybridJobKind, draw_lives
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
+from simulator.model.jobs import PoolJobs
 from simulator.simulation import Workload
 
 _US_PER_H = 3.6e9

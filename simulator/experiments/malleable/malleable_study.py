@@ -17,8 +17,8 @@ from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import estimate
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
+from simulator.experiment_page import ABSENT, Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
-from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.malleable.job_windows import (
     RECIPES,
     JobWindow,
@@ -45,7 +45,6 @@ from simulator.experiments.malleable.malleable_survey import (
     cases_of,
     run_cases,
 )
-from simulator.experiments.paper_tables import ABSENT, ExperimentTable
 from simulator.policies.policy_family import Value
 
 DAYS = 28

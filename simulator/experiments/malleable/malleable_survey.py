@@ -16,7 +16,8 @@ import numpy as np
 
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
-from simulator.engine.run import PoolRun, RunRules
+from simulator.engine.pool_run import PoolRun
+from simulator.engine.run_rules import RunRules
 from simulator.experiments.claim_study import Step, run_trials
 from simulator.experiments.malleable.job_windows import JobWindow
 from simulator.jit.field_records import Ints

@@ -16,10 +16,10 @@ from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
 from foundation.units import counted, verb
 from predictor.dataset import PairKind
 from predictor.model.three_folds import accuracy_of
+from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import claim_of
 from simulator.experiments.pairing.measured_pairs import SOLVERS, Floats, MeasuredPairs, family, share
 from simulator.experiments.pairing.thesis_tables import UNFIT, Folds
-from simulator.experiments.paper_tables import ExperimentTable
 
 THREADS = "hardware threads there, turns on one core here"
 _CACHE = ("PAPI_L", "DCM", "TCM", "ICM", "LDM", "STM")

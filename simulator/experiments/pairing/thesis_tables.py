@@ -9,8 +9,8 @@ import numpy as np
 
 from predictor.model.pair_records import Records
 from predictor.model.three_folds import JudgedRecord, accuracy_of, judge_in_three_folds
+from simulator.experiment_page import ExperimentTable
 from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, family, share
-from simulator.experiments.paper_tables import ExperimentTable
 
 UNFIT = "chase"
 """The family that replaces cg, which the thesis leaves out of its second set: both read at random."""

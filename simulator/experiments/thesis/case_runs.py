@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
-from simulator.engine.run import RunRules, run_pool
+from simulator.engine.pool_run import run_pool
+from simulator.engine.run_rules import RunRules
 from simulator.experiments.claim_study import Step, run_trials
 from simulator.jit.field_records import Ints
 from simulator.model.system import NodePool, PoolQueues, System, multiple_queues, nodes_of_share, single_queue

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foundation.errors import InputError
 from foundation.units import counted
+from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import Step
-from simulator.experiments.paper_tables import ExperimentTable
 from simulator.experiments.thesis.case_runs import ThesisStudy, run_all
 from simulator.experiments.thesis.compared_cases import (
     CHAPTER_5,
@@ -38,7 +38,7 @@ from simulator.simulation import SimulationSetting
 from workloads.swf import load_columns
 
 if TYPE_CHECKING:
-    from simulator.experiments.experiment_page import Drawing
+    from simulator.experiment_page import Drawing
 
 _JOBS = 51_871
 """Of the thesis's trace, UniLu-Gaia-2014-1 (Table 5.1); data sets made of it differ by what was added."""

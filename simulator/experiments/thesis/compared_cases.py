@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from foundation.errors import InputError
-from simulator.experiments.paper_tables import ABSENT, ExperimentTable, against, hours, number, percent
+from simulator.experiment_page import ABSENT, ExperimentTable, against, hours, number, percent
 from simulator.experiments.thesis.case_runs import CaseOutcome, ThesisCase, mq_cases, published_label, sq
 from simulator.model.system import System
 from workloads.swf import SwfColumns

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from simulator.experiments.paper_tables import ExperimentTable, number
+from simulator.experiment_page import ExperimentTable, number
 from simulator.experiments.thesis.case_runs import CaseOutcome, ThesisStudy, mq, sq
 from simulator.experiments.thesis.compared_cases import CHAPTER_6
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import INK, MUTED, arrange, run_style
-from simulator.experiments.experiment_page import Drawing
+from simulator.experiment_page import Drawing
 from simulator.experiments.thesis.case_runs import CURVE_SHARES, CaseOutcome, published_label
 from simulator.experiments.thesis.compared_cases import ALL_SLOWDOWN, BATCH_SLOWDOWN, CHAPTER_6
 from simulator.experiments.thesis.layout_survey import SurveyOutcome

@@ -10,9 +10,8 @@ from plotly.subplots import make_subplots
 
 from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import estimate
+from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest
-from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.paper_tables import ExperimentTable
 from simulator.experiments.timesharing.edison import Floats, generated, of_trace
 from simulator.experiments.timesharing.slowdown_bins import APPLICATIONS, FEWEST, SIZE_EDGES, Counts, sizes_to
 from simulator.experiments.timesharing.timesharing_claims import claim_rows, shown, world_of

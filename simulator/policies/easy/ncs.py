@@ -14,8 +14,8 @@ from typing import NamedTuple
 from simulator.cores.core_slots import overlap, part_multiplicity
 from simulator.jit.compilation import kernel
 from simulator.jit.field_records import RecordTable, StateAllocator
-from simulator.policies.easy.reservation_projection import ReservationProjection
-from simulator.policies.easy.row_mirror import RowMirror
+from simulator.policies.easy.backfill_trial import RowMirror
+from simulator.policies.easy.reservation import ReservationProjection
 from simulator.state.engine_state import EngineState
 
 

@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.cores.node_fitting import count_fitting, count_idle
-from simulator.engine.loop.lifecycle_loop import CHANGED, NOTHING, RANG, happen, log_is_full
 from simulator.jit.compilation import kernel
 from simulator.jit.field_records import RecordTable
+from simulator.lifecycle.events import CHANGED, NOTHING, RANG, happen, log_is_full
 from simulator.lifecycle.job_progress import start
 from simulator.lifecycle.lifecycle_actions import resize, set_size
 from simulator.lifecycle.segments import asks_us
 from simulator.placement import place as place_builtin
 from simulator.policies.easy.backfill_state import BackfillState
-from simulator.policies.easy.easy_backfill import delays_head, may_be_tried, note_backfilled
-from simulator.policies.easy.easy_pass import forget_future, note_head
-from simulator.policies.easy.refusals import forget_refusals, note_refusal
+from simulator.policies.easy.easy_pass import (
+    delays_head,
+    forget_future,
+    may_be_tried,
+    note_backfilled,
+    note_head,
+)
+from simulator.policies.easy.waiting_shapes import forget_refusals, note_refusal
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.event_queue import TICK, first_waiting, set_timer
 from simulator.state.lifecycle_state import BY_RESIZE, Lives

@@ -9,10 +9,9 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.run.pool_outcome import PoolRun
-from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.pool_run import PoolRun, run_pool
+from simulator.engine.run_rules import RunRules
+from simulator.model.jobs import PoolJobs
 from simulator.model.system import NodePool
 from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.reference_engine import RefJob

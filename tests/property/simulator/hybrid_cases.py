@@ -9,11 +9,10 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from simulator.engine.building.build_state import PoolJobs
 from simulator.hybrid.drawn_jobs import linear_sizes
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.model.jobs import JobLifecycle
+from simulator.model.jobs import JobLifecycle, PoolJobs
 
 
 @dataclass(frozen=True)

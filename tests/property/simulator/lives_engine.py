@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.run.pool_outcome import PoolRun
-from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.pool_run import PoolRun, run_pool
+from simulator.engine.run_rules import RunRules
+from simulator.model.jobs import PoolJobs
 from simulator.model.system import NodePool, Outage
 from simulator.placement import PlacementRule, ThesisPlacement
 from simulator.policy_interface import QueuePolicy

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import StateAllocator, only_record
 from simulator.model.system import NodePool
 from simulator.placement import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.backfill_state import BackfillState, new_outlook
-from simulator.policies.easy.ncs_plain import EasyNcs
-from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
-from simulator.policies.easy.shape_lanes import LanesRecord
+from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, EasyNcs, Fcfs
+from simulator.policies.easy.waiting_shapes import LanesRecord
 from simulator.policy_interface import QueuePolicy
 from simulator.sharing import Proportional
 from simulator.state.engine_state import EngineState
@@ -37,7 +36,7 @@ class EasyInLanes(Easy):
     """EASY that keeps lanes however few jobs wait."""
 
     def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState:
-        """See ``BuiltinPolicy``."""
+        """See ``EasyKernels``."""
         outlook = new_outlook(make, state, shapes, elsewhere=False)
         assert outlook.lanes is not None
         leaves = only_record(LanesRecord, outlook.lanes.head).leaves

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.context.engine_invariants import InvariantError, Invariants
-from simulator.engine.context.python_engine import PythonEngine
-from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.engine_invariants import InvariantError, Invariants
+from simulator.engine.pool_run import run_pool
+from simulator.engine.python_engine import PythonEngine
+from simulator.engine.run_rules import RunRules
 from simulator.model.system import NodePool
 from simulator.placement import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs

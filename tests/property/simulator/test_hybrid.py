@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.pool_run import run_pool
+from simulator.engine.run_rules import RunRules
 from simulator.hybrid.hybrid_pool import check_world
 from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.context.engine_invariants import InvariantError, Invariants
-from simulator.engine.context.python_engine import PythonEngine
+from simulator.engine.engine_invariants import InvariantError, Invariants
+from simulator.engine.python_engine import PythonEngine
 from simulator.placement import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
 from simulator.policy_interface import QueuePolicy

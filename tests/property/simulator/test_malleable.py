@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.context.engine_invariants import Invariants
-from simulator.engine.run.pool_outcome import PoolRun
+from simulator.engine.engine_invariants import Invariants
+from simulator.engine.pool_run import PoolRun
 from simulator.model.jobs import SimulatedJob
-from simulator.policies.malleable.malleable_family import STRATEGIES
-from simulator.policies.malleable.strategies import Malleable
+from simulator.policies.malleable.malleable_family import STRATEGIES, Malleable
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.lives_cases import LivesWorld, lives_worlds, world_of
 from tests.property.simulator.lives_engine import engine_run, engine_story

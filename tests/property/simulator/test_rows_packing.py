@@ -11,9 +11,10 @@ import pytest
 
 from simulator.cores.row_packing import BLOCK
 from simulator.cores.slurm_rows import sort_rows
-from simulator.engine.building.build_state import PoolJobs, build_state
+from simulator.engine.build_state import build_state
 from simulator.jit.field_records import StateAllocator
 from simulator.lifecycle.job_progress import hold, let_go
+from simulator.model.jobs import PoolJobs
 from simulator.model.system import NodePool
 from simulator.sharing import Proportional
 from simulator.state.allocations import members, parts_of, words_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.claims import Claim, ClaimRow, not_comparable
-from simulator.experiments.experiment_page import write_page
-from simulator.experiments.paper_tables import ExperimentTable
+from simulator.experiment_page import ExperimentTable, write_page
 
 
 def test_evidence_stands_beside_the_verdict_and_with_the_facts(tmp_path: Path) -> None:

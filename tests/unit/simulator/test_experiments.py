@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError, UsageError
 from osub.cli.experiment.command import app
-from simulator.engine.run.run_rules import RunRules
-from simulator.experiments.paper_tables import against, percent
+from simulator.engine.run_rules import RunRules
+from simulator.experiment_page import against, percent
 from simulator.experiments.thesis.case_runs import CaseOutcome as Figures
 from simulator.experiments.thesis.case_runs import ThesisCase, ThesisStudy, done_h, mq, mq_cases, sq
 from simulator.experiments.thesis.compared_cases import CHAPTER_5, CHAPTER_6, KIT

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import simulator
-from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.pool_run import run_pool
+from simulator.engine.run_rules import RunRules
 from simulator.jit import compilation as compiling
 from simulator.jit.compilation import Compiled, cache_folder, is_anything_kept, kernel, source_digest
 from simulator.jit.field_records import StateAllocator
+from simulator.model.jobs import PoolJobs
 from simulator.model.system import NodePool
 from simulator.placement import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy
@@ -86,7 +86,7 @@ def test_a_copy_of_the_sources_has_the_same_cache_and_a_change_of_them_another(t
         source_digest.cache_clear()
         assert source_digest(copy) != before, matters
     before = source_digest(copy)
-    with (copy / "experiments" / "experiment_page.py").open("a") as stream:
+    with (copy / "experiment_page.py").open("a") as stream:
         stream.write("\n")
     source_digest.cache_clear()
     assert source_digest(copy) == before, "no kernel imports a page"

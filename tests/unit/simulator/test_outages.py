@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from foundation.errors import InputError, UsageError
-from simulator.model.system import Failing, Outage, read_outages
-from simulator.state.engine_state import FAR_US
+from simulator.model.system import FAR_US, Failing, Outage, read_outages
 
 HOUR_US = 3_600_000_000
 

@@ -16,7 +16,7 @@ from tests.fixtures.structure import (
     siblings,
 )
 
-LAYERS_INSIDE = frozenset({"simulator", "workloads"})
+LAYERS_INSIDE = frozenset({"workloads"})
 """Packages of which a folder has layers of its own, with others in between."""
 
 

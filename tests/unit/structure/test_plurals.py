@@ -57,7 +57,7 @@ NOUNS = "|".join(
 COUNTED = re.compile(rf"\{{len\([^{{}}\"]*\)(?::,)?\}} (?:[a-z]+ )?(?:{NOUNS})s\b")
 INSIDE = (
     "gangd/core/",
-    "simulator/engine/context/",
+    "simulator/engine/",
     "simulator/timeshare/",
     "foundation/slurm/subprocess_reader.py",
 )

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.pool_run import run_pool
+from simulator.engine.run_rules import RunRules
+from simulator.model.jobs import PoolJobs
 from simulator.model.system import NodePool
 from simulator.placement import ThesisPlacement
 from simulator.policies.easy.plain_policies import Fcfs

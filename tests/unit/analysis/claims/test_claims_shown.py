@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
 from foundation.errors import OutputError, UsageError
 from osub.cli.experiment.command import app
+from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import (
     STUDIES,
     ClaimStudy,
@@ -21,7 +22,6 @@ from simulator.experiments.claim_study import (
     StudyRequest,
     WorldFigure,
 )
-from simulator.experiments.paper_tables import ExperimentTable
 
 
 def examine(request: StudyRequest) -> StudyFindings:

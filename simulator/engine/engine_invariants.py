@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulator.engine.context.python_engine import PythonEngine
+from simulator.engine.python_engine import PythonEngine
 from simulator.jit.field_records import IntegerGrid, Ints, column
 from simulator.state.allocations import members, parts_of, running_jobs, words_of
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.lifecycle_state import BY_START, NO_JOB, OVER, PARKED, RUNNING, WAITING, LifeRecord
 
 if TYPE_CHECKING:
-    from simulator.engine.context.python_engine import PythonEngine
+    from simulator.engine.python_engine import PythonEngine
 
 __all__ = ["InvariantError", "Invariants"]
 

@@ -1,28 +1,66 @@
-"""The event loop of jobs with lifecycles: they come back, nodes fail, timers ring.
+"""The next event, and what happens then, whatever the policy: the kernels of which event loops are made.
 
 Order at one instant: ends, and jobs that leave after a warning, before other changes of jobs, each in order
 of job number; nodes that come back, nodes that fail, by number; timers in the order in which they were set;
-arrivals.
+arrivals. Jobs that run once have fewer kinds of event, and ``next_event``; those with lifecycles have
+``next_life_event``.
 
-A family of policies that is a kernel has a loop of its own of a few lines, like ``run_life_events``: it lets
+A policy that is a kernel has an event loop of its own of a few lines, like ``run_events`` of EASY: it lets
 things happen, and makes its passes.
 """
 
 from __future__ import annotations
 
 from simulator.cores.node_fitting import end_leases, set_down
-from simulator.engine.loop.event_loop import after_arrival, after_end, arrive, make_due_pass
 from simulator.jit.compilation import kernel
 from simulator.lifecycle.job_progress import change_phase, set_speeds
 from simulator.lifecycle.lifecycle_actions import come, end, leave, lose_node, next_on_node
-from simulator.policies.easy.backfill_state import BackfillState
-from simulator.policies.easy.easy_pass import forget_future
-from simulator.state.engine_state import FAR_US, NEVER, EngineState
-from simulator.state.event_queue import EXPIRY, cancel_timer, first_timer
+from simulator.model.system import FAR_US
+from simulator.state.engine_state import NEVER, EngineState
+from simulator.state.event_queue import EXPIRY, cancel_timer, enter_queue, first_timer
 from simulator.state.lifecycle_state import LEAVING, Lives
 
 ENDED, LEFT, CHANGED, NODE_UP, NODE_DOWN, RANG, ARRIVED, NOTHING = range(8)
 """Kinds of event."""
+
+
+@kernel
+def next_event(state: EngineState) -> int:
+    """Advance the clock to the next event and return its kind.
+
+    Its job is the first of the agenda, or the next to arrive.
+    """
+    clock = state.clock[0]
+    pending = clock.arrived < state.rules[0].jobs
+    if clock.agenda > 0:
+        run = state.runs[state.lists[0].agenda]
+        if not pending or run.next_us <= state.jobs[state.lists[clock.arrived].arrival].submit_us:
+            clock.now_us = run.next_us
+            return ENDED if run.last else CHANGED
+    if not pending:
+        return NOTHING
+    clock.now_us = state.jobs[state.lists[clock.arrived].arrival].submit_us
+    return ARRIVED
+
+
+@kernel
+def arrive(state: EngineState) -> int:
+    """Queue the next job to arrive and return it."""
+    job = state.lists[state.clock[0].arrived].arrival
+    state.clock[0].arrived += 1
+    enter_queue(state, job)
+    return job
+
+
+@kernel
+def more_happens_now(state: EngineState) -> bool:
+    """Return whether there is another event at this instant."""
+    clock = state.clock[0]
+    if clock.agenda > 0 and state.runs[state.lists[0].agenda].next_us == clock.now_us:
+        return True
+    if clock.arrived == state.rules[0].jobs:
+        return False
+    return state.jobs[state.lists[clock.arrived].arrival].submit_us == clock.now_us
 
 
 @kernel
@@ -139,34 +177,3 @@ def log_is_full(lives: Lives) -> bool:
     """Return whether the log is too full for all that may happen at the next event."""
     counts, log = lives.clock[0], lives.log
     return 2 * counts.logged > len(log.stretches) or 2 * counts.parts_logged > len(log.parts)
-
-
-@kernel
-def _after_change(state: EngineState, outlook: BackfillState | None) -> None:
-    """Note that a node went down or came back, or a job has left, and that a pass is due."""
-    if outlook is not None:
-        forget_future(outlook)
-    state.clock[0].due = NEVER
-
-
-@kernel
-def run_life_events(state: EngineState, lives: Lives, outlook: BackfillState | None, most: int) -> int:
-    """Process at most ``most`` events under FCFS or EASY; return how many there were.
-
-    There are fewer, too, where the log has to be emptied.
-    """
-    for event in range(most):
-        if log_is_full(lives):
-            return event
-        kind = happen(state, lives)
-        if kind == NOTHING:
-            return event
-        if kind == ARRIVED:
-            after_arrival(state, outlook, lives.clock[0].subject)
-        elif kind == ENDED:
-            after_end(state, outlook, lives.clock[0].subject)
-        elif kind != CHANGED:
-            _after_change(state, outlook)
-        if not state.rules[0].together or find_next(state, lives)[1] != state.clock[0].now_us:
-            make_due_pass(state, outlook)
-    return most

@@ -1,4 +1,6 @@
-"""A pool whose jobs take turns: the engine event by event, with a boundary of slices between events.
+"""Exact time slices: the event-by-event engine, led by the gang scheduler's own core.
+
+A pool whose jobs take turns: the engine event by event, with a boundary of slices between events.
 
 Order at one instant: everything else that happens there, then the boundary. At a boundary the nodes report
 what they did in the slice before, the gang scheduler learns which jobs hold cores, decides, and the jobs that
@@ -8,23 +10,30 @@ A held job that is frozen makes no progress; its idle phases go on, for thinking
 wakes up frozen. One that yields goes on while none of the slice's owners computes on any of its cores, with
 other held jobs there as the sharing model says; while an owner computes on one of them it stops on
 all, for its processes wait for each other.
+
+The sharing model of exact slices, as a setting names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
+from foundation.errors import UsageError
 from gangd.core import (
     AgentJoined,
     Command,
     CoreMap,
+    CoreSettings,
     CpuSample,
     Event,
     Exempt,
     GangScheduler,
     HoldMode,
+    InvalidSettings,
     JobView,
     NodeReport,
     Publish,
@@ -36,17 +45,78 @@ from gangd.core import (
     Tick,
     TrackPlan,
 )
-from simulator.engine.context.python_engine import PythonEngine
+from simulator.engine.python_engine import PythonEngine
 from simulator.jit.field_records import Ints
 from simulator.lifecycle.job_progress import resume, suspend
 from simulator.model.jobs import SimulatedJob
+from simulator.model.system import FAR_US
 from simulator.placement import PlacementRule
 from simulator.policy_interface import PolicyError, QueuePolicy
-from simulator.slices.exact_slices import ExactSlices
+from simulator.sharing import Proportional
 from simulator.state.allocations import running_jobs
-from simulator.state.engine_state import FAR_US, EngineState
+from simulator.state.engine_state import EngineState
 
+_NS_PER_MS = 1_000_000
 _NS_PER_US = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSlices:
+    """Jobs that share cores take turns as gangd lets them.
+
+    In a slice a job is held, or it runs; on a core that several running jobs share (one of them has just
+    woken, or is too new to be in a plan) ``model`` says how fast. Backfilling looks ahead with ``model`` too.
+
+    Parameters
+    ----------
+    model
+        Speed on cores that are shared within a slice.
+    settings
+        Those of the gang scheduler.
+    hold
+        What a held job does: nothing, or what the owners of the slice leave of its cores.
+    cost
+        How long a job that shares cores takes in its own slices for a second of work: caches are cold after a
+        switch, and ranks wait for nodes that switch later.
+    """
+
+    model: Proportional
+    settings: CoreSettings = field(default_factory=lambda: CoreSettings(grace_ns=0, record=True))
+    hold: HoldMode = HoldMode.YIELD
+    cost: float = 1.0
+
+    @classmethod
+    def of(cls, model: Proportional, quantum_ms: float, hold: str = HoldMode.YIELD) -> ExactSlices:
+        """Return the model with slices of ``quantum_ms`` in which jobs are held as ``hold`` says.
+
+        Raises
+        ------
+        UsageError
+            The gang scheduler does not take this quantum, or knows no such hold.
+        """
+        if hold not in {kind.value for kind in HoldMode}:
+            raise UsageError(f"unknown hold {hold!r}: choose {' or '.join(HoldMode)}")
+        quantum_ns = round(quantum_ms * _NS_PER_MS / _NS_PER_US) * _NS_PER_US
+        try:
+            return cls(model, CoreSettings(quantum_ns=quantum_ns, grace_ns=0, record=True), HoldMode(hold))
+        except InvalidSettings as error:
+            raise UsageError(f"--slices of {quantum_ms:g} ms are not possible: {error}") from error
+
+    @property
+    def quantum_us(self) -> int:
+        """Length of a slice."""
+        return self.settings.quantum_ns // _NS_PER_US
+
+    @property
+    def scale(self) -> int:
+        """See ``SharingModel``."""
+        return self.model.scale
+
+    def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> Fraction:
+        """See ``SharingModel``: the speed within a slice, with others that run in it."""
+        return self.model.core_speed(job, others, node)
+
+
 _US_PER_S = 1_000_000
 
 

@@ -1,17 +1,25 @@
-"""The engine event by event, with plug-ins in plain Python: slower than ``run_events``, never different."""
+"""The engine event by event, with plug-ins in plain Python, and the projection behind backfilling.
+
+The engine event by event, with plug-ins in plain Python: slower than ``run_events``, never different.
+
+The projection behind backfilling, as it is defined: a copy of the run without new jobs.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any, TypeVar
 
 from foundation.errors import OsubError
 from simulator.cores import node_fitting as owners
 from simulator.cores.node_fitting import fits
-from simulator.engine.context.context_actions import Actions
-from simulator.engine.context.projection import project
-from simulator.engine.loop.lifecycle_loop import (
+from simulator.engine.context_actions import Actions
+from simulator.jit.field_records import IntegerGrid, LazyTable, PlainGrid, RecordTable
+from simulator.lifecycle import lifecycle_actions as lives
+from simulator.lifecycle.events import (
     ARRIVED,
     CHANGED,
     ENDED,
@@ -25,10 +33,10 @@ from simulator.engine.loop.lifecycle_loop import (
     next_outage,
     ring,
 )
-from simulator.lifecycle import lifecycle_actions as lives
-from simulator.lifecycle.job_progress import change_phase, set_speed
+from simulator.lifecycle.job_progress import change_phase, finish, set_speed, settle
 from simulator.lifecycle.segments import rate_of
 from simulator.model.jobs import SimulatedJob
+from simulator.model.system import FAR_US
 from simulator.placement import Cores, PlacementRule
 from simulator.policy_interface import (
     Event,
@@ -53,9 +61,121 @@ from simulator.state.allocations import (
     words_of,
 )
 from simulator.state.engine_state import NEVER, EngineState
-from simulator.state.event_queue import KINDS, present
-from simulator.state.lifecycle_state import OVER, WAITING
+from simulator.state.event_queue import KINDS, enter_agenda, present
+from simulator.state.lifecycle_state import OVER, WAITING, Lives
 from simulator.state.node_sets import flip
+
+_Record = TypeVar("_Record")
+
+
+class _Copies(dict[int, _Record]):
+    """A table of records that are copied when they are first looked at."""
+
+    def __init__(self, table: RecordTable[_Record]) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, index: int) -> _Record:
+        self[index] = record = copy.copy(self._table[index])
+        return record
+
+
+class _GridCopy(dict[tuple[int, ...], int]):
+    """A grid whose changes stay its own."""
+
+    def __init__(self, grid: IntegerGrid) -> None:
+        super().__init__()
+        self._grid = grid
+        self.shape = grid.shape
+
+    def __missing__(self, index: tuple[int, ...]) -> int:
+        return self._grid[index]
+
+
+def _copied(field: Any) -> Any:
+    """Return what can be changed instead of a field of a state in plain Python."""
+    if field is None:
+        return None
+    if isinstance(field, Lives):
+        return _copied_lives(field)
+    if isinstance(field, tuple):
+        return type(field)(*map(_copied, field))
+    if isinstance(field, PlainGrid | _GridCopy):
+        return _GridCopy(field)
+    if isinstance(field, _Copies | LazyTable) or (
+        isinstance(field, list) and field and not isinstance(field[0], int)
+    ):
+        return _Copies(field)
+    return list(field)
+
+
+def fork(state: EngineState) -> EngineState:
+    """Return a state in plain Python that goes on from this one and leaves it as it is."""
+    unchanging = {"rules": state.rules, "phase_us": state.phase_us}
+    fields: list[Any] = [
+        unchanging.get(name) or _copied(field) for name, field in zip(state._fields, state, strict=True)
+    ]
+    return EngineState(*fields)
+
+
+def _copied_lives(lives: Lives) -> Lives:
+    return lives._replace(
+        clock=_copied(lives.clock), jobs=_copied(lives.jobs), nodes=_copied(lives.nodes), rates=lives.rates
+    )
+
+
+def project(
+    context: Actions,
+    job: SimulatedJob,
+    beside: SimulatedJob | None = None,
+    on: Cores | None = None,
+    nodes: int | None = None,
+) -> Actions:
+    """Return the pool when the waiting ``job`` could start if nothing else started, but ``beside`` now.
+
+    Every job that holds cores counts as busy and goes on until it has done its requested work. All that ends
+    at one instant has ended before ``job`` is tried, which is to say, before the placement is asked. It is
+    ``FAR_US`` if it does not fit even then.
+    """
+    view = context.fork(fork(context.state))
+    state = view.state
+    if beside is not None and not view.start(beside, on=on):
+        raise PolicyError(f"job {beside.number} does not fit now")
+    _let_all_be_busy(view, running_jobs(state))
+    clock, runs = state.clock[0], state.runs
+    while True:
+        ending = state.lists[0].agenda
+        due = clock.agenda > 0 and runs[ending].next_us <= clock.now_us
+        if not due and view.place(job, nodes) is not None:
+            return view
+        if clock.agenda == 0:
+            clock.now_us = FAR_US
+            return view
+        clock.now_us = runs[ending].next_us
+        finish(state, ending)
+        view.set_speeds(ending)
+
+
+def _let_all_be_busy(view: Actions, holders: Sequence[int]) -> None:
+    """Give every job that holds cores the requested work that it has left, in one last busy phase."""
+    state = view.state
+    now_us = state.clock[0].now_us
+    for job in holders:
+        run = state.runs[job]
+        settle(run, now_us)
+        run.left = run.request_left
+        run.busy, run.last, run.speed, run.agenda_at = 1, 1, 0, NEVER
+    if state.busy is not None:
+        for node in range(state.rules[0].nodes):
+            for level in range(state.rules[0].slots):
+                for word in range(len(state.valid)):
+                    state.busy[node, level, word] = state.occupied[node, level, word]
+    state.clock[0].agenda = 0
+    line = present(state)
+    for job in holders:
+        set_speed(line, job, view.speed(job))
+        enter_agenda(line, job)
+
 
 _MOST_TIMERS_IN_A_ROW = 1_000_000
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from simulator.model.system import Failing, NodePool, Outage
 from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
-from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy
-from simulator.policy_interface import PolicyError, QueuePolicy
+from simulator.policy_interface import KernelPolicy, PolicyError, QueuePolicy
 from simulator.sharing import BuiltinSharing, SharingModel
 
 
@@ -79,7 +78,7 @@ class RunRules:
     def are_built_in(self) -> bool:
         """Whether kernels know all of them."""
         return (
-            isinstance(self.policy, BuiltinPolicy | LoopPolicy)
+            isinstance(self.policy, KernelPolicy)
             and isinstance(self.placement, ThesisPlacement | SlurmPlacement)
             and isinstance(self.sharing, BuiltinSharing)
         )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.engine.building.build_state import PoolJobs
-from simulator.engine.run.kernel_run import compiled_loop
-from simulator.engine.run.run_rules import RunRules
+from simulator.engine.pool_run import compiled_loop
+from simulator.engine.run_rules import RunRules
+from simulator.model.jobs import PoolJobs
 from simulator.model.system import NodePool
 from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy

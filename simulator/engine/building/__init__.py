@@ -1,1 +1,0 @@
-"""Makes the state that a run begins with."""

@@ -1,1 +1,0 @@
-"""The engine event by event, for plug-ins in plain Python: what a policy sees and does."""

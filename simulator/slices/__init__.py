@@ -1,1 +1,0 @@
-"""Exact time slices: the gang scheduler's own core decides who runs in each of them."""
