@@ -82,7 +82,7 @@ def other_cpu(path: Path) -> str | None:
     A table as CSV does not say where it was measured. What cannot be read is left to the next reader.
     """
     from predictor.dataset import read_pairs
-    from predictor.measure.measured_host import cpu_model
+    from predictor.measure.pairs_store import cpu_model
     from predictor.model.stored_model import differs, read_model
 
     try:

@@ -15,10 +15,10 @@ import msgspec
 import plotly.graph_objects as go
 
 from analysis.charts import Chart, arrange
-from analysis.claims.claim_row import ClaimRow, ClaimVerdict
-from analysis.claims.claims_table import TONES, claims_grid
-from analysis.pages.page_content import Page, PageBlock, PageTable, Section, TableCell, VerdictParagraph
-from analysis.pages.page_frame import write_page as write_framed
+from analysis.claims import ClaimRow, ClaimVerdict
+from analysis.claims_table import TONES, claims_grid
+from analysis.pages import Page, PageBlock, PageTable, Section, TableCell, VerdictParagraph
+from analysis.pages import write_page as write_framed
 
 ABSENT = "-"
 NOTABLE = 0.2

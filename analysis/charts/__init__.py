@@ -15,14 +15,15 @@ from analysis.charts.chart_style import (
     run_style,
     safe,
 )
-from analysis.charts.distribution_curves import (
+from analysis.charts.gantt_chart import gantt
+from analysis.charts.run_curves import (
     ChartedRun,
     completion_chart,
     slowdown_chart,
+    use_chart,
     wait_chart,
     wait_over_time_chart,
 )
-from analysis.charts.gantt_chart import gantt
 from analysis.charts.slice_charts import (
     INTERVAL_COLUMNS,
     excerpt_chart,
@@ -30,7 +31,6 @@ from analysis.charts.slice_charts import (
     interval_rows,
     lateness_chart,
 )
-from analysis.charts.system_use import use_chart
 
 __all__ = [
     "GRID",

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.comparison.comparison_tables import pairs
-from analysis.comparison.job_by_job import RunErrors, pair, run_errors
+from analysis.comparison.comparison_tables import RunErrors, pair, pairs, run_errors
 from analysis.metrics import MetricOptions, RunMetrics, measure
 from analysis.tables import distinctly_labelled
 from analysis.verdict import Verdict, verdict_of

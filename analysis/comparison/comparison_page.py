@@ -11,12 +11,13 @@ from analysis.charts import Chart, arrange, run_style, safe
 from analysis.comparison.comparison_tables import (
     ERROR_COLUMNS,
     JOB_COLUMNS,
+    RunErrors,
     error_curve,
     error_rows,
     job_rows,
+    pair,
 )
-from analysis.comparison.job_by_job import RunErrors, pair
-from analysis.pages.page_content import PageBlock, PageTable, Section
+from analysis.pages import PageBlock, PageTable, Section
 from foundation.records import Run
 from foundation.units import counted
 

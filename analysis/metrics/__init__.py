@@ -8,10 +8,12 @@ from analysis.metrics.derived_columns import (
     MOST_TAKEN,
     WAIT_THRESHOLD_S,
     MetricOptions,
+    in_stretches,
+    placed,
+    stretches,
     with_derived,
 )
-from analysis.metrics.fitness import Unfit, job_faults, unfit
-from analysis.metrics.held_stretches import in_stretches, placed, stretches
+from analysis.metrics.fitness import LEAST_JOBS, HostUse, Unfit, host_use, job_faults, pace_of, unfit
 from analysis.metrics.run_metrics import (
     KINDS,
     KindMetrics,
@@ -37,7 +39,6 @@ from analysis.metrics.slice_metrics import (
     unattended_by_node,
     usage_intervals,
 )
-from analysis.metrics.use_of_host import LEAST_JOBS, HostUse, host_use, pace_of
 
 __all__ = [
     "ATTENDED",

@@ -23,11 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.metrics.derived_columns import MetricOptions, with_derived
-from analysis.metrics.fitness import unfit
-from analysis.metrics.held_stretches import stretches
+from analysis.metrics.derived_columns import MetricOptions, stretches, with_derived
+from analysis.metrics.fitness import HostUse, host_use, unfit
 from analysis.metrics.slice_metrics import Occupancy, SliceMetrics, measure_slices, occupancy
-from analysis.metrics.use_of_host import HostUse, host_use
 from analysis.quantiles import quantile
 from foundation.records import Run, RunInfo
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.metrics.held_stretches import in_stretches, placed, stretches
+from analysis.metrics.derived_columns import in_stretches, placed, stretches
 from analysis.quantiles import quantile
 from foundation.records import parse_cores
 

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 import polars as pl
 
-from analysis.claims.estimate import Estimate, estimate, student_t
+from analysis.claims import Estimate, estimate, student_t
 from analysis.metrics import MetricOptions, stretches, with_derived
 from foundation.records import GangSettings, Run, RunInfo
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.pages.page_content import PageBlock, PageTable, Section, TableCell, Tone
+from analysis.pages import PageBlock, PageTable, Section, TableCell, Tone
 from analysis.tables import ABSENT
-from analysis.verdict.gains import COLUMNS, gain_rows
 from analysis.verdict.paired_differences import QuantityDifference
 from analysis.verdict.verdict import SettingFinding, Verdict
+from analysis.verdict.verdict_in_terminal import GAIN_COLUMNS as COLUMNS
+from analysis.verdict.verdict_in_terminal import gain_rows
 from foundation.records import Run
 from foundation.units import counted, number
 

@@ -51,7 +51,7 @@ class Comparison:
 
     def gains(self) -> pl.DataFrame:
         """Return the jobs that completed in the reference and the last run, the greatest gain first."""
-        from analysis.verdict.gains import gains
+        from analysis.verdict.verdict_in_terminal import gains
 
         return gains(self._found.runs[0], self._found.runs[-1])
 

@@ -11,8 +11,7 @@ import typer
 from analysis.comparison import compared, error_tables, job_table
 from analysis.metrics import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
 from analysis.tables import metrics_tables
-from analysis.verdict.gains import gain_table
-from analysis.verdict.verdict_in_terminal import verdict_lines
+from analysis.verdict.verdict_in_terminal import gain_table, verdict_lines
 from foundation.records import load_run
 from foundation.units import counted
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold

@@ -7,7 +7,7 @@ from statistics import mean
 
 import msgspec
 
-from analysis.claims.estimate import estimate
+from analysis.claims import estimate
 from osub.physical.outcome import ReplayOutcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results

@@ -8,9 +8,18 @@ from statistics import mean
 
 import polars as pl
 
-from analysis.claims import Claim, ClaimRow, Judgement, best_of, direction, fact, magnitude, over_settings
-from analysis.claims.claim_rules import NEAR
-from analysis.claims.estimate import estimate
+from analysis.claims import (
+    NEAR,
+    Claim,
+    ClaimRow,
+    Judgement,
+    best_of,
+    direction,
+    estimate,
+    fact,
+    magnitude,
+    over_settings,
+)
 from osub.physical import published
 from osub.physical.cells import share_text
 from osub.physical.full_size import SHARED, SYSTEM, FullSize

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from statistics import mean, median
 
 from analysis.claims import (
+    ONE_SEED,
     Claim,
     ClaimRow,
     Judgement,
@@ -20,7 +21,6 @@ from analysis.claims import (
     not_comparable,
 )
 from analysis.claims import over_settings as settings_rule
-from analysis.claims.claim_rules import ONE_SEED
 from foundation.units import counted
 from osub.physical import published
 from osub.physical.cells import (

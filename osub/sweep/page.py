@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 import polars as pl
 
 from analysis.charts import MUTED, RUN_COLOURS, Chart, arrange
-from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
-from analysis.pages.page_frame import write_page as framed
+from analysis.pages import Page, PageBlock, PageTable, Section, VerdictParagraph
+from analysis.pages import write_page as framed
 from foundation.units import counted
 from osub.sweep.spec import KIND, REPEATS, is_choice
 from osub.sweep.tell import answers, averaged, pareto, scenarios

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.claims.estimate import Estimate, estimate, student_t
+from analysis.claims import Estimate, estimate, student_t
 from osub.sweep.spec import REPEATS, is_choice
 
 SHOWN = (

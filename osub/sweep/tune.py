@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.claims.estimate import Estimate, estimate
+from analysis.claims import Estimate, estimate
 from foundation.errors import InputError, UsageError
 from foundation.units import durations
 from osub.sweep.measure import Outcome

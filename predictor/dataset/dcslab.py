@@ -28,16 +28,19 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.version import VERSION
-from predictor.dataset.pairs_folder import FORMAT_VERSION, About, MeasuredHost, Pairs
-from predictor.dataset.pairs_tables import (
+from predictor.dataset.pairs_folder import (
     APPLICATIONS,
     COUNTERS,
+    FORMAT_VERSION,
     NAME,
     PAIRS,
     SOLO,
     TRIALS,
+    About,
     CounterSource,
+    MeasuredHost,
     PairKind,
+    Pairs,
     ideal_loss,
 )
 

@@ -15,8 +15,7 @@ import polars as pl
 
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
-from predictor.dataset.pairs_folder import Pairs
-from predictor.dataset.pairs_tables import PairKind
+from predictor.dataset.pairs_folder import PairKind, Pairs
 
 WITHIN = (0.05, 0.10)
 _DRAWS = 2000

@@ -1,4 +1,4 @@
-"""The PAIRS folder while it is being measured: what it had, what comes, and when it is written.
+"""The PAIRS folder while it is being measured: what it had, what comes, and the host that it describes.
 
 ``measured.jsonl`` in the folder is appended to, one write a line and a line a trial, so that a kill loses one
 trial; a last line that is cut is dropped. The tables are made from it and from what the folder had before,
@@ -8,6 +8,8 @@ now and then and at the end; then it goes.
 from __future__ import annotations
 
 import os
+import platform
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,10 +17,12 @@ from pathlib import Path
 
 import msgspec
 import polars as pl
+import psutil
 
-from analysis.claims.estimate import estimate
+from analysis.claims import estimate
 from foundation.errors import InputError, OutputError, UsageError
 from foundation.files import refuse_unwritable_folder
+from foundation.id_list import read_ids
 from foundation.one_line import one_line
 from foundation.version import VERSION
 from predictor.dataset import (
@@ -30,6 +34,7 @@ from predictor.dataset import (
     TRIALS,
     About,
     CounterSource,
+    MeasuredHost,
     PairKind,
     Pairs,
     PairsTable,
@@ -37,9 +42,69 @@ from predictor.dataset import (
     read_pairs,
     write_pairs,
 )
-from predictor.measure.measured_host import describe_host
 from predictor.measure.pair_trial import Row
 from predictor.programs.program_catalogue import CatalogueApplication
+
+CPUS = Path("/sys/devices/system/cpu")
+MOST_CPUS = 65_536
+
+
+def describe_host() -> MeasuredHost:
+    """Return this host's description."""
+    first = min(os.sched_getaffinity(0))
+    return MeasuredHost(
+        name=socket.gethostname().split(".")[0],
+        cpu_model=cpu_model(),
+        cpus=os.cpu_count() or 1,
+        threads_per_core=len(siblings(first)),
+        l2_kib=_cache_kib(first, 2),
+        l3_kib=_cache_kib(first, 3),
+        memory_mib=psutil.virtual_memory().total >> 20,
+        kernel=platform.release(),
+    )
+
+
+def siblings(cpu: int, cpus: Path = CPUS) -> list[int]:
+    """Return the hardware threads of a CPU's core, itself included."""
+    try:
+        text = (cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+        return sorted({cpu, *read_ids(text.strip(), MOST_CPUS)})
+    except (OSError, ValueError):
+        return [cpu]
+
+
+def thread_siblings() -> tuple[int, int] | None:
+    """Return two hardware threads of one core that this process may use; None where there are none."""
+    allowed = os.sched_getaffinity(0)
+    for cpu in sorted(allowed):
+        both = [other for other in siblings(cpu) if other in allowed]
+        if len(both) > 1:
+            return both[0], both[1]
+    return None
+
+
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return what this host calls its processor, or its architecture where it does not say."""
+    try:
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in {"model name", "cpu model", "Hardware"}:
+                return " ".join(value.split())
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _cache_kib(cpu: int, level: int, cpus: Path = CPUS) -> int | None:
+    for index in sorted((cpus / f"cpu{cpu}" / "cache").glob("index*")):
+        try:
+            if int((index / "level").read_text()) == level:
+                size = (index / "size").read_text().strip()
+                return int(size[:-1]) * {"K": 1, "M": 1024}[size[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return None
+
 
 FLUSH_S = 60.0
 

@@ -18,12 +18,9 @@ from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from foundation.units import counted
 from predictor.dataset import STRESSOR, PairKind, Pairs
-from predictor.model.counter_features import features_of
-from predictor.model.counter_groups import THESIS_K, groups_of
-from predictor.model.linear_models import Scaling, fit_loss, one_thread
-from predictor.model.model_judges import KindReport, evaluate_kind, is_enough, rank_of
-from predictor.model.pair_records import Places, Records, records_of
-from predictor.model.stressor_curves import curves_of
+from predictor.model.linear_models import THESIS_K, Scaling, fit_loss, groups_of, one_thread
+from predictor.model.model_judges import KindReport, curves_of, evaluate_kind, is_enough, rank_of
+from predictor.model.pair_records import Places, Records, features_of, records_of
 
 _FEWEST_PAIRS = 4
 _DRAWS = 200

@@ -11,14 +11,13 @@ import numpy as np
 import plotly.graph_objects as go
 
 from analysis.charts import GRID, INK, JOB_COLOURS, Chart, arrange
-from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
-from analysis.pages.page_frame import write_page as framed
+from analysis.pages import Page, PageBlock, PageTable, Section, VerdictParagraph
+from analysis.pages import write_page as framed
 from foundation.units import counted, counted_of
 from predictor.dataset import About
-from predictor.model.counter_features import Floats
-from predictor.model.counter_groups import Clustering
+from predictor.model.linear_models import Clustering
 from predictor.model.model_judges import Accuracy, CurveReport, KindReport
-from predictor.model.pair_records import Records
+from predictor.model.pair_records import Floats, Records
 
 SCHEMES = {
     "random": "records drawn at random (the thesis's)",

@@ -9,8 +9,7 @@ import numpy as np
 from analysis.quantiles import quantiles
 from foundation.version import VERSION
 from predictor.dataset import PairKind, Pairs
-from predictor.model.counter_groups import cluster
-from predictor.model.linear_models import Fitted, Scaling, cut_of, fit_danger, fit_loss, one_thread
+from predictor.model.linear_models import Fitted, Scaling, cluster, cut_of, fit_danger, fit_loss, one_thread
 from predictor.model.model_judges import COST, check_enough, judge_unseen
 from predictor.model.pair_records import records_of
 from predictor.model.stored_model import (

@@ -1,7 +1,8 @@
-"""The records that a model is fitted on and judged by: ordered pairs of one kind, with counters of both."""
+"""The records that a model is fitted on and judged by: pairs of one kind, with the features of both."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +11,135 @@ import polars as pl
 
 from foundation.errors import InputError
 from predictor.dataset import STRESSOR, PairKind, Pairs
-from predictor.model.counter_features import Features, Floats, features_of
+
+Floats = npt.NDArray[np.float64]
+
+FLOORS: Mapping[str, float] = {"instruction": 1e-6, "second": 1e-2}
+"""What is added before the logarithm, by what a value is per: one miss in a million instructions, one fault
+in a hundred seconds. Below that, counters of a short run are noise."""
+
+_FLAT = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Counters of A applications, K each.
+
+    Parameters
+    ----------
+    applications
+        Their names, ascending.
+    counters
+        Names of the counters, such as ``cachegrind:PAPI_L2_DCM``.
+    floors
+        What is added to each before the logarithm.
+    values
+        Shape (A, K): decimal logarithms of value + floor.
+    left_out
+        Applications that lack a counter, with the name of the first.
+    """
+
+    applications: tuple[str, ...]
+    counters: tuple[str, ...]
+    floors: tuple[float, ...]
+    values: Floats
+    left_out: Mapping[str, str]
+
+    def of(self, names: Sequence[str]) -> Floats:
+        """Return the rows of some applications, by name; all must be known."""
+        place = {name: index for index, name in enumerate(self.applications)}
+        return self.values[[place[name] for name in names]]
+
+
+OF_THE_HOST = ("os:run_delay", "os:switches_involuntary")
+"""What a run alone has of these tells what else the host did, not what the application is."""
+
+
+CPU = "os:cpu"
+_CPU_PARTS = ("os:cpu_user", "os:cpu_system")
+"""CPU seconds a second: the share of a core that a program uses alone. One that sleeps loses less to others,
+in whichever mode it computes; so their sum is the counter."""
+
+
+def with_cpu(values: Mapping[str, float]) -> dict[str, float]:
+    """Return an application's counters, by name, as a model knows them: with ``CPU`` for its two parts."""
+    if not all(part in values for part in _CPU_PARTS):
+        return dict(values)
+    rest = {name: value for name, value in values.items() if name not in _CPU_PARTS}
+    return rest | {CPU: sum(values[part] for part in _CPU_PARTS)}
+
+
+def logarithms(values: Floats, floors: Sequence[float]) -> Floats:
+    """Return values of counters as a model sees them; shapes (..., K) and (K,)."""
+    scaled: Floats = np.log10(values + np.asarray(floors))
+    return scaled
+
+
+def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features:
+    """Return the counters of applications that all counters were measured of.
+
+    A counter that is the same for all tells nothing and is left out, as are those ``OF_THE_HOST``. An
+    application that lacks a counter which most others have is left out, and said.
+
+    Parameters
+    ----------
+    counters
+        The table of a PAIRS folder.
+    applications
+        Whose counters are wanted.
+
+    Raises
+    ------
+    InputError
+        No two applications have a counter in common.
+    """
+    known = counters.filter(pl.col("application").is_in(list(applications)) & pl.col("value").is_not_null())
+    known = known.with_columns(name=pl.col("source") + ":" + pl.col("counter"))
+    known = _with_cpu(known.filter(~pl.col("name").is_in(OF_THE_HOST)))
+    often = known.group_by("name", "per").len().sort("name", "per")
+    most = int(often["len"].max() or 0)  # type: ignore[arg-type]  # of numbers
+    kept = often.filter(2 * pl.col("len") > most)
+    names = kept["name"].to_list()
+    if most < 2 or len(set(names)) != len(names):
+        raise InputError(
+            "no counters that several applications have in common: count them with "
+            "`osub predict measure --counters os,cachegrind`"
+        )
+    table = known.filter(pl.col("name").is_in(names)).pivot(
+        on="name", index="application", values="value", on_columns=names
+    )
+    left_out = dict.fromkeys(set(applications) - set(table["application"]), "no counters")
+    for row in table.iter_rows(named=True):
+        lacking = [name for name in names if row[name] is None]
+        if lacking:
+            left_out[row["application"]] = lacking[0]
+    table = table.filter(~pl.col("application").is_in(list(left_out))).sort("application")
+    floors = [FLOORS[per] for per in kept["per"]]
+    values = logarithms(table.select(names).to_numpy().astype(np.float64), floors)
+    differ = values.std(axis=0) > _FLAT if len(values) else np.zeros(len(names), dtype=bool)
+    if table.height < 2 or not differ.any():
+        raise InputError("fewer than two applications have counters that differ: count more applications")
+    return Features(
+        applications=tuple(table["application"]),
+        counters=tuple(name for name, keep in zip(names, differ, strict=True) if keep),
+        floors=tuple(floor for floor, keep in zip(floors, differ, strict=True) if keep),
+        values=values[:, differ],
+        left_out=dict(sorted(left_out.items())),
+    )
+
+
+def _with_cpu(known: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of counters (application, name, per, value), as ``with_cpu`` has them."""
+    rows = known.select("application", "name", "per", "value")
+    is_part = pl.col("name").is_in(_CPU_PARTS)
+    parts = rows.filter(is_part)
+    whole = parts.group_by("application").agg(
+        pl.lit(CPU).alias("name"), pl.col("per").first(), pl.col("value").sum(), pl.len().alias("parts")
+    )
+    whole = whole.filter(pl.col("parts") == len(_CPU_PARTS)).drop("parts")
+    both = pl.col("application").is_in(whole["application"].to_list())
+    return pl.concat((rows.filter(~(is_part & both)), whole))
+
 
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]

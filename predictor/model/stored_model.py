@@ -1,4 +1,4 @@
-"""A fitted model as a file, and what it says of two applications; numpy is all that this needs."""
+"""A fitted model as a file, what it says of two applications, and a matrix: predicted or measured."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.files import write_whole
 from foundation.one_line import one_line
-from predictor.dataset import MeasuredHost, PairKind
-from predictor.model.counter_features import Floats, with_cpu
+from predictor.dataset import STRESSOR, MeasuredHost, PairKind, Pairs
+from predictor.model.pair_records import Floats, threshold_of, with_cpu
 
 MODEL_VERSION = 1
 LONGEST_MODEL = 1 << 24
@@ -274,3 +274,78 @@ def write_model(path: Path, model: Model) -> None:
     write_whole(
         path, msgspec.json.format(msgspec.json.encode(model, order="sorted"), indent=1).decode() + "\n"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """A victim with an opponent: E_v, how likely it is dangerous (None: measured), and whether it is."""
+
+    victim: str
+    opponent: str
+    e_v: float
+    probability: float | None
+    dangerous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The cells of some applications; a pair that was not measured has none."""
+
+    kind: str
+    names: list[str]
+    cells: list[MatrixCell]
+
+
+def predicted(model: Model, names: Sequence[str] | None = None) -> Matrix:
+    """Return what a model says of the applications of these names; None: of all that it knows.
+
+    Raises
+    ------
+    InputError
+        It does not know one.
+    """
+    names = sorted(model.applications) if names is None else list(names)
+    scaled = model.counters_of(names)
+    losses, likely = model.matrix(scaled, scaled)
+    cells = [
+        MatrixCell(victim, other, float(losses[i, j]), float(likely[i, j]), bool(likely[i, j] > model.cut))
+        for i, victim in enumerate(names)
+        for j, other in enumerate(names)
+    ]
+    return Matrix(str(model.kind), names, cells)
+
+
+def measured(pairs: Pairs, kind: PairKind, names: Sequence[str] | None = None) -> Matrix:
+    """Return what was measured of the applications of these names; None: of all, stressors left out.
+
+    Raises
+    ------
+    InputError
+        No pair of one of them was measured.
+    """
+    known = set(pairs.applications.filter(pairs.applications["family"] != STRESSOR)["application"])
+    own = pairs.pairs.filter(pairs.pairs["kind"] == str(kind)).sort("victim", "opponent")
+    present = known & {*own["victim"], *own["opponent"]}
+    odd = next((name for name in names or () if name not in present), None)
+    if odd is not None:
+        raise InputError(
+            f"no pair of {one_line(odd, 80)} was measured of kind {kind}; there are "
+            f"{', '.join(sorted(present)[:8])}"
+        )
+    chosen = sorted(present) if names is None else list(names)
+    threshold = threshold_of(kind)
+    cells = [
+        MatrixCell(victim, other, loss, None, loss > threshold)
+        for victim, other, loss in own.select("victim", "opponent", "e_v").iter_rows()
+        if victim in chosen and other in chosen
+    ]
+    return Matrix(str(kind), chosen, cells)
+
+
+def as_csv(matrix: Matrix) -> str:
+    """Return the cells as CSV with a heading."""
+    lines = ["victim,opponent,e_v,probability,dangerous"]
+    for one in matrix.cells:
+        likely = "" if one.probability is None else f"{one.probability:.4f}"
+        lines.append(f"{one.victim},{one.opponent},{one.e_v:.4f},{likely},{int(one.dangerous)}")
+    return "\n".join(lines) + "\n"

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from analysis.claims import LEAST_SEEDS, Claim, ClaimRow, ClaimVerdict, Judgement
-from analysis.claims.estimate import figures
+from analysis.claims import LEAST_SEEDS, Claim, ClaimRow, ClaimVerdict, Judgement, figures
 from foundation.errors import UsageError
 from foundation.units import counted, verb
 from simulator.experiment_page import ExperimentTable

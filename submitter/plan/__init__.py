@@ -12,7 +12,6 @@ from submitter.plan.apart_applications import (
     read_apart,
     write_apart,
 )
-from submitter.plan.job_script import batch_script, job_environment
 from submitter.plan.replay_options import (
     PATIENCE_S,
     Clock,
@@ -29,6 +28,8 @@ from submitter.plan.replay_plan import (
     PlannedJob,
     ReplayOversize,
     ReplayPlan,
+    batch_script,
+    job_environment,
     left_out,
     make_plan,
     quoted,

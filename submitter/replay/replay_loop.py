@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import queue
 import resource
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from foundation.errors import InputError, OsubError
+from foundation.errors import ClusterError, InputError, OsubError
 from foundation.one_line import last_words
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import SlurmClient
@@ -41,7 +43,6 @@ from submitter.plan import (
     read_apart,
     restored,
 )
-from submitter.replay.background_work import RunningWorker, Worker, WorkerThread
 from submitter.replay.begin_run import (
     begin_run,
     origin_of,
@@ -52,6 +53,94 @@ from submitter.replay.begin_run import (
 )
 from submitter.replay.replay_progress import Collect, HeldTime, Look, ReplayProgress, Watch, Wish, time_left_s
 from submitter.replay.timed_submission import Submissions
+
+
+class Worker(Protocol):
+    """Something that is done step by step."""
+
+    def step(self) -> float | None:
+        """Do what is due now; return after how many seconds to come again, None when nothing is left."""
+        ...
+
+
+class RunningWorker(Protocol):
+    """A worker at work."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    def fault(self) -> OsubError | None:
+        """Return why the work ended before it was done; None while it goes on, is done, or was stopped."""
+        ...
+
+    def stop(self, within_s: float | None = None) -> None:
+        """Begin no further step; wait for the one under way, at most ``within_s`` seconds."""
+        ...
+
+
+class WorkerThread(threading.Thread):
+    """A thread that calls a worker's steps; nothing that a step raises is lost.
+
+    Parameters
+    ----------
+    name
+        What it does, for messages.
+    worker
+        Whose steps.
+    promptly
+        Whether it, and what it starts, runs before the jobs where they share CPUs.
+    """
+
+    def __init__(self, name: str, worker: Worker, *, promptly: bool = False) -> None:
+        super().__init__(name=name, daemon=True)
+        self._worker = worker
+        self._promptly = promptly
+        self._stopped = threading.Event()
+        self._is_done = False
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Step until nothing is left, a step fails, or ``stop``."""
+        try:
+            if self._promptly:
+                _before_the_jobs()
+            while not self._stopped.is_set():
+                pause_s = self._worker.step()
+                if pause_s is None:
+                    self._is_done = True
+                    return
+                self._stopped.wait(pause_s)
+        except BaseException as error:  # a thread that dies unheard is waited for for ever
+            self._error = error
+
+    def fault(self) -> OsubError | None:
+        """Return why the thread ended before its work was done."""
+        if self._is_done or self._stopped.is_set() or self.is_alive():
+            return None
+        if isinstance(self._error, OsubError):
+            return self._error
+        what = "it ended" if self._error is None else f"{type(self._error).__name__}: {self._error}"
+        fault = ClusterError(f"{self.name} failed ({what}); the jobs go on, and --resume follows them")
+        fault.__cause__ = self._error
+        return fault
+
+    def stop(self, within_s: float | None = None) -> None:
+        """Begin no further step, and wait for the one under way."""
+        self._stopped.set()
+        if self.ident is not None:
+            self.join(within_s)
+
+
+def _before_the_jobs() -> None:
+    """Let this thread, and each process it starts, run before the jobs where they share the CPUs.
+
+    Its few milliseconds a submission are what the lag is made of. Where the system does not permit it,
+    nothing changes; on a cluster the submitting host has no jobs to compete with.
+    """
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
 
 _NICENESS = -10
 _LAST_ANSWER_S = 1.0

@@ -8,8 +8,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from analysis.charts import RUN_COLOURS, Chart, arrange
-from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
-from analysis.pages.page_frame import write_page
+from analysis.pages import Page, PageBlock, PageTable, Section, VerdictParagraph, write_page
 from tests.bench.figures import Row
 from tests.bench.history import Run
 

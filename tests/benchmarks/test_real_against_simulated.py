@@ -35,7 +35,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from analysis.comparison.job_by_job import pair, run_errors
+from analysis.comparison.comparison_tables import pair, run_errors
 from analysis.metrics import host_use, unfit
 from analysis.quantiles import quantile
 from deploy.local import GangKind, LocalCluster, Shape

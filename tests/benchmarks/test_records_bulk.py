@@ -70,7 +70,7 @@ print(f"jobs.parquet has {(folder / 'RUN' / 'jobs.parquet').stat().st_size / 1e6
 
 PAGE = """
 from analysis.metrics.run_metrics import measure
-from analysis.report.run_report import write_report
+from analysis.report import write_report
 measure(run)
 report("measure")
 write_report([run], folder / "report.html")

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
-from analysis.comparison.job_by_job import pair
+from analysis.comparison.comparison_tables import pair
 from deploy.local import Shape
 from foundation.records import Run, load_run
 from submitter.plan.replay_options import ReplayOptions

@@ -16,7 +16,7 @@ AGENT = ("clustershell", "msgspec", "pyzmq", "pyyaml")
 NOT_SHIPPED = {".so", ".pyc", ".pem"}
 TRACE = "1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1\n2 1 -1 5 4 -1 -1 4 9 -1 1 1 1 -1 1 -1 -1 -1\n"
 READS_ITS_DATA = """
-import analysis.pages.page_frame, deploy.compose.image, predictor
+import analysis.pages, deploy.compose.image, predictor
 from pathlib import Path
 from predictor.model import read_model
 print(read_model(Path(predictor.__file__).parent / "data" / "model.json").version)

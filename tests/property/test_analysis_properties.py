@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.metrics.derived_columns import MetricOptions, with_derived
-from analysis.metrics.held_stretches import stretches
+from analysis.metrics.derived_columns import MetricOptions, stretches, with_derived
 from analysis.metrics.run_metrics import completion_by_cpu_time, completion_by_jobs, quantity
 from analysis.metrics.slice_metrics import busy_slices, core_entries, jain_index, occupancy, usage_intervals
 from analysis.quantiles import quantile

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.charts.gantt_bars import bars
-from analysis.charts.system_use import HEAT_COLUMNS, mean_load, use_over_time
-from analysis.metrics.derived_columns import with_derived
-from analysis.metrics.held_stretches import stretches
+from analysis.charts.gantt_chart import bars
+from analysis.charts.run_curves import HEAT_COLUMNS, mean_load, use_over_time
+from analysis.metrics.derived_columns import stretches, with_derived
 from analysis.metrics.run_metrics import measure
 from analysis.metrics.slice_metrics import core_lists, node_entries, occupancy
 from foundation.records import Run, parse_cores

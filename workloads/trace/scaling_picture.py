@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
-from analysis.pages.page_content import Page, PageBlock, PageTable, Section, VerdictParagraph
-from analysis.pages.page_frame import write_page
+from analysis.pages import Page, PageBlock, PageTable, Section, VerdictParagraph, write_page
 from foundation.units import counted, verb
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.models import interactive_flags

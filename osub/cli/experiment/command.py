@@ -13,7 +13,7 @@ import click
 import msgspec
 import typer
 
-from analysis.claims.claims_table import claims_table, tally
+from analysis.claims_table import claims_table, tally
 from osub.cli.application import CommandGroup, application
 from osub.cli.experiment import thesis_5_and_6 as experiment_thesis
 from osub.cli.experiment.show import note, progress, show_table, steps_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from analysis.claims.claims_table import claims_table, tally
+from analysis.claims_table import claims_table, tally
 from deploy.compose.engine import EngineName, find_engine
 from foundation.errors import OutputError, UsageError
 from foundation.files import refuse_unwritable_folder

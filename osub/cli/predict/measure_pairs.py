@@ -20,10 +20,9 @@ from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import CounterSource, PairKind, Pairs, read_pairs
 from predictor.dataset.pairs_agreement import summaries_of
-from predictor.measure.measure_pairs import Measurement, MeasurementSettings, places
+from predictor.measure.measure_pairs import Measurement, MeasurementSettings, count_all, places
 from predictor.measure.measure_pairs import MeasurementProgress as Made
 from predictor.measure.pair_trial import Lengths
-from predictor.measure.pairs_counters import count_all
 from predictor.measure.pairs_store import PairsStore
 from predictor.programs.program_catalogue import applications_named
 

@@ -37,9 +37,9 @@ Counted = Annotated[
 
 
 def _model(path: Path | None, counted: list[str] | None) -> Model:
-    from predictor.counters.counter_source import read_counts
+    from predictor.counters import read_counts
     from predictor.data import MODEL
-    from predictor.measure.measured_host import cpu_model
+    from predictor.measure.pairs_store import cpu_model
     from predictor.model import read_model
 
     model = read_model(path or MODEL)
@@ -124,7 +124,7 @@ def matrix(
         raise UsageError("--counters goes with a model, not with --data")
     if kind is not None and data is None:
         raise UsageError("--kind goes with --data; a model is of one kind")
-    from predictor.model.matrix import as_csv, measured, predicted
+    from predictor.model.stored_model import as_csv, measured, predicted
 
     names = None if apps is None else [name.strip() for name in apps.split(",")]
     if data is None:

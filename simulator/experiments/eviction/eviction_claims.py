@@ -19,11 +19,11 @@ from analysis.claims import (
     direction,
     estimate,
     fact,
+    figures,
     magnitude,
     not_comparable,
     over_settings,
 )
-from analysis.claims.estimate import figures
 from foundation.units import counted
 from simulator.experiments.claim_study import judged_rows
 from simulator.experiments.eviction.eviction_survey import (

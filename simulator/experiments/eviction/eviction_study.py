@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import arrange, run_style
-from analysis.claims import ClaimVerdict, direction, estimate
-from analysis.claims.estimate import figures
+from analysis.claims import ClaimVerdict, direction, estimate, figures
 from foundation.units import counted
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest

@@ -18,13 +18,14 @@ from analysis.claims import (
     Judgement,
     best_of,
     direction,
+    estimate,
     fact,
+    figures,
     magnitude,
     no_difference,
     not_comparable,
     over_settings,
 )
-from analysis.claims.estimate import estimate, figures
 from analysis.quantiles import quantiles
 from foundation.units import counted_of
 from simulator.experiments.claim_study import judged_rows

@@ -13,8 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import arrange, run_style
-from analysis.claims import ClaimVerdict, direction, estimate
-from analysis.claims.estimate import figures
+from analysis.claims import ClaimVerdict, direction, estimate, figures
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
 from simulator.experiment_page import Drawing, ExperimentTable

@@ -12,9 +12,8 @@ import polars as pl
 
 from predictor.data import FOLDER
 from predictor.dataset import STRESSOR, PairKind, Pairs, read_pairs
-from predictor.model.model_judges import KindReport, evaluate_kind
+from predictor.model.model_judges import KindReport, curves_of, evaluate_kind
 from predictor.model.pair_records import records_of
-from predictor.model.stressor_curves import curves_of
 
 MIMIC = "mimic."
 SOLVERS = ("lu", "bt", "sp", "mg", "jacobi", "ft", "cg", "ep")

@@ -15,7 +15,7 @@ import polars as pl
 from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
 from foundation.units import counted, verb
 from predictor.dataset import PairKind
-from predictor.model.three_folds import accuracy_of
+from predictor.model.stepwise import accuracy_of
 from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import claim_of
 from simulator.experiments.pairing.measured_pairs import SOLVERS, Floats, MeasuredPairs, family, share

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictor.model.pair_records import Records
-from predictor.model.three_folds import JudgedRecord, accuracy_of, judge_in_three_folds
+from predictor.model.stepwise import JudgedRecord, accuracy_of, judge_in_three_folds
 from simulator.experiment_page import ExperimentTable
 from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, family, share
 

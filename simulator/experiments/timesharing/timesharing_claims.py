@@ -12,9 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from analysis.claims import ClaimRow, ClaimVerdict, Judgement, estimate, fact, no_difference, not_comparable
-from analysis.claims import claim_rules as rules
-from analysis.claims.estimate import figures
+from analysis import claims as rules
+from analysis.claims import (
+    ClaimRow,
+    ClaimVerdict,
+    Judgement,
+    estimate,
+    fact,
+    figures,
+    no_difference,
+    not_comparable,
+)
 from foundation.units import counted
 from simulator.experiments.claim_study import WorldFigure, judged_rows
 from simulator.experiments.timesharing.slowdown_bins import APPLICATIONS, FEWEST, sizes_to

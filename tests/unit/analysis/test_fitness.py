@@ -12,7 +12,7 @@ import pytest
 
 from analysis.metrics import job_faults
 from analysis.metrics.run_metrics import measure
-from analysis.report.report_parts import answered
+from analysis.report_parts import answered
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import Run

@@ -9,11 +9,11 @@ import msgspec
 import polars as pl
 import pytest
 
-from analysis.comparison.job_by_job import run_errors
+from analysis.comparison.comparison_tables import run_errors
 from analysis.metrics.derived_columns import MetricOptions
+from analysis.metrics.fitness import host_use, pace_of
 from analysis.metrics.run_metrics import RunMetrics, measure
-from analysis.metrics.use_of_host import host_use, pace_of
-from analysis.report.report_parts import answered
+from analysis.report_parts import answered
 from analysis.tables import metric_rows
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import opening, verdict_lines

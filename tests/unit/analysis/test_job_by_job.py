@@ -10,8 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from analysis.comparison.comparison_tables import error_curve, short_place
-from analysis.comparison.job_by_job import pair, places, run_errors
+from analysis.comparison.comparison_tables import error_curve, pair, places, run_errors, short_place
 from foundation.errors import UsageError
 from foundation.records import Run, RunInfo, load_run, write_run
 from osub.cli.compare import compare

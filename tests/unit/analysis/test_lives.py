@@ -9,12 +9,11 @@ import pytest
 from rich.console import Console
 
 from analysis.charts.gantt_chart import gantt
-from analysis.comparison.job_by_job import pair, run_errors
-from analysis.metrics.derived_columns import with_derived
-from analysis.metrics.held_stretches import stretches
+from analysis.comparison.comparison_tables import pair, run_errors
+from analysis.metrics.derived_columns import stretches, with_derived
 from analysis.metrics.run_metrics import RunMetrics, measure
 from analysis.metrics.slice_metrics import attained_shares, busy_slices
-from analysis.report.run_report import write_report
+from analysis.report import write_report
 from analysis.tables import metrics_tables
 from foundation.records import (
     ALLOCATIONS,

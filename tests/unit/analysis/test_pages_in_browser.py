@@ -14,8 +14,7 @@ import pytest
 
 from analysis.charts.chart_style import Chart, arrange
 from analysis.comparison.compared_runs import compared
-from analysis.pages.page_content import Page, PageBlock, PageTable, Section, TableCell, VerdictParagraph
-from analysis.pages.page_frame import write_page
+from analysis.pages import Page, PageBlock, PageTable, Section, TableCell, VerdictParagraph, write_page
 from foundation.records import Run, load_run
 from tests.fixtures.browser import Browser, Tab, needs_chromium
 from tests.fixtures.example_runs import Setting, example_run

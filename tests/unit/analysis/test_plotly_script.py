@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from plotly.offline import get_plotlyjs
 
-from analysis.pages.page_frame import LETTERS, packed_plotly, unwrapped
+from analysis.pages import LETTERS, packed_plotly, unwrapped
 
 
 def test_what_is_packed_is_plotlys_script_and_no_markup_begins_in_it() -> None:

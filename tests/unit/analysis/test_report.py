@@ -8,7 +8,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from analysis.report.run_report import write_report
+from analysis.report import write_report
 from analysis.tables import distinctly_labelled
 from foundation.errors import OutputError
 from foundation.records import JOBS, Run, RunWriter, load_run, write_run

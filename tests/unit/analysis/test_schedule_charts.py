@@ -6,11 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.charts.distribution_curves import scale
-from analysis.charts.gantt_bars import Bar, bars
-from analysis.charts.gantt_chart import gantt
+from analysis.charts.gantt_chart import Bar, bars, gantt
+from analysis.charts.run_curves import HEAT_COLUMNS, mean_load, scale
 from analysis.charts.slice_charts import excerpt_chart, interval_rows
-from analysis.charts.system_use import HEAT_COLUMNS, mean_load
 from analysis.metrics.derived_columns import with_derived
 from foundation.records import JOBS, SLICES, Placement, SliceRecord, load_run
 from foundation.records.table_files import frame_of

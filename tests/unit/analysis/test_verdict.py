@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from analysis.comparison.compared_runs import compared
 from analysis.verdict import Verdict, verdict_of
-from analysis.verdict.gains import gain_rows, gains
 from analysis.verdict.paired_differences import batch_means, welch
+from analysis.verdict.verdict_in_terminal import gain_rows, gains
 from foundation.errors import UsageError
 from foundation.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run
 from foundation.records.table_files import frame_of

@@ -10,8 +10,7 @@ import pytest
 from foundation.errors import ClusterError, TrustError
 from foundation.records import RunWriter
 from osub.live.cluster import find_cluster
-from submitter.plan.job_script import batch_script
-from submitter.plan.replay_plan import PlannedJob
+from submitter.plan.replay_plan import PlannedJob, batch_script
 from tests.fixtures.records import make_info, make_trace
 
 OTHER = 61_234

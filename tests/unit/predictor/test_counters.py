@@ -12,20 +12,22 @@ from hypothesis import strategies as st
 
 from foundation.errors import HostError
 from osub.cli.main import run
-from predictor.counters import Count, offers, provider_of
-from predictor.counters.counter_source import per
-from predictor.counters.offered_sources import (
+from predictor.counters import (
     CachegrindCounters,
+    Count,
     Event,
     PerfCounters,
     SystemCounters,
     counts_of,
     last_level,
+    offers,
     parse_stat,
     parse_summary,
+    per,
+    provider_of,
 )
 from predictor.dataset import COUNTERS, CounterSource
-from predictor.measure.pairs_counters import rows_of, simulated_counts
+from predictor.measure.measure_pairs import rows_of, simulated_counts
 from predictor.programs.program_catalogue import ALL
 from tests.fixtures.tier import examples
 

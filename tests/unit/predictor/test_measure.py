@@ -31,10 +31,24 @@ from predictor.measure.measure_pairs import (
     pairs_of,
     places,
 )
-from predictor.measure.measured_host import describe_host, siblings
-from predictor.measure.pair_trial import Lengths, ProgramPairTrial, Row
-from predictor.measure.pairs_store import JOURNAL_NAME, Journal, PairsStore, pair_frame
-from predictor.measure.speed_window import ProgramPace, RoundClock, measure, share_taken, shares_taken
+from predictor.measure.pair_trial import (
+    Lengths,
+    ProgramPace,
+    ProgramPairTrial,
+    RoundClock,
+    Row,
+    measure,
+    share_taken,
+    shares_taken,
+)
+from predictor.measure.pairs_store import (
+    JOURNAL_NAME,
+    Journal,
+    PairsStore,
+    describe_host,
+    pair_frame,
+    siblings,
+)
 from predictor.programs.program_catalogue import (
     ALL,
     CatalogueApplication,

@@ -19,22 +19,20 @@ from foundation.errors import InputError
 from osub.cli.predict.command import app
 from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, PairKind, Pairs, write_pairs
 from predictor.model import Model, read_model, write_model
-from predictor.model.counter_features import features_of, with_cpu
-from predictor.model.counter_groups import cluster
 from predictor.model.judges_page import json_of, rows_of
 from predictor.model.linear_models import (
     at_random,
     by_application,
     by_pair,
+    cluster,
     cut_of,
     each_application,
     each_family,
 )
 from predictor.model.model_fit import fit_model
-from predictor.model.model_judges import KindReport, evaluate_kind, rank_of
-from predictor.model.pair_records import Records, records_of, threshold_of
+from predictor.model.model_judges import KindReport, curves_of, evaluate_kind, predict_unseen, rank_of
+from predictor.model.pair_records import Records, features_of, records_of, threshold_of, with_cpu
 from predictor.model.stepwise import fit_stepwise
-from predictor.model.stressor_curves import curves_of, predict_unseen
 from simulator.pairing import read_pair_table
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples

@@ -13,7 +13,7 @@ import pytest
 from foundation.errors import UsageError
 from osub.cli.main import run
 from predictor.measure.frozen_program import FrozenProgram, ProgramError
-from predictor.measure.speed_window import measure
+from predictor.measure.pair_trial import measure
 from predictor.programs.program_catalogue import applications_named, known_applications
 from tests.integration.waiting import wait_until
 from workloads.task.step_meter import make_meter, read_meter

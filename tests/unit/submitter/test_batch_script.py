@@ -7,8 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from submitter.plan.job_script import batch_script
-from submitter.plan.replay_plan import PlannedJob
+from submitter.plan.replay_plan import PlannedJob, batch_script
 
 SCONTROL = """#!/bin/sh
 case "$*" in

@@ -14,7 +14,7 @@ from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SubmitRequest
 from foundation.slurm.slurm_client import Accounted
 from foundation.slurm.slurm_types import SlurmUnreachableError
 from submitter.follow.job_rows import Submission
-from submitter.replay.background_work import WorkerThread
+from submitter.replay.replay_loop import WorkerThread
 from submitter.replay.replay_progress import ReplayProgress, Wish
 from tests.fixtures.fake_slurm import SubmitFault, account_of
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.claims import estimate
-from analysis.claims.estimate import figures, student_t
+from analysis.claims import estimate, figures, student_t
 from tests.fixtures.tier import examples
 
 # Any table of Student's t, two-sided 95%.

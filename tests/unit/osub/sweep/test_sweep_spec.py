@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.claims.estimate import estimate
+from analysis.claims import estimate
 from foundation.errors import InputError, OsubError, UsageError
 from osub.sweep.points import point_of
 from osub.sweep.run import SweepStore

@@ -33,9 +33,8 @@ from analysis.metrics import (
     stretches,
     with_derived,
 )
-from analysis.pages.page_content import Page, PageBlock, PageTable, Section
-from analysis.pages.page_frame import write_page
-from analysis.report.report_parts import (
+from analysis.pages import Page, PageBlock, PageTable, Section, write_page
+from analysis.report_parts import (
     answered,
     cards,
     facts_section,

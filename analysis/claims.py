@@ -1,4 +1,7 @@
-"""When a claim holds, fails, is a tie, or cannot be compared.
+"""What a paper claims, what we measure over several seeds, and the verdict.
+
+``estimate`` makes a mean with its 95% interval (Student's t), rules make a judgement of estimates, and a
+``ClaimRow`` is one line of the table that ``analysis.claims_table`` shows.
 
 The papers give no tests of significance, so one rule judges all claims. A *direction* holds when the mean
 difference over the seeds, at least ten of them, has that sign and its 95% confidence interval excludes zero;
@@ -12,11 +15,165 @@ its row tells the setting that comes nearest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cache
 
-from analysis.claims.claim_row import ClaimVerdict, Judgement
-from analysis.claims.estimate import Estimate, estimate, figures
+import msgspec
+
 from foundation.units import counted_of
+
+CONFIDENCE = 0.95
+_MOST_FREEDOM = 1000
+_LARGEST_T = 1000.0
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """A mean over ``count`` seeds; ``low`` and ``high`` bound it, None for a single seed."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    count: int
+
+    def text(self, unit: str = "") -> str:
+        """Return the mean and its interval, such as ``84 [82, 86] h``."""
+        after = f" {unit}" if unit and unit != "%" else unit
+        if self.low is None or self.high is None or self.low == self.high:
+            return f"{figures(self.mean)}{after}"
+        return f"{figures(self.mean)} [{figures(self.low)}, {figures(self.high)}]{after}"
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Return the mean of one value a seed, with its 95% confidence interval.
+
+    Raises
+    ------
+    ValueError
+        There is no value, or one of them is not finite.
+    """
+    if not values or not all(map(math.isfinite, values)):
+        raise ValueError(f"an estimate needs finite values, not {list(values)}")
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count == 1:
+        return Estimate(mean=mean, low=None, high=None, count=1)
+    # Equal values have a mean that may be off by a rounding; their interval is a point all the same.
+    if min(values) == max(values):
+        return Estimate(mean=values[0], low=values[0], high=values[0], count=count)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    half = student_t(count - 1) * math.sqrt(variance / count)
+    return Estimate(mean=mean, low=mean - half, high=mean + half, count=count)
+
+
+@cache
+def student_t(freedom: int) -> float:
+    """Return the t that a variable of so many degrees of freedom stays within with 95% probability.
+
+    Found by halving intervals from the closed form (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    """
+    freedom = min(freedom, _MOST_FREEDOM)
+    low, high = 0.0, _LARGEST_T
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        if _within(middle, freedom) < CONFIDENCE:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """Return the probability that Student's t lies between -t and t."""
+    angle = math.atan(t / math.sqrt(freedom))
+    square = math.cos(angle) ** 2
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for power in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= square * (power - 1) / power
+    inner = math.sin(angle) * total
+    return 2 / math.pi * (angle + inner) if odd else inner
+
+
+def figures(value: float) -> str:
+    """Return a number with three significant digits, or whole from 100 on."""
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+class ClaimVerdict(StrEnum):
+    """What becomes of a claim."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    TIE = "tie"
+    NOT_COMPARABLE = "not comparable"
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding of a paper.
+
+    Parameters
+    ----------
+    id
+        Such as ``V1``.
+    where
+        Section, table or figure.
+    setting, quantity
+        Of what it speaks.
+    paper
+        The paper's value or direction.
+    """
+
+    id: str
+    where: str
+    setting: str
+    quantity: str
+    paper: str
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict, what it rests on, and why or how near."""
+
+    verdict: ClaimVerdict
+    estimate: Estimate | None = None
+    note: str = ""
+
+
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A judged claim; ``ours`` is our value in words and figures."""
+
+    id: str
+    where: str
+    setting: str
+    quantity: str
+    paper: str
+    ours: str
+    estimate: Estimate | None
+    verdict: ClaimVerdict
+    note: str
+
+    @classmethod
+    def of(cls, claim: Claim, judgement: Judgement, ours: str = "", unit: str = "") -> ClaimRow:
+        """Return the row of a judged claim; without words of ours it shows the estimate."""
+        if not ours:
+            ours = judgement.estimate.text(unit) if judgement.estimate else "-"
+        return cls(
+            id=claim.id,
+            where=claim.where,
+            setting=claim.setting,
+            quantity=claim.quantity,
+            paper=claim.paper,
+            ours=ours,
+            estimate=judgement.estimate,
+            verdict=judgement.verdict,
+            note=judgement.note,
+        )
+
 
 LEAST_SEEDS = 10
 """Fewer seeds than these give verdicts that are provisional."""

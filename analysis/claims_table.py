@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from analysis.claims.claim_row import ClaimRow, ClaimVerdict
-from analysis.claims.claim_rules import LEAST_SEEDS
-from analysis.pages.page_content import PageTable, TableCell, Tone
+from analysis.claims import LEAST_SEEDS, ClaimRow, ClaimVerdict
+from analysis.pages import PageTable, TableCell, Tone
 from foundation.units import counted
 
 COLOURS = {

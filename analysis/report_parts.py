@@ -10,16 +10,7 @@ from itertools import groupby
 
 from analysis.charts import ChartedRun, run_style
 from analysis.metrics import MetricOptions, RunMetrics
-from analysis.pages.page_content import (
-    Card,
-    PageBlock,
-    PageTable,
-    RunMark,
-    Section,
-    TableCell,
-    Tone,
-    VerdictParagraph,
-)
+from analysis.pages import Card, PageBlock, PageTable, RunMark, Section, TableCell, Tone, VerdictParagraph
 from analysis.tables import metric_rows
 from analysis.verdict import Verdict
 from analysis.verdict.verdict_in_terminal import heading, opening
