@@ -11,9 +11,13 @@ from plotly.subplots import make_subplots
 from analysis.charts import INK, arrange, run_style
 from simulator.eviction.answer_rows import answer_rows, choice_rows
 from simulator.eviction.eviction_problem import EvictionAnswer, EvictionChoice, Question
+from simulator.eviction.programme_items import job_items
+from simulator.eviction.programme_table import ProgrammeTable
 from simulator.experiment_page import ExperimentTable, write_page
 
 COLOURS = {EvictionChoice.KILL: "#B2433F", EvictionChoice.APP: "#2E7D55", EvictionChoice.SYSTEM: "#B87B00"}
+MOST_POINTS = 250_000
+"""Of the surface of nodes and deadlines; a larger one is not drawn."""
 NAMES = {
     EvictionChoice.KILL: "killed",
     EvictionChoice.APP: "application checkpoint",
@@ -47,6 +51,8 @@ def write_trade_off(
     """
     answers = next(iter(lines.values()))
     figures = [("Loss over the deadline, and how nodes are freed", trade_off(question, lines))]
+    if sum(job.nodes for job in question.jobs) * (question.steps + 1) <= MOST_POINTS:
+        figures.append(("Least loss over nodes and deadline, from one table", surface(question)))
     header, rows = answer_rows(answers)
     choices_header, choices = choice_rows(answers[-1])
     tables = [
@@ -84,6 +90,26 @@ def trade_off(question: Question, lines: Mapping[str, Sequence[EvictionAnswer]])
     figure.update_xaxes(title="deadline [min]", row=2, col=1)
     figure.update_yaxes(title="loss [node-hours]", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="nodes", rangemode="tozero", row=2, col=1)
+    return figure
+
+
+def surface(question: Question) -> go.Figure:
+    """Draw the least loss for every number of nodes and every deadline; white where it is not possible."""
+    needs, losses = ProgrammeTable(question, job_items(question), every_need=True).surface()
+    figure = go.Figure(
+        go.Heatmap(
+            x=[question.minutes_of(step) for step in range(question.steps + 1)],
+            y=needs.tolist(),
+            z=losses.tolist(),
+            colorscale="YlOrRd",
+            colorbar={"title": "node-hours"},
+            hovertemplate="%{y} nodes in %{x} min: %{z:.1f} node-hours<extra></extra>",
+        )
+    )
+    figure.add_hline(y=question.need, line={"color": INK, "width": 1, "dash": "dot"})
+    arrange(figure, 460)
+    figure.update_xaxes(title="deadline [min]")
+    figure.update_yaxes(title="nodes to free")
     return figure
 
 

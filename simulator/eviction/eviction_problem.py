@@ -154,12 +154,18 @@ def answer_of(question: Question, step: int, choices: Mapping[int, EvictionChoic
     )
 
 
-def whole_losses(question: Question) -> list[int | None]:
-    """Return the losses in whole parts of a node-hour, as fine as their sum and a count allow."""
+def loss_parts(question: Question) -> int:
+    """Return in how many parts a node-hour is counted: as fine as the sum of all losses and a count allow."""
     parts = FINEST_LOSS
     total = math.fsum(job.loss or 0.0 for job in question.jobs)
     while parts > 1 and (total * parts + len(question.jobs)) * (len(question.jobs) + 1) >= _ROOM:
         parts //= 10
+    return parts
+
+
+def whole_losses(question: Question) -> list[int | None]:
+    """Return the losses in whole parts of a node-hour."""
+    parts = loss_parts(question)
     return [None if job.loss is None else round(job.loss * parts) for job in question.jobs]
 
 

@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from foundation.errors import UsageError
 from foundation.units import counted
-from simulator.eviction.eviction_problem import EvictionChoice, Question
+from simulator.eviction.eviction_problem import EvictionChoice, Question, loss_parts
 from simulator.eviction.programme_items import Item
 from simulator.eviction.solver_kernels import run
 from simulator.jit.compilation import kernel
 from simulator.jit.field_records import Ints
 
 Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
 
 FAR = 1 << 62
 MOST_OPTIONS = 250
@@ -176,6 +177,15 @@ class ProgrammeTable:
                 known, choices = cell, self._choices(cell)
             found.append(choices)
         return found
+
+    def surface(self) -> tuple[Ints, Floats]:
+        """Return every K in nodes, and the least loss in node-hours for each K and each deadline in steps.
+
+        Of a table that answers every K; NaN where a K is not possible. Shapes (rows,), (rows, steps + 1).
+        """
+        least = np.minimum.accumulate(np.minimum.accumulate(self._best[:, ::-1], axis=1)[:, ::-1], axis=0).T
+        loss = least // self._weight / loss_parts(self._question)
+        return np.arange(self._rows) * self._unit, np.where(least < FAR, loss, np.nan)
 
     def _most_nodes(self, need: int, *, every_need: bool) -> int:
         largest = self._largest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -174,6 +175,22 @@ def test_waits_that_overlap_end_sooner() -> None:
     assert overlapped_min(jobs, {"a": APP, "b": APP, "c": SYSTEM}) == 11
     assert overlapped_min(jobs, {"a": APP}) == 10
     assert overlapped_min(jobs, {"a": KILL}) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_table_has_the_whole_surface_of_nodes_and_deadlines(seed: int) -> None:
+    draw = random.Random(seed)
+    jobs = [
+        job(name, draw.choice([2, 4, 8]), draw.choice([None, 3.0, 10.25]), ts=draw.choice([None, 3, 6]))
+        for name in "abcd"
+    ]
+    question = ask(jobs, 0, 9)
+    needs, losses = ProgrammeTable(question, job_items(question), every_need=True).surface()
+    for need, row in zip(needs.tolist(), losses.tolist(), strict=True):
+        answers = solve(ask(jobs, need, 9))
+        assert [answer.loss if answer.possible else None for answer in answers] == [
+            None if math.isnan(loss) else pytest.approx(loss) for loss in row
+        ]
 
 
 @pytest.mark.parametrize("seed", range(20))
