@@ -21,10 +21,9 @@ import msgspec
 from analysis.claims import LEAST_SEEDS, Claim, ClaimRow, ClaimVerdict, Judgement, figures
 from foundation.errors import UsageError
 from foundation.units import counted, verb
-from simulator.experiment_page import ExperimentTable
 
 if TYPE_CHECKING:
-    from simulator.experiment_page import Drawing
+    from simulator.experiment_page import Drawing, ExperimentTable
 
 QUICK_SEEDS = 3
 ALIKE = 0.05
@@ -242,6 +241,8 @@ def _claims() -> dict[str, Claim]:
 
 def _in_its_world(found: StudyFindings) -> StudyFindings:
     """Open the tables with world against paper; a claim fails only in a world that is like the paper's."""
+    from simulator.experiment_page import ExperimentTable  # heavy: it draws, too
+
     rows = [
         (
             one.name,
