@@ -14,10 +14,9 @@ from analysis.tables import metrics_tables
 from analysis.verdict.verdict_in_terminal import gain_table, verdict_lines
 from foundation.records import load_run
 from foundation.units import counted
-from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_apart, check_free
-from osub.cli.terminal import Console
-from osub.cli.waiting import waiting
+from osub.cli.report import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
+from osub.cli.terminal import Console, waiting
 
 
 def compare(

@@ -17,7 +17,7 @@ from analysis.verdict.verdict_in_terminal import verdict_lines
 from deploy.compose.engine import EngineName
 from foundation.files import refuse_unwritable_folder
 from foundation.interruption import on_signals
-from osub.cli.replay.watch import watch_replay
+from osub.cli.replay import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient
 from osub.demo.whole import demonstrate

@@ -20,8 +20,7 @@ from foundation.interruption import on_signals
 from foundation.one_line import one_line
 from gangd.controller.controller_config import Config, load_config
 from osub.cli.completion import clusters_or_environment
-from osub.cli.terminal import Console
-from osub.cli.waiting import waiting
+from osub.cli.terminal import Console, waiting
 from osub.live.cluster import conf_in, find_cluster
 from osub.live.forward import forward, is_in_containers
 from osub.live.job_folders import job_folders

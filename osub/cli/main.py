@@ -50,21 +50,7 @@ COMMANDS = {
 READER_HAS_GONE = 128 + signal.SIGPIPE
 """Exit code of a closed pipe (`osub ... | head`): that of a tool which SIGPIPE ends."""
 
-_FOLDERS = frozenset(
-    [
-        "cluster",
-        "evict",
-        "experiment",
-        "gang",
-        "predict",
-        "replay",
-        "simulate",
-        "sweep",
-        "top",
-        "trace",
-        "workloads",
-    ]
-)
+_FOLDERS = frozenset(["evict", "predict", "top", "trace"])
 """Commands of several modules; ``command`` is the one to begin with."""
 
 

@@ -23,10 +23,35 @@ from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.files import write_whole
 from foundation.records import load_run
 from foundation.units import counted
-from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_apart, check_free
-from osub.cli.terminal import Console
-from osub.cli.waiting import waiting
+from osub.cli.terminal import Console, waiting
+
+Page = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False),
+]
+Full = Annotated[bool, typer.Option("--full", help="Print every metric, not the main ones.")]
+WaitThreshold = Annotated[
+    float, typer.Option(min=0, help="A job that waits longer, in seconds, counts as one that waited.")
+]
+Beta = Annotated[float, typer.Option(min=0, help="Least dedicated time in the bounded slowdown, in seconds.")]
+MostTaken = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        min=0,
+        max=1,
+        help="Share of the CPUs' time that others and the hypervisor may take, before a run is unfit.",
+    ),
+]
+MostSpread = Annotated[
+    float,
+    typer.Option(
+        metavar="FACTOR",
+        min=1,
+        help="How many times as fast a host may be for some jobs of M=1 as for others.",
+    ),
+]
 
 
 def report(

@@ -15,8 +15,7 @@ from foundation.errors import UsageError
 from foundation.records.records_folder import INFO_NAME, FoundRun, find_runs, refuse_to_remove, remove_run
 from foundation.units import counted
 from osub.cli.application import application
-from osub.cli.terminal import Console, ask_first
-from osub.cli.waiting import waiting
+from osub.cli.terminal import Console, ask_first, waiting
 
 app = application("RUN folders: list them, and remove them safely.")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

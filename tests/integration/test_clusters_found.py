@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from deploy.local import LocalCluster
 from deploy.local.members import MARK, ProcessFacts, all_facts
 from deploy.local.state import live_clusters
-from osub.cli.cluster.command import app
+from osub.cli.cluster import app
 from osub.live.cluster import default_state
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]

@@ -87,7 +87,7 @@ def test_a_replay_on_a_host_that_others_use_is_repeated_and_the_earlier_one_kept
 ) -> None:
     apps = tmp_path / "apps.csv"
     apps.write_text("trace_job,app,args\n1,sleep,1\n")
-    monkeypatch.setattr("osub.cli.replay.command.host_use", partial(host_use, most_taken=-1.0))
+    monkeypatch.setattr("osub.cli.replay.host_use", partial(host_use, most_taken=-1.0))
     out = tmp_path / "run"
     trace = swf(tmp_path / "t.swf", (1, 0, 1, 1, 1))
     assert (

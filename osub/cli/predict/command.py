@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from osub.cli.application import application
-from osub.cli.predict.compare_pairs import compare
-from osub.cli.predict.count import counters
-from osub.cli.predict.fit_and_evaluate import evaluate, fit
-from osub.cli.predict.import_pairs import import_
-from osub.cli.predict.measure_pairs import measure
-from osub.cli.predict.pair_and_matrix import matrix, pair
-from osub.cli.predict.run_application import run
+from osub.cli.predict.measured_pairs import compare, counters, import_, measure, run
+from osub.cli.predict.models import evaluate, fit, matrix, pair
 
 app = application("Which applications may share a core: counters, measured pairs, models.")
 

@@ -10,17 +10,11 @@ import typer
 
 from osub.cli.application import application
 from osub.cli.terminal import Console
-from osub.cli.trace.convert import convert
-from osub.cli.trace.export import export
-from osub.cli.trace.fetch import fetch
-from osub.cli.trace.generate import generate
-from osub.cli.trace.import_workload import import_workload
-from osub.cli.trace.interactive import interactive
-from osub.cli.trace.merge import merge
-from osub.cli.trace.patterns import patterns
-from osub.cli.trace.record_job import record_job
+from osub.cli.trace.convert import convert, merge
+from osub.cli.trace.exchange import export, fetch, import_workload
+from osub.cli.trace.files import summary_tables
+from osub.cli.trace.interactive import generate, interactive, patterns, record_job
 from osub.cli.trace.scale import scale
-from osub.cli.trace.tables import summary_tables
 from workloads.swf import load_columns
 from workloads.trace.trace_summary import summarize
 

@@ -1,4 +1,4 @@
-"""``osub trace convert``: any log to a sound SWF trace, with the plain transforms on the way."""
+"""``osub trace convert`` and ``merge``: parts, mergers, compression and tags of traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from foundation.errors import UsageError
-from foundation.units import counted_of
+from foundation.units import counted, counted_of
 from osub.cli.trace.files import (
     AsJson,
     Force,
@@ -18,6 +18,7 @@ from osub.cli.trace.files import (
     Seed,
     check_free,
     deliver,
+    load,
     parse_numbers,
     print_json,
     say_joined,
@@ -29,7 +30,48 @@ from workloads.importers.assemble_trace import INTERACTIVE, INTERACTIVE_QUEUE, I
 from workloads.importers.detect_log import STDIN, LogKind, read_any
 from workloads.swf import SwfTrace
 from workloads.swf.swf_reader import trace_name
-from workloads.trace.transforms import DrawBy, Selection, Tag, TagField, Tagging, TraceConversion, converted
+from workloads.trace.transforms import (
+    Align,
+    DrawBy,
+    Selection,
+    Tag,
+    TagField,
+    Tagging,
+    TraceConversion,
+    converted,
+    merge_traces,
+)
+
+
+def merge(
+    traces: Annotated[list[Path], typer.Argument(help="SWF files, plain or gzip.", metavar="TRACE TRACE...")],
+    out: OutFile,
+    align: Annotated[
+        Align, typer.Option(help="What falls together: the traces' seconds 0, or equal dates.")
+    ] = Align.START,
+    same_users: Annotated[
+        bool,
+        typer.Option(
+            "--same-users/--other-users", help="Whether equal user numbers are the same user in all traces."
+        ),
+    ] = True,
+    force: Force = False,
+    lenient: Lenient = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge the jobs of several traces in the order of submission, under the first one's header.
+
+    A job whose number is taken gets the next free one.
+    """
+    check_free(out, force)
+    if len(traces) < 2:
+        raise UsageError("osub trace merge takes at least two traces; `osub trace convert` takes one")
+    merged = merge_traces([load(path, lenient) for path in traces], align, same_users)
+    deliver(merged, out)
+    if as_json:
+        print_json({"trace": str(out), "jobs": len(merged.jobs), "notes": [merged.header.notes[-1]]})
+        return
+    typer.echo(f"{out}: {counted(len(merged.jobs), 'job')} of {counted(len(traces), 'trace')}")
 
 
 def convert(

@@ -24,11 +24,11 @@ from osub.cli.trace.files import (
     check_free,
     counting,
     deliver,
+    kinds_table,
     load,
     print_json,
     queue_of,
 )
-from osub.cli.trace.tables import kinds_table
 from osub.live.system_named import system_named
 from simulator.model.system import System
 from workloads.swf import SwfTrace

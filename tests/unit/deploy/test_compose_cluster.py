@@ -37,7 +37,7 @@ from deploy.local.home import take_home
 from deploy.local.layout import names_of
 from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError, TrustError
-from osub.cli.cluster.command import app
+from osub.cli.cluster import app
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
 FACTS = EngineFacts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)

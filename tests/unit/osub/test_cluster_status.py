@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foundation.slurm import JobSnapshot, UnreadableJob
-from osub.cli.cluster.job_counts import MOST_UNREADABLE, unreadable_lines
+from osub.cli.cluster import MOST_UNREADABLE, unreadable_lines
 
 
 def test_jobs_that_cannot_be_read_are_named_the_first_few_of_them() -> None:

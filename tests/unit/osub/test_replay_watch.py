@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from osub.cli.replay.watch import _ask
+from osub.cli.replay import _ask
 from submitter.replay.replay_progress import ReplayProgress, Wish
 
 NOW = ReplayProgress(unsubmitted=1, waiting=2, running=1, done=4, now_s=10.0, left_s=16.0, slurm_away=False)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from osub.cli.waiting import waiting
+from osub.cli.terminal import waiting
 
 
 class Terminal(io.StringIO):

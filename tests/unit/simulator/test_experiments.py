@@ -13,7 +13,7 @@ from click.testing import Result as Outcome
 from typer.testing import CliRunner
 
 from foundation.errors import InputError, UsageError
-from osub.cli.experiment.command import app
+from osub.cli.experiment import app
 from simulator.engine.run_rules import RunRules
 from simulator.experiment_page import against, percent
 from simulator.experiments.thesis.case_runs import CaseOutcome as Figures

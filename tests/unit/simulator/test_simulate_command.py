@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError, OsubError, OutputError, UsageError
 from foundation.records import load_run
-from osub.cli.simulate.command import simulate
+from osub.cli.simulate import simulate
 
 LINES = [
     "1 5 -1 100 4 -1 -1 4 100 -1 1 7 1 -1 1 -1 -1 -1",

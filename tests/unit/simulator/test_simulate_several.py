@@ -10,7 +10,7 @@ import pytest
 from foundation.errors import UsageError
 from foundation.records import load_run
 from osub.cli.main import run
-from osub.cli.simulate.several import multiplicities
+from osub.cli.simulate import multiplicities
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError, OsubError, UsageError
 from foundation.records import load_run
-from osub.cli.simulate.command import simulate
+from osub.cli.simulate import simulate
 
 app = typer.Typer()
 app.command()(simulate)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import InputError, UsageError
-from osub.live.pairing import check_pairing, danger_of
+from osub.cli.replay import check_pairing, danger_of
 from submitter.plan import PlannedJob, ReplayPlan
 from submitter.plan.apart_applications import (
     PAIRING_NAME,

@@ -13,7 +13,7 @@ import pytest
 from osub.cli.main import run
 
 COUNT = 250
-COMMAND = "import typer; from osub.cli.simulate.command import simulate; typer.run(simulate)"
+COMMAND = "import typer; from osub.cli.simulate import simulate; typer.run(simulate)"
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
 from foundation.errors import OutputError, UsageError
-from osub.cli.experiment.command import app
+from osub.cli.experiment import app
 from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import (
     STUDIES,

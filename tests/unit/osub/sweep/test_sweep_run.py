@@ -235,8 +235,8 @@ def test_where_nothing_is_mild_enough_json_names_no_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [Tried({"multiplicity": 1}, {"wait_mean_s": 5.0, "degradation_mean": 1.4})]
-    monkeypatch.setattr("osub.cli.sweep.command.tune", lambda *_, **__: found)
-    monkeypatch.setattr("osub.cli.sweep.command.under", lambda *_: found)
+    monkeypatch.setattr("osub.cli.sweep.tune", lambda *_, **__: found)
+    monkeypatch.setattr("osub.cli.sweep.under", lambda *_: found)
     words = ["sweep", "tune", "t.swf", "--system", "N2C2", "--out", str(tmp_path / "out")]
     assert command([*words, "--most-degradation", "1.2", "--json"]) == 1
     told = capsys.readouterr()

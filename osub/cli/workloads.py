@@ -15,20 +15,83 @@ from foundation.errors import HostError, UsageError
 from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
-from osub.cli.workloads.check import check
-from osub.cli.workloads.job_options import (
-    Apps,
-    Cluster,
-    InteractiveQueue,
-    Json,
-    Speedup,
-    Stored,
-    Trace,
-)
-from osub.live.alone import batch_jobs, kinds_named, lone_jobs
+from osub.live.alone import AIM_S, AIM_SHARE, CheckRow, batch_jobs, check_jobs, kinds_named, lone_jobs
 from submitter.calibration import calibrate_kinds
 from workloads.rrba.drawn_applications import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
+
+Cluster = Annotated[Path, typer.Option("--cluster", help="Folder with slurm.conf (an embedded cluster's).")]
+Stored = Annotated[Path, typer.Option("--calibration", help="File of stored step times.")]
+Trace = Annotated[Path | None, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")]
+Apps = Annotated[Path | None, typer.Option("--apps", help="CSV trace_job,app,args, as for `osub replay`.")]
+Speedup = Annotated[float, typer.Option(help="Divide every time of the trace by this.")]
+InteractiveQueue = Annotated[int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def check(
+    cluster: Cluster,
+    calibration: Stored,
+    trace: Annotated[Path, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")],
+    apps: Apps = None,
+    speedup: Speedup = 1.0,
+    interactive_queue: InteractiveQueue = 0,
+    most: Annotated[
+        int | None, typer.Option("--most", help="At most so many jobs, spread over the targets.", min=1)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a trace's batch jobs alone, one after another, and say how near each comes to its target.
+
+    Exit code 1 where one is off by more than 5% and 0.5 s, or where none could be judged; targets below a
+    job's start-up are counted apart.
+    """
+    with Console(stderr=True).status("checking") as spinner:
+        rows = check_jobs(
+            cluster,
+            trace,
+            apps,
+            calibration,
+            speedup=speedup,
+            interactive_queue=interactive_queue,
+            most=most,
+            tell=lambda what: spinner.update(what),
+        )
+    _show_check(rows, as_json)
+    judged = [row for row in rows if not row.clipped]
+    raise typer.Exit(0 if judged and all(row.is_near for row in judged) else 1)
+
+
+def _show_check(rows: list[CheckRow], as_json: bool) -> None:
+    clipped = sum(row.clipped for row in rows)
+    near = sum(row.is_near for row in rows if not row.clipped)
+    warnings = list(dict.fromkeys(warning for row in rows for warning in row.warnings))
+    if as_json:
+        records = [asdict(row) | {"error_s": row.error_s, "near": row.is_near} for row in rows]
+        typer.echo(json.dumps({"jobs": records, "near": near, "clipped": clipped, "warnings": warnings}))
+        return
+    table = Table("job", "application", "ranks", "target, s", "measured, s", "error, s", "error", "steps")
+    for row in rows:
+        table.add_row(
+            str(row.job),
+            row.name,
+            str(row.ranks),
+            f"{row.target_s:.2f}",
+            f"{row.measured_s:.2f}",
+            f"{row.error_s:+.2f}",
+            "clipped" if row.clipped else f"{row.error_s / row.target_s:+.1%}",
+            str(row.steps),
+        )
+    Console().print(table)
+    typer.echo(
+        f"{near} of {len(rows) - clipped} within {AIM_SHARE:.0%} or {AIM_S} s; "
+        f"{clipped} clipped: target below start-up"
+    )
+    if clipped == len(rows):
+        typer.echo("nothing was judged: every target is below a job's start-up; take a smaller --speedup")
+    for warning in warnings:
+        typer.echo(f"warning: {warning}")
+
 
 app = application("The applications inside the jobs: compile, calibrate, check.")
 

@@ -1,4 +1,4 @@
-"""``osub replay``: a trace on a real Slurm."""
+"""``osub replay``: a trace on a real Slurm; a progress bar, and what Ctrl-C means."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import math
 import os
 import shlex
+import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analysis.metrics import host_use
 from deploy.local.host import busy_warning
@@ -20,20 +24,20 @@ from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError
 from foundation.files import refuse_unwritable
-from foundation.interruption import is_noted, on_signals, status
+from foundation.interruption import is_noted, note, on_signals, status
 from foundation.records import load_run
 from foundation.slurm import CommandSlurm
 from foundation.slurm.run_command import check_options
-from foundation.units import counted, counted_of
+from foundation.units import counted, counted_of, duration
 from osub.cli.completion import clusters
 from osub.cli.out_file import Force, clear_run
-from osub.cli.replay.watch import watch_replay
+from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient
 from osub.live.cluster import find_cluster, meet
 from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
-from osub.live.pairing import check_pairing, danger_of
 from predictor.chosen import other_cpu
+from simulator.pairing import read_pair_table
 from submitter.plan import (
     PATIENCE_S,
     ConflictPairs,
@@ -41,13 +45,124 @@ from submitter.plan import (
     ReplayOptions,
     ReplayOversize,
     RequestedTarget,
+    checked_threshold,
     exported,
     fitting,
     left_out,
     look_at_target,
 )
-from submitter.replay import DrawnUp, Replay, draw_up
+from submitter.replay import Collect, DrawnUp, Look, Replay, Wish, draw_up
+from submitter.replay import ReplayProgress as Standing
 from submitter.replay import dry_run as scripts
+
+
+def watch_replay(
+    session: Replay,
+    title: str = "replay",
+    collect: Collect | None = None,
+    most_s: float = math.inf,
+    *,
+    outlives_us: bool = True,
+    look: Look | None = None,
+) -> bool:
+    """Carry a replay out under a progress bar; returns whether it finished.
+
+    A signal after which it was detached or cancelled is noted, for the command's exit status.
+    After ``most_s`` seconds the jobs that are left are cancelled. A cluster that does not outlive the command
+    is nothing to detach from. ``look`` tells who uses the host, once a second; None: nodes are elsewhere.
+    """
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} done {task.fields[rest]}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    asked: list[int] = []
+    with on_signals(asked.append), bar:
+        task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")
+
+        def watch(now: Standing) -> Wish:
+            left = duration(now.left_s, rough=True)
+            rest = f"{now.running} running {now.waiting} waiting, about {left} left"
+            if now.blocked:
+                rest += f", {now.blocked} may never start ({escape(str(now.blocked_by))})"
+            bar.update(task, completed=now.done, rest=rest + (", Slurm is away" if now.slurm_away else ""))
+            if not asked:
+                return Wish.CANCEL if now.now_s > most_s else Wish.GO_ON
+            bar.stop()
+            wish = _ask(now, polite=asked[-1] == signal.SIGINT, outlives_us=outlives_us)
+            if wish is not Wish.GO_ON:
+                note(asked[-1])
+            asked.clear()
+            bar.start()
+            return wish
+
+        return session.run(watch, collect, look)
+
+
+def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:
+    """Ask what to do until there is an answer; detach without a terminal, for that loses nothing."""
+    if not polite or not sys.stdin.isatty():
+        return Wish.DETACH
+    if outlives_us:
+        ways = {"detach": Wish.DETACH, "cancel": Wish.CANCEL, "go on": Wish.GO_ON}
+        choice = "[d]etach, [c]ancel all jobs, or [g]o on? "
+    else:
+        ways = {"end": Wish.DETACH, "go on": Wish.GO_ON}
+        choice = "[e]nd here, or [g]o on? "
+    question = f"{counted_of(now.done, now.total, 'job')} done. {choice}"
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        while True:
+            answer = input(question).strip().lower()
+            for word, wish in ways.items():
+                if answer and word.startswith(answer):
+                    return wish
+    except (EOFError, KeyboardInterrupt):
+        return Wish.DETACH
+    finally:
+        signal.signal(signal.SIGINT, ours)
+
+
+def danger_of(path: Path, threshold: float | None, multiplicity: int) -> ConflictPairs:
+    """Return the pairs of which one loses more than the threshold to the other.
+
+    Raises
+    ------
+    InputError
+        The table cannot be read.
+    UsageError
+        The threshold is no share, or cores are not shared.
+    """
+    if multiplicity < 2:
+        raise UsageError("--pairing has nothing to do where a core has one job: this partition shares none")
+    least = checked_threshold(threshold, multiplicity)
+    table = read_pair_table(path)
+    names = table.applications
+    pairs = {
+        (names[min(one, other)], names[max(one, other)])
+        for one in range(len(names))
+        for other in range(one, len(names))
+        if max(table.loss[one, other], table.loss[other, one]) > least
+    }
+    return ConflictPairs(frozenset(names), frozenset(pairs))
+
+
+def check_pairing(options: Sequence[str], apps: Path | None, fit: float | None) -> None:
+    """Refuse what does not go with ``--pairing``; raises UsageError."""
+    if fit is not None:
+        raise UsageError("--pairing does not go with --fit: a scaled log does not say what its jobs run")
+    if apps is None:
+        raise UsageError(
+            "--pairing needs --apps: a log does not say which applications its jobs run "
+            "(CSV trace_job,app,args,application)"
+        )
+    if any(option.partition("=")[0] in {"exclude", "nodelist"} for option in options):
+        raise UsageError("--pairing chooses nodes itself: leave out --sbatch-option exclude and nodelist")
+
 
 _MOST_REASONS = 3
 

@@ -7,18 +7,144 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
 
 from foundation.errors import UsageError
+from foundation.records import load_run
 from osub.api.run import Run
+from osub.api.simulation import run_each
 from osub.cli.out_file import Force, clear_run
-from osub.cli.simulate.several import multiplicities, simulate_several
-from osub.cli.waiting import waiting
+from osub.cli.terminal import Console, waiting
 from predictor.chosen import other_cpu
+
+if TYPE_CHECKING:
+    from simulator.fit import Fit, Parameter
+
+
+def multiplicities(word: str) -> list[int]:
+    """Return the numbers in ``1,2,4``, each once, in their order.
+
+    Raises
+    ------
+    UsageError
+        They are no whole numbers.
+    """
+    found = []
+    for part in word.split(","):
+        if not (part.strip().isascii() and part.strip().isdecimal() and len(part) < 12):
+            raise UsageError(f"--multiplicity takes a whole number, or several as 1,2,4, not {word[:80]!r}")
+        found.append(int(part))
+    return list(dict.fromkeys(found))
+
+
+def simulate_several(
+    several: Sequence[int],
+    out: Path,
+    label: str | None,
+    simulate: Callable[[int, Path, str | None], Run],
+    what: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Simulate with each multiplicity into ``out/mM``, and print verdict and metrics side by side.
+
+    Parameters
+    ----------
+    several, out, label, simulate
+        As ``run_each`` takes them; the first multiplicity is the reference.
+    what
+        Progress, for the user.
+    as_json
+        Whether to print JSON.
+
+    Raises
+    ------
+    OsubError
+        As ``run_each`` raises.
+    """
+    from analysis.comparison import compared
+
+    def step(number: int, at: int) -> AbstractContextManager[None]:
+        return waiting(f"{what}, M={number} ({at} of {len(several)})")
+
+    runs = run_each(several, out, label, simulate, step)
+    found = compared([run.record for run in runs])
+    metrics = found.metrics()
+    if as_json:
+        answer = {"verdict": msgspec.to_builtins(found.verdict), "metrics": msgspec.to_builtins(metrics)}
+        typer.echo(json.dumps({"runs": [str(run.path) for run in runs], **answer}))
+        return
+    from analysis.tables import metrics_tables
+    from analysis.verdict.verdict_in_terminal import verdict_lines
+
+    console = Console()
+    for line in verdict_lines(found.verdict):
+        console.print(line)
+    for table in metrics_tables(metrics, console.width, short=True):
+        console.print(table)
+    folders = shlex.join(str(run.path) for run in runs)
+    typer.echo(f"the runs are in {out}; `osub compare {folders} --html compare.html` draws them")
+
+
+def read_fit(path: Path, policy: str, system: str, requests: int) -> Fit:
+    """Return what the RUN in ``path`` tells.
+
+    Parameters
+    ----------
+    path
+        The RUN.
+    policy, system
+        What is to be simulated.
+    requests
+        See ``fit_run``.
+
+    Raises
+    ------
+    UsageError
+        The policy has no such options, or the run is of another system.
+    InputError
+        It is no RUN, or none that tells anything.
+    """
+    from simulator.fit import fit_run
+    from simulator.policies.slurm.slurm_family import FAMILY
+
+    if policy != FAMILY.name:
+        raise UsageError(f"--fit goes with --policy {FAMILY.name}, not with {policy}")
+    return fit_run(load_run(path), system, requests)
+
+
+def show_fit(fit: Fit) -> None:
+    """Print each parameter, its value, and where that is from."""
+    title = Text(f"Slurm as in {fit.run}, by {fit.starts} starts", style="bold")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("parameter", "value", "from"):
+        table.add_column(Text(heading), overflow="fold")
+    for parameter in (*fit.policy, *fit.latencies):
+        value = parameter.value if isinstance(parameter.value, str) else f"{parameter.value:g}"
+        table.add_row(Text(parameter.name), Text(value), Text(_source(parameter)))
+    console = Console()
+    console.print(table)
+    if fit.ignored:
+        console.print(
+            f"the configuration also says, and the policy has nothing of it: {', '.join(fit.ignored)}",
+            markup=False,
+            highlight=False,
+        )
+
+
+def _source(parameter: Parameter) -> str:
+    if parameter.source == "fitted":
+        return f"fitted: {parameter.low:g} to {parameter.high:g}, {parameter.observations} observations"
+    return parameter.source + (f": {parameter.note}" if parameter.note else "")
 
 
 def _list_policies(wanted: bool) -> None:
@@ -204,8 +330,6 @@ def simulate(
         clear_run(folder, force)
     fitted = None
     if fit is not None:
-        from osub.cli.simulate.fit_shown import read_fit, show_fit
-
         if len(several) > 1:
             raise UsageError("--fit is of one multiplicity: give one")
         fitted = read_fit(fit, policy, system, 1 if slices else several[0])

@@ -1,1 +1,0 @@
-"""``osub cluster``: test clusters on this host, embedded or in containers."""

@@ -1,1 +1,0 @@
-"""``osub experiment``: published experiments again."""

@@ -1,1 +1,0 @@
-"""``osub gang``: control the gang scheduler while it runs."""

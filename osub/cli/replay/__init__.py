@@ -1,1 +1,0 @@
-"""``osub replay``: a trace on a real Slurm."""

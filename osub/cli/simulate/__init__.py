@@ -1,1 +1,0 @@
-"""``osub simulate``: a trace on a simulated cluster."""

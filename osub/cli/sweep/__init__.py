@@ -1,1 +1,0 @@
-"""``osub sweep``: many settings, each run once; ``osub sweep tune`` searches."""

@@ -1,1 +1,0 @@
-"""``osub workloads``: what jobs need before they can keep their times."""
