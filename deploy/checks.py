@@ -175,7 +175,6 @@ def judge_binding(bound: Bound) -> Advice:
 
 
 def _sharing(found: Configuration) -> Iterator[Advice]:
-    """Yield which jobs come to share a core, and whether they fit."""
     yield _select(found)
     yield _core(found)
     yield _oversubscribe(found)
@@ -281,7 +280,6 @@ def _preempt(found: Configuration) -> Advice:
 
 
 def _freezing(found: Configuration) -> Iterator[Advice]:
-    """Yield advice on timers of Slurm that run on while a job is frozen."""
     yield _message_timeout(found)
     yield _kill_wait(found)
     yield _unkillable(found)
@@ -365,7 +363,6 @@ def _prolog(found: Configuration) -> Advice:
 
 
 def _nodes(found: Configuration) -> Iterator[Advice]:
-    """Yield how nodes find, bind and tell apart a job's processes."""
     yield _version(found)
     yield _proctrack(found)
     yield _cgroup(found)
@@ -474,7 +471,6 @@ def _gather(found: Configuration) -> Advice:
 
 
 def _accounting(found: Configuration) -> Iterator[Advice]:
-    """Yield who may move ends, and how long outcomes are known."""
     yield _storage(found)
     yield _age(found)
 

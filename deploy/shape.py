@@ -23,6 +23,11 @@ MOST_THREADS = 8
 MOST_MULTIPLICITY = 8
 
 
+# Virtual nodes declare the memory of the nodes in the thesis's Table 7.1.
+_VIRTUAL_NODE_MIB = 65_536
+_PHYSICAL_SHARE = 0.9
+
+
 class GangKind(StrEnum):
     """Gang scheduler of shared cores: none, Slurm's, or gangd."""
 
@@ -123,6 +128,10 @@ class Shape:
         for setting in self.settings:
             if not _SETTING.fullmatch(setting):
                 raise UsageError(f"--set takes Key=Value, one line as in slurm.conf, not {setting!r}")
+
+    def node_memory_mib(self, host_mib: int) -> int:
+        """Return the memory a node declares, MiB: 90 % of the host's in equal parts, or as in the thesis."""
+        return _VIRTUAL_NODE_MIB if self.virtual else int(host_mib * _PHYSICAL_SHARE) // self.nodes
 
     @property
     def system(self) -> str:

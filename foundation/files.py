@@ -275,13 +275,10 @@ def refuse_unwritable_folder(folder: Path, wanted: Path | None = None) -> None:
     for place in (whole, *whole.parents):
         if place.is_dir():
             if not os.access(place, os.W_OK | os.X_OK):
-                why = "is on a read-only file system" if _is_read_only(place) else "may not be written to"
+                is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+                why = "is on a read-only file system" if is_read_only else "may not be written to"
                 raise OutputError(f"cannot write {what}: {place} {why}; choose another place")
             return
         if os.path.lexists(place):
             kind = "a link that leads nowhere" if place.is_symlink() else "no folder"
             raise OutputError(f"cannot write {what}: {place} is {kind}")
-
-
-def _is_read_only(place: Path) -> bool:
-    return bool(os.statvfs(place).f_flag & os.ST_RDONLY)

@@ -162,7 +162,6 @@ def _watch(parent: int, reading: int, limit_s: float, line: str, clean_up: Calla
 
 
 def _is_stopped(pid: int) -> bool:
-    """Say whether a signal has stopped the process."""
     with suppress(OSError, ValueError):
         return split_stat(Path(f"/proc/{pid}/stat").read_bytes())[1][STATE] == b"T"
     return False

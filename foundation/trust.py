@@ -343,7 +343,7 @@ def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Own
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise TrustError(f"{place_of(fd)} is no plain file: remove it")
-        if not is_closed_to_others(found, also):
+        if not is_known_owner(found, also) or others_write(found):
             who = user_name(found.st_uid)
             raise TrustError(
                 f"{place_of(fd)} belongs to {who}, or others may write to it: chmod go-w, or remove it"
@@ -352,11 +352,6 @@ def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Own
         os.close(fd)
         raise
     return fd
-
-
-def is_closed_to_others(found: os.stat_result, also: Owners = frozenset()) -> bool:
-    """Whether a file or folder belongs to root, the user or ``also``, and no other user may write to it."""
-    return is_known_owner(found, also) and not others_write(found)
 
 
 def is_known_owner(found: os.stat_result, also: Owners = frozenset()) -> bool:

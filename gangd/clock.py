@@ -137,10 +137,8 @@ class OffsetEstimate:
 
 
 def _drift_ns(span_ns: int) -> int:
-    """How far two clocks can drift apart within ``span_ns``."""
     return span_ns * DRIFT_PPM // 1_000_000 + 1
 
 
 def _agree(one: Probe, other: Probe, now_ns: int) -> bool:
-    """Whether one true offset can explain both."""
     return abs(one.offset_ns - other.offset_ns) <= one.bound_ns(now_ns) + other.bound_ns(now_ns)

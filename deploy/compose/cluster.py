@@ -51,7 +51,6 @@ from deploy.compose.plan import (
     differs,
     images_to_build,
     missing_roles,
-    node_memory_mib,
     read_compose_state,
     up_words,
     write_compose_state,
@@ -400,7 +399,7 @@ class ComposeCluster:
             debian=options.debian,
             shape=shape,
             most_nodes=max(FEWEST_KEYS, shape.nodes),
-            memory_mib=node_memory_mib(shape, engine.facts),
+            memory_mib=shape.node_memory_mib(engine.facts.memory_mib),
             accounting=options.accounting,
             monitoring=watchers,
         )

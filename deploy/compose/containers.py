@@ -246,8 +246,6 @@ def slurm_client(engine: Engine, containers: Sequence[Container]) -> CommandSlur
 
 
 class _Inside:
-    """Runs Slurm's commands in a container."""
-
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine = engine
         self._container = container

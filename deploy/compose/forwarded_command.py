@@ -213,7 +213,9 @@ class RunningCommand:
             The container ended first.
         """
         if self._on_terminal:
-            code = os.waitstatus_to_exitcode(pty.spawn(self._words, _read_terminal))
+            code = os.waitstatus_to_exitcode(
+                pty.spawn(self._words, lambda master: _outside(os.read(master, _CHUNK)))
+            )
         else:
             # The engine's client would end by Ctrl-C itself.
             with subprocess.Popen(
@@ -233,10 +235,6 @@ class RunningCommand:
         if code:
             self._controller.check_is_running()
         return code
-
-
-def _read_terminal(master: int) -> bytes:
-    return _outside(os.read(master, _CHUNK))
 
 
 def _carry(source: IO[bytes], target: IO[str]) -> None:

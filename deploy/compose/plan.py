@@ -93,8 +93,6 @@ DEBIANS = (13, 12)
 """Releases of Debian of which there are images, the one that is taken by default first."""
 FEWEST_KEYS = 64
 """Nodes for which keys are made at least: up to so many may be added by `--scale` alone."""
-_PHYSICAL_SHARE = 0.9
-_VIRTUAL_NODE_MIB = 65_536
 _DRAIN_S = 10
 PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"
 GRAFANA_IMAGE = "docker.io/grafana/grafana:12.0.0"
@@ -125,11 +123,6 @@ def images_to_build(debian: int, *, accounting: bool, monitoring: Monitoring | N
     if monitoring is not None and monitoring.prometheus_image == prometheus_image_of(debian):
         images[monitoring.prometheus_image] = "prometheus"
     return images
-
-
-def node_memory_mib(shape: Shape, facts: EngineFacts) -> int:
-    """Return the memory one node declares, MiB: an equal part of 90 % of the host's, or as in the thesis."""
-    return _VIRTUAL_NODE_MIB if shape.virtual else int(facts.memory_mib * _PHYSICAL_SHARE) // shape.nodes
 
 
 def compose_files(state: ComposeState, facts: EngineFacts) -> list[Path]:

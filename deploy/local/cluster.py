@@ -49,21 +49,13 @@ from foundation.interruption import signals_deferred
 from foundation.slurm import CommandSlurm, JobSnapshot, SlurmNode
 from foundation.slurm.slurm_types import SlurmUnreachableError
 
-# Virtual nodes declare the memory of the nodes in the thesis's Table 7.1.
-_VIRTUAL_NODE_MIB = 65_536
-_PHYSICAL_SHARE = 0.9
 HEALTH_CHECK_S = 30
 """How long a job stays frozen at most once agent, guardian and controller were killed at once."""
 
 
-def node_memory_mib(shape: Shape, host: LocalHost) -> int:
-    """Return the memory one node declares, MiB: an equal part of 90 % of the host's."""
-    return _VIRTUAL_NODE_MIB if shape.virtual else int(host.memory_mib * _PHYSICAL_SHARE) // shape.nodes
-
-
 def slurm_conf(shape: Shape, host: LocalHost, layout: ClusterLayout) -> str:
     """Return slurm.conf."""
-    memory = node_memory_mib(shape, host)
+    memory = shape.node_memory_mib(host.memory_mib)
     most = max(shape.multiplicity, shape.multiplicity_interactive if shape.queues is QueueKind.MQ else 1)
     tracked = host.cgroup is not CgroupVersion.NONE
     # NoInAddrAny binds daemons to the address of the host's name, whatever NodeAddr is.

@@ -113,7 +113,6 @@ def _table(table: RunTable) -> Iterator[str]:
 
 
 def _groups(columns: Iterable[Column]) -> Iterator[tuple[str, list[Column]]]:
-    """Return the columns of the long table under their headings."""
     title, group = "", list[Column]()
     for column in columns:
         if column.name in GROUPS:
@@ -158,11 +157,8 @@ def _value(default: object) -> str:
 def _meaning(column: Column) -> str:
     if column.values is None:
         return column.meaning
-    return f"{column.meaning} One of {_listed(column.values)}."
-
-
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(f"`{value}`" for value in values)
+    values = ", ".join(f"`{value}`" for value in column.values)
+    return f"{column.meaning} One of {values}."
 
 
 if __name__ == "__main__":

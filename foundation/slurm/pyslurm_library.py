@@ -341,8 +341,6 @@ def _share(name: str, held: Mapping[str, object], find: FindNode) -> NodeCores:
 
 
 class _Names:
-    """Users' names by id, each looked up once."""
-
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
 

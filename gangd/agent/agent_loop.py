@@ -164,7 +164,6 @@ class Loop:
         self._notifier.ready()
 
     def _turn(self, now_ns: int, ready: set[int]) -> None:
-        """Take in what waits, then do what is due."""
         self._take_notices(now_ns, ready)
         if ready & self._socket_fds:
             self._take_messages()
@@ -180,7 +179,7 @@ class Loop:
         if self.agenda.take(AgendaItem.CENSUS, now_ns):
             self._take_census(now_ns)
         if self.node.wants_report(now_ns):
-            if self._writable():
+            if any(line.is_writable() for line in self.lines.in_use(self.node.talk.line)):
                 self.node.report(now_ns)
             else:
                 self.node.put_off_report(now_ns)
@@ -190,7 +189,6 @@ class Loop:
         self.switch.rearm()
 
     def _take_notices(self, now_ns: int, ready: set[int]) -> None:
-        """Take in what switch thread, kernel and slurmd report."""
         self._take_exhaustion(now_ns)
         if self.switch.alarm_fd in ready:
             os.eventfd_read(self.switch.alarm_fd)
@@ -228,7 +226,6 @@ class Loop:
         self._demoted = demote() or self._demoted
 
     def _take_exhaustion(self, now_ns: int) -> None:
-        """Resume all jobs after SIGXCPU, and report it."""
         if not self.node.exhausted or self._recovers_ns is not None:
             return
         self._recovers_ns = now_ns + RECOVERY_NS
@@ -292,9 +289,6 @@ class Loop:
         sent = [line.send(message, talk.speaks) for line in self.lines.in_use(talk.line)]
         if not any(sent):
             self.node.talk.on_unsent(message, time.monotonic_ns())
-
-    def _writable(self) -> bool:
-        return any(line.is_writable() for line in self.lines.in_use(self.node.talk.line))
 
     def _look_after_switch(self, now_ns: int) -> None:
         """Leave, with everything thawed, if the thread that switches is dead or stuck."""

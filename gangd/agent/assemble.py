@@ -257,7 +257,6 @@ def _native(settings: AgentSettings, state: StateFile, files: FileWatch | None) 
 
 
 def _begin_switching(settings: AgentSettings) -> None:
-    """Set up the switch thread, from within."""
     name_thread("gang-switch")
     if settings.realtime:
         set_fifo(SWITCH_PRIORITY)

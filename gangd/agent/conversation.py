@@ -357,7 +357,6 @@ class Conversation:
         return self._coming
 
     def _obey_at_once(self, message: DownMessage) -> bool:
-        """Obey what a coming controller wants thawed at once."""
         if not isinstance(message, ThawNow):
             return False
         if message.jobs is None:
@@ -390,7 +389,6 @@ class Conversation:
         return self._heard_ns is None or now_ns - self._heard_ns > self._silence_ns()
 
     def _silence_ns(self) -> int:
-        """How long a live controller may be silent."""
         return max(SILENCE_NS, self._newest.timeline.lease_ns)
 
     def _is_stranger(self, now_ns: int) -> bool:

@@ -42,17 +42,14 @@ class Lease:
         if self._state is not None:
             self._state.set_word(Word.LEASE_NS, until_ns)
 
-    def paused_until_ns(self) -> int:
-        """Instant before which the operator wants nothing frozen."""
-        return 0 if self._state is None else self._state.word(Word.PAUSED_UNTIL_NS)
-
     def trips(self) -> int:
         """How often another process (guardian, operator) thawed what we hold."""
         return 0 if self._state is None else self._state.word(Word.GUARDIAN_TRIPS)
 
     def valid(self, now_ns: int) -> bool:
         """Whether anything may be held at ``now_ns``."""
-        return now_ns < self._until_ns and now_ns >= self.paused_until_ns()
+        paused_until_ns = 0 if self._state is None else self._state.word(Word.PAUSED_UNTIL_NS)
+        return paused_until_ns <= now_ns < self._until_ns
 
 
 class HoldController:

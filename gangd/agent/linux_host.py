@@ -120,7 +120,6 @@ class Bell:
 
 
 def _uid(about: list[tuple[int, int, bytes]]) -> int | None:
-    """Return who sent a message, as the kernel says."""
     for level, kind, data in about:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) >= _CREDENTIALS.size:
             return int(_CREDENTIALS.unpack_from(data)[1])

@@ -123,7 +123,6 @@ class SliceBook:
         self._compare(sample)
 
     def _compare(self, sample: JobSample) -> None:
-        """See whether a job demands what it did."""
         if not sample.span_us:
             return
         share = (sample.cpu_us + sample.delay_us) / sample.span_us

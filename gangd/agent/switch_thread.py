@@ -132,7 +132,6 @@ class Switch:
         return made
 
     def _absorb(self) -> None:
-        """Take note of the switches that native code has made."""
         for made in self._gate.take_made() if self._gate.has_made else ():
             last = made.prepared
             with self._lock:

@@ -38,7 +38,7 @@ from gangd.controller.controller_status import (
     census,
     describe,
 )
-from gangd.controller.failover import ANNOUNCE_NS, FailoverGrace
+from gangd.controller.failover import ANNOUNCE_NS, FailoverGrace, read_signals
 from gangd.controller.fanout import BeatRounds, Fanout
 from gangd.controller.intake import Intake
 from gangd.controller.job_policy import policy_of
@@ -223,7 +223,7 @@ class ControllerLoop:
             wait_ns -= self._clock()
             ready = dict(poller.poll(0 if self._intake.has_more else max(0, -(-wait_ns // 1_000_000))))
             lead.look(self._clock())
-            for number in _taken(pipe) if pipe in ready else b"":
+            for number in read_signals(pipe) if pipe in ready else b"":
                 if number == signal.SIGHUP:
                     self._read_config()
                 elif number == signal.SIGUSR1:
@@ -348,7 +348,6 @@ class ControllerLoop:
             self._put_in_force()
 
     def _put_in_force(self) -> None:
-        """Let the configuration count, for as many nodes as there are."""
         settings = self._config.settings(len(self._cores))
         self._orders.tell(Reload(self._clock(), settings))
         self._fanout.set_terms(settings.lease_ns, self._config.bounds())
@@ -365,7 +364,6 @@ class ControllerLoop:
         )
 
     def _reorder(self) -> None:
-        """Let other orders count at once."""
         self._view.forget_views()
         if self._looked is not None:
             self._tell_jobs(self._looked)
@@ -500,10 +498,3 @@ class ControllerLoop:
             self._orders.attempt("record slices", self._slices.close)
         self._control.close(unlink=not lost)
         self._worker.stop()
-
-
-def _taken(pipe: int) -> bytes:
-    try:
-        return os.read(pipe, 64)
-    except BlockingIOError:
-        return b""

@@ -328,7 +328,6 @@ def about(status: ControllerStatus, job: int | None) -> ControllerStatus:
 
 
 def _meet(one: JobStatus, other: JobStatus) -> bool:
-    """Whether two jobs have a core in common."""
     return any(set(cores) & set(other.cores.get(node, ())) for node, cores in one.cores.items())
 
 

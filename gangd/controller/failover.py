@@ -95,7 +95,7 @@ def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: 
                     notifier.status(f"standby; {leader.host} leads")
             notifier.alive(now_ns)
             poller.poll(max(1, takeover_ns // LOOKS // MS))
-            for number in _taken(pipe):
+            for number in read_signals(pipe):
                 if number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
                     notifier.leaving()
                     return None
@@ -134,7 +134,8 @@ def _read_keys(sockets: ControllerSockets) -> None:
         log.error("keys not reloaded: %s", error)
 
 
-def _taken(pipe: int) -> bytes:
+def read_signals(pipe: int) -> bytes:
+    """Return the numbers of the signals that came, from a wake-up pipe."""
     try:
         return os.read(pipe, 64)
     except BlockingIOError:

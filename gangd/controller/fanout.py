@@ -123,8 +123,6 @@ class NodePlan:
 
 @dataclass(slots=True)
 class _Change:
-    """What a node has not been sent yet."""
-
     tracks: dict[int, Track] = field(default_factory=dict)
     drop: dict[int, None] = field(default_factory=dict)
     first_slice: int = 0

@@ -118,7 +118,7 @@ class Backlog:
             self._of[sender] = [one]
         elif _takes_in(here[-1], one):
             return True
-        elif len(here) >= MOST_OF_ONE or _size(here) > MOST_BYTES_OF_ONE:
+        elif len(here) >= MOST_OF_ONE or sum([len(one.taken.body) for one in here]) > MOST_BYTES_OF_ONE:
             return False
         else:
             here.append(one)
@@ -182,10 +182,6 @@ def _seen(report: Report) -> set[int]:
     return {sample.job for sample in samples if sample.tasks}
 
 
-def _size(waiting: Iterable[WaitingMessage]) -> int:
-    return sum([len(one.taken.body) for one in waiting])
-
-
 def _sampled_last(slices: tuple[SliceReport, ...]) -> tuple[SliceReport, ...]:
     """Return slices of which the newest few that have samples keep them."""
     sampled = [place for place, one in enumerate(slices) if one.samples]
@@ -236,7 +232,6 @@ class Quota:
         return False
 
     def _forget(self, now_ns: int) -> None:
-        """Forget the senders whose buckets are full again."""
         filled_ns = AT_ONCE * SECOND_NS // A_SECOND
         self._left = {one: kept for one, kept in self._left.items() if now_ns - kept[1] < filled_ns}
 

@@ -282,7 +282,7 @@ class Policy:
         if asked:  # twice the word gets no more than once
             factors = (_factor(word.removeprefix(WEIGHT_WORD)) for word in asked)
             weight *= min(prod(factors), self.most_job_weight)
-        return within_bounds(weight)
+        return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
 
     def quantum_ns(self, job: SlurmJob) -> int | None:
         """Return for how long a job runs at a stretch; None for one slice."""
@@ -304,11 +304,6 @@ class Policy:
         return bool(comment & self.opt_out_comments or features & self.opt_out_features)
 
 
-def within_bounds(weight: float) -> float:
-    """Return the possible weight that is nearest."""
-    return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
-
-
 def _words(comment: str | None) -> set[str]:
     return set((comment or "").replace(",", " ").split())
 
@@ -326,7 +321,9 @@ def policy_of(config: Config) -> Policy:
     """Return what a configuration says; raises ``OsubError`` where its table of losses cannot be read."""
     comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
     return Policy(
-        rules=_rules(config),
+        rules=JobRules(
+            *({name: _rule(said) for name, said in sayings.items()} for sayings in config.sayings())
+        ),
         most_job_weight=config.most_job_weight,
         opt_out_comments=comments,
         opt_out_features=features,
@@ -336,10 +333,6 @@ def policy_of(config: Config) -> Policy:
         if config.pairing is None
         else read_pairs(config.pairing, config.pairing_threshold, by_user=config.pairing_word == "comment"),
     )
-
-
-def _rules(config: Config) -> JobRules:
-    return JobRules(*({name: _rule(said) for name, said in sayings.items()} for sayings in config.sayings()))
 
 
 def _rule(said: Saying) -> JobRule:

@@ -222,7 +222,7 @@ class OrderBook:
             else:
                 what, weight = wanted
                 order = ActiveOrder(what=what, target=target, weight=weight, since_s=now_s, uid=uid, by=by)
-                self._enter(order)
+                self._orders[_slot(order), order.target] = order
         return _answer(request, changed, owner=owner)
 
     def on(self, targets: Iterable[OrderTarget]) -> list[ActiveOrder]:
@@ -289,9 +289,6 @@ class OrderBook:
     def _weight(self, what: str, target: OrderTarget) -> float | None:
         order = self._orders.get((what, target))
         return None if order is None else order.weight
-
-    def _enter(self, order: ActiveOrder) -> None:
-        self._orders[_slot(order), order.target] = order
 
 
 def names_of(job: SlurmJob) -> tuple[str, ...]:

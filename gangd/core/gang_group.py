@@ -430,7 +430,6 @@ class _Batch:
         self.woken.append(woken & ~run)
 
     def _place(self, order: NDArray[np.intp], neighbours: Sequence[list[int]]) -> Bools:
-        """Place each gang of ``order`` whose cores are all free."""
         blocked = bytearray(len(neighbours))
         owners = []
         for slot in self.slots[order].tolist():

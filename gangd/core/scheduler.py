@@ -14,10 +14,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from gangd.core.cores import ConflictGraph, CoreMap
-from gangd.core.event_checks import check
 from gangd.core.gang import Gang, Launches, NodePresence, Remembered
 from gangd.core.gang_group import GangGroup
-from gangd.core.gang_registry import Agents, GangRegistry
+from gangd.core.gang_registry import Agents, GangRegistry, check_event
 from gangd.core.gang_settings import SECOND, CoreSettings
 from gangd.core.scheduler_events import (
     AgentJoined,
@@ -141,7 +140,7 @@ class GangScheduler:
         InvalidEvent
             The event contradicts the state or itself. Nothing was changed.
         """
-        check(event, self)
+        check_event(event, self)
         self.now_ns = event.now_ns
         self.agents.grow(len(self.cores))
         self._out = []
@@ -233,7 +232,8 @@ class GangScheduler:
 
     def _tick(self, heard_ns: int) -> None:
         number = self.time.slice_at(self.now_ns)
-        self._adapt()
+        if self.pace.look(self.now_ns, int(self._graph.crowd.max(initial=1))):
+            self._follow_pace()
         first = max(self.horizon, number + (1 if self._in_haste else self.pace.lookahead))
         self._in_haste = False
         for node in self.agents.silent(heard_ns, self._patience_ns()):
@@ -250,11 +250,6 @@ class GangScheduler:
         self.horizon = first
         wall_s = self._wall_s + (self.now_ns - self._wall_ns) / SECOND
         self._out += self._accounts.look(self.gangs, number, self.now_ns, wall_s, settings)
-
-    def _adapt(self) -> None:
-        """Let slices and lookahead follow what agents report, and say so."""
-        if self.pace.look(self.now_ns, int(self._graph.crowd.max(initial=1))):
-            self._follow_pace()
 
     def _follow_pace(self) -> None:
         self._rebase = self._rebase or self.pace.quantum_ns != self.time.quantum_ns

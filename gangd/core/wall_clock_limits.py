@@ -217,7 +217,6 @@ class Accounts:
         return moves
 
     def _settle(self, turn: Iterable[Gang], number: int) -> None:
-        """Bring what was planned for these gangs up to date."""
         groups = {id(group): group for gang in turn if (group := self._rotation.groups[gang.slot])}
         self._rotation.settle([group for group in groups.values() if group.settled < number], number)
         for gang in turn:

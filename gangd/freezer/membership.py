@@ -114,7 +114,9 @@ def assign(
             result.steps[key] = stats
     earlier = before.identities()
     result.sessions = _sessions(result.steps, before.sessions, table)
-    result.uids = {key: uid for key, stats in result.steps.items() if (uid := _uid(stats, claim)) is not None}
+    result.uids = {
+        key: uid for key, stats in result.steps.items() if stats and (uid := claim(stats[0]).uid) is not None
+    }
     for key, uid in before.uids.items():
         result.uids.setdefault(key, uid)
     for stat in rest:
@@ -155,10 +157,6 @@ def _is_here(
         if name is not None:
             return name == node
     return bool(stats) and otherwise
-
-
-def _uid(stats: list[ProcStat], claim: Callable[[ProcStat], MembershipClaim]) -> int | None:
-    return claim(stats[0]).uid if stats else None
 
 
 def _sessions(

@@ -277,7 +277,6 @@ class SignalFreezer(WithoutFolders):
         return trouble[0] if trouble else None
 
     def _settle(self, member: _FrozenProcess) -> None:
-        """Note that a process is not stopped by us any more."""
         member.ours = False
         if member.slot is not None:
             self._ledger.release(member.slot)

@@ -303,7 +303,6 @@ def _unknown2(root: Path, base: str, sluids: dict[str, int]) -> Iterator[Unknown
 
 
 def _is_populated(folder: Path) -> bool:
-    """Whether a process is in a folder, or in one below it."""
     WORK.pause_if_spent()
     try:
         if (folder / "cgroup.procs").read_bytes().strip():

@@ -99,7 +99,7 @@ def _best(root: Path | None, slurm: SlurmLimits, mount: Path, proc: Path) -> Way
             return _by_policy(
                 f"Slurm tracks processes by {slurm.proctrack}: no cpu cgroup a job", mount, proc
             )
-        if "cpu" not in _words(place / "cgroup.controllers"):
+        if "cpu" not in (_read(place / "cgroup.controllers") or "").split():
             return _by_policy(f"{place} has no cpu controller to give", mount, proc)
         if not os.access(place / "cgroup.procs", os.W_OK):
             return _by_policy(f"{place} cannot be written by this user", mount, proc)
@@ -156,10 +156,6 @@ def _by_policy(because: str, mount: Path, proc: Path) -> Way:
 
 def _cpu_mount(mount: Path) -> Path | None:
     return next((path for name in ("cpu", "cpu,cpuacct") if (path := mount / name).is_dir()), None)
-
-
-def _words(path: Path) -> list[str]:
-    return (_read(path) or "").split()
 
 
 def _read(path: Path) -> str | None:

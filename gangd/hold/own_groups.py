@@ -326,7 +326,6 @@ class OwnGroups:
                 self._ledger.drop(group.slot)
 
     def _remove(self, job: int) -> None:
-        """Remove a group that we left, once its last process is gone."""
         try:
             os.rmdir(own_group(self._node, job), dir_fd=self._root_fd)
         except OSError as error:

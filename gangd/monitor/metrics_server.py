@@ -201,7 +201,6 @@ class MetricsServer:
             self._selector.register(one, selectors.EVENT_READ)
 
     def _serve(self, fd: int) -> None:
-        """Go on with one client: take what has come, send what is to go."""
         client = self._clients[fd]
         try:
             if client.going is None:

@@ -35,8 +35,6 @@ NOWHERE = ""
 
 @dataclass(slots=True)
 class _Origin:
-    """What is known of one origin."""
-
     since_ns: int
     open: int = 0
     lately: int = 0

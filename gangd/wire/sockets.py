@@ -179,7 +179,6 @@ class ControllerSockets:
         self.access.cut("reports", taken.fd, why)
 
     def _skip(self) -> int:
-        """Read the rest of a message; returns how many frames that were."""
         skipped, more = 0, True
         while more:
             more = self.reports.recv(_AT_ONCE, copy=False).more

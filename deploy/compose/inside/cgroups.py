@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -108,7 +107,8 @@ def clear_left(node: str, root: Path = ROOT, within_s: float = 5.0) -> list[Path
         return []
     deadline_s = time.monotonic() + within_s
     while True:
-        folders = [*sorted(_below(top), reverse=True), top]
+        below = (path for path in top.rglob("*") if path.is_dir() and not path.is_symlink())
+        folders = [*sorted(below, reverse=True), top]
         for folder in folders:
             with suppress(OSError):
                 if (folder / "freezer.state").exists():
@@ -121,10 +121,6 @@ def clear_left(node: str, root: Path = ROOT, within_s: float = 5.0) -> list[Path
         if not left or time.monotonic() > deadline_s:
             return left
         time.sleep(0.05)
-
-
-def _below(top: Path) -> Iterator[Path]:
-    return (path for path in top.rglob("*") if path.is_dir() and not path.is_symlink())
 
 
 def _kill(folder: Path) -> None:

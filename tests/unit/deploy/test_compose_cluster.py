@@ -28,7 +28,6 @@ from deploy.compose.plan import (
     differs,
     images_to_build,
     missing_roles,
-    node_memory_mib,
     up_words,
     write_compose_state,
 )
@@ -251,8 +250,8 @@ def test_a_second_up_keeps_the_cores_of_its_nodes(home: Path, tmp_path: Path) ->
 
 
 def test_nodes_share_the_memory_unless_they_declare_it() -> None:
-    assert node_memory_mib(Shape(nodes=2, cores=1), FACTS) == 3686
-    assert node_memory_mib(SHAPE, FACTS) == 65_536
+    assert Shape(nodes=2, cores=1).node_memory_mib(FACTS.memory_mib) == 3686
+    assert SHAPE.node_memory_mib(FACTS.memory_mib) == 65_536
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '[{"Id": "x"}]', "not JSON", '[{"Config": {"Labels": 3}}]'])
