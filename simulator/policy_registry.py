@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from foundation.errors import UsageError
 from simulator.hybrid import hybrid_family
+from simulator.policies import malleable_family, slurm_family
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, EasyNcs, Fcfs
-from simulator.policies.malleable import malleable_family
 from simulator.policies.policy_family import Family, PolicyOption
-from simulator.policies.slurm import slurm_family
 from simulator.timeshare import timeshare_family
 
 FAMILIES: tuple[Family, ...] = (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from foundation.errors import UsageError
+from foundation.errors import InputError, UsageError
 from foundation.units import seconds_to_us
 from simulator.engine.build_state import AFTER_FAILURE
 from simulator.engine.gang_stepper import ExactSlices
@@ -26,12 +29,65 @@ from simulator.model.system import (
 )
 from simulator.pairing import PairTable, applications_of, read_pair_table
 from simulator.placement import PairedPlacement, PlacementRule, SlurmPlacement, ThesisPlacement
-from simulator.plugin_files import load_plugin
 from simulator.policies.policy_family import Value, split_settings
 from simulator.policy_interface import AlonePolicy, QueuePolicy
 from simulator.policy_registry import family_of
 from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
 from simulator.simulation import SimulationSetting, Workload
+
+NOTHING: Mapping[str, object] = {}
+"""No settings."""
+
+
+def load_plugin(text: str, method: str, settings: Mapping[str, object] = NOTHING) -> object:
+    """Return the object ``NAME`` of ``FILE.py:NAME``; a class is called with the settings.
+
+    Parameters
+    ----------
+    text
+        What the user wrote.
+    method
+        Name of a method that the plug-in must have.
+    settings
+        Arguments for the class, by name.
+
+    Raises
+    ------
+    UsageError
+        The text has another form, the file has no such name, or the object lacks the method.
+    InputError
+        The file cannot be read, or fails when it is run.
+    """
+    file, _, name = text.rpartition(":")
+    if not file or not name.isidentifier():
+        raise UsageError(f"{text!r} is not a plug-in: write FILE.py:NAME")
+    path = Path(file)
+    if not path.is_file():
+        raise InputError(f"there is no plug-in file {path}")
+    spec = importlib.util.spec_from_file_location(f"osub_plugin_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # dataclasses look their module up by name
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+        found = getattr(module, name, None)
+        plugin = found(**settings) if isinstance(found, type) else found
+    except Exception as error:
+        raise InputError(f"plug-in {path}: {type(error).__name__}: {error}") from error
+    if found is None:
+        known = [one for one, thing in vars(module).items() if callable(getattr(thing, method, None))]
+        raise UsageError(
+            f"{path} has no {name}: "
+            + (f"it has {', '.join(known)}" if known else f"write a class {name} with the method {method}")
+        )
+    if settings and plugin is found:
+        raise UsageError(f"{name} in {path} is no class, so it takes no --set")
+    if not callable(getattr(plugin, method, None)):
+        raise UsageError(f"{name} in {path} is no plug-in: it lacks the method {method}")
+    return plugin
+
 
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30

@@ -115,7 +115,7 @@ def read_fit(path: Path, policy: str, system: str, requests: int) -> Fit:
         It is no RUN, or none that tells anything.
     """
     from simulator.fit import fit_run
-    from simulator.policies.slurm.slurm_family import FAMILY
+    from simulator.policies.slurm_family import FAMILY
 
     if policy != FAMILY.name:
         raise UsageError(f"--fit goes with --policy {FAMILY.name}, not with {policy}")

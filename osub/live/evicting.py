@@ -19,12 +19,13 @@ from osub.live.cluster import find_cluster
 from simulator.eviction import EvictionChoice, EvictionSolver
 from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES
 from simulator.eviction.jobs_file import read_cells
-from simulator.eviction.live_answers import LiveAnswers, answer_world
 from simulator.eviction.running_jobs import (
     EvictionCandidate,
     EvictionRules,
     EvictionWorld,
+    LiveAnswers,
     OperatorKnowledge,
+    answer_world,
     look,
 )
 from submitter.eviction import Eviction, EvictionMeans, EvictionOrder, Fate, OrderOutcome

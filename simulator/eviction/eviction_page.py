@@ -9,10 +9,14 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import INK, arrange, run_style
-from simulator.eviction.answer_rows import answer_rows, choice_rows
-from simulator.eviction.eviction_problem import EvictionAnswer, EvictionChoice, Question
-from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import ProgrammeTable
+from simulator.eviction.eviction_problem import (
+    EvictionAnswer,
+    EvictionChoice,
+    Question,
+    answer_rows,
+    choice_rows,
+)
+from simulator.eviction.programme_table import ProgrammeTable, job_items
 from simulator.experiment_page import ExperimentTable, write_page
 
 COLOURS = {EvictionChoice.KILL: "#B2433F", EvictionChoice.APP: "#2E7D55", EvictionChoice.SYSTEM: "#B87B00"}

@@ -1,19 +1,61 @@
 """The eviction problem: which jobs to kill or to checkpoint so that K nodes are free by a deadline.
 
-After CoSim, section II. Losses are counted in whole millionths of a node-hour and times in whole steps of a
-granularity, so equal is equal, and the same question has the same answer on every machine.
+How long checkpoints take and what a kill loses (CoSim, section III-B).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from itertools import groupby
 
 from foundation.errors import UsageError
 from foundation.units import counted, verb
+
+_S_PER_H, _S_PER_MIN = 3600.0, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """The file system: bandwidths in GB/s of all of it, and of one node (None: no limit of its own)."""
+
+    all_gb_s: float
+    node_gb_s: float | None
+
+    def write_s(self, nodes: int, gb_a_node: float) -> float:
+        """Return the seconds in which ``nodes`` nodes write so much each (equation 1)."""
+        together_s = nodes * gb_a_node / self.all_gb_s
+        return together_s if self.node_gb_s is None else max(together_s, gb_a_node / self.node_gb_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """A job's checkpoints: sizes in GB a node, and seconds between those that it takes by itself."""
+
+    system_gb: float
+    app_gb: float
+    every_s: float = _S_PER_H
+
+    def loss(self, nodes: int, elapsed_s: float) -> float:
+        """Return the node-hours since the last checkpoint, the first being the start."""
+        return nodes * (elapsed_s % self.every_s) / _S_PER_H
+
+    def wait_min(self, elapsed_s: float) -> float:
+        """Return the minutes until the next checkpoint."""
+        return (self.every_s - elapsed_s % self.every_s) / _S_PER_MIN
+
+    def ts_min(self, nodes: int, storage: Storage) -> float:
+        """Return the minutes of a system-level checkpoint."""
+        return storage.write_s(nodes, self.system_gb) / _S_PER_MIN
+
+    def ta_min(self, nodes: int, elapsed_s: float, storage: Storage) -> float:
+        """Return the minutes of an application-level checkpoint, the wait for it included."""
+        return self.wait_min(elapsed_s) + storage.write_s(nodes, self.app_gb) / _S_PER_MIN
+
 
 FINEST_LOSS = 1_000_000
 """Parts of a node-hour in which losses are counted, where their sum allows it."""
@@ -206,3 +248,45 @@ def overlapped_min(jobs: Sequence[EvictableJob], choices: Mapping[str, EvictionC
 def _exact(minutes: float) -> Fraction:
     """Return the decimal number that was written, so that 1.1 is eleven times 0.1."""
     return Fraction(repr(minutes))
+
+
+ABSENT = "-"
+ANSWER_COLUMNS = ("deadline", "loss", "checkpoints", "nodes", "kill", "app", "system")
+CHOICE_COLUMNS = ("job", "choice")
+
+
+def answer_rows(answers: Sequence[EvictionAnswer]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the columns and a row for each answer: what it costs, and how many jobs meet which fate.
+
+    Deadlines with the same answer are one row, such as ``7 to 15``.
+    """
+    return ANSWER_COLUMNS, [_row(same) for same in alike(answers)]
+
+
+def alike(answers: Sequence[EvictionAnswer]) -> list[list[EvictionAnswer]]:
+    """Return the answers in groups of neighbours that say the same."""
+    return [list(same) for _, same in groupby(answers, key=lambda answer: (answer.possible, answer.choices))]
+
+
+def choice_rows(answer: EvictionAnswer) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the columns and one row for each job that is evicted."""
+    return CHOICE_COLUMNS, [(name, choice.value) for name, choice in answer.choices.items()]
+
+
+def _row(same: Sequence[EvictionAnswer]) -> tuple[str, ...]:
+    answer = same[0]
+    deadline = f"{answer.deadline_min:g}" + (f" to {same[-1].deadline_min:g}" if len(same) > 1 else "")
+    if answer.loss is None or answer.checkpoint_min is None or answer.nodes is None:
+        return (deadline, "not possible", *(ABSENT,) * 5)
+    often = Counter(answer.choices.values())
+    return (
+        deadline,
+        _loss(answer.loss),
+        f"{answer.checkpoint_min:g}",
+        f"{answer.nodes:,}",
+        *(str(often[choice]) for choice in EvictionChoice),
+    )
+
+
+def _loss(value: float) -> str:
+    return f"{value:,.2f}" if value == 0 or value >= 0.1 else f"{value:.2g}"

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from simulator.eviction.backtracking import backtracking
+from simulator.eviction.baselines import backtracking, greedy
 from simulator.eviction.eviction_problem import (
     EvictableJob,
     EvictionAnswer,
@@ -16,9 +16,7 @@ from simulator.eviction.eviction_problem import (
     answer_of,
     impossible,
 )
-from simulator.eviction.greedy import greedy
-from simulator.eviction.programme_items import Item, job_items
-from simulator.eviction.programme_table import ProgrammeTable
+from simulator.eviction.programme_table import Item, ProgrammeTable, job_items
 
 LIMIT_S = 60.0
 

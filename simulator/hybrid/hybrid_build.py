@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from foundation.units import US_PER_S
-from simulator.hybrid.loop.hybrid_state import (
+from simulator.hybrid.hybrid_state import (
     BASELINE,
     FAR_US,
     MALLEABLE,

@@ -12,7 +12,7 @@ from foundation.errors import UsageError
 from foundation.units import seconds_to_us
 from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives, read_lives
 from simulator.hybrid.hybrid_build import Mechanism
-from simulator.hybrid.loop.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
+from simulator.hybrid.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
 from simulator.placement import SlurmPlacement, ThesisPlacement
 from simulator.policies.policy_family import Family, PolicyOption, Value
 from simulator.policy_interface import SchedulerContext

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from simulator.simulation.job_periods import JobPeriods, merged
-from simulator.simulation.job_shapes import CLIPPED, SKIPPED
 from simulator.simulation.one_simulation import PoolResult, SimulationResult, simulate
-from simulator.simulation.simulation_options import Cleaning, OversizeRule, SimulationSetting, cleaning_of
-from simulator.simulation.trace_workload import Workload, make_workload, without_patterns
+from simulator.simulation.simulation_options import (
+    CLIPPED,
+    SKIPPED,
+    Cleaning,
+    OversizeRule,
+    SimulationSetting,
+    cleaning_of,
+)
+from simulator.simulation.trace_workload import JobPeriods, Workload, make_workload, merged, without_patterns
 
 __all__ = [
     "CLIPPED",

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from foundation.units import seconds_to_us
 from simulator.policies.policy_family import Family, PolicyOption, Value
-from simulator.timeshare.assumed_memory import MEDIAN, SPREAD
-from simulator.timeshare.step_noise import Noise
-from simulator.timeshare.timeshare_pool import TimeSharing
+from simulator.timeshare.timeshare_pool import MEDIAN, SPREAD, Noise, TimeSharing
 from simulator.timeshare.timeshare_state import MOST_JOBS, SharingConfig
 
 if TYPE_CHECKING:

@@ -1,27 +1,255 @@
-"""Time-sharing on whole nodes, and the batch scheduler to compare with (Hofmeyr et al., HPCC 2016)."""
+"""A pool of time-shared nodes run to its end: its policy, noise of nodes, memory of jobs, the result.
+
+Time-sharing on whole nodes, and the batch scheduler to compare with (Hofmeyr et al., HPCC 2016).
+
+Nodes that are slower for a step of ten seconds (Hofmeyr et al., section VI).
+
+What jobs need of a node's memory, where the trace does not tell (Hofmeyr et al., section II).
+
+Of Edison's jobs is printed that 90% of the node-hours use less than 60% of a node, that memory does
+not depend on size, and that nodes have 9 jobs in the mean, 20 at times, the vast majority of them admitted
+at once. How it is distributed is not printed. By default most need little: the logarithm is normal, with a
+median of 2% of a node, and 99% of the node-hours are below 60%; what would exceed a node is drawn anew. That
+is an assumption under which memory hardly matters. ``draw_memory_below`` draws what is printed, in two forms.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from foundation.errors import InputError, UsageError
+from foundation.interruption import ShortCalls
 from simulator.engine.engine_invariants import InvariantError
 from simulator.engine.pool_run import PoolRun, PoolWork
 from simulator.engine.run_rules import RunRules
-from simulator.jit.field_records import Ints
+from simulator.jit.compilation import Compilation, Compiled, compilation_wanted
+from simulator.jit.field_records import Ints, StateAllocator, column, only_record
 from simulator.model.jobs import PoolJobs
 from simulator.state.allocations import Places
 from simulator.state.node_sets import full_set
-from simulator.timeshare.assumed_memory import MEDIAN, SPREAD, draw_memory
 from simulator.timeshare.fair_rates import seat
-from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
-from simulator.timeshare.timeshare_build import longest_us
-from simulator.timeshare.timeshare_run import run
-from simulator.timeshare.timeshare_state import MEMORY, SharingConfig, TimeshareDemands, TimeshareState
+from simulator.timeshare.timeshare_loop import DONE, NO_NOISE, STEP_US, run_floor
+from simulator.timeshare.timeshare_state import (
+    MEMORY,
+    SPAN_US,
+    WHOLE,
+    NoiseRecord,
+    SharingConfig,
+    TimeshareClockRecord,
+    TimeshareDemands,
+    TimeshareState,
+    longest_us,
+    new_floor,
+    part_at,
+)
+
+PIECE = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """In each step each node has this probability to run at a speed from ``least`` to 1, for that step."""
+
+    probability: float
+    least: float = 0.5
+    seed: int = 1
+
+    def supply(self, nodes: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Yield, piece by piece and for ever, instants, nodes and speeds; nothing without noise.
+
+        A piece ends with a step: steps and nodes are counted through, and the distance to the next noisy one
+        is geometric.
+        """
+        if self.probability <= 0:
+            return
+        rng = np.random.default_rng([self.seed, 104_729])
+        lowest = max(1, round(self.least * WHOLE))
+        last = -1
+        while True:
+            places = last + np.cumsum(rng.geometric(self.probability, PIECE))
+            last = int(places[-1])
+            speeds = rng.integers(lowest, WHOLE + 1, PIECE)
+            yield places // nodes * STEP_US, places % nodes, speeds
+
+
+NO_NOISE_AT_ALL = Noise(probability=0.0)
+
+
+MOST_PLAIN_PARTS = 3_000
+"""Jobs times nodes up to which plain Python is quicker than to load a compiler."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TimeshareResult:
+    """What became of the jobs.
+
+    Parameters
+    ----------
+    start_us, end_us
+        Shape (jobs,).
+    part_at, node
+        Nodes of job ``j`` are ``node[part_at[j]:part_at[j + 1]]``.
+    delayed
+        How many jobs did not start at once.
+    most
+        Most jobs on a node at a time.
+    load, progress
+        Mean number of jobs on a node, and mean share of its time that jobs used, by span of six hours.
+    events, engine_cpu_s
+        Starts and ends, and CPU time of the loop.
+    """
+
+    start_us: Ints
+    end_us: Ints
+    part_at: Ints
+    node: npt.NDArray[np.int32]
+    delayed: int
+    most: int
+    load: npt.NDArray[np.float64]
+    progress: npt.NDArray[np.float64]
+    events: int
+    engine_cpu_s: float
+
+
+def run(
+    jobs: TimeshareDemands,
+    nodes: int,
+    manner: SharingConfig,
+    noise: Noise = NO_NOISE_AT_ALL,
+    *,
+    progress: Callable[[int], None] | None = None,
+    after_instant: Callable[[TimeshareState], None] | None = None,
+) -> TimeshareResult:
+    """Run all jobs to their end.
+
+    Parameters
+    ----------
+    jobs, nodes, manner, noise
+        What runs, on how many nodes, and how.
+    progress
+        Called now and then with the number of jobs that have arrived.
+    after_instant
+        Called with the state after each instant at which something happened; the loop runs plain then.
+    """
+    plain = after_instant is not None or _is_plain(jobs)
+    floor = new_floor(jobs, nodes, manner, compiled=not plain)
+    step: Callable[[TimeshareState, int], int] = run_floor
+    if not plain:
+        loop = Compiled(run_floor, (floor, 0))
+        loop.prepare()
+        step = loop
+    began = time.process_time()
+    supply = noise.supply(nodes)
+    floor = _more_noise(floor, next(supply, None), plain=plain)
+    several = ShortCalls(step, None if after_instant is None else 1)
+    while (why := several(floor)) != DONE:
+        if why == NO_NOISE:
+            floor = _more_noise(floor, next(supply, None), plain=plain)
+        elif after_instant is not None:
+            after_instant(floor)
+        if progress is not None:
+            progress(int(column(floor.clock, "arrived")[0]))
+    return _course(jobs, floor, nodes, time.process_time() - began)
+
+
+def _is_plain(jobs: TimeshareDemands) -> bool:
+    wanted = compilation_wanted()
+    return wanted is Compilation.NEVER or (
+        wanted is Compilation.WHEN_IT_PAYS and int(jobs.nodes.sum()) <= MOST_PLAIN_PARTS
+    )
+
+
+def _more_noise(
+    floor: TimeshareState, piece: tuple[Ints, Ints, Ints] | None, *, plain: bool
+) -> TimeshareState:
+    if piece is None:
+        return floor
+    at_us, node, speed = piece
+    make = StateAllocator(compiled=not plain)
+    return floor._replace(noise=make.table(NoiseRecord, len(at_us), at_us=at_us, node=node, speed=speed))
+
+
+def _course(
+    jobs: TimeshareDemands, floor: TimeshareState, nodes: int, engine_cpu_s: float
+) -> TimeshareResult:
+    clock = only_record(TimeshareClockRecord, floor.clock)
+    part = floor.part
+    spans = clock.now // SPAN_US
+    return TimeshareResult(
+        start_us=column(floor.jobs, "start_us")[:-1],
+        end_us=column(floor.jobs, "end_us")[:-1],
+        part_at=part_at(jobs),
+        node=part
+        if isinstance(part, np.ndarray)
+        else np.array([part[place] for place in range(len(part))], dtype=np.int32),
+        delayed=clock.delayed,
+        most=clock.most,
+        load=column(floor.spans, "load_us")[:spans] / (nodes * SPAN_US),
+        progress=column(floor.spans, "progress_us")[:spans] / (WHOLE * SPAN_US),
+        events=clock.events,
+        engine_cpu_s=engine_cpu_s,
+    )
+
+
+MEDIAN, SPREAD = 0.02, 1.5
+"""Of the memory that a job needs of each of its nodes, and standard deviation of its logarithm."""
+
+
+HIGH = 0.6
+"""The part of a node of which the paper tells how many node-hours are below it."""
+MemoryForm = Literal["all need more", "some need most"]
+
+
+def draw_memory(count: int, seed: int, median: float = MEDIAN, spread: float = SPREAD) -> Ints:
+    """Return thousandths of a node's memory for ``count`` jobs, at least 1, at most all."""
+    rng = np.random.default_rng([seed, 88])
+    drawn = median * np.exp(spread * rng.standard_normal(count))
+    while (over := drawn > 1).any():
+        drawn[over] = median * np.exp(spread * rng.standard_normal(int(over.sum())))
+    thousandths: Ints = np.clip(np.ceil(drawn * MEMORY), 1, MEMORY).astype(np.int64)
+    return thousandths
+
+
+def draw_memory_below(count: int, seed: int, share: float, form: MemoryForm) -> Ints:
+    """Return memory of which a share of the jobs, and so of the node-hours, needs less than ``HIGH``.
+
+    Parameters
+    ----------
+    count, seed
+        As of ``draw_memory``.
+    share
+        Between 0.8 and 0.99.
+    form
+        Whether the median is higher than by default for all, or the others need from ``HIGH`` to a whole node
+        and the rest is as by default.
+    """
+    if form == "all need more":
+        return draw_memory(count, seed, _median_of(share))
+    drawn = draw_memory(count, seed)
+    rng = np.random.default_rng([seed, 89])
+    high = rng.permutation(count)[: round((1 - share) * count)]
+    low = np.minimum(drawn, int(HIGH * MEMORY) - 1)
+    low[high] = rng.integers(int(HIGH * MEMORY), MEMORY + 1, len(high))
+    return low
+
+
+def _median_of(share: float) -> float:
+    normal = NormalDist(sigma=SPREAD)
+    low, high = MEDIAN, HIGH
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        below = normal.cdf(math.log(HIGH / middle)) / normal.cdf(math.log(1 / middle))
+        low, high = (middle, high) if below > share else (low, middle)
+    return high
+
 
 if TYPE_CHECKING:
     from simulator.policy_interface import SchedulerContext

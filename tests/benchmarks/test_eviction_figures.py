@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from simulator.eviction import EvictionSolver, Question, solve
-from simulator.eviction.checkpoint_costs import Storage
+from simulator.eviction.eviction_problem import Storage
 from simulator.experiments.eviction.eviction_survey import table_s
 from simulator.experiments.eviction.scenarios import instant_of, question_of
 from tests.fixtures.voice import say

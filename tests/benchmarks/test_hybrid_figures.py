@@ -16,7 +16,7 @@ import pytest
 
 from simulator.experiments.hybrid.hybrid_study import NODES, made_workload
 from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, OVERHEAD, drawn
-from simulator.hybrid.hybrid_run import run_jobs
+from simulator.hybrid.hybrid_pool import run_jobs
 from simulator.model.system import System, single_queue
 from simulator.simulation.simulation_options import cleaning_of
 from simulator.simulation.trace_workload import Workload, make_workload

@@ -20,8 +20,7 @@ from simulator.eviction import (
     solve,
 )
 from simulator.eviction.eviction_problem import whole_losses
-from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import ProgrammeTable
+from simulator.eviction.programme_table import ProgrammeTable, job_items
 from tests.fixtures.tier import examples
 
 EVERY: tuple[EvictionChoice | None, ...] = (

@@ -9,8 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from osub.cli.terminal import Console
-from simulator.eviction.answer_rows import alike, answer_rows
-from simulator.eviction.eviction_problem import EvictableJob, EvictionAnswer, EvictionChoice, overlapped_min
+from simulator.eviction.eviction_problem import (
+    EvictableJob,
+    EvictionAnswer,
+    EvictionChoice,
+    alike,
+    answer_rows,
+    overlapped_min,
+)
 
 LEAST_BAR, MOST_BAR = 4, 40
 FRAME = 3

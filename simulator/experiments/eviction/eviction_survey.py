@@ -16,12 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from simulator.eviction import EvictableJob, EvictionSolver, Question, solve
-from simulator.eviction.backtracking import Search, search
-from simulator.eviction.checkpoint_costs import Storage
-from simulator.eviction.eviction_problem import EvictionChoice
-from simulator.eviction.greedy import Columns, choose_greedily_for_all
-from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import ProgrammeTable, fill
+from simulator.eviction.baselines import Columns, Search, choose_greedily_for_all, search
+from simulator.eviction.eviction_problem import EvictionChoice, Storage
+from simulator.eviction.programme_table import ProgrammeTable, fill, job_items
 from simulator.experiments.claim_study import CellT, FoundT, run_grid
 from simulator.experiments.eviction.scenarios import (
     ALL_GB_S,

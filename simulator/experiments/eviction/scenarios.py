@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import InputError
-from simulator.eviction.checkpoint_costs import Checkpoints, Storage
-from simulator.eviction.eviction_problem import EvictableJob, Question
+from simulator.eviction.eviction_problem import Checkpoints, EvictableJob, Question, Storage
 from workloads.swf import SwfColumns
 
 MACHINE_NODES = 4392

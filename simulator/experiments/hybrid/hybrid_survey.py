@@ -14,8 +14,8 @@ from foundation.units import US_PER_S
 from simulator.experiments.claim_study import CellT, run_grid
 from simulator.hybrid.drawn_jobs import MIXES, Draw, HybridJobKind, draw_lives
 from simulator.hybrid.hybrid_build import Mechanism
-from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
-from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
+from simulator.hybrid.hybrid_pool import HybridOutcome, run_jobs
+from simulator.hybrid.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
 from simulator.model.jobs import PoolJobs
 from simulator.simulation import Workload
 

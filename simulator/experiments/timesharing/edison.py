@@ -23,7 +23,7 @@ from foundation.errors import InputError
 from foundation.units import US_PER_S, counted
 from simulator.model.system import System, single_queue
 from simulator.simulation import Cleaning, make_workload
-from simulator.timeshare.assumed_memory import draw_memory
+from simulator.timeshare.timeshare_pool import draw_memory
 from simulator.timeshare.timeshare_state import TimeshareDemands
 from workloads.swf import SwfColumns, load_columns
 

@@ -55,7 +55,7 @@ from simulator.experiments.timesharing.timesharing_survey import (
     smooth,
     turnaround_curves,
 )
-from simulator.timeshare.assumed_memory import HIGH
+from simulator.timeshare.timeshare_pool import HIGH
 from simulator.timeshare.timeshare_state import MEMORY, SPAN_US, TimeshareDemands
 
 Judged = tuple[Judgement, str]

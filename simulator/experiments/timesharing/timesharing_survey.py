@@ -24,9 +24,14 @@ from simulator.experiments.timesharing.slowdown_bins import (
     crossing_s,
     turnarounds_s,
 )
-from simulator.timeshare.assumed_memory import MemoryForm, draw_memory_below
-from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
-from simulator.timeshare.timeshare_run import TimeshareResult, run
+from simulator.timeshare.timeshare_pool import (
+    NO_NOISE_AT_ALL,
+    MemoryForm,
+    Noise,
+    TimeshareResult,
+    draw_memory_below,
+    run,
+)
 from simulator.timeshare.timeshare_state import SPAN_US, SharingConfig, TimeshareDemands
 
 BETA_S = 10.0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simulator.hybrid.drawn_jobs import linear_sizes
 from simulator.hybrid.hybrid_build import Mechanism
-from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
+from simulator.hybrid.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
 from simulator.model.jobs import JobLifecycle, PoolJobs
 
 

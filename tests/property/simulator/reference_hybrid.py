@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, ON_DEMAND, PLAN
+from simulator.hybrid.hybrid_state import BASELINE, COLLECT, ON_DEMAND, PLAN
 from tests.property.simulator.hybrid_cases import HybridWorld
 from tests.property.simulator.reference_hybrid_jobs import (
     COMING,

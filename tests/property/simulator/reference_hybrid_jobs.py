@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from simulator.hybrid.loop.hybrid_state import BASELINE, ON_DEMAND, RIGID
+from simulator.hybrid.hybrid_state import BASELINE, ON_DEMAND, RIGID
 from tests.property.simulator.hybrid_cases import HybridWorld
 
 COMING, WAITING, RUNNING, LEAVING, GATHERING, OVER = (

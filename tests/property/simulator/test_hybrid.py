@@ -13,9 +13,8 @@ from hypothesis import example, given
 
 from simulator.engine.pool_run import run_pool
 from simulator.engine.run_rules import RunRules
-from simulator.hybrid.hybrid_pool import check_world
-from simulator.hybrid.hybrid_run import HybridOutcome, run_jobs
-from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
+from simulator.hybrid.hybrid_pool import HybridOutcome, check_world, run_jobs
+from simulator.hybrid.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
 from simulator.model.jobs import PLAIN_LIFE
 from simulator.model.system import NodePool
 from simulator.placement import ThesisPlacement

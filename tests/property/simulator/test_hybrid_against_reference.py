@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
-from simulator.hybrid.hybrid_run import run_jobs
+from simulator.hybrid.hybrid_pool import run_jobs
 from tests.fixtures.tier import examples
 from tests.property.simulator.hybrid_cases import SEEDS, baseline, world_of
 from tests.property.simulator.reference_hybrid import Reference

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulator.engine.engine_invariants import Invariants
 from simulator.engine.pool_run import PoolRun
 from simulator.model.jobs import SimulatedJob
-from simulator.policies.malleable.malleable_family import STRATEGIES, Malleable
+from simulator.policies.malleable_family import STRATEGIES, Malleable
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.lives_cases import LivesWorld, lives_worlds, world_of
 from tests.property.simulator.lives_engine import engine_run, engine_story

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.records import Run
-from simulator.fit.configured_slurm import configured
-from simulator.fit.fit_parameters import Fit, Parameter
-from simulator.fit.robust_estimates import longest_wait, period, phase, shortest
-from simulator.fit.slurm_fit import fit_run
-from simulator.fit.slurm_latency import Latencies
-from simulator.policies.slurm.slurm_family import FAMILY
+from simulator.fit.fit_parameters import Fit, Parameter, longest_wait, period, phase, shortest
+from simulator.fit.measured_run import Latencies
+from simulator.fit.slurm_fit import configured, fit_run
+from simulator.policies.slurm_family import FAMILY
 from tests.fixtures.slurm_runs import SLURM_CONFIG, SYSTEM, slurm_run
 from tests.fixtures.tier import choose, examples
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foundation.units import US_PER_S
 from simulator.model.jobs import SimulatedJob
-from simulator.policies.slurm.slurm_schedulers import BackfillPlan, PlannedNode, windows
+from simulator.policies.slurm_schedulers import BackfillPlan, PlannedNode, windows
 from tests.fixtures.tier import examples
 
 NOW_US = 50 * US_PER_S

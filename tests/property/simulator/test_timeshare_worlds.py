@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.timeshare import step_noise as noise_of_nodes
-from simulator.timeshare.step_noise import Noise
-from simulator.timeshare.timeshare_run import run
+from simulator.timeshare import timeshare_pool as noise_of_nodes
+from simulator.timeshare.timeshare_pool import Noise, run
 from simulator.timeshare.timeshare_state import WHOLE, SharingConfig, TimeshareDemands
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.timeshare_reference import Watch, fair_rates

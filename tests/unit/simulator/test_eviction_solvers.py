@@ -12,10 +12,9 @@ import pytest
 
 from foundation.errors import UsageError
 from simulator.eviction import EvictableJob, EvictionChoice, EvictionSolver, Question, cheapest, solve
+from simulator.eviction.baselines import Columns
 from simulator.eviction.eviction_problem import overlapped_min, whole_losses
-from simulator.eviction.greedy import Columns
-from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import ProgrammeTable
+from simulator.eviction.programme_table import ProgrammeTable, job_items
 
 KILL, APP, SYSTEM = EvictionChoice.KILL, EvictionChoice.APP, EvictionChoice.SYSTEM
 

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.claims import ClaimRow, ClaimVerdict
 from foundation.errors import InputError
-from simulator.eviction.checkpoint_costs import Checkpoints, Storage
+from simulator.eviction.eviction_problem import Checkpoints, Storage
 from simulator.experiments.eviction import scenarios
 from simulator.experiments.eviction.eviction_claims import claim_rows
 from simulator.experiments.eviction.eviction_study import tables

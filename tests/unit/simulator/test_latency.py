@@ -16,14 +16,15 @@ from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Plac
 from foundation.records.table_files import frame_of
 from osub import simulate
 from simulator.fit.measured_run import (
+    Latencies,
     SharedWork,
     latencies_of,
     measure_latencies,
     measure_overhead,
     overheads_of,
+    read_latencies,
     slowdowns_by_kind,
 )
-from simulator.fit.slurm_latency import Latencies, read_latencies
 from tests.fixtures.real_runs import Row, real_run
 
 ONE_A_CORE: list[Row] = [

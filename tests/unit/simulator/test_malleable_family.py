@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from osub.cli.main import run
-from simulator.policies.malleable.malleable_family import STRATEGIES
+from simulator.policies.malleable_family import STRATEGIES
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes

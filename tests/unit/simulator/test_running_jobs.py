@@ -22,9 +22,16 @@ from foundation.slurm import (
 )
 from simulator.eviction import EvictionChoice, EvictionSolver
 from simulator.eviction.eviction_problem import Question
-from simulator.eviction.live_answers import MOST_TOGETHER, answer_world, group_items
 from simulator.eviction.programme_table import MOST_OPTIONS
-from simulator.eviction.running_jobs import EvictionRules, EvictionWorld, OperatorKnowledge, look
+from simulator.eviction.running_jobs import (
+    MOST_TOGETHER,
+    EvictionRules,
+    EvictionWorld,
+    OperatorKnowledge,
+    answer_world,
+    group_items,
+    look,
+)
 from tests.fixtures.tier import examples
 
 NOW = 1_000_000

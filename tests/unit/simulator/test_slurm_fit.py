@@ -15,11 +15,10 @@ from foundation.errors import InputError, UsageError
 from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, Run, load_run
 from foundation.records.table_files import frame_of
 from osub.cli.main import run as osub
-from simulator.fit.configured_slurm import configured
 from simulator.fit.fit_parameters import Parameter
-from simulator.fit.job_starts import read_starts
-from simulator.fit.slurm_fit import fit_run
-from simulator.fit.slurm_latency import Latencies
+from simulator.fit.measured_run import Latencies
+from simulator.fit.recorded_order import read_starts
+from simulator.fit.slurm_fit import configured, fit_run
 from tests.fixtures.real_runs import Row, real_run
 from tests.fixtures.slurm_runs import SLURM_CONFIG, SYSTEM, slurm_run, write_trace
 

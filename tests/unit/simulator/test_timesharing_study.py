@@ -43,7 +43,7 @@ from simulator.experiments.timesharing.timesharing_survey import (
     steps_of,
     survey,
 )
-from simulator.timeshare.assumed_memory import MemoryForm, draw_memory, draw_memory_below
+from simulator.timeshare.timeshare_pool import MemoryForm, draw_memory, draw_memory_below
 
 
 @pytest.fixture(scope="module")

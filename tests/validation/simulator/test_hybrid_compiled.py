@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from simulator.hybrid.hybrid_run import run_jobs
+from simulator.hybrid.hybrid_pool import run_jobs
 from tests.property.simulator.hybrid_cases import HybridWorld, baseline, sharing, world_of
 
 WORLDS = 60

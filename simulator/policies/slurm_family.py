@@ -14,7 +14,7 @@ import numpy as np
 
 from foundation.units import US_PER_S, seconds_to_us
 from simulator.policies.policy_family import Family, PolicyOption, Value
-from simulator.policies.slurm.slurm_schedulers import SlurmSchedulers
+from simulator.policies.slurm_schedulers import SlurmSchedulers
 
 if TYPE_CHECKING:
     from simulator.model.system import PoolQueues

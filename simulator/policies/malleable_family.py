@@ -36,7 +36,7 @@ from simulator.jit.field_records import Ints, RecordTable, StateAllocator, colum
 from simulator.model.job_sizes import Amdahl, Downey, Efficiencies, Fractions, SizeConversion, read_sizes
 from simulator.model.jobs import JobLives, PoolJobs, SimulatedJob, Sizes
 from simulator.policies.easy.backfill_state import new_outlook, shapes_of
-from simulator.policies.malleable.malleable_loop import (
+from simulator.policies.malleable_loop import (
     FreedRecord,
     MalleablePlan,
     PlaceRecord,

@@ -1,1 +1,0 @@
-"""The compiled loop of hybrid runs: state, passes, reservations, checkpoints."""

@@ -1,1 +1,0 @@
-"""Malleable strategies over EASY (Zojer, Posner, Oezden)."""

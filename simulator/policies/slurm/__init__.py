@@ -1,1 +1,0 @@
-"""Slurm's two schedulers, with its own parameters."""
