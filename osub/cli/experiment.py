@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from osub.physical.study import PreparedStudy
     from simulator.experiment_page import ExperimentTable
     from simulator.experiments.claim_study import StudyFindings
-    from simulator.experiments.thesis import Chapter
+    from simulator.experiments.thesis_chapters import Chapter
     from submitter.replay import Collect, Look, Replay
 
 
@@ -334,7 +334,7 @@ def thesis_5(
     check_free(html, force, makes_folder=True)
     if kit is None and kit_queue is not None:
         raise UsageError("--kit-queue is a queue of the trace that --kit names: give --kit, too")
-    from simulator.experiments.thesis import chapter_5
+    from simulator.experiments.thesis_chapters import chapter_5
 
     with progress() as bar:
         found = chapter_5(
@@ -375,7 +375,8 @@ def thesis_6(
     author published with the program have them --interleaved.
     """
     check_free(html, force, makes_folder=True)
-    from simulator.experiments.thesis import DATA_SETS, chapter_6
+    from simulator.experiments.thesis_cases import DATA_SETS
+    from simulator.experiments.thesis_chapters import chapter_6
 
     chosen = _data_sets(survey, len(DATA_SETS))
     with progress() as bar:

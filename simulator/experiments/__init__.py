@@ -1,1 +1,1 @@
-"""The thesis's simulated experiments again: ``thesis5`` and ``thesis6`` say what is run, ``study`` how."""
+"""Studies of published claims, and the thesis's experiments again: ``claim_study`` runs them all."""

@@ -140,27 +140,27 @@ STUDIES = {
     "eviction": ClaimStudy(
         help="CoSim: evicting jobs for one that cannot wait; optimum, greedy, backtracking.",
         traces_help="Theta (SWF); without it all scenarios are generated.",
-        module="simulator.experiments.eviction.eviction_study",
+        module="simulator.experiments.eviction_study",
     ),
     "hybrid": ClaimStudy(
         help="Fan et al.: on-demand, rigid and malleable jobs; six mechanisms, and sharing instead.",
         traces_help="A year of Theta (SWF), on 4,392 nodes; without it a trace is made.",
-        module="simulator.experiments.hybrid.hybrid_study",
+        module="simulator.experiments.hybrid_study",
     ),
     "malleable": ClaimStudy(
         help="Zojer, Posner, Oezden: jobs that change size under MIN, PREF, AVG and KEEPPREF, over EASY.",
         traces_help="28 days of it replace THETA (SWF); without it windows like all four are made.",
-        module="simulator.experiments.malleable.malleable_study",
+        module="simulator.experiments.malleable_study",
     ),
     "pairing": ClaimStudy(
         help="Losses of pairs that share a core, their prediction, and placement that knows of them.",
         traces_help="SWF for the effect of placement, on the nodes of its header; without it one is drawn.",
-        module="simulator.experiments.pairing.pairing_study",
+        module="simulator.experiments.pairing_study",
     ),
     "timesharing": ClaimStudy(
         help="Time-sharing of whole nodes against batch: slowdowns by size and length, overhead, noise.",
         traces_help="Any SWF whose header has its nodes; without it days like Edison's are generated.",
-        module="simulator.experiments.timesharing.timesharing_study",
+        module="simulator.experiments.timesharing_study",
     ),
 }
 """The studies by the names of their commands."""

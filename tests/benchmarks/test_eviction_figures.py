@@ -20,8 +20,8 @@ import pytest
 
 from simulator.eviction import EvictionSolver, Question, solve
 from simulator.eviction.eviction_problem import Storage
-from simulator.experiments.eviction.eviction_survey import table_s
-from simulator.experiments.eviction.scenarios import instant_of, question_of
+from simulator.experiments.eviction_scenarios import instant_of, question_of
+from simulator.experiments.eviction_survey import table_s
 from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]

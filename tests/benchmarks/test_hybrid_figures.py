@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.experiments.hybrid.hybrid_study import NODES, made_workload
-from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, OVERHEAD, drawn
+from simulator.experiments.hybrid_study import NODES, made_workload
+from simulator.experiments.hybrid_survey import EVEN, MECHANISMS, OVERHEAD, drawn
 from simulator.hybrid.hybrid_pool import run_jobs
 from simulator.model.system import System, single_queue
 from simulator.simulation.simulation_options import cleaning_of

@@ -13,14 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.experiments.malleable.job_windows import trace_window
-from simulator.experiments.malleable.malleable_survey import (
-    STRATEGIES,
-    MalleableCase,
-    cases_of,
-    run_case,
-    run_cases,
-)
+from simulator.experiments.job_windows import trace_window
+from simulator.experiments.malleable_survey import STRATEGIES, MalleableCase, cases_of, run_case, run_cases
 from tests.fixtures.voice import say
 
 SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[3] / "shared"))

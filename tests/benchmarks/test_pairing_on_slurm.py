@@ -34,7 +34,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.records import load_run
-from simulator.experiments.pairing.measured_pairs import family
+from simulator.experiments.pairing_tables import family
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from tests.fixtures.validation_runs import write_trace
 from tests.fixtures.voice import say

@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 from foundation.units import US_PER_S
-from simulator.experiments.thesis.thesis_datasets import cleaned, with_interactive_jobs, with_patterns
+from simulator.experiments.thesis_cases import cleaned, with_interactive_jobs, with_patterns
 from simulator.setting_choices import SimulationWords, setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning, SimulationSetting

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from foundation.units import US_PER_S
-from simulator.experiments.timesharing.edison import DAYS, NODES, Edison
+from simulator.experiments.edison import DAYS, NODES, Edison
 from simulator.timeshare.timeshare_state import TimeshareDemands
 from tests.fixtures.voice import say
 

@@ -11,10 +11,19 @@ import pytest
 from analysis.claims import ClaimRow, ClaimVerdict
 from foundation.errors import InputError
 from simulator.eviction.eviction_problem import Checkpoints, Storage
-from simulator.experiments.eviction import scenarios
-from simulator.experiments.eviction.eviction_claims import claim_rows
-from simulator.experiments.eviction.eviction_study import tables
-from simulator.experiments.eviction.eviction_survey import (
+from simulator.experiments import eviction_scenarios as scenarios
+from simulator.experiments.eviction_scenarios import (
+    JOBS,
+    NODES,
+    Theta,
+    TraceFacts,
+    facts_of,
+    instant_of,
+    question_of,
+    rescaled,
+)
+from simulator.experiments.eviction_study import claim_rows, tables
+from simulator.experiments.eviction_survey import (
     FILE_SYSTEMS_GB_S,
     NODE_BANDWIDTHS,
     SETTINGS,
@@ -24,16 +33,6 @@ from simulator.experiments.eviction.eviction_survey import (
     slope,
     steps_of,
     survey,
-)
-from simulator.experiments.eviction.scenarios import (
-    JOBS,
-    NODES,
-    Theta,
-    TraceFacts,
-    facts_of,
-    instant_of,
-    question_of,
-    rescaled,
 )
 from workloads.swf import load_columns
 
@@ -253,7 +252,7 @@ def test_a_small_survey_measures_every_setting() -> None:
         "Bandwidth of a node",
         "Bandwidth of the file system",
     ]
-    from simulator.experiments.eviction.eviction_study import drawings
+    from simulator.experiments.eviction_study import drawings
 
     assert len(drawings(found)) == 3
 

@@ -16,15 +16,26 @@ from foundation.errors import InputError, UsageError
 from osub.cli.experiment import app
 from simulator.engine.run_rules import RunRules
 from simulator.experiment_page import against, percent
-from simulator.experiments.thesis.case_runs import CaseOutcome as Figures
-from simulator.experiments.thesis.case_runs import ThesisCase, ThesisStudy, done_h, mq, mq_cases, sq
-from simulator.experiments.thesis.compared_cases import CHAPTER_5, CHAPTER_6, KIT
-from simulator.experiments.thesis.layout_survey import SurveyedQueue, fair_pair, prompt_pair
-from simulator.experiments.thesis.thesis_datasets import (
+from simulator.experiments.thesis_cases import CaseOutcome as Figures
+from simulator.experiments.thesis_cases import (
+    ThesisCase,
+    ThesisStudy,
     cleaned,
+    done_h,
     in_blocks,
+    mq,
+    mq_cases,
+    sq,
     with_interactive_jobs,
     with_patterns,
+)
+from simulator.experiments.thesis_comparisons import (
+    CHAPTER_5,
+    CHAPTER_6,
+    KIT,
+    SurveyedQueue,
+    fair_pair,
+    prompt_pair,
 )
 from simulator.model.system import System
 from simulator.setting_choices import SimulationWords, setting_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.experiments.hybrid.hybrid_study import made_workload
+from simulator.experiments.hybrid_study import made_workload
 from simulator.hybrid.drawn_jobs import (
     MIXES,
     Draw,

@@ -11,9 +11,9 @@ import pytest
 
 from analysis.claims import ClaimRow, ClaimVerdict
 from simulator.experiments.claim_study import STUDIES
-from simulator.experiments.hybrid.hybrid_claims import claim_rows
-from simulator.experiments.hybrid.hybrid_study import LOAD, at_load, drawings, made_workload, nodes_of, tables
-from simulator.experiments.hybrid.hybrid_survey import (
+from simulator.experiments.hybrid_claims import claim_rows
+from simulator.experiments.hybrid_study import LOAD, at_load, drawings, made_workload, nodes_of, tables
+from simulator.experiments.hybrid_survey import (
     MECHANISMS,
     OVERHEAD,
     QUICK,

@@ -14,7 +14,7 @@ import pytest
 from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
 from osub.cli.main import run
-from simulator.experiments.malleable.job_windows import (
+from simulator.experiments.job_windows import (
     EAGLE,
     HASWELL,
     KNL,
@@ -26,8 +26,8 @@ from simulator.experiments.malleable.job_windows import (
     sizes_of,
     trace_window,
 )
-from simulator.experiments.malleable.malleable_claims import SYSTEMS, claim_rows
-from simulator.experiments.malleable.malleable_survey import (
+from simulator.experiments.malleable_claims import SYSTEMS, claim_rows
+from simulator.experiments.malleable_survey import (
     RIGID,
     SHARES,
     STRATEGIES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulator.experiments.thesis.case_runs import outcome_of
+from simulator.experiments.thesis_cases import outcome_of
 from simulator.setting_choices import SimulationWords, setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning

@@ -13,9 +13,8 @@ import pytest
 from analysis.claims import ClaimVerdict
 from osub.cli.main import run
 from predictor.dataset import PAIRS, PairKind
-from simulator.experiments.pairing.measured_pairs import MeasuredPairs, family, look_at
-from simulator.experiments.pairing.pairing_claims import coupled_table, rows
-from simulator.experiments.pairing.pairing_study import (
+from simulator.experiments.pairing_claims import coupled_table, rows
+from simulator.experiments.pairing_study import (
     APART,
     APART_PREDICTED,
     GANG,
@@ -28,7 +27,7 @@ from simulator.experiments.pairing.pairing_study import (
     rules_of,
     unseen_matrix,
 )
-from simulator.experiments.pairing.thesis_tables import Folds, folds_of, tables
+from simulator.experiments.pairing_tables import Folds, MeasuredPairs, family, folds_of, look_at, tables
 from simulator.pairing import PairTable, read_pair_table
 
 IDS = [f"P{number}" for number in range(1, 20)]

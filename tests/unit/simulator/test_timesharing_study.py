@@ -12,37 +12,24 @@ import pytest
 from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.experiments.timesharing.edison import (
+from simulator.experiments.edison import (
+    BINS,
     DAY_S,
     LOAD,
     NODES,
-    Edison,
-    MachineWorld,
-    generated,
-    of_trace,
-)
-from simulator.experiments.timesharing.slowdown_bins import (
-    BINS,
     SERIAL,
     BinEdges,
+    Edison,
+    MachineWorld,
     binned,
     crossing_s,
     dedicated_s,
+    generated,
+    of_trace,
 )
-from simulator.experiments.timesharing.timesharing_claims import (
-    MEMORY_CLAIMS,
-    claim_rows,
-    direction,
-    over_settings,
-)
-from simulator.experiments.timesharing.timesharing_study import drawings, tables
-from simulator.experiments.timesharing.timesharing_survey import (
-    FORMS,
-    SETTINGS,
-    TimesharingSurvey,
-    steps_of,
-    survey,
-)
+from simulator.experiments.timesharing_claims import MEMORY_CLAIMS, claim_rows, direction, over_settings
+from simulator.experiments.timesharing_study import drawings, tables
+from simulator.experiments.timesharing_survey import FORMS, SETTINGS, TimesharingSurvey, steps_of, survey
 from simulator.timeshare.timeshare_pool import MemoryForm, draw_memory, draw_memory_below
 
 

@@ -19,8 +19,7 @@ from predictor.model.linear_models import Clustering
 from predictor.model.stepwise import accuracy_of
 from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import claim_of
-from simulator.experiments.pairing.measured_pairs import SOLVERS, Floats, MeasuredPairs, family, share
-from simulator.experiments.pairing.thesis_tables import UNFIT, Folds
+from simulator.experiments.pairing_tables import SOLVERS, UNFIT, Floats, Folds, MeasuredPairs, family, share
 
 THREADS = "hardware threads there, turns on one core here"
 WAKES = (

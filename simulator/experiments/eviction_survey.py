@@ -20,7 +20,7 @@ from simulator.eviction.baselines import Columns, Search, choose_greedily_for_al
 from simulator.eviction.eviction_problem import EvictionChoice, Storage
 from simulator.eviction.programme_table import ProgrammeTable, fill, job_items
 from simulator.experiments.claim_study import CellT, FoundT, run_grid
-from simulator.experiments.eviction.scenarios import (
+from simulator.experiments.eviction_scenarios import (
     ALL_GB_S,
     DEADLINE_MIN,
     JOBS,

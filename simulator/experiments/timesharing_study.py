@@ -12,10 +12,18 @@ from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import estimate
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest
-from simulator.experiments.timesharing.edison import Floats, generated, of_trace
-from simulator.experiments.timesharing.slowdown_bins import APPLICATIONS, FEWEST, SIZE_EDGES, Counts, sizes_to
-from simulator.experiments.timesharing.timesharing_claims import claim_rows, shown, world_of
-from simulator.experiments.timesharing.timesharing_survey import (
+from simulator.experiments.edison import (
+    APPLICATIONS,
+    FEWEST,
+    SIZE_EDGES,
+    Counts,
+    Floats,
+    generated,
+    of_trace,
+    sizes_to,
+)
+from simulator.experiments.timesharing_claims import claim_rows, shown, world_of
+from simulator.experiments.timesharing_survey import (
     ANY_BATCH,
     ANY_SHARE,
     BATCH,

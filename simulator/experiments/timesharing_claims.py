@@ -25,8 +25,8 @@ from analysis.claims import (
 )
 from foundation.units import counted
 from simulator.experiments.claim_study import WorldFigure, judged_rows
-from simulator.experiments.timesharing.slowdown_bins import APPLICATIONS, FEWEST, sizes_to
-from simulator.experiments.timesharing.timesharing_survey import (
+from simulator.experiments.edison import APPLICATIONS, FEWEST, sizes_to
+from simulator.experiments.timesharing_survey import (
     ANY_BATCH,
     ANY_SHARE,
     BATCH,

@@ -9,9 +9,8 @@ from plotly.subplots import make_subplots
 
 from analysis.charts import INK, MUTED, arrange, run_style
 from simulator.experiment_page import Drawing
-from simulator.experiments.thesis.case_runs import CURVE_SHARES, CaseOutcome, published_label
-from simulator.experiments.thesis.compared_cases import ALL_SLOWDOWN, BATCH_SLOWDOWN, CHAPTER_6
-from simulator.experiments.thesis.layout_survey import SurveyOutcome
+from simulator.experiments.thesis_cases import CURVE_SHARES, CaseOutcome, published_label
+from simulator.experiments.thesis_comparisons import ALL_SLOWDOWN, BATCH_SLOWDOWN, CHAPTER_6, SurveyOutcome
 
 
 def bars(

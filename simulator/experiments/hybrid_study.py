@@ -18,8 +18,8 @@ from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
-from simulator.experiments.hybrid.hybrid_claims import at_interval, claim_rows, less, of_each
-from simulator.experiments.hybrid.hybrid_survey import (
+from simulator.experiments.hybrid_claims import at_interval, claim_rows, less, of_each
+from simulator.experiments.hybrid_survey import (
     EVEN,
     MECHANISMS,
     OVERHEAD,

@@ -11,27 +11,29 @@ from foundation.errors import InputError
 from foundation.units import counted
 from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import Step
-from simulator.experiments.thesis.case_runs import ThesisStudy, run_all
-from simulator.experiments.thesis.compared_cases import (
+from simulator.experiments.thesis_cases import (
+    DATA_SETS,
+    ThesisStudy,
+    cleaned,
+    in_blocks,
+    run_all,
+    with_interactive_jobs,
+    with_patterns,
+)
+from simulator.experiments.thesis_comparisons import (
     CHAPTER_5,
     CHAPTER_6,
     EXAMPLES,
     KIT,
+    SHARES,
     main_finding,
     smaller_queue,
+    survey_tables,
     tables_5,
     tables_6,
     tables_kit,
 )
-from simulator.experiments.thesis.layout_survey import SHARES, survey_tables
-from simulator.experiments.thesis.layout_survey import survey as find_best
-from simulator.experiments.thesis.thesis_datasets import (
-    DATA_SETS,
-    cleaned,
-    in_blocks,
-    with_interactive_jobs,
-    with_patterns,
-)
+from simulator.experiments.thesis_comparisons import survey as find_best
 from simulator.model.system import System
 from simulator.setting_choices import SimulationWords, setting_of
 from simulator.simulation import SimulationSetting
@@ -128,7 +130,7 @@ def chapter_5(
     tables = tables_5(outcomes) + ([] if other is None else tables_kit(kit_outcomes))
 
     def figures() -> Sequence[Drawing]:
-        from simulator.experiments.thesis.thesis_charts import figures_5
+        from simulator.experiments.thesis_charts import figures_5
 
         drawn = figures_5(list(outcomes.values()), "(a)", CHAPTER_5.waited)
         if other is not None:
@@ -196,7 +198,7 @@ def chapter_6(
     ]
 
     def figures() -> Sequence[Drawing]:
-        from simulator.experiments.thesis.thesis_charts import figures_6
+        from simulator.experiments.thesis_charts import figures_6
 
         return figures_6(list(outcomes.values()), found)
 

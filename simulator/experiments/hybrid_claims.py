@@ -29,7 +29,7 @@ from analysis.claims import (
 from analysis.quantiles import quantiles
 from foundation.units import counted_of
 from simulator.experiments.claim_study import judged_rows
-from simulator.experiments.hybrid.hybrid_survey import (
+from simulator.experiments.hybrid_survey import (
     ARRIVALS,
     EVEN,
     MECHANISMS,

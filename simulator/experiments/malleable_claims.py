@@ -26,7 +26,7 @@ from analysis.claims import (
     over_settings,
 )
 from simulator.experiments.claim_study import claim_of
-from simulator.experiments.malleable.malleable_survey import SHARES, STRATEGIES, Outcomes
+from simulator.experiments.malleable_survey import SHARES, STRATEGIES, Outcomes
 
 HASWELL, KNL, EAGLE, THETA = SYSTEMS = ("HASWELL", "KNL", "EAGLE", "THETA")
 NAMES = {

@@ -19,14 +19,8 @@ from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
 from simulator.experiment_page import ABSENT, Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
-from simulator.experiments.malleable.job_windows import (
-    RECIPES,
-    JobWindow,
-    Recipe,
-    made_window,
-    trace_window,
-)
-from simulator.experiments.malleable.malleable_claims import (
+from simulator.experiments.job_windows import RECIPES, JobWindow, Recipe, made_window, trace_window
+from simulator.experiments.malleable_claims import (
     ALL,
     NAMES,
     OPERATIONS,
@@ -36,7 +30,7 @@ from simulator.experiments.malleable.malleable_claims import (
     claims_on,
     value_text,
 )
-from simulator.experiments.malleable.malleable_survey import (
+from simulator.experiments.malleable_survey import (
     RIGID,
     SHARES,
     STRATEGIES,

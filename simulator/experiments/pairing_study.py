@@ -24,10 +24,9 @@ from predictor.dataset import PairKind
 from predictor.model.judges_page import calibration_chart, map_chart
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, run_grid
-from simulator.experiments.pairing.measured_pairs import Floats, MeasuredPairs, family, look_at
-from simulator.experiments.pairing.pairing_claims import by_victim, coupled_table, rows
-from simulator.experiments.pairing.thesis_tables import folds_of
-from simulator.experiments.pairing.thesis_tables import tables as thesis_tables
+from simulator.experiments.pairing_claims import by_victim, coupled_table, rows
+from simulator.experiments.pairing_tables import Floats, MeasuredPairs, family, folds_of, look_at
+from simulator.experiments.pairing_tables import tables as thesis_tables
 from simulator.model.jobs import SimulatedJob
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from simulator.placement import Cores, PairedPlacement, PlacementRule

@@ -10,8 +10,7 @@ import numpy as np
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.experiments.claim_study import run_grid
-from simulator.experiments.timesharing.edison import Floats, MachineWorld
-from simulator.experiments.timesharing.slowdown_bins import (
+from simulator.experiments.edison import (
     BINS,
     FEWEST,
     LARGE_FROM,
@@ -20,6 +19,8 @@ from simulator.experiments.timesharing.slowdown_bins import (
     BinEdges,
     Binned,
     Counts,
+    Floats,
+    MachineWorld,
     binned,
     crossing_s,
     turnarounds_s,

@@ -19,7 +19,7 @@ from foundation.units import US_PER_S
 from simulator.engine.pool_run import PoolRun
 from simulator.engine.run_rules import RunRules
 from simulator.experiments.claim_study import Step, run_trials
-from simulator.experiments.malleable.job_windows import JobWindow
+from simulator.experiments.job_windows import JobWindow
 from simulator.jit.field_records import Ints
 from simulator.model.system import single_queue
 from simulator.placement import ThesisPlacement

@@ -1,1 +1,0 @@
-"""CoSim's study again: scenarios of Theta, three solvers, and every V claim."""
