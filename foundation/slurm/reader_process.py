@@ -13,7 +13,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,7 +64,7 @@ class Reader:
         """Look, and write what there is to tell, nodes first if they were asked for too."""
         snapshot = self._source.read(self._book)
         if nodes is not None:
-            _send(to, parts(nodes, NodesFrame, lambda _: None))
+            to.writelines(parts(nodes, NodesFrame, lambda _: None))
         now = {job.job_id: job for job in snapshot.jobs if self._all or not job.state.is_over}
         unread = [*snapshot.unreadable[:MOST_UNREADABLE]]
 
@@ -74,11 +74,11 @@ class Reader:
 
         sent = self._sent.get
         news = [job for key, job in now.items() if (was := sent(key)) is not job and was != job]
-        _send(to, parts(news, Jobs, leave_out))
-        _send(to, parts((key for key in self._sent if key not in now), Gone, lambda _: None))
-        _send(to, parts(_bounded(unread, snapshot), UnreadJobs, lambda _: None))
+        to.writelines(parts(news, Jobs, leave_out))
+        to.writelines(parts((key for key in self._sent if key not in now), Gone, lambda _: None))
+        to.writelines(parts(_bounded(unread, snapshot), UnreadJobs, lambda _: None))
         self._sent = now
-        _send(to, [encode(AnswerComplete(len(now), self._source.name or COMMANDS))])
+        to.writelines([encode(AnswerComplete(len(now), self._source.name or COMMANDS))])
         to.flush()
 
 
@@ -87,10 +87,6 @@ def _bounded(unread: list[UnreadableJob], snapshot: JobSnapshot) -> list[Unreada
     if len(snapshot.unreadable) > MOST_UNREADABLE:
         unread.append(UnreadableJob(None, f"and {len(snapshot.unreadable) - MOST_UNREADABLE} more"))
     return unread
-
-
-def _send(to: BinaryIO, messages: Iterable[bytes]) -> None:
-    to.writelines(messages)
 
 
 def serve(client: CommandSlurm, reader: Reader, looks: queue.SimpleQueue[Look], to: BinaryIO) -> None:

@@ -191,17 +191,9 @@ class GangScheduler:
         """List the gangs that share a core with another one, to be read only."""
         return self._people.sharing()
 
-    def shares(self, gang: Gang) -> bool:
-        """Whether another gang sits on one of its cores."""
-        return self._people.shares(gang)
-
     def agent_state(self, node: str) -> AgentState:
         """Return what is believed of the agent of a node; UNKNOWN for a node that is not known."""
         return self.agents.state(self.cores.number(node)) if node in self.cores else AgentState.UNKNOWN
-
-    def gang_of(self, job: int) -> Gang | None:
-        """Return the gang of a job, to be read only; None if no snapshot knows the job."""
-        return self._people.gang_of(job)
 
     def place(self, node: str, job: int) -> NodePresence:
         """Note what a known node has to do with a job: it can report only jobs that are there."""
