@@ -4,8 +4,7 @@ It is above every other package, and none imports it; ``import osub`` offers its
 """
 
 from osub.api import simulation
-from osub.api.comparison import Comparison, compare, report
-from osub.api.run import Run, load
+from osub.api.run import Comparison, Run, compare, load, report
 from osub.api.trace import Trace, load_trace
 from osub.api.words import speaks_of_parameters, takes_kinds
 

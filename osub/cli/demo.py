@@ -20,7 +20,7 @@ from foundation.interruption import on_signals
 from osub.cli.replay import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient
-from osub.demo.whole import demonstrate
+from osub.demo import demonstrate
 from submitter.replay import Collect, Look, Replay
 
 

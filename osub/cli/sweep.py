@@ -24,12 +24,10 @@ from osub.cli.completion import clusters
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.live.cluster import conf_in
-from osub.sweep.dask_points import Dask
-from osub.sweep.measure import measure, measure_choice
-from osub.sweep.points import point_of
+from osub.sweep.dask_points import Dask, JobsWanted, SlurmJobs
+from osub.sweep.points import measure, measure_choice, point_of
 from osub.sweep.replays import ByKind, SweepReplays
 from osub.sweep.run import FAILED, TABLE, Sweep, SweepProgress, SweepStore, run_sweep
-from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
 from osub.sweep.spec import KIND, Parameters, read_spec
 from osub.sweep.tell import SHOWN, answers, figure, scenarios
 from osub.sweep.tune import (

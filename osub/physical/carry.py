@@ -18,9 +18,8 @@ from foundation.records import load_run
 from foundation.units import counted_of
 from osub.physical.cluster_provider import AskedReplay, Bed, ClusterProvider, Follow, Say
 from osub.physical.folder import INPUTS, StudyFolder
-from osub.physical.layouts import DEDICATED, SharingLayout
+from osub.physical.layouts import DEDICATED, SharingLayout, places_trace
 from osub.physical.pair import GRID_CLASS, Work, pair_table, pair_trace
-from osub.physical.places import places_trace
 from osub.physical.plan import DAY, FIRST, PAIR, PLACES, PlannedReplay, StudyPlan, fitted_trace
 from workloads.rrba.drawn_applications import FALLBACK, legal_applications
 from workloads.swf import SwfTrace, write_swf

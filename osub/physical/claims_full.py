@@ -21,10 +21,9 @@ from analysis.claims import (
     over_settings,
 )
 from osub.physical import published
-from osub.physical.cells import share_text
-from osub.physical.full_size import SHARED, SYSTEM, FullSize
-from osub.physical.outcome import SHARES, ReplayOutcome
-from osub.physical.places import same_places
+from osub.physical.layouts import same_places
+from osub.physical.outcome import SHARED, SHARES, SYSTEM, FullSize, ReplayOutcome
+from osub.physical.tables import share_text
 from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 
 MQ = ("MQ 1+11", "MQ 2+10", "MQ 3+9", "MQ 4+8")

@@ -23,7 +23,10 @@ from analysis.claims import (
 from analysis.claims import over_settings as settings_rule
 from foundation.units import counted
 from osub.physical import published
-from osub.physical.cells import (
+from osub.physical.folder import Results
+from osub.physical.layouts import DEDICATED, GANGD, NAIVE, same_places
+from osub.physical.outcome import SHARES, ReplayOutcome
+from osub.physical.tables import (
     NAMES,
     each_text,
     largest_slowdown,
@@ -32,10 +35,6 @@ from osub.physical.cells import (
     percentile,
     share_text,
 )
-from osub.physical.layouts import DEDICATED, GANGD, NAIVE
-from osub.physical.outcome import SHARES, ReplayOutcome
-from osub.physical.places import same_places
-from osub.physical.results import Results
 from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 
 _NOT_RUN = "not replayed"

@@ -24,8 +24,7 @@ from osub.live.cluster import find_cluster
 from osub.live.forward import Hear, replay_there
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.physical.folder import StudyFolder
-from osub.physical.layouts import DEDICATED, SharingLayout, layout_found
-from osub.physical.places import SHAPE
+from osub.physical.layouts import DEDICATED, SHAPE, SharingLayout, layout_found
 from osub.physical.plan import PLACES
 from submitter.plan import ReplayOptions, TargetCluster, look_at_target
 from submitter.replay import Collect, Look, Replay

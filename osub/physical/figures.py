@@ -10,12 +10,11 @@ import plotly.graph_objects as go
 
 from analysis.charts import GRID, INK, MUTED, arrange, run_style
 from osub.physical import published
-from osub.physical.cells import Value, largest_slowdown, longest_wait
-from osub.physical.full_size import SHARED
+from osub.physical.folder import Results
 from osub.physical.layouts import GANGD
-from osub.physical.outcome import SHARES, ReplayOutcome
+from osub.physical.outcome import SHARED, SHARES, ReplayOutcome
 from osub.physical.plan import DAY, FIRST
-from osub.physical.results import Results
+from osub.physical.tables import Value, largest_slowdown, longest_wait
 from simulator.experiment_page import Drawing
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8

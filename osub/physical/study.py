@@ -27,12 +27,11 @@ from osub.physical.cluster_provider import (
     look_at,
     recognise,
 )
-from osub.physical.folder import KeptStudy, StudyFolder
+from osub.physical.folder import KeptStudy, StudyFolder, gather
 from osub.physical.found import findings
-from osub.physical.full_size import FullSize, simulate_full_size
 from osub.physical.layouts import layouts_of
+from osub.physical.outcome import FullSize, simulate_full_size
 from osub.physical.plan import CLUSTER_S, CONTAINERS_S, RequestedPlan, StudyPlan, known_layouts, make_plan
-from osub.physical.results import gather
 from simulator.experiments.claim_study import StudyFindings
 from workloads.importers.fetch_log import cache_folder
 from workloads.swf import SwfTrace, read_swf

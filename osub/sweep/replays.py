@@ -22,8 +22,7 @@ from foundation.one_line import one_line
 from foundation.records import load_run
 from foundation.records.records_folder import is_finished
 from osub.live.forward import is_in_containers
-from osub.sweep.measure import Outcome, figures_of_run
-from osub.sweep.points import Point
+from osub.sweep.points import Outcome, Point, figures_of_run
 from osub.sweep.spec import Parameters, Value
 from osub.sweep.workers import KILLED, Ended, Failure, Workers
 from predictor.programs.dies_with_parent import with_parent

@@ -18,8 +18,7 @@ from foundation.errors import InputError, OutputError
 from foundation.files import draft_at, write_whole
 from foundation.one_line import one_line
 from foundation.records.records_folder import FolderLock
-from osub.sweep.measure import Outcome
-from osub.sweep.points import Point
+from osub.sweep.points import Outcome, Point
 from osub.sweep.workers import Ended, Failure, Workers
 
 MARK = ".osub-sweep"

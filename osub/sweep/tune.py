@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from analysis.claims import Estimate, estimate
 from foundation.errors import InputError, UsageError
 from foundation.units import durations
-from osub.sweep.measure import Outcome
-from osub.sweep.points import point_of
+from osub.sweep.points import Outcome, point_of
 from osub.sweep.run import SweepStore
 from osub.sweep.spec import Parameters
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from foundation.one_line import one_line
-from osub.sweep.measure import Outcome
-from osub.sweep.points import Point
+from osub.sweep.points import Outcome, Point
 from osub.sweep.spec import Parameters
 
 Work = Callable[[Parameters], Outcome]

@@ -19,8 +19,7 @@ import pytest
 from deploy.local import GangKind, HoldSetting
 from foundation.slurm.json_jobs import JsonReader
 from foundation.slurm.site_configuration import read_nodes
-from osub.sweep.measure import measure
-from osub.sweep.points import point_of
+from osub.sweep.points import measure, point_of
 from osub.sweep.run import SweepStore, run_sweep
 from osub.sweep.spec import Parameters
 from osub.sweep.workers import Processes

@@ -10,11 +10,10 @@ import pytest
 from analysis.claims import ClaimVerdict
 from osub.physical.carry import InterruptedStudyError, StudyReplays, carry_out
 from osub.physical.cluster_provider import OwnBeds
-from osub.physical.folder import StudyFolder
+from osub.physical.folder import StudyFolder, gather
 from osub.physical.found import claims
 from osub.physical.layouts import DEDICATED, GANGD
 from osub.physical.plan import FIRST, PlannedReplay, StudyPlan, known_layouts
-from osub.physical.results import gather
 from submitter.replay.replay_loop import Replay
 from submitter.replay.replay_progress import Collect, Look
 from tests.unit.osub.physical.made import first_trace, full_size

@@ -5,13 +5,11 @@ from hypothesis import strategies as st
 
 from tests.fixtures.tier import examples
 from workloads.behaviour.pattern_synthesis import decode, encode
-from workloads.behaviour.period_model import busy_idle, sampled
-from workloads.behaviour.recording_library import Recording, embed_recordings
+from workloads.behaviour.recording_library import Recording, busy_idle, embed_recordings, sampled
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.durations import to_ms
+from workloads.trace.local_clock import to_ms
 from workloads.trace.transforms.busy_window import scale_arrivals
-from workloads.trace.transforms.filters import Selection, select_jobs
-from workloads.trace.transforms.merge import merge_traces
+from workloads.trace.transforms.filters import Selection, merge_traces, select_jobs
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=15).filter(lambda found: len(found) % 2 == 1)
 

@@ -9,13 +9,18 @@ from hypothesis import strategies as st
 from foundation.errors import UsageError
 from tests.fixtures.tier import examples
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.durations import stretch, to_ms, to_s
+from workloads.trace.local_clock import stretch, to_ms, to_s
 from workloads.trace.models.interactive_jobs import MOST_BUSY_PERIODS, synthesize_patterns
 from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.miniature import fcfs_makespan_s
 from workloads.trace.scaling.slot_choice import halved, kind_of, nearest_of_kind
-from workloads.trace.transforms.busy_window import cut_window, find_window
-from workloads.trace.transforms.run_times import clip_run_times, compress, compress_apart
+from workloads.trace.transforms.busy_window import (
+    clip_run_times,
+    compress,
+    compress_apart,
+    cut_window,
+    find_window,
+)
 
 DAY_S = 86_400
 

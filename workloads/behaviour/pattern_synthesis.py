@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from foundation.errors import HostError, UsageError
 from foundation.units import counted
 from workloads.swf import InteractivePattern
-from workloads.trace.durations import stretch, to_ms, to_s
+from workloads.trace.local_clock import stretch, to_ms, to_s
 
 NEIGHBOURS = 5
 """A recording is averaged with members of its cluster out of so many that are nearest to it."""

@@ -1,24 +1,160 @@
-"""A folder of recorded behaviour, and the choice of a recording for each interactive job.
+"""A folder of recorded behaviour: its busy and idle periods, its figures, a recording for each job.
 
 Source: thesis section 6.3.1: a record whose execution time is close to the job's, with randomness in the
 choice so that no pattern is used too often.
+
+Source: thesis section 6.2.3: a sampling period of 5 s with more than 20 % of a core in use is part of a
+busy period, any other of an idle one. How many cores are in use while busy is not modelled.
+
+Source: thesis section 6.2.4 and Figure 6.3, 193 interactive jobs of TSUBAME3.0.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
+from analysis.quantiles import quantiles
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
-from workloads.behaviour.period_model import THRESHOLD_CORES, busy_idle
-from workloads.behaviour.utilisation_series import read_series
+from workloads.behaviour.utilisation_series import SAMPLE_S, UtilisationSeries, read_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, read_swf
-from workloads.trace.durations import stretch, to_ms
+from workloads.trace.local_clock import stretch, to_ms, to_s
+
+THRESHOLD_CORES = 0.2
+
+
+def busy_idle(series: UtilisationSeries, threshold_cores: float = THRESHOLD_CORES) -> InteractivePattern:
+    """Return the busy and idle periods of ``series``.
+
+    Raises
+    ------
+    UsageError
+        ``threshold_cores`` is negative.
+    """
+    if not threshold_cores >= 0:
+        raise UsageError(f"a threshold of {threshold_cores:g} cores is not possible: give 0 or more")
+    samples = zip(series.lengths_s, series.cores, strict=True)
+    runs = [
+        (busy, sum(to_ms(length_s) for length_s, _ in members))
+        for busy, members in groupby(samples, key=lambda sample: sample[1] > threshold_cores)
+    ]
+    activations = tuple(to_s(length_ms) for busy, length_ms in runs if busy)
+    if not activations:
+        return InteractivePattern(to_s(sum(length_ms for _, length_ms in runs)), 0, (), ())
+    prologue_s = 0 if runs[0][0] else to_s(runs[0][1])
+    epilogue_s = 0 if runs[-1][0] else to_s(runs[-1][1])
+    inner = tuple(to_s(length_ms) for busy, length_ms in runs[1:-1] if not busy)
+    return InteractivePattern(prologue_s, epilogue_s, activations, inner)
+
+
+def sampled(name: str, pattern: InteractivePattern, sample_s: float = SAMPLE_S) -> UtilisationSeries:
+    """Return the series that a sampler would record of ``pattern``: one core while busy, none while idle.
+
+    The last sample is as long as what is left.
+    """
+    total_ms, step_ms = to_ms(pattern.total_s), to_ms(sample_s)
+    count = math.ceil(total_ms / step_ms)
+    busy_ms = [0] * count
+    start_ms, busy = 0, False
+    for period_s in pattern.periods_s:
+        end_ms = start_ms + to_ms(period_s)
+        place = start_ms // step_ms
+        while busy and start_ms < end_ms:
+            until_ms = min(end_ms, (place + 1) * step_ms)
+            busy_ms[place] += until_ms - start_ms
+            start_ms, place = until_ms, place + 1
+        start_ms, busy = end_ms, not busy
+    lengths = [min(step_ms, total_ms - place * step_ms) for place in range(count)]
+    return UtilisationSeries(
+        name,
+        tuple(to_s(length) for length in lengths),
+        tuple(used / length for used, length in zip(busy_ms, lengths, strict=True)),
+    )
+
+
+PEAKS_H = (1, 2, 4, 6, 12)
+PEAK_WIDTH_S = 60.0
+FEW_PERIODS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BehaviourStatistics:
+    """The figures of a number of interactive jobs.
+
+    Parameters
+    ----------
+    jobs
+        How many; those without length are left out.
+    length_p90_s
+        90th percentile of the execution time.
+    short_share
+        Share of jobs shorter than 2 h.
+    peak_share
+        Share of jobs that end within a minute after 1, 2, 4, 6 or 12 h.
+    under_10_percent, under_1_percent
+        Shares of jobs by utilisation: busy time over execution time.
+    few_periods_share
+        Share of jobs with fewer than 10 busy periods.
+    most_periods
+        The largest number of busy periods.
+    longest_busy_p54_s, longest_busy_s
+        54th percentile and largest of the jobs' longest busy periods.
+    """
+
+    jobs: int
+    length_p90_s: float
+    short_share: float
+    peak_share: float
+    under_10_percent: float
+    under_1_percent: float
+    few_periods_share: float
+    most_periods: int
+    longest_busy_p54_s: float
+    longest_busy_s: float
+
+
+PUBLISHED = {
+    "length_p90_s": 5.2 * 3600,
+    "under_10_percent": 0.71,
+    "under_1_percent": 0.37,
+    "most_periods": 94.0,
+    "longest_busy_p54_s": 30.0,
+    "longest_busy_s": 46_715.0,
+}
+"""The figures that the thesis gives as numbers, by field of ``BehaviourStatistics``."""
+
+
+def behaviour_statistics(patterns: Sequence[InteractivePattern]) -> BehaviourStatistics | None:
+    """Return the figures of ``patterns``; ``None`` where none has any length."""
+    known = [pattern for pattern in patterns if pattern.total_s > 0]
+    if not known:
+        return None
+    lengths_s = np.array([pattern.total_s for pattern in known])
+    shares = np.array([pattern.busy_s for pattern in known]) / lengths_s
+    counts = np.array([len(pattern.activations_s) for pattern in known])
+    longest_s = np.array([max(pattern.activations_s, default=0.0) for pattern in known])
+    after_s = lengths_s[:, None] - 3600.0 * np.array(PEAKS_H)
+    at_peak = ((after_s >= 0) & (after_s <= PEAK_WIDTH_S)).any(axis=1)
+    return BehaviourStatistics(
+        jobs=len(known),
+        length_p90_s=float(quantiles(lengths_s, (0.9,))[0]),
+        short_share=float(np.mean(lengths_s < 2 * 3600)),
+        peak_share=float(np.mean(at_peak)),
+        under_10_percent=float(np.mean(shares < 0.10)),
+        under_1_percent=float(np.mean(shares < 0.01)),
+        few_periods_share=float(np.mean(counts < FEW_PERIODS)),
+        most_periods=int(counts.max()),
+        longest_busy_p54_s=float(quantiles(longest_s, (0.54,))[0]),
+        longest_busy_s=float(longest_s.max()),
+    )
+
 
 NEAREST = 5
 

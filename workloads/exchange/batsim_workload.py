@@ -20,12 +20,21 @@ from typing import Any
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
-from workloads.exchange.carried import OmittedJobs, carried, given_back, header_of
-from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown
+from workloads.exchange.fields import (
+    Fields,
+    Machines,
+    Numbering,
+    OmittedJobs,
+    Unit,
+    carried,
+    given_back,
+    header_of,
+    record,
+    shown,
+)
 from workloads.exchange.json_stream import members
 from workloads.swf import SwfHeader, SwfJob
-from workloads.swf.swf_job import format_number
-from workloads.swf.swf_line import LARGEST
+from workloads.swf.swf_job import LARGEST, format_number
 
 DELAYS = frozenset({"delay", "DelayProfile"})
 SEQUENCES = frozenset({"composed", "sequential_composition", "SequentialCompositionProfile"})

@@ -11,9 +11,8 @@ from pathlib import Path
 from foundation.errors import InputError, UsageError
 from foundation.files import write_pieces, write_whole
 from workloads.exchange.batsim_workload import batsim_pieces
-from workloads.exchange.carried import OmittedJobs, fitting, header_lines
 from workloads.exchange.elastisim.elastisim_jobs import write_elastisim
-from workloads.exchange.fields import Machines, Unit
+from workloads.exchange.fields import Machines, OmittedJobs, Unit, fitting, header_lines
 from workloads.exchange.simgrid_platform import batsim_platform
 from workloads.exchange.sizes import read_job_sizes
 from workloads.swf import SwfJob, iter_swf

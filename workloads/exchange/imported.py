@@ -9,7 +9,6 @@ from foundation.errors import InputError, UsageError
 from foundation.files import write_pieces
 from foundation.units import counted, verb
 from workloads.exchange.batsim_workload import batsim_jobs, look_at_batsim, machines_of
-from workloads.exchange.carried import OmittedJobs, trace_pieces
 from workloads.exchange.elastisim.application_model import Models
 from workloads.exchange.elastisim.elastisim_jobs import (
     JOBS,
@@ -18,7 +17,7 @@ from workloads.exchange.elastisim.elastisim_jobs import (
     elastisim_jobs,
     look_at_elastisim,
 )
-from workloads.exchange.fields import Machines, Numbering, Unit
+from workloads.exchange.fields import Machines, Numbering, OmittedJobs, Unit, trace_pieces
 from workloads.exchange.simgrid_platform import read_platform
 from workloads.exchange.sizes import sizes_pieces
 

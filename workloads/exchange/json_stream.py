@@ -14,7 +14,7 @@ from typing import Any
 
 from foundation.errors import InputError
 from foundation.one_line import one_line
-from workloads.swf.swf_line import STREAM_FAULTS, open_trace, stream_fault
+from workloads.swf.swf_job import STREAM_FAULTS, open_trace, stream_fault
 
 PIECE = 1 << 18
 LONGEST_ITEM = 1 << 24

@@ -26,7 +26,7 @@ from workloads.importers.slurm_words import (
     state_word,
 )
 from workloads.swf import SwfTrace, read_swf
-from workloads.swf.swf_line import STREAM_FAULTS, open_trace, stream_fault, unpacked
+from workloads.swf.swf_job import STREAM_FAULTS, open_trace, stream_fault, unpacked
 from workloads.swf.swf_reader import NoSwfError
 
 # A value may hold blanks and equals signs, so only the keys that Slurm writes part a line. Names and work

@@ -23,7 +23,7 @@ from foundation.files import draft_at
 from foundation.units import counted
 from foundation.version import VERSION
 from workloads.swf import load_columns
-from workloads.swf.swf_line import STREAM_FAULTS, open_trace, stream_fault
+from workloads.swf.swf_job import STREAM_FAULTS, open_trace, stream_fault
 
 ARCHIVE = "https://www.cs.huji.ac.il/labs/parallel/workload"
 

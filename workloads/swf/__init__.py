@@ -8,8 +8,7 @@ from __future__ import annotations
 from workloads.swf.swf_columns import SwfColumns, load_columns, procs_column
 from workloads.swf.swf_header import SwfComment, SwfHeader
 from workloads.swf.swf_job import SWF_FIELDS, InteractivePattern, SwfField, SwfJob
-from workloads.swf.swf_reader import SwfReader, iter_swf, read_swf
-from workloads.swf.swf_trace import ReadReport, SwfTrace, swf_lines, write_swf
+from workloads.swf.swf_reader import ReadReport, SwfReader, SwfTrace, iter_swf, read_swf, swf_lines, write_swf
 
 __all__ = [
     "SWF_FIELDS",

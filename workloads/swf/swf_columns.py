@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from foundation.errors import InputError
 from workloads.swf.swf_header import SwfComment, SwfHeader
-from workloads.swf.swf_job import SWF_FIELDS, SwfJob
-from workloads.swf.swf_line import (
+from workloads.swf.swf_job import (
     FIELD_COUNT,
     LARGEST,
     LONGEST_LINE,
     STREAM_FAULTS,
+    SWF_FIELDS,
     LineFaultError,
+    SwfJob,
     is_blank,
     open_trace,
     parse_line,
@@ -38,12 +39,12 @@ from workloads.swf.swf_reader import (
     LONE_PART,
     PART_STATUSES,
     JoinedParts,
+    ReadReport,
     join_parts,
     no_jobs,
     refusal,
     trace_name,
 )
-from workloads.swf.swf_trace import ReadReport
 
 CHUNK_BYTES = 1 << 21
 _PLAIN = b"0123456789-. \t\r\n"

@@ -21,7 +21,7 @@ from foundation.units import counted, duration, durations, verb
 from osub.cli.out_file import Force as Force
 from osub.cli.out_file import check_free as check_free
 from osub.cli.terminal import Console
-from workloads.behaviour.behaviour_figures import BehaviourStatistics
+from workloads.behaviour.recording_library import BehaviourStatistics
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.trace_summary import PERCENTILES, JobKindSummary, TraceSummary
 

@@ -30,7 +30,6 @@ from osub.cli.trace.files import (
     working,
 )
 from osub.live.system_named import system_named
-from workloads.behaviour.behaviour_figures import PUBLISHED, behaviour_statistics
 from workloads.behaviour.behaviour_sampler import (
     CgroupsUsage,
     CgroupUsage,
@@ -41,10 +40,13 @@ from workloads.behaviour.behaviour_sampler import (
     write_as_taken,
 )
 from workloads.behaviour.pattern_synthesis import synthesize
-from workloads.behaviour.period_model import THRESHOLD_CORES, busy_idle
 from workloads.behaviour.recording_library import (
     NEAREST,
+    PUBLISHED,
+    THRESHOLD_CORES,
     EmbedReport,
+    behaviour_statistics,
+    busy_idle,
     embed_recordings,
     pattern_trace,
     read_library,

@@ -12,7 +12,7 @@ from analysis.metrics import job_faults
 from deploy.compose.engine import EngineName
 from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError, OutputError, TrustError
-from osub.demo.run import (
+from osub.demo import (
     SETTINGS,
     DemoSetting,
     Stage,
@@ -20,9 +20,9 @@ from osub.demo.run import (
     clear_run,
     make_out,
     replay_under,
+    replayed,
     scratch_folder,
 )
-from osub.demo.whole import replayed
 from tests.fixtures.real_runs import Row, real_run
 
 JOBS: list[Row] = [("batch", 0, 0.2, 1.2, 12.2, 10, "0")]
@@ -108,7 +108,7 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
             jobs.write_parquet(run.path / "jobs.parquet")
         return {1: len(replays)}
 
-    monkeypatch.setattr("osub.demo.whole.replay_under", replay)
+    monkeypatch.setattr("osub.demo.replay_under", replay)
     stage = Stage(
         swf=tmp_path / "t.swf",
         chosen=choose_trace(None, 1, 1, 25.0, 1),
@@ -151,7 +151,7 @@ def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends
         real_run(out, JOBS, 1)
         return code
 
-    monkeypatch.setattr("osub.demo.run.ComposeCluster", Cluster)
+    monkeypatch.setattr("osub.demo.ComposeCluster", Cluster)
     monkeypatch.setattr("osub.live.forward.forward_replay", forward)
     stage = Stage(
         swf=tmp_path / "t.swf",

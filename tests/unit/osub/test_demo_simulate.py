@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from foundation.records import GangSettings, Run
-from osub.demo.run import SETTINGS
-from osub.demo.whole import simulate_all
+from osub.demo import SETTINGS, simulate_all
 from tests.fixtures.real_runs import Row, real_run
 
 pytestmark = pytest.mark.slow

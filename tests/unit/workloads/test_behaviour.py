@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from foundation.errors import InputError, OutputError, UsageError
-from workloads.behaviour.behaviour_figures import behaviour_statistics
-from workloads.behaviour.period_model import busy_idle, sampled
-from workloads.behaviour.recording_library import Recording, embed_recordings, read_library
+from workloads.behaviour.recording_library import (
+    Recording,
+    behaviour_statistics,
+    busy_idle,
+    embed_recordings,
+    read_library,
+    sampled,
+)
 from workloads.behaviour.utilisation_series import UtilisationSeries, read_series, write_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, write_swf
 from workloads.trace.models.interactive_jobs import synthesize_patterns

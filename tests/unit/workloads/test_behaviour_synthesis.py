@@ -10,10 +10,8 @@ import pytest
 
 from foundation.errors import HostError, UsageError
 from osub.cli.main import run
-from workloads.behaviour.behaviour_figures import behaviour_statistics
 from workloads.behaviour.pattern_synthesis import decode, encode, synthesize
-from workloads.behaviour.period_model import sampled
-from workloads.behaviour.recording_library import pattern_trace, read_library
+from workloads.behaviour.recording_library import behaviour_statistics, pattern_trace, read_library, sampled
 from workloads.behaviour.utilisation_series import write_series
 from workloads.swf import InteractivePattern, write_swf
 from workloads.trace.models.interactive_jobs import sample_sessions_s, synthesize_patterns

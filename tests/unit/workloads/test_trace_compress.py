@@ -4,8 +4,8 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.durations import stretch
-from workloads.trace.transforms.run_times import clip_run_times, compress, compress_apart
+from workloads.trace.local_clock import stretch
+from workloads.trace.transforms.busy_window import clip_run_times, compress, compress_apart
 
 JOB = SwfJob(
     1,

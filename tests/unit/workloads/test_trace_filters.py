@@ -6,8 +6,15 @@ from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.models.interactive_jobs import make_interactive
 from workloads.trace.transforms.busy_window import scale_arrivals
-from workloads.trace.transforms.filters import DrawBy, Selection, TagField, select_jobs, tag_jobs
-from workloads.trace.transforms.merge import Align, merge_traces
+from workloads.trace.transforms.filters import (
+    Align,
+    DrawBy,
+    Selection,
+    TagField,
+    merge_traces,
+    select_jobs,
+    tag_jobs,
+)
 
 
 def trace(count: int = 100, name: str = "lab", start_s: int | None = None) -> SwfTrace:

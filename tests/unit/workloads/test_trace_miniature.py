@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
-from workloads.trace.durations import to_ms
+from workloads.trace.local_clock import to_ms
 from workloads.trace.models.generated_trace import generate_trace
 from workloads.trace.scaling.miniature import LONGEST_SHARE, fcfs_makespan_s, make_miniature
 from workloads.trace.transforms.busy_window import BusyWindow

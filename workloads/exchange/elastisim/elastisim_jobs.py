@@ -23,14 +23,23 @@ from foundation.errors import InputError
 from foundation.files import write_pieces, write_whole
 from foundation.records.records_folder import new_folder
 from foundation.units import counted
-from workloads.exchange.carried import OmittedJobs, carried, given_back, header_of
 from workloads.exchange.elastisim.application_model import Models, NotToldError, run_time
-from workloads.exchange.fields import Fields, Machines, Numbering, record, shown
+from workloads.exchange.fields import (
+    Fields,
+    Machines,
+    Numbering,
+    OmittedJobs,
+    carried,
+    given_back,
+    header_of,
+    record,
+    shown,
+)
 from workloads.exchange.json_stream import members
 from workloads.exchange.simgrid_platform import elastisim_platform
 from workloads.exchange.sizes import MOST_NODES, JobSizes
 from workloads.swf import SwfHeader, SwfJob
-from workloads.swf.swf_line import LARGEST
+from workloads.swf.swf_job import LARGEST
 
 CLOSE = 1e-5
 """Part of a run time by which the one that was carried along may differ from what the model says."""

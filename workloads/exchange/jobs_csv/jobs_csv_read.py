@@ -30,8 +30,7 @@ from foundation.records import JOBS, JobRecord, Placement, PlacementArrays, RunI
 from foundation.records.record_checks import check_record
 from foundation.records.table_files import ROWS_A_PIECE, frame_of
 from foundation.units import counted
-from workloads.exchange.carried import trace_pieces
-from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown
+from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown, trace_pieces
 from workloads.exchange.jobs_csv.jobs_csv_write import CORE_COLUMNS, node_name, parse_intervals
 from workloads.swf import SwfHeader, SwfJob
 

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from foundation.errors import UsageError
 from foundation.units import counted, counted_of
 from workloads.swf import InteractivePattern, SwfComment, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.durations import to_ms, to_s
+from workloads.trace.local_clock import to_ms, to_s
 
 MOST_BUSY_PERIODS = 94
 _UTILISATION = np.log(np.array([0.0002, 0.0008, 0.01, 0.026, 0.10, 0.40, 1.0]))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from foundation.errors import UsageError
 from foundation.units import counted, counted_of
 from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.durations import to_ms
+from workloads.trace.local_clock import to_ms
 from workloads.trace.models import interactive_flags
 from workloads.trace.scaling.slot_choice import (
     POWER_OF_TWO,

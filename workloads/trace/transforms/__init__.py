@@ -6,19 +6,24 @@ from workloads.trace.transforms.busy_window import (
     SLOT_S,
     THESIS_WINDOW,
     BusyWindow,
-    cut_window,
-    find_window,
-    scale_arrivals,
-)
-from workloads.trace.transforms.filters import DrawBy, Selection, TagField, select_jobs, tag_jobs
-from workloads.trace.transforms.merge import Align, merge_traces
-from workloads.trace.transforms.run_times import (
     ClipReport,
     clip_run_times,
     clipped_s,
     compress,
     compress_apart,
+    cut_window,
+    find_window,
+    scale_arrivals,
     with_run_time,
+)
+from workloads.trace.transforms.filters import (
+    Align,
+    DrawBy,
+    Selection,
+    TagField,
+    merge_traces,
+    select_jobs,
+    tag_jobs,
 )
 from workloads.trace.transforms.trace_conversion import Tag, Tagging, TraceConversion, converted
 

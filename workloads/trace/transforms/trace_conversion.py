@@ -8,10 +8,15 @@ from itertools import count
 from foundation.errors import UsageError
 from foundation.units import counted, verb
 from workloads.swf import SwfJob, SwfTrace
-from workloads.swf.swf_line import LARGEST
-from workloads.trace.transforms.busy_window import cut_window, scale_arrivals
+from workloads.swf.swf_job import LARGEST
+from workloads.trace.transforms.busy_window import (
+    clip_run_times,
+    compress,
+    compress_apart,
+    cut_window,
+    scale_arrivals,
+)
 from workloads.trace.transforms.filters import DrawBy, Selection, TagField, select_jobs, tag_jobs
-from workloads.trace.transforms.run_times import clip_run_times, compress, compress_apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from osub.physical.full_size import CASES, FullSize
+from osub.physical.folder import Results
 from osub.physical.layouts import SharingLayout, layouts_of
-from osub.physical.outcome import REAL_WAIT_S, ReplayOutcome
+from osub.physical.outcome import CASES, REAL_WAIT_S, FullSize, ReplayOutcome
 from osub.physical.pair import PairTrial
 from osub.physical.plan import FIRST, StudyPlan
 from osub.physical.published import SIMULATED_FINISH_S, SIMULATED_PLACES
-from osub.physical.results import Results
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.scaling.thesis_days import FIRST_JOBS
 

@@ -6,13 +6,12 @@ import msgspec
 import pytest
 
 from analysis.claims import ClaimRow, ClaimVerdict
-from osub.physical.cells import mean_text, share_text
 from osub.physical.claims_full import full_rows
+from osub.physical.folder import Results
 from osub.physical.found import claims, findings, verdict
 from osub.physical.outcome import ReplayOutcome
 from osub.physical.published import REAL_PLACES
-from osub.physical.results import Results
-from osub.physical.tables import all_tables
+from osub.physical.tables import all_tables, mean_text, share_text
 from tests.unit.osub.physical.made import day_trace, first_trace, full_size, outcome, results, small_plan
 
 

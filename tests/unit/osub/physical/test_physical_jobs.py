@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from osub.physical.carry import applications, apps_table, sleepers
-from osub.physical.layouts import DEDICATED
-from osub.physical.places import DIVIDED_BY, full_trace, places_of, places_trace, same_places
+from osub.physical.layouts import DEDICATED, DIVIDED_BY, full_trace, places_of, places_trace, same_places
 from osub.physical.plan import FIRST, fitted_trace, known_layouts
 from osub.physical.published import REAL_PLACES, SAME_PLACES, SIMULATED_PLACES
 from tests.unit.osub.physical.made import first_trace, small_plan

@@ -13,13 +13,12 @@ import pytest
 from analysis.claims import ClaimVerdict
 from foundation.records import HOST, HostRecord, Run
 from foundation.records.table_files import frame_of
-from osub.physical.claims_pair import pair_findings, pair_rows
 from osub.physical.figures import pairs
-from osub.physical.found import findings
+from osub.physical.folder import Results
+from osub.physical.found import findings, pair_findings, pair_rows
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
 from osub.physical.pair import PairTrial, pair_table, pair_trace, pair_trial, why_unfit
 from osub.physical.plan import PAIR, PlannedReplay
-from osub.physical.results import Results
 from osub.physical.tables import table_7_4
 from tests.unit.analysis.test_verdict import made_run
 from tests.unit.osub.physical.made import day_trace, first_trace, pair_found, results, small_plan

@@ -16,9 +16,8 @@ import pytest
 
 from osub.cli.main import run as command
 from osub.sweep.dask_points import Dask
-from osub.sweep.measure import Outcome
 from osub.sweep.page import _charts
-from osub.sweep.points import Point, point_of
+from osub.sweep.points import Outcome, Point, point_of
 from osub.sweep.run import SweepProgress, SweepStore, run_sweep
 from osub.sweep.spec import Parameters
 from osub.sweep.tune import Goal, Tried, gain_over_seeds, kept, tune, under
