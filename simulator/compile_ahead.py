@@ -25,7 +25,7 @@ class KernelCase:
     ----------
     multiplicity, placement, policy, sharing
         As of a run; built in.
-    with_lives
+    with_lifecycles
         Whether jobs may be requeued, resized or saved, or nodes fail.
     """
 
@@ -33,7 +33,7 @@ class KernelCase:
     placement: PlacementRule
     policy: QueuePolicy = field(default_factory=Easy)
     sharing: SharingModel = field(default_factory=lambda: Proportional.of("1"))
-    with_lives: bool = False
+    with_lifecycles: bool = False
 
 
 CASES = (
@@ -57,7 +57,7 @@ def compile_engine(cases: Iterable[KernelCase] = CASES) -> None:
             app=none,
             phase_at=np.zeros(1, dtype=np.int64),
             phase_us=none,
-            lives=[] if case.with_lives else None,
+            lifecycles=[] if case.with_lifecycles else None,
         )
         pool = NodePool(name="all", first=0, nodes=1, cores=1, multiplicity=case.multiplicity)
         rules = RunRules(policy=case.policy, placement=case.placement, sharing=case.sharing)

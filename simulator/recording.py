@@ -188,25 +188,25 @@ def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> N
 
 def life_columns(result: SimulationResult) -> list[pl.Series]:
     """Return the columns of ``jobs`` of lifecycles; none where every job ran once."""
-    return [*_lifecycle_columns(result.workload.lives or ()), *_spent(result)]
+    return [*_lifecycle_columns(result.workload.lifecycles or ()), *_spent(result)]
 
 
-def _lifecycle_columns(lives: Sequence[JobLifecycle]) -> list[pl.Series]:
+def _lifecycle_columns(lifecycles: Sequence[JobLifecycle]) -> list[pl.Series]:
     """Return what was known beforehand: sizes, notices."""
     found = []
-    if any(life.sizes is not None for life in lives):
-        sizes = [life.sizes for life in lives]
+    if any(life.sizes is not None for life in lifecycles):
+        sizes = [life.sizes for life in lifecycles]
         found = [
             pl.Series("elasticity", ["rigid" if size is None else "malleable" for size in sizes]),
             pl.Series("min_nodes", [None if size is None else size.least for size in sizes]),
             pl.Series("preferred_nodes", [None if size is None else size.preferred for size in sizes]),
             pl.Series("max_nodes", [None if size is None else size.most for size in sizes]),
         ]
-    if any(life.on_demand for life in lives):
-        kinds = ["ondemand" if life.on_demand else "batch" for life in lives]
+    if any(life.on_demand for life in lifecycles):
+        kinds = ["ondemand" if life.on_demand else "batch" for life in lifecycles]
         found.append(pl.Series("kind", kinds, dtype=pl.String))
     for name in ("notice_us", "predicted_us"):
-        times = [getattr(life, name) for life in lives]
+        times = [getattr(life, name) for life in lifecycles]
         if any(time is not None for time in times):
             column = f"{name.removesuffix('_us')}_s"
             found.append(pl.Series(column, [None if time is None else time / US_PER_S for time in times]))

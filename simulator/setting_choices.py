@@ -16,7 +16,7 @@ from foundation.units import seconds_to_us
 from simulator.engine.build_state import AFTER_FAILURE
 from simulator.engine.gang_stepper import ExactSlices
 from simulator.engine.run_rules import RunRules
-from simulator.model.jobs import JobLives
+from simulator.model.jobs import JobLifecycles
 from simulator.model.system import (
     Failing,
     Outage,
@@ -278,10 +278,12 @@ def prepared(words: SimulationWords, setting: SimulationSetting, workload: Workl
     every_us, cost_us = seconds_to_us(words.checkpoint_interval_s), seconds_to_us(words.checkpoint_cost_s)
     if every_us < 1 or cost_us < 0:
         raise UsageError("--checkpoint-interval is positive and --checkpoint-cost not negative")
-    lives = JobLives.of(workload.lives, workload.count)
+    lifecycles = JobLifecycles.of(workload.lifecycles, workload.count)
     return replace(
         workload,
-        lives=lives.changed(lambda life: replace(life, checkpoint_every_us=every_us, checkpoint_us=cost_us)),
+        lifecycles=lifecycles.changed(
+            lambda life: replace(life, checkpoint_every_us=every_us, checkpoint_us=cost_us)
+        ),
     )
 
 

@@ -153,7 +153,7 @@ class SimulationSession:
             most_jobs_a_core(words), words.multiplicity_interactive if self.setting.queues.is_mq else 1
         )
         other_model = words.sharing is not None or words.quantum_ms is not None or takes_whole_nodes(words)
-        fails = words.failures is not None or words.mtbf_h is not None or self.workload.lives is not None
+        fails = words.failures is not None or words.mtbf_h is not None or self.workload.lifecycles is not None
         if most == 1 or other_model or fails or engine_cpu_s > _MOST_ENGINE_S:
             return
         for overhead in OTHER_OVERHEADS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from simulator.jit.compilation import kernel
 from simulator.state.engine_state import NEVER, EngineJobRecord, EngineNodeRecord, EngineState
-from simulator.state.lifecycle_state import NO_JOB, Lives
+from simulator.state.lifecycle_state import NO_JOB, LifecycleTables
 
 
 @kernel
@@ -65,9 +65,9 @@ def count_idle(state: EngineState) -> int:
 
 
 @kernel
-def _set_owner(state: EngineState, lives: Lives, index: int) -> None:
+def _set_owner(state: EngineState, lifecycles: LifecycleTables, index: int) -> None:
     """Bring the owner of a node up to date, and what is counted of nodes that take any job."""
-    node, life = state.nodes[index], lives.nodes[index]
+    node, life = state.nodes[index], lifecycles.nodes[index]
     owner = NO_JOB if life.down or life.drained else life.lease
     sign = int(owner == NEVER) - int(node.owner == NEVER)
     node.owner = owner
@@ -79,40 +79,40 @@ def _set_owner(state: EngineState, lives: Lives, index: int) -> None:
 
 
 @kernel
-def set_down(state: EngineState, lives: Lives, node: int, down: int) -> None:
+def set_down(state: EngineState, lifecycles: LifecycleTables, node: int, down: int) -> None:
     """Note that a node, on which no job is, is down, or no longer."""
-    lives.nodes[node].down = down
-    _set_owner(state, lives, node)
+    lifecycles.nodes[node].down = down
+    _set_owner(state, lifecycles, node)
 
 
 @kernel
-def set_drained(state: EngineState, lives: Lives, node: int, drained: int) -> None:
+def set_drained(state: EngineState, lifecycles: LifecycleTables, node: int, drained: int) -> None:
     """Let no job start on a node, or let jobs start there again."""
-    lives.nodes[node].drained = drained
-    _set_owner(state, lives, node)
+    lifecycles.nodes[node].drained = drained
+    _set_owner(state, lifecycles, node)
 
 
 @kernel
-def lease(state: EngineState, lives: Lives, node: int, job: int) -> None:
+def lease(state: EngineState, lifecycles: LifecycleTables, node: int, job: int) -> None:
     """Reserve a node that is not reserved for ``job``."""
-    lives.nodes[node].lease = job
-    lives.jobs[job].leased += 1
-    _set_owner(state, lives, node)
+    lifecycles.nodes[node].lease = job
+    lifecycles.jobs[job].leased += 1
+    _set_owner(state, lifecycles, node)
 
 
 @kernel
-def end_lease(state: EngineState, lives: Lives, node: int) -> None:
+def end_lease(state: EngineState, lifecycles: LifecycleTables, node: int) -> None:
     """End the reservation of a node."""
-    lives.jobs[lives.nodes[node].lease].leased -= 1
-    lives.nodes[node].lease = NEVER
-    _set_owner(state, lives, node)
+    lifecycles.jobs[lifecycles.nodes[node].lease].leased -= 1
+    lifecycles.nodes[node].lease = NEVER
+    _set_owner(state, lifecycles, node)
 
 
 @kernel
-def end_leases(state: EngineState, lives: Lives, job: int) -> None:
+def end_leases(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """End all reservations for ``job``."""
     node = 0
-    while lives.jobs[job].leased > 0:
-        if lives.nodes[node].lease == job:
-            end_lease(state, lives, node)
+    while lifecycles.jobs[job].leased > 0:
+        if lifecycles.nodes[node].lease == job:
+            end_lease(state, lifecycles, node)
         node += 1

@@ -10,7 +10,7 @@ from foundation.errors import InputError
 from simulator.cores.core_slots import new_links
 from simulator.cores.slurm_rows import new_rows
 from simulator.jit.field_records import Ints, RecordTable, StateAllocator
-from simulator.model.jobs import JobLifecycle, JobLives, PoolJobs
+from simulator.model.jobs import JobLifecycle, JobLifecycles, PoolJobs
 from simulator.model.system import FAR_US, NodePool, Outage
 from simulator.sharing import SharingTables
 from simulator.state.engine_state import (
@@ -28,12 +28,12 @@ from simulator.state.engine_state import (
 )
 from simulator.state.lifecycle_state import (
     IntervalRecord,
-    LifeRecord,
-    Lives,
-    LivesClock,
+    LifecycleClock,
+    LifecycleRecord,
+    LifecycleTables,
     Log,
     LoggedPart,
-    NodeLifeRecord,
+    NodeLifecycleRecord,
     OutageRecord,
     TimerRecord,
 )
@@ -50,21 +50,21 @@ _SPARE_PARTS = 1 << 16
 """How much of the log may be full before it is emptied, besides what one event can log."""
 
 
-def build_lives(
+def build_lifecycles(
     make: StateAllocator,
-    lives: JobLives,
+    lifecycles: JobLifecycles,
     nodes: Ints,
     pool: NodePool,
     outages: Sequence[Outage] = (),
     after_failure: str = "checkpoint",
-) -> Lives:
+) -> LifecycleTables:
     """Return the tables at the beginning of a run.
 
     Parameters
     ----------
     make
         Makes tables for compiled kernels or for plain Python.
-    lives, nodes
+    lifecycles, nodes
         What each job can do, and the nodes that it asks for.
     pool
         The nodes.
@@ -76,36 +76,36 @@ def build_lives(
     slots = pool.nodes * pool.cores * pool.multiplicity
     stretches = 2 * slots + _SPARE_STRETCHES
     parts = 2 * slots + _SPARE_PARTS
-    count = len(lives)
+    count = len(lifecycles)
     timers = 4 * count + _SPARE_STRETCHES
-    rate_at, rates = _rates(lives)
+    rate_at, rates = _rates(lifecycles)
     is_rigid = rate_at == NEVER
     asked_rate = _ints(rates or [1])[np.where(is_rigid, 0, rate_at + nodes - 1)]
     events = sorted(
         [(outage.down_us, 1, outage.node) for outage in outages]
         + [(outage.up_us, 0, outage.node) for outage in outages if outage.up_us < FAR_US]
     )
-    return Lives(
+    return LifecycleTables(
         clock=make.table(
-            LivesClock,
+            LifecycleClock,
             1,
             unfinished=count,
             outages=len(events),
             after_failure=AFTER_FAILURE.index(after_failure),
         ),
         jobs=make.table(
-            LifeRecord,
+            LifecycleRecord,
             count,
             asked=nodes,
             rate_at=rate_at,
             rate=np.where(is_rigid, 1, asked_rate),
-            setup_us=lives.column(lambda life: life.setup_us),
-            every_us=lives.column(
+            setup_us=lifecycles.column(lambda life: life.setup_us),
+            every_us=lifecycles.column(
                 lambda life: NEVER if life.checkpoint_every_us is None else life.checkpoint_every_us
             ),
-            checkpoint_us=lives.column(lambda life: life.checkpoint_us),
+            checkpoint_us=lifecycles.column(lambda life: life.checkpoint_us),
         ),
-        nodes=make.table(NodeLifeRecord, pool.nodes),
+        nodes=make.table(NodeLifecycleRecord, pool.nodes),
         rates=make.row(rates or [1]),
         outages=make.table(
             OutageRecord,
@@ -123,7 +123,7 @@ def build_lives(
     )
 
 
-def _rates(lives: JobLives) -> tuple[Ints, list[int]]:
+def _rates(lifecycles: JobLifecycles) -> tuple[Ints, list[int]]:
     """Return where the rates of each job begin (``NEVER``: it is rigid), and all of them."""
     begins: dict[tuple[int, ...], int] = {}
     rates: list[int] = []
@@ -136,10 +136,12 @@ def _rates(lives: JobLives) -> tuple[Ints, list[int]]:
             rates.extend(life.sizes.rates)
         return begins[life.sizes.rates]
 
-    return lives.column(begin), rates
+    return lifecycles.column(begin), rates
 
 
-def check_lives(lives: JobLives, nodes: Ints, phase_at: Ints, run_us: Ints, scale: int) -> None:
+def check_lifecycles(
+    lifecycles: JobLifecycles, nodes: Ints, phase_at: Ints, run_us: Ints, scale: int
+) -> None:
     """Refuse lifecycles that contradict themselves, or that are too long to be counted.
 
     ``run_us`` is the longer of the run time and the request of each job; ``scale`` the model's units of work.
@@ -149,17 +151,17 @@ def check_lives(lives: JobLives, nodes: Ints, phase_at: Ints, run_us: Ints, scal
     InputError
         The message names the job by its index.
     """
-    soft = lives.column(lambda life: life.sizes is not None)
-    least = lives.column(lambda life: 1 if life.sizes is None else life.sizes.least)
-    most = lives.column(
+    soft = lifecycles.column(lambda life: life.sizes is not None)
+    least = lifecycles.column(lambda life: 1 if life.sizes is None else life.sizes.least)
+    most = lifecycles.column(
         lambda life: MOST_UNITS if life.sizes is None else min(life.sizes.most, len(life.sizes.rates))
     )
-    slowest = lives.column(lambda life: 1 if life.sizes is None else min(life.sizes.rates, default=0))
-    rate = lives.column(lambda life: 1 if life.sizes is None else max(life.sizes.rates, default=0))
-    pauses_us = lives.column(
+    slowest = lifecycles.column(lambda life: 1 if life.sizes is None else min(life.sizes.rates, default=0))
+    rate = lifecycles.column(lambda life: 1 if life.sizes is None else max(life.sizes.rates, default=0))
+    pauses_us = lifecycles.column(
         lambda life: max(life.setup_us, life.checkpoint_us, life.checkpoint_every_us or 0)
     )
-    is_past = lives.column(
+    is_past = lifecycles.column(
         lambda life: min(life.setup_us, life.checkpoint_us) < 0 or (life.checkpoint_every_us or 1) < 1
     )
     longest_us = np.maximum(run_us, pauses_us)
@@ -215,7 +217,7 @@ def build_state(
     *,
     with_rows: bool,
     node_memory_kib: int | None = None,
-    lives: Lives | None = None,
+    lifecycles: LifecycleTables | None = None,
     together: bool = False,
 ) -> EngineState:
     """Return the state at the beginning of a run.
@@ -234,7 +236,7 @@ def build_state(
         Whether Slurm's rows are kept, if cores are shared.
     node_memory_kib
         Memory of each node; None is unlimited.
-    lives
+    lifecycles
         What is kept of jobs that do more than run once.
     together
         See ``RunRules``.
@@ -286,7 +288,7 @@ def build_state(
         barred=make.zeros(len(node_set)),
         rows=_rows(make, count, pool) if by_rows else None,
         links=new_links(make, count, nodes * cores, slots) if slots > 1 else None,
-        lives=lives,
+        lifecycles=lifecycles,
     )
 
 

@@ -7,8 +7,7 @@ from typing import NoReturn
 
 from foundation.errors import InputError
 from simulator.cores import node_fitting as owners
-from simulator.lifecycle import lifecycle_actions as lives
-from simulator.lifecycle import lifecycle_actions as resizing
+from simulator.lifecycle import lifecycle_actions
 from simulator.lifecycle.job_progress import begin, done_since
 from simulator.lifecycle.segments import forget_progress, rate_at
 from simulator.model.jobs import SimulatedJob
@@ -25,8 +24,8 @@ from simulator.state.lifecycle_state import (
     RUNNING,
     WAITING,
     WORKING,
-    LifeRecord,
-    Lives,
+    LifecycleRecord,
+    LifecycleTables,
 )
 from simulator.state.node_sets import WORD_BITS
 
@@ -43,9 +42,9 @@ class PoolView:
     """
 
     def __init__(self, state: EngineState, jobs: Sequence[SimulatedJob]) -> None:
-        assert state.lives is not None
+        assert state.lifecycles is not None
         self.state = state
-        self.lives: Lives = state.lives
+        self.lifecycles: LifecycleTables = state.lifecycles
         self.jobs = jobs
         self.cluster = PoolState(state)
 
@@ -78,7 +77,7 @@ class PoolView:
     @property
     def parked(self) -> set[int]:
         """The indices of the suspended jobs."""
-        return {job for job in range(len(self.jobs)) if self.lives.jobs[job].status == PARKED}
+        return {job for job in range(len(self.jobs)) if self.lifecycles.jobs[job].status == PARKED}
 
     @property
     def nodes(self) -> int:
@@ -102,14 +101,14 @@ class PoolView:
 
     def node_state(self, node: int) -> NodeState:
         """See ``SchedulerContext``."""
-        life = self.lives.nodes[node]
+        life = self.lifecycles.nodes[node]
         if life.down:
             return NodeState.DOWN
         return NodeState.DRAINED if life.drained else NodeState.UP
 
     def lease_of(self, node: int) -> SimulatedJob | None:
         """See ``SchedulerContext``."""
-        job = self.lives.nodes[node].lease
+        job = self.lifecycles.nodes[node].lease
         return None if job == NEVER else self.jobs[job]
 
     def idle_nodes(self, job: SimulatedJob | None = None) -> list[int]:
@@ -129,24 +128,24 @@ class PoolView:
 
     def held(self, job: SimulatedJob) -> Cores:
         """See ``SchedulerContext``."""
-        return self.cluster.cores_of(job.index) if self.lives.jobs[job.index].starts else {}
+        return self.cluster.cores_of(job.index) if self.lifecycles.jobs[job.index].starts else {}
 
     def remaining_us(self, job: SimulatedJob, nodes: int | None = None) -> int:
         """See ``SchedulerContext``."""
-        life, scale = self.lives.jobs[job.index], self.state.rules[0].scale
+        life, scale = self.lifecycles.jobs[job.index], self.state.rules[0].scale
         if life.status == FUTURE:
-            forget_progress(self.state, self.lives, job.index)
+            forget_progress(self.state, self.lifecycles, job.index)
         if life.status in (RUNNING, PARKED):
             size = nodes or self.state.jobs[job.index].nodes
             pause, request = self._left(job.index)
             pause_us = _ceil(pause, scale * life.rate)
         else:
             size, request, pause_us = nodes or job.nodes, life.saved_request, life.setup_us
-        return pause_us + _ceil(request, scale * rate_at(self.lives, job.index, size))
+        return pause_us + _ceil(request, scale * rate_at(self.lifecycles, job.index, size))
 
     def _left(self, job: int) -> tuple[int, int]:
         """Return the units left of a job's pause and of its request."""
-        run, life = self.state.runs[job], self.lives.jobs[job]
+        run, life = self.state.runs[job], self.lifecycles.jobs[job]
         if life.status == PARKED:
             return 0 if life.doing == WORKING else life.pause_left, life.kept_request
         done = done_since(run, self.now_us)
@@ -156,7 +155,7 @@ class PoolView:
 
     def unsaved_us(self, job: SimulatedJob) -> int:
         """See ``SchedulerContext``."""
-        life = self.lives.jobs[job.index]
+        life = self.lifecycles.jobs[job.index]
         works = life.status == RUNNING and life.doing == WORKING
         return life.fresh_us + (self.now_us - life.since_us if works else 0)
 
@@ -218,7 +217,7 @@ class Actions(PoolView):
         if cores is None:
             return False
         self._check_cores(job, cores, count, lent=lent, chosen=on is not None)
-        lives.set_size(self.state, self.lives, job.index, count)
+        lifecycle_actions.set_size(self.state, self.lifecycles, job.index, count)
         self._name(job.index, cores)
         begin(self.state, job.index)
         self.set_speeds(job.index)
@@ -232,7 +231,7 @@ class Actions(PoolView):
         self._expect(job, RUNNING, "resize")
         if job.life.sizes is None:
             self._refuse(job, "is rigid and cannot be resized")
-        if self.lives.jobs[job.index].doing == LEAVING:
+        if self.lifecycles.jobs[job.index].doing == LEAVING:
             self._refuse(job, "has been warned and cannot be resized")
         if nodes is None and on is None:
             self._refuse(job, "is resized to no size: give nodes or cores")
@@ -245,10 +244,10 @@ class Actions(PoolView):
         self._check_cores(job, cores, count, lent=False, chosen=on is not None)
         if {node: sorted(ids) for node, ids in cores.items()} == self.held(job):
             return True
-        resizing.lift(self.state, self.lives, job.index)
+        lifecycle_actions.lift(self.state, self.lifecycles, job.index)
         self.set_speeds(job.index)
         self._name(job.index, cores)
-        resizing.lay(self.state, self.lives, job.index, count, cost_us)
+        lifecycle_actions.lay(self.state, self.lifecycles, job.index, count, cost_us)
         self.set_speeds(job.index)
         return True
 
@@ -264,18 +263,18 @@ class Actions(PoolView):
         """See ``SchedulerContext``."""
         self.act()
         self._expect(job, RUNNING, "preempt")
-        if self.lives.jobs[job.index].doing == LEAVING:
+        if self.lifecycles.jobs[job.index].doing == LEAVING:
             self._refuse(job, "has been warned and cannot be preempted again")
         if warning_us < 0 or (warning_us > 0 and how is not Preemption.CHECKPOINT):
             self._refuse(job, f"cannot be warned for {warning_us} us before it is preempted by {how}")
         if warning_us > 0:
-            lives.warn(self.state, self.lives, job.index, warning_us)
+            lifecycle_actions.warn(self.state, self.lifecycles, job.index, warning_us)
         elif how is Preemption.KILL:
-            lives.kill(self.state, self.lives, job.index)
+            lifecycle_actions.kill(self.state, self.lifecycles, job.index)
         elif how is Preemption.CHECKPOINT:
-            lives.save_and_go(self.state, self.lives, job.index)
+            lifecycle_actions.save_and_go(self.state, self.lifecycles, job.index)
         elif how is Preemption.SUSPEND:
-            lives.park(self.state, self.lives, job.index)
+            lifecycle_actions.park(self.state, self.lifecycles, job.index)
         else:
             self._refuse(job, f"cannot be preempted by {how!r}")
         self.set_speeds(job.index)
@@ -284,7 +283,7 @@ class Actions(PoolView):
         """See ``SchedulerContext``."""
         self.act()
         self._expect(job, WAITING, "put first")
-        lives.put_first(self.state, self.lives, job.index)
+        lifecycle_actions.put_first(self.state, self.lifecycles, job.index)
 
     def resume(self, job: SimulatedJob) -> bool:
         """See ``SchedulerContext``."""
@@ -294,14 +293,14 @@ class Actions(PoolView):
             open_to_it = self.state.nodes[node].owner in (NEVER, job.index)
             if not open_to_it or not set(ids) <= self._free_cores(node):
                 return False
-        lives.unpark(self.state, self.lives, job.index)
+        lifecycle_actions.unpark(self.state, self.lifecycles, job.index)
         self.set_speeds(job.index)
         return True
 
     def reserve(self, nodes: Sequence[int], job: SimulatedJob, until_us: int | None = None) -> None:
         """See ``SchedulerContext``."""
         self.act()
-        if self.lives.jobs[job.index].status not in (FUTURE, WAITING):
+        if self.lifecycles.jobs[job.index].status not in (FUTURE, WAITING):
             self._refuse(job, f"{self._state_of(job)}: nothing can be reserved for it")
         for node in nodes:
             self._check_node(node)
@@ -315,20 +314,20 @@ class Actions(PoolView):
         if until_us is not None:
             self.set_timer(until_us, timers.KINDS[timers.EXPIRY], job)
         for node in nodes:
-            owners.lease(self.state, self.lives, node, job.index)
+            owners.lease(self.state, self.lifecycles, node, job.index)
 
     def release(self, job: SimulatedJob, nodes: Sequence[int] | None = None) -> None:
         """See ``SchedulerContext``."""
         self.act()
         if nodes is None:
-            owners.end_leases(self.state, self.lives, job.index)
+            owners.end_leases(self.state, self.lifecycles, job.index)
             return
         for node in nodes:
             self._check_node(node)
-            if self.lives.nodes[node].lease != job.index:
+            if self.lifecycles.nodes[node].lease != job.index:
                 self._refuse(job, f"has no reservation of node {node} to release")
         for node in dict.fromkeys(nodes):
-            owners.end_lease(self.state, self.lives, node)
+            owners.end_lease(self.state, self.lifecycles, node)
 
     def set_timer(self, at_us: int, kind: str, about: SimulatedJob | None = None) -> Timer:
         """See ``SchedulerContext``."""
@@ -337,38 +336,38 @@ class Actions(PoolView):
             raise PolicyError(f"a timer {kind!r} at {at_us} us is in the past: it is {self.now_us} us")
         if kind not in self.timer_kinds:
             self.timer_kinds.append(kind)
-        number = self.lives.clock[0].timers_set
+        number = self.lifecycles.clock[0].timers_set
         index = NEVER if about is None else about.index
-        if timers.set_timer(self.lives, at_us, self.timer_kinds.index(kind), index) == NEVER:
-            raise PolicyError(f"more than {len(self.lives.timers)} timers tick at once")
+        if timers.set_timer(self.lifecycles, at_us, self.timer_kinds.index(kind), index) == NEVER:
+            raise PolicyError(f"more than {len(self.lifecycles.timers)} timers tick at once")
         return Timer(number, kind, about)
 
     def cancel(self, timer: Timer) -> None:
         """See ``SchedulerContext``."""
         self.act()
-        for place in range(self.lives.clock[0].ticking):
-            slot = self.lives.timers[place].heap
-            if self.lives.timers[slot].number == timer.number:
-                timers.cancel_timer(self.lives, slot)
+        for place in range(self.lifecycles.clock[0].ticking):
+            slot = self.lifecycles.timers[place].heap
+            if self.lifecycles.timers[slot].number == timer.number:
+                timers.cancel_timer(self.lifecycles, slot)
                 return
 
     def drain(self, node: int, *, drained: bool = True) -> None:
         """See ``SchedulerContext``."""
         self.act()
         self._check_node(node)
-        owners.set_drained(self.state, self.lives, node, int(drained))
+        owners.set_drained(self.state, self.lifecycles, node, int(drained))
 
     def _refuse(self, job: SimulatedJob, what: str) -> NoReturn:
         raise PolicyError(f"job {job.number} {what}")
 
     def _state_of(self, job: SimulatedJob) -> str:
-        return _STATES[self.lives.jobs[job.index].status]
+        return _STATES[self.lifecycles.jobs[job.index].status]
 
-    def _expect(self, job: SimulatedJob, status: int, action: str) -> LifeRecord:
+    def _expect(self, job: SimulatedJob, status: int, action: str) -> LifecycleRecord:
         known = 0 <= job.index < len(self.jobs) and self.jobs[job.index].number == job.number
         if not known:
             self._refuse(job, "is no job of this pool")
-        life = self.lives.jobs[job.index]
+        life = self.lifecycles.jobs[job.index]
         if life.status != status:
             self._refuse(job, f"{self._state_of(job)}: the policy cannot {action} it")
         return life
@@ -393,7 +392,7 @@ class Actions(PoolView):
         """Refuse cores that are not what a job may have now, whether a policy chose them or a placement."""
         if len(cores) != count:
             _misplaced(job, f"{len(cores)} nodes; it asks for {count}", chosen=chosen)
-        held = self.held(job) if self.lives.jobs[job.index].status == RUNNING else {}
+        held = self.held(job) if self.lifecycles.jobs[job.index].status == RUNNING else {}
         for node, ids in cores.items():
             self._check_node(node)
             free = self._free_cores(node) | set(held.get(node, ()))

@@ -16,7 +16,7 @@ from simulator.engine.python_engine import PythonEngine
 from simulator.jit.field_records import IntegerGrid, Ints, column
 from simulator.state.allocations import members, parts_of, running_jobs, words_of
 from simulator.state.engine_state import NEVER, EngineState
-from simulator.state.lifecycle_state import BY_START, NO_JOB, OVER, PARKED, RUNNING, WAITING, LifeRecord
+from simulator.state.lifecycle_state import BY_START, NO_JOB, OVER, PARKED, RUNNING, WAITING, LifecycleRecord
 
 if TYPE_CHECKING:
     from simulator.engine.python_engine import PythonEngine
@@ -33,7 +33,7 @@ class Invariants:
         self._done = np.zeros(0, dtype=np.int64)
         self._speed = np.zeros(0, dtype=np.int64)
         self._then_us = 0
-        self._books = LifeInvariants()
+        self._books = LifecycleInvariants()
 
     def __call__(self, stepper: PythonEngine) -> None:
         """Check the state.
@@ -83,7 +83,7 @@ class Invariants:
 
 def _ran_once(stepper: PythonEngine, job: int) -> bool:
     """Return whether a job did nothing but its work, on what it began on."""
-    life = stepper.lives.jobs[job]
+    life = stepper.lifecycles.jobs[job]
     paused = life.spent_setup_us + life.save_node_us
     return (
         life.why == BY_START and life.starts == 1 and life.rate_at == NEVER and not (paused or life.given_up)
@@ -169,7 +169,7 @@ def _check_busy(stepper: PythonEngine) -> None:
     state = stepper.state
     running = set(running_jobs(state))
     for job in range(state.rules[0].jobs):
-        if (stepper.lives.jobs[job].status == RUNNING) != (job in running):
+        if (stepper.lifecycles.jobs[job].status == RUNNING) != (job in running):
             raise InvariantError(f"job {job} is counted as running wrongly")
         if job not in running and state.runs[job].busy:
             raise InvariantError(f"job {job} does not run and is counted as busy")
@@ -185,7 +185,7 @@ class InvariantError(AssertionError):
     """The engine contradicts itself: a bug, or a plug-in that changed what it was shown."""
 
 
-class LifeInvariants:
+class LifecycleInvariants:
     """To be called after each event of one run."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class LifeInvariants:
 
 def _booked(stepper: PythonEngine, job: int) -> int:
     """Return the node time in a job's books, what it does now included."""
-    life: LifeRecord = stepper.lives.jobs[job]
+    life: LifecycleRecord = stepper.lifecycles.jobs[job]
     if life.status == OVER and life.fresh_us:
         raise InvariantError(
             f"job {job} has ended and {life.fresh_us} us of its work are neither kept nor lost"
@@ -239,10 +239,10 @@ def _booked(stepper: PythonEngine, job: int) -> int:
 
 
 def _check_owners(stepper: PythonEngine) -> None:
-    state, lives = stepper.state, stepper.lives
+    state, lifecycles = stepper.state, stepper.lifecycles
     leased = [0] * len(stepper.jobs)
     for index in range(state.rules[0].nodes):
-        life = lives.nodes[index]
+        life = lifecycles.nodes[index]
         if life.lease != NEVER:
             leased[life.lease] += 1
         if state.nodes[index].owner != (NO_JOB if life.down or life.drained else life.lease):
@@ -250,7 +250,9 @@ def _check_owners(stepper: PythonEngine) -> None:
         if life.down and state.nodes[index].listed:
             raise InvariantError(f"node {index} is down and has jobs")
     for job, count in enumerate(leased):
-        if lives.jobs[job].leased != count or (count and lives.jobs[job].status in (RUNNING, PARKED, OVER)):
+        if lifecycles.jobs[job].leased != count or (
+            count and lifecycles.jobs[job].status in (RUNNING, PARKED, OVER)
+        ):
             raise InvariantError(
                 f"job {job} has {count} nodes reserved and should not, or counts them wrongly"
             )
@@ -262,8 +264,8 @@ def _check_owners(stepper: PythonEngine) -> None:
 def _check_queue(stepper: PythonEngine) -> None:
     """Check that those wait who should, each once, in order."""
     waiting = [job.index for job in stepper.waiting]
-    lives = stepper.lives
-    expected = [job for job in range(len(stepper.jobs)) if lives.jobs[job].status == WAITING]
-    expected.sort(key=lambda job: (not lives.jobs[job].in_front, stepper.jobs[job].submit_us, job))
+    lifecycles = stepper.lifecycles
+    expected = [job for job in range(len(stepper.jobs)) if lifecycles.jobs[job].status == WAITING]
+    expected.sort(key=lambda job: (not lifecycles.jobs[job].in_front, stepper.jobs[job].submit_us, job))
     if waiting != expected:
         raise InvariantError(f"the queue is {waiting}, it should be {expected}")

@@ -12,23 +12,23 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.interruption import ShortCalls
 from foundation.units import counted, verb
-from simulator.engine.build_state import build_lives, build_state, check_lives
+from simulator.engine.build_state import build_lifecycles, build_state, check_lifecycles
 from simulator.engine.gang_stepper import ExactSlices, GangStepper
 from simulator.engine.python_engine import PythonEngine
 from simulator.engine.run_rules import RunRules
 from simulator.jit.compilation import Compilation, Compiled, compilation_wanted, is_anything_kept
 from simulator.jit.field_records import Ints, StateAllocator, array_of, column, column_view
-from simulator.model.jobs import PLAIN_LIFE, PoolJobs, SimulatedJob
+from simulator.model.jobs import PLAIN_LIFECYCLE, PoolJobs, SimulatedJob
 from simulator.model.system import FAR_US, NodePool, node_names
 from simulator.policy_interface import KernelPolicy, Program
 from simulator.sharing import BuiltinSharing, Proportional, SharingModel, SharingTables
 from simulator.state.allocations import AllocationIntervals, Places, joined, take_log
 from simulator.state.engine_state import EngineState
-from simulator.state.lifecycle_state import OVER, Accounting, Lives, books_of
+from simulator.state.lifecycle_state import OVER, Accounting, LifecycleTables, books_of
 
 
 def new_state(
-    make: StateAllocator, jobs: PoolJobs, pool: NodePool, rules: RunRules, *, with_lives: bool
+    make: StateAllocator, jobs: PoolJobs, pool: NodePool, rules: RunRules, *, with_lifecycles: bool
 ) -> EngineState:
     """Return the state of an idle pool before its first job comes."""
     sharing = rules.sharing
@@ -44,15 +44,17 @@ def new_state(
         tables,
         with_rows=getattr(rules.placement, "keeps_rows", False),
         node_memory_kib=rules.node_memory_kib,
-        lives=_new_lives(make, jobs, pool, rules, tables.scale) if with_lives else None,
+        lifecycles=_new_lifecycles(make, jobs, pool, rules, tables.scale) if with_lifecycles else None,
         together=rules.together,
     )
 
 
-def _new_lives(make: StateAllocator, jobs: PoolJobs, pool: NodePool, rules: RunRules, scale: int) -> Lives:
-    lives = jobs.every_life
-    check_lives(lives, jobs.nodes, jobs.phase_at, np.maximum(jobs.run_us, jobs.requested_us), scale)
-    return build_lives(make, lives, jobs.nodes, pool, rules.outages_of(pool), rules.after_failure)
+def _new_lifecycles(
+    make: StateAllocator, jobs: PoolJobs, pool: NodePool, rules: RunRules, scale: int
+) -> LifecycleTables:
+    lifecycles = jobs.every_lifecycle
+    check_lifecycles(lifecycles, jobs.nodes, jobs.phase_at, np.maximum(jobs.run_us, jobs.requested_us), scale)
+    return build_lifecycles(make, lifecycles, jobs.nodes, pool, rules.outages_of(pool), rules.after_failure)
 
 
 def _tables_of_plain(sharing: SharingModel, pool: NodePool) -> SharingTables:
@@ -113,8 +115,8 @@ def run_of(
     InputError
         A job waits for ever.
     """
-    if state.lives is not None:
-        _check_all_over(state.lives, jobs)
+    if state.lifecycles is not None:
+        _check_all_over(state.lifecycles, jobs)
     return PoolRun(
         start_us=column(state.runs, "start_us")[:-1],
         end_us=column(state.runs, "end_us")[:-1],
@@ -127,14 +129,14 @@ def run_of(
         events=int(column(state.clock, "events")[0]),
         engine_cpu_s=engine_cpu_s,
         gang=gang,
-        stretches=None if state.lives is None else joined(logged, state.mask.shape[1]),
-        books=None if state.lives is None else books_of(state.lives),
+        stretches=None if state.lifecycles is None else joined(logged, state.mask.shape[1]),
+        books=None if state.lifecycles is None else books_of(state.lifecycles),
     )
 
 
-def _check_all_over(lives: Lives, jobs: PoolJobs) -> None:
+def _check_all_over(lifecycles: LifecycleTables, jobs: PoolJobs) -> None:
     """Refuse a run in which a job waits for ever, because nodes stay down."""
-    waiting = np.flatnonzero(column(lives.jobs, "status") != OVER)
+    waiting = np.flatnonzero(column(lifecycles.jobs, "status") != OVER)
     if len(waiting):
         wanted = int(jobs.nodes[waiting[0]])
         raise InputError(
@@ -156,8 +158,8 @@ def _new_world(
     """Return the state, and the loop of the policy with what it works on."""
     policy = rules.policy
     assert isinstance(policy, KernelPolicy)
-    with_lives = policy.keeps_lifecycles or jobs.lives is not None or bool(rules.outages)
-    state = new_state(make, jobs, pool, rules, with_lives=with_lives)
+    with_lifecycles = policy.keeps_lifecycles or jobs.lifecycles is not None or bool(rules.outages)
+    state = new_state(make, jobs, pool, rules, with_lifecycles=with_lifecycles)
     return state, policy.program(make, state, jobs)
 
 
@@ -207,7 +209,7 @@ def run_kernels(
 
 def _taken(state: EngineState) -> list[AllocationIntervals]:
     """Empty the log, if there is one and something in it."""
-    taken = None if state.lives is None else take_log(state.lives)
+    taken = None if state.lifecycles is None else take_log(state.lifecycles)
     return [] if taken is None else [taken]
 
 
@@ -253,7 +255,7 @@ def job_objects(jobs: PoolJobs, numbers: Ints) -> list[SimulatedJob]:
             memory_kib=int(jobs.memory_kib[index]),
             app=int(jobs.app[index]),
             user=None if jobs.user is None or jobs.user[index] < 0 else int(jobs.user[index]),
-            life=PLAIN_LIFE if jobs.lives is None else jobs.lives[index],
+            life=PLAIN_LIFECYCLE if jobs.lifecycles is None else jobs.lifecycles[index],
         )
         for index in range(jobs.count)
     ]
@@ -341,7 +343,7 @@ def run_pools(
         return runs
     steppers = [
         _stepper(
-            new_state(StateAllocator(compiled=False), part.jobs, part.pool, rules, with_lives=True),
+            new_state(StateAllocator(compiled=False), part.jobs, part.pool, rules, with_lifecycles=True),
             job_objects(part.jobs, part.numbers),
             part.pool,
             rules,

@@ -18,7 +18,7 @@ from simulator.cores import node_fitting as owners
 from simulator.cores.node_fitting import fits
 from simulator.engine.context_actions import Actions
 from simulator.jit.field_records import IntegerGrid, LazyTable, PlainGrid, RecordTable
-from simulator.lifecycle import lifecycle_actions as lives
+from simulator.lifecycle import lifecycle_actions
 from simulator.lifecycle.events import (
     ARRIVED,
     CHANGED,
@@ -29,7 +29,7 @@ from simulator.lifecycle.events import (
     RANG,
     come_next,
     find_next,
-    next_life_event,
+    next_lifecycle_event,
     next_outage,
     ring,
 )
@@ -62,7 +62,7 @@ from simulator.state.allocations import (
 )
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.event_queue import KINDS, enter_agenda, present
-from simulator.state.lifecycle_state import OVER, WAITING, Lives
+from simulator.state.lifecycle_state import OVER, WAITING, LifecycleTables
 from simulator.state.node_sets import flip
 
 _Record = TypeVar("_Record")
@@ -96,8 +96,8 @@ def _copied(field: Any) -> Any:
     """Return what can be changed instead of a field of a state in plain Python."""
     if field is None:
         return None
-    if isinstance(field, Lives):
-        return _copied_lives(field)
+    if isinstance(field, LifecycleTables):
+        return _copied_lifecycles(field)
     if isinstance(field, tuple):
         return type(field)(*map(_copied, field))
     if isinstance(field, PlainGrid | _GridCopy):
@@ -118,9 +118,12 @@ def fork(state: EngineState) -> EngineState:
     return EngineState(*fields)
 
 
-def _copied_lives(lives: Lives) -> Lives:
-    return lives._replace(
-        clock=_copied(lives.clock), jobs=_copied(lives.jobs), nodes=_copied(lives.nodes), rates=lives.rates
+def _copied_lifecycles(lifecycles: LifecycleTables) -> LifecycleTables:
+    return lifecycles._replace(
+        clock=_copied(lifecycles.clock),
+        jobs=_copied(lifecycles.jobs),
+        nodes=_copied(lifecycles.nodes),
+        rates=lifecycles.rates,
     )
 
 
@@ -253,7 +256,7 @@ class PythonEngine(Actions):
     @property
     def next_us(self) -> int:
         """When the next event happens; ``FAR_US``: never."""
-        return find_next(self.state, self.lives)[1]
+        return find_next(self.state, self.lifecycles)[1]
 
     def step(self) -> bool:
         """Process the next event; return False if there is none."""
@@ -270,14 +273,14 @@ class PythonEngine(Actions):
     def check_end(self) -> None:
         """Refuse an end at which a job has not ended."""
         for job in self.jobs:
-            if self.lives.jobs[job.index].status != OVER:
+            if self.lifecycles.jobs[job.index].status != OVER:
                 self._blame(
                     PolicyError(f"job {job.number} {self._state_of(job)} for ever: nothing more happens")
                 )
 
     def process_event(self) -> bool:
         """Process the next event without showing it; return False if there is none."""
-        kind = next_life_event(self.state, self.lives)
+        kind = next_lifecycle_event(self.state, self.lifecycles)
         if kind == NOTHING:
             return False
         self._note_timers(kind)
@@ -313,7 +316,7 @@ class PythonEngine(Actions):
         return True
 
     def _empty_log(self) -> None:
-        taken = take_log(self.lives)
+        taken = take_log(self.lifecycles)
         if taken is not None:
             self.logged.append(taken)
 
@@ -327,31 +330,31 @@ class PythonEngine(Actions):
         """Let the next event happen."""
         state = self.state
         if kind == ARRIVED:
-            return JobArrived(self.jobs[come_next(state, self.lives)])
+            return JobArrived(self.jobs[come_next(state, self.lifecycles)])
         if kind in (ENDED, LEFT):
             job = state.lists[0].agenda
-            (lives.end if kind == ENDED else lives.leave)(state, self.lives, job)
+            (lifecycle_actions.end if kind == ENDED else lifecycle_actions.leave)(state, self.lifecycles, job)
             self.set_speeds(job)
             return JobEnded(self.jobs[job]) if kind == ENDED else JobPreempted(self.jobs[job])
         if kind == RANG:
-            timer = self.lives.timers[ring(state, self.lives)]
+            timer = self.lifecycles.timers[ring(state, self.lifecycles)]
             about = None if timer.about == NEVER else self.jobs[timer.about]
             return Timer(timer.number, self.timer_kinds[timer.kind], about)
-        node = next_outage(self.lives)
+        node = next_outage(self.lifecycles)
         if kind == NODE_UP:
-            owners.set_down(state, self.lives, node, 0)
+            owners.set_down(state, self.lifecycles, node, 0)
             return NodeUp(node)
         return NodeDown(node, self._lose_node(node))
 
     def _lose_node(self, node: int) -> tuple[SimulatedJob, ...]:
         lost = []
-        job = lives.next_on_node(self.state, self.lives, node, NEVER)
+        job = lifecycle_actions.next_on_node(self.state, self.lifecycles, node, NEVER)
         while job != NEVER:
-            lives.lose_node(self.state, self.lives, job)
+            lifecycle_actions.lose_node(self.state, self.lifecycles, job)
             self.set_speeds(job)
             lost.append(self.jobs[job])
-            job = lives.next_on_node(self.state, self.lives, node, job)
-        owners.set_down(self.state, self.lives, node, 1)
+            job = lifecycle_actions.next_on_node(self.state, self.lifecycles, node, job)
+        owners.set_down(self.state, self.lifecycles, node, 1)
         return tuple(lost)
 
     def _inform(self, event: Event) -> None:
@@ -464,4 +467,4 @@ class PythonEngine(Actions):
                 )
                 slowest = speed if slowest is None else min(slowest, speed)
         even = max(1, round((1 if slowest is None else slowest) * state.rules[0].scale))
-        return even * rate_of(self.state.lives, job)
+        return even * rate_of(self.state.lifecycles, job)

@@ -297,7 +297,7 @@ def drawn(workload: Workload, nodes: int, seed: int, mix: str) -> PoolJobs:
 
 
 def _drawn_summary(jobs: PoolJobs) -> tuple[float, float, float, float]:
-    demand = np.array([life.on_demand for life in jobs.lives or ()])
+    demand = np.array([life.on_demand for life in jobs.lifecycles or ()])
     week = jobs.submit_us // _WEEK_US
     counts = np.bincount(week[demand], minlength=int(week.max()) + 1)
     mean = max(float(counts.mean()), 1e-9)

@@ -132,8 +132,8 @@ def measured(result: SimulationResult, window: JobWindow) -> Measures:
     turnaround_s = wait_s + run_s
     (pool,) = result.pools
     soft = np.zeros(workload.count, dtype=bool)
-    if workload.lives is not None:
-        soft = workload.lives.column(lambda life: life.sizes is not None) > 0
+    if workload.lifecycles is not None:
+        soft = workload.lifecycles.column(lambda life: life.sizes is not None) > 0
     expansions, shrinks = operations(pool.run)
     of = counted & soft
     low, high = quantiles(turnaround_s, (0.25, 0.75))

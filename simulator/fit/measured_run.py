@@ -185,10 +185,10 @@ def completed(run: Run) -> list[Ran]:
     """Return the completed jobs of which everything is known, each with its last life, by submission."""
     columns = ("job_id", "kind", "submitted_s", "start_s", "end_s", "dedicated_s", "placement")
     known = run.jobs.filter(pl.col("state") == "COMPLETED").select(columns).drop_nulls()
-    lives = (
+    lifecycles = (
         [] if run.allocations is None else run.allocations.filter(pl.col("why") != "start")["job"].to_list()
     )
-    again = set(lives)
+    again = set(lifecycles)
     return [
         Ran(
             interactive=kind == "interactive",

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from foundation.errors import InputError
 from foundation.units import US_PER_S, counted, seconds_to_us
 from simulator.jit.field_records import Ints
-from simulator.model.jobs import PLAIN_LIFE, JobLifecycle, JobLives, Sizes
+from simulator.model.jobs import PLAIN_LIFECYCLE, JobLifecycle, JobLifecycles, Sizes
 from simulator.simulation import Workload
 
 BURST_US = 3600 * US_PER_S
@@ -114,12 +114,12 @@ def draw_lives(workload: Workload, nodes: int, draw: Draw, seed: int) -> Workloa
     notice_us, predicted_us = _notices(workload, kinds, draw, seed)
     sizes: dict[int, Sizes] = {}
     intervals: dict[int, tuple[int, int]] = {}
-    lives = []
+    lifecycles = []
     for job, kind in enumerate(kinds.tolist()):
         size = int(workload.nodes[job])
         if kind == HybridJobKind.ON_DEMAND:
             known = bool(notice_us[job] >= 0)
-            lives.append(
+            lifecycles.append(
                 JobLifecycle(
                     on_demand=True,
                     notice_us=int(notice_us[job]) if known else None,
@@ -128,18 +128,18 @@ def draw_lives(workload: Workload, nodes: int, draw: Draw, seed: int) -> Workloa
             )
         elif kind == HybridJobKind.MALLEABLE:
             sizes.setdefault(size, linear_sizes(size, draw.least))
-            lives.append(JobLifecycle(sizes=sizes[size], setup_us=int(setup_us[job])))
+            lifecycles.append(JobLifecycle(sizes=sizes[size], setup_us=int(setup_us[job])))
         else:
             every_us, save_us = intervals.setdefault(size, checkpoints_us(size, draw))
-            lives.append(
+            lifecycles.append(
                 replace(
-                    PLAIN_LIFE,
+                    PLAIN_LIFECYCLE,
                     setup_us=int(setup_us[job]),
                     checkpoint_every_us=every_us,
                     checkpoint_us=save_us,
                 )
             )
-    return replace(workload, lives=JobLives.of(lives, workload.count))
+    return replace(workload, lifecycles=JobLifecycles.of(lifecycles, workload.count))
 
 
 def linear_sizes(asked: int, least: float) -> Sizes:
@@ -259,7 +259,7 @@ def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
     """
     from dataclasses import replace
 
-    lives: list[JobLifecycle] = [PLAIN_LIFE] * workload.count
+    lifecycles: list[JobLifecycle] = [PLAIN_LIFECYCLE] * workload.count
     index = {number: job for job, number in enumerate(workload.number.tolist())}
     known: set[int] = set()
     try:
@@ -275,12 +275,12 @@ def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
                     raise InputError(f"{path}, line {rows.line_num}: more than {_MOST_JOBS} jobs")
                 known.add(number or 0)
                 if number in index:
-                    lives[index[number]] = _life(entry, workload, index[number], draw)
+                    lifecycles[index[number]] = _life(entry, workload, index[number], draw)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
-    return replace(workload, lives=JobLives.of(lives, workload.count))
+    return replace(workload, lifecycles=JobLifecycles.of(lifecycles, workload.count))
 
 
 def _check_header(path: Path, names: object) -> None:

@@ -28,7 +28,7 @@ from simulator.hybrid.hybrid_state import (
     PlanRecord,
 )
 from simulator.jit.field_records import Ints, StateAllocator
-from simulator.model.jobs import PLAIN_LIFE, JobLifecycle, PoolJobs
+from simulator.model.jobs import PLAIN_LIFECYCLE, JobLifecycle, PoolJobs
 from simulator.state.node_sets import full_set
 
 _MOST_UNITS = 1 << 62
@@ -111,18 +111,18 @@ def build_world(
         Whether to write down what each job held.
 
     """
-    lives = _lives(jobs)
+    lifecycles = _lives(jobs)
     shares = mechanism.strategy == SHARE
     whole = (mechanism.weight + 1) * overhead.numerator if shares else 1
     kind = np.array(
-        [ON_DEMAND if life.on_demand else RIGID if life.sizes is None else MALLEABLE for life in lives],
+        [ON_DEMAND if life.on_demand else RIGID if life.sizes is None else MALLEABLE for life in lifecycles],
         dtype=np.int64,
     )
     least = jobs.nodes.copy()
-    for job, life in enumerate(lives):
+    for job, life in enumerate(lifecycles):
         if life.sizes is not None and mechanism.strategy != BASELINE:
             least[job] = life.sizes.least
-    notice_us = _times([life.notice_us for life in lives])
+    notice_us = _times([life.notice_us for life in lifecycles])
     order = np.lexsort((np.arange(jobs.count), jobs.submit_us))
     announced = np.flatnonzero((kind == ON_DEMAND) & (notice_us < FAR_US))
     units = _units(jobs, kind, whole, mechanism)
@@ -154,7 +154,7 @@ def build_world(
             submit_us=jobs.submit_us,
             order=np.argsort(order),
             notice_us=notice_us,
-            predicted_us=_times([life.predicted_us for life in lives]),
+            predicted_us=_times([life.predicted_us for life in lifecycles]),
             notice=np.where(notice_us < FAR_US, SILENT, NO_NOTICE),
             setup=units.setup,
             every=units.every,
@@ -177,7 +177,7 @@ def build_world(
 
 
 def _lives(jobs: PoolJobs) -> Sequence[JobLifecycle]:
-    return [PLAIN_LIFE] * jobs.count if jobs.lives is None else jobs.lives
+    return [PLAIN_LIFECYCLE] * jobs.count if jobs.lifecycles is None else jobs.lifecycles
 
 
 def misfit(jobs: PoolJobs) -> tuple[int, str] | None:
@@ -203,10 +203,10 @@ def _units(jobs: PoolJobs, kind: Ints, whole: int, mechanism: Mechanism) -> _Wor
     The run of the trace has the checkpoints that are due by ``checkpoint_every_us``. What of it is not filled
     by a whole number of them counts as set-up, so that the run is as long as in the trace.
     """
-    lives = _lives(jobs)
-    setup_us = np.array([life.setup_us for life in lives], dtype=np.int64)
-    every_us = np.array([life.checkpoint_every_us or 0 for life in lives], dtype=np.int64)
-    save_us = np.array([life.checkpoint_us for life in lives], dtype=np.int64)
+    lifecycles = _lives(jobs)
+    setup_us = np.array([life.setup_us for life in lifecycles], dtype=np.int64)
+    every_us = np.array([life.checkpoint_every_us or 0 for life in lifecycles], dtype=np.int64)
+    save_us = np.array([life.checkpoint_us for life in lifecycles], dtype=np.int64)
     save_us *= not mechanism.free_checkpoints
     run_us, width = jobs.run_us, np.where(kind == MALLEABLE, jobs.nodes, 1)
     request_us = np.maximum(run_us, jobs.requested_us)

@@ -21,7 +21,7 @@ from simulator.hybrid.hybrid_state import (
     RUNNING,
     WAITING,
     HybridTables,
-    begin_life,
+    begin_lifecycle,
     foresee,
     keep,
     lose,
@@ -244,7 +244,7 @@ def hold(world: HybridTables, job: int) -> None:
     entry, now_us = world.jobs[job], world.clock[0].now_us
     if entry.start_us == NO_JOB:
         entry.start_us = now_us
-    entry.lives += 1
+    entry.attempts += 1
     entry.begun_us = now_us
     entry.since_us = now_us
     entry.stretch_us = now_us
@@ -258,7 +258,7 @@ def go(world: HybridTables, job: int) -> None:
     entry = world.jobs[job]
     if entry.ready_us == NO_JOB or entry.status == GATHERING:
         entry.ready_us = world.clock[0].now_us
-    begin_life(world, entry)
+    begin_lifecycle(world, entry)
 
 
 @kernel
@@ -358,7 +358,7 @@ def _give_back(world: HybridTables, giver: int, place: int) -> None:
     loan = world.loans[place]
     lender = world.jobs[loan.lender]
     most = min(loan.nodes, world.jobs[giver].plain)
-    if lender.lives != loan.life:
+    if lender.attempts != loan.life:
         return
     if loan.shrank:
         count = min(most, lender.asked - lender.nodes)
@@ -408,7 +408,7 @@ def lend(world: HybridTables, borrower: int, lender: int, count: int, shrank: in
     loan.borrower = borrower
     loan.lender = lender
     loan.nodes = count
-    loan.life = world.jobs[lender].lives
+    loan.life = world.jobs[lender].attempts
     loan.shrank = shrank
 
 

@@ -287,10 +287,10 @@ def _chosen(stretches: AllocationIntervals, rows: Ints) -> AllocationIntervals:
 
 
 def _books(found: HybridOutcome) -> Accounting:
-    nothing = np.zeros(len(found.column("lives")), dtype=np.int64)
+    nothing = np.zeros(len(found.column("attempts")), dtype=np.int64)
     return Accounting(
         preemptions=found.column("preemptions"),
-        starts=found.column("lives"),
+        starts=found.column("attempts"),
         given_up=nothing,
         lost_us=found.column("lost_us"),
         spent_setup_us=found.column("setup_us"),

@@ -98,7 +98,7 @@ class HybridJobRecord:
         request beyond the run (times ``width``).
     work
         Units of work that are not safe yet, without checkpoints (times ``width``).
-    status, nodes, plain, lives
+    status, nodes, plain, attempts
         What it does, nodes that it holds, those of them without a lease, and how often it started.
     since_us, share, setup_left, left
         Progress is settled up to an instant; speed, and what is left of this life.
@@ -127,7 +127,7 @@ class HybridJobRecord:
     status: int = COMING
     nodes: int = 0
     plain: int = 0
-    lives: int = 0
+    attempts: int = 0
     begun_us: int = 0
     est_us: int = 0
     since_us: int = 0
@@ -287,7 +287,7 @@ def foresee(world: HybridTables, job: HybridJobRecord) -> None:
 
 
 @kernel
-def begin_life(world: HybridTables, job: HybridJobRecord) -> None:
+def begin_lifecycle(world: HybridTables, job: HybridJobRecord) -> None:
     """Let a job on its nodes begin, or go on from what it saved."""
     now_us = world.clock[0].now_us
     job.status = RUNNING
@@ -323,7 +323,7 @@ def settle(world: HybridTables, job: HybridJobRecord) -> None:
     job.setup_us += setup_us
     job.stretch_setup_us += setup_us
     job.setup_node_us += job.nodes * setup_us
-    if job.lives > 1:
+    if job.attempts > 1:
         job.again_node_us += job.nodes * setup_us
     job.fresh_node_us += job.nodes * (took_us - setup_us)
 

@@ -352,7 +352,7 @@ def _plan_next(world: HybridTables, demand: int) -> int:
     world.clock[0].plans += 1
     plan.borrower = demand
     plan.victim = best
-    plan.life = world.jobs[best].lives
+    plan.life = world.jobs[best].attempts
     plan.at_us = best_us
     plan.overhead = least
     return world.jobs[best].plain
@@ -396,7 +396,7 @@ def _is_good(world: HybridTables, place: int) -> bool:
     borrower, victim = world.jobs[plan.borrower], world.jobs[plan.victim]
     if borrower.status != COMING or borrower.notice != KNOWN:
         return False
-    return victim.lives == plan.life and can_give(world, plan.victim) > 0
+    return victim.attempts == plan.life and can_give(world, plan.victim) > 0
 
 
 @kernel

@@ -27,7 +27,15 @@ from simulator.cores.node_fitting import end_leases
 from simulator.cores.slurm_rows import enter_row, leave_row
 from simulator.jit.compilation import kernel
 from simulator.jit.field_records import IntegerGrid, RecordTable
-from simulator.lifecycle.segments import begin_life, first_phase, follow, keep, rate_of, request_units, tally
+from simulator.lifecycle.segments import (
+    begin_lifecycle,
+    first_phase,
+    follow,
+    keep,
+    rate_of,
+    request_units,
+    tally,
+)
 from simulator.model.system import FAR_US
 from simulator.state.engine_state import NEVER, ONE, EngineState, Links, RunRecord, Timeline
 from simulator.state.event_queue import (
@@ -39,7 +47,7 @@ from simulator.state.event_queue import (
     move_in_agenda,
     present,
 )
-from simulator.state.lifecycle_state import Lives
+from simulator.state.lifecycle_state import LifecycleTables
 
 
 @kernel
@@ -118,7 +126,7 @@ def speed_of(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGri
         speed = state.speeds[_multiplicity(state, stack, job, runs[job].co_located)]
     else:
         speed = _slowest_part(state, runs, stack, job)
-    return max(speed, 1) * rate_of(state.lives, job)
+    return max(speed, 1) * rate_of(state.lifecycles, job)
 
 
 @kernel
@@ -217,7 +225,7 @@ def _speed_now(state: EngineState, stack: IntegerGrid | None, job: int) -> int:
         for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
             slowest = min(slowest, state.nodes[state.parts[part].node].factor)
         slowest = max(1, (state.rules[0].scale * slowest) // ONE)
-    return slowest * rate_of(state.lives, job)
+    return slowest * rate_of(state.lifecycles, job)
 
 
 @kernel
@@ -232,30 +240,30 @@ def set_speeds(state: EngineState, job: int) -> None:
 
 
 @kernel
-def _is_restless(state: EngineState, lives: Lives | None, job: int) -> bool:
+def _is_restless(state: EngineState, lifecycles: LifecycleTables | None, job: int) -> bool:
     """Return whether ``job`` may change without an end: it has other phases than one busy one, or a life."""
-    if lives is not None:
+    if lifecycles is not None:
         return True
     first = state.jobs[job].phase_at
     return state.jobs[job + 1].phase_at - first != 2 or state.phase_us[first] > 0
 
 
 @kernel
-def _begin_anew(state: EngineState, lives: Lives | None, job: int) -> None:
+def _begin_anew(state: EngineState, lifecycles: LifecycleTables | None, job: int) -> None:
     """Begin the first phase, or where ``job`` saved last."""
     run = state.runs[job]
-    if lives is None:
-        run.request_left = request_units(state, lives, job)
+    if lifecycles is None:
+        run.request_left = request_units(state, lifecycles, job)
         run.phase = first_phase(state, job)
         _enter_phase(state, job)
-    if lives is not None:
-        begin_life(state, lives, job)
+    if lifecycles is not None:
+        begin_lifecycle(state, lifecycles, job)
 
 
 @kernel
-def _end_leases(state: EngineState, lives: Lives | None, job: int) -> None:
-    if lives is not None:
-        end_leases(state, lives, job)
+def _end_leases(state: EngineState, lifecycles: LifecycleTables | None, job: int) -> None:
+    if lifecycles is not None:
+        end_leases(state, lifecycles, job)
 
 
 @kernel
@@ -286,24 +294,24 @@ def let_go(state: EngineState, job: int) -> None:
 def begin(state: EngineState, job: int) -> None:
     """Start the waiting ``job`` on the cores that its parts name; speeds are still to be set."""
     leave_queue(state, job)
-    _end_leases(state, state.lives, job)
+    _end_leases(state, state.lifecycles, job)
     state.runs[job].start_us = state.clock[0].now_us
-    state.clock[0].restless += int(_is_restless(state, state.lives, job))
-    _begin_anew(state, state.lives, job)
+    state.clock[0].restless += int(_is_restless(state, state.lifecycles, job))
+    _begin_anew(state, state.lifecycles, job)
     hold(state, job)
     enter_agenda(present(state), job)
 
 
 @kernel
-def _go_on(state: EngineState, lives: Lives | None, job: int) -> None:
+def _go_on(state: EngineState, lifecycles: LifecycleTables | None, job: int) -> None:
     """Go to the next phase, or to the next segment of a life."""
-    if lives is None:
+    if lifecycles is None:
         state.runs[job].phase += 1
         _enter_phase(state, job)
-    if lives is not None:
-        tally(state, lives, job)
-        if follow(state, lives, job):
-            keep(lives, job)
+    if lifecycles is not None:
+        tally(state, lifecycles, job)
+        if follow(state, lifecycles, job):
+            keep(lifecycles, job)
 
 
 @kernel
@@ -313,7 +321,7 @@ def change_phase(state: EngineState, job: int) -> None:
     settle(run, state.clock[0].now_us)
     was_busy = run.busy
     state.clock[0].affected = 0
-    _go_on(state, state.lives, job)
+    _go_on(state, state.lifecycles, job)
     if was_busy and not run.busy:
         count_busy(state, job, False)
     move_in_agenda(present(state), job)
@@ -336,7 +344,7 @@ def vacate(state: EngineState, job: int) -> None:
     let_go(state, job)
     run.busy = 0
     leave_agenda(present(state), job)
-    state.clock[0].restless -= int(_is_restless(state, state.lives, job))
+    state.clock[0].restless -= int(_is_restless(state, state.lifecycles, job))
 
 
 @kernel

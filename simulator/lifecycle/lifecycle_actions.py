@@ -46,140 +46,140 @@ from simulator.state.lifecycle_state import (
     SETTING_UP,
     WAITING,
     WORKING,
-    Lives,
+    LifecycleTables,
 )
 from simulator.state.node_sets import flip
 
 
 @kernel
-def set_size(state: EngineState, lives: Lives, job: int, nodes: int) -> None:
+def set_size(state: EngineState, lifecycles: LifecycleTables, job: int, nodes: int) -> None:
     """Give a job that holds nothing space for so many nodes, and their rate."""
     asked = state.jobs[job]
     asked.nodes = nodes
     asked.part_end = asked.part_at + nodes
-    lives.jobs[job].rate = rate_at(lives, job, nodes)
+    lifecycles.jobs[job].rate = rate_at(lifecycles, job, nodes)
 
 
 @kernel
-def come(state: EngineState, lives: Lives, job: int) -> None:
+def come(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Note that ``job`` has arrived."""
-    lives.jobs[job].status = WAITING
-    forget_progress(state, lives, job)
+    lifecycles.jobs[job].status = WAITING
+    forget_progress(state, lifecycles, job)
 
 
 @kernel
-def _is_behind(state: EngineState, lives: Lives, a: int, b: int) -> bool:
+def _is_behind(state: EngineState, lifecycles: LifecycleTables, a: int, b: int) -> bool:
     """Return whether ``a`` waits behind ``b``."""
-    if lives.jobs[a].in_front != lives.jobs[b].in_front:
-        return lives.jobs[b].in_front > lives.jobs[a].in_front
+    if lifecycles.jobs[a].in_front != lifecycles.jobs[b].in_front:
+        return lifecycles.jobs[b].in_front > lifecycles.jobs[a].in_front
     if state.jobs[a].submit_us != state.jobs[b].submit_us:
         return state.jobs[a].submit_us > state.jobs[b].submit_us
     return a > b
 
 
 @kernel
-def queue_again(state: EngineState, lives: Lives, job: int) -> None:
+def queue_again(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Put ``job`` where it belongs in the queue: by front, time of submission and number."""
     runs = state.runs
     end = state.rules[0].jobs
     before = runs[end].queue_prev
-    while before != end and _is_behind(state, lives, before, job):
+    while before != end and _is_behind(state, lifecycles, before, job):
         before = runs[before].queue_prev
     queue_behind(state, job, before)
 
 
 @kernel
-def put_first(state: EngineState, lives: Lives, job: int) -> None:
+def put_first(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Let the waiting ``job`` wait in front of all that are not put there."""
     leave_queue(state, job)
-    lives.jobs[job].in_front = 1
-    queue_again(state, lives, job)
+    lifecycles.jobs[job].in_front = 1
+    queue_again(state, lifecycles, job)
 
 
 @kernel
-def _save(state: EngineState, lives: Lives, job: int) -> None:
+def _save(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Let the place where a halted job is be where it begins again."""
-    life = lives.jobs[job]
-    keep(lives, job)
+    life = lifecycles.jobs[job]
+    keep(lifecycles, job)
     life.saved_phase = state.runs[job].phase
     life.saved_left = life.rest
     life.saved_request = life.kept_request
 
 
 @kernel
-def _wait_again(state: EngineState, lives: Lives, job: int, why: int) -> None:
-    life = lives.jobs[job]
+def _wait_again(state: EngineState, lifecycles: LifecycleTables, job: int, why: int) -> None:
+    life = lifecycles.jobs[job]
     life.status = WAITING
     life.why = why
-    set_size(state, lives, job, life.asked)
-    queue_again(state, lives, job)
+    set_size(state, lifecycles, job, life.asked)
+    queue_again(state, lifecycles, job)
 
 
 @kernel
-def _stop(state: EngineState, lives: Lives, job: int) -> None:
+def _stop(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Settle a running job and put together where it is."""
     settle(state.runs[job], state.clock[0].now_us)
-    tally(state, lives, job)
-    halt(state, lives, job)
+    tally(state, lifecycles, job)
+    halt(state, lifecycles, job)
 
 
 @kernel
-def kill(state: EngineState, lives: Lives, job: int) -> None:
+def kill(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Take ``job`` off its nodes; what it did since its last checkpoint is lost."""
-    _stop(state, lives, job)
-    lose(lives, job)
+    _stop(state, lifecycles, job)
+    lose(lifecycles, job)
     vacate(state, job)
-    close_stretch(state, lives, job)
-    lives.jobs[job].preemptions += 1
-    _wait_again(state, lives, job, BY_PREEMPTION)
+    close_stretch(state, lifecycles, job)
+    lifecycles.jobs[job].preemptions += 1
+    _wait_again(state, lifecycles, job, BY_PREEMPTION)
 
 
 @kernel
-def warn(state: EngineState, lives: Lives, job: int, warning_us: int) -> None:
+def warn(state: EngineState, lifecycles: LifecycleTables, job: int, warning_us: int) -> None:
     """Let ``job`` stop working, and leave after a while."""
-    _stop(state, lives, job)
+    _stop(state, lifecycles, job)
     was_busy = state.runs[job].busy
     state.clock[0].affected = 0
-    life = lives.jobs[job]
+    life = lifecycles.jobs[job]
     life.preemptions += 1
-    pause(state, lives, job, LEAVING, warning_us * state.rules[0].scale * life.rate)
+    pause(state, lifecycles, job, LEAVING, warning_us * state.rules[0].scale * life.rate)
     if was_busy:
         count_busy(state, job, False)
     move_in_agenda(present(state), job)
 
 
 @kernel
-def leave(state: EngineState, lives: Lives, job: int) -> None:
+def leave(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Take ``job``, whose warning has passed, off its nodes; nothing is lost."""
-    _stop(state, lives, job)
-    _save(state, lives, job)
+    _stop(state, lifecycles, job)
+    _save(state, lifecycles, job)
     vacate(state, job)
-    close_stretch(state, lives, job)
-    _wait_again(state, lives, job, BY_CHECKPOINT)
+    close_stretch(state, lifecycles, job)
+    _wait_again(state, lifecycles, job, BY_CHECKPOINT)
 
 
 @kernel
-def save_and_go(state: EngineState, lives: Lives, job: int) -> None:
+def save_and_go(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Take ``job`` off its nodes at once, without a warning; nothing is lost."""
-    lives.jobs[job].preemptions += 1
-    leave(state, lives, job)
+    lifecycles.jobs[job].preemptions += 1
+    leave(state, lifecycles, job)
 
 
 @kernel
-def _over(state: EngineState, lives: Lives, job: int) -> None:
-    lives.jobs[job].status = OVER
-    lives.clock[0].unfinished -= 1
+def _over(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
+    lifecycles.jobs[job].status = OVER
+    lifecycles.clock[0].unfinished -= 1
     state.runs[job].end_us = state.clock[0].now_us
 
 
 @kernel
-def end(state: EngineState, lives: Lives, job: int) -> None:
+def end(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """End ``job``, which has done its work."""
-    _stop(state, lives, job)
-    keep(lives, job)
+    _stop(state, lifecycles, job)
+    keep(lifecycles, job)
     vacate(state, job)
-    close_last_stretch(state, lives, job)
-    _over(state, lives, job)
+    close_last_stretch(state, lifecycles, job)
+    _over(state, lifecycles, job)
 
 
 @kernel
@@ -191,22 +191,22 @@ def _hold_memory(state: EngineState, job: int, sign: int) -> None:
 
 
 @kernel
-def park(state: EngineState, lives: Lives, job: int) -> None:
+def park(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Suspend ``job``: it gives back its cores, keeps its memory, and loses nothing."""
-    _stop(state, lives, job)
+    _stop(state, lifecycles, job)
     vacate(state, job)
-    close_stretch(state, lives, job)
+    close_stretch(state, lifecycles, job)
     _hold_memory(state, job, 1)
-    life = lives.jobs[job]
+    life = lifecycles.jobs[job]
     life.preemptions += 1
     life.status = PARKED
     life.why = BY_PREEMPTION
 
 
 @kernel
-def unpark(state: EngineState, lives: Lives, job: int) -> None:
+def unpark(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Let a suspended job go on, on the cores that it had."""
-    run, life = state.runs[job], lives.jobs[job]
+    run, life = state.runs[job], lifecycles.jobs[job]
     _hold_memory(state, job, -1)
     life.status = RUNNING
     life.stretch_us = state.clock[0].now_us
@@ -214,9 +214,9 @@ def unpark(state: EngineState, lives: Lives, job: int) -> None:
     state.clock[0].restless += 1
     if life.doing == WORKING:
         run.request_left = life.kept_request
-        work(state, lives, job)
+        work(state, lifecycles, job)
     else:
-        pause(state, lives, job, life.doing, life.pause_left)
+        pause(state, lifecycles, job, life.doing, life.pause_left)
     hold(state, job)
     enter_agenda(present(state), job)
 
@@ -230,78 +230,78 @@ def _is_on(state: EngineState, job: int, node: int) -> bool:
 
 
 @kernel
-def next_on_node(state: EngineState, lives: Lives, node: int, after: int) -> int:
+def next_on_node(state: EngineState, lifecycles: LifecycleTables, node: int, after: int) -> int:
     """Return the first job after ``after`` that runs on a node, or is suspended there; or ``NEVER``."""
     for job in range(after + 1, state.rules[0].jobs):
-        status = lives.jobs[job].status
+        status = lifecycles.jobs[job].status
         if status in (RUNNING, PARKED) and _is_on(state, job, node):
             return job
     return NEVER
 
 
 @kernel
-def lose_node(state: EngineState, lives: Lives, job: int) -> None:
+def lose_node(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Let ``job`` lose one of its nodes: it waits again, from its checkpoint or from nothing, or is over."""
-    life = lives.jobs[job]
-    after_failure = lives.clock[0].after_failure
+    life = lifecycles.jobs[job]
+    after_failure = lifecycles.clock[0].after_failure
     state.clock[0].affected = 0
     ran = life.status == RUNNING
     if ran:
-        _stop(state, lives, job)
-    lose(lives, job)
+        _stop(state, lifecycles, job)
+    lose(lifecycles, job)
     if after_failure == FROM_SCRATCH:
-        lose_all(lives, job)
-        forget_progress(state, lives, job)
+        lose_all(lifecycles, job)
+        forget_progress(state, lifecycles, job)
     if ran:
         vacate(state, job)
-        close_stretch(state, lives, job)
+        close_stretch(state, lifecycles, job)
     else:
         _hold_memory(state, job, -1)
-        note_loss(state, lives, job)
+        note_loss(state, lifecycles, job)
     if after_failure == GIVEN_UP:
         life.given_up = 1
-        _over(state, lives, job)
+        _over(state, lifecycles, job)
     else:
-        _wait_again(state, lives, job, BY_CHECKPOINT if life.useful_us > 0 else BY_REQUEUE)
+        _wait_again(state, lifecycles, job, BY_CHECKPOINT if life.useful_us > 0 else BY_REQUEUE)
 
 
 @kernel
-def lift(state: EngineState, lives: Lives, job: int) -> None:
+def lift(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     """Take a running job off its cores, to be laid on others at the same instant."""
     settle(state.runs[job], state.clock[0].now_us)
-    tally(state, lives, job)
-    life = lives.jobs[job]
+    tally(state, lifecycles, job)
+    life = lifecycles.jobs[job]
     if state.clock[0].now_us > life.stretch_us:
-        close_stretch(state, lives, job)
+        close_stretch(state, lifecycles, job)
         life.stretch_us = state.clock[0].now_us
         life.why = BY_RESIZE
     let_go(state, job)
 
 
 @kernel
-def _let_set_up(state: EngineState, lives: Lives, job: int, cost_us: int) -> None:
+def _let_set_up(state: EngineState, lifecycles: LifecycleTables, job: int, cost_us: int) -> None:
     """Let a job on its new nodes set up before it works on, or for longer."""
-    run, life = state.runs[job], lives.jobs[job]
+    run, life = state.runs[job], lifecycles.jobs[job]
     units = cost_us * state.rules[0].scale * life.rate
     if life.doing == WORKING:
-        halt(state, lives, job)
-        pause(state, lives, job, SETTING_UP, units)
+        halt(state, lifecycles, job)
+        pause(state, lifecycles, job, SETTING_UP, units)
     else:
         run.left += units
         run.request_left += units
 
 
 @kernel
-def lay(state: EngineState, lives: Lives, job: int, nodes: int, cost_us: int) -> None:
+def lay(state: EngineState, lifecycles: LifecycleTables, job: int, nodes: int, cost_us: int) -> None:
     """Lay a lifted job on the first ``nodes`` of its parts; its work stays what it was."""
-    run, life = state.runs[job], lives.jobs[job]
+    run, life = state.runs[job], lifecycles.jobs[job]
     before = life.rate
-    set_size(state, lives, job, nodes)
+    set_size(state, lifecycles, job, nodes)
     if life.doing != WORKING:
         run.left = (run.left * life.rate + before - 1) // before
         run.request_left = life.kept_request + run.left
     if cost_us > 0:
-        _let_set_up(state, lives, job, cost_us)
+        _let_set_up(state, lifecycles, job, cost_us)
     hold(state, job)
     speed = state.rules[0].scale * life.rate
     life.due_us = state.clock[0].now_us + (run.request_left + speed - 1) // speed
@@ -363,7 +363,7 @@ def _merge_parts(state: EngineState, job: int, more: int) -> None:
 
 
 @kernel
-def resize(state: EngineState, lives: Lives, job: int, nodes: int, cost_us: int) -> bool:
+def resize(state: EngineState, lifecycles: LifecycleTables, job: int, nodes: int, cost_us: int) -> bool:
     """Give a running malleable job another size under the built-in rules; return False if it does not fit.
 
     More nodes are chosen by the placement; of fewer the lowest are kept.
@@ -371,10 +371,10 @@ def resize(state: EngineState, lives: Lives, job: int, nodes: int, cost_us: int)
     more = nodes - state.jobs[job].nodes
     if more > 0 and not _place_more(state, job, more):
         return False
-    lift(state, lives, job)
+    lift(state, lifecycles, job)
     set_speeds(state, job)
     if more > 0:
         _merge_parts(state, job, more)
-    lay(state, lives, job, nodes, cost_us)
+    lay(state, lifecycles, job, nodes, cost_us)
     set_speeds(state, job)
     return True

@@ -61,7 +61,7 @@ class JobLifecycle:
     on_demand: bool = False
 
 
-PLAIN_LIFE = JobLifecycle()
+PLAIN_LIFECYCLE = JobLifecycle()
 """One run of a fixed size."""
 
 
@@ -103,7 +103,7 @@ class SimulatedJob:
     memory_kib: int = 0
     app: int = 0
     user: int | None = None
-    life: JobLifecycle = PLAIN_LIFE
+    life: JobLifecycle = PLAIN_LIFECYCLE
 
     @property
     def run_us(self) -> int:
@@ -126,25 +126,25 @@ class SimulatedJob:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JobLives(Sequence[JobLifecycle]):
+class JobLifecycles(Sequence[JobLifecycle]):
     """A life for each job; job ``j`` has the life ``kinds[kind[j]]``."""
 
     kinds: tuple[JobLifecycle, ...]
     kind: Ints
 
     @classmethod
-    def of(cls, lives: Sequence[JobLifecycle] | None, count: int) -> JobLives:
+    def of(cls, lifecycles: Sequence[JobLifecycle] | None, count: int) -> JobLifecycles:
         """Return these lifecycles; without any ``count`` plain ones."""
-        if isinstance(lives, JobLives):
-            return lives
-        if lives is None:
-            return cls((PLAIN_LIFE,), np.zeros(count, dtype=np.int64))
+        if isinstance(lifecycles, JobLifecycles):
+            return lifecycles
+        if lifecycles is None:
+            return cls((PLAIN_LIFECYCLE,), np.zeros(count, dtype=np.int64))
         place: dict[int, int] = {}
         found: list[JobLifecycle] = []
-        for life in lives:
+        for life in lifecycles:
             if place.setdefault(id(life), len(found)) == len(found):
                 found.append(life)
-        return cls(tuple(found), np.array([place[id(life)] for life in lives], dtype=np.int64))
+        return cls(tuple(found), np.array([place[id(life)] for life in lifecycles], dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -153,26 +153,26 @@ class JobLives(Sequence[JobLifecycle]):
     def __getitem__(self, index: int) -> JobLifecycle: ...
 
     @overload
-    def __getitem__(self, index: slice) -> JobLives: ...
+    def __getitem__(self, index: slice) -> JobLifecycles: ...
 
-    def __getitem__(self, index: int | slice) -> JobLifecycle | JobLives:
+    def __getitem__(self, index: int | slice) -> JobLifecycle | JobLifecycles:
         if isinstance(index, slice):
-            return JobLives(self.kinds, self.kind[index])
+            return JobLifecycles(self.kinds, self.kind[index])
         return self.kinds[int(self.kind[index])]
 
-    def select(self, jobs: Ints) -> JobLives:
+    def select(self, jobs: Ints) -> JobLifecycles:
         """Return the lifecycles of some jobs."""
-        return JobLives(self.kinds, self.kind[jobs])
+        return JobLifecycles(self.kinds, self.kind[jobs])
 
     def column(self, value: Callable[[JobLifecycle], int | bool]) -> Ints:
         """Return a whole number for each job."""
         return np.array([int(value(life)) for life in self.kinds] or [0], dtype=np.int64)[self.kind]
 
-    def changed(self, change: Callable[[JobLifecycle], JobLifecycle]) -> JobLives:
+    def changed(self, change: Callable[[JobLifecycle], JobLifecycle]) -> JobLifecycles:
         """Return the lifecycles with something changed in all of them."""
-        return JobLives(tuple(map(change, self.kinds)), self.kind)
+        return JobLifecycles(tuple(map(change, self.kinds)), self.kind)
 
-    def with_sizes(self, jobs: Ints, sizes: Sequence[Sizes], which: Ints) -> JobLives:
+    def with_sizes(self, jobs: Ints, sizes: Sequence[Sizes], which: Ints) -> JobLifecycles:
         """Return the lifecycles in which job ``jobs[i]`` has the sizes ``sizes[which[i]]``."""
         pairs, new = np.unique(self.kind[jobs] * len(sizes) + which, return_inverse=True)
         kind = self.kind.copy()
@@ -180,19 +180,19 @@ class JobLives(Sequence[JobLifecycle]):
         more = [
             replace(self.kinds[pair // len(sizes)], sizes=sizes[pair % len(sizes)]) for pair in pairs.tolist()
         ]
-        return JobLives((*self.kinds, *more), kind)
+        return JobLifecycles((*self.kinds, *more), kind)
 
 
-def most_nodes(lives: JobLives, nodes: Ints) -> Ints:
+def most_nodes(lifecycles: JobLifecycles, nodes: Ints) -> Ints:
     """Return the most nodes that each job can hold."""
-    most = lives.column(lambda life: 0 if life.sizes is None else life.sizes.most)
+    most = lifecycles.column(lambda life: 0 if life.sizes is None else life.sizes.most)
     return np.where(most == 0, nodes, most)
 
 
-def sizes_of(lives: JobLives) -> Ints:
+def sizes_of(lifecycles: JobLifecycles) -> Ints:
     """Return a number for each job: 0 if it is rigid, the same for all of the same sizes."""
     place: dict[Sizes, int] = {}
-    return lives.column(
+    return lifecycles.column(
         lambda life: 0 if life.sizes is None else place.setdefault(life.sizes, len(place) + 1)
     )
 
@@ -202,8 +202,8 @@ class PoolJobs:
     """Jobs of a pool as arrays of length J, by job number; see ``SimulatedJob`` for what they mean.
 
     ``phase_us`` holds the periods of job ``j`` from ``phase_at[j]`` to ``phase_at[j + 1]``: idle, busy, idle,
-    ..., of which only the first may be zero. ``lives`` are the jobs' lifecycles, where they do more than run
-    once; None: nothing. ``user`` is -1 where it is not known.
+    ..., of which only the first may be zero. ``lifecycles`` are for jobs that do more than run once; None:
+    there are none. ``user`` is -1 where it is not known.
     """
 
     submit_us: Ints
@@ -214,7 +214,7 @@ class PoolJobs:
     app: Ints
     phase_at: Ints
     phase_us: Ints
-    lives: Sequence[JobLifecycle] | None = None
+    lifecycles: Sequence[JobLifecycle] | None = None
     user: Ints | None = None
 
     @property
@@ -225,12 +225,14 @@ class PoolJobs:
     @property
     def has_sizes(self) -> bool:
         """Whether a job is malleable; then spare parts, behind all others, are for nodes that it gets."""
-        return self.lives is not None and any(life.sizes is not None for life in self.every_life.kinds)
+        return self.lifecycles is not None and any(
+            life.sizes is not None for life in self.every_lifecycle.kinds
+        )
 
     @property
-    def every_life(self) -> JobLives:
+    def every_lifecycle(self) -> JobLifecycles:
         """What each job can do, in any case."""
-        return JobLives.of(self.lives, self.count)
+        return JobLifecycles.of(self.lifecycles, self.count)
 
     @property
     def run_us(self) -> Ints:
@@ -241,13 +243,13 @@ class PoolJobs:
     def part_at(self) -> Ints:
         """Where the parts of each job begin, and the number of parts; shape (jobs + 1,)."""
         return np.concatenate(
-            (np.zeros(1, dtype=np.int64), np.cumsum(most_nodes(self.every_life, self.nodes)))
+            (np.zeros(1, dtype=np.int64), np.cumsum(most_nodes(self.every_lifecycle, self.nodes)))
         )
 
     @property
     def shapes(self) -> Ints:
         """A number for each job, the same for all of the same shape, memory, class and sizes."""
-        shape = sizes_of(self.every_life)
+        shape = sizes_of(self.every_lifecycle)
         for values in (self.nodes, self.cores, self.memory_kib, self.app):
             shape = np.unique(shape * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
         return shape

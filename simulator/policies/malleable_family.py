@@ -34,7 +34,7 @@ from foundation.errors import UsageError
 from foundation.units import seconds_to_us
 from simulator.jit.field_records import Ints, RecordTable, StateAllocator, column
 from simulator.model.job_sizes import Amdahl, Downey, Efficiencies, Fractions, SizeConversion, read_sizes
-from simulator.model.jobs import JobLives, PoolJobs, SimulatedJob, Sizes
+from simulator.model.jobs import JobLifecycles, PoolJobs, SimulatedJob, Sizes
 from simulator.policies.easy.backfill_state import new_outlook, shapes_of
 from simulator.policies.malleable_loop import (
     FreedRecord,
@@ -135,14 +135,14 @@ class Malleable:
             freed=make.table(FreedRecord, len(column(state.nodes, "free"))),
         )
         outlook = new_outlook(make, state, shapes_of(state), elsewhere=False)
-        return Program(run_malleable_events, (state, state.lives, outlook, plan))
+        return Program(run_malleable_events, (state, state.lifecycles, outlook, plan))
 
     def _sizes(self, make: StateAllocator, jobs: PoolJobs) -> RecordTable[SizeRecord]:
         """Return the table of sizes."""
-        lives = jobs.every_life
+        lifecycles = jobs.every_lifecycle
 
         def nodes(value: Callable[[Sizes], int]) -> Ints:
-            chosen = lives.column(lambda life: 0 if life.sizes is None else value(life.sizes))
+            chosen = lifecycles.column(lambda life: 0 if life.sizes is None else value(life.sizes))
             return np.where(chosen > 0, chosen, jobs.nodes)
 
         least = nodes(lambda sizes: sizes.least)
@@ -448,8 +448,8 @@ def prepare(workload: Workload, queues: PoolQueues, values: Mapping[str, Value],
     else:
         requests, which = np.unique(workload.nodes[chosen], return_inverse=True)
         sizes = [conversion.sizes(request, nodes) for request in requests.tolist()]
-    lives = JobLives.of(workload.lives, workload.count)
-    return replace(workload, lives=lives.with_sizes(chosen, sizes, which))
+    lifecycles = JobLifecycles.of(workload.lifecycles, workload.count)
+    return replace(workload, lifecycles=lifecycles.with_sizes(chosen, sizes, which))
 
 
 FAMILIES = tuple(

@@ -29,7 +29,7 @@ from simulator.policies.easy.easy_pass import (
 from simulator.policies.easy.waiting_shapes import forget_refusals, note_refusal
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.event_queue import TICK, first_waiting, set_timer
-from simulator.state.lifecycle_state import BY_RESIZE, Lives
+from simulator.state.lifecycle_state import BY_RESIZE, LifecycleTables
 
 LEAST, PREFERRED, MOST = range(3)
 """Where a job's size is bounded."""
@@ -212,9 +212,9 @@ def _plan_givers(state: EngineState, plan: MalleablePlan, head: int, wanted: int
 
 
 @kernel
-def _cost_us(state: EngineState, lives: Lives, plan: MalleablePlan, job: int) -> int:
+def _cost_us(state: EngineState, lifecycles: LifecycleTables, plan: MalleablePlan, job: int) -> int:
     """Return what it costs to bring ``job`` to its target: nothing if it has just started."""
-    strategy, life = plan.strategy[0], lives.jobs[job]
+    strategy, life = plan.strategy[0], lifecycles.jobs[job]
     changed = abs(plan.sizes[job].target - state.jobs[job].nodes)
     if life.stretch_us < state.clock[0].now_us:
         return strategy.cost_us + strategy.cost_a_node_us * changed
@@ -222,21 +222,21 @@ def _cost_us(state: EngineState, lives: Lives, plan: MalleablePlan, job: int) ->
 
 
 @kernel
-def _meet_targets(state: EngineState, lives: Lives, plan: MalleablePlan) -> None:
+def _meet_targets(state: EngineState, lifecycles: LifecycleTables, plan: MalleablePlan) -> None:
     for place in range(plan.strategy[0].touched):
         job = plan.places[place].touched
-        resize(state, lives, job, plan.sizes[job].target, _cost_us(state, lives, plan, job))
+        resize(state, lifecycles, job, plan.sizes[job].target, _cost_us(state, lifecycles, plan, job))
 
 
 @kernel
 def _starts_at(
-    state: EngineState, lives: Lives, plan: MalleablePlan, job: int, wanted: int, floor: int
+    state: EngineState, lifecycles: LifecycleTables, plan: MalleablePlan, job: int, wanted: int, floor: int
 ) -> bool:
     """Start ``job`` on so many nodes if others can give what is missing; return whether it did."""
     if not _plan_givers(state, plan, job, wanted, floor):
         return False
-    _meet_targets(state, lives, plan)
-    set_size(state, lives, job, wanted)
+    _meet_targets(state, lifecycles, plan)
+    set_size(state, lifecycles, job, wanted)
     if not place_builtin(state, job):
         return False
     start(state, job)
@@ -244,22 +244,22 @@ def _starts_at(
 
 
 @kernel
-def _free_nodes(state: EngineState, lives: Lives, plan: MalleablePlan, head: int) -> bool:
+def _free_nodes(state: EngineState, lifecycles: LifecycleTables, plan: MalleablePlan, head: int) -> bool:
     """Start the head of the queue on nodes that running jobs give; return whether it did."""
     size, strategy = plan.sizes[head], plan.strategy[0]
     if not strategy.prefers:
-        return _starts_at(state, lives, plan, head, size.start, LEAST)
-    if _starts_at(state, lives, plan, head, size.start, PREFERRED):
+        return _starts_at(state, lifecycles, plan, head, size.start, LEAST)
+    if _starts_at(state, lifecycles, plan, head, size.start, PREFERRED):
         return True
     if not strategy.yields:
         return False
-    return _starts_at(state, lives, plan, head, size.least, PREFERRED) or _starts_at(
-        state, lives, plan, head, size.least, LEAST
+    return _starts_at(state, lifecycles, plan, head, size.least, PREFERRED) or _starts_at(
+        state, lifecycles, plan, head, size.least, LEAST
     )
 
 
 @kernel
-def _hand_out(state: EngineState, lives: Lives, plan: MalleablePlan, ceiling: int) -> None:
+def _hand_out(state: EngineState, lifecycles: LifecycleTables, plan: MalleablePlan, ceiling: int) -> None:
     """Give idle nodes to running jobs, up to a ceiling."""
     idle = count_idle(state)
     if idle == 0:
@@ -273,11 +273,11 @@ def _hand_out(state: EngineState, lives: Lives, plan: MalleablePlan, ceiling: in
         size.target += more
         idle -= more
         count = _go_down(state, plan, count, TAKE)
-    _meet_targets(state, lives, plan)
+    _meet_targets(state, lifecycles, plan)
 
 
 @kernel
-def _choose_size(state: EngineState, lives: Lives, plan: MalleablePlan, job: int) -> None:
+def _choose_size(state: EngineState, lifecycles: LifecycleTables, plan: MalleablePlan, job: int) -> None:
     """Give a waiting job the size at which it would start now."""
     size = plan.sizes[job]
     if size.least == size.most:
@@ -285,24 +285,28 @@ def _choose_size(state: EngineState, lives: Lives, plan: MalleablePlan, job: int
     nodes = size.start
     if plan.strategy[0].yields:
         nodes = max(size.least, min(nodes, count_fitting(state, job)))
-    set_size(state, lives, job, nodes)
+    set_size(state, lifecycles, job, nodes)
 
 
 @kernel
-def _start_heads(state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan) -> None:
+def _start_heads(
+    state: EngineState, lifecycles: LifecycleTables, outlook: BackfillState, plan: MalleablePlan
+) -> None:
     """Start queue heads while they fit; give the head that doesn't the size of its reservation."""
     while state.clock[0].waiting > 0:
         head = first_waiting(state)
-        _choose_size(state, lives, plan, head)
+        _choose_size(state, lifecycles, plan, head)
         if not place_builtin(state, head):
-            set_size(state, lives, head, plan.sizes[head].start)
+            set_size(state, lifecycles, head, plan.sizes[head].start)
             return
         start(state, head)
         note_head(state, outlook.shadow, head)
 
 
 @kernel
-def _backfill(state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan) -> None:
+def _backfill(
+    state: EngineState, lifecycles: LifecycleTables, outlook: BackfillState, plan: MalleablePlan
+) -> None:
     """Start the jobs behind the head that fit and do not delay it."""
     head = first_waiting(state)
     end = state.rules[0].jobs
@@ -311,11 +315,11 @@ def _backfill(state: EngineState, lives: Lives, outlook: BackfillState, plan: Ma
     refused = False
     while job != end and state.open_nodes[1] > 0:
         after = state.runs[job].queue_next
-        _choose_size(state, lives, plan, job)
+        _choose_size(state, lifecycles, plan, job)
         if not may_be_tried(state, outlook.refusals, job):
             refused = True
         elif not unprotected and delays_head(state, outlook, head, job):
-            note_refusal(state, outlook.refusals, job, asks_us(state, lives, job))
+            note_refusal(state, outlook.refusals, job, asks_us(state, lifecycles, job))
             refused = True
         else:
             start(state, job)
@@ -325,50 +329,52 @@ def _backfill(state: EngineState, lives: Lives, outlook: BackfillState, plan: Ma
 
 
 @kernel
-def malleable_pass(state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan) -> None:
+def malleable_pass(
+    state: EngineState, lifecycles: LifecycleTables, outlook: BackfillState, plan: MalleablePlan
+) -> None:
     """Make a scheduling pass."""
     forget_future(outlook)
-    _start_heads(state, lives, outlook, plan)
+    _start_heads(state, lifecycles, outlook, plan)
     if state.clock[0].waiting >= 2:
-        _backfill(state, lives, outlook, plan)
-    while state.clock[0].waiting > 0 and _free_nodes(state, lives, plan, first_waiting(state)):
+        _backfill(state, lifecycles, outlook, plan)
+    while state.clock[0].waiting > 0 and _free_nodes(state, lifecycles, plan, first_waiting(state)):
         pass
     if plan.strategy[0].prefers and plan.strategy[0].yields:
-        _hand_out(state, lives, plan, PREFERRED)
-    _hand_out(state, lives, plan, MOST)
+        _hand_out(state, lifecycles, plan, PREFERRED)
+    _hand_out(state, lifecycles, plan, MOST)
 
 
 @kernel
 def _pass_or_tick(
-    state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan, kind: int
+    state: EngineState, lifecycles: LifecycleTables, outlook: BackfillState, plan: MalleablePlan, kind: int
 ) -> None:
     """Make a pass, or see to it that the next tick makes one."""
     strategy = plan.strategy[0]
     if strategy.tick_us == 0:
-        malleable_pass(state, lives, outlook, plan)
+        malleable_pass(state, lifecycles, outlook, plan)
     elif kind == RANG:
         strategy.ticking = 0
-        malleable_pass(state, lives, outlook, plan)
+        malleable_pass(state, lifecycles, outlook, plan)
     elif not strategy.ticking:
         ticks = (state.clock[0].now_us + strategy.tick_us - 1) // strategy.tick_us
         strategy.ticking = 1
-        set_timer(lives, ticks * strategy.tick_us, TICK, NEVER)
+        set_timer(lifecycles, ticks * strategy.tick_us, TICK, NEVER)
 
 
 @kernel
 def run_malleable_events(
-    state: EngineState, lives: Lives, outlook: BackfillState, plan: MalleablePlan, most: int
+    state: EngineState, lifecycles: LifecycleTables, outlook: BackfillState, plan: MalleablePlan, most: int
 ) -> int:
     """Process at most ``most`` events; return how many there were.
 
     There are fewer, too, where the log has to be emptied.
     """
     for event in range(most):
-        if log_is_full(lives):
+        if log_is_full(lifecycles):
             return event
-        kind = happen(state, lives)
+        kind = happen(state, lifecycles)
         if kind == NOTHING:
             return event
         if kind != CHANGED:
-            _pass_or_tick(state, lives, outlook, plan, kind)
+            _pass_or_tick(state, lifecycles, outlook, plan, kind)
     return most

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from foundation.errors import InputError
 from foundation.units import US_PER_S, checked_speedup
 from simulator.jit.field_records import Ints
-from simulator.model.jobs import JobLives, PoolJobs
+from simulator.model.jobs import JobLifecycles, PoolJobs
 from simulator.model.system import PoolQueues
 from simulator.simulation.simulation_options import (
     Cleaning,
@@ -195,7 +195,7 @@ class Workload:
         Whether a limit stops it before its end.
     left_out
         How many jobs of the trace are not here, or were changed, by reason.
-    lives
+    lifecycles
         The jobs' lifecycles, where they do more than run once; None: none do.
     planned_us
         What the scheduler takes each job to last at most; None: the requested time.
@@ -219,7 +219,7 @@ class Workload:
     periods: JobPeriods
     timed_out: Bools
     left_out: Mapping[str, int] = field(default_factory=dict)
-    lives: JobLives | None = None
+    lifecycles: JobLifecycles | None = None
     planned_us: Ints | None = None
     executable: Ints | None = None
     app: Ints | None = None
@@ -276,7 +276,7 @@ class Workload:
             phase_at=phase_at,
             phase_us=phase_us,
             user=self.user[own],
-            lives=None if self.lives is None else self.lives.select(members),
+            lifecycles=None if self.lifecycles is None else self.lifecycles.select(members),
         )
 
 

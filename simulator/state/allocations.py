@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from simulator.jit.field_records import IntegerGrid, Ints
 from simulator.state.engine_state import NEVER, EngineState
-from simulator.state.lifecycle_state import CAUSES, Lives
+from simulator.state.lifecycle_state import CAUSES, LifecycleTables
 from simulator.state.node_sets import WORD_BITS, has
 
 
@@ -176,14 +176,16 @@ class AllocationIntervals:
             )
 
 
-def take_log(lives: Lives) -> AllocationIntervals | None:
+def take_log(lifecycles: LifecycleTables) -> AllocationIntervals | None:
     """Empty the log of either kind of state; return what was in it, None if there was nothing."""
-    taken = _taken_compiled(lives) if isinstance(lives.clock, np.ndarray) else _taken_plain(lives)
+    taken = (
+        _taken_compiled(lifecycles) if isinstance(lifecycles.clock, np.ndarray) else _taken_plain(lifecycles)
+    )
     return taken if len(taken) else None
 
 
-def _taken_plain(lives: Lives) -> AllocationIntervals:
-    counts, log = lives.clock[0], lives.log
+def _taken_plain(lifecycles: LifecycleTables) -> AllocationIntervals:
+    counts, log = lifecycles.clock[0], lifecycles.log
     rows = [log.stretches[place] for place in range(counts.logged)]
     parts = range(counts.parts_logged)
     counts.logged = counts.parts_logged = 0
@@ -196,9 +198,9 @@ def _taken_plain(lives: Lives) -> AllocationIntervals:
     )
 
 
-def _taken_compiled(lives: Lives) -> AllocationIntervals:
-    clock, rows = np.asarray(lives.clock), np.asarray(lives.log.stretches)
-    parts, mask = np.asarray(lives.log.parts), np.asarray(lives.log.mask)
+def _taken_compiled(lifecycles: LifecycleTables) -> AllocationIntervals:
+    clock, rows = np.asarray(lifecycles.clock), np.asarray(lifecycles.log.stretches)
+    parts, mask = np.asarray(lifecycles.log.parts), np.asarray(lifecycles.log.mask)
     logged, parts_logged = int(clock["logged"][0]), int(clock["parts_logged"][0])
     clock["logged"] = clock["parts_logged"] = 0
     return AllocationIntervals(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, Short
-from simulator.state.lifecycle_state import Lives
+from simulator.state.lifecycle_state import LifecycleTables
 from simulator.state.node_sets import Ranking
 
 
@@ -311,4 +311,4 @@ class EngineState(NamedTuple):
     barred: IntegerRow
     rows: Rows | None
     links: Links | None
-    lives: Lives | None = None
+    lifecycles: LifecycleTables | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from simulator.jit.compilation import kernel
 from simulator.jit.field_records import RecordTable
 from simulator.state.engine_state import NEVER, EngineState, RunRecord, Timeline
-from simulator.state.lifecycle_state import Lives, TimerRecord
+from simulator.state.lifecycle_state import LifecycleTables, TimerRecord
 
 
 @kernel
@@ -176,10 +176,10 @@ def _put(timers: RecordTable[TimerRecord], place: int, slot: int) -> None:
 
 
 @kernel
-def _sift(lives: Lives, place: int) -> None:
+def _sift(lifecycles: LifecycleTables, place: int) -> None:
     """Move the slot at ``place`` of the heap to where it belongs."""
-    timers = lives.timers
-    count = lives.clock[0].ticking
+    timers = lifecycles.timers
+    count = lifecycles.clock[0].ticking
     slot = timers[place].heap
     while place > 0 and _precedes(timers, slot, timers[(place - 1) >> 1].heap):
         _put(timers, place, timers[(place - 1) >> 1].heap)
@@ -198,40 +198,40 @@ def _sift(lives: Lives, place: int) -> None:
 
 
 @kernel
-def set_timer(lives: Lives, at_us: int, kind: int, about: int) -> int:
+def set_timer(lifecycles: LifecycleTables, at_us: int, kind: int, about: int) -> int:
     """Set a timer about a job (or ``NEVER``); return its slot, or ``NEVER`` if there is none left."""
-    place = lives.clock[0].ticking
-    if place == len(lives.timers):
+    place = lifecycles.clock[0].ticking
+    if place == len(lifecycles.timers):
         return NEVER
-    slot = lives.timers[place].heap
-    timer = lives.timers[slot]
+    slot = lifecycles.timers[place].heap
+    timer = lifecycles.timers[slot]
     timer.at_us = at_us
     timer.kind = kind
     timer.about = about
-    timer.number = lives.clock[0].timers_set
-    lives.clock[0].timers_set += 1
-    lives.clock[0].ticking += 1
+    timer.number = lifecycles.clock[0].timers_set
+    lifecycles.clock[0].timers_set += 1
+    lifecycles.clock[0].ticking += 1
     timer.heap_at = place
-    _sift(lives, place)
+    _sift(lifecycles, place)
     return slot
 
 
 @kernel
-def cancel_timer(lives: Lives, slot: int) -> None:
+def cancel_timer(lifecycles: LifecycleTables, slot: int) -> None:
     """Take a timer that ticks off the heap; its slot is free."""
-    timers = lives.timers
+    timers = lifecycles.timers
     place = timers[slot].heap_at
-    last = lives.clock[0].ticking - 1
+    last = lifecycles.clock[0].ticking - 1
     moved = timers[last].heap
-    lives.clock[0].ticking = last
+    lifecycles.clock[0].ticking = last
     timers[last].heap = slot
     timers[slot].heap_at = NEVER
     if place != last:
         _put(timers, place, moved)
-        _sift(lives, place)
+        _sift(lifecycles, place)
 
 
 @kernel
-def first_timer(lives: Lives) -> int:
+def first_timer(lifecycles: LifecycleTables) -> int:
     """Return the slot of the timer that rings next; there is one."""
-    return lives.timers[0].heap
+    return lifecycles.timers[0].heap

@@ -1,8 +1,8 @@
 """What is kept of jobs that do more than run once, and of nodes that fail or are reserved.
 
-The tables exist in runs that need them (``EngineState.lives``). A lifecycle is a row of *segments*: a job
-sets up, works, saves, works on, or holds its nodes for a warning. ``runs[job].left`` counts the units left of
-the present one.
+The tables exist in runs that need them (``EngineState.lifecycles``). A lifecycle is a row of *segments*: a
+job sets up, works, saves, works on, or holds its nodes for a warning. ``runs[job].left`` counts the units
+left of the present one.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ NO_JOB = -2
 """The owner of a node that takes no job."""
 
 FUTURE, WAITING, RUNNING, PARKED, OVER = range(5)
-"""``LifeRecord.status``: not come yet, waits, holds cores, is suspended, has ended."""
+"""``LifecycleRecord.status``: not come yet, waits, holds cores, is suspended, has ended."""
 
 WORKING, SETTING_UP, SAVING, LEAVING = range(4)
-"""``LifeRecord.doing``."""
+"""``LifecycleRecord.doing``."""
 
 CAUSES = ("start", "resize", "requeue", "checkpoint", "preemption")
 BY_START, BY_RESIZE, BY_REQUEUE, BY_CHECKPOINT, BY_PREEMPTION = range(5)
-"""``LifeRecord.why``: what the present stretch began with, or the next will."""
+"""``LifecycleRecord.why``: what the present stretch began with, or the next will."""
 
 FROM_CHECKPOINT, FROM_SCRATCH, GIVEN_UP = range(3)
-"""``LivesClock.after_failure``: how a job goes on whose node has failed."""
+"""``LifecycleClock.after_failure``: how a job goes on whose node has failed."""
 
 
 @dataclass(slots=True, eq=False)
-class LifeRecord:
+class LifecycleRecord:
     """A job over its attempts.
 
     What it is: the nodes that it asks for; where its rates begin (``NEVER`` if it is rigid); microseconds of
@@ -90,7 +90,7 @@ class LifeRecord:
 
 
 @dataclass(slots=True, eq=False)
-class NodeLifeRecord:
+class NodeLifecycleRecord:
     """Whether a node is down or drained, and the job that it is reserved for."""
 
     down: int = 0
@@ -142,7 +142,7 @@ class IntervalRecord:
 
 
 @dataclass(slots=True, eq=False)
-class LivesClock:
+class LifecycleClock:
     """How many there are of what: jobs to end, timers that tick and were ever set, outages so far, the log.
 
     ``subject`` is the job, the node or the timer of the present event.
@@ -174,12 +174,12 @@ class Log(NamedTuple):
     mask: IntegerGrid
 
 
-class Lives(NamedTuple):
+class LifecycleTables(NamedTuple):
     """All of it. ``rates`` has the rates of all malleable jobs, each on 1, 2, ... nodes."""
 
-    clock: RecordTable[LivesClock]
-    jobs: RecordTable[LifeRecord]
-    nodes: RecordTable[NodeLifeRecord]
+    clock: RecordTable[LifecycleClock]
+    jobs: RecordTable[LifecycleRecord]
+    nodes: RecordTable[NodeLifecycleRecord]
     rates: IntegerRow
     outages: RecordTable[OutageRecord]
     timers: RecordTable[TimerRecord]
@@ -214,6 +214,6 @@ class Accounting:
     fresh_node_us: Ints
 
 
-def books_of(lives: Lives) -> Accounting:
+def books_of(lifecycles: LifecycleTables) -> Accounting:
     """Return the columns."""
-    return Accounting(**{field.name: column(lives.jobs, field.name) for field in fields(Accounting)})
+    return Accounting(**{field.name: column(lifecycles.jobs, field.name) for field in fields(Accounting)})

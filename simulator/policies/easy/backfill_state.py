@@ -115,7 +115,7 @@ def new_outlook(
         ahead=None if steady else new_ahead(make, state, rules.jobs),
         mirror=None if state.rows is None else new_mirror(make, state),
         refusals=no_refusals(make, shapes),
-        lanes=new_lanes(make, state, shapes) if state.lives is None and ncs is None else None,
+        lanes=new_lanes(make, state, shapes) if state.lifecycles is None and ncs is None else None,
         aside=HeadNodes(make.zeros(len(state.barred)), make.zeros(1)) if elsewhere else None,
         ncs=ncs,
     )
@@ -128,6 +128,6 @@ def shapes_of(state: EngineState) -> int:
 
 def _have_checkpoints(state: EngineState) -> bool:
     """Return whether a job may go on for longer than it asked when it started."""
-    if state.lives is None:
+    if state.lifecycles is None:
         return False
-    return bool((column(state.lives.jobs, "every_us") != NEVER).any())
+    return bool((column(state.lifecycles.jobs, "every_us") != NEVER).any())

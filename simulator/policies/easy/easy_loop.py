@@ -31,7 +31,7 @@ from simulator.policies.easy.easy_pass import (
 )
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.event_queue import first_waiting
-from simulator.state.lifecycle_state import Lives
+from simulator.state.lifecycle_state import LifecycleTables
 
 
 @kernel
@@ -107,23 +107,25 @@ def run_events(state: EngineState, outlook: BackfillState | None, most: int) -> 
 
 
 @kernel
-def run_life_events(state: EngineState, lives: Lives, outlook: BackfillState | None, most: int) -> int:
+def run_lifecycle_events(
+    state: EngineState, lifecycles: LifecycleTables, outlook: BackfillState | None, most: int
+) -> int:
     """Process at most ``most`` events under FCFS or EASY; return how many there were.
 
     There are fewer, too, where the log has to be emptied.
     """
     for event in range(most):
-        if log_is_full(lives):
+        if log_is_full(lifecycles):
             return event
-        kind = happen(state, lives)
+        kind = happen(state, lifecycles)
         if kind == NOTHING:
             return event
         if kind == ARRIVED:
-            _after_arrival(state, outlook, lives.clock[0].subject)
+            _after_arrival(state, outlook, lifecycles.clock[0].subject)
         elif kind == ENDED:
-            _after_end(state, outlook, lives.clock[0].subject)
+            _after_end(state, outlook, lifecycles.clock[0].subject)
         elif kind != CHANGED:
             _after_change(state, outlook)
-        if not state.rules[0].together or find_next(state, lives)[1] != state.clock[0].now_us:
+        if not state.rules[0].together or find_next(state, lifecycles)[1] != state.clock[0].now_us:
             _make_due_pass(state, outlook)
     return most

@@ -194,7 +194,7 @@ def _begin(outlook: BackfillState) -> None:
 def _starts(state: EngineState, outlook: BackfillState, head: int, job: int) -> bool:
     """Start ``job``, which fits on the cores that its parts name, unless it delays the head."""
     if delays_head(state, outlook, head, job) and _delays_elsewhere(state, outlook, outlook.aside, head, job):
-        note_refusal(state, outlook.refusals, job, asks_us(state, state.lives, job))
+        note_refusal(state, outlook.refusals, job, asks_us(state, state.lifecycles, job))
         return False
     refused = state.runs[job].queue_prev != head
     start(state, job)

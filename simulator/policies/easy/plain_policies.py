@@ -15,7 +15,7 @@ from simulator.model.jobs import PoolJobs, SimulatedJob
 from simulator.model.system import FAR_US
 from simulator.placement import Cores
 from simulator.policies.easy.backfill_state import BackfillState, new_outlook, shapes_of
-from simulator.policies.easy.easy_loop import run_events, run_life_events
+from simulator.policies.easy.easy_loop import run_events, run_lifecycle_events
 from simulator.policies.easy.ncs import new_ncs
 from simulator.policy_interface import Event, JobEnded, Program, SchedulerContext, Timer
 from simulator.state.engine_state import EngineRulesRecord, EngineState
@@ -34,9 +34,9 @@ class EasyKernels:
     def program(self, make: StateAllocator, state: EngineState, jobs: PoolJobs) -> Program:  # noqa: ARG002
         """See ``KernelPolicy``."""
         outlook = self.outlook(make, state, shapes_of(state))
-        if state.lives is None:
+        if state.lifecycles is None:
             return Program(run_events, (state, outlook))
-        return Program(run_life_events, (state, state.lives, outlook))
+        return Program(run_lifecycle_events, (state, state.lifecycles, outlook))
 
 
 @dataclass(frozen=True, slots=True)

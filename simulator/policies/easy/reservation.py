@@ -98,7 +98,7 @@ def note_start(state: EngineState, shadow: Shadow, job: int) -> None:
     if count < 0:
         return
     ends = shadow.ends
-    end_us = requested_end_us(state, state.lives, job)
+    end_us = requested_end_us(state, state.lifecycles, job)
     place = count
     while place > 0 and ends[place - 1].us > end_us:
         ends[place].us = ends[place - 1].us
@@ -115,7 +115,7 @@ def note_end(state: EngineState, shadow: Shadow, job: int) -> None:
     if shadow.head[0].count < 0:
         return
     ends = shadow.ends
-    end_us = requested_end_us(state, state.lives, job)
+    end_us = requested_end_us(state, state.lifecycles, job)
     low = 0
     high = shadow.head[0].count
     while low < high:
@@ -140,7 +140,7 @@ def _list_ends(state: EngineState, shadow: Shadow) -> None:
     count = state.clock[0].active
     for place in range(count):
         job = state.lists[place].running
-        ends[place].us = requested_end_us(state, state.lives, job)
+        ends[place].us = requested_end_us(state, state.lifecycles, job)
         ends[place].job = job
     gap = 1
     while gap < count // 3:
@@ -206,7 +206,7 @@ def delays_head(state: EngineState, shadow: Shadow, head: int, job: int) -> bool
     """
     if shadow.head[0].known == 0:
         find_shadow(state, shadow, head)
-    if state.clock[0].now_us + asks_us(state, state.lives, job) <= shadow.head[0].start_us:
+    if state.clock[0].now_us + asks_us(state, state.lifecycles, job) <= shadow.head[0].start_us:
         return False
     _return_parts(state, shadow, job, head, -1)
     if shadow.head[0].fitting >= state.jobs[head].nodes:
@@ -307,7 +307,7 @@ def load(state: EngineState, line: Timeline, job: int) -> None:
 @kernel
 def load_waiting(state: EngineState, line: Timeline, job: int) -> None:
     """Take over into a projection all the work that the waiting ``job`` asks for, as if it began now."""
-    _load(line.runs[job], request_units(state, state.lives, job), state.clock[0].now_us)
+    _load(line.runs[job], request_units(state, state.lifecycles, job), state.clock[0].now_us)
     _count_beside(state.links, line, job)
 
 

@@ -58,7 +58,9 @@ def forget_refusals(refusals: Refusals) -> None:
 def is_hopeless(state: EngineState, refusals: Refusals, job: int) -> bool:
     """Return whether a job like this one, but no longer, was refused in this series."""
     refused = refusals.by_shape[state.jobs[job].shape]
-    return refused.series == refusals.series[0] and refused.shortest_us <= asks_us(state, state.lives, job)
+    return refused.series == refusals.series[0] and refused.shortest_us <= asks_us(
+        state, state.lifecycles, job
+    )
 
 
 @kernel

@@ -58,7 +58,7 @@ def world_of(seed: int, kinds: tuple[str, ...] = ("rigid", "malleable", "ondeman
     submit = [dice.randint(0, crowd) for _ in range(count)]
     run = [dice.randint(1, 60) for _ in range(count)]
     size = [dice.randint(1, nodes) for _ in range(count)]
-    lives = [_life(dice, dice.choice(kinds), *job) for job in zip(run, size, submit, strict=True)]
+    lifecycles = [_life(dice, dice.choice(kinds), *job) for job in zip(run, size, submit, strict=True)]
     ones, zeros = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     run_us = np.array(run, dtype=np.int64)
     jobs = PoolJobs(
@@ -70,7 +70,7 @@ def world_of(seed: int, kinds: tuple[str, ...] = ("rigid", "malleable", "ondeman
         app=zeros,
         phase_at=np.arange(0, 2 * count + 1, 2, dtype=np.int64),
         phase_us=np.stack((zeros, run_us), axis=1).ravel(),
-        lives=lives,
+        lifecycles=lifecycles,
     )
     mechanism = Mechanism(
         strategy=dice.choice((NOTHING, COLLECT, PLAN)),

@@ -33,7 +33,7 @@ def pool_jobs_of(world: LivesWorld) -> PoolJobs:
         app=column("app"),
         phase_at=np.cumsum([0, *(len(job.phases_us) for job in world.jobs)]),
         phase_us=np.array([period for job in world.jobs for period in job.phases_us], dtype=np.int64),
-        lives=[job.life for job in world.jobs],
+        lifecycles=[job.life for job in world.jobs],
     )
 
 
@@ -60,7 +60,7 @@ def engine_run(
         name="main", first=0, nodes=world.nodes, cores=world.cores, multiplicity=world.multiplicity
     )
     numbers = np.array([job.number for job in world.jobs])
-    with as_this_tier_compiles(rules, world.multiplicity, with_lives=True):
+    with as_this_tier_compiles(rules, world.multiplicity, with_lifecycles=True):
         return run_pool(pool_jobs_of(world), numbers, pool, rules, stepping=stepping, after_event=after_event)
 
 
@@ -119,6 +119,6 @@ def oracle_story(reference: ReferenceLives) -> Story:
             life.setup_us,
             *(life.node_us[kind] for kind in ("useful", "lost", "setup", "save", "fresh")),
         )
-        for life in reference.lives
+        for life in reference.lifecycles
     ]
     return [*sorted(reference.rows, key=lambda row: row[:3]), *spent]

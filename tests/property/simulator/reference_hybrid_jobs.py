@@ -126,8 +126,8 @@ def jobs_of(world: HybridWorld) -> list[RefJob]:
     """Return the jobs; the work is what set-up and the checkpoints that are due leave of the run."""
     jobs = []
     mechanism = world.mechanism
-    assert world.jobs.lives is not None
-    for number, life in enumerate(world.jobs.lives):
+    assert world.jobs.lifecycles is not None
+    for number, life in enumerate(world.jobs.lifecycles):
         run, asked = int(world.jobs.run_us[number]), int(world.jobs.nodes[number])
         setup, work = life.setup_us, run - life.setup_us
         every = life.checkpoint_every_us or 0 if life.sizes is None and not life.on_demand else 0

@@ -37,7 +37,7 @@ class Progress:
 
 
 @dataclass
-class LifeRecord:
+class LifecycleRecord:
     """What became of a job; node time in node microseconds by what it was spent on."""
 
     job: SimulatedJob

@@ -14,7 +14,7 @@ from tests.property.simulator.reference_lives_desk import LivesDesk
 
 
 class ReferenceLives(LivesDesk):
-    """Runs jobs to their end on construction; ``lives`` and ``rows`` then tell what became of them."""
+    """Runs jobs to their end on construction; ``lifecycles`` and ``rows`` then tell what became of them."""
 
     # the loop
 
@@ -26,13 +26,13 @@ class ReferenceLives(LivesDesk):
 
         def candidates() -> list[tuple[int, int, int]]:
             unfinished = arrivals or any(
-                life.status in (Status.WAITING, Status.RUNNING, Status.SUSPENDED) for life in self.lives
+                life.status in (Status.WAITING, Status.RUNNING, Status.SUSPENDED) for life in self.lifecycles
             )
             if not unfinished:
                 return []
             found = [
                 (self.segment_end(life), 0 if self.frees(life) else 1, life.job.index)
-                for life in self.lives
+                for life in self.lifecycles
                 if life.status is Status.RUNNING
             ]
             found += [(at, 2, node) for at, node in ups[:1]]
@@ -45,9 +45,9 @@ class ReferenceLives(LivesDesk):
             self.advance(at)
             event: Event | None = None
             if kind == 1:
-                self.change(self.lives[which])
+                self.change(self.lifecycles[which])
             elif kind == 0:
-                event = self.stop(self.lives[which])
+                event = self.stop(self.lifecycles[which])
             elif kind == 2:
                 ups.pop(0)
                 event = self.repair(which)
@@ -59,7 +59,7 @@ class ReferenceLives(LivesDesk):
             else:
                 job = arrivals.pop(0)
                 event = JobArrived(job)
-                life = self.lives[which]
+                life = self.lifecycles[which]
                 life.status = Status.WAITING
                 life.now = life.saved = self.beginning(job)
             if event is not None:
@@ -75,7 +75,7 @@ class ReferenceLives(LivesDesk):
     def fail(self, node: int) -> Event:
         self.states[node] = NodeState.DOWN
         lost = []
-        for life in self.lives:
+        for life in self.lifecycles:
             if life.status in (Status.RUNNING, Status.SUSPENDED) and node in life.held:
                 lost.append(life.job)
                 self.lose(life)

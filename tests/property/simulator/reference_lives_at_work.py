@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from simulator.model.jobs import SimulatedJob
 from simulator.policy_interface import Event, JobEnded, JobPreempted, NodeState, SimulationStarted, Timer
-from tests.property.simulator.reference_life import Doing, LifeRecord, Outage, Progress, Row, Status
+from tests.property.simulator.reference_life import Doing, LifecycleRecord, Outage, Progress, Row, Status
 
 
 class LivesAtWork(ABC):
@@ -31,7 +31,7 @@ class LivesAtWork(ABC):
         together: bool = False,
     ) -> None:
         self.jobs = jobs
-        self.lives = [LifeRecord(job) for job in jobs]
+        self.lifecycles = [LifecycleRecord(job) for job in jobs]
         self.shape = (nodes, cores, multiplicity)
         self.memory_kib = memory_kib
         self.overhead = overhead
@@ -66,9 +66,9 @@ class LivesAtWork(ABC):
         asked = job.rate(job.nodes)
         return Progress(first, Fraction(job.phases_us[first] * asked), Fraction(job.requested_us * asked))
 
-    def share(self, life: LifeRecord) -> Fraction:
+    def share(self, life: LifecycleRecord) -> Fraction:
         """Return the speed of its slowest core."""
-        busy = [o.held for o in self.lives if o.status is Status.RUNNING and not o.is_idle]
+        busy = [o.held for o in self.lifecycles if o.status is Status.RUNNING and not o.is_idle]
         users = (
             sum(core in held.get(node, ()) for held in busy)
             for node, cores in life.held.items()
@@ -77,10 +77,10 @@ class LivesAtWork(ABC):
         worst = max(1, max(users, default=1))
         return Fraction(1) if worst == 1 else 1 / (worst * self.overhead)
 
-    def users(self, node: int, core: int) -> list[LifeRecord]:
-        return [o for o in self.lives if o.status is Status.RUNNING and core in o.held.get(node, [])]
+    def users(self, node: int, core: int) -> list[LifecycleRecord]:
+        return [o for o in self.lifecycles if o.status is Status.RUNNING and core in o.held.get(node, [])]
 
-    def segment(self, life: LifeRecord) -> tuple[Fraction, Fraction]:
+    def segment(self, life: LifecycleRecord) -> tuple[Fraction, Fraction]:
         """Return what is left of what it does, and how much of that it does in a microsecond."""
         if life.doing is Doing.LEAVE:
             return life.pause_left, Fraction(1)
@@ -91,11 +91,11 @@ class LivesAtWork(ABC):
         left = life.now.left if life.until_save is None else min(life.now.left, life.until_save)
         return left, self.share(life) * life.rate
 
-    def segment_end(self, life: LifeRecord) -> int:
+    def segment_end(self, life: LifecycleRecord) -> int:
         left, speed = self.segment(life)
         return self.now_us + math.ceil(left / speed)
 
-    def frees(self, life: LifeRecord) -> bool:
+    def frees(self, life: LifecycleRecord) -> bool:
         """Whether its nodes become free when it has done what it does now."""
         if life.doing is Doing.LEAVE:
             return True
@@ -104,7 +104,7 @@ class LivesAtWork(ABC):
 
     def advance(self, at: int) -> None:
         span = at - self.now_us
-        moved = [(life, *self.segment(life)) for life in self.lives if life.status is Status.RUNNING]
+        moved = [(life, *self.segment(life)) for life in self.lifecycles if life.status is Status.RUNNING]
         for life, left, speed in moved:
             done = min(left, span * speed)
             if life.doing is Doing.WORK:
@@ -119,7 +119,7 @@ class LivesAtWork(ABC):
             life.node_us[spent] += span * life.nodes
         self.now_us = at
 
-    def change(self, life: LifeRecord) -> None:
+    def change(self, life: LifecycleRecord) -> None:
         """Go from what it did to what follows, on the same nodes."""
         if life.doing is Doing.SETUP:
             life.doing = Doing.WORK
@@ -132,7 +132,7 @@ class LivesAtWork(ABC):
             phase = life.now.phase + 1
             life.now = Progress(phase, Fraction(life.job.phases_us[phase]), life.now.request)
 
-    def save(self, life: LifeRecord) -> None:
+    def save(self, life: LifecycleRecord) -> None:
         life.saved = life.now
         life.node_us["useful"] += life.node_us["fresh"]
         life.useful_us += life.fresh_us
@@ -140,13 +140,13 @@ class LivesAtWork(ABC):
         every = life.job.life.checkpoint_every_us
         life.until_save = None if every is None else Fraction(every * life.job.rate(life.job.nodes))
 
-    def lose(self, life: LifeRecord) -> None:
+    def lose(self, life: LifecycleRecord) -> None:
         life.now = life.saved
         life.wasted_us += life.fresh_us
         life.node_us["lost"] += life.node_us["fresh"]
         life.node_us["fresh"] = life.fresh_us = 0
 
-    def stop(self, life: LifeRecord) -> Event:
+    def stop(self, life: LifecycleRecord) -> Event:
         if life.doing is Doing.LEAVE:
             self.save(life)
             self.leave(life, "checkpoint")
@@ -156,10 +156,10 @@ class LivesAtWork(ABC):
         life.status, life.end_us = Status.ENDED, self.now_us
         return JobEnded(life.job)
 
-    def leave(self, life: LifeRecord, why: str) -> None:
+    def leave(self, life: LifecycleRecord, why: str) -> None:
         self.end_stretch(life)
         life.status, life.why = Status.WAITING, why
 
-    def end_stretch(self, life: LifeRecord) -> None:
+    def end_stretch(self, life: LifecycleRecord) -> None:
         """Note what it held since when."""
         self.rows.append((life.job.number, life.stretch_us, self.now_us, dict(life.held), life.why))

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from simulator.model.jobs import SimulatedJob
 from simulator.policy_interface import NodeState, PolicyError, Preemption, Timer
-from tests.property.simulator.reference_life import FAR_US, Cores, Doing, LifeRecord, Progress, Status
+from tests.property.simulator.reference_life import FAR_US, Cores, Doing, LifecycleRecord, Progress, Status
 from tests.property.simulator.reference_lives_at_work import LivesAtWork
 
 
@@ -20,17 +20,17 @@ class LivesDesk(LivesAtWork):
 
     @property
     def waiting(self) -> list[SimulatedJob]:
-        waiting = [life for life in self.lives if life.status is Status.WAITING]
+        waiting = [life for life in self.lifecycles if life.status is Status.WAITING]
         waiting.sort(key=lambda life: (not life.in_front, life.job.submit_us, life.job.index))
         return [life.job for life in waiting]
 
     @property
     def running(self) -> list[SimulatedJob]:
-        return [life.job for life in self.lives if life.status is Status.RUNNING]
+        return [life.job for life in self.lifecycles if life.status is Status.RUNNING]
 
     @property
     def suspended(self) -> list[SimulatedJob]:
-        return [life.job for life in self.lives if life.status is Status.SUSPENDED]
+        return [life.job for life in self.lifecycles if life.status is Status.SUSPENDED]
 
     @property
     def nodes(self) -> int:
@@ -56,14 +56,14 @@ class LivesDesk(LivesAtWork):
         return self.node_state(node) is NodeState.UP and self.leases.get(node) in (None, job)
 
     def idle_nodes(self, job: SimulatedJob | None = None) -> list[int]:
-        busy = {node for life in self.lives if life.status is Status.RUNNING for node in life.held}
+        busy = {node for life in self.lifecycles if life.status is Status.RUNNING for node in life.held}
         return [node for node in range(self.nodes) if node not in busy and self.takes(node, job)]
 
     def held(self, job: SimulatedJob) -> Cores:
-        return self.lives[job.index].held
+        return self.lifecycles[job.index].held
 
     def remaining_us(self, job: SimulatedJob, nodes: int | None = None) -> int:
-        life = self.lives[job.index]
+        life = self.lifecycles[job.index]
         runs = life.status in (Status.RUNNING, Status.SUSPENDED)
         size = nodes or (life.nodes if runs else job.nodes)
         if runs and life.doing is Doing.LEAVE:
@@ -74,11 +74,13 @@ class LivesDesk(LivesAtWork):
         return math.ceil(pause) + math.ceil(life.now.request / job.rate(size))
 
     def unsaved_us(self, job: SimulatedJob) -> int:
-        return self.lives[job.index].fresh_us
+        return self.lifecycles[job.index].fresh_us
 
     def load(self, node: int) -> int:
         return sum(
-            len(life.held[node]) for life in self.lives if life.status is Status.RUNNING and node in life.held
+            len(life.held[node])
+            for life in self.lifecycles
+            if life.status is Status.RUNNING and node in life.held
         )
 
     def free_memory_kib(self, node: int) -> int:
@@ -86,7 +88,7 @@ class LivesDesk(LivesAtWork):
             return FAR_US
         held = (Status.RUNNING, Status.SUSPENDED)
         return self.memory_kib - sum(
-            life.job.memory_kib for life in self.lives if life.status in held and node in life.held
+            life.job.memory_kib for life in self.lifecycles if life.status in held and node in life.held
         )
 
     def free_cores(self, node: int) -> list[int]:
@@ -121,14 +123,14 @@ class LivesDesk(LivesAtWork):
     def refuse(self, job: SimulatedJob, what: str) -> PolicyError:
         return PolicyError(f"job {job.number} {what}")
 
-    def expect(self, job: SimulatedJob, status: Status) -> LifeRecord:
-        life = self.lives[job.index]
+    def expect(self, job: SimulatedJob, status: Status) -> LifecycleRecord:
+        life = self.lifecycles[job.index]
         if life.status is not status:
             raise self.refuse(job, f"is not {status.name}")
         return life
 
     def check_cores(self, job: SimulatedJob, on: Cores, count: int, *, lent: bool) -> None:
-        mine = self.lives[job.index].held if self.lives[job.index].status is Status.RUNNING else {}
+        mine = self.lifecycles[job.index].held if self.lifecycles[job.index].status is Status.RUNNING else {}
         if len(on) != count:
             raise self.refuse(job, "wrong number of nodes")
         for node, cores in on.items():
@@ -241,7 +243,7 @@ class LivesDesk(LivesAtWork):
         return True
 
     def reserve(self, nodes: Sequence[int], job: SimulatedJob, until_us: int | None = None) -> None:
-        if self.lives[job.index].status in (Status.RUNNING, Status.SUSPENDED, Status.ENDED):
+        if self.lifecycles[job.index].status in (Status.RUNNING, Status.SUSPENDED, Status.ENDED):
             raise self.refuse(job, "runs or has ended")
         for node in nodes:
             if not 0 <= node < self.nodes or node in self.leases or self.states[node] is NodeState.DOWN:
@@ -283,9 +285,9 @@ class LivesDesk(LivesAtWork):
         self, job: SimulatedJob, beside: SimulatedJob | None = None, *, nodes: int | None = None
     ) -> int:
         world = copy.copy(self)
-        world.lives = [copy.copy(life) for life in self.lives]
+        world.lifecycles = [copy.copy(life) for life in self.lifecycles]
         world.rows, world.leases = [], dict(self.leases)
-        for life in world.lives:
+        for life in world.lifecycles:
             life.node_us = dict(life.node_us)
         return world.project(job, beside, nodes or job.nodes)
 
@@ -293,7 +295,7 @@ class LivesDesk(LivesAtWork):
         """Let every job that runs compute until its request is done, and find when ``job`` has room."""
         if beside is not None and not self.start(beside):
             raise PolicyError(f"job {beside.number} does not fit now")
-        for life in self.lives:
+        for life in self.lifecycles:
             if life.status is Status.RUNNING:
                 pause = Fraction(0) if life.doing is Doing.WORK else life.pause_left * life.rate
                 work = Fraction(0) if life.doing is Doing.LEAVE else life.now.request
@@ -302,7 +304,7 @@ class LivesDesk(LivesAtWork):
         while True:
             running = [
                 (self.segment_end(life), life.job.index)
-                for life in self.lives
+                for life in self.lifecycles
                 if life.status is Status.RUNNING
             ]
             room = sum(
@@ -317,4 +319,4 @@ class LivesDesk(LivesAtWork):
                 return FAR_US
             at, which = min(running)
             self.advance(at)
-            self.lives[which].status = Status.ENDED
+            self.lifecycles[which].status = Status.ENDED

@@ -15,7 +15,7 @@ from simulator.engine.pool_run import run_pool
 from simulator.engine.run_rules import RunRules
 from simulator.hybrid.hybrid_pool import HybridOutcome, check_world, run_jobs
 from simulator.hybrid.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.model.jobs import PLAIN_LIFE
+from simulator.model.jobs import PLAIN_LIFECYCLE
 from simulator.model.system import NodePool
 from simulator.placement import ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
@@ -78,7 +78,7 @@ def test_useful_work_is_what_the_jobs_set_out_to_do(seed: int) -> None:
     done = found.column("useful_node_us") + found.column("save_node_us")
     done += found.column("setup_node_us") - found.column("again_node_us")
     undisturbed = (found.column("preemptions") == 0) & (found.column("shrinks") == 0)
-    same_size = found.column("lives") == 1
+    same_size = found.column("attempts") == 1
     sizes = found.stretches.nodes
     whole = np.array(
         [(sizes[found.stretches.job == job] == jobs.nodes[job]).all() for job in range(jobs.count)]
@@ -87,8 +87,8 @@ def test_useful_work_is_what_the_jobs_set_out_to_do(seed: int) -> None:
     assert (done[exact] == run_node_us[exact]).all()
     malleable = found.column("kind") == 1
     useful = found.column("useful_node_us")[malleable]
-    assert jobs.lives is not None
-    setup = np.array([life.setup_us for life in jobs.lives], dtype=np.int64)
+    assert jobs.lifecycles is not None
+    setup = np.array([life.setup_us for life in jobs.lifecycles], dtype=np.int64)
     work = ((jobs.run_us - setup) * jobs.nodes)[malleable]
     changes = np.bincount(found.stretches.job, minlength=jobs.count)[malleable]
     assert (useful >= work).all()
@@ -102,7 +102,7 @@ def test_without_on_demand_and_malleable_jobs_it_is_easy_job_by_job(strategy: in
     world = world_of(seed, kinds=("rigid",))
     pool = NodePool(name="main", first=0, nodes=world.nodes, cores=1, multiplicity=1)
     rules = RunRules(policy=Easy(), placement=ThesisPlacement(), sharing=Proportional(Fraction(1)))
-    bare = replace(world.jobs, lives=None)
+    bare = replace(world.jobs, lifecycles=None)
     easy = run_pool(bare, np.arange(bare.count), pool, rules)
     mechanism = replace(world.mechanism, strategy=strategy, interval=Fraction(1))
     found = run_jobs(world.jobs, world.nodes, mechanism)
@@ -144,7 +144,7 @@ def jobs_took_no_longer(found: HybridOutcome, world: HybridWorld, whole: int) ->
 @given(seed=SEEDS)
 def test_jobs_without_lives_are_rigid(seed: int) -> None:
     world = world_of(seed, kinds=("rigid",))
-    plain_lives = replace(world.jobs, lives=[PLAIN_LIFE] * world.jobs.count)
-    bare = replace(world.jobs, lives=None)
+    plain_lives = replace(world.jobs, lifecycles=[PLAIN_LIFECYCLE] * world.jobs.count)
+    bare = replace(world.jobs, lifecycles=None)
     both = [run_jobs(jobs, world.nodes, world.mechanism) for jobs in (plain_lives, bare)]
     assert (both[0].column("end_us") == both[1].column("end_us")).all()

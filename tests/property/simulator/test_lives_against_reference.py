@@ -62,7 +62,7 @@ def test_a_spoilt_life_is_noticed(field: str, message: str) -> None:
         invariants(stepper)
         if len(stepper.running) > 1 and len(stepper.waiting) > 2:
             victim = stepper.waiting[-1] if field == "in_front" else stepper.running[0]
-            setattr(stepper.lives.jobs[victim.index], field, 1)
+            setattr(stepper.lifecycles.jobs[victim.index], field, 1)
 
     with pytest.raises(InvariantError, match=message):
         engine_run(world, Restless(world.seed), after_event=check)
@@ -102,7 +102,7 @@ def test_built_in_policies_give_the_reference_lives_as_kernels_and_in_plain_pyth
 @given(world=lives_worlds())
 def test_every_node_second_of_the_oracle_is_booked_once(world: LivesWorld) -> None:
     reference = oracle(world, Restless(world.seed))
-    for life in reference.lives:
+    for life in reference.lifecycles:
         held = sum(
             (to - since) * len(cores) for job, since, to, cores, _ in reference.rows if job == life.job.number
         )

@@ -88,10 +88,10 @@ def test_users_are_projects_where_that_is_wanted() -> None:
 @pytest.mark.parametrize("mix", MIXES)
 def test_notices_come_as_the_mix_says(mix: str) -> None:
     jobs = workload()
-    lives = draw_lives(jobs, NODES, replace(Draw(), mix=mix, on_demand=1.0, malleable=0.0), 5).lives
-    assert lives is not None
+    lifecycles = draw_lives(jobs, NODES, replace(Draw(), mix=mix, on_demand=1.0, malleable=0.0), 5).lifecycles
+    assert lifecycles is not None
     classes = [0, 0, 0, 0]
-    for job, life in enumerate(lives):
+    for job, life in enumerate(lifecycles):
         if not life.on_demand:
             assert life.notice_us is None
             continue
@@ -112,9 +112,9 @@ def test_notices_come_as_the_mix_says(mix: str) -> None:
 
 def test_set_up_and_sizes_are_the_paper_s() -> None:
     jobs = workload()
-    lives = draw_lives(jobs, NODES, Draw(), 2).lives
-    assert lives is not None
-    for job, life in enumerate(lives):
+    lifecycles = draw_lives(jobs, NODES, Draw(), 2).lifecycles
+    assert lifecycles is not None
+    for job, life in enumerate(lifecycles):
         share = life.setup_us / jobs.run_us[job]
         if life.sizes is not None:
             assert 0 <= share <= 0.05
@@ -128,10 +128,10 @@ def test_set_up_and_sizes_are_the_paper_s() -> None:
 def test_other_notices_leave_the_kinds_as_they_are() -> None:
     jobs = workload(300)
     kinds = [
-        [(life.on_demand, life.sizes, life.setup_us) for life in drawn.lives or ()]
+        [(life.on_demand, life.sizes, life.setup_us) for life in drawn.lifecycles or ()]
         for drawn in (draw_lives(jobs, NODES, replace(Draw(), mix=mix), 4) for mix in ("W1", "W4"))
     ]
     assert kinds[0] == kinds[1]
-    first, again, other = (list(draw_lives(jobs, NODES, Draw(), seed).lives or ()) for seed in (4, 4, 5))
+    first, again, other = (list(draw_lives(jobs, NODES, Draw(), seed).lifecycles or ()) for seed in (4, 4, 5))
     assert first == again
     assert first != other

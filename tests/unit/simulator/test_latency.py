@@ -67,12 +67,12 @@ def test_a_job_that_was_put_back_tells_nothing_of_how_soon_jobs_start(tmp_path: 
         AllocationRecord(job=3, from_s=202.0, to_s=210.0, placement=place, why="start"),
         AllocationRecord(job=3, from_s=380.0, to_s=390.0, placement=place, why="requeue"),
     ]
-    lives = replace(run, allocations=frame_of(rows, ALLOCATIONS))
+    lifecycles = replace(run, allocations=frame_of(rows, ALLOCATIONS))
     calm = real_run(tmp_path / "calm", ONE_A_CORE[:2])
-    assert measure_latencies(lives).scheduling_s == measure_latencies(calm).scheduling_s
+    assert measure_latencies(lifecycles).scheduling_s == measure_latencies(calm).scheduling_s
     assert measure_latencies(run).scheduling_s != measure_latencies(calm).scheduling_s
     with pytest.raises(InputError, match="no job completed"):
-        measure_latencies(replace(lives, jobs=lives.jobs.filter(trace_job=3)))
+        measure_latencies(replace(lifecycles, jobs=lifecycles.jobs.filter(trace_job=3)))
 
 
 def test_latencies_cannot_be_measured_where_jobs_share_cores(tmp_path: Path) -> None:

@@ -104,11 +104,11 @@ def test_a_job_that_was_cancelled_waited_until_then_and_tells_nothing_else(tmp_p
 def test_a_job_that_began_again_is_in_the_way_and_tells_nothing(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", ROWS)
     place = (Placement("n1", (0,)),)
-    lives = [
+    lifecycles = [
         AllocationRecord(job=1, from_s=0.6, to_s=4.0, placement=place, why="start"),
         AllocationRecord(job=1, from_s=5.0, to_s=10.6, placement=place, why="requeue"),
     ]
-    starts = read_starts(replace(run, allocations=frame_of(lives, ALLOCATIONS)))
+    starts = read_starts(replace(run, allocations=frame_of(lifecycles, ALLOCATIONS)))
     assert starts.arrived == pytest.approx([1.0])
     assert starts.released == pytest.approx([0.4, 0.7])
 
