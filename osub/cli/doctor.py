@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,35 +19,11 @@ from foundation.errors import UsageError
 from foundation.interruption import on_signals
 from foundation.one_line import one_line
 from gangd.controller.controller_config import Config, load_config
-from gangd.freezer.slurm_layout import MOST_NAMED, recognise_host
 from osub.cli.completion import clusters_or_environment
 from osub.cli.terminal import Console, waiting
 from osub.live.cluster import conf_in, find_cluster
 from osub.live.forward import forward, is_in_containers
-
-WHAT = "job folders"
-MOUNT = Path("/sys/fs/cgroup")
-
-
-def job_folders(mount: Path = MOUNT) -> HostFinding:
-    """Say whether gang-agent would find every job that runs here, whatever this Slurm calls its folders."""
-    found = recognise_host(mount)
-    unknown = [f"{root / one.path}: {one.why}" for root, seen in found.items() for one in seen.unknown]
-    if unknown:
-        more = f"; and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
-        return HostFinding(
-            WHAT,
-            "no",
-            "; ".join(unknown[:MOST_NAMED]) + more,
-            "gang-agent cannot hold what runs there, and raises an alarm; from Slurm 26.05.2 on "
-            "CgroupJobIdPaths=yes in cgroup.conf names folders by job number",
-        )
-    named = sum((Counter(seen.named) for seen in found.values()), Counter[str]())
-    if not named:
-        return HostFinding(WHAT, "partly", "no job of Slurm runs here now", "look again while jobs run")
-    counts = ", ".join(f"{count} named by {how}" for how, count in sorted(named.items()))
-    return HostFinding(WHAT, "yes", counts, "gang-agent finds every job by its cgroup")
-
+from osub.live.job_folders import job_folders
 
 ENVIRONMENT = "environment"
 _NEEDED = ("Slurm", "munge")

@@ -151,6 +151,11 @@ def run(words: list[str]) -> int:
             _drop(sys.stdout)
             return _complain(f"cannot write: {error.strerror}", 1)
         return _complain(f"{error.filename or 'operating system'}: {error.strerror or error}", 1)
+    except RuntimeError as error:
+        # CPython 3.11 makes one of what is raised in __set_name__, while a module is imported.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return _complain("interrupted", status())
+        raise
     return code if isinstance(code, int) else 0
 
 

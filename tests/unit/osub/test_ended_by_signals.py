@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from foundation.interruption import SignalInterrupt
+from osub.cli.main import run
 from tests.fixtures.golden import SHARED
 
 pytestmark = pytest.mark.slow
@@ -92,6 +94,23 @@ def wait_for_workers(tmp_path: Path, count: int) -> None:
     while len(processes_of(tmp_path)) < 1 + count:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
+
+
+def test_a_signal_while_a_class_is_made_ends_the_command_as_any(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CPython 3.11 wraps what is raised in ``__set_name__``, as in the fields of a dataclass."""
+
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise SignalInterrupt
+
+    def call(_: list[str]) -> None:
+        type("Made", (), {"field": Field()})
+
+    monkeypatch.setattr("osub.cli.main._called", call)
+    assert run([]) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "osub: interrupted\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

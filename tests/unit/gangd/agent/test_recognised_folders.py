@@ -20,7 +20,7 @@ from gangd.freezer.slurm_layout import (
     unknown_folders,
 )
 from gangd.freezer.tree import CGROUP1, CGROUP2
-from osub.cli.doctor import job_folders
+from osub.live.job_folders import job_folders
 from tests.fixtures.gang_host import until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
