@@ -175,6 +175,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+WORST_FIRST = (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE, ClaimVerdict.HOLDS)
+"""Of several parts of a claim the first of these that occurs is the claim's verdict."""
 LEAST_SEEDS = 10
 """Fewer seeds than these give verdicts that are provisional."""
 NEAR = 0.2

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from analysis.claims import (
+    WORST_FIRST,
     ClaimRow,
     ClaimVerdict,
     Judgement,
@@ -116,8 +117,7 @@ def pairs(values: Mapping[str, Sequence[float]], unit: str) -> str:
 
 def together(parts: Mapping[str, Judgement]) -> Judgement:
     """Return a judgement of several: it holds if all do, else it is the worst, whose estimate it has."""
-    order = (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE, ClaimVerdict.HOLDS)
-    name, worst = min(parts.items(), key=lambda item: order.index(item[1].verdict))
+    name, worst = min(parts.items(), key=lambda item: WORST_FIRST.index(item[1].verdict))
     held = sum(one.verdict is ClaimVerdict.HOLDS for one in parts.values())
     note = f"{held} of {len(parts)} hold; {name}: {worst.verdict.value}"
     return Judgement(

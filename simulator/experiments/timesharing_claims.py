@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from analysis import claims as rules
 from analysis.claims import (
+    WORST_FIRST,
     ClaimRow,
     ClaimVerdict,
     Judgement,
@@ -163,7 +164,7 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
     def judged(survey: TimesharingSurvey) -> Judged:
         found = {setting: judge(survey, setting)[0] for setting in MEMORY_SETTINGS}
         printed = [TimesharingSetting(memory=(PRINTED_BELOW, form)) for form in FORMS]
-        worst = min(printed, key=lambda setting: _ORDER.index(found[setting].verdict))
+        worst = min(printed, key=lambda setting: WORST_FIRST.index(found[setting].verdict))
         assumed, ours = judge(survey, SHARE)
         held = [
             f"{share:.0%} ({form})"
@@ -178,9 +179,6 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
         return noted(found[worst], f"holds with so many node-hours under 60% of the memory: {where}"), words
 
     return judged
-
-
-_ORDER = (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE, ClaimVerdict.HOLDS)
 
 
 def _t4(survey: TimesharingSurvey, share: TimesharingSetting) -> Judged:
