@@ -12,32 +12,24 @@ from tests.chaos.report import markdown
 from tests.chaos.stage import usable
 
 SEED = 1
-# What takes longer (outages, time limits, namespaces) is left to the long form.
+# The long form has what takes longer (outages, time limits, namespaces), and what other tests show (hostile
+# names, cancelled and suspended jobs, steps, heterogeneous jobs, keys, connections).
 QUICK = (
     "SIGKILL controller",
     "SIGSTOP agent",
     "SIGKILL guardian",
     "SIGKILL agent and guardian",
     "SIGKILL controller, agents and guardians",
-    "hostile names",
     "full /dev/shm",
     "agent restart with held jobs",
     "message loss",
     "network partition",
     "clock jump, controller",
     "slurmctld restart",
-    "scancel",
     "requeue",
-    "suspend and resume",
-    "step in a held job",
     "job array",
-    "heterogeneous job",
     "node drain and resume",
-    "wrong key, agent",
-    "foreign node key",
-    "idle connections",
     "replayed plans",
-    "fuzzed frames to the controller",
     "fuzzed frames to an agent",
 )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.leftovers import node_cgroups
+from tests.fixtures.tier import choose
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
 from tests.integration.waiting import wait_until
@@ -17,7 +18,7 @@ from tests.integration.waiting import wait_until
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 OVERLAPS = 2
-STEPS_KILLED = 5
+STEPS_KILLED = choose(1, 2, 5)
 
 
 def test_step_started_in_a_held_job_is_held_soon(stage: Stage) -> None:

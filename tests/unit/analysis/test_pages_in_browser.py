@@ -101,8 +101,7 @@ def column(tab: Tab, number: int) -> list[str]:
     return list(tab.run(script))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_a_comparison_is_drawn_quiet_and_readable(
     tab: Tab, comparison: Path, width: int, scheme: str
 ) -> None:

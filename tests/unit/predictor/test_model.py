@@ -133,9 +133,9 @@ def model(pairs: Pairs) -> Model:
 
 
 @pytest.fixture(scope="module")
-def folder(pairs: Pairs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pairs") / "pairs"
-    write_pairs(path, pairs)
+    write_pairs(path, made_pairs(8))
     return path
 
 

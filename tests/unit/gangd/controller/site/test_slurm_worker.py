@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import pytest
 import zmq
 
 from foundation.slurm import JobSnapshot, SubmitRequest
@@ -175,9 +174,8 @@ def test_an_end_that_slurm_refuses_to_move_does_not_keep_others() -> None:
     assert "not running" in moved.refused[2]
 
 
-def test_nodes_that_come_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangd.controller.slurm_worker.NODES_SOON_S", 0.05)
-    worker = SlurmWorker(FakeSlurm(), every_s=0.01)
+def test_nodes_that_come_are_known_soon() -> None:
+    worker = SlurmWorker(FakeSlurm(), every_s=0.01, nodes_soon_s=0.05)
     worker.start()
 
     def with_nodes(taken: list[Answer]) -> list[SlurmObserved]:
