@@ -15,6 +15,7 @@ from foundation.records.records_folder import read_info
 from foundation.records.row_types import HoldKind
 from foundation.units import US_PER_S
 from gangd.core import HoldMode
+from simulator.engine.pool_run import PoolPolicy
 from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of, undelayed
 from simulator.model.system import node_names
 from simulator.recording import RunTables, write_tables
@@ -26,7 +27,14 @@ from simulator.setting_choices import (
     setting_of,
     takes_whole_nodes,
 )
-from simulator.simulation import Cleaning, SimulationResult, SimulationSetting, make_workload, simulate
+from simulator.simulation import (
+    Cleaning,
+    SimulationResult,
+    SimulationSetting,
+    Workload,
+    make_workload,
+    simulate,
+)
 from workloads.swf import load_columns
 
 OTHER_OVERHEADS = ("1.0", "1.4")
@@ -34,6 +42,7 @@ OTHER_OVERHEADS = ("1.0", "1.4")
 _INFO_NAME = "run.json"
 _ORDERED = ("easy", "fcfs", "slurm")
 _MOST_ENGINE_S = 1.0
+_APART = ("speedup", "dependencies")
 
 
 class SimulationSession:
@@ -82,18 +91,15 @@ class SimulationSession:
         columns = load_columns(self.trace_path, strict=not lenient)
         self.skipped_lines = dict(columns.report.skipped)
         self.trace_name = read_info(self.trace_path.parent).trace_name if self.of_run else columns.name
-        self.workload = prepared(
-            words,
-            self.setting,
-            make_workload(
-                columns,
-                self.setting.queues,
-                cleaning,
-                node_memory_kib=self.setting.rules.node_memory_kib,
-                keep_origin=self.of_run,
-                whole_nodes=takes_whole_nodes(words),
-            ),
+        workload = make_workload(
+            columns,
+            self.setting.queues,
+            cleaning,
+            node_memory_kib=self.setting.rules.node_memory_kib,
+            keep_origin=self.of_run,
+            whole_nodes=takes_whole_nodes(words),
         )
+        self.workload = prepared(words, self.setting, _honoured(workload, words, self.setting, cleaning))
         self.order_of = order_of
         self._order = () if order_of is None else self._order_in(order_of)
         self.setting = self._ordered(self.setting)
@@ -165,6 +171,8 @@ class SimulationSession:
     def info(self, engine_cpu_s: float, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
         """Return the description of the run."""
         words, queues = self.words, self.setting.queues
+        dependencies = self.workload.dependencies
+        dependent = {} if dependencies is None else {"dependent_jobs": dependencies.count}
         return RunInfo(
             kind="simulated",
             label=label or _label(words),
@@ -188,7 +196,10 @@ class SimulationSession:
                 **_engine_options(words),
                 "memory_gib": words.memory_gib,
                 **life_options(words),
-                **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
+                **{
+                    name: _plain(value) for name, value in asdict(self.cleaning).items() if name not in _APART
+                },
+                **dependent,
                 **({} if self.latencies is None else msgspec.to_builtins(self.latencies)),
                 **({} if self.fitted_on is None else {"fitted_on": self.fitted_on}),
                 **({} if self.order_of is None else {"order_of": self.order_of.info.label}),
@@ -212,6 +223,20 @@ class SimulationSession:
         if tables.most_jobs is not None:
             info = msgspec.structs.replace(info, multiplicity=tables.most_jobs)
         write_tables(tables, out, info, self.trace_path)
+
+
+def _honoured(
+    workload: Workload, words: SimulationWords, setting: SimulationSetting, cleaning: Cleaning
+) -> Workload:
+    """Return the workload without dependencies where the policy has an event loop that knows none."""
+    if workload.dependencies is None or not isinstance(setting.rules.policy, PoolPolicy):
+        return workload
+    if cleaning.dependencies:
+        raise UsageError(
+            f"--policy {words.policy} submits every job at its own time and takes no --dependencies"
+        )
+    ignored = {f"after a preceding job, which {words.policy} passes over": workload.dependencies.count}
+    return replace(workload, dependencies=None, left_out={**workload.left_out, **ignored})
 
 
 def _means(result: SimulationResult) -> dict[str, float]:

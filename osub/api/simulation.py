@@ -53,6 +53,7 @@ def simulate(
     oversize: str | None = None,
     zero_length: str = "skip",
     limits: str = "raise",
+    dependencies: bool | None = None,
     instants: str = "one-by-one",
     latency: PathText | None = None,
     fit: Fit | None = None,
@@ -120,6 +121,9 @@ def simulate(
         Jobs without a run time: ``fail``, ``skip`` or ``keep``.
     limits
         Run times beyond the request: ``raise`` the request, or ``enforce`` it.
+    dependencies
+        Whether a job that names a preceding one (SWF field 17) is submitted after its end; None: where the
+        policy can.
     instants
         Events at one instant: ``one-by-one``, a scheduling pass after each, or ``together``, one pass after
         all.
@@ -197,7 +201,7 @@ def simulate(
         checkpoint_cost_s=checkpoint_cost,
         instants=instants,
     )
-    cleaning = cleaning_of(interactive_queue, speedup, oversize or "skip", zero_length, limits)
+    cleaning = cleaning_of(interactive_queue, speedup, oversize or "skip", zero_length, limits, dependencies)
     session = SimulationSession(
         _trace_path(trace),
         words,

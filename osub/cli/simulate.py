@@ -247,6 +247,14 @@ def simulate(
         str,
         typer.Option(help="Run times beyond the request: raise (the request) or enforce (stop the job)."),
     ] = "raise",
+    dependencies: Annotated[
+        bool | None,
+        typer.Option(
+            "--dependencies/--no-dependencies",
+            help="Submit a job that names a preceding job (SWF field 17) after that one's end. Not said: "
+            "where the trace has such jobs.",
+        ),
+    ] = None,
     instants: Annotated[
         str,
         typer.Option(
@@ -363,6 +371,7 @@ def simulate(
             oversize=oversize,
             zero_length=zero_length,
             limits=limits,
+            dependencies=dependencies,
             instants=instants,
             latency=latency,
             fit=fitted,

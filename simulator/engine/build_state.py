@@ -16,6 +16,7 @@ from simulator.sharing import SharingTables
 from simulator.state.engine_state import (
     NEVER,
     ONE,
+    DependencyRecord,
     EngineClockRecord,
     EngineJobRecord,
     EngineNodeRecord,
@@ -253,6 +254,7 @@ def build_state(
     by_rows = with_rows and slots > 1
     parts = int(jobs.part_at[-1]) + (nodes if jobs.has_sizes else 0)
     memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
+    waits = 0 if jobs.dependencies is None else jobs.dependencies.count
     return EngineState(
         rules=make.table(
             EngineRulesRecord,
@@ -266,7 +268,7 @@ def build_state(
             slots=slots,
             together=int(together),
         ),
-        clock=make.table(EngineClockRecord, 1),
+        clock=make.table(EngineClockRecord, 1, arrived=waits, unreleased=waits),
         jobs=_job_table(make, jobs),
         runs=make.table(RunRecord, count + 1, queue_next=count, queue_prev=count),
         lists=make.table(ListRecord, count + 1, arrival=_arrivals(jobs)),
@@ -288,6 +290,7 @@ def build_state(
         barred=make.zeros(len(node_set)),
         rows=_rows(make, count, pool) if by_rows else None,
         links=new_links(make, count, nodes * cores, slots) if slots > 1 else None,
+        dependencies=_dependencies(make, jobs),
         lifecycles=lifecycles,
     )
 
@@ -305,8 +308,28 @@ def _rows(make: StateAllocator, jobs: int, pool: NodePool) -> Rows:
 
 
 def _arrivals(jobs: PoolJobs) -> Ints:
-    """Return the jobs by submit time, then index, and one zero more."""
-    return np.concatenate((np.argsort(jobs.submit_us, kind="stable"), np.zeros(1, dtype=np.int64)))
+    """Return the jobs by submit time, then index, after a zero for each that depends on another; then a zero."""
+    order = np.argsort(jobs.submit_us, kind="stable")
+    if jobs.dependencies is not None:
+        waits = jobs.dependencies.preceding != NEVER
+        order = np.concatenate((np.zeros(waits.sum(), dtype=np.int64), order[~waits[order]]))
+    return np.concatenate((order, np.zeros(1, dtype=np.int64)))
+
+
+def _dependencies(make: StateAllocator, jobs: PoolJobs) -> RecordTable[DependencyRecord]:
+    """Return the jobs that depend on each, by index; one record of none where no job depends on another."""
+    given = jobs.dependencies
+    if given is None:
+        return make.table(DependencyRecord, 1)
+    waits = np.flatnonzero(given.preceding != NEVER)
+    waits = waits[np.argsort(given.preceding[waits], kind="stable")]
+    before = given.preceding[waits]
+    begins = np.diff(before, prepend=NEVER) != 0
+    first, following = (np.full(jobs.count + 1, NEVER, dtype=np.int64) for _ in range(2))
+    first[before[begins]] = waits[begins]
+    following[waits[:-1][~begins[1:]]] = waits[1:][~begins[1:]]
+    think_us = np.append(given.think_us, NEVER)
+    return make.table(DependencyRecord, jobs.count + 1, first=first, next=following, think_us=think_us)
 
 
 def _check_lengths(jobs: PoolJobs, scale: int) -> None:

@@ -41,7 +41,7 @@ class PoolView:
         Its jobs, by index.
     """
 
-    def __init__(self, state: EngineState, jobs: Sequence[SimulatedJob]) -> None:
+    def __init__(self, state: EngineState, jobs: list[SimulatedJob]) -> None:
         assert state.lifecycles is not None
         self.state = state
         self.lifecycles: LifecycleTables = state.lifecycles

@@ -139,7 +139,7 @@ class GangStepper(PythonEngine):
     def __init__(
         self,
         state: EngineState,
-        jobs: Sequence[SimulatedJob],
+        jobs: list[SimulatedJob],
         *,
         policy: QueuePolicy,
         placement: PlacementRule,

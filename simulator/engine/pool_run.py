@@ -84,6 +84,8 @@ class PoolRun:
         What time was spent on; None where every job ran once.
     most_jobs
         Most jobs on a core, where the policy and not the pool decides; None: as the pool says.
+    submit_us
+        When each job arrived, where some depend on others; None: as they were to.
     """
 
     start_us: Ints
@@ -95,6 +97,7 @@ class PoolRun:
     stretches: AllocationIntervals | None = None
     books: Accounting | None = None
     most_jobs: int | None = None
+    submit_us: Ints | None = None
 
     def cores_of(self, job: int) -> dict[int, list[int]]:
         """Return the core ids by node that the job with index ``job`` held last."""
@@ -131,6 +134,7 @@ def run_of(
         gang=gang,
         stretches=None if state.lifecycles is None else joined(logged, state.mask.shape[1]),
         books=None if state.lifecycles is None else books_of(state.lifecycles),
+        submit_us=None if jobs.dependencies is None else column(state.jobs, "submit_us")[:-1],
     )
 
 
@@ -203,7 +207,7 @@ def run_kernels(
     while loop(*arguments) > 0:
         logged += _taken(state)
         if progress is not None:
-            progress(int(column(state.clock, "arrived")[0]))
+            progress(int((column(state.clock, "arrived") - column(state.clock, "unreleased"))[0]))
     return run_of(state, jobs, time.process_time() - began, logged=logged)
 
 

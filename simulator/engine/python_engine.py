@@ -210,7 +210,7 @@ class PythonEngine(Actions):
     def __init__(
         self,
         state: EngineState,
-        jobs: Sequence[SimulatedJob],
+        jobs: list[SimulatedJob],
         *,
         policy: QueuePolicy,
         placement: PlacementRule,
@@ -330,7 +330,10 @@ class PythonEngine(Actions):
         """Let the next event happen."""
         state = self.state
         if kind == ARRIVED:
-            return JobArrived(self.jobs[come_next(state, self.lifecycles)])
+            job = come_next(state, self.lifecycles)
+            if self.jobs[job].submit_us != state.jobs[job].submit_us:  # it depended on another
+                self.jobs[job] = replace(self.jobs[job], submit_us=state.jobs[job].submit_us)
+            return JobArrived(self.jobs[job])
         if kind in (ENDED, LEFT):
             job = state.lists[0].agenda
             (lifecycle_actions.end if kind == ENDED else lifecycle_actions.leave)(state, self.lifecycles, job)

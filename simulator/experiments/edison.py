@@ -191,7 +191,10 @@ def of_trace(path: Path) -> MachineWorld:
     columns = load_columns(path)
     system = _system(columns)
     workload = make_workload(
-        columns, single_queue(system, 1), Cleaning(interactive_queue=None), whole_nodes=True
+        columns,
+        single_queue(system, 1),
+        Cleaning(interactive_queue=None, dependencies=False),
+        whole_nodes=True,
     )
     chosen = np.flatnonzero(workload.run_us >= SHORTEST_US)
     if not len(chosen):

@@ -106,7 +106,9 @@ def trace_window(path: Path, days: int) -> JobWindow:
         raise InputError(f"trace {path} is too short: jobs of its first {WARM_UP_S} s are not counted")
     system = System(nodes, 1)
     workload = make_workload(
-        replace(trace, frame=part, extensions={}), single_queue(system, 1), Cleaning(interactive_queue=None)
+        replace(trace, frame=part, extensions={}),
+        single_queue(system, 1),
+        Cleaning(interactive_queue=None, dependencies=False),
     )
     from_day = (begin_s - float(frame.get_column("submit_s")[0])) / DAY_S
     return JobWindow(

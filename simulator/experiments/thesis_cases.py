@@ -300,7 +300,9 @@ class ThesisStudy:
         made = make_workload(
             self.trace,
             queues,
-            Cleaning(interactive_queue=self.interactive_queue, oversize=OversizeRule.CLIP),
+            Cleaning(
+                interactive_queue=self.interactive_queue, oversize=OversizeRule.CLIP, dependencies=False
+            ),
             node_memory_kib=self.rules.node_memory_kib,
         )
         self._workloads[sizes] = made if self.patterns else without_patterns(made)

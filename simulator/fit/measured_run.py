@@ -115,6 +115,7 @@ def read_latencies(path: Path) -> Latencies:
 def delayed(workload: Workload, latencies: Latencies) -> Workload:
     """Return the workload as the engine is to see it; ``undelayed`` takes the latencies out again."""
     scheduling_us, release_us = seconds_to_us(latencies.scheduling_s), seconds_to_us(latencies.release_s)
+    submission_us = seconds_to_us(latencies.submission_s)
     launch_us = latencies.launch_us(workload)
     blocked_us, ending_us = (each.tolist() for each in latencies.idle_us(workload))
     bounds = workload.periods.at.tolist()
@@ -135,7 +136,8 @@ def delayed(workload: Workload, latencies: Latencies) -> Workload:
     )
     return replace(
         workload,
-        submit_us=workload.submit_us + seconds_to_us(latencies.submission_s),
+        submit_us=workload.submit_us + submission_us,
+        dependencies=workload.dependencies and workload.dependencies.later(submission_us - release_us),
         planned_us=workload.limit_us + scheduling_us + launch_us + release_us,
         periods=periods,
     )
@@ -143,10 +145,11 @@ def delayed(workload: Workload, latencies: Latencies) -> Workload:
 
 def undelayed(result: SimulationResult, workload: Workload, latencies: Latencies) -> SimulationResult:
     """Return what became of ``workload``: starts and ends of the jobs, not of their hold on the cores."""
+    lag_us = seconds_to_us(latencies.submission_s)
     return replace(
         result,
-        workload=workload,
-        lag_us=seconds_to_us(latencies.submission_s),
+        workload=replace(workload, submit_us=result.submit_us - lag_us),
+        lag_us=lag_us,
         start_us=result.start_us + seconds_to_us(latencies.scheduling_s),
         end_us=result.end_us - seconds_to_us(latencies.release_s),
     )

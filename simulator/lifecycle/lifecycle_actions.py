@@ -31,7 +31,14 @@ from simulator.lifecycle.segments import (
 )
 from simulator.placement import place
 from simulator.state.engine_state import NEVER, EngineState
-from simulator.state.event_queue import enter_agenda, leave_queue, move_in_agenda, present, queue_behind
+from simulator.state.event_queue import (
+    enter_agenda,
+    leave_queue,
+    move_in_agenda,
+    present,
+    queue_behind,
+    release_dependents,
+)
 from simulator.state.lifecycle_state import (
     BY_CHECKPOINT,
     BY_PREEMPTION,
@@ -170,6 +177,7 @@ def _over(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
     lifecycles.jobs[job].status = OVER
     lifecycles.clock[0].unfinished -= 1
     state.runs[job].end_us = state.clock[0].now_us
+    release_dependents(state, job)
 
 
 @kernel

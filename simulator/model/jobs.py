@@ -197,13 +197,46 @@ def sizes_of(lifecycles: JobLifecycles) -> Ints:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class JobDependencies:
+    """Which jobs are submitted after another has ended, as arrays of length J.
+
+    Parameters
+    ----------
+    preceding
+        Index of the job that precedes it; -1: none does.
+    think_us
+        How long after the end of that one a job is submitted; -1: at its own time, but not before that end.
+    """
+
+    preceding: Ints
+    think_us: Ints
+
+    @property
+    def count(self) -> int:
+        """How many jobs depend on another."""
+        return int((self.preceding >= 0).sum())
+
+    def later(self, by_us: int) -> JobDependencies:
+        """Return them with think times longer by ``by_us``, which may be negative, but never below 0."""
+        longer_us = np.maximum(self.think_us + by_us, 0)
+        return JobDependencies(self.preceding, np.where(self.think_us < 0, self.think_us, longer_us))
+
+    def select(self, members: Ints) -> JobDependencies | None:
+        """Return those of some jobs on each other, ``members`` ascending; None if there are none."""
+        place = np.full(len(self.preceding) + 1, -1, dtype=np.int64)
+        place[members] = np.arange(len(members))
+        chosen = JobDependencies(place[self.preceding[members]], self.think_us[members])
+        return chosen if chosen.count else None
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PoolJobs:
     """Jobs of a pool as arrays of length J, by job number; see ``SimulatedJob`` for what they mean.
 
     ``phase_us`` holds the periods of job ``j`` from ``phase_at[j]`` to ``phase_at[j + 1]``: idle, busy, idle,
     ..., of which only the first may be zero. ``lifecycles`` are for jobs that do more than run once; None:
-    there are none. ``user`` is -1 where it is not known.
+    there are none. ``user`` is -1 where it is not known. ``dependencies`` is None where no job has one.
     """
 
     submit_us: Ints
@@ -216,6 +249,7 @@ class PoolJobs:
     phase_us: Ints
     lifecycles: Sequence[JobLifecycle] | None = None
     user: Ints | None = None
+    dependencies: JobDependencies | None = None
 
     @property
     def count(self) -> int:

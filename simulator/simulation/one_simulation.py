@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class SimulationResult:
     Parameters
     ----------
     setting, workload
-        What was simulated.
+        What was simulated, with the submit times of jobs that depend on others as they came to be.
     pools
         The runs of its pools.
     start_us, end_us
@@ -133,6 +133,11 @@ def simulate(
             "nodes fail so often that jobs do not come to their end: choose a longer --mtbf, or a shorter "
             "--checkpoint-interval"
         )
+    if any(run.submit_us is not None for run in runs):
+        submit_us = workload.submit_us.copy()
+        for own, run in zip(members, runs, strict=True):
+            submit_us[own] = submit_us[own] if run.submit_us is None else run.submit_us
+        workload = replace(workload, submit_us=submit_us)
     pools = tuple(map(PoolResult, queues.pools, members, runs))
     return SimulationResult(setting, workload, pools, start_us, end_us)
 

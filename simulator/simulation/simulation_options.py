@@ -65,6 +65,8 @@ class Cleaning:
         Divides submit, run, requested, busy and idle times.
     oversize, zero_length, limits
         See the enumerations.
+    dependencies
+        Whether a job that names a preceding one is submitted after its end; None: where the policy can.
     """
 
     interactive_queue: int | None = 0
@@ -72,10 +74,16 @@ class Cleaning:
     oversize: OversizeRule = OversizeRule.SKIP
     zero_length: ZeroLength = ZeroLength.SKIP
     limits: TimeLimitRule = TimeLimitRule.RAISE
+    dependencies: bool | None = None
 
 
 def cleaning_of(
-    interactive_queue: int, speedup: float, oversize: str, zero_length: str, limits: str
+    interactive_queue: int,
+    speedup: float,
+    oversize: str,
+    zero_length: str,
+    limits: str,
+    dependencies: bool | None = None,
 ) -> Cleaning:
     """Return what the words of a command line mean; an ``interactive_queue`` of -1 is none.
 
@@ -90,6 +98,7 @@ def cleaning_of(
         oversize=_choice(OversizeRule, "--oversize", oversize),
         zero_length=_choice(ZeroLength, "--zero-length", zero_length),
         limits=_choice(TimeLimitRule, "--limits", limits),
+        dependencies=dependencies,
     )
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from foundation.errors import InputError
 from foundation.units import US_PER_S, checked_speedup
 from simulator.jit.field_records import Ints
-from simulator.model.jobs import JobLifecycles, PoolJobs
+from simulator.model.jobs import JobDependencies, JobLifecycles, PoolJobs
 from simulator.model.system import PoolQueues
 from simulator.simulation.simulation_options import (
     Cleaning,
@@ -28,7 +28,10 @@ from simulator.simulation.simulation_options import (
     job_shapes,
     whole_node_shapes,
 )
-from workloads.swf import InteractivePattern, SwfColumns, procs_column
+from workloads.swf import InteractivePattern, SwfColumns, dependencies_of, procs_column
+
+NOT_SIMULATED = "after a preceding job that is not simulated"
+IN_OTHER_QUEUE = "after a preceding job in the other queue"
 
 TOLERANCE_S = 1.0
 """By how much the periods of a job and its run time may differ: SWF has whole seconds."""
@@ -203,6 +206,8 @@ class Workload:
         Number of the executable, -1 where not known; None: of none.
     app, applications
         Which of the applications each job runs, and their names; None: not known.
+    dependencies
+        Which jobs are submitted after another has ended; None: none are.
     """
 
     number: Ints
@@ -224,6 +229,7 @@ class Workload:
     executable: Ints | None = None
     app: Ints | None = None
     applications: tuple[str, ...] = ()
+    dependencies: JobDependencies | None = None
 
     @classmethod
     def of_batch(cls, submit_us: Ints, run_us: Ints, nodes: Ints, requested_us: Ints, asked_us: Ints) -> Self:
@@ -277,6 +283,7 @@ class Workload:
             phase_us=phase_us,
             user=self.user[own],
             lifecycles=None if self.lifecycles is None else self.lifecycles.select(members),
+            dependencies=self.dependencies and self.dependencies.select(members),
         )
 
 
@@ -328,7 +335,35 @@ def make_workload(
     chosen = np.flatnonzero(keep)
     chosen = chosen[np.argsort(columns.number[chosen], kind="stable")]
     origin_us = 0 if keep_origin else int(columns.submit_us.min())
-    return _assemble(columns, chosen, shapes, origin_us, cleaning.limits, left_out)
+    workload = _assemble(columns, chosen, shapes, origin_us, cleaning.limits, left_out)
+    return workload if cleaning.dependencies is False else _linked(workload, trace, chosen, queues, cleaning)
+
+
+def _linked(
+    workload: Workload, trace: SwfColumns, chosen: Ints, queues: PoolQueues, cleaning: Cleaning
+) -> Workload:
+    """Return the workload with the dependencies of its jobs; ``chosen`` are their rows in the trace."""
+    given = dependencies_of(trace.frame)
+    place = np.full(len(given.preceding) + 1, -1, dtype=np.int64)
+    place[chosen] = np.arange(len(chosen))
+    rows = given.preceding[chosen]
+    preceding = place[rows]
+    is_apart = (preceding >= 0) & (workload.interactive[preceding] != workload.interactive) & queues.is_mq
+    counts = {
+        **given.ignored,
+        NOT_SIMULATED: int(((rows >= 0) & (preceding < 0)).sum()),
+        IN_OTHER_QUEUE: int(is_apart.sum()),
+    }
+    preceding[is_apart] = -1
+    think_us = np.rint(given.think_s[chosen] * (US_PER_S / cleaning.speedup))
+    if (think_us > _LONGEST_S * US_PER_S).any():
+        raise InputError(f"trace {trace.name}: a think_s of more than {_LONGEST_S:g} s cannot be simulated")
+    found = JobDependencies(preceding, np.nan_to_num(think_us, nan=-1).astype(np.int64))
+    return replace(
+        workload,
+        left_out={**workload.left_out, **{reason: count for reason, count in counts.items() if count}},
+        dependencies=found if found.count else None,
+    )
 
 
 class _WorkloadColumns:

@@ -158,13 +158,27 @@ class EngineRulesRecord:
 
 
 @dataclass(slots=True, eq=False)
+class DependencyRecord:
+    """Of a job: the first job that depends on it, and the next that depends on the same one as it does.
+
+    ``think_us`` is how long after that one's end it is submitted; ``NEVER``: at its own time, but not before.
+    """
+
+    first: Short = NEVER
+    next: Short = NEVER
+    think_us: int = NEVER
+
+
+@dataclass(slots=True, eq=False)
 class EngineClockRecord:
     """The time, and how many there are of what.
 
     ``waiting`` in the queue, ``active`` holding cores, ``agenda`` on the agenda, ``affected`` by the last
-    change, ``arrived`` so far, ``events`` so far, ``restless`` active ones with idle phases; ``mark`` is the
+    change, ``arrived`` is the place in the list of arrivals of the next one: the jobs that
+    depend on others are on the list once those have ended, and it moves back then. ``events`` so far,
+    ``restless`` active ones with idle phases; ``mark`` is the
     last one given to runs. ``due`` is the number of arrivals that no pass has followed yet, ``NEVER`` if
-    something else has happened since the last pass.
+    something else has happened since the last pass. ``unreleased`` jobs depend on one that has not ended.
     """
 
     now_us: int = 0
@@ -178,6 +192,7 @@ class EngineClockRecord:
     restless: int = 0
     closed: int = 0
     due: int = 0
+    unreleased: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -287,7 +302,8 @@ class EngineState(NamedTuple):
     class ``b``, in parts of ``ONE`` (None unless the model is pairwise). ``ranking`` has the nodes by load:
     occupied slots, or where rows are kept what ``Rows`` counts. ``chosen`` is scratch for a set of nodes, and
     a placement keeps off the nodes in ``barred``. ``rows`` are kept where Slurm's placement shares cores,
-    ``links`` wherever cores have several slots.
+    ``links`` wherever cores have several slots. ``dependencies`` has a record a job
+    where any depends on another.
     """
 
     rules: RecordTable[EngineRulesRecord]
@@ -311,4 +327,5 @@ class EngineState(NamedTuple):
     barred: IntegerRow
     rows: Rows | None
     links: Links | None
+    dependencies: RecordTable[DependencyRecord]
     lifecycles: LifecycleTables | None = None

@@ -120,6 +120,41 @@ def enter_queue(state: EngineState, job: int) -> None:
 
 
 @kernel
+def release_dependents(state: EngineState, job: int) -> None:
+    """Put the jobs that depend on ``job``, which ends now, on the list of arrivals."""
+    if state.clock[0].unreleased == 0:
+        return
+    now_us = state.clock[0].now_us
+    dependent: int = state.dependencies[job].first
+    while dependent != NEVER:
+        link = state.dependencies[dependent]
+        asked = state.jobs[dependent]
+        if link.think_us != NEVER:
+            asked.submit_us = now_us + link.think_us
+        elif asked.submit_us < now_us:
+            asked.submit_us = now_us
+        _enter_arrivals(state, dependent)
+        dependent = link.next
+
+
+@kernel
+def _enter_arrivals(state: EngineState, job: int) -> None:
+    """Put ``job`` on the list of arrivals, before which there is a free place for it."""
+    jobs, lists = state.jobs, state.lists
+    submit_us = jobs[job].submit_us
+    state.clock[0].unreleased -= 1
+    state.clock[0].arrived -= 1
+    place = state.clock[0].arrived
+    while place + 1 < state.rules[0].jobs:
+        other = lists[place + 1].arrival
+        if jobs[other].submit_us > submit_us or (jobs[other].submit_us == submit_us and other > job):
+            break
+        lists[place].arrival = other
+        place += 1
+    lists[place].arrival = job
+
+
+@kernel
 def leave_queue(state: EngineState, job: int) -> None:
     """Take ``job`` out of the queue."""
     runs = state.runs

@@ -5,13 +5,14 @@ Start with ``job.py`` for what a job is, then ``reader.py``.
 
 from __future__ import annotations
 
-from workloads.swf.swf_columns import SwfColumns, load_columns, procs_column
+from workloads.swf.swf_columns import Dependencies, SwfColumns, dependencies_of, load_columns, procs_column
 from workloads.swf.swf_header import SwfComment, SwfHeader
 from workloads.swf.swf_job import SWF_FIELDS, InteractivePattern, SwfField, SwfJob
 from workloads.swf.swf_reader import ReadReport, SwfReader, SwfTrace, iter_swf, read_swf, swf_lines, write_swf
 
 __all__ = [
     "SWF_FIELDS",
+    "Dependencies",
     "InteractivePattern",
     "ReadReport",
     "SwfColumns",
@@ -21,6 +22,7 @@ __all__ = [
     "SwfJob",
     "SwfReader",
     "SwfTrace",
+    "dependencies_of",
     "iter_swf",
     "load_columns",
     "procs_column",

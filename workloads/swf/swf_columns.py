@@ -89,6 +89,61 @@ def procs_column() -> pl.Expr:
     return pl.when(requested > 0).then(requested).otherwise("allocated_procs")
 
 
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Which jobs of a trace are submitted after another has ended (SWF fields 17 and 18).
+
+    Parameters
+    ----------
+    preceding
+        Row of the job that precedes each, always an earlier one; -1: none does.
+    think_s
+        Seconds from the end of that one to the submission; NaN: not known.
+    ignored
+        How many jobs name a preceding job in vain, by reason.
+    """
+
+    preceding: NDArray[np.int64]
+    think_s: NDArray[np.float64]
+    ignored: dict[str, int]
+
+    @property
+    def count(self) -> int:
+        """How many jobs depend on another."""
+        return int((self.preceding >= 0).sum())
+
+
+NOT_IN_TRACE = "after a preceding job that is not in the trace"
+NOT_BEFORE = "after a preceding job that is not on an earlier line"
+
+
+def dependencies_of(frame: pl.DataFrame) -> Dependencies:
+    """Return the dependencies of a frame of jobs, with the columns of ``SwfColumns.frame``.
+
+    The format lets a job follow "a previous job in the workload": one on an earlier line. So there is no
+    circle, and a job that names a later one, or itself, depends on none.
+    """
+    names = frame["preceding_job"].fill_null(-1).to_numpy()
+    names_one = names > 0
+    found = np.full(len(names), -1, dtype=np.int64)
+    if names_one.any():
+        number = frame["job_number"].to_numpy()
+        order = np.argsort(number, kind="stable")
+        place = np.minimum(np.searchsorted(number[order], names), len(number) - 1)
+        found = np.where(names_one & (number[order][place] == names), order[place], -1)
+    is_earlier = found < np.arange(len(found))
+    think_s = frame["think_s"].fill_null(float("nan")).to_numpy()
+    counts = {
+        NOT_IN_TRACE: int((names_one & (found < 0)).sum()),
+        NOT_BEFORE: int((~is_earlier).sum()),
+    }
+    return Dependencies(
+        np.where(is_earlier, found, -1),
+        np.where(think_s >= 0, think_s, np.nan),
+        {reason: count for reason, count in counts.items() if count},
+    )
+
+
 @dataclass(slots=True)
 class _Loading:
     path: Path

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analysis.quantiles import quantiles
 from foundation.units import counted, verb
-from workloads.swf import SwfColumns, SwfJob, SwfTrace, procs_column
+from workloads.swf import SwfColumns, SwfJob, SwfTrace, dependencies_of, procs_column
 from workloads.trace.local_clock import DAY_S, HOUR_S, TraceClock
 from workloads.trace.models import interactive_flags
 
@@ -219,6 +219,7 @@ def _offered_load(frame: pl.DataFrame, system_procs: int | None, span_s: float) 
 
 def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
     report, system_procs = columns.report, columns.header.system_procs
+    dependencies = dependencies_of(frame)
     over_size = int((frame["procs"] > system_procs).sum()) if system_procs else 0
     over_time = int((frame["run_s"] > frame["requested_s"]).sum())
     wider = (
@@ -237,6 +238,8 @@ def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
         ("used more CPU time than its processors had while it ran", over_cpu),
         ("submitted earlier than the job before", report.unsorted),
         ("has the number of an earlier job", report.duplicates),
+        ("submitted after the end of a preceding job (fields 17 and 18)", dependencies.count),
+        *((f"to be submitted {reason}", count) for reason, count in dependencies.ignored.items()),
     )
     remarks = [f"{what}: {counted(count, 'job')}" for what, count in findings if count]
     if report.joined:

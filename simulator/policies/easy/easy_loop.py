@@ -30,7 +30,7 @@ from simulator.policies.easy.easy_pass import (
     waits_for_ends,
 )
 from simulator.state.engine_state import NEVER, EngineState
-from simulator.state.event_queue import first_waiting
+from simulator.state.event_queue import first_waiting, release_dependents
 from simulator.state.lifecycle_state import LifecycleTables
 
 
@@ -98,6 +98,7 @@ def run_events(state: EngineState, outlook: BackfillState | None, most: int) -> 
                 change_phase(state, job)
             else:
                 finish(state, job)
+                release_dependents(state, job)
             set_speeds(state, job)
             if kind == ENDED:
                 _after_end(state, outlook, job)
