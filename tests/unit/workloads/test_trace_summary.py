@@ -82,3 +82,14 @@ def test_trace_that_knows_nothing_but_submissions_has_a_summary(tmp_path: Path) 
     assert (summary.serial_share, summary.offered_load, summary.users) == (None, None, None)
     assert summary.first_submit is None
     assert summary.remarks == ("run time is not known: 1 job", "number of processors is not known: 1 job")
+
+
+def test_a_remark_counts_jobs_that_name_a_preceding_one(tmp_path: Path) -> None:
+    path = tmp_path / "linked.swf"
+    rest = "-1 10 1 -1 -1 1 20 -1 1 1 1 -1 1 -1"
+    path.write_text(f"1 0 {rest} 1 5\n2 1 {rest} 1 5\n3 2 {rest} 9 5\n4 3 {rest} 2 -1\n")
+    assert summarize(load_columns(path)).remarks == (
+        "submitted after the end of a preceding job (fields 17 and 18): 2 jobs",
+        "to be submitted after a preceding job that is not in the trace: 1 job",
+        "to be submitted after a preceding job that is not on an earlier line: 1 job",
+    )
