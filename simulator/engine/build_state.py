@@ -308,7 +308,7 @@ def _rows(make: StateAllocator, jobs: int, pool: NodePool) -> Rows:
 
 
 def _arrivals(jobs: PoolJobs) -> Ints:
-    """Return the jobs by submit time, then index, after a zero for each that depends on another; then a zero."""
+    """Return the jobs by submit time, then index, after a zero for each that depends on another."""
     order = np.argsort(jobs.submit_us, kind="stable")
     if jobs.dependencies is not None:
         waits = jobs.dependencies.preceding != NEVER
