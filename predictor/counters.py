@@ -1,6 +1,7 @@
 """Counters of a command alone, from what this host offers, best first: PMU, simulation, operating system.
 
-Names are those of PAPI's presets where one means the same (PAPI_L2_DCM: data cache misses of level 2).
+The processor's counters have the names of PAPI's presets where one means the same (PAPI_L2_TCM: cache
+misses of level 2); a simulation's have names of their own (``l2_data_misses``), for it counts no hardware.
 Counts are per instruction, or per second of the run where the name has no instruction in it. What was not
 measured is None.
 
@@ -35,7 +36,7 @@ import msgspec
 
 from foundation.errors import HostError, InputError
 from foundation.one_line import one_line
-from predictor.dataset import CounterSource
+from predictor.dataset import CounterSource, counter_name
 
 Per = Literal["instruction", "second"]
 
@@ -144,7 +145,7 @@ def read_counts(path: Path) -> dict[str, float]:
             f"{path} is not what `osub predict counters --json` prints: {one_line(str(error), 120)}"
         ) from error
     found = {
-        f"{source}:{count.counter}": count.value
+        f"{source}:{counter_name(source, count.counter)}": count.value
         for source, counts in by_source.items()
         for count in counts
         if count.value is not None
@@ -187,22 +188,22 @@ _NO_EVENT = ("<not supported>", "<not counted>")
 
 CPUS = Path("/sys/devices/system/cpu")
 _USUAL = {2: "1048576,8,64", 3: "33554432,16,64"}
-_PRESETS = {
-    "PAPI_LD_INS": ("Dr",),
-    "PAPI_SR_INS": ("Dw",),
-    "PAPI_L1_ICM": ("I1mr",),
-    "PAPI_L1_LDM": ("D1mr",),
-    "PAPI_L1_STM": ("D1mw",),
-    "PAPI_L1_DCM": ("D1mr", "D1mw"),
-    "PAPI_BR_CN": ("Bc",),
-    "PAPI_BR_INS": ("Bc", "Bi"),
-    "PAPI_BR_MSP": ("Bcm", "Bim"),
+_SIMULATED = {
+    "data_reads": ("Dr",),
+    "data_writes": ("Dw",),
+    "l1_instruction_misses": ("I1mr",),
+    "l1_read_misses": ("D1mr",),
+    "l1_write_misses": ("D1mw",),
+    "l1_data_misses": ("D1mr", "D1mw"),
+    "conditional_branches": ("Bc",),
+    "branches": ("Bc", "Bi"),
+    "branch_misses": ("Bcm", "Bim"),
 }
 _LAST = {
-    "PAPI_L{}_ICM": ("ILmr",),
-    "PAPI_L{}_LDM": ("DLmr",),
-    "PAPI_L{}_STM": ("DLmw",),
-    "PAPI_L{}_DCM": ("DLmr", "DLmw"),
+    "l{}_instruction_misses": ("ILmr",),
+    "l{}_read_misses": ("DLmr",),
+    "l{}_write_misses": ("DLmw",),
+    "l{}_data_misses": ("DLmr", "DLmw"),
 }
 
 
@@ -369,13 +370,13 @@ def counts_of(events: Mapping[int, Mapping[str, int]]) -> list[Count]:
     """Return the counters per instruction, of the events by simulated last level."""
     counts = []
     first = next(iter(events.values()))
-    tables = [(preset, names, first) for preset, names in _PRESETS.items()]
+    tables = [(counter, names, first) for counter, names in _SIMULATED.items()]
     for level, found in events.items():
-        tables += [(preset.format(level), names, found) for preset, names in _LAST.items()]
-    for preset, names, found in tables:
+        tables += [(counter.format(level), names, found) for counter, names in _LAST.items()]
+    for counter, names, found in tables:
         known = all(name in found for name in names)
         value = per(sum(found[name] for name in names), found.get("Ir")) if known else None
-        counts.append(Count(preset, "instruction", value))
+        counts.append(Count(counter, "instruction", value))
     return counts
 
 

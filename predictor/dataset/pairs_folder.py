@@ -16,7 +16,7 @@ loss is a loss of work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -93,6 +93,25 @@ class CounterSource(StrEnum):
     PERF = "perf"
     CACHEGRIND = "cachegrind"
     OS = "os"
+
+
+_FORMER_NAMES: Final = {
+    "PAPI_LD_INS": "data_reads",
+    "PAPI_SR_INS": "data_writes",
+    "PAPI_BR_CN": "conditional_branches",
+    "PAPI_BR_INS": "branches",
+    "PAPI_BR_MSP": "branch_misses",
+} | {
+    f"PAPI_L{level}_{preset}": f"l{level}_{misses}_misses"
+    for level in (1, 2, 3)
+    for preset, misses in (("ICM", "instruction"), ("LDM", "read"), ("STM", "write"), ("DCM", "data"))
+}
+"""Of simulated counters, until they were distinguished from the processor's."""
+
+
+def counter_name(source: str, counter: str) -> str:
+    """Return a counter's name as it is today, for older files call simulated ones by PAPI's names."""
+    return _FORMER_NAMES.get(counter, counter) if source == CounterSource.CACHEGRIND else counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +420,9 @@ def read_pairs(folder: Path) -> Pairs:
     about = _read_about(folder / ABOUT_NAME)
     frames = [_read_table(folder, table) for table in TABLES]
     read = Pairs(about, *frames)
+    simulated = pl.col("source") == str(CounterSource.CACHEGRIND)
+    named = pl.when(simulated).then(pl.col("counter").replace(_FORMER_NAMES)).otherwise("counter")
+    read = replace(read, counters=read.counters.with_columns(counter=named))
     _check_references(read, folder)
     return read
 

@@ -116,6 +116,7 @@ class FrozenProgram:
 
     def pin(self, cpus: Sequence[int]) -> None:
         """Bind rank i, with all that it started, to the i-th of these CPUs; the last serves the rest."""
+        self._look_again()
         for place, rank in enumerate(self._ranks):
             cpu = cpus[min(place, len(cpus) - 1)]
             for process in rank:
@@ -130,10 +131,18 @@ class FrozenProgram:
     def freeze(self) -> None:
         """Stop it where it is."""
         self._signal(signal.SIGSTOP)
+        while self._look_again():
+            self._signal(signal.SIGSTOP)
 
     def cpu_s(self) -> float:
         """Return the CPU time of its processes so far."""
         total_ns = 0
+        self._look_again()
+        if self.application.renews:  # those that have ended are on their parents' account
+            for process in self.processes:
+                with contextlib.suppress(psutil.Error):
+                    times = process.cpu_times()
+                    total_ns += round((times.children_user + times.children_system) * 1e9)
         for process in self.processes:
             for thread in _threads(process.pid):
                 with contextlib.suppress(OSError, ValueError, IndexError):
@@ -164,6 +173,15 @@ class FrozenProgram:
         self._process.wait()
         self._meter.close()
 
+    def _look_again(self) -> bool:
+        """Find the processes of a program that goes on by new ones; return whether there were any."""
+        if not self.application.renews:
+            return False
+        known = {process.pid for process in self.processes}
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._ranks = self._find_ranks()
+        return bool({process.pid for process in self.processes} - known)
+
     def _signal(self, number: signal.Signals) -> None:
         for process in self.processes:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -175,10 +193,9 @@ class FrozenProgram:
             if self._process.poll() is not None:
                 raise self._ended()
             if time.monotonic() > deadline_s:
-                raise ProgramError(
-                    self.application.name,
-                    f"{self.application.name} made no step in {START_S:g} s; see OSUB_METER",
-                )
+                name = self.application.name
+                remedy = "give it a shorter input" if self.application.renews else "see OSUB_METER"
+                raise ProgramError(name, f"{name} made no two steps in {START_S:g} s; {remedy}")
             time.sleep(_POLL_S)
 
     def _find_ranks(self) -> list[list[psutil.Process]]:

@@ -381,6 +381,48 @@ def places(kind: PairKind, settings: MeasurementSettings) -> list[TrialCpus]:
     return [TrialCpus(kind, cpus[:1], cpus[1:2])]
 
 
+def pair_measured_here(
+    first: CatalogueApplication, second: CatalogueApplication, budget_s: float
+) -> tuple[PairKind, dict[tuple[str, str], list[float]]]:
+    """Measure one pair here, until its interval is narrow or the time is spent; nothing is kept.
+
+    Returns
+    -------
+    How they shared, and E_v of each trial, by victim and opponent. Windows are as long as the slower one's
+    steps need.
+
+    Raises
+    ------
+    OsubError
+        The two have different numbers of ranks, one ends or makes no steps, or there was no time for a trial.
+    """
+    if first.ranks != second.ranks:
+        raise UsageError(
+            f"{first.name} and {second.name} have different numbers of ranks: they can't be paired"
+        )
+    kind = PairKind.TIMESLICE if first.ranks == 1 else PairKind.NAIVE
+    settings = MeasurementSettings(applications=[first, second], kinds=[kind], budget_s=budget_s)
+    (place,) = places(kind, settings)
+    plan = MeasurementPlan([(first, second)], settings.width, settings.most)
+    end_s = time.monotonic() + budget_s
+    with tempfile.TemporaryDirectory(prefix="osub-pairs-", dir=_meters()) as folder:
+        pool = ProgramPool(Path(folder), place.victim, settings.niceness)
+        try:
+            one = pool.get(first)
+            other = pool.get(second, instance=int(first == second), keep=[one])
+            readings = [running.read() for running in (one, other)]
+            step_s = max(reading.busy_s / max(1, reading.steps) for reading in readings)
+            lengths = Lengths(pair_s=max(1.0, step_s), solo_s=max(0.4, step_s))
+            bench = Bench(pool, place, lengths)
+            for pair in plan.rounds():
+                plan.note(bench.trial(*pair, plan.trials(*pair) + 1).rows())
+                if time.monotonic() > end_s:
+                    break
+        finally:
+            pool.close()
+    return kind, plan.losses
+
+
 class Measurement:
     """Measures what the settings ask for into a store; ``run`` may be interrupted at any instant."""
 

@@ -10,7 +10,7 @@ from analysis.quantiles import quantiles
 from foundation.version import VERSION
 from predictor.dataset import PairKind, Pairs
 from predictor.model.linear_models import Fitted, Scaling, cluster, cut_of, fit_danger, fit_loss, one_thread
-from predictor.model.model_judges import COST, check_enough, judge_unseen
+from predictor.model.model_judges import COST, accuracy_of_unseen, check_enough, judge_unseen
 from predictor.model.pair_records import records_of
 from predictor.model.stored_model import (
     MODEL_VERSION,
@@ -19,6 +19,7 @@ from predictor.model.stored_model import (
     Linear,
     Model,
     ModelledApplication,
+    UnseenVictims,
 )
 
 
@@ -50,6 +51,7 @@ def fit_model(
     certain = records.where(~records.spans)
     check_enough(certain)
     unseen = judge_unseen(certain)
+    never_seen, majority = accuracy_of_unseen(certain, unseen, seed)
     scaling = Scaling.of(certain)
     groups = cluster(certain, seed=seed)
     features = certain.features
@@ -92,6 +94,12 @@ def fit_model(
             )
             for number in range(len(groups.centres))
         ],
+        unseen=UnseenVictims(
+            accuracy=never_seen.accuracy,
+            majority=majority,
+            margin_low=never_seen.margin_low,
+            margin_high=never_seen.margin_high,
+        ),
     )
 
 

@@ -383,6 +383,13 @@ def judge_unseen(records: Records) -> UnseenPredictions:
     return UnseenPredictions(likely, loss, nearest, loss - records.loss)
 
 
+def accuracy_of_unseen(records: Records, unseen: UnseenPredictions, seed: int) -> tuple[Accuracy, float]:
+    """Return how often victims that models had not seen were judged right, and how often the majority is."""
+    base = (np.full(len(records), records.dangerous.mean() > 0.5) == records.dangerous).astype(np.float64)
+    right = ((unseen.probability > 0.5) == records.dangerous).astype(np.float64)
+    return _accuracy(right, base, records.victim, seed), float(base.mean())
+
+
 def _right(records: Records, folds: Folds, seed: int) -> Floats:
     """Return how often each record was judged right at a cut of a half."""
     right, times = np.zeros(len(records)), np.zeros(len(records))

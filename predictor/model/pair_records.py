@@ -30,7 +30,7 @@ class Features:
     applications
         Their names, ascending.
     counters
-        Names of the counters, such as ``cachegrind:PAPI_L2_DCM``.
+        Names of the counters, such as ``cachegrind:l2_data_misses``.
     floors
         What is added to each before the logarithm.
     values

@@ -14,7 +14,7 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.files import write_whole
 from foundation.one_line import one_line
-from predictor.dataset import STRESSOR, MeasuredHost, PairKind, Pairs
+from predictor.dataset import STRESSOR, MeasuredHost, PairKind, Pairs, counter_name
 from predictor.model.pair_records import Floats, threshold_of, with_cpu
 
 MODEL_VERSION = 1
@@ -46,11 +46,25 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ModelledApplication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An application that the model knows: family, standardised counters, its cluster."""
+    """An application that the model knows: family, counters, cluster, whether it was measured."""
 
     family: Words
     counters: list[Finite]
     cluster: Annotated[int, msgspec.Meta(ge=0)]
+    measured: bool = True
+
+
+class UnseenVictims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How models like this one do on victims that they have not seen: shares of certain pairs judged right.
+
+    ``margin_low`` and ``margin_high`` are the 95% interval of what they gain on always saying what holds for
+    most pairs (``majority``).
+    """
+
+    accuracy: Share
+    majority: Share
+    margin_low: Finite
+    margin_high: Finite
 
 
 class ApplicationCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +115,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Of the 90 % interval of E_v for an application that the model has not seen.
     applications, clusters
         What it knows by name, and the groups of phase 1.
+    unseen
+        How far it can be trusted with an application that was not measured; None: a file of an older osub.
     """
 
     version: int
@@ -119,6 +135,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     half_width: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
     applications: dict[str, ModelledApplication]
     clusters: list[ApplicationCluster]
+    unseen: UnseenVictims | None = None
 
     def __post_init__(self) -> None:
         if self.version != MODEL_VERSION:
@@ -138,6 +155,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError("scales and floors must be above 0")
         if any(entry.cluster >= len(self.clusters) for entry in self.applications.values()):
             raise ValueError("an application is in a cluster that is not there")
+
+    def is_trusted(self, name: str) -> bool:
+        """Whether its word on an application it knows is worth more than always saying the same.
+
+        It is on those that were measured. On others only if models surely did better on victims they had not
+        seen: the interval of what they gain is above 0.
+        """
+        return self.applications[name].measured or (self.unseen is not None and self.unseen.margin_low > 0)
 
     def counters_of(self, names: Sequence[str]) -> Floats:
         """Return the standardised counters of applications; shape (names, K).
@@ -198,7 +223,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         own = self.standardised(values)
         gaps = [float(np.sum((own - np.array(cluster.centre)) ** 2)) for cluster in self.clusters]
         entry = ModelledApplication(
-            family=name, counters=own.tolist(), cluster=gaps.index(min(gaps)) if gaps else 0
+            family=name,
+            counters=own.tolist(),
+            cluster=gaps.index(min(gaps)) if gaps else 0,
+            measured=False,
         )
         return msgspec.structs.replace(self, applications=self.applications | {name: entry})
 
@@ -264,9 +292,16 @@ def read_model(path: Path) -> Model:
     if len(text) > LONGEST_MODEL:
         raise InputError(f"{path} is longer than {LONGEST_MODEL} bytes; it is no model")
     try:
-        return msgspec.json.decode(text, type=Model)
+        model = msgspec.json.decode(text, type=Model)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is no model that can be used: {one_line(str(error))}") from error
+    named = [name.split(":", 1) for name in model.counters]
+    return msgspec.structs.replace(
+        model,
+        counters=[
+            ":".join((source, *(counter_name(source, each) for each in rest))) for source, *rest in named
+        ],
+    )
 
 
 def write_model(path: Path, model: Model) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 from foundation.errors import HostError, InputError, UsageError
 from foundation.one_line import one_line
 from foundation.trust import usable_cache
-from predictor.dataset import STRESSOR
+from predictor.dataset import NAME, STRESSOR
 from predictor.programs.npb_program import ITERATIONS
 from workloads.npb import find_binary
 
@@ -51,6 +52,8 @@ class CatalogueApplication:
         Makes the command of a number of steps.
     ranks
         MPI ranks; 1: started as it is.
+    renews
+        Whether it goes on by new processes.
     """
 
     name: str
@@ -58,6 +61,7 @@ class CatalogueApplication:
     step: str
     words: Callable[[int], list[str]]
     ranks: int = 1
+    renews: bool = False
 
     def command(self, steps: int = ENDLESS_STEPS) -> list[str]:
         """Return the command that makes so many steps, started with all ranks.
@@ -209,6 +213,33 @@ def _stock(folder: Path, name: str, size: str, every: int) -> CatalogueApplicati
 
     what = "time steps" if name != "mg" else "V-cycles"
     return CatalogueApplication(f"npb.{name}.{size}", name, f"{every} {what}", words)
+
+
+def own_program(name: str, command: str) -> CatalogueApplication:
+    """Return a command of the user's as an application, of which a whole run is a step.
+
+    Raises
+    ------
+    UsageError
+        The name is none, or that of an application that is known; or the command cannot be read.
+    """
+    if not re.fullmatch(NAME, name) or name in known_applications():
+        raise UsageError(
+            f"{one_line(name, 40)!r} cannot be the name of a program of your own; choose another"
+        )
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"the command of {name} cannot be read: {error}") from error
+    if not words or shutil.which(words[0]) is None:
+        raise UsageError(
+            f"the command of {name} is no program that can be started: {one_line(command, 80)!r}"
+        )
+
+    def whole(steps: int) -> list[str]:
+        return [sys.executable, "-m", "predictor.programs.repeated_command", str(steps), *words]
+
+    return CatalogueApplication(name, name, "a whole run", whole, renews=True)
 
 
 def known_applications(environment: Mapping[str, str] = os.environ) -> dict[str, CatalogueApplication]:

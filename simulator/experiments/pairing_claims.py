@@ -7,6 +7,7 @@ directions those are judged that do not depend on it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -25,8 +26,8 @@ THREADS = "hardware threads there, turns on one core here"
 WAKES = (
     "on one hardware thread a job that slept wins the core when it wakes, which is scheduling and not cache"
 )
-_CACHE = ("PAPI_L", "DCM", "TCM", "ICM", "LDM", "STM")
-_BRANCH = "PAPI_BR"
+_CACHE = re.compile(r"PAPI_L\d|:l\d_")
+_BRANCH = re.compile(r"PAPI_BR|:branch|:conditional_branches")
 
 
 def rows(found: MeasuredPairs, folds: Folds) -> list[ClaimRow]:
@@ -135,8 +136,8 @@ def _phase_two(found: MeasuredPairs, sets: Folds) -> list[ClaimRow]:
     """Return P14 to P19: regression."""
     report = found.report
     kept = list(report.kept)
-    caches = sum(any(word in name for word in _CACHE) and _BRANCH not in name for name in kept)
-    branches = sum(_BRANCH in name for name in kept)
+    caches = sum(bool(_CACHE.search(name)) for name in kept)
+    branches = sum(bool(_BRANCH.search(name)) for name in kept)
     drawn = report.stepwise["random"]
     between = f"{100 * drawn.low:.0f} to {100 * drawn.high:.0f}"
     folds = f"{drawn.accuracy:.0%} ({between}), majority {report.majority:.0%}"

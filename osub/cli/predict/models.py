@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from analysis.claims import estimate
 from foundation.errors import UsageError
 from foundation.files import write_whole
 from foundation.one_line import one_line
-from foundation.units import counted
+from foundation.units import counted, seconds_of
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from predictor.chosen import kind_of, needs_learning, pairs_of
@@ -169,13 +170,33 @@ def pair(
     b: Annotated[str, typer.Argument(help="Another, or the same.", metavar="B")],
     model: ModelFile = None,
     counters: Counted = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the two here, in place of a model's word.")
+    ] = False,
+    program: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--program",
+            help="With --measure: a program of your own, run to its end again and again.",
+            metavar="NAME=COMMAND",
+        ),
+    ] = None,
+    budget: Annotated[str, typer.Option("--budget", help="With --measure: time to spend.")] = "60s",
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say whether A and B may share a core: each as victim, then both together."""
+    if measure:
+        if model is not None or counters:
+            raise UsageError("--model and --counters are for a prediction; leave them out with --measure")
+        _measured_pair(a, b, program or [], seconds_of(budget), as_json=as_json)
+        return
+    if program:
+        raise UsageError("--program goes with --measure: a model knows a program by its --counters only")
     found = _model(model, counters)
     forecasts = {(victim, other): found.forecast(victim, other) for victim, other in ((a, b), (b, a))}
     groups = {name: found.group_of(name) for name in (a, b)}
     matched = not any(forecast.dangerous for forecast in forecasts.values())
+    unknown = [name for name in dict.fromkeys((a, b)) if not found.is_trusted(name)]
     if as_json:
         typer.echo(
             json.dumps(
@@ -183,7 +204,8 @@ def pair(
                     "kind": str(found.kind),
                     "threshold": found.threshold,
                     "cut": found.cut,
-                    "well_matched": matched,
+                    "well_matched": None if unknown else matched,
+                    "unknown": unknown,
                     "clusters": {
                         name: {"dangerous": group.dangerous, "median_loss": group.median_loss}
                         for name, group in groups.items()
@@ -196,6 +218,9 @@ def pair(
             )
         )
         return
+    if unknown:
+        typer.echo(_unknown_sentence(found, unknown, a, b))
+        return
     for (victim, other), forecast in forecasts.items():
         typer.echo(
             f"{victim} with {other}: loses {forecast.loss:.2f} ({forecast.low:.2f} to "
@@ -207,6 +232,80 @@ def pair(
         typer.echo(f"{name} is of a group that {word}: its members lose {group.median_loss:.2f} (median)")
     verdict = "well matched: they may share a core" if matched else "not well matched: keep them apart"
     typer.echo(f"{verdict} ({found.kind}, cut {found.cut:.2f})")
+
+
+def _unknown_sentence(model: Model, names: list[str], a: str, b: str) -> str:
+    """Say why a model has no answer, and what gives one."""
+    seen = model.unseen
+    why = "nothing says how far it can be trusted with others"
+    if seen is not None:
+        why = (
+            f"it was right in {seen.accuracy:.0%}, always saying the same "
+            f"in {seen.majority:.0%}, of pairs whose victim it had not seen"
+        )
+    which = f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} not measured"
+    return (
+        f"{a} with {b}: unknown. {which}, and the model is not good enough for that: {why}. Measure: osub "
+        f"predict pair {a} {b} --measure" + "".join(f" --program {name}='COMMAND'" for name in names)
+    )
+
+
+def _measured_pair(a: str, b: str, programs: list[str], budget_s: float, *, as_json: bool) -> None:
+    """Measure two applications here, and say whether they may share a core."""
+    from predictor.measure.measure_pairs import pair_measured_here
+    from predictor.model.pair_records import threshold_of
+    from predictor.programs.program_catalogue import applications_named, own_program
+
+    own = {}
+    for word in programs:
+        name, sign, command = word.partition("=")
+        if not (sign and command):
+            raise UsageError(f"--program is {one_line(word, 60)!r}; write NAME=COMMAND")
+        own[name] = own_program(name, command)
+    chosen = [own[name] if name in own else applications_named([name])[0] for name in (a, b)]
+    odd = next((one.name for name, one in zip((a, b), chosen, strict=True) if one.name != name), None)
+    if odd is not None:
+        raise UsageError(f"{odd} is one of several; give one application, such as {odd}")
+    kind, losses = pair_measured_here(chosen[0], chosen[1], budget_s)
+    threshold = threshold_of(kind) + 0.05
+    shown = {(victim, opponent): estimate(values) for (victim, opponent), values in losses.items() if values}
+    verdicts = [
+        None
+        if found.low is None or found.high is None or found.low <= threshold < found.high
+        else found.mean > threshold
+        for found in shown.values()
+    ]
+    harmful = True if True in verdicts else None if None in verdicts else False
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    "kind": str(kind),
+                    "threshold": threshold,
+                    "well_matched": None if harmful is None else not harmful,
+                    "unknown": [],
+                    "victims": [
+                        {
+                            "victim": victim,
+                            "opponent": opponent,
+                            "loss": found.mean,
+                            "low": found.low,
+                            "high": found.high,
+                            "trials": found.count,
+                        }
+                        for (victim, opponent), found in shown.items()
+                    ],
+                }
+            )
+        )
+        return
+    for (victim, opponent), found in shown.items():
+        typer.echo(f"{victim} with {opponent}: loses {found.text('')} of each second ({found.count} trials)")
+    if harmful is None:
+        typer.echo(f"undecided: an interval has {threshold:g} in it; measure longer with --budget ({kind})")
+    else:
+        verdict = "not well matched: keep them apart" if harmful else "well matched: they may share a core"
+        typer.echo(f"{verdict} ({kind}, measured here, harmful beyond {threshold:g})")
 
 
 def matrix(

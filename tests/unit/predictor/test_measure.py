@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -18,10 +19,12 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from foundation.errors import HostError, InputError, UsageError
+from foundation.errors import HostError, InputError, OsubError, UsageError
 from foundation.units import seconds_of
 from osub.cli.main import run
+from osub.cli.predict.command import app
 from predictor.dataset import SOLO, TRIALS, PairKind, read_pairs
 from predictor.measure.frozen_program import FrozenProgram, ProgramError, weigh_session
 from predictor.measure.measure_pairs import (
@@ -541,3 +544,41 @@ def test_what_cannot_be_run_is_one_line(
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
+
+
+def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing() -> None:
+    loop = f"{sys.executable} -S -E -c 'sum(range(300_000))'"
+    words = ["pair", "mine", "integer", "--measure", "--program", f"mine={loop}", "--budget", "1s", "--json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert [(one["victim"], one["opponent"]) for one in told["victims"]] == [
+        ("mine", "integer"),
+        ("integer", "mine"),
+    ]
+    assert told["kind"] == "timeslice"
+    assert all(0 < one["loss"] < 1 for one in told["victims"])
+    assert not [process for process in psutil.Process().children(recursive=True) if process.is_running()]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["mine", "integer"], "no application is called 'mine'"),
+        (["solvers", "integer"], "one of several"),
+        (["mine", "integer", "--program", "mine"], "NAME=COMMAND"),
+        (["mine", "integer", "--program", "mine="], "NAME=COMMAND"),
+        (["mine", "integer", "--program", "mine='a"], "cannot be read"),
+        (["mine", "integer", "--program", "mine=/no/such/program"], "no program that can be started"),
+        (["integer", "sort", "--program", "sort=true"], "choose another"),
+        (["mine", "integer", "--program", "mine=false"], "ended with code 1"),
+        (["lu.W.2", "integer"], "different numbers of ranks"),
+        (["integer", "sort", "--budget", "soon"], "soon"),
+        (["integer", "sort", "--model", "m.json"], "leave them out"),
+    ],
+)
+def test_pairs_that_cannot_be_measured_here_are_one_line(words: list[str], why: str) -> None:
+    done = CliRunner().invoke(app, ["pair", *words, "--measure"])
+    assert isinstance(done.exception, OsubError), done.output
+    assert why in str(done.exception)
+    assert "\n" not in str(done.exception)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -17,7 +18,16 @@ from typer.testing import CliRunner
 
 from foundation.errors import InputError
 from osub.cli.predict.command import app
-from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, PairKind, Pairs, write_pairs
+from predictor.dataset import (
+    APPLICATIONS,
+    COUNTERS,
+    PAIRS,
+    STRESSOR,
+    PairKind,
+    Pairs,
+    read_pairs,
+    write_pairs,
+)
 from predictor.model import Model, read_model, write_model
 from predictor.model.judges_page import json_of, rows_of
 from predictor.model.linear_models import (
@@ -33,6 +43,7 @@ from predictor.model.model_fit import fit_model
 from predictor.model.model_judges import KindReport, curves_of, evaluate_kind, predict_unseen, rank_of
 from predictor.model.pair_records import Records, features_of, records_of, threshold_of, with_cpu
 from predictor.model.stepwise import fit_stepwise
+from predictor.model.stored_model import UnseenVictims
 from simulator.pairing import read_pair_table
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples
@@ -140,7 +151,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_counters_that_are_the_same_for_all_are_left_out(records: Records) -> None:
-    assert records.features.counters == ("cachegrind:PAPI_BR_INS", "cachegrind:PAPI_L2_DCM")
+    assert records.features.counters == ("cachegrind:branches", "cachegrind:l2_data_misses")
     assert len(records) == 14 * 14
 
 
@@ -153,7 +164,7 @@ def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport
     assert report.mean_error < 0.03
     assert 0.8 <= report.coverage <= 1.0
     assert report.accuracies["random"].low <= report.accuracies["random"].accuracy
-    assert any("PAPI_L2_DCM" in name for name in report.kept)
+    assert any("l2_data_misses" in name for name in report.kept)
 
 
 def test_where_counters_tell_nothing_the_report_does_not_say_they_do() -> None:
@@ -308,10 +319,10 @@ def test_too_few_or_all_alike_is_said() -> None:
 
 def test_applications_without_counters_are_left_out_and_named(pairs: Pairs) -> None:
     fewer = pairs.counters.filter(
-        ~((pl.col("application") == "app2") & (pl.col("counter") == "PAPI_L2_DCM"))
+        ~((pl.col("application") == "app2") & (pl.col("counter") == "l2_data_misses"))
     ).with_columns(value=pl.when(pl.col("application") == "app5").then(None).otherwise("value"))
     records = records_of(replace(pairs, counters=fewer), PairKind.TIMESLICE)
-    assert records.features.left_out == {"app2": "cachegrind:PAPI_L2_DCM", "app5": "no counters"}
+    assert records.features.left_out == {"app2": "cachegrind:l2_data_misses", "app5": "no counters"}
     assert len(records) == 12 * 12
     with pytest.raises(InputError, match="no counters that several"):
         features_of(pairs.counters.head(0), ["app1", "app2"])
@@ -354,7 +365,7 @@ def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
 
 def counted(path: Path, misses: float, branches: float = 0.1) -> str:
     """Write what ``osub predict counters --json`` prints of an application; return the option's word."""
-    counts = {"PAPI_L2_DCM": misses, "PAPI_BR_INS": branches, "PAPI_LD_INS": 0.25, "PAPI_L3_DCM": None}
+    counts = {"l2_data_misses": misses, "branches": branches, "data_reads": 0.25, "l3_data_misses": None}
     rows = [{"counter": name, "per": "instruction", "value": value} for name, value in counts.items()]
     path.write_text(json.dumps({"os": [], "cachegrind": rows}))
     return f"mine={path}"
@@ -402,7 +413,7 @@ def test_an_application_of_which_only_counters_are_known_is_judged(model: Model,
         ('{"cachegrind": [{"counter": "PAPI_L2_DCM", "per": "moon", "value": 1}]}', "is not what"),
         ('{"cachegrind": [{"counter": "PAPI_L2_DCM", "per": "instruction", "value": -1}]}', "cannot be -1"),
         ('{"cachegrind": [{"counter": "PAPI_L2_DCM", "per": "instruction", "value": 1e31}]}', "cannot be"),
-        ('{"os": []}', "the model needs the counter cachegrind:PAPI_BR_INS"),
+        ('{"os": []}', "the model needs the counter cachegrind:branches"),
         ('{"cachegrind": [{"counter": "PAPI_BR_INS", "per": "instruction", "value": null}]}', "and 1 more"),
         ("[" * 100_000, "is not what"),
     ],
@@ -422,6 +433,52 @@ def test_counters_that_cannot_be_or_differ_from_the_models_are_one_line(
         )
         assert why in str(done.exception)
         assert "\n" not in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("margin_low", "trusted"), [(None, False), (-0.1, False), (0.0, False), (0.01, True)]
+)
+def test_a_program_never_measured_is_unknown_unless_models_surely_beat_the_majority(
+    margin_low: float | None, trusted: bool, model: Model, tmp_path: Path
+) -> None:
+    seen = None
+    if margin_low is not None:
+        seen = UnseenVictims(accuracy=0.8, majority=0.7, margin_low=margin_low, margin_high=0.3)
+    write_model(tmp_path / "model.json", msgspec.structs.replace(model, unseen=seen))
+    words = ["pair", "mine", "app0", "--model", str(tmp_path / "model.json")]
+    words += ["--counters", counted(tmp_path / "mine.json", 0.1)]
+    asked = RUNNER.invoke(app, words)
+    answer = json.loads(RUNNER.invoke(app, [*words, "--json"]).stdout)
+    assert answer["unknown"] == ([] if trusted else ["mine"])
+    assert (answer["well_matched"] is None) is not trusted
+    assert ("unknown" in asked.stdout) is not trusted
+    assert ("predict pair mine app0 --measure --program mine=" in asked.stdout) is not trusted
+    measured = RUNNER.invoke(app, ["pair", "app0", "app1", "--model", str(tmp_path / "model.json")])
+    assert "unknown" not in measured.stdout
+
+
+def test_a_model_says_how_its_like_did_on_victims_never_seen(model: Model, report: KindReport) -> None:
+    assert model.unseen is not None
+    found = report.accuracies["application"]
+    assert model.unseen.accuracy == pytest.approx(found.accuracy)
+    assert model.unseen.margin_low == pytest.approx(found.margin_low)
+    assert model.unseen.majority == pytest.approx(report.majority)
+
+
+def test_older_files_call_simulated_counters_by_the_names_of_the_processors(
+    pairs: Pairs, model: Model, tmp_path: Path
+) -> None:
+    former = {"l2_data_misses": "PAPI_L2_DCM", "branches": "PAPI_BR_INS", "data_reads": "PAPI_LD_INS"}
+    of_the_cpu = {"application": "app0", "source": "perf", "counter": "PAPI_BR_INS", "per": "instruction"}
+    renamed = pairs.counters.with_columns(pl.col("counter").replace(former))
+    older = pl.concat((renamed, COUNTERS.frame([of_the_cpu | {"value": 0.1, "scaled": None}])))
+    write_pairs(tmp_path / "pairs", replace(pairs, counters=older))
+    read = read_pairs(tmp_path / "pairs").counters
+    assert set(read.filter(source="cachegrind")["counter"]) == set(former)
+    assert read.filter(source="perf")["counter"].to_list() == ["PAPI_BR_INS"]
+    names = [f"cachegrind:{former[name.partition(':')[2]]}" for name in model.counters]
+    write_model(tmp_path / "model.json", msgspec.structs.replace(model, counters=names))
+    assert read_model(tmp_path / "model.json").counters == model.counters
 
 
 def test_what_the_host_did_meanwhile_is_no_feature(pairs: Pairs) -> None:
