@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from foundation.errors import OsubError as OsubError
     from osub.api import Comparison as Comparison
     from osub.api import Run as Run
+    from osub.api import SimulationSpec as SimulationSpec
     from osub.api import Trace as Trace
     from osub.api import compare as compare
     from osub.api import load as load
@@ -28,7 +29,18 @@ if TYPE_CHECKING:
     from osub.api import simulate as simulate
 
 __version__ = VERSION
-__all__ = ["Comparison", "OsubError", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]
+__all__ = [
+    "Comparison",
+    "OsubError",
+    "Run",
+    "SimulationSpec",
+    "Trace",
+    "compare",
+    "load",
+    "load_trace",
+    "report",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -59,7 +59,7 @@ def applications_of(
         return _said(Path(word), known, number)
     names = tuple(known) if word is None else tuple(dict.fromkeys(filter(None, word.split(","))))
     if not names:
-        raise UsageError("--apps names no application")
+        raise UsageError.naming("{apps} names no application")
     unknown = [name for name in names if name not in set(known)]
     if unknown:
         raise InputError(

@@ -1,11 +1,11 @@
-"""From words on the command line to a setting: system, queues, policy, placement, sharing."""
+"""From a specification to a setting: system, queues, policy, placement, sharing."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -34,6 +34,7 @@ from simulator.policy_interface import AlonePolicy, QueuePolicy
 from simulator.policy_registry import family_of
 from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
 from simulator.simulation import SimulationSetting, Workload
+from simulator.simulation_spec import INSTANTS, SimulationSpec
 
 NOTHING: Mapping[str, object] = {}
 """No settings."""
@@ -83,7 +84,9 @@ def load_plugin(text: str, method: str, settings: Mapping[str, object] = NOTHING
             + (f"it has {', '.join(known)}" if known else f"write a class {name} with the method {method}")
         )
     if settings and plugin is found:
-        raise UsageError(f"{name} in {path} is no class, so it takes no --set")
+        raise UsageError.naming(
+            "{name} in {path} is no class, so it takes no {settings}", name=name, path=path
+        )
     if not callable(getattr(plugin, method, None)):
         raise UsageError(f"{name} in {path} is no plug-in: it lacks the method {method}")
     return plugin
@@ -96,154 +99,128 @@ PAIRED_PLACEMENTS = ("lln-paired", "lln-apart")
 PLACEMENTS = ("lln", "thesis", *PAIRED_PLACEMENTS)
 PAIRWISE = "pairwise"
 LAYOUTS = ("sq", "mq")
-INSTANTS = ("one-by-one", "together")
-_NOT_ALONE = {
-    "multiplicity": "multiplicity",
-    "queues": "queues mq",
-    "overhead": "overhead",
-    "sharing": "sharing",
-    "node_noise": "node-noise",
-    "quantum_ms": "slices",
-    "placement": "placement",
-    "failures": "failures",
-    "mtbf_h": "mtbf",
-    "checkpoint_interval_s": "checkpoint-interval",
-}
-"""Words that go with the engine's nodes, and the options that set them."""
+_NOT_ALONE = (
+    *("multiplicity", "queues", "overhead", "sharing", "node_noise", "quantum_ms", "placement", "failures"),
+    *("mtbf", "checkpoint_interval"),
+)
+"""Fields that go with the engine's nodes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationWords:
-    """A setting as it is written.
-
-    ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
-    exact slices, and ``hold`` is the hold mode. ``settings`` are the policy's, ``NAME=VALUE``.
-    ``slowdowns`` are those of jobs of one core and of several by each other, in the place of ``overhead``;
-    ``instants`` says whether a pass follows each event of an instant, or all of them.
-    """
-
-    system: str
-    policy: str = "easy"
-    multiplicity: int = 1
-    queues: str = "sq"
-    interactive_share: str | None = None
-    interactive_nodes: int | None = None
-    multiplicity_interactive: int = 4
-    overhead: str = "1.2"
-    slowdowns: tuple[tuple[float, float], tuple[float, float]] | None = None
-    slice_cost: float = 1.0
-    sharing: str | None = None
-    pairs: Path | None = None
-    pairing_threshold: float | None = None
-    apps: str | None = None
-    node_noise: float = 0.0
-    quantum_ms: float | None = None
-    hold: str = "yield"
-    placement: str = "lln"
-    memory_gib: float | None = None
-    seed: int = 1
-    settings: tuple[str, ...] = ()
-    failures: Path | None = None
-    mtbf_h: float | None = None
-    repair_h: float = 6.0
-    failure_shape: float = 1.0
-    after_failure: str = "checkpoint"
-    checkpoint_interval_s: float | None = None
-    checkpoint_cost_s: float = 0.0
-    instants: str = INSTANTS[0]
-
-
-def setting_of(words: SimulationWords) -> SimulationSetting:
-    """Return the setting that the words describe.
+def setting_of(spec: SimulationSpec) -> SimulationSetting:
+    """Return the setting that a specification describes.
 
     Raises
     ------
     UsageError
-        A word is not known, or two contradict each other.
+        A value is not known, or two contradict each other.
     InputError
         A plug-in file cannot be used.
     """
-    system = System.parse(words.system)
-    outages, failing = _failures(words, system)
-    pairing = _pairing(words)
+    system = System.parse(spec.system)
+    outages, failing = _failures(spec, system)
+    pairing = _pairing(spec)
     return SimulationSetting(
         system=system,
-        queues=_queues(words, system),
+        queues=_queues(spec, system),
         rules=RunRules(
-            policy=_policy(words),
-            policy_name=words.policy,
+            policy=_policy(spec),
+            policy_name=spec.policy,
             outages=outages,
             failing=failing,
-            after_failure=words.after_failure,
-            placement=_placement(words, pairing),
-            sharing=_sharing(words, system, pairing),
-            node_memory_kib=_memory_kib(words.memory_gib),
-            together=_takes_together(words),
+            after_failure=spec.after_failure,
+            placement=_placement(spec, pairing),
+            sharing=_sharing(spec, system, pairing),
+            node_memory_kib=_memory_kib(spec.memory_gib),
+            together=_takes_together(spec),
         ),
         pairing=pairing,
     )
 
 
-def _queues(words: SimulationWords, system: System) -> PoolQueues:
-    given = [word for word in (words.interactive_share, words.interactive_nodes) if word is not None]
-    if words.queues == "sq":
+def settings_of(spec: SimulationSpec) -> tuple[str, ...]:
+    """Return the policy's options as ``NAME=VALUE``.
+
+    Raises
+    ------
+    UsageError
+        They are one text.
+    """
+    given = spec.settings
+    if isinstance(given, str):
+        raise UsageError.naming("{settings} takes a mapping or a list of NAME=VALUE, not a single text")
+    named = {"malleable_share": spec.malleable_share, "preemption": spec.preemption}
+    pairs = [*(given.items() if isinstance(given, Mapping) else ()), *named.items()]
+    texts = () if isinstance(given, Mapping) else map(str, given)
+    return (*texts, *(f"{name}={value}" for name, value in pairs if value is not None))
+
+
+def _queues(spec: SimulationSpec, system: System) -> PoolQueues:
+    given = [word for word in (spec.interactive_share, spec.interactive_nodes) if word is not None]
+    if spec.queues == "sq":
         if given:
-            raise UsageError("--interactive-share and --interactive-nodes go with --queues mq")
-        return single_queue(system, words.multiplicity)
-    if words.queues != "mq":
-        raise UsageError(f"unknown queues {words.queues!r}: choose {' or '.join(LAYOUTS)}")
+            raise UsageError.naming("{interactive_share} and {interactive_nodes} go with {queues} mq")
+        return single_queue(system, spec.multiplicity)
+    if spec.queues != "mq":
+        raise UsageError(f"unknown queues {spec.queues!r}: choose {' or '.join(LAYOUTS)}")
     if len(given) != 1:
-        raise UsageError("--queues mq needs either --interactive-share, such as 5%, or --interactive-nodes")
-    nodes = words.interactive_nodes or nodes_of_share(system, words.interactive_share or "")
-    return multiple_queues(system, nodes, words.multiplicity, words.multiplicity_interactive)
+        raise UsageError.naming(
+            "{queues} mq needs either {interactive_share}, such as 5%, or {interactive_nodes}"
+        )
+    nodes = spec.interactive_nodes or nodes_of_share(system, spec.interactive_share or "")
+    return multiple_queues(system, nodes, spec.multiplicity, spec.multiplicity_interactive)
 
 
-def _policy(words: SimulationWords) -> QueuePolicy:
-    if ":" not in words.policy:
-        family = family_of(words.policy)
-        policy = family.make(family.values(words.settings))
+def _policy(spec: SimulationSpec) -> QueuePolicy:
+    if ":" not in spec.policy:
+        family = family_of(spec.policy)
+        policy = family.make(family.values(settings_of(spec)))
         if isinstance(policy, AlonePolicy):
-            _check_alone(words)
-            return cast("QueuePolicy", policy.seeded(words.seed))
+            _check_alone(spec)
+            return cast("QueuePolicy", policy.seeded(spec.seed))
         return policy
-    settings = {name: _guessed(text) for name, text in split_settings(words.settings).items()}
-    return cast("QueuePolicy", load_plugin(words.policy, "schedule", settings))
+    settings = {name: _guessed(text) for name, text in split_settings(settings_of(spec)).items()}
+    return cast("QueuePolicy", load_plugin(spec.policy, "schedule", settings))
 
 
-def _check_alone(words: SimulationWords) -> None:
+def _check_alone(spec: SimulationSpec) -> None:
     """Refuse what a policy with a loop of its own would pass over."""
-    plain = SimulationWords(system=words.system)
-    for option in _NOT_ALONE:
-        if getattr(words, option) != getattr(plain, option):
-            raise UsageError(
-                f"--policy {words.policy} has nodes and rates of its own and takes no "
-                f"--{_NOT_ALONE[option]}; its options are those of --set (--policies)"
+    plain = SimulationSpec(system=spec.system)
+    for field in _NOT_ALONE:
+        if str(getattr(spec, field)) != str(getattr(plain, field)):
+            raise UsageError.naming(
+                f"{{policy}} {{given}} has nodes and rates of its own and takes no {{{field}}}; its options "
+                "are those of {settings} ({policies})",
+                given=spec.policy,
             )
 
 
-def _takes_together(words: SimulationWords) -> bool:
+def _takes_together(spec: SimulationSpec) -> bool:
     """Return whether one pass follows all that happens at one instant."""
-    if words.instants not in INSTANTS:
-        raise UsageError(f"--instants takes {' or '.join(INSTANTS)}, not {words.instants!r}")
-    if words.instants == "one-by-one":
+    if spec.instants not in INSTANTS:
+        raise UsageError.naming(
+            "{instants} takes {known}, not {given!r}", known=" or ".join(INSTANTS), given=spec.instants
+        )
+    if spec.instants == "one-by-one":
         return False
-    family = None if ":" in words.policy else family_of(words.policy)
+    family = None if ":" in spec.policy else family_of(spec.policy)
     if family is not None and (family.times_passes or family.whole_nodes):
-        raise UsageError(
-            f"--policy {words.policy} times its passes itself and takes no --instants {words.instants}"
+        raise UsageError.naming(
+            "{policy} {given} times its passes itself and takes no {instants} {passes}",
+            given=spec.policy,
+            passes=spec.instants,
         )
     return True
 
 
-def takes_whole_nodes(words: SimulationWords) -> bool:
+def takes_whole_nodes(spec: SimulationSpec) -> bool:
     """Return whether the jobs of the policy hold whole nodes."""
-    return ":" not in words.policy and family_of(words.policy).whole_nodes
+    return ":" not in spec.policy and family_of(spec.policy).whole_nodes
 
 
-def most_jobs_a_core(words: SimulationWords) -> int:
+def most_jobs_a_core(spec: SimulationSpec) -> int:
     """Return how many jobs a core has at most, but for interactive nodes."""
-    guests = 0 if ":" in words.policy else family_of(words.policy).guests
-    return words.multiplicity + guests
+    guests = 0 if ":" in spec.policy else family_of(spec.policy).guests
+    return spec.multiplicity + guests
 
 
 def _guessed(text: str) -> Value:
@@ -256,7 +233,7 @@ def _guessed(text: str) -> Value:
     return text
 
 
-def prepared(words: SimulationWords, setting: SimulationSetting, workload: Workload) -> Workload:
+def prepared(spec: SimulationSpec, setting: SimulationSetting, workload: Workload) -> Workload:
     """Return the jobs with what the policy's family and the setting give them: sizes, checkpoints, ...
 
     Raises
@@ -264,20 +241,20 @@ def prepared(words: SimulationWords, setting: SimulationSetting, workload: Workl
     UsageError
         An option is not known, or the jobs cannot have what it says.
     """
-    if ":" not in words.policy:
-        family = family_of(words.policy)
+    if ":" not in spec.policy:
+        family = family_of(spec.policy)
         if family.prepare is not None:
-            workload = family.prepare(workload, setting.queues, family.values(words.settings), words.seed)
+            workload = family.prepare(workload, setting.queues, family.values(settings_of(spec)), spec.seed)
     if setting.pairing is not None:
-        workload = _with_applications(words, setting.pairing, workload)
-    elif words.slowdowns is not None:
+        workload = _with_applications(spec, setting.pairing, workload)
+    elif spec.slowdowns is not None:
         several = workload.nodes * workload.cores > 1
         workload = replace(workload, app=several.astype(np.int64))
-    if words.checkpoint_interval_s is None:
+    if spec.checkpoint_interval is None:
         return workload
-    every_us, cost_us = seconds_to_us(words.checkpoint_interval_s), seconds_to_us(words.checkpoint_cost_s)
+    every_us, cost_us = seconds_to_us(spec.checkpoint_interval), seconds_to_us(spec.checkpoint_cost)
     if every_us < 1 or cost_us < 0:
-        raise UsageError("--checkpoint-interval is positive and --checkpoint-cost not negative")
+        raise UsageError.naming("{checkpoint_interval} is positive and {checkpoint_cost} not negative")
     lifecycles = JobLifecycles.of(workload.lifecycles, workload.count)
     return replace(
         workload,
@@ -287,62 +264,64 @@ def prepared(words: SimulationWords, setting: SimulationSetting, workload: Workl
     )
 
 
-def _with_applications(words: SimulationWords, pairing: PairTable, workload: Workload) -> Workload:
+def _with_applications(spec: SimulationSpec, pairing: PairTable, workload: Workload) -> Workload:
     unknown = np.full(workload.count, -1, dtype=np.int64)
     names, app = applications_of(
-        words.apps,
+        spec.apps,
         pairing.applications,
         workload.number,
         workload.user,
         unknown if workload.executable is None else workload.executable,
-        words.seed,
+        spec.seed,
     )
     place = np.array([pairing.applications.index(name) for name in names], dtype=np.int64)
     return replace(workload, app=place[app], applications=pairing.applications)
 
 
-def _failures(words: SimulationWords, system: System) -> tuple[tuple[Outage, ...], Failing | None]:
+def _failures(spec: SimulationSpec, system: System) -> tuple[tuple[Outage, ...], Failing | None]:
     """Return when nodes fail, or how that is drawn."""
-    if words.failures is not None and words.mtbf_h is not None:
-        raise UsageError("--failures and --mtbf do not go together")
-    if words.after_failure not in AFTER_FAILURE:
-        raise UsageError(f"--after-failure takes {', '.join(AFTER_FAILURE)}, not {words.after_failure!r}")
-    if words.quantum_ms is not None and (words.failures is not None or words.mtbf_h is not None):
-        raise UsageError("nodes do not fail in a run with --slices")
-    if words.failures is not None:
-        return read_outages(words.failures, system.nodes), None
-    if words.mtbf_h is None:
+    if spec.failures is not None and spec.mtbf is not None:
+        raise UsageError.naming("{failures} and {mtbf} do not go together")
+    if spec.after_failure not in AFTER_FAILURE:
+        raise UsageError.naming(
+            "{after_failure} takes {known}, not {given!r}",
+            known=", ".join(AFTER_FAILURE),
+            given=spec.after_failure,
+        )
+    if spec.quantum_ms is not None and (spec.failures is not None or spec.mtbf is not None):
+        raise UsageError.naming("nodes do not fail in a run with {quantum_ms}")
+    if spec.failures is not None:
+        return read_outages(Path(spec.failures), system.nodes), None
+    if spec.mtbf is None:
         return (), None
-    failing = Failing(
-        mtbf_h=words.mtbf_h, repair_h=words.repair_h, shape=words.failure_shape, seed=words.seed
-    )
+    failing = Failing(mtbf_h=spec.mtbf, repair_h=spec.repair, shape=spec.failure_shape, seed=spec.seed)
     return (), failing
 
 
-def _pairing(words: SimulationWords) -> PairTable | None:
+def _pairing(spec: SimulationSpec) -> PairTable | None:
     """Return what applications lose to each other, if that is said and wanted."""
-    wanted = words.sharing == PAIRWISE or words.placement in PAIRED_PLACEMENTS
-    if words.pairing_threshold is not None and words.placement != "lln-apart":
-        raise UsageError("--pairing-threshold goes with --placement lln-apart")
-    if words.pairs is None:
+    wanted = spec.sharing == PAIRWISE or spec.placement in PAIRED_PLACEMENTS
+    if spec.pairing_threshold is not None and spec.placement != "lln-apart":
+        raise UsageError.naming("{pairing_threshold} goes with {placement} lln-apart")
+    if spec.pairs is None:
         if wanted:
-            raise UsageError(
-                "--sharing pairwise and --placement lln-paired or lln-apart need --pairs: measured pairs, a "
+            raise UsageError.naming(
+                "{sharing} pairwise and {placement} lln-paired or lln-apart need {pairs}: measured pairs, a "
                 "model or a CSV"
             )
-        if words.apps is not None:
-            raise UsageError("--apps goes with --pairs")
+        if spec.apps is not None:
+            raise UsageError.naming("{apps} goes with {pairs}")
         return None
     if not wanted:
-        raise UsageError("--pairs goes with --sharing pairwise or --placement lln-paired or lln-apart")
-    return read_pair_table(words.pairs)
+        raise UsageError.naming("{pairs} goes with {sharing} pairwise or {placement} lln-paired or lln-apart")
+    return read_pair_table(Path(spec.pairs))
 
 
-def _placement(words: SimulationWords, pairing: PairTable | None) -> PlacementRule:
-    word = words.placement
+def _placement(spec: SimulationSpec, pairing: PairTable | None) -> PlacementRule:
+    word = spec.placement
     if word in PAIRED_PLACEMENTS:
         assert pairing is not None
-        return PairedPlacement(pairing.loss, _most_loss(words) if word == "lln-apart" else None)
+        return PairedPlacement(pairing.loss, _most_loss(spec) if word == "lln-apart" else None)
     if word == "lln":
         return SlurmPlacement()
     if word == "thesis":
@@ -352,58 +331,60 @@ def _placement(words: SimulationWords, pairing: PairTable | None) -> PlacementRu
     return cast("PlacementRule", load_plugin(word, "place"))
 
 
-def _most_loss(words: SimulationWords) -> float:
+def _most_loss(spec: SimulationSpec) -> float:
     """Return the loss beyond which two do not share: as said, or a twentieth above the ideal 1 - 1/M."""
-    if words.pairing_threshold is None:
-        return 1.0 - 1.0 / words.multiplicity + 0.05
-    if not 0 < words.pairing_threshold < 1:
-        raise UsageError(f"--pairing-threshold is a share between 0 and 1, not {words.pairing_threshold:g}")
-    return words.pairing_threshold
+    if spec.pairing_threshold is None:
+        return 1.0 - 1.0 / spec.multiplicity + 0.05
+    if not 0 < spec.pairing_threshold < 1:
+        raise UsageError.naming(
+            "{pairing_threshold} is a share between 0 and 1, not {given:g}", given=spec.pairing_threshold
+        )
+    return spec.pairing_threshold
 
 
-def _sharing(words: SimulationWords, system: System, pairing: PairTable | None) -> SharingModel:
-    model = Proportional.of(words.overhead)
-    kinds = (words.sharing is not None, bool(words.node_noise), words.quantum_ms is not None)
+def _sharing(spec: SimulationSpec, system: System, pairing: PairTable | None) -> SharingModel:
+    model = Proportional.of(spec.overhead)
+    kinds = (spec.sharing is not None, bool(spec.node_noise), spec.quantum_ms is not None)
     if sum(kinds) > 1:
-        raise UsageError("--sharing, --node-noise and --slices do not go together")
-    if words.quantum_ms is not None:
-        return replace(ExactSlices.of(model, words.quantum_ms, words.hold), cost=words.slice_cost)
-    if words.sharing == PAIRWISE:
+        raise UsageError.naming("{sharing}, {node_noise} and {quantum_ms} do not go together")
+    if spec.quantum_ms is not None:
+        return replace(ExactSlices.of(model, spec.quantum_ms, spec.hold), cost=spec.slice_cost)
+    if spec.sharing == PAIRWISE:
         assert pairing is not None
         return Pairwise(pairing.slowdown)
-    if words.sharing is not None:
-        return cast("SharingModel", load_plugin(words.sharing, "core_speed"))
-    if words.node_noise:
-        return NoisyNodes.draw(model, system.nodes, words.node_noise, words.seed)
-    return model if words.slowdowns is None else Pairwise(np.array(words.slowdowns))
+    if spec.sharing is not None:
+        return cast("SharingModel", load_plugin(spec.sharing, "core_speed"))
+    if spec.node_noise:
+        return NoisyNodes.draw(model, system.nodes, spec.node_noise, spec.seed)
+    return model if spec.slowdowns is None else Pairwise(np.array(spec.slowdowns))
 
 
 def _memory_kib(gib: float | None) -> int | None:
     if gib is None:
         return None
     if not 0 < gib < _MOST_GIB:
-        raise UsageError(f"--memory-gib must be positive, not {gib:g}")
+        raise UsageError.naming("{memory_gib} must be positive, not {given:g}", given=gib)
     return int(gib * _KIB_PER_GIB)
 
 
-def life_options(words: SimulationWords) -> dict[str, str | float | None]:
+def life_options(spec: SimulationSpec) -> dict[str, str | float | None]:
     """Return the words that only some runs have, for ``run.json``."""
     options: dict[str, str | float | None] = {}
-    if words.settings:
-        options["policy_options"] = " ".join(words.settings)
-    if words.failures is not None or words.mtbf_h is not None:
+    if settings := settings_of(spec):
+        options["policy_options"] = " ".join(settings)
+    if spec.failures is not None or spec.mtbf is not None:
         options |= {
-            "failures": None if words.failures is None else words.failures.name,
-            "mtbf_h": words.mtbf_h,
-            "repair_h": None if words.mtbf_h is None else words.repair_h,
-            "failure_shape": None if words.mtbf_h is None else words.failure_shape,
-            "after_failure": words.after_failure,
+            "failures": None if spec.failures is None else Path(spec.failures).name,
+            "mtbf_h": spec.mtbf,
+            "repair_h": None if spec.mtbf is None else spec.repair,
+            "failure_shape": None if spec.mtbf is None else spec.failure_shape,
+            "after_failure": spec.after_failure,
         }
-    if words.checkpoint_interval_s is not None:
+    if spec.checkpoint_interval is not None:
         options |= {
-            "checkpoint_interval_s": words.checkpoint_interval_s,
-            "checkpoint_cost_s": words.checkpoint_cost_s,
+            "checkpoint_interval_s": spec.checkpoint_interval,
+            "checkpoint_cost_s": spec.checkpoint_cost,
         }
-    if words.instants != INSTANTS[0]:
-        options["instants"] = words.instants
+    if spec.instants != INSTANTS[0]:
+        options["instants"] = spec.instants
     return options

@@ -20,7 +20,6 @@ from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of,
 from simulator.model.system import node_names
 from simulator.recording import RunTables, write_tables
 from simulator.setting_choices import (
-    SimulationWords,
     life_options,
     most_jobs_a_core,
     prepared,
@@ -35,6 +34,7 @@ from simulator.simulation import (
     make_workload,
     simulate,
 )
+from simulator.simulation_spec import SimulationSpec
 from workloads.swf import load_columns
 
 OTHER_OVERHEADS = ("1.0", "1.4")
@@ -52,7 +52,7 @@ class SimulationSession:
     ----------
     trace
         SWF file, plain or gzip, or a RUN, whose trace is then simulated.
-    words, cleaning
+    spec, cleaning
         What to simulate.
     latencies
         What a real cluster adds to the schedule; None: nothing.
@@ -72,7 +72,7 @@ class SimulationSession:
     def __init__(
         self,
         trace: Path,
-        words: SimulationWords,
+        spec: SimulationSpec,
         cleaning: Cleaning,
         latencies: Latencies | None = None,
         fitted_on: str | None = None,
@@ -81,12 +81,12 @@ class SimulationSession:
         lenient: bool = False,
     ) -> None:
         self.fitted_on = fitted_on
-        self.words = words
+        self.spec = spec
         self.cleaning = cleaning
         self.latencies = latencies
         self.started = utc_now()
         self.other_overheads: dict[str, dict[str, float]] = {}
-        self.setting = setting_of(words)
+        self.setting = setting_of(spec)
         self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
         columns = load_columns(self.trace_path, strict=not lenient)
         self.skipped_lines = dict(columns.report.skipped)
@@ -97,25 +97,27 @@ class SimulationSession:
             cleaning,
             node_memory_kib=self.setting.rules.node_memory_kib,
             keep_origin=self.of_run,
-            whole_nodes=takes_whole_nodes(words),
+            whole_nodes=takes_whole_nodes(spec),
         )
-        self.workload = prepared(words, self.setting, _honoured(workload, words, self.setting, cleaning))
+        self.workload = prepared(spec, self.setting, _honoured(workload, spec, self.setting, cleaning))
         self.order_of = order_of
         self._order = () if order_of is None else self._order_in(order_of)
         self.setting = self._ordered(self.setting)
 
     def _order_in(self, run: Run) -> tuple[Decision, ...]:
         """Return the order that ``run`` has of the workload's jobs."""
-        if self.words.policy not in _ORDERED or self.setting.queues.is_mq or self.setting.rules.fails:
-            raise UsageError(
-                "--order-of takes the place of a policy in one queue: it goes with --policy "
-                f"{', '.join(_ORDERED)}, without --queues mq, --failures and --mtbf"
+        if self.spec.policy not in _ORDERED or self.setting.queues.is_mq or self.setting.rules.fails:
+            raise UsageError.naming(
+                "{order_of} takes the place of a policy in one queue: it goes with {policy} "
+                f"{', '.join(_ORDERED)}, without {{queues}} mq, {{failures}} and {{mtbf}}"
             )
         known = set(self.workload.number.tolist())
         order = tuple(decision for decision in order_of(run) if decision.job in known)
         if not order:
-            raise InputError(
-                f"--order-of: {run.info.label} has started none of the jobs of {self.trace_name}"
+            raise InputError.naming(
+                "{order_of}: {label} has started none of the jobs of {name}",
+                label=run.info.label,
+                name=self.trace_name,
             )
         return order
 
@@ -154,38 +156,36 @@ class SimulationSession:
         something else. Nor where jobs run more than once, or where the first simulation took more than a
         second of CPU time in the engine.
         """
-        words = self.words
-        most = max(
-            most_jobs_a_core(words), words.multiplicity_interactive if self.setting.queues.is_mq else 1
-        )
-        other_model = words.sharing is not None or words.quantum_ms is not None or takes_whole_nodes(words)
-        fails = words.failures is not None or words.mtbf_h is not None or self.workload.lifecycles is not None
+        spec = self.spec
+        most = max(most_jobs_a_core(spec), spec.multiplicity_interactive if self.setting.queues.is_mq else 1)
+        other_model = spec.sharing is not None or spec.quantum_ms is not None or takes_whole_nodes(spec)
+        fails = spec.failures is not None or spec.mtbf is not None or self.workload.lifecycles is not None
         if most == 1 or other_model or fails or engine_cpu_s > _MOST_ENGINE_S:
             return
         for overhead in OTHER_OVERHEADS:
-            if float(overhead) != float(words.overhead):
-                other = replace(words, overhead=overhead, slowdowns=None)
+            if float(overhead) != float(spec.overhead):
+                other = msgspec.structs.replace(spec, overhead=overhead, slowdowns=None)
                 result = self._run(self._ordered(setting_of(other)))
                 self.other_overheads[overhead] = _means(result)
 
     def info(self, engine_cpu_s: float, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
         """Return the description of the run."""
-        words, queues = self.words, self.setting.queues
+        spec, queues = self.spec, self.setting.queues
         dependencies = self.workload.dependencies
         dependent = {} if dependencies is None else {"dependent_jobs": dependencies.count}
         return RunInfo(
             kind="simulated",
-            label=label or _label(words),
+            label=label or _label(spec),
             trace_name=self.trace_name,
             system=str(self.setting.system),
             node_names=node_names(self.setting.system.nodes),
             queues="mq" if queues.is_mq else "sq",
-            policy=words.policy if self.order_of is None else "order-of",
-            multiplicity=most_jobs_a_core(words),
+            policy=spec.policy if self.order_of is None else "order-of",
+            multiplicity=most_jobs_a_core(spec),
             multiplicity_interactive=queues.interactive.multiplicity if queues.is_mq else None,
             interactive_nodes=queues.interactive.nodes if queues.is_mq else None,
-            gang=_gang(words),
-            seeds={"simulation": words.seed},
+            gang=_gang(spec),
+            seeds={"simulation": spec.seed},
             speedup=self.cleaning.speedup,
             host=HostInfo.here(),
             started=self.started,
@@ -193,9 +193,9 @@ class SimulationSession:
             cpu_s=cpu_s,
             engine_cpu_s=engine_cpu_s,
             options={
-                **_engine_options(words),
-                "memory_gib": words.memory_gib,
-                **life_options(words),
+                **_engine_options(spec),
+                "memory_gib": spec.memory_gib,
+                **life_options(spec),
                 **{
                     name: _plain(value) for name, value in asdict(self.cleaning).items() if name not in _APART
                 },
@@ -226,16 +226,17 @@ class SimulationSession:
 
 
 def _honoured(
-    workload: Workload, words: SimulationWords, setting: SimulationSetting, cleaning: Cleaning
+    workload: Workload, spec: SimulationSpec, setting: SimulationSetting, cleaning: Cleaning
 ) -> Workload:
     """Return the workload without dependencies where the policy has an event loop that knows none."""
     if workload.dependencies is None or not isinstance(setting.rules.policy, PoolPolicy):
         return workload
     if cleaning.dependencies:
-        raise UsageError(
-            f"--policy {words.policy} submits every job at its own time and takes no --dependencies"
+        raise UsageError.naming(
+            "{policy} {given} submits every job at its own time and takes no {dependencies}",
+            given=spec.policy,
         )
-    ignored = {f"after a preceding job, which {words.policy} passes over": workload.dependencies.count}
+    ignored = {f"after a preceding job, which {spec.policy} passes over": workload.dependencies.count}
     return replace(workload, dependencies=None, left_out={**workload.left_out, **ignored})
 
 
@@ -255,37 +256,37 @@ def _means(result: SimulationResult) -> dict[str, float]:
     }
 
 
-def _engine_options(words: SimulationWords) -> dict[str, str | float | None]:
+def _engine_options(spec: SimulationSpec) -> dict[str, str | float | None]:
     """Return how cores are chosen and shared, where the engine does it and not the policy."""
-    if takes_whole_nodes(words):
+    if takes_whole_nodes(spec):
         return {}
     return {
-        "placement": words.placement,
-        "overhead": words.overhead,
-        **({} if words.slowdowns is None else {"slowdowns": str(words.slowdowns)}),
-        **({} if words.slice_cost == 1 else {"slice_cost": words.slice_cost}),
-        "sharing": words.sharing,
-        "node_noise": words.node_noise,
+        "placement": spec.placement,
+        "overhead": str(spec.overhead),
+        **({} if spec.slowdowns is None else {"slowdowns": str(spec.slowdowns)}),
+        **({} if spec.slice_cost == 1 else {"slice_cost": spec.slice_cost}),
+        "sharing": spec.sharing,
+        "node_noise": spec.node_noise,
     }
 
 
-def _gang(words: SimulationWords) -> GangSettings:
-    if words.quantum_ms is None:
+def _gang(spec: SimulationSpec) -> GangSettings:
+    if spec.quantum_ms is None:
         return GangSettings()
-    hold: HoldKind = "freeze" if words.hold == HoldMode.FREEZE else "yield"
-    return GangSettings(kind="osub", quantum_ms=words.quantum_ms, hold=hold)
+    hold: HoldKind = "freeze" if spec.hold == HoldMode.FREEZE else "yield"
+    return GangSettings(kind="osub", quantum_ms=spec.quantum_ms, hold=hold)
 
 
-def _label(words: SimulationWords) -> str:
-    if takes_whole_nodes(words):
-        return f"{words.system} {words.policy} (sim)"
+def _label(spec: SimulationSpec) -> str:
+    if takes_whole_nodes(spec):
+        return f"{spec.system} {spec.policy} (sim)"
     queues = (
-        f"MQ R={words.interactive_share or words.interactive_nodes} M={words.multiplicity}"
-        f"+{words.multiplicity_interactive}"
-        if words.queues == "mq"
-        else f"SQ M={words.multiplicity}"
+        f"MQ R={spec.interactive_share or spec.interactive_nodes} M={spec.multiplicity}"
+        f"+{spec.multiplicity_interactive}"
+        if spec.queues == "mq"
+        else f"SQ M={spec.multiplicity}"
     )
-    return f"{words.system} {queues} {words.policy} (sim)"
+    return f"{spec.system} {queues} {spec.policy} (sim)"
 
 
 def _plain(value: object) -> str | int | float | None:

@@ -6,12 +6,14 @@ import shutil
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
+from foundation.one_line import one_line
+from foundation.specification import PathText, as_path
 from foundation.units import counted
-from osub.api.words import PathText, as_path, speaks_of_parameters, takes_kinds
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -99,7 +101,6 @@ class Run:
         """Return the jobs with ``wait_s``, ``run_s``, ``slowdown_osub``, ``degradation`` and more."""
         return self._measured
 
-    @takes_kinds
     def metrics(self, *, wait_threshold_s: float = WAIT_THRESHOLD_S, beta_s: float = BETA_S) -> RunMetrics:
         """Return the run's metrics.
 
@@ -113,10 +114,11 @@ class Run:
         Raises
         ------
         UsageError
-            One of them is negative.
+            One of them is no number or negative.
         """
-        if not (wait_threshold_s >= 0 and beta_s >= 0):
-            raise UsageError(f"a threshold is 0 s or more, not {min(wait_threshold_s, beta_s):g} s")
+        for name, value in (("wait_threshold_s", wait_threshold_s), ("beta_s", beta_s)):
+            if isinstance(value, bool) or not (isinstance(value, Real) and value >= 0):
+                raise UsageError(f"{name} takes a number, 0 s or more, not {one_line(repr(value), 60)}")
         from analysis.metrics import MetricOptions, measure
 
         return measure(self.record, MetricOptions(wait_threshold_s=wait_threshold_s, beta_s=beta_s))
@@ -135,7 +137,6 @@ class Run:
         write_report(distinctly_labelled([self.record]), target)
         return target
 
-    @speaks_of_parameters
     def save(self, path: PathText) -> Run:
         """Copy the RUN to a folder that does not exist yet, and return the copy.
 
@@ -222,7 +223,6 @@ class Plots:
         return ChartedRun(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001 - of the same module's class
 
 
-@speaks_of_parameters
 def load(path: PathText) -> Run:
     """Return the run in a RUN folder.
 
@@ -294,7 +294,6 @@ class Comparison:
         return "".join(f"<p>{html.escape(line)}</p>" for line in str(self).splitlines())
 
 
-@speaks_of_parameters
 def compare(reference: Run | PathText, *others: Run | PathText) -> Comparison:
     """Compare runs of one trace.
 
@@ -322,7 +321,6 @@ def as_run(given: Run | PathText) -> Run:
     return given if isinstance(given, Run) else load(given)
 
 
-@speaks_of_parameters
 def report(runs: Run | PathText | Sequence[Run | PathText], path: PathText) -> Path:
     """Write one offline HTML page of one or several runs, and return its path.
 

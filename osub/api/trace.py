@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foundation.specification import PathText, as_path
 from foundation.units import counted
-from osub.api.words import PathText, as_path, speaks_of_parameters
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +51,6 @@ class Trace:
         return f"<p><b>{html.escape(self.name)}</b>: {jobs}</p>{self.jobs.head(8)._repr_html_()}"
 
 
-@speaks_of_parameters
 def load_trace(path: PathText, *, lenient: bool = False) -> Trace:
     """Read a trace.
 

@@ -1,13 +1,24 @@
-"""A group of commands in the one style that all of them have: plain help, no completion scripts."""
+"""Commands in the one style that all of them have, in groups; options from a specification."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
 from typer.core import TyperGroup
+
+from foundation.errors import FieldNames, OsubError
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from foundation.specification import SpecField
 
 _LONGEST_LINE = 200
 """So long may be what a list of commands says of each: the first sentence of its help, whole."""
@@ -75,4 +86,108 @@ def application(about: str | None = None, group: type[TyperGroup] = CommandGroup
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         cls=group,
+    )
+
+
+def option_of(name: str) -> str:
+    """Return the option of a field, as ``--node-noise`` for ``node_noise``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def takes(spec: type[msgspec.Struct]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of a specification, and ``--spec FILE.toml``.
+
+    The command takes the specification first. A parameter of its own takes the place of the field of that
+    name. Its errors name fields as options.
+    """
+    from foundation.specification import fields_of
+
+    fields = fields_of(spec)
+    options = {name: (field.option or name).partition("/")[0] for name, field in fields.items()}
+
+    def name_of(name: str) -> str:
+        return options.get(name) or option_of(name)
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        _, *rest = inspect.signature(command, eval_str=True).parameters.values()
+        own = {one.name: one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in rest}
+
+        @functools.wraps(command)
+        def called(*, spec_file: Path | None, **words: Any) -> None:  # noqa: ARG001 - its callback has read it
+            given = {name: words.pop(name) for name in fields if name in words and name not in own}
+            from_file = click.get_current_context().default_map or {}
+            given |= {
+                name: from_file[name] for name in fields if not fields[name].option and name in from_file
+            }
+            try:
+                command(spec(**{name: value for name, value in given.items() if value is not None}), **words)
+            except OsubError as error:
+                error.name_fields(name_of)
+                raise
+
+        shown = _parameters(fields, name_of, own)
+        called.__signature__ = inspect.Signature([*shown, _spec_file(spec)])  # type: ignore[attr-defined]
+        called.__annotations__ = {}
+        del called.__wrapped__
+        return called
+
+    return decorated
+
+
+def _parameters(
+    fields: dict[str, SpecField], name_of: Callable[[str], str], own: dict[str, inspect.Parameter]
+) -> Iterator[inspect.Parameter]:
+    """Return the parameters of a command: in the order of the fields, then the rest of its own."""
+    for name, field in fields.items():
+        if name in own:
+            yield own[name]
+        elif field.option is not None:
+            help_text = field.help.format_map(FieldNames(name_of))
+            metavar = field.extra["metavar"]
+            info = (
+                typer.Argument(help=help_text, metavar=metavar)
+                if field.extra.get("argument")
+                else typer.Option(field.option, help=help_text, metavar=metavar, min=field.least)
+            )
+            required = field.default is inspect.Parameter.empty or field.extra.get("required")
+            kind, default = _typed(field)
+            yield inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if required or field.extra.get("argument") else default,
+                annotation=Annotated[kind, info],
+            )
+    yield from (one for name, one in own.items() if name not in fields)
+
+
+def _typed(field: SpecField) -> tuple[Any, Any]:
+    """Return the type of an option and its default: of several kinds a text is the widest."""
+    if field.is_path:
+        return Path | None, field.default
+    if str in field.kinds:
+        return (str | None, None) if field.default is None else (str, str(field.default))
+    if field.kinds & {bool, int, float}:
+        return field.type, field.default
+    return list[str] | None, None
+
+
+def _spec_file(spec: type[msgspec.Struct]) -> inspect.Parameter:
+    def read(context: typer.Context, path: Path | None) -> None:
+        from foundation.specification import read_values
+
+        if path is not None:
+            context.default_map = {
+                name: [f"{key}={one}" for key, one in value.items()] if isinstance(value, dict) else value
+                for name, value in read_values(path, spec).items()
+            }
+
+    option = typer.Option(
+        "--spec",
+        metavar="FILE.toml",
+        is_eager=True,
+        callback=read,
+        help="Take what is not said here from this file: Python's parameters and their values.",
+    )
+    return inspect.Parameter(
+        "spec_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, option]
     )

@@ -23,7 +23,7 @@ from foundation.errors import OsubError
 from foundation.interruption import end, interrupted_by_signals, is_noted, note, status
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.version import VERSION
-from osub.cli.application import application, refuse_nan
+from osub.cli.application import application, option_of, refuse_nan
 
 # The order of `osub --help`: what a newcomer tries first comes first.
 COMMANDS = {
@@ -128,6 +128,7 @@ def run(words: list[str]) -> int:
     try:
         code = _called(words)
     except OsubError as error:
+        error.name_fields(option_of)
         return _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)

@@ -18,9 +18,9 @@ from analysis.quantiles import quantile
 from foundation.records import Run
 from osub.physical.layouts import INTERACTIVE_CAP, full_trace
 from simulator.recording import job_frame, placement_arrays
-from simulator.setting_choices import SimulationWords
 from simulator.simulation import Cleaning, OversizeRule, SimulationResult
 from simulator.simulation_session import SimulationSession
+from simulator.simulation_spec import SimulationSpec
 from workloads.swf import SwfTrace, write_swf
 from workloads.trace.scaling import CORES, NODES
 
@@ -228,7 +228,7 @@ def simulate_full_size(
 
 
 def _simulated(path: Path, multiplicity: int, interactive_nodes: int | None) -> SimulationResult:
-    words = SimulationWords(
+    words = SimulationSpec(
         system=SYSTEM,
         multiplicity=multiplicity,
         queues="sq" if interactive_nodes is None else "mq",

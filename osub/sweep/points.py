@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import inspect
 import json
 import math
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import InputError, OsubError
-from osub.sweep.spec import FILES, KIND, KINDS, SETTING, Parameters
+from osub.sweep.spec import FILES, KIND, KINDS, SETTING, SIMULATED, Parameters
 
 if TYPE_CHECKING:
     import polars as pl
@@ -118,7 +117,7 @@ class Point:
 def point_of(parameters: Parameters) -> Point:
     """Return the point; raises InputError if a file cannot be read."""
     is_replay = parameters.get(KIND) == "replay"
-    usual: Parameters = {} if is_replay else _usual()
+    usual: Parameters = {} if is_replay else _USUAL
     identity = {
         name: _content(Path(str(value))) if _is_file(name, value) else value
         for name, value in sorted(parameters.items())
@@ -137,14 +136,15 @@ def _is_file(name: str, value: object) -> bool:
     return name in FILES or plugin or (name == "apps" and text.endswith(".csv"))
 
 
-@cache
-def _usual() -> Parameters:
-    """Return what a simulation takes where nothing is said: to say it makes no other point."""
-    from osub.api.simulation import simulate
-
-    signature = inspect.signature(simulate).parameters.values()
-    plain = {one.name: one.default for one in signature if isinstance(one.default, str | int | float)}
-    return plain | {KIND: KINDS[0]}
+_USUAL: Parameters = {
+    KIND: KINDS[0],
+    **{
+        name: field.default
+        for name, field in SIMULATED.items()
+        if isinstance(field.default, str | int | float)
+    },
+}
+"""What a simulation takes where nothing is said: to say it makes no other point."""
 
 
 @cache

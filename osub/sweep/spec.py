@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import itertools
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
-from foundation.errors import InputError, UsageError
+from foundation.errors import UsageError
 from foundation.one_line import one_line
+from foundation.specification import SpecField, given_fields, read_tables
+from simulator.simulation_spec import SimulationSpec
 
 Value = str | int | float | bool
 Parameters = dict[str, Value]
 
 MOST_POINTS = 1_000_000
-FILES = frozenset({"trace", "pairs", "pairing", "latency", "failures", "calibration"})
+SIMULATED = {
+    name: field for name, field in given_fields(SimulationSpec).items() if field.extra.get("swept", True)
+}
+"""What a simulation takes."""
+FILES = {name for name, field in SIMULATED.items() if field.is_path} | {"pairing", "calibration"}
 """Parameters that name a file or a folder."""
-_MOST_BYTES = 16 << 20
-_NOT_SWEPT = frozenset({"out", "fit", "label", "settings", "vary_overhead"})
 _TABLES = ("base", "grid", "zip", "point", "repeat")
 KIND = "kind"
 """What becomes of a point: it is simulated (``simulate``, without a word), or replayed (``replay``)."""
@@ -36,8 +37,15 @@ REPLAYED = (
 )
 """What a replay takes: what ``osub cluster up`` says of a cluster, and options of ``osub replay``."""
 _PATHS = FILES | {"cluster"}
-_ALSO_REPLAYED = {"gang": "str", "scheduler": "str", "virtual": "bool", "trial": "int", "export": "str"}
-"""Kinds of what only a replay takes."""
+_KINDS = {
+    name: SpecField(name, kind, frozenset({kind}), None, "", None, {})
+    for name, kind in {
+        **dict.fromkeys(("gang", "scheduler", "export", *_PATHS), str),
+        "virtual": bool,
+        "trial": int,
+    }.items()
+} | SIMULATED
+"""What parameters take, as far as that is known."""
 _LARGEST = 1 << 63
 _COUNTABLE = 10**15
 """Beyond it the number of points is not printed."""
@@ -137,17 +145,7 @@ def read_spec(path: Path) -> Spec:
         It has something that neither a simulation nor a replay has, or lists of different lengths under
         ``[[zip]]``.
     """
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"cannot read the sweep {path}: {error.strerror}") from error
-    if len(text) > _MOST_BYTES:
-        raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no sweep")
-    try:
-        tables = tomllib.loads(text.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} is no TOML: {one_line(str(error))}") from error
+    tables = read_tables(path, "sweep")
     strange = [name for name in tables if name not in _TABLES]
     if strange:
         raise UsageError(
@@ -186,13 +184,11 @@ def is_choice(name: str) -> bool:
 
 def known_parameters(kind: str) -> list[str]:
     """Return what can be swept of a kind of point; raises UsageError for a kind that is none."""
-    from osub.api.simulation import simulate
-
     if kind not in KINDS:
         raise UsageError(f"a point's kind is {' or '.join(KINDS)}, not {one_line(kind, 60)}")
     if kind == "replay":
         return list(REPLAYED)
-    return [name for name in inspect.signature(simulate).parameters if name not in _NOT_SWEPT]
+    return list(SIMULATED)
 
 
 def _identity(point: Parameters) -> tuple[tuple[str, bool, Value], ...]:
@@ -274,7 +270,7 @@ def _value(path: Path, name: str, value: object, folder: Path) -> Value:
         raise UsageError(
             f"{path}: {name} takes texts, numbers and true or false, not {one_line(repr(value), 60)}"
         )
-    wanted = _other_kind(name, value)
+    wanted = _KINDS[name].wanted(value) if name in _KINDS else None
     if wanted is not None:
         raise UsageError(f"{path}: {name} takes {wanted}, not {one_line(repr(value), 60)}")
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
@@ -283,20 +279,3 @@ def _value(path: Path, name: str, value: object, folder: Path) -> Value:
         # As in a shell: relative to the file that names it.
         return str((folder / value).resolve())
     return value
-
-
-@cache
-def _kinds() -> Mapping[str, frozenset[str]]:
-    """Return which kinds of values parameters take, as far as that is known."""
-    from osub.api.simulation import simulate
-    from osub.api.words import kinds_of
-
-    simulated = {name: parts - {"None"} for name, parts in kinds_of(simulate).items()}
-    replayed = {name: frozenset({part}) for name, part in _ALSO_REPLAYED.items()}
-    return replayed | simulated | {name: frozenset({"str"}) for name in _PATHS}
-
-
-def _other_kind(name: str, value: object) -> str | None:
-    from osub.api.words import other_kind
-
-    return other_kind(_kinds(), name, value)

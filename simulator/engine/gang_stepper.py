@@ -100,7 +100,9 @@ class ExactSlices:
         try:
             return cls(model, CoreSettings(quantum_ns=quantum_ns, grace_ns=0, record=True), HoldMode(hold))
         except InvalidSettings as error:
-            raise UsageError(f"--slices of {quantum_ms:g} ms are not possible: {error}") from error
+            raise UsageError.naming(
+                "{quantum_ms} of {given:g} ms are not possible: {why}", given=quantum_ms, why=error
+            ) from error
 
     @property
     def quantum_us(self) -> int:

@@ -32,7 +32,7 @@ from simulator.experiments.hybrid_survey import (
 )
 from simulator.hybrid.drawn_jobs import MIXES
 from simulator.model.system import System, single_queue
-from simulator.simulation import Workload, cleaning_of, make_workload
+from simulator.simulation import Cleaning, Workload, make_workload
 from workloads.swf import SwfColumns, load_columns, procs_column
 
 NODES = 4392
@@ -149,7 +149,7 @@ def _jobs_of(request: StudyRequest) -> tuple[Workload, str, int]:
     nodes = nodes_of(columns)
     if request.quick:
         columns = replace(columns, frame=columns.frame.head(QUICK_JOBS))
-    cleaning = cleaning_of(-1, 1.0, "skip", "skip", "raise")
+    cleaning = Cleaning(interactive_queue=None)
     return make_workload(columns, single_queue(System(nodes, 1), 1), cleaning), columns.name, nodes
 
 

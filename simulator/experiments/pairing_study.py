@@ -30,10 +30,10 @@ from simulator.experiments.pairing_tables import tables as thesis_tables
 from simulator.model.jobs import SimulatedJob
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from simulator.placement import Cores, PairedPlacement, PlacementRule
-from simulator.setting_choices import SimulationWords
 from simulator.sharing import Pairwise
-from simulator.simulation import SimulationResult, cleaning_of
+from simulator.simulation import Cleaning, SimulationResult
 from simulator.simulation_session import SimulationSession
+from simulator.simulation_spec import SimulationSpec
 from simulator.state.allocations import PoolState
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.models import generate_trace
@@ -366,7 +366,7 @@ def effects(
     rule_of = {rule.name: rule for rule in rules}
 
     def draw(seed: int) -> SimulationSession:
-        words = SimulationWords(
+        words = SimulationSpec(
             system=system,
             multiplicity=2,
             sharing="pairwise",
@@ -375,7 +375,7 @@ def effects(
             overhead="1.0",
             seed=seed,
         )
-        return SimulationSession(trace, words, cleaning_of(-1, 1.0, "skip", "skip", "raise"))
+        return SimulationSession(trace, words, Cleaning(interactive_queue=None))
 
     def trial(session: SimulationSession, name: str, seed: int) -> Effect:
         rule, own = rule_of[name], session.setting

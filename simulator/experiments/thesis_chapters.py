@@ -35,8 +35,9 @@ from simulator.experiments.thesis_comparisons import (
 )
 from simulator.experiments.thesis_comparisons import survey as find_best
 from simulator.model.system import System
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
 from simulator.simulation import SimulationSetting
+from simulator.simulation_spec import SimulationSpec
 from workloads.swf import load_columns
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def _about_trace(study: ThesisStudy, *, any_trace: bool) -> list[str]:
 
 def _setting(rules: ChapterRules, system: System) -> SimulationSetting:
     return setting_of(
-        SimulationWords(
+        SimulationSpec(
             system=str(system), policy=rules.policy, overhead=rules.overhead, placement=rules.placement
         )
     )

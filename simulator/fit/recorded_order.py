@@ -236,7 +236,9 @@ def order_of(run: Run) -> tuple[Decision, ...]:
         It is a simulation, or no job of it has started.
     """
     if run.info.kind != "real":
-        raise InputError(f"{run.info.label} is a simulation: --order-of takes the RUN of a replay")
+        raise InputError.naming(
+            "{label} is a simulation: {order_of} takes the RUN of a replay", label=run.info.label
+        )
     held = stretches(run.jobs, run.allocations).group_by("row").agg(pl.col("start_s").min())
     jobs = run.jobs.select("trace_job", "job_id", "submit_s", "end_s", "state").with_row_index("row")
     known = jobs.join(held, on="row").drop_nulls("start_s")

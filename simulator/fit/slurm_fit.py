@@ -269,11 +269,18 @@ def fit_run(run: Run, system: str, requests: int) -> Fit:
     """
     label = run.info.label
     if run.info.kind != "real":
-        raise InputError(f"{label} is a simulation: --fit takes the RUN of a replay on a real Slurm")
+        raise InputError.naming(
+            "{label} is a simulation: {fit} takes the RUN of a replay on a real Slurm", label=label
+        )
     if not run.complete:
         raise InputError(f"{label} is not finished: `osub replay --resume` goes on with it")
     if run.info.system != system:
-        raise UsageError(f"--fit: {label} is a run on {run.info.system}, not on {system}")
+        raise UsageError.naming(
+            "{fit}: {label} is a run on {there}, not on {here}",
+            label=label,
+            there=run.info.system,
+            here=system,
+        )
     config = None if run.info.slurm_config is None else configured(run.info.slurm_config)
     starts = _starts(run, config)
     if not starts.count:

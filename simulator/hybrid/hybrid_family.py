@@ -49,7 +49,7 @@ class Hybrid:
         UsageError
             Always.
         """
-        raise UsageError("hybrid policies go with built-in rules only, and not with --slices")
+        raise UsageError.naming("hybrid policies go with built-in rules only, and not with {quantum_ms}")
 
     def run_pool(
         self, work: PoolWork, rules: RunRules, *, check: bool, progress: Callable[[int], None] | None
@@ -58,12 +58,12 @@ class Hybrid:
         from simulator.hybrid.hybrid_pool import run_whole_pool
 
         if not isinstance(rules.sharing, Proportional):
-            raise UsageError("hybrid policies know --overhead only, no other model of sharing")
+            raise UsageError.naming("hybrid policies know {overhead} only, no other model of sharing")
         if rules.outages or rules.failing is not None:
             raise UsageError("nodes do not fail under hybrid policies")
         if not isinstance(rules.placement, SlurmPlacement | ThesisPlacement):
-            raise UsageError(
-                "hybrid policies choose nodes themselves: --placement of your own does not go with them"
+            raise UsageError.naming(
+                "hybrid policies choose nodes themselves: {placement} of your own does not go with them"
             )
         return run_whole_pool(work, self.mechanism, rules.sharing.overhead, check=check, progress=progress)
 
@@ -141,7 +141,7 @@ def prepare(workload: Workload, queues: PoolQueues, values: Mapping[str, Value],
         node_mtbf_years=float(values["mtbf_years"]),
     )
     if draw.on_demand + draw.malleable > 1:
-        raise UsageError("--set ondemand_share and malleable_share add up to more than 1")
+        raise UsageError.naming("{settings} ondemand_share and malleable_share add up to more than 1")
     if values["jobs"]:
         return read_lives(Path(str(values["jobs"])), workload, draw)
     return draw_lives(workload, queues.batch.nodes, draw, seed)

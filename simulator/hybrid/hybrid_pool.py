@@ -234,7 +234,7 @@ def run_whole_pool(
     """
     jobs, pool = work.jobs, work.pool
     if pool.multiplicity != 1:
-        raise UsageError("hybrid policies give whole nodes to jobs: use --multiplicity 1")
+        raise UsageError.naming("hybrid policies give whole nodes to jobs: use {multiplicity} 1")
     contradiction = misfit(jobs)
     if contradiction is not None:
         job, why = contradiction

@@ -57,10 +57,10 @@ class Efficiencies:
 
     def __post_init__(self) -> None:
         if not 1 >= self.least >= self.preferred >= self.most > 0:
-            raise UsageError(
-                f"--set efficiency_min={float(self.least):g}, efficiency_preferred={float(self.preferred):g} "
-                f"and efficiency_max={float(self.most):g} contradict each other: a job is the less efficient "
-                "the more nodes it has"
+            raise UsageError.naming(
+                f"{{settings}} efficiency_min={float(self.least):g}, "
+                f"efficiency_preferred={float(self.preferred):g} and efficiency_max={float(self.most):g} "
+                "contradict each other: a job is the less efficient the more nodes it has"
             )
 
 
@@ -147,8 +147,8 @@ class Fractions:
 
     def __post_init__(self) -> None:
         if not 0 < self.least <= 1 <= self.most:
-            raise UsageError(
-                f"--set min_fraction={float(self.least):g} and max_fraction={float(self.most):g}: the "
+            raise UsageError.naming(
+                f"{{settings}} min_fraction={float(self.least):g} and max_fraction={float(self.most):g}: the "
                 "request lies between the minimum and the maximum"
             )
 

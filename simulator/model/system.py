@@ -204,11 +204,13 @@ class Failing:
 
     def __post_init__(self) -> None:
         if not _LEAST_MTBF_H <= self.mtbf_h <= _MOST_MTBF_H:
-            raise UsageError(f"--mtbf is {_LEAST_MTBF_H:g} to {_MOST_MTBF_H:g} hours, not {self.mtbf_h:g}")
+            raise UsageError.naming(
+                f"{{mtbf}} is {_LEAST_MTBF_H:g} to {_MOST_MTBF_H:g} hours, not {self.mtbf_h:g}"
+            )
         if not 0 < self.repair_h <= _MOST_MTBF_H:
-            raise UsageError(f"--repair is a positive number of hours, not {self.repair_h:g}")
+            raise UsageError.naming(f"{{repair}} is a positive number of hours, not {self.repair_h:g}")
         if not 0.1 <= self.shape <= 10:
-            raise UsageError(f"--failure-shape is 0.1 to 10, not {self.shape:g}")
+            raise UsageError.naming(f"{{failure_shape}} is 0.1 to 10, not {self.shape:g}")
 
     def outages(self, nodes: int, horizon_us: int) -> tuple[Outage, ...]:
         """Return the outages of ``nodes`` nodes that begin before ``horizon_us``, in order of time.

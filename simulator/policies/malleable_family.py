@@ -441,7 +441,7 @@ def prepare(workload: Workload, queues: PoolQueues, values: Mapping[str, Value],
     if count == 0:
         return workload
     if queues.batch.multiplicity > 1:
-        raise UsageError("malleable jobs share no cores: their nodes take --multiplicity 1")
+        raise UsageError.naming("malleable jobs share no cores: their nodes take {multiplicity} 1")
     chosen = batch[np.random.default_rng(seed).permutation(len(batch))[:count]]
     if given:
         sizes, which = [given[number] for number in workload.number[chosen].tolist()], np.arange(count)

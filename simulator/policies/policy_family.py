@@ -48,13 +48,14 @@ class PolicyOption:
             It is not of the option's type, or out of its bounds.
         """
         kind = type(self.default)
+        refusal = UsageError.naming(f"{{settings}} {self.name} takes {self.range}, not {{text!r}}", text=text)
         try:
             value = kind(text)
         except ValueError:
-            raise UsageError(f"--set {self.name} takes {self.range}, not {text!r}") from None
+            raise refusal from None
         out = isinstance(value, int | float) and not self.least <= value <= self.most
         if out or (self.choices and value not in self.choices):
-            raise UsageError(f"--set {self.name} takes {self.range}, not {text!r}")
+            raise refusal
         return value
 
     @property
@@ -139,8 +140,8 @@ def split_settings(settings: Sequence[str]) -> dict[str, str]:
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
+            raise UsageError.naming("{settings} takes NAME=VALUE, not {text!r}", text=text)
         if name in found:
-            raise UsageError(f"--set gives {name} twice")
+            raise UsageError.naming(f"{{settings}} gives {name} twice")
         found[name] = value
     return found

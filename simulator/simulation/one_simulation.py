@@ -129,9 +129,9 @@ def simulate(
             break
         horizon_us *= 4  # nodes failed no more before the last job ended
     else:
-        raise InputError(
-            "nodes fail so often that jobs do not come to their end: choose a longer --mtbf, or a shorter "
-            "--checkpoint-interval"
+        raise InputError.naming(
+            "nodes fail so often that jobs do not come to their end: choose a longer {mtbf}, or a shorter "
+            "{checkpoint_interval}"
         )
     if any(run.submit_us is not None for run in runs):
         submit_us = workload.submit_us.copy()

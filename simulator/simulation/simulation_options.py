@@ -21,6 +21,7 @@ from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import Ints
 from simulator.model.system import NodePool, PoolQueues, System
 from simulator.pairing import PairTable
+from simulator.simulation_spec import SimulationSpec
 from workloads.job_shape import JobShape, job_shape
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -77,15 +78,8 @@ class Cleaning:
     dependencies: bool | None = None
 
 
-def cleaning_of(
-    interactive_queue: int,
-    speedup: float,
-    oversize: str,
-    zero_length: str,
-    limits: str,
-    dependencies: bool | None = None,
-) -> Cleaning:
-    """Return what the words of a command line mean; an ``interactive_queue`` of -1 is none.
+def cleaning_of(spec: SimulationSpec) -> Cleaning:
+    """Return how a specification makes jobs of its trace; an ``interactive_queue`` of -1 is none.
 
     Raises
     ------
@@ -93,20 +87,22 @@ def cleaning_of(
         A word is not known.
     """
     return Cleaning(
-        interactive_queue=None if interactive_queue < 0 else interactive_queue,
-        speedup=speedup,
-        oversize=_choice(OversizeRule, "--oversize", oversize),
-        zero_length=_choice(ZeroLength, "--zero-length", zero_length),
-        limits=_choice(TimeLimitRule, "--limits", limits),
-        dependencies=dependencies,
+        interactive_queue=None if spec.interactive_queue < 0 else spec.interactive_queue,
+        speedup=spec.speedup,
+        oversize=_choice(OversizeRule, "oversize", spec.oversize or "skip"),
+        zero_length=_choice(ZeroLength, "zero_length", spec.zero_length),
+        limits=_choice(TimeLimitRule, "limits", spec.limits),
+        dependencies=spec.dependencies,
     )
 
 
-def _choice(kind: type[_Choice], option: str, word: str) -> _Choice:
+def _choice(kind: type[_Choice], field: str, word: str) -> _Choice:
     try:
         return kind(word)
     except ValueError:
-        raise UsageError(f"{option} takes {', '.join(kind)}, not {word!r}") from None
+        raise UsageError.naming(
+            f"{{{field}}} takes {{known}}, not {{word!r}}", known=", ".join(kind), word=word
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +175,7 @@ def job_shapes(
             if shape is None:
                 jobs = int((members == kind).sum())
                 if oversize is OversizeRule.FAIL:
-                    raise InputError(_never_fits(trace, int(mine[first]), procs, known_kib, pool))
+                    raise _never_fits(trace, int(mine[first]), procs, known_kib, pool)
                 if oversize is OversizeRule.SKIP:
                     counts[SKIPPED] += jobs
                     continue
@@ -220,7 +216,7 @@ def whole_node_shapes(
         job = int(np.flatnonzero(too_large)[0])
         if oversize is OversizeRule.FAIL:
             known_kib = None if np.isnan(trace.memory_kib[job]) else float(trace.memory_kib[job])
-            raise InputError(_never_fits(trace, job, int(trace.procs[job]), known_kib, pool))
+            raise _never_fits(trace, job, int(trace.procs[job]), known_kib, pool)
         clips = oversize is OversizeRule.CLIP
         counts[CLIPPED if clips else SKIPPED] = int(too_large.sum())
         nodes[too_large] = pool.nodes if clips else 0
@@ -259,10 +255,11 @@ def _clipped(
     return shape, np.inf if node_memory_kib is None else node_memory_kib / shape.cores
 
 
-def _never_fits(trace: DemandColumns, job: int, procs: int, kib: float | None, pool: NodePool) -> str:
+def _never_fits(trace: DemandColumns, job: int, procs: int, kib: float | None, pool: NodePool) -> InputError:
     memory = "" if kib is None else f" with {kib / _KIB_PER_MIB:.0f} MiB each"
     where = f"the {pool.nodes} nodes of {pool.cores} cores for {pool.name} jobs"
-    return (
-        f"job {trace.number[job]} of trace {trace.name} asks for {counted(procs, 'processor')}{memory} and "
-        f"can never run on {where}: choose --oversize skip or clip"
+    return InputError.naming(
+        f"job {trace.number[job]} of trace {{name}} asks for {counted(procs, 'processor')}{memory} and "
+        f"can never run on {where}: choose {{oversize}} skip or clip",
+        name=trace.name,
     )

@@ -417,9 +417,10 @@ def _judge(columns: _WorkloadColumns, cleaning: Cleaning, left_out: dict[str, in
     no_processor = columns.procs < 1
     empty = (columns.run_us <= 0) & ~no_processor
     if empty.any() and cleaning.zero_length is ZeroLength.FAIL:
-        raise InputError(
-            f"job {columns.number[empty][0]} of trace {columns.name} has no run time: "
-            "choose --zero-length skip or keep"
+        raise InputError.naming(
+            "job {job} of trace {name} has no run time: choose {zero_length} skip or keep",
+            job=columns.number[empty][0],
+            name=columns.name,
         )
     left_out["without a processor"] = int(no_processor.sum())
     keep = ~no_processor

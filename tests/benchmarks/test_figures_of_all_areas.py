@@ -25,10 +25,11 @@ from osub.sweep.spec import Parameters
 from osub.sweep.workers import Processes
 from predictor.data import MODEL
 from predictor.model import read_model
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
+from simulator.simulation_spec import SimulationSpec
 from tests.fixtures.bench import choose, record
 from tests.fixtures.gang_compared import Compared, Trial, alone, side_by_side
 from tests.fixtures.golden import small, whole_or_small
@@ -117,7 +118,7 @@ def bytes_of(names: Iterable[str]) -> int:
 
 def test_simulator_beside_the_plain_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSUB_JIT", "1")
-    setting = setting_of(SimulationWords(system="N1C100", policy="easy", multiplicity=1))
+    setting = setting_of(SimulationSpec(system="N1C100", policy="easy", multiplicity=1))
     workload = make_workload(load_columns(KTH), setting.queues, Cleaning(), keep_origin=True)
     jobs = pool_jobs(KTH, 100)
     simulate(workload, setting)  # compiled, or loaded
@@ -135,7 +136,7 @@ def test_simulator_beside_the_plain_reference(monkeypatch: pytest.MonkeyPatch) -
         baseline_trials=plain,
         method=f"{workload.count:,} jobs on one pool of 100 cores, compiled",
     )
-    shared = setting_of(SimulationWords(system="N10C10", policy="easy", multiplicity=2))
+    shared = setting_of(SimulationSpec(system="N10C10", policy="easy", multiplicity=2))
     rates = [workload.count / simulate(workload, shared).engine_cpu_s for _ in range(choose(1, 3, 7))]
     record(
         "simulator",

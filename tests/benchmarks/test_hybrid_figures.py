@@ -18,7 +18,7 @@ from simulator.experiments.hybrid_study import NODES, made_workload
 from simulator.experiments.hybrid_survey import EVEN, MECHANISMS, OVERHEAD, drawn
 from simulator.hybrid.hybrid_pool import run_jobs
 from simulator.model.system import System, single_queue
-from simulator.simulation.simulation_options import cleaning_of
+from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import Workload, make_workload
 from tests.fixtures.voice import say
 from workloads.swf import load_columns
@@ -30,7 +30,7 @@ def year() -> Workload:
     path = os.environ.get("OSUB_THETA")
     if not path:
         return made_workload(24_000, NODES)
-    cleaning = cleaning_of(-1, 1.0, "skip", "skip", "raise")
+    cleaning = Cleaning(interactive_queue=None)
     return make_workload(load_columns(Path(path)), single_queue(System(NODES, 1), 1), cleaning)
 
 

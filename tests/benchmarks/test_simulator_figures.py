@@ -28,10 +28,11 @@ import pytest
 
 from foundation.units import US_PER_S
 from simulator.experiments.thesis_cases import cleaned, with_interactive_jobs, with_patterns
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning, SimulationSetting
 from simulator.simulation.trace_workload import Workload, make_workload
+from simulator.simulation_spec import SimulationSpec
 from tests.fixtures.gang_trials import Figures, middle
 from tests.fixtures.voice import say
 from tests.validation.simulator.test_golden_schedules import flat_easy
@@ -62,7 +63,7 @@ class Plain:
     """The plain-Python EASY on Gaia."""
 
     def __init__(self) -> None:
-        setting = setting_of(SimulationWords(system="N1C1800"))
+        setting = setting_of(SimulationSpec(system="N1C1800"))
         workload = make_workload(load_columns(needed(GAIA)), setting.queues, Cleaning(), keep_origin=True)
         names = ("number", "submit_us", "run_us", "cores", "requested_us")
         columns = (getattr(workload, name).tolist() for name in names)
@@ -91,7 +92,7 @@ def note_rate(
     plain: Plain,
     name: str,
     trace: SwfColumns,
-    words: SimulationWords,
+    words: SimulationSpec,
     reach: str,
     runs: int = 7,
 ) -> None:
@@ -110,7 +111,7 @@ def note_rate(
 
 @pytest.mark.parametrize("placement", ["lln", "thesis"])
 def test_easy_on_one_pool(figures: Figures, plain: Plain, placement: str) -> None:
-    words = SimulationWords(system="N1C1800", placement=placement)
+    words = SimulationSpec(system="N1C1800", placement=placement)
     trace = load_columns(needed(GAIA))
     note_rate(figures, plain, f"EASY, M=1, Gaia, N1C1800, {placement}", trace, words, "20-40")
 
@@ -120,7 +121,7 @@ def test_easy_on_one_pool(figures: Figures, plain: Plain, placement: str) -> Non
 def test_oversubscription(
     figures: Figures, plain: Plain, placement: str, multiplicity: int, reach: str
 ) -> None:
-    words = SimulationWords(system="N150C12", multiplicity=multiplicity, placement=placement)
+    words = SimulationSpec(system="N150C12", multiplicity=multiplicity, placement=placement)
     name = f"EASY, M={multiplicity}, Gaia, N150C12, {placement}"
     note_rate(figures, plain, name, load_columns(needed(GAIA)), words, reach)
 
@@ -131,14 +132,14 @@ def test_oversubscription_with_interactive_jobs(
     figures: Figures, plain: Plain, placement: str, multiplicity: int
 ) -> None:
     trace = with_patterns(with_interactive_jobs(cleaned(load_columns(needed(GAIA)), 12), 6_500, 1), 1)
-    words = SimulationWords(system="N150C12", multiplicity=multiplicity, placement=placement)
+    words = SimulationSpec(system="N150C12", multiplicity=multiplicity, placement=placement)
     name = f"the same with 6,500 interactive jobs, M={multiplicity}, C_o=1.2, {placement}"
     note_rate(figures, plain, name, trace, words, "4")
 
 
 @pytest.mark.parametrize("placement", ["lln", "thesis"])
 def test_many_nodes(figures: Figures, plain: Plain, placement: str) -> None:
-    words = SimulationWords(system="N4360C1", multiplicity=2, placement=placement)
+    words = SimulationSpec(system="N4360C1", multiplicity=2, placement=placement)
     name = f"EASY, M=2, theta_2022, N4360C1, {placement}"
     note_rate(figures, plain, name, load_columns(needed(THETA)), words, "1 (5)", runs=1)
 
@@ -297,14 +298,14 @@ def note_growth(figures: Figures, name: str, costs_s: dict[int, float], reach: s
 @pytest.mark.parametrize(("share", "reach"), [(0.6, "-"), (0.85, "1.25")])
 def test_growth(figures: Figures, tmp_path: Path, multiplicity: int, share: float, reach: str) -> None:
     """With 60% of N150C12 asked for the queue stays short; with 85% it grows with the trace."""
-    setting = setting_of(SimulationWords(system="N150C12", multiplicity=multiplicity))
+    setting = setting_of(SimulationSpec(system="N150C12", multiplicity=multiplicity))
     whole = make_workload(steady_load(tmp_path, SIZES[-1], 1800, share), setting.queues, Cleaning())
     name = f"{share:.0%} of N150C12 asked for, M={multiplicity}"
     note_growth(figures, name, costs_of(whole, setting), reach)
 
 
 def test_growth_along_a_real_trace(figures: Figures) -> None:
-    setting = setting_of(SimulationWords(system="N5544C16"))
+    setting = setting_of(SimulationSpec(system="N5544C16"))
     whole = make_workload(load_columns(needed(CURIE)), setting.queues, Cleaning())
     days = float(np.ptp(whole.submit_us)) / US_PER_S / 86_400
     note_growth(figures, f"first jobs of Curie, {days:.0f} days in all", costs_of(whole, setting), "-")

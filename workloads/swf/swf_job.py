@@ -353,8 +353,8 @@ def stream_fault(path: Path, error: Exception, *, readable: bool = True) -> Inpu
     ``readable``: whether what comes before the damage can be used.
     """
     what = "ends too early (truncated)" if isinstance(error, EOFError) else "is damaged"
-    more = ", or read what is there with --lenient" if readable else ""
-    return InputError(f"trace {path} is a gzip file that {what}: fetch it again{more}")
+    more = ", or read what is there with {lenient}" if readable else ""
+    return InputError.naming(f"trace {{path}} is a gzip file that {what}: fetch it again{more}", path=path)
 
 
 FIELD_COUNT = len(SWF_FIELDS)

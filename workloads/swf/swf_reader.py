@@ -366,17 +366,20 @@ class NoSwfError(InputError):
     ``detail`` is the fault, with file, line and field, and without advice.
     """
 
-    def __init__(self, detail: str) -> None:
-        self.detail = detail
-        super().__init__(
-            f"{detail}; is it SWF? Then --lenient passes over malformed lines; `osub trace convert` reads "
-            "sacct's output and job completion logs"
-        )
+    detail = ""
 
 
 def refusal(message: str, jobs: int) -> InputError:
     """Return the error for a line after so many jobs."""
-    return InputError(f"{message}; --lenient passes over malformed lines") if jobs else NoSwfError(message)
+    if jobs:
+        return InputError.naming("{message}; {lenient} passes over malformed lines", message=message)
+    error = NoSwfError.naming(
+        "{message}; is it SWF? Then {lenient} passes over malformed lines; `osub trace convert` reads "
+        "sacct's output and job completion logs",
+        message=message,
+    )
+    error.detail = message
+    return error
 
 
 def no_jobs(path: Path, report: ReadReport, comments: int) -> InputError:

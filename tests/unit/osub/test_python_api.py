@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -16,11 +17,21 @@ import pytest
 import osub
 from foundation.errors import InputError, OutputError, UsageError
 from osub.api import Comparison, Run, Trace
-from osub.api.words import parameters
 from workloads.swf import write_swf
 from workloads.trace.models.generated_trace import generate_trace
 
-SURFACE = ["Comparison", "OsubError", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]
+SURFACE = [
+    "Comparison",
+    "OsubError",
+    "Run",
+    "SimulationSpec",
+    "Trace",
+    "compare",
+    "load",
+    "load_trace",
+    "report",
+    "simulate",
+]
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +144,10 @@ def test_charts_are_figures(swf: Path) -> None:
 
 def test_thresholds_are_numbers_of_seconds(swf: Path) -> None:
     run = osub.simulate(swf, "N4C4")
-    with pytest.raises(UsageError, match="0 s or more, not -1 s"):
+    with pytest.raises(UsageError, match="0 s or more, not -1"):
         run.metrics(wait_threshold_s=-1)
     wrong: Any = "a"
-    with pytest.raises(UsageError, match="beta_s takes a number, not 'a'"):
+    with pytest.raises(UsageError, match="beta_s takes a number, 0 s or more, not 'a'"):
         run.metrics(beta_s=wrong)
 
 
@@ -188,7 +199,7 @@ def test_errors_speak_of_parameters(
     swf: Path, words: dict[str, object], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as raised:
-        osub.simulate(swf, "N4C4", **words)  # type: ignore[arg-type]
+        osub.simulate(swf, "N4C4", **words)
     assert "--" not in str(raised.value)
 
 
@@ -204,11 +215,29 @@ def test_wrong_paths_are_told(tmp_path: Path) -> None:
         osub.report([], tmp_path / "page.html")
 
 
-def test_options_become_parameters() -> None:
-    assert parameters("--set and --node-noise do not go with --slices") == (
-        "settings and node_noise do not go with quantum_ms"
-    )
-    assert parameters("a--b, ---x, 1 -- 2") == "a--b, ---x, 1 -- 2"
+def test_a_specification_in_place_of_keywords(swf: Path, tmp_path: Path) -> None:
+    spec = osub.SimulationSpec(trace=swf, system="N4C4", multiplicity=2, label="spec")
+    run = osub.simulate(spec, out=tmp_path / "run", label="own")
+    again = osub.simulate(swf, "N4C4", multiplicity=2)
+    assert (run.label, run.info.multiplicity) == ("own", 2)
+    assert run.jobs.equals(again.jobs)
+    with pytest.raises(UsageError) as raised:
+        osub.simulate(osub.SimulationSpec(system="N4C4"))
+    assert raised.value.fields == ("trace",)
+    with pytest.raises(TypeError, match="tracee"):
+        osub.simulate(swf, "N4C4", tracee=1)
+    with pytest.raises(UsageError, match="seed takes a number of at least 0"):
+        osub.simulate(swf, "N4C4", seed=-1)
+
+
+def test_an_error_names_its_fields_as_the_front_end_does() -> None:
+    error = UsageError.naming("{settings} and {node_noise}: not {given!r}", given="{seed}")
+    assert str(error) == "settings and node_noise: not '{seed}'"
+    assert error.fields == ("settings", "node_noise")
+    error.name_fields({"settings": "--set", "node_noise": "--node-noise"}.__getitem__)
+    assert str(error) == "--set and --node-noise: not '{seed}'"
+    copy = pickle.loads(pickle.dumps(UsageError.naming("{seed} is {given}", given=-1)))
+    assert (str(copy), copy.fields) == ("seed is -1", ("seed",))
 
 
 def test_the_page_on_python_runs_as_it_stands(

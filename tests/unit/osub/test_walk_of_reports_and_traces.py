@@ -178,12 +178,12 @@ def test_what_a_study_cannot_take_is_told(
 @pytest.mark.parametrize("name", ["quantum_ms", "checkpoint_interval", "speedup"])
 def test_what_is_no_number_is_refused_from_python_by_name(here: Path, name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} takes a number, not nan"):
-        osub.simulate("t.swf", "N2C1", **{name: float("nan")})  # type: ignore[arg-type]
+        osub.simulate("t.swf", "N2C1", **{name: float("nan")})
 
 
 def test_thresholds_that_are_no_number_are_refused_by_name(here: Path) -> None:
     simulated("a")
-    with pytest.raises(UsageError, match="beta_s takes a number, not nan"):
+    with pytest.raises(UsageError, match="beta_s takes a number, 0 s or more, not nan"):
         osub.load("a").metrics(beta_s=float("nan"))
 
 

@@ -38,7 +38,8 @@ from simulator.experiments.thesis_comparisons import (
     prompt_pair,
 )
 from simulator.model.system import System
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
+from simulator.simulation_spec import SimulationSpec
 from workloads.swf import SwfColumns, load_columns
 
 
@@ -152,7 +153,7 @@ class TestDataSets:
 
 def rules(overhead: str) -> RunRules:
     return setting_of(
-        SimulationWords(system="N150C12", policy="easy-elsewhere", overhead=overhead, placement="thesis")
+        SimulationSpec(system="N150C12", policy="easy-elsewhere", overhead=overhead, placement="thesis")
     ).rules
 
 

@@ -125,7 +125,7 @@ def test_under_gangd_it_is_slices_that_cost(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="without gang scheduling"):
         overheads_of(str(run.path), None)
     words = {"multiplicity": 2, "quantum_ms": 250.0, "overhead": str(run.path)}
-    jobs = simulate(run.path, "N1C1", out=tmp_path / "s", **words).jobs  # type: ignore[arg-type]
+    jobs = simulate(run.path, "N1C1", out=tmp_path / "s", **words).jobs
     assert jobs["end_s"].to_list() == pytest.approx([44, 44], abs=1)
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import SimulationResult, simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
+from simulator.simulation_spec import SimulationSpec
 from workloads.swf import load_columns
 
 DAY_S = 86_400
@@ -23,7 +24,7 @@ def run(tmp_path: Path, run_s: int, submit_s: int) -> SimulationResult:
         for number, at in enumerate((0, submit_s, submit_s), 1)
     ]
     path.write_text("".join(lines))
-    setting = setting_of(SimulationWords(system="N1C1", multiplicity=2, overhead="1.103"))
+    setting = setting_of(SimulationSpec(system="N1C1", multiplicity=2, overhead="1.103"))
     return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting)
 
 

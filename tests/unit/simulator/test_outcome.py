@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from simulator.experiments.thesis_cases import outcome_of
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
+from simulator.simulation_spec import SimulationSpec
 from workloads.swf import load_columns
 
 LINES = """\
@@ -20,7 +21,7 @@ LINES = """\
 def test_idle_time_of_interactive_jobs_is_no_cpu_time(tmp_path: Path) -> None:
     path = tmp_path / "two.swf"
     path.write_text(LINES)
-    setting = setting_of(SimulationWords(system="N1C2", overhead="1.0"))
+    setting = setting_of(SimulationSpec(system="N1C2", overhead="1.0"))
     workload = make_workload(load_columns(path), setting.queues, Cleaning())
     result = simulate(workload, setting)
     outcome = outcome_of("two", workload, result.start_us, result.end_us, 0.0)

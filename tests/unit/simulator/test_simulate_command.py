@@ -76,6 +76,40 @@ def test_queues_apart_keep_interactive_jobs_on_their_nodes(trace: Path, tmp_path
     assert nodes == {"interactive": ["n1"], "batch": ["n2"]}
 
 
+def test_a_file_gives_what_the_command_line_does_not(trace: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(
+        'trace = "small.swf"\nsystem = "N2C2"\nmultiplicity = 2\npolicy = "slurm"\nvary_overhead = false\n'
+        "memory_gib = 4\nsettings = {interval = 5}\n"
+    )
+    words = ["--spec", str(spec), "--out", str(tmp_path / "run"), "--memory-gib", "8"]
+    outcome = CliRunner().invoke(app, words)
+    assert outcome.exit_code == 0, outcome.output
+    info = load_run(tmp_path / "run").info
+    assert (info.multiplicity, info.policy, info.options["memory_gib"]) == (2, "slurm", 8.0)
+    assert info.options["policy_options"] == "interval=5"
+    assert info.other_overheads == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ('sytem = "N2C2"', UsageError, "did you mean system"),
+        ("seed = true", UsageError, "seed takes a whole number, not True"),
+        ("pairs = 3", UsageError, "pairs takes a text, not 3"),
+        ("slowdowns = 1", UsageError, "nothing is called slowdowns"),
+        ("seed = ", InputError, "is no TOML"),
+    ],
+)
+def test_a_file_with_what_a_simulation_does_not_take_is_refused(
+    trace: Path, tmp_path: Path, text: str, error: type[OsubError], message: str
+) -> None:
+    (tmp_path / "spec.toml").write_text(text)
+    outcome = call(trace, tmp_path / "run", "--spec", str(tmp_path / "spec.toml"))
+    assert isinstance(outcome.exception, error)
+    assert message in str(outcome.exception)
+
+
 def test_the_trace_of_a_run_keeps_the_runs_clock(trace: Path, tmp_path: Path) -> None:
     assert call(trace, tmp_path / "first").exit_code == 0
     for again in (tmp_path / "first", tmp_path / "first" / "trace.swf.gz"):

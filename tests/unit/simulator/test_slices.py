@@ -10,11 +10,12 @@ import pytest
 from foundation.errors import UsageError
 from foundation.records import GangSettings, load_run
 from simulator.recording import slice_frame, tables_of
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import SimulationResult, simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
 from simulator.simulation_session import SimulationSession
+from simulator.simulation_spec import SimulationSpec
 from workloads.swf import load_columns
 
 PATTERN = "-1 -1 -1 10 10 2 2 2 16"
@@ -30,7 +31,7 @@ def run(tmp_path: Path, lines: list[str], *, check: bool = False, **words: objec
     path = tmp_path / "slices.swf"
     path.write_text("\n".join(lines) + "\n")
     given = {"multiplicity": 2, "quantum_ms": 250.0, "overhead": "1.0", "hold": "freeze", **words}
-    setting = setting_of(SimulationWords(**given))  # type: ignore[arg-type]
+    setting = setting_of(SimulationSpec(**given))  # type: ignore[arg-type]
     return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting, check=check)
 
 
@@ -130,14 +131,14 @@ def test_work_is_conserved_over_slices(tmp_path: Path, hold: str) -> None:
 
 def test_an_unknown_hold_is_told() -> None:
     with pytest.raises(UsageError, match="unknown hold 'stop': choose freeze or yield"):
-        setting_of(SimulationWords(system="N1C1", multiplicity=2, quantum_ms=250.0, hold="stop"))
+        setting_of(SimulationSpec(system="N1C1", multiplicity=2, quantum_ms=250.0, hold="stop"))
 
 
 def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
     trace = tmp_path / "two.swf"
     trace.write_text("\n".join([line(1, 0, 5, 1), line(2, 0, 5, 1)]) + "\n")
     session = SimulationSession(
-        trace, SimulationWords(system="N1C1", multiplicity=2, quantum_ms=100.0, hold="freeze"), Cleaning()
+        trace, SimulationSpec(system="N1C1", multiplicity=2, quantum_ms=100.0, hold="freeze"), Cleaning()
     )
     session.write(tables_of(session.run()), tmp_path / "run", None, 0.0, 0.0)
     run_read = load_run(tmp_path / "run")
@@ -152,4 +153,4 @@ def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
 )
 def test_slices_that_cannot_be_are_told(words: dict[str, float]) -> None:
     with pytest.raises(UsageError):
-        setting_of(SimulationWords(system="N1C1", multiplicity=2, **words))  # type: ignore[arg-type]
+        setting_of(SimulationSpec(system="N1C1", multiplicity=2, **words))  # type: ignore[arg-type]

@@ -196,7 +196,7 @@ def test_runs_that_tell_nothing_are_refused(tmp_path: Path) -> None:
     simulated = msgspec.structs.replace(run.info, kind="simulated")
     assert refusal(replace(run, info=simulated)).startswith("1: that run is a simulation")
     assert refusal(replace(run, complete=False)).startswith("1: that run is not finished: `osub replay")
-    assert refusal(run, "N2C2") == "2: --fit: that run is a run on N1C2, not on N2C2"
+    assert refusal(run, "N2C2") == "2: fit: that run is a run on N1C2, not on N2C2"
     none = run.jobs.with_columns(start_s=None, placement=None).cast({"start_s": float})
     assert refusal(replace(run, jobs=none)) == "1: no job of that run has started: there is nothing to fit"
 

@@ -6,7 +6,8 @@ import pytest
 
 from foundation.errors import UsageError
 from simulator.model.system import System, multiple_queues, nodes_of_share
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
+from simulator.simulation_spec import SimulationSpec
 
 
 @pytest.mark.parametrize(
@@ -57,28 +58,28 @@ def test_interactive_jobs_get_the_first_nodes() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (SimulationWords(system="N4C4", policy="sjf"), "unknown policy 'sjf'"),
-        (SimulationWords(system="N4C4", placement="best"), "unknown placement 'best'"),
-        (SimulationWords(system="N4C4", multiplicity=9), "multiplicity of 9"),
-        (SimulationWords(system="N4C4", multiplicity=0), "multiplicity of 0"),
-        (SimulationWords(system="N4C4", queues="pq"), "unknown queues 'pq'"),
-        (SimulationWords(system="N4C4", queues="mq"), "needs either"),
-        (SimulationWords(system="N4C4", queues="mq", interactive_nodes=4), "choose 1 to 3"),
+        (SimulationSpec(system="N4C4", policy="sjf"), "unknown policy 'sjf'"),
+        (SimulationSpec(system="N4C4", placement="best"), "unknown placement 'best'"),
+        (SimulationSpec(system="N4C4", multiplicity=9), "multiplicity of 9"),
+        (SimulationSpec(system="N4C4", multiplicity=0), "multiplicity of 0"),
+        (SimulationSpec(system="N4C4", queues="pq"), "unknown queues 'pq'"),
+        (SimulationSpec(system="N4C4", queues="mq"), "needs either"),
+        (SimulationSpec(system="N4C4", queues="mq", interactive_nodes=4), "choose 1 to 3"),
         (
-            SimulationWords(system="N4C4", queues="mq", interactive_nodes=1, interactive_share="5%"),
+            SimulationSpec(system="N4C4", queues="mq", interactive_nodes=1, interactive_share="5%"),
             "needs either",
         ),
         (
-            SimulationWords(system="N4C4", queues="mq", interactive_nodes=1, multiplicity_interactive=9),
+            SimulationSpec(system="N4C4", queues="mq", interactive_nodes=1, multiplicity_interactive=9),
             "multiplicity of 9",
         ),
-        (SimulationWords(system="N4C4", interactive_nodes=1), "go with --queues mq"),
-        (SimulationWords(system="N4C4", overhead="0.9"), "C_o is at least 1"),
-        (SimulationWords(system="N4C4", overhead="much"), "is not an overhead"),
-        (SimulationWords(system="N4C4", memory_gib=0), "must be positive"),
-        (SimulationWords(system="N4C4", node_noise=0.5), "node noise"),
+        (SimulationSpec(system="N4C4", interactive_nodes=1), "go with queues mq"),
+        (SimulationSpec(system="N4C4", overhead="0.9"), "C_o is at least 1"),
+        (SimulationSpec(system="N4C4", overhead="much"), "is not an overhead"),
+        (SimulationSpec(system="N4C4", memory_gib=0), "must be positive"),
+        (SimulationSpec(system="N4C4", node_noise=0.5), "node noise"),
     ],
 )
-def test_settings_that_cannot_be_are_told(words: SimulationWords, message: str) -> None:
+def test_settings_that_cannot_be_are_told(words: SimulationSpec, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         setting_of(words)

@@ -163,7 +163,7 @@ def test_the_run_tells_whole_nodes_and_the_most_jobs_on_one(tmp_path: Path) -> N
     ("words", "told"),
     [
         (("--multiplicity", "2"), "takes no --multiplicity"),
-        (("--queues", "mq", "--interactive-nodes", "1"), "takes no --queues mq"),
+        (("--queues", "mq", "--interactive-nodes", "1"), "takes no --queues"),
         (("--node-noise", "0.1"), "takes no --node-noise"),
         (("--placement", "thesis"), "takes no --placement"),
         (("--mtbf", "100"), "takes no --mtbf"),

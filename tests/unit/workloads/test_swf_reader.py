@@ -98,7 +98,7 @@ def test_malformed_line_is_an_error_with_place_or_is_counted(
         report = read(path, strict=False).report
         assert report.jobs == 2
         assert report.skipped == {reason: 1}
-        assert message == f"{report.examples[0]}; --lenient passes over malformed lines"
+        assert message == f"{report.examples[0]}; lenient passes over malformed lines"
 
 
 def test_lenient_readers_keep_what_a_truncated_gzip_still_has(tmp_path: Path) -> None:

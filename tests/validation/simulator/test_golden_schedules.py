@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from numpy.random import default_rng
 
-from simulator.setting_choices import SimulationWords, setting_of
+from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
+from simulator.simulation_spec import SimulationSpec
 from tests.fixtures.golden import SHARED, SMALL, small
 from workloads.swf import load_columns
 
@@ -27,9 +28,7 @@ WHOLE = [
 
 def simulated_starts(trace: Path, procs: int) -> dict[int, int]:
     """Return the start of each job in the trace's seconds."""
-    setting = setting_of(
-        SimulationWords(system=f"N1C{procs}", policy="easy", multiplicity=1, placement="lln")
-    )
+    setting = setting_of(SimulationSpec(system=f"N1C{procs}", policy="easy", multiplicity=1, placement="lln"))
     workload = make_workload(load_columns(trace), setting.queues, Cleaning(), keep_origin=True)
     starts_us = simulate(workload, setting).start_us
     assert (starts_us % 1_000_000 == 0).all()
