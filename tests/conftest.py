@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what needs the host for itself, skip what this tier has no time for, put the simulator last."""
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        if marks & {"slurm", "chaos"} and "beside" not in marks:
+        if marks & {"slurm", "chaos"} and "parallel" not in marks:
             item.add_marker("alone")
         if "long" in marks and tier() != "all":
             item.add_marker(pytest.mark.skip(reason="long: `scripts/test --all` has time for it"))

@@ -35,7 +35,7 @@ class Area:
 AREAS = (
     Area("imports", (f"{_ALL}::test_import_times",), 0.3),
     Area("install", (f"{_ALL}::test_install_sizes",), 0.2),
-    Area("simulator", (f"{_ALL}::test_simulator_beside_the_plain_reference",), 0.7),
+    Area("simulator", (f"{_ALL}::test_simulator_next_to_the_plain_reference",), 0.7),
     Area("report", (f"{_ALL}::test_a_report_s_size_and_time",), 0.5),
     Area("predictor", (f"{_ALL}::test_the_predictor_s_answers",), 0.2),
     Area("snapshot", (f"{_ALL}::test_a_snapshot_of_slurm_s_jobs",), 0.3),

@@ -116,7 +116,7 @@ def bytes_of(names: Iterable[str]) -> int:
     return found
 
 
-def test_simulator_beside_the_plain_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_next_to_the_plain_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSUB_JIT", "1")
     setting = setting_of(SimulationSpec(system="N1C100", policy="easy", multiplicity=1))
     workload = make_workload(load_columns(KTH), setting.queues, Cleaning(), keep_origin=True)

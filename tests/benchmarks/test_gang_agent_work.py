@@ -219,7 +219,7 @@ def lines(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
-def test_resumed_in_time_beside_hogs(node: Node) -> None:
+def test_resumed_in_time_next_to_hogs(node: Node) -> None:
     step = node.cgroups.make(STEP.format(1))
     node.cgroups.spawn(step, SLEEP)
     node.puppet.rotate((1,), (1,))

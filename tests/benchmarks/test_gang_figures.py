@@ -161,7 +161,7 @@ def strangers(cluster: LocalCluster) -> Iterator[None]:
 
 @pytest.mark.parametrize("hold", [*HoldSetting])
 @pytest.mark.parametrize(("coupled", "jobs"), [(1, 1), (2, 1), (2, 0)])
-def test_coupled_jobs_with_a_spinning_process_beside(
+def test_coupled_jobs_next_to_a_spinning_process(
     figures: Figures, coupled: int, jobs: int, hold: HoldSetting
 ) -> None:
     """Beside: a job of one process that spins on one of the nodes, or (``jobs`` 0) strangers.
@@ -278,7 +278,7 @@ def _replay(trace: Path, cluster: LocalCluster, out: Path) -> SliceMetrics:
 
 
 @pytest.mark.parametrize("hold", [*HoldSetting])
-def test_batch_job_beside_an_idle_interactive_job(figures: Figures, hold: HoldSetting) -> None:
+def test_batch_job_next_to_an_idle_interactive_job(figures: Figures, hold: HoldSetting) -> None:
     window_s = SHARED_S / 2
     with cluster_of(GangKind.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
@@ -303,7 +303,7 @@ def test_batch_job_beside_an_idle_interactive_job(figures: Figures, hold: HoldSe
 
 
 @pytest.mark.parametrize("hold", [*HoldSetting])
-def test_burst_of_an_interactive_job_beside_a_busy_batch_gang(figures: Figures, hold: HoldSetting) -> None:
+def test_burst_of_an_interactive_job_next_to_a_busy_batch_gang(figures: Figures, hold: HoldSetting) -> None:
     bursts = max(2, min(10, round(SHARED_S)))
     program = Path(__file__).parents[1] / "fixtures" / "gang_burst.py"
     with cluster_of(GangKind.OSUB, 2, hold=hold) as cluster, noise() as host:

@@ -174,7 +174,7 @@ def told(figures: Figures, measure: str, found: dict[str, list[Shared]], share: 
         )
 
 
-def test_a_busy_job_starts_beside_one_that_idles(figures: Figures) -> None:
+def test_a_busy_job_starts_next_to_one_that_idles(figures: Figures) -> None:
     with noise() as host:
         found = interleaved("idle", "busy", "busy")
     told(figures, "busy job starts beside one that has idled for 8 s", found, "0.97", "0.2")
@@ -188,7 +188,7 @@ def test_an_idle_job_joins_a_busy_one(figures: Figures) -> None:
     say(f"  {host}")
 
 
-def test_a_burst_beside_a_busy_job(figures: Figures) -> None:
+def test_a_burst_next_to_a_busy_job(figures: Figures) -> None:
     found: dict[str, list[tuple[float, float, float, Shared]]] = {name: [] for name in SETTINGS}
     with noise() as host:
         for _ in range(TRIALS):
@@ -233,7 +233,7 @@ def burst_under(setting: str) -> list[tuple[float, float, float, Shared]]:
     return found
 
 
-def test_a_day_of_interactive_work_beside_a_gang(figures: Figures) -> None:
+def test_a_day_of_interactive_work_next_to_a_gang(figures: Figures) -> None:
     names = [name for name in SETTINGS if not gang_slurm(name)]  # its launches stall
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     with noise() as host:

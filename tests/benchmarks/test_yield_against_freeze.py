@@ -83,7 +83,7 @@ def test_gangs_that_go_through_memory(figures: Figures) -> None:
     add_ratio(figures, f"2 coupled jobs that go through {MEMORY_MIB} MiB a rank, 250 ms", found)
 
 
-def test_a_gang_beside_a_job_of_one_percent(figures: Figures) -> None:
+def test_a_gang_next_to_a_job_of_one_percent(figures: Figures) -> None:
     """Beside a gang of two ranks: a job of one process, on one of its cores, that computes 10 ms a second."""
     settings = {
         "operating system alone": (GangKind.NONE, HoldSetting.FREEZE),

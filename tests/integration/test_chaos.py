@@ -36,7 +36,7 @@ QUICK = (
 
 @pytest.mark.slurm
 @pytest.mark.chaos
-@pytest.mark.beside
+@pytest.mark.parallel
 @pytest.mark.timeout(1200)
 def test_no_fault_leaves_a_job_frozen_lost_or_a_node_drained() -> None:
     why = usable()

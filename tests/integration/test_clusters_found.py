@@ -15,7 +15,7 @@ from deploy.local.state import live_clusters
 from osub.cli.cluster import app
 from osub.live.cluster import default_state
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 
 def claiming(pid: int, user: int | None, name: str, folder: Path) -> ProcessFacts:
@@ -59,7 +59,7 @@ def test_what_a_process_claims_is_checked(shared_cluster: LocalCluster, tmp_path
     assert all(one.folder != tmp_path for one in live_clusters([*forged, *all_facts()]))
 
 
-def test_a_cluster_of_which_nobody_says_where_is_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_of_which_no_one_says_where_is_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/var/own")
     assert default_state() == Path("/var/own/osub/cluster")
     monkeypatch.setenv("XDG_STATE_HOME", "relative")

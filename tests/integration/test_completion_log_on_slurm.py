@@ -14,7 +14,7 @@ from foundation.slurm.completions import CompletionFile
 from tests.integration.hostile import Hostile, Words
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 START_S = 90.0
 

@@ -105,7 +105,7 @@ def cluster() -> Iterator[Cluster]:
             assert machine.must("docker ps -a -q; docker volume ls -q").strip() == ""
 
 
-def test_nobody_is_privileged_and_a_node_has_cgroup_v2_of_its_own(cluster: Cluster) -> None:
+def test_no_container_is_privileged_and_a_node_has_cgroup_v2_of_its_own(cluster: Cluster) -> None:
     for node in cluster.nodes:
         shown = "{{.HostConfig.Privileged}} {{.HostConfig.CgroupnsMode}} {{.HostConfig.CapDrop}}"
         told = cluster.machine.must(f"docker inspect -f '{shown}' {node}").split()

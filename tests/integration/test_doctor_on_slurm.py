@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from deploy.local import GangKind, LocalCluster, Shape
 from osub.cli.main import root
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 Found = dict[str, dict[str, str]]
 
@@ -62,7 +62,7 @@ def test_cores_without_memory_and_short_timeouts_are_found(
     assert {found[what]["grade"] for what in ("process tracking", "KillWait")} == {"warning"}
 
 
-def test_slurms_own_gang_scheduler_and_cores_that_nobody_shares_are_found(
+def test_slurms_own_gang_scheduler_and_cores_that_no_one_shares_are_found(
     make_cluster: Callable[[Shape], LocalCluster],
 ) -> None:
     shape = Shape(nodes=1, cores=1, virtual=True, multiplicity=2, gang=GangKind.SLURM)

@@ -22,7 +22,7 @@ from tests.fixtures import saver
 from tests.integration.conftest import empty_folder, end_cluster, quick_to_kill
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 START_S = 90.0
 NOBODY = 65534
@@ -249,7 +249,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_a_command_that_is_not_there_is_told_before_anything_is_done(site: Site) -> None:
+def test_a_command_that_is_not_there_is_reported_before_anything_is_done(site: Site) -> None:
     job = site.sleeper("-N1", "-n2")
     words = ("--free-nodes", "1", "--deadline", "1", "--system-min", "0.5")
     done = site.evict(*words, "--system-command", "/no/such/program {job}", "--execute", "--yes")
@@ -259,7 +259,7 @@ def test_a_command_that_is_not_there_is_told_before_anything_is_done(site: Site)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
-def test_slurm_refuses_who_may_not_and_each_refusal_is_told(site: Site) -> None:
+def test_slurm_refuses_who_may_not_and_each_refusal_is_reported(site: Site) -> None:
     jobs = [site.sleeper("-N1", "-n2") for _ in range(2)]
     gone = site.sleeper("-N1", "-n2")
     orders = [site.order(jobs[0], Fate.KILL), site.order(jobs[1], Fate.APP), site.order(gone, Fate.KILL)]
@@ -290,7 +290,7 @@ def test_slurm_refuses_who_may_not_and_each_refusal_is_told(site: Site) -> None:
     assert [site.state(job) for job in jobs] == [SlurmJobState.RUNNING, SlurmJobState.RUNNING]
 
 
-def test_an_interruption_tells_what_was_done(site: Site) -> None:
+def test_an_interruption_reports_what_was_done(site: Site) -> None:
     deaf = site.saver("deaf", "ignore")
     killed = site.sleeper("-N1", "-n2")
     table = site.table(f"job,ta_min\n{deaf},0.1\n")

@@ -15,7 +15,7 @@ NODES, PROCESSES = 500, 2
 SLICES = 5
 
 
-def test_five_hundred_agents_join_are_told_and_are_heard(tmp_path: Path) -> None:
+def test_five_hundred_agents_join_get_plans_and_report(tmp_path: Path) -> None:
     with CrowdRun(tmp_path, Plan(NODES, churn=5, processes=PROCESSES, pace=200)) as run:
         run.join(within_s=120)
         began = run.status()

@@ -20,7 +20,7 @@ from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside, pytest.mark.timeout(choose(900, 900, 3600))]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel, pytest.mark.timeout(choose(900, 900, 3600))]
 
 CASES = choose(25, 200, 10_000)
 RUNNING_CASES = choose(2, 4, 200)

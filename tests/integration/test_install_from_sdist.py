@@ -78,7 +78,7 @@ def test_a_release_names_its_version_everywhere(built: Built, programs: Path) ->
 
 
 @pytest.mark.parametrize("program", ["osub", "gangd", "gang-agent", "eiba", "rrba"])
-def test_every_command_comes_with_the_wheel_and_tells_its_use(program: str, programs: Path) -> None:
+def test_every_command_comes_with_the_wheel_and_reports_its_use(program: str, programs: Path) -> None:
     assert "usage" in run(programs / program, "--help").stdout.lower()
 
 

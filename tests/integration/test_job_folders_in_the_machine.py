@@ -85,7 +85,7 @@ def test_a_step_in_a_folder_named_by_sluid_is_held_and_let_run_with_its_job(
         assert "1 named by SLUID" in found["found"]
 
 
-def test_a_folder_that_no_rule_knows_is_told_of_by_agent_and_doctor(
+def test_a_folder_that_no_rule_knows_is_reported_by_agent_and_doctor(
     cluster: MachineCluster, jobs: tuple[int, int]
 ) -> None:
     with look_alike(cluster, f"x_{jobs[0]}", "0"):
@@ -96,7 +96,7 @@ def test_a_folder_that_no_rule_knows_is_told_of_by_agent_and_doctor(
         assert "CgroupJobIdPaths=yes" in found["advice"]
 
 
-def test_a_sluid_of_which_no_slurmstepd_tells_the_job_is_told_of(
+def test_a_sluid_of_which_no_slurmstepd_reports_the_job_is_reported(
     cluster: MachineCluster, jobs: tuple[int, int]
 ) -> None:
     with look_alike(cluster, SLUID, "0"):
@@ -105,7 +105,7 @@ def test_a_sluid_of_which_no_slurmstepd_tells_the_job_is_told_of(
         assert "no slurmstepd tells which job it is" in found["found"]
 
 
-def test_a_job_that_runs_and_has_no_step_to_be_found_is_told_of(cluster: MachineCluster) -> None:
+def test_a_job_that_runs_and_has_no_step_to_be_found_is_reported(cluster: MachineCluster) -> None:
     """Its slurmstepd is there, its tasks are in a folder that is unknown: not "nothing to do".
 
     Slurm's own folder of the task goes, for while it is there, empty or not, it is a step's.

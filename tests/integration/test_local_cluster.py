@@ -20,7 +20,7 @@ from tests.fixtures.leftovers import node_cgroups
 from tests.fixtures.marked import marked_processes
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 Make = Callable[[Shape], LocalCluster]
 SLEEPER = SubmitRequest(
@@ -39,7 +39,7 @@ def state_of(client: CommandSlurm, job_id: int) -> SlurmJobState | None:
     return job.state if job else None
 
 
-def test_jobs_share_cores_and_their_cores_are_told(make_cluster: Make) -> None:
+def test_jobs_share_cores_and_their_cores_are_reported(make_cluster: Make) -> None:
     client = make_cluster(Shape(nodes=2, cores=2, virtual=True, multiplicity=2)).client()
     wide = SubmitRequest(
         script=SLEEPER.script, name="wide", nodes=2, tasks_per_node=2, environment=SLEEPER.environment
@@ -70,7 +70,7 @@ def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None
     )
 
 
-def test_ends_of_jobs_are_moved_by_one_command_and_each_refusal_is_told(make_cluster: Make) -> None:
+def test_ends_of_jobs_are_moved_by_one_command_and_each_refusal_is_reported(make_cluster: Make) -> None:
     client = make_cluster(Shape(nodes=1, cores=2, virtual=True)).client()
     request = SubmitRequest(
         script=SLEEPER.script, name="s", time_limit_minutes=5, environment=SLEEPER.environment
@@ -163,7 +163,7 @@ def test_another_shape_in_the_same_folder_is_refused(make_cluster: Make) -> None
         cluster.up(Shape(nodes=2, cores=1, virtual=True))
 
 
-def test_a_folder_with_somebody_elses_files_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_another_users_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text("ClusterName=production\n")
     with pytest.raises(ClusterError, match="not ours"):
         LocalCluster(tmp_path).up(Shape(nodes=1, cores=1, virtual=True))

@@ -53,7 +53,7 @@ def test_two_jobs_take_turns(cluster: MachineCluster, jobs: tuple[int, int]) -> 
     take_turns(cluster, [freeze_file(job) for job in jobs])
 
 
-def test_two_jobs_that_yield_take_turns_and_a_crash_of_everything_leaves_none_standing(
+def test_two_jobs_that_yield_take_turns_and_a_crash_of_everything_leaves_none_stopped(
     cluster: MachineCluster, yielding: tuple[int, int]
 ) -> None:
     machine = cluster.machine

@@ -19,7 +19,7 @@ from submitter.replay.replay_progress import Collect, Look
 from tests.unit.osub.physical.made import first_trace, full_size
 from workloads.swf import SwfTrace
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 JOBS = (2814, 2815, 2819, 2823, 4963, 5030)
 

@@ -19,7 +19,7 @@ from submitter.plan.replay_options import ReplayOptions
 from submitter.replay.replay_loop import Replay
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 JOBS = 70
 # Sizes that the rule of equal parts can put on nodes of 12 cores.

@@ -14,13 +14,13 @@ from foundation.slurm import SlurmJobState, SubmitRequest
 from gangd.agent.linux_host import Bell, bell_name
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "gang-bell"
 LONG_S = 90.0
 
 
-def test_slurmd_rings_and_no_node_drains_when_nobody_hears(
+def test_slurmd_rings_and_no_node_drains_when_no_one_hears(
     make_cluster: Callable[[Shape], LocalCluster], tmp_path: Path
 ) -> None:
     bells = Path("/tmp") / f"bells-{os.getpid()}"  # the path of a socket is short

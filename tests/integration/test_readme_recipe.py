@@ -17,7 +17,7 @@ from tests.fixtures.exchange import osub as call_osub
 from workloads.swf import write_swf
 from workloads.trace.models.generated_trace import generate_trace
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 README = Path(__file__).parents[2] / "README.md"
 FIT_S = 15
@@ -30,7 +30,7 @@ def recipe() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in block[1].splitlines()]
 
 
-def test_every_line_of_it_works_and_what_was_scaled_is_told(tmp_path: Path) -> None:
+def test_every_line_of_it_works_and_what_was_scaled_is_reported(tmp_path: Path) -> None:
     write_swf(tmp_path / "trace.swf.gz", generate_trace(1500, 64, 16, seed=3, interactive_share=0.2))
     environment = dict(os.environ, HOME=str(tmp_path))
     lines = recipe()

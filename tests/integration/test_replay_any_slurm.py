@@ -23,7 +23,7 @@ from tests.fixtures.replay_world import events, rows
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.waiting import REVOKED_S
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 QUICK = Timing(look_s=25.0, gone_s=15.0, stamps_s=20.0, killed_s=3.0, never_s=2.0, patience_s=4.0)
 
@@ -174,7 +174,7 @@ def test_jobs_share_cores_on_request(cluster: LocalCluster, tmp_path: Path) -> N
     assert max(number(row, "start_s") for row in rows(run)) < min(number(row, "end_s") for row in rows(run))
 
 
-def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_lives_twice(
+def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_has_two_attempts(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     jobs = [(0, 1, "sleep 30"), (2, 1, "true"), (2, 4, "true"), (0, 1, "sleep 3"), (10, 1, "true")]

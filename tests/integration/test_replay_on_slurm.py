@@ -25,7 +25,7 @@ from osub.cli.main import run as run_osub
 from tests.fixtures.exchange import osub as call_osub
 from tests.integration.waiting import REVOKED_S, wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 
 def swf(path: Path, *jobs: tuple[int, float, float, int, int]) -> Path:
@@ -185,7 +185,7 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
     assert metrics.kinds["all"].first_wait_s.max < metrics.kinds["all"].wait_s.max  # type: ignore[operator]
 
 
-def test_a_life_after_a_preemption_with_grace_is_told_from_one_after_a_requeue(
+def test_a_life_after_a_preemption_with_grace_is_distinguished_from_one_after_a_requeue(
     make_cluster: Callable[[Shape], LocalCluster], tmp_path: Path
 ) -> None:
     """Slurm says that it preempts a job while its grace lasts, for one of a partition of a higher tier."""
@@ -246,7 +246,7 @@ def start_now(cluster: LocalCluster, job_id: int) -> None:
     scontrol(cluster, "update", f"JobId={job_id}", "StartTime=now")
 
 
-def test_ctrl_c_detaches_where_nobody_can_answer(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_ctrl_c_detaches_where_no_one_can_answer(shared_cluster: LocalCluster, tmp_path: Path) -> None:
     trace = swf(tmp_path / "t.swf", (1, 0, 2, 1, 1), (2, 3, 1, 1, 1))
     replay = subprocess.Popen(
         words(trace, shared_cluster, tmp_path / "run"),

@@ -12,7 +12,7 @@ from gangd.controller.slurm_view import latest_end
 from tests.integration.hostile import Hostile
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 START_S = 90.0
 

@@ -31,7 +31,7 @@ def protocols(troop: Troop) -> set[int | None]:
     return set() if status is None else {node.protocol for node in status.nodes if node.agent == "joined"}
 
 
-def test_no_job_stands_still_beyond_the_lease_while_twenty_agents_are_upgraded(
+def test_no_job_is_stopped_beyond_the_lease_while_twenty_agents_are_upgraded(
     troop: Troop, tmp_path: Path
 ) -> None:
     older = unpack_older(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside, pytest.mark.long]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel, pytest.mark.long]
 
 SWF = "".join(f"{number} {number} -1 1 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n" for number in range(1, 5))
 
@@ -34,7 +34,7 @@ def command(spec: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "osub.command", *words, "--force"]
 
 
-def test_replays_of_two_shapes_beside_simulations_survive_a_kill(tmp_path: Path) -> None:
+def test_replays_of_two_shapes_next_to_simulations_survive_a_kill(tmp_path: Path) -> None:
     (tmp_path / "log.swf").write_text(f"; MaxProcs: 2\n{SWF}")
     spec = tmp_path / "sweep.toml"
     spec.write_text(

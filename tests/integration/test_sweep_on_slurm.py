@@ -15,7 +15,7 @@ import pytest
 from deploy.local import LocalCluster
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 SWF = "".join(
     f"{number} {10 * number} -1 {30 + 7 * (number % 5)} {1 + number % 3} -1 -1 -1 200 -1 1 {number % 4} "
@@ -74,7 +74,9 @@ def test_points_run_in_jobs_and_a_killed_sweep_goes_on(shared_cluster: LocalClus
     wait_until(lambda: not jobs_of(shared_cluster).strip(), 150, "jobs were left")
 
 
-def test_jobs_that_slurm_does_not_take_are_told_in_one_line(shared_cluster: LocalCluster, spec: Path) -> None:
+def test_jobs_that_slurm_does_not_take_are_reported_in_one_line(
+    shared_cluster: LocalCluster, spec: Path
+) -> None:
     refused = subprocess.run(
         command(spec, shared_cluster, "--slurm-partition", "nowhere"),
         capture_output=True,

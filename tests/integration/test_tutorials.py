@@ -80,7 +80,7 @@ def test_a_policy_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
-@pytest.mark.beside
+@pytest.mark.parallel
 def test_a_log_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "sacct.txt").write_text(accounting(60), encoding="utf-8")
     follow("own-log.md", tmp_path)

@@ -55,7 +55,7 @@ def test_jobs_take_turns_and_a_hung_agent_is_restarted_by_the_watchdog(
     cluster.wait_held()
 
 
-def test_whatever_is_killed_nothing_stands_still_and_all_comes_back(
+def test_whatever_is_killed_nothing_stays_stopped_and_all_comes_back(
     cluster: MachineCluster, jobs: tuple[int, int]
 ) -> None:
     cluster.wait_held()

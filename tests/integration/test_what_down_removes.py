@@ -26,7 +26,7 @@ from tests.fixtures.tier import choose
 from tests.integration.conftest import empty_folder
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 SHAPE = Shape(nodes=1, cores=1, virtual=True)
 WORDS = ["--nodes", "1", "--cores", "1", "--virtual"]
@@ -202,7 +202,7 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def test_a_full_disk_is_told_and_nothing_is_left(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_left(small_disk: Path) -> None:
     filler = fill(small_disk)
     with pytest.raises(OutputError, match="No space left on device"):
         LocalCluster(small_disk / "c").up(SHAPE)
@@ -222,7 +222,7 @@ def test_a_disk_that_fills_up_meanwhile_can_be_taken_down(small_disk: Path) -> N
     filler.unlink()
 
 
-def test_a_disk_that_cannot_be_written_is_told(small_disk: Path) -> None:
+def test_a_disk_that_cannot_be_written_is_reported(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(OutputError, match="Read-only file system"):
         LocalCluster(small_disk / "c").up(SHAPE)

@@ -24,7 +24,7 @@ from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 START_S = 240.0
 PYSLURM = metadata.version("pyslurm") if is_installed() else "none"

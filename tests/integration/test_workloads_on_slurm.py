@@ -13,7 +13,7 @@ from deploy.local import LocalCluster, Shape
 from osub.cli.main import run
 from workloads.rrba.steps.calibrations import load_calibrations, store_calibration
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 TARGET_S = 12
 """Far above the time to start up, which takes seconds on a busy host."""

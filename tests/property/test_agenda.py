@@ -76,7 +76,7 @@ def test_who_sleeps_until_it_is_due_does_all_in_time_and_nothing_bursts(
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from(Rest), TIMES, st.booleans()), max_size=30))
-def test_a_rest_wakes_nobody_and_can_be_cut_short_only(steps: list[tuple[Rest, int, bool]]) -> None:
+def test_a_rest_wakes_no_one_and_can_be_cut_short_only(steps: list[tuple[Rest, int, bool]]) -> None:
     agenda, until = Agenda(), dict.fromkeys(Rest, 0)
     for rest, at_ns, cut in steps:
         (agenda.wake if cut else agenda.rest)(rest, at_ns)
@@ -97,7 +97,7 @@ PAUSES = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(pauses=PAUSES)
-def test_a_host_that_stands_still_neither_bursts_nor_holds_beyond_the_lease(
+def test_a_host_that_stays_stopped_neither_bursts_nor_holds_beyond_the_lease(
     pauses: list[tuple[int, int, bool]],
 ) -> None:
     agent = SimulatedAgent(ONE, TWO)

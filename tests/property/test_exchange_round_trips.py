@@ -296,7 +296,7 @@ def test_formulas_mean_what_they_say(a: float, n: float) -> None:
         "True",
     ],
 )
-def test_what_is_no_formula_is_told(text: str) -> None:
+def test_what_is_no_formula_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match=r"\S") as caught:
         evaluate(text, {"a": 1.0})
     assert "\n" not in str(caught.value)

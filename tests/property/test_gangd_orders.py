@@ -109,7 +109,7 @@ def test_whatever_is_paused_drained_and_resumed_the_schedule_keeps_its_promises(
     st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0]), min_size=2, max_size=4),
     st.lists(st.sampled_from([1, 1, 2, 4]), min_size=4, max_size=4),
 )
-def test_weights_are_honoured_in_the_long_run_whoever_set_them_and_whatever_the_quanta(
+def test_weights_are_honoured_in_the_long_run_for_any_user_and_quanta(
     ordered: list[float], own: list[float], turns: list[int]
 ) -> None:
     world = World(nodes=2, multiplicity=len(ordered))

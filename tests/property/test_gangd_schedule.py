@@ -250,7 +250,7 @@ churn = st.lists(
     st.lists(st.sampled_from(HoldMode), min_size=1, max_size=3),
     st.none() | st.randoms(),
 )
-def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
+def test_one_gang_a_core_no_job_starves_and_all_nodes_agree(
     script: list[tuple[str, object]], most: int, holds: list[HoldMode], hasty: Random | None
 ) -> None:
     world = World(multiplicity=most, holds=tuple(holds), hasty=hasty)

@@ -18,7 +18,7 @@ from tests.integration.gang.frozen import frozen_cgroups
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import agents_joined, wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 HAMMER = [sys.executable, "-P", "-m", "gangd.agent.main", "thaw"]
 
@@ -67,7 +67,7 @@ def wide_jobs(stage: Stage) -> None:
         stage.start(f"srun sh -c '{SPIN}'", *stage.nodes)
 
 
-def test_the_health_check_of_the_cluster_thaws_what_nobody_else_can(stage: Stage) -> None:
+def test_the_health_check_of_the_cluster_thaws_what_no_other_can(stage: Stage) -> None:
     wide_jobs(stage)
     try:
         assert frozen_with_everybody_dead(stage)
@@ -79,7 +79,7 @@ def test_the_health_check_of_the_cluster_thaws_what_nobody_else_can(stage: Stage
         revive(stage)
 
 
-def test_the_hammer_finds_every_state_file_of_the_host_and_tells_what_stays_frozen(stage: Stage) -> None:
+def test_the_thaw_tool_finds_every_state_file_of_the_host_and_reports_what_stays_frozen(stage: Stage) -> None:
     wide_jobs(stage)
     try:
         left = frozen_with_everybody_dead(stage)

@@ -12,7 +12,7 @@ from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.hostile import ATTACKS, filled
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 
 def look_again(stage: Stage) -> None:
@@ -27,7 +27,7 @@ def look_again(stage: Stage) -> None:
     wait_until(looked, 60, "gangd asks Slurm again")
 
 
-def test_words_run_nothing_hold_nobody_and_hide_nobody(stage: Stage, tmp_path: Path) -> None:
+def test_words_run_nothing_hold_no_job_and_hide_no_job(stage: Stage, tmp_path: Path) -> None:
     here, there = stage.nodes
     proof = tmp_path / "proof"
     pair = [stage.start(SPIN, here) for _ in range(2)]

@@ -22,7 +22,7 @@ PYTHON = shutil.which("python3", path="/usr/bin:/bin")
 
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.beside,
+    pytest.mark.parallel,
     pytest.mark.skipif(PYTHON is None, reason="no python3 for all users in /usr/bin"),
 ]
 

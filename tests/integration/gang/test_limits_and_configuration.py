@@ -17,7 +17,7 @@ from gangd.controller.examine_slurm import check_slurm
 from tests.integration.gang.stage import SPIN, Stage, gangd
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 Make = Callable[[Shape], LocalCluster]
 RUN_S = 8
@@ -67,7 +67,7 @@ def test_cores_shared_without_memory_are_warned_of_and_long_freezes_refused(make
         check_slurm(config, partitions, Config(freeze_cap_ms=4500).settings())
 
 
-def test_gangd_refuses_to_start_beside_slurms_own_gang_scheduler(make_cluster: Make, tmp_path: Path) -> None:
+def test_gangd_refuses_to_start_next_to_slurms_own_gang_scheduler(make_cluster: Make, tmp_path: Path) -> None:
     cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=2, gang=GangKind.SLURM))
     words = gangd("run", "--slurm-conf", str(cluster.conf), "--state", str(tmp_path), "--keys", str(tmp_path))
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 WORD = re.compile(r"gangd-shares-cores=[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 

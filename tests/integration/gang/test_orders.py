@@ -17,7 +17,7 @@ from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 
 def osub(stage: Stage, *words: str, code: int = 0) -> str:

@@ -16,7 +16,7 @@ from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 LUA = Path(deploy.__file__).parent / "slurm" / "job_submit.lua"
 PLUGINS = (

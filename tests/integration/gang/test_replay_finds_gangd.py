@@ -14,7 +14,7 @@ from deploy.local.gang import status_folder
 from foundation.records import load_run
 from tests.integration.gang.stage import Stage
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 RUN_S, REQUEST_S = 3, 120
 # Job, submit time, run time, processors, request: two that share both nodes.
@@ -43,7 +43,7 @@ def replay(stage: Stage, folder: Path, gangd: str) -> subprocess.CompletedProces
     )
 
 
-def test_limits_stand_and_slices_are_collected(stage: Stage, tmp_path: Path) -> None:
+def test_limits_apply_and_slices_are_collected(stage: Stage, tmp_path: Path) -> None:
     stage.set_quantum(250)
     done = replay(stage, tmp_path, str(status_folder(stage.cluster.state().layout)))
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 RUN_S = 0.7
 """How long a job runs before it is cancelled: beyond its launch, within many slices."""

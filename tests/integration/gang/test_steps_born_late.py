@@ -15,7 +15,7 @@ from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 OVERLAPS = 2
 STEPS_KILLED = choose(1, 2, 5)
@@ -108,7 +108,7 @@ def test_process_adopted_into_the_external_step_is_held_with_its_job(stage: Stag
     stage.wait_thawed(spinner, *script)
 
 
-def test_storm_of_forks_stands_still_or_is_reported_and_never_stays_frozen(
+def test_storm_of_forks_stays_stopped_or_is_reported_and_never_stays_frozen(
     stage: Stage, tmp_path: Path
 ) -> None:
     stage.set_quantum(250)

@@ -17,7 +17,7 @@ from tests.fixtures.exchange import osub
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
 from tests.integration.waiting import agents_joined, wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 
 def test_killed_daemons_are_started_again_and_status_says_how_they_ended(stage: Stage) -> None:

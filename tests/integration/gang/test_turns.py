@@ -20,7 +20,7 @@ from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 Roles = dict[int, dict[tuple[int, str], str]]
 
@@ -61,7 +61,7 @@ def test_two_coupled_jobs_take_turns_and_both_nodes_agree(stage: Stage) -> None:
         assert sum(slot[job, stage.nodes[0]] == "run" for slot in whole.values()) >= 3
 
 
-def test_demand_tells_spinners_sleepers_and_blocked_ranks_apart(stage: Stage) -> None:
+def test_demand_distinguishes_spinners_sleepers_and_blocked_ranks(stage: Stage) -> None:
     """A gang with one spinning and one blocked rank is busy as a whole; who idles is not held."""
     stage.set_quantum(250)
     first, second = stage.nodes

@@ -13,7 +13,7 @@ from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 # Two peers that give each other up when nothing comes for 4 s; the keepalive of their socket gives up at 3 s.
 PEERS = """

@@ -120,7 +120,7 @@ def test_victims_that_are_chosen_together_leave_nothing_undone(seed: int) -> Non
 
 @examples(100)
 @given(seed=SEEDS)
-def test_sharing_preempts_nobody_and_both_go_on(seed: int) -> None:
+def test_sharing_preempts_no_job_and_both_go_on(seed: int) -> None:
     world = sharing(world_of(seed))
     world = replace(world, mechanism=replace(world.mechanism, interval=Fraction(1)))
     found = run(world)
@@ -142,7 +142,7 @@ def jobs_took_no_longer(found: HybridOutcome, world: HybridWorld, whole: int) ->
 
 @examples(30)
 @given(seed=SEEDS)
-def test_jobs_without_lives_are_rigid(seed: int) -> None:
+def test_jobs_without_lifecycles_are_rigid(seed: int) -> None:
     world = world_of(seed, kinds=("rigid",))
     plain_lives = replace(world.jobs, lifecycles=[PLAIN_LIFECYCLE] * world.jobs.count)
     bare = replace(world.jobs, lifecycles=None)

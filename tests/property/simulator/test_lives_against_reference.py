@@ -70,13 +70,13 @@ def test_a_spoilt_life_is_noticed(field: str, message: str) -> None:
 
 @examples(40)
 @given(world=lives_worlds())
-def test_whatever_a_policy_does_gives_the_reference_lives(world: LivesWorld) -> None:
+def test_whatever_a_policy_does_gives_the_reference_lifecycles(world: LivesWorld) -> None:
     compare(world)
 
 
 @examples(30)
 @given(world=lives_worlds())
-def test_a_policy_that_takes_an_instant_together_gives_the_reference_lives(world: LivesWorld) -> None:
+def test_a_policy_that_takes_an_instant_together_gives_the_reference_lifecycles(world: LivesWorld) -> None:
     compare(world, together=True)
 
 
@@ -89,7 +89,7 @@ def test_so_it_does_on_two_hundred_nodes(seed: int) -> None:
 @pytest.mark.parametrize("policy", [Fcfs(), Easy()], ids=["fcfs", "easy"])
 @examples(30)
 @given(world=lives_worlds(), together=st.booleans())
-def test_built_in_policies_give_the_reference_lives_as_kernels_and_in_plain_python(
+def test_built_in_policies_give_the_reference_lifecycles_as_kernels_and_in_plain_python(
     world: LivesWorld, policy: QueuePolicy, together: bool
 ) -> None:
     expected = oracle_story(oracle(world, policy, together=together))

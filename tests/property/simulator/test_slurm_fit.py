@@ -50,14 +50,14 @@ def test_a_run_gives_back_its_tick_interval_and_completing_time(
 
 
 @pytest.mark.parametrize("ends", ["wait", "at-once"])
-def test_a_run_tells_whether_ends_wait_and_how_long_nodes_complete(tmp_path: Path, ends: str) -> None:
+def test_a_run_reports_whether_ends_wait_and_how_long_nodes_complete(tmp_path: Path, ends: str) -> None:
     settings = {"tick": 3, "delay": 0, "every": 0, "interval": 15, "completing": 0.5, "ends": ends}
     found = fitted(slurm_run(tmp_path / "run", settings, latencies=LATENCIES))
     assert found["ends"].value == ends
     assert found["completing"].value == pytest.approx(0.5, abs=0.15 if ends == "at-once" else 1.0)
 
 
-def test_a_delay_between_looks_is_told_from_their_tick(tmp_path: Path) -> None:
+def test_a_delay_between_looks_is_distinguished_from_their_tick(tmp_path: Path) -> None:
     settings = {"tick": 1, "delay": 4, "every": 0, "interval": 30}
     found = fitted(slurm_run(tmp_path / "run", settings, jobs=300))
     assert found["tick"].value == pytest.approx(1, rel=0.05)

@@ -50,7 +50,7 @@ def room(held: list[Held], node: int, at_us: int, multiplicity: int) -> int:
 
 @examples(100)
 @given(data=st.data(), multiplicity=st.integers(1, 3), at_us=st.integers(0, 500 * US_PER_S))
-def test_room_is_what_is_free_once_all_that_ends_has_ended(
+def test_space_is_what_is_free_once_all_that_ends_has_ended(
     data: st.DataObject, multiplicity: int, at_us: int
 ) -> None:
     held = data.draw(holdings(multiplicity))
@@ -70,7 +70,7 @@ def test_room_is_what_is_free_once_all_that_ends_has_ended(
     ),
     resolution_s=st.sampled_from([0, 1, 60]),
 )
-def test_nodes_are_kept_for_one_job_at_a_time_once_they_have_room(
+def test_nodes_are_kept_for_one_job_at_a_time_once_they_have_space(
     data: st.DataObject, multiplicity: int, asked: list[tuple[int, int, int]], resolution_s: int
 ) -> None:
     held = data.draw(holdings(multiplicity))

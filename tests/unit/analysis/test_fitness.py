@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Run:
     return made_run(tmp_path, "alone", wait_s=10, degradation=1.0, jobs=50)
 
 
-def test_one_fault_below_a_hundred_jobs_is_told_with_job_line_and_path(run: Run) -> None:
+def test_one_fault_below_a_hundred_jobs_is_reported_with_job_line_and_path(run: Run) -> None:
     said(run, 3, "MPI is up\nrrba: cannot reach rank 1\nsrun: error: n2: task 1: Killed\n")
     faults = job_faults(with_fault(run, "TIMEOUT"))
     assert faults is not None
@@ -131,7 +131,7 @@ def test_a_simulated_run_has_no_job_faults(run: Run) -> None:
     assert measure(with_fault(simulated, "TIMEOUT")).unfit is None
 
 
-def test_of_several_unfit_runs_the_reference_is_told_whole_and_the_others_in_a_word(
+def test_of_several_unfit_runs_the_reference_is_reported_whole_and_the_others_in_a_word(
     run: Run, tmp_path: Path
 ) -> None:
     shared = made_run(tmp_path, "shared", wait_s=100, degradation=1.0, jobs=50, multiplicity=2)

@@ -177,7 +177,7 @@ def test_the_metrics_and_their_table_have_the_host(run: Run) -> None:
     assert not [row for row in metric_rows([measure(run)]) if row.group == "Host"]
 
 
-def test_errors_are_told_as_they_are_and_at_the_hosts_pace(tmp_path: Path) -> None:
+def test_errors_are_reported_as_they_are_and_at_the_hosts_pace(tmp_path: Path) -> None:
     real = paced(made_run(tmp_path, "real", wait_s=10, degradation=1.1, noise=0.0), [1.1])
     simulated = made_run(tmp_path, "sim", wait_s=10, degradation=1.0, noise=0.0, kind="simulated")
     errors = run_errors(real, simulated)

@@ -139,7 +139,7 @@ def test_without_a_list_of_nodes_they_count_as_people_count(tmp_path: Path) -> N
         (None, "-"),
     ],
 )
-def test_a_place_is_told_shortly(place: str | None, short: str) -> None:
+def test_a_place_is_reported_shortly(place: str | None, short: str) -> None:
     assert short_place(place) == short
 
 
@@ -169,7 +169,7 @@ def test_the_command_prints_json(runs: tuple[Run, Run]) -> None:
     assert [(one["label"], one["reference"], one["jobs"]) for one in errors] == [("B", "A", 2)]
 
 
-def test_one_run_or_runs_of_other_traces_are_told(runs: tuple[Run, Run], tmp_path: Path) -> None:
+def test_one_run_or_runs_of_other_traces_are_reported(runs: tuple[Run, Run], tmp_path: Path) -> None:
     assert isinstance(CliRunner().invoke(app, [str(runs[0].path)]).exception, UsageError)
     stranger = make_run(tmp_path / "c", "C", [(99, 0, 1, [("n1", "0")])])
     outcome = CliRunner().invoke(app, [str(runs[0].path), str(stranger.path)])

@@ -105,7 +105,7 @@ def column(rows: list[dict[str, object]], name: str) -> list[object]:
     return [row[name] for row in rows]
 
 
-def test_waits_and_runs_are_of_all_lives() -> None:
+def test_waits_and_runs_are_of_all_attempts() -> None:
     rows = derived_of(JOBS_OF_ALL_KINDS, HELD)
     assert column(rows, "first_wait_s") == [0, 0, 5, 0, 0, 2]
     assert column(rows, "wait_s") == [20, 0, 15, 10, 10, 2]
@@ -236,7 +236,7 @@ def printed(metrics: list[RunMetrics]) -> list[str]:
     return [" ".join(line.replace("│", " ").split()) for line in console.export_text().splitlines()]
 
 
-def test_the_table_tells_of_interruptions(run: Run) -> None:
+def test_the_table_reports_of_interruptions(run: Run) -> None:
     lines = printed([measure(run)])
     for line in (
         "cores in use 26.7%",
@@ -253,7 +253,7 @@ def test_the_table_tells_of_interruptions(run: Run) -> None:
         assert line in lines
 
 
-def test_bars_are_told_apart_by_their_beginning_and_hatched_where_they_did_not_count(run: Run) -> None:
+def test_bars_are_distinguished_by_their_beginning_and_hatched_where_they_did_not_count(run: Run) -> None:
     lives = stretches(run.jobs, run.allocations)
     chart = gantt(with_derived(run.jobs, held=lives), run.info, held=lives)
     assert chart is not None

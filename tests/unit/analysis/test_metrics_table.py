@@ -33,7 +33,7 @@ def test_each_run_is_a_column_and_the_best_is_marked(tmp_path: Path) -> None:
     assert ("All jobs", "wait not known") not in rows
 
 
-def test_long_times_are_told_in_hours(tmp_path: Path) -> None:
+def test_long_times_are_reported_in_hours(tmp_path: Path) -> None:
     runs = [msgspec.structs.replace(both(tmp_path)[0], makespan_s=7_700_400.0)]
     assert metric_rows(runs)[0].name == "makespan [h]"
     assert metric_rows(runs)[0].cells == ("2,139",)
@@ -72,7 +72,7 @@ def test_no_number_breaks_however_many_runs_there_are(
     assert {run.label for run in runs} <= set(text.replace("┃", " ").split())
 
 
-def test_a_simulation_stands_beside_its_run_or_below_it(tmp_path: Path) -> None:
+def test_a_simulation_is_next_to_its_run_or_below_it(tmp_path: Path) -> None:
     runs = both(tmp_path)
     cell = metric_rows(runs)[0].cells[0]
     assert f"{cell} | {cell}" in printed(runs, 120, runs)
@@ -81,7 +81,7 @@ def test_a_simulation_stands_beside_its_run_or_below_it(tmp_path: Path) -> None:
     assert " | " not in narrow
 
 
-def test_jobs_of_two_runs_stand_side_by_side_or_below_each_other(tmp_path: Path) -> None:
+def test_jobs_of_two_runs_are_side_by_side_or_below_each_other(tmp_path: Path) -> None:
     alone = load_run(example_run(tmp_path / "alone", "alone", jobs=12))
     gang = load_run(example_run(tmp_path / "gang", "gang", jobs=12))
     first = job_rows(alone, gang, 1)[0]

@@ -272,7 +272,7 @@ def test_a_name_is_no_formula_in_a_saved_table(tab: Tab, tmp_path: Path) -> None
     )
 
 
-def test_without_a_script_the_texts_and_tables_stand(tab: Tab, tmp_path: Path) -> None:
+def test_without_a_script_the_texts_and_tables_are_shown(tab: Tab, tmp_path: Path) -> None:
     tab.look()
     page = small_page(tmp_path / "page.html")
     tab.call("Emulation.setScriptExecutionDisabled", value=True)

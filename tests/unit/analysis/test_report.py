@@ -102,7 +102,7 @@ def test_texts_from_files_are_shown_and_never_obeyed(runs: list[Run], tmp_path: 
     assert "onerror=alert(2)&gt;" in page
 
 
-def test_no_run_has_anything_to_show_and_the_page_still_stands(tmp_path: Path) -> None:
+def test_a_page_of_runs_with_nothing_to_show_is_written(tmp_path: Path) -> None:
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of([], JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
     assert sections_of(page) == ["evidence", "metrics", "definitions", "where"]
@@ -153,7 +153,7 @@ def test_a_page_that_cannot_be_written_says_what_to_do(runs: list[Run], tmp_path
         write_report(runs, tmp_path / "file" / "report.html")
 
 
-def test_runs_with_one_label_are_told_apart(runs: list[Run]) -> None:
+def test_runs_with_one_label_are_distinguished(runs: list[Run]) -> None:
     same = [replace(run, info=msgspec.structs.replace(run.info, label="demo")) for run in (*runs, runs[1])]
     labels = [run.info.label for run in distinctly_labelled(same)]
     assert labels == ["demo (alone)", "demo (gang)", "demo (gang) #2"]
@@ -188,7 +188,7 @@ def test_a_run_of_many_jobs_makes_a_page_of_bounded_size(tmp_path: Path) -> None
     assert "longest waits, and a sample" in page
 
 
-def test_slurms_parameters_are_told_as_text(runs: list[Run], tmp_path: Path) -> None:
+def test_slurms_parameters_are_reported_as_text(runs: list[Run], tmp_path: Path) -> None:
     config = {"SchedulerParameters": "bf_interval=7,<b>x", "Epilog": "(null)"}
     told = replace(runs[0], info=msgspec.structs.replace(runs[0].info, slurm_config=config))
     assert "bf_interval=7, &lt;b&gt;x" in page_of([told, runs[1]], tmp_path)

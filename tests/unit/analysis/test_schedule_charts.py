@@ -95,7 +95,7 @@ def test_maps_of_runs_that_are_compared_have_one_scale_of_colours(monkeypatch: p
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.1, 250.0), (1.0, 1.0), (0.98, 1.7), (1.0, 7000.0), (0.5, 4.0)])
-def test_an_axis_has_round_ticks_and_room_for_all_values(low: float, high: float) -> None:
+def test_an_axis_has_round_ticks_and_space_for_all_values(low: float, high: float) -> None:
     axis = scale(low, high)
     first, last = axis["range"]
     if axis.get("type") == "log":

@@ -158,7 +158,7 @@ def test_the_share_lost_to_switching_is_up_to_the_last_task_thawed() -> None:
     assert metrics.switching_share == pytest.approx((0.01 + 0) / 2)
 
 
-def test_crowds_that_change_in_every_slice_are_told_apart() -> None:
+def test_crowds_that_change_in_every_slice_are_distinguished() -> None:
     # Job 3 comes and goes beside two jobs that take turns: entitled 1/3 where it is busy, else 1/2.
     shares, _ = shares_of(
         slices_of({1: "rhhrhh", 2: "hrhhrh", 3: "iiriir"}), jobs_on({job: {"n1": (0,)} for job in (1, 2, 3)})

@@ -79,5 +79,5 @@ def test_every_area_names_tests_that_exist() -> None:
         areas_named(("moon",))
 
 
-def test_what_is_told_is_a_line_of_json(told: list[str]) -> None:
+def test_what_is_reported_is_a_line_of_json(told: list[str]) -> None:
     assert [json.loads(line)["area"] for line in told] == ["sweep", "install"]

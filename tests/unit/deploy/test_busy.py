@@ -46,7 +46,7 @@ def test_cpu_time_is_of_the_cpus_asked_for_and_a_guests_time_counts_once(
 
 
 @pytest.mark.parametrize("fault", [OSError, ValueError])
-def test_a_kernel_that_does_not_tell_is_not_called_busy(
+def test_a_kernel_that_does_not_report_is_not_called_busy(
     monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
 ) -> None:
     def refuse(*, percpu: bool) -> None:

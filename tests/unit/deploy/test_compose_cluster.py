@@ -141,7 +141,7 @@ def test_compose_gets_the_files_that_fit_the_host(tmp_path: Path) -> None:
     assert all(path.is_file() for path in compose_files(state_in(tmp_path), new))
 
 
-def test_compose_is_told_how_many_nodes_and_no_service_is_made_anew_for_it(tmp_path: Path) -> None:
+def test_compose_is_informed_how_many_nodes_and_no_service_is_made_anew_for_it(tmp_path: Path) -> None:
     few = state_in(tmp_path)
     many = state_in(tmp_path, shape=replace(SHAPE, nodes=5))
     words = up_words(("docker", "compose"), many, FACTS)
@@ -214,7 +214,7 @@ def test_an_image_that_cannot_be_fetched_says_what_to_do(engine: FakeEngine) -> 
         choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
 
 
-def test_a_port_that_somebody_has_is_passed_over() -> None:
+def test_a_port_in_use_is_passed_over() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -405,7 +405,7 @@ def test_an_embedded_cluster_does_not_replace_one_in_containers(home: Path) -> N
     assert (home / "compose.json").exists()
 
 
-def test_status_tells_who_failed_and_what_it_said_last(engine: FakeEngine, home: Path) -> None:
+def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, home: Path) -> None:
     cluster = populate(engine, home)
     engine.add(f"{cluster}-database-1", "database", str(home), cluster, Status="exited", ExitCode=1)
     engine.change(logs="starting\nmariadbd: No space left on device\n")

@@ -119,7 +119,7 @@ def test_who_watches_has_no_right_and_writes_its_own_volume_alone(name: str) -> 
     assert service["labels"] == WATCH["x-labels"] | {"osub.role": name}
 
 
-def test_grafana_has_no_default_password_and_asks_nobody_outside() -> None:
+def test_grafana_has_no_default_password_and_asks_no_one_outside() -> None:
     environment = WATCH["services"]["grafana"]["environment"]
     assert environment["GF_SECURITY_ADMIN_PASSWORD__FILE"] == "/etc/osub/password"
     assert "GF_SECURITY_ADMIN_PASSWORD" not in environment

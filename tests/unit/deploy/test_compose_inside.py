@@ -106,7 +106,7 @@ def test_the_users_own_settings_win() -> None:
     assert "SlurmdTimeout=" not in text
 
 
-def test_without_accounting_nobody_waits_for_it() -> None:
+def test_without_accounting_no_one_waits_for_it() -> None:
     assert "AccountingStorage" not in slurm_conf(read_settings({"OSUB_ACCOUNTING": "0"}), "v1")
 
 
@@ -121,7 +121,7 @@ def test_with_v2_slurm_needs_no_systemd_and_hands_controllers_down(
     assert "Automount" not in cgroup_conf("v1", release), "a defunct option since 24.05"
 
 
-def test_gangd_is_told_how_to_hold() -> None:
+def test_gangd_gets_the_hold_mode() -> None:
     text = gangd_toml(read_settings({"OSUB_HOLD": "freeze", "OSUB_QUANTUM_MS": "100"}))
     assert 'hold = "freeze"\nquantum_ms = 100\n' in text
 
@@ -202,7 +202,7 @@ PROVIDER = {
 }
 
 
-def test_grafana_is_told_with_the_words_that_it_knows() -> None:
+def test_grafana_is_configured_with_the_words_that_it_knows() -> None:
     files = monitoring.provisioning()
     told = json.loads(files["provisioning/datasources/osub.yaml"])
     [source] = told["datasources"]
@@ -234,7 +234,7 @@ def test_a_cluster_is_whole_when_its_nodes_and_no_others_are_idle_with_an_agent(
     assert ready.joined_nodes('{"nodes": 3}') == set()
 
 
-def test_names_that_nobody_knows_fail_soon(tmp_path: Path) -> None:
+def test_names_that_no_one_knows_fail_soon(tmp_path: Path) -> None:
     path = tmp_path / "resolv.conf"
     path.write_text("search dns.podman\nnameserver 10.89.0.1\nnameserver 10.9.9.9\noptions ndots:0\n")
     wait_less_for_names(path)
@@ -259,7 +259,7 @@ def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o400
 
 
-def test_nobody_copies_keys_before_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_one_copies_keys_before_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.compose.inside.keys.CURVE", tmp_path)
     monkeypatch.setattr("deploy.compose.inside.keys.METRICS_TOKEN", tmp_path / "metrics.token")
     monkeypatch.setattr("os.chown", lambda *_: None)
@@ -397,7 +397,7 @@ def test_daemons_are_started_anew_and_ended_last_first(tmp_path: Path) -> None:
         (False, 0, "started again in 0 s"),
     ],
 )
-def test_a_daemon_that_never_lives_is_given_up_if_others_need_it(
+def test_a_daemon_that_never_runs_is_given_up_if_others_need_it(
     *, is_needed: bool, status: int, said: str
 ) -> None:
     code = (

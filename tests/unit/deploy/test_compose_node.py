@@ -48,7 +48,7 @@ def test_slurm_forgets_who_had_the_address_before() -> None:
         ("IDLE", "", False),
     ],
 )
-def test_a_node_that_left_is_told_from_one_that_somebody_drained(
+def test_a_node_that_left_is_distinguished_from_one_that_a_user_drained(
     state: str, reason: str, has_left: bool
 ) -> None:
     line = f"NodeName=c-node-1 Arch=x86_64 NodeAddr=10.0.0.2 State={state} ThreadsPerCore=1 {reason}\n"

@@ -90,7 +90,7 @@ def test_many_looks_in_a_second_ask_the_kernel_twice(tmp_path: Path) -> None:
     assert sum(sample is not None for sample in told) <= 1
 
 
-def test_what_the_kernel_does_not_tell_is_no_sample(tmp_path: Path) -> None:
+def test_what_the_kernel_does_not_report_is_no_sample(tmp_path: Path) -> None:
     host = Host(tmp_path)
     host.tells = False
     host.pass_time(2.0, 1.0, 1.0)
@@ -169,7 +169,7 @@ def test_a_process_that_becomes_ours_after_its_start_is_seen() -> None:
     assert own.look(look((STEP, INIT, 2, 0))) == 1.0
 
 
-def test_the_kernel_tells_of_living_processes_and_of_children_waited_for() -> None:
+def test_the_kernel_reports_of_living_processes_and_of_children_waited_for() -> None:
     before = read_process_times()[os.getpid()]
     burn = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)

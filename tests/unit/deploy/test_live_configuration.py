@@ -142,7 +142,7 @@ def test_a_longer_freeze_asks_for_a_longer_timeout() -> None:
     assert {"KillWait"} <= faults(configuration({"KillWait": "21 sec"}, freeze_cap_s=20.0)).keys()
 
 
-def test_a_sharing_partition_without_default_memory_is_told_what_fits() -> None:
+def test_a_sharing_partition_without_default_memory_is_informed_what_fits() -> None:
     found = faults(configuration(partition=replace(PARTITION, default_memory=False)))
     assert list(found) == ["DefMemPerCPU"]
     # 64,000 MiB for 8 cores of 2 threads, each of which two jobs may have
@@ -163,7 +163,7 @@ def test_a_partition_that_preempts_by_suspending_is_found() -> None:
     assert found["PreemptMode"].found == "GANG or SUSPEND: of shared"
 
 
-def test_nodes_of_another_release_and_job_folders_by_sluid_are_told() -> None:
+def test_nodes_of_another_release_and_job_folders_by_sluid_are_reported() -> None:
     old = replace(NODE, name="n2", version="24.05.1")
     assert faults(configuration(nodes=(NODE, old)))["versions"].found == (
         "slurmctld 24.11.5, slurmd 24.05.1 on 1 node"
@@ -174,7 +174,7 @@ def test_nodes_of_another_release_and_job_folders_by_sluid_are_told() -> None:
     assert not faults(configuration({"SLURM_VERSION": "26.05.0", "CgroupJobIdPaths": "yes"}, nodes=(new,)))
 
 
-def test_a_short_memory_of_finished_jobs_is_told_where_nothing_else_keeps_them() -> None:
+def test_a_short_memory_of_finished_jobs_is_reported_where_nothing_else_keeps_them() -> None:
     forgetful = {"MinJobAge": "2 sec", "AccountingStorageType": "accounting_storage/none"}
     assert "finished jobs" in faults(configuration(forgetful))
     assert "finished jobs" not in faults(configuration(forgetful | {"JobCompType": "jobcomp/filetxt"}))
@@ -192,7 +192,7 @@ def test_what_a_real_slurm_printed_can_be_judged() -> None:
     assert json.dumps([one.why for one in advice])
 
 
-def test_nonsense_in_place_of_numbers_is_told_and_not_believed() -> None:
+def test_nonsense_in_place_of_numbers_is_reported_and_not_believed() -> None:
     values: dict[str, str | None] = dict.fromkeys(GOOD, "\x1b[2J%n" * 1000)
     advice = judge(configuration(values))
     assert any(one.grade is Grade.BAD for one in advice)

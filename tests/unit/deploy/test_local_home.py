@@ -201,7 +201,7 @@ def test_a_forged_list_names_nothing_outside(place: Path) -> None:
     assert (place / "precious").exists()
 
 
-def test_a_home_that_was_moved_is_told_so(place: Path) -> None:
+def test_a_home_that_was_moved_is_reported(place: Path) -> None:
     with furnished(place / "c"):
         pass
     (place / "c").rename(place / "d")
@@ -250,7 +250,7 @@ def test_a_home_of_another_user_is_refused_and_left(place: Path) -> None:
     assert (place / "c" / "cluster.json").exists()
 
 
-def test_a_long_path_has_a_short_stand_in_under_a_name_of_chance(place: Path) -> None:
+def test_a_long_path_has_a_short_substitute_under_a_name_of_chance(place: Path) -> None:
     path = place / ("c" * 60)
     shorts = set()
     for _ in range(2):
@@ -264,7 +264,7 @@ def test_a_long_path_has_a_short_stand_in_under_a_name_of_chance(place: Path) ->
     assert len(shorts) == 2
 
 
-def test_another_folder_in_the_place_of_the_stand_in_stays(place: Path) -> None:
+def test_another_folder_in_the_place_of_the_substitute_stays(place: Path) -> None:
     path = place / ("c" * 60)
     with furnished(path) as home:
         short = home.short

@@ -80,7 +80,7 @@ def test_what_another_users_process_claims_counts_for_nothing() -> None:
     assert members(*liars) == set()
 
 
-def test_tasks_are_known_by_their_cgroup_whoever_runs_them() -> None:
+def test_tasks_are_known_by_their_cgroup_not_their_user() -> None:
     assert members(
         facts(2, "sleep", user=OTHER, cgroup="/slurm_abcde-n2/uid_1001/job_1/step_0/task_0"),
         facts(3, "sleep", user=OTHER, cgroup="/system.slice/abcde-n2_slurmstepd.scope/job_1/step_0/user"),
@@ -89,7 +89,7 @@ def test_tasks_are_known_by_their_cgroup_whoever_runs_them() -> None:
     ) == {2, 3}
 
 
-def test_ones_own_tasks_are_known_by_what_slurmstepd_tells_them() -> None:
+def test_ones_own_tasks_are_known_by_what_slurmstepd_says() -> None:
     assert members(
         facts(2, "sleep", environment=TASK),
         facts(3, "bash", environment=TASK[:1]),  # a shell of salloc
@@ -156,7 +156,7 @@ def test_stopped_and_stubborn_processes_end(sleeper: subprocess.Popen[bytes]) ->
     stubborn.wait()
 
 
-def test_a_descriptor_above_1023_tells_whether_a_process_lives(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_descriptor_above_1023_shows_whether_a_process_runs(sleeper: subprocess.Popen[bytes]) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2048:
         pytest.skip("the hard limit of open files is below 2,048")
@@ -202,7 +202,7 @@ class FakeShm:
         return sorted(path.name for path in self.shm.iterdir())
 
 
-def test_segments_go_once_nobody_has_them(tmp_path: Path) -> None:
+def test_segments_go_once_no_one_has_them(tmp_path: Path) -> None:
     fake = FakeShm(tmp_path)
     for name in ("mpich_shm_1_0", "mpich_shm_2_0", "mpich_shm_3_0", "812:0:0", "other"):
         fake.segment(name)
@@ -230,7 +230,7 @@ def test_orphans_go_if_they_are_ours_and_younger_than_the_cluster(tmp_path: Path
         assert fake.left() == ["ucx_shm_posix_1"]
 
 
-def test_ledgers_in_memory_go_and_nothing_beside_them(tmp_path: Path) -> None:
+def test_ledgers_in_memory_go_and_nothing_next_to_them(tmp_path: Path) -> None:
     shm = tmp_path / "shm"
     for name in ("one", "two"):
         (shm / name).mkdir(parents=True)

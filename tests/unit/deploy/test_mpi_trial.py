@@ -49,7 +49,7 @@ def test_a_start_is_said_with_library_netmod_and_pmi(srun: Path) -> None:
         (("srun: error: Unable to allocate resources: Requested nodes are busy",), 1, None, "busy"),
     ],
 )
-def test_a_start_that_fails_is_told_from_one_that_was_not_tried(
+def test_a_start_that_fails_is_distinguished_from_one_that_was_not_tried(
     srun: Path, lines: tuple[str, ...], code: int, started: bool | None, said: str
 ) -> None:
     answers(srun, *lines, code=code)

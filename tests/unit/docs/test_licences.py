@@ -34,7 +34,7 @@ def test_terms_that_bind_the_whole_program_would_be_seen(licence: str) -> None:
     assert not terms(licence) <= GRANTED
 
 
-def test_a_compute_node_is_told_apart_from_a_developer() -> None:
+def test_a_compute_node_is_distinguished_from_a_developer() -> None:
     groups = {package.name: package.group for package in packages()}
     assert groups["pyzmq"] == groups["msgspec"] == groups["clustershell"] == groups["pyyaml"] == "agent"
     assert groups["numba"] == "sim"

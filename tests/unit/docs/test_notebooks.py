@@ -33,7 +33,7 @@ def test_every_notebook_is_run_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_notebook_runs_as_it_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSUB_JIT", "0")
     monkeypatch.chdir(tmp_path)
     # The shape of the notebook is what is tried, so some of the jobs do.

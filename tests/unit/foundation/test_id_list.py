@@ -37,7 +37,7 @@ def test_everything_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0-999999999", "65536", ",".join(["0-65000"] * 9)])
-def test_what_a_few_characters_stand_for_is_bounded_before_it_is_made(text: str) -> None:
+def test_what_a_few_characters_expand_to_is_bounded_before_it_is_made(text: str) -> None:
     with pytest.raises(ValueError, match="65536 ids"):
         read_ids(text, MOST)
 

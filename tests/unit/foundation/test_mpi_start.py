@@ -28,7 +28,7 @@ def started(limit_s: float, block_s: float) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_users_choice_of_network_stands_and_else_ofi_is_taken() -> None:
+def test_a_users_choice_of_network_is_kept_and_else_ofi_is_taken() -> None:
     assert mpi_environment({"PATH": "/bin"}) == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
     assert mpi_environment({}, one_host=True)["FI_PROVIDER"] == "shm"
     # Settings of UCX do not choose it.

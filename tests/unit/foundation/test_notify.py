@@ -28,7 +28,7 @@ def heard(manager: socket.socket) -> list[str]:
             return found
 
 
-def test_it_tells_what_happens_once(manager: socket.socket) -> None:
+def test_it_reports_what_happens_once(manager: socket.socket) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
     notifier.ready()
     notifier.status("2 nodes\n3 jobs")
@@ -71,7 +71,7 @@ def test_an_abstract_socket_is_found() -> None:
         notifier.close()
 
 
-def test_nobody_who_listens_is_no_error(tmp_path: Path) -> None:
+def test_no_listener_is_no_error(tmp_path: Path) -> None:
     for address in ("", "relative", str(tmp_path / "nothing"), "@" + "x" * 500, "/" + "x" * 500):
         notifier = Notifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000000"})
         assert notifier.every_ns is None

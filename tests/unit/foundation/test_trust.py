@@ -58,7 +58,7 @@ def test_a_folder_that_others_may_write_is_no_place_to_keep_things(
             opens(tmp_path / "open")
 
 
-def test_what_stands_below_a_folder_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
+def test_files_below_a_folder_that_others_may_write_are_not_trusted(tmp_path: Path) -> None:
     inner = tmp_path / "open" / "inner"
     inner.mkdir(parents=True)
     (tmp_path / "open").chmod(0o777)
@@ -90,7 +90,7 @@ def test_a_strangers_link_is_not_followed(sticky: Path, tmp_path: Path) -> None:
         opens(sticky / "link")
 
 
-def test_links_on_the_way_are_followed_where_nobody_else_may_write(sticky: Path, tmp_path: Path) -> None:
+def test_links_on_the_way_are_followed_where_no_other_user_may_write(sticky: Path, tmp_path: Path) -> None:
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "absolute").symlink_to(tmp_path / "real")
     (tmp_path / "relative").symlink_to("sticky/../real/.")

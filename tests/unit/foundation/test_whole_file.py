@@ -78,7 +78,7 @@ def test_a_link_in_the_files_place_is_replaced_and_what_it_names_stays(tmp_path:
 
 
 @EVERY
-def test_whoever_reads_meanwhile_sees_the_old_file_or_the_new_one(tmp_path: Path, write: Writer) -> None:
+def test_a_concurrent_reader_sees_the_old_file_or_the_new_one(tmp_path: Path, write: Writer) -> None:
     contents = [bytes([letter]) * 20_000 for letter in b"abc"]
     path, over, seen = tmp_path / "file", threading.Event(), set[bytes]()
     write(path, contents[0])

@@ -144,7 +144,7 @@ def test_keys_that_others_may_write_are_not_believed(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_stranger_who_took_the_stand_ins_name_stops_nobody(tmp_path: Path) -> None:
+def test_a_stranger_who_took_the_substitutes_name_stops_no_one(tmp_path: Path) -> None:
     """Everybody may write to /dev/shm, and the name can be known before: the folder itself is used then."""
     state = tmp_path / "state"
     state.mkdir()

@@ -8,7 +8,7 @@ from gangd.daemon_process import Death, WatchedThread
 DEADLINE_S = 10.0
 
 
-def test_a_thread_that_dies_is_told_of_and_begins_anew() -> None:
+def test_a_thread_that_dies_is_reported_and_begins_anew() -> None:
     deaths: queue.SimpleQueue[Death] = queue.SimpleQueue()
     lived = threading.Event()
     attempts = []

@@ -89,7 +89,7 @@ def statements(function: ast.FunctionDef) -> int:
 
 
 @pytest.mark.parametrize("path", modules(), ids=called)
-def test_every_function_parses_or_tells(path: Path) -> None:
+def test_every_function_parses_or_reports(path: Path) -> None:
     for function in functions(ast.parse(path.read_text(encoding="utf-8"))):
         made = ast.unparse(function.returns) if function.returns else ""
         fine = (

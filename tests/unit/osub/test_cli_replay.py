@@ -52,7 +52,7 @@ def state_folder(folder: Path, **fields: object) -> Path:
     return state
 
 
-def test_a_gangd_that_serves_the_nodes_lets_limits_stand_and_tells_its_slices(tmp_path: Path) -> None:
+def test_a_gangd_that_serves_the_nodes_lets_limits_apply_and_reports_its_slices(tmp_path: Path) -> None:
     found = find_gang(str(state_folder(tmp_path)), None, CONFIG, NODES)
     settings = found.settings
     assert (settings.kind, settings.quantum_ms, settings.lease_s) == ("osub", 100.0, 2.0)
@@ -81,7 +81,7 @@ def test_a_gangd_that_does_not_hold_these_jobs_is_an_error(
         find_gang(str(state_folder(tmp_path, **fields)), None, CONFIG, NODES)
 
 
-def test_what_somebody_else_could_have_written_is_not_believed(tmp_path: Path) -> None:
+def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path) -> None:
     state = state_folder(tmp_path)
     (state / "status.json").chmod(0o666)
     with pytest.raises(TrustError):
@@ -92,7 +92,7 @@ def test_what_somebody_else_could_have_written_is_not_believed(tmp_path: Path) -
         find_gang(str(state), None, CONFIG, NODES)
 
 
-def test_slices_that_somebody_else_could_have_written_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+def test_slices_that_another_user_could_have_written_are_left_out_and_that_is_said(tmp_path: Path) -> None:
     state = state_folder(tmp_path)
     (tmp_path / "record" / "slices.jsonl").chmod(0o666)
     found = find_gang(str(state), None, CONFIG, NODES)
@@ -149,7 +149,7 @@ def test_wrong_words_are_one_line_and_leave_nothing(
     assert not out.exists()
 
 
-def test_a_host_without_slurm_is_told_what_to_do(
+def test_a_host_without_slurm_is_informed_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scontrol = tmp_path / "scontrol"

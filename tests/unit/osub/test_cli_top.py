@@ -78,13 +78,13 @@ def line_of(lines: list[str], word: str) -> str:
     return next(line for line in lines if line.startswith(word))
 
 
-def test_each_core_tells_who_runs_and_who_is_held() -> None:
+def test_each_core_reports_who_runs_and_who_is_held() -> None:
     lines = drawn(status(), Screen(80))
     assert line_of(lines, "a1").endswith("0-1: 12 (13)  2: 12 (13) ~14")
     assert line_of(lines, "a2").endswith("0: 12 +15 (13)")
 
 
-def test_a_job_that_yields_is_told_from_one_that_is_frozen() -> None:
+def test_a_job_that_yields_is_distinguished_from_one_that_is_frozen() -> None:
     jobs = [job(12, "run", a1=[0]), job(13, "held", a1=[0]), job(14, "yields", a1=[0])]
     lines = drawn(status(jobs=jobs, nodes=[node("a1", yields="cgroup1-slurm")]), Screen(140))
     assert line_of(lines, "a1").endswith("0: 12 <14> (13)")
@@ -102,7 +102,7 @@ def test_time_without_an_agent_is_said_of_the_worst_node() -> None:
     )
 
 
-def test_each_job_tells_its_role_demand_and_place() -> None:
+def test_each_job_reports_its_role_demand_and_place() -> None:
     lines = drawn(status(), Screen(80))
     assert line_of(lines, " 12").split() == ["12", "run", "busy", "a[1-2]", "x", "1-3", "cores"]
     assert line_of(lines, " 14").split() == ["14", "idle", "idle", "a1", "x", "1", "core"]
@@ -159,7 +159,7 @@ def test_without_a_height_everything_is_drawn() -> None:
     assert "more nodes" not in text
 
 
-def test_a_dead_and_a_hanging_controller_are_told_apart() -> None:
+def test_a_dead_and_a_hanging_controller_are_distinguished() -> None:
     dead = "\n".join(drawn(status(), Screen(160), StatusFreshness(75.0, process=False)))
     assert "is dead or left 75 s ago; all jobs run" in dead
     hangs = "\n".join(drawn(status(), Screen(160), StatusFreshness(4.0, process=True)))
@@ -179,7 +179,7 @@ def test_slurms_age_alarms_refusals_and_dry_run_are_shown() -> None:
     assert "bad 4" not in text
 
 
-def test_slices_that_grew_are_told_beside_what_was_asked_for() -> None:
+def test_slices_that_grew_are_reported_next_to_what_was_asked_for() -> None:
     calm, late = status(lost_share=0.0018), status(quantum_ms=500.0, lookahead=3, lost_share=0.031)
     assert "slice 4711 of 250 ms, lease 2 s" in "\n".join(drawn(calm, Screen(120)))
     assert "switches take 0.2%" in "\n".join(drawn(calm, Screen(120)))
@@ -296,7 +296,7 @@ def test_a_job_that_is_alone_for_a_while_is_watched_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
-def test_whoever_ends_it_gets_the_terminal_back(
+def test_the_terminal_is_restored_however_it_ends(
     ending: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
@@ -311,7 +311,7 @@ def test_whoever_ends_it_gets_the_terminal_back(
     assert signal.getsignal(ending) is before
 
 
-def test_what_is_closed_to_a_user_is_told_as_that(
+def test_what_is_closed_to_a_user_is_reported_as_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def closed(*_: object) -> None:

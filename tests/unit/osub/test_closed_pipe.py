@@ -70,7 +70,7 @@ def test_a_process_ends_as_quietly(here: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_another_pipe_that_breaks_is_told(
+def test_another_pipe_that_breaks_is_reported(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the reader of our output may leave unheard."""

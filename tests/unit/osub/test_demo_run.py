@@ -36,7 +36,7 @@ def test_a_demos_own_run_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / ".osub-demo").read_text() == "m1\n"
 
 
-def test_a_run_of_somebodys_own_under_the_same_name_stays(tmp_path: Path) -> None:
+def test_a_run_of_ones_own_under_the_same_name_stays(tmp_path: Path) -> None:
     run = real_run(tmp_path / "m1", JOBS, 1)
     for _ in range(2):
         with pytest.raises(OutputError, match="no run of an earlier demo"):

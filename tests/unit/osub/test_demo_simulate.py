@@ -54,7 +54,7 @@ def test_a_second_demo_replaces_the_simulations_of_the_first(tmp_path: Path) -> 
     assert len(simulate_all(runs, tmp_path, lambda _: None)) == 2
 
 
-def test_a_setting_that_cannot_be_simulated_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_setting_that_cannot_be_simulated_is_left_out_and_reported(tmp_path: Path) -> None:
     runs = demo_runs(tmp_path)[:2]
     (tmp_path / "m1-sim").mkdir()
     said: list[str] = []

@@ -67,7 +67,7 @@ def test_every_solver_answers(table: Path, solver: str) -> None:
     assert json.loads(out)["deadlines"][0]["possible"]
 
 
-def test_what_is_not_possible_is_told_and_has_no_loss(tmp_path: Path) -> None:
+def test_what_is_not_possible_is_reported_and_has_no_loss(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(HEADER + "a,4,,5,\n")
     found = json.loads(asked(path, "--json", nodes="4", deadline="2")[1])["deadlines"][0]
@@ -180,7 +180,7 @@ def test_a_wait_is_a_part_of_its_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", HEADER.encode() + b"\xe9,1,1,1,1\n"])
-def test_what_is_no_text_is_told(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_text_is_reported(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "jobs.csv"
     path.write_bytes(content)
     code, _, err = asked(path)
@@ -188,7 +188,7 @@ def test_what_is_no_text_is_told(tmp_path: Path, content: bytes) -> None:
     assert "no text in UTF-8" in err
 
 
-def test_a_file_that_is_not_there_or_no_file_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_no_file_is_reported(tmp_path: Path) -> None:
     assert asked(tmp_path / "none.csv")[0] == 1
     assert "cannot read" in asked(tmp_path)[2]
 

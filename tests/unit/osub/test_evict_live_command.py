@@ -75,7 +75,7 @@ def test_nothing_that_users_write_is_shown_or_read(slurm: FakeSlurm) -> None:
         assert "\x1b" not in out
 
 
-def test_without_knowledge_jobs_can_only_be_killed_and_that_is_told(slurm: FakeSlurm) -> None:
+def test_without_knowledge_jobs_can_only_be_killed_and_that_is_reported(slurm: FakeSlurm) -> None:
     found = json.loads(evict("--json", "--all-deadlines")[1])
     assert [one["loss"] for one in found["deadlines"]] == [1.0] * 5
     assert found["orders"] == [{"job": "3", "choice": "kill", "commands": [["scancel", "3"]]}]
@@ -83,7 +83,7 @@ def test_without_knowledge_jobs_can_only_be_killed_and_that_is_told(slurm: FakeS
     assert "outcomes" not in found
 
 
-def test_a_table_tells_of_single_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
+def test_a_table_reports_of_single_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     table = tmp_path / "times.csv"
     table.write_text("job,loss,ta_min\n3,50,\n1,,3\n")
     found = json.loads(evict("--json", "--times", str(table))[1])
@@ -99,7 +99,7 @@ def test_system_checkpoints_need_a_command(slurm: FakeSlurm, tmp_path: Path) -> 
     assert found["orders"][0]["commands"] == [["ckpt", "--job", "3"], ["scancel", "3"]]
 
 
-def test_executing_asks_and_is_refused_where_nobody_can_answer(slurm: FakeSlurm) -> None:
+def test_executing_asks_and_is_refused_where_no_one_can_answer(slurm: FakeSlurm) -> None:
     code, _, err = evict("--execute")
     assert (code, err.count("\n")) == (2, 1)
     assert "--yes" in err
@@ -117,7 +117,7 @@ def test_executing_ends_what_was_chosen_and_no_other(slurm: FakeSlurm) -> None:
     assert states(slurm) == [SlurmJobState.RUNNING, SlurmJobState.RUNNING, SlurmJobState.COMPLETED]
 
 
-def test_refusals_are_told_and_too_few_nodes_are_an_error(slurm: FakeSlurm) -> None:
+def test_refusals_are_reported_and_too_few_nodes_are_an_error(slurm: FakeSlurm) -> None:
     slurm.others = {3}
     code, out, err = evict("--execute", "--yes", nodes="4")
     assert code == 1
@@ -127,7 +127,7 @@ def test_refusals_are_told_and_too_few_nodes_are_an_error(slurm: FakeSlurm) -> N
     assert states(slurm) == [SlurmJobState.CANCELLED, SlurmJobState.CANCELLED, SlurmJobState.RUNNING]
 
 
-def test_what_is_late_is_told(live: Live) -> None:
+def test_what_is_late_is_reported(live: Live) -> None:
     """Slurm goes away when the job is cancelled, and comes back after the deadline."""
     slurm = live.slurm
     began = slurm.now
@@ -138,7 +138,7 @@ def test_what_is_late_is_told(live: Live) -> None:
     assert "2 nodes were let go, the last 31 s after the deadline" in err
 
 
-def test_an_interruption_tells_what_was_done(live: Live) -> None:
+def test_an_interruption_reports_what_was_done(live: Live) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 

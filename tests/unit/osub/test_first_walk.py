@@ -133,7 +133,7 @@ def test_one_job_is_one_job(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "1 jobs" not in capsys.readouterr().out
 
 
-def test_waits_are_told_in_the_unit_that_one_would_say(
+def test_waits_are_reported_in_the_unit_that_one_would_say(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "".join(line(number, 1).replace(" 100 ", " 90000 ") for number in range(1, 9))

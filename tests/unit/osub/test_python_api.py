@@ -203,7 +203,7 @@ def test_errors_speak_of_parameters(
     assert "--" not in str(raised.value)
 
 
-def test_wrong_paths_are_told(tmp_path: Path) -> None:
+def test_wrong_paths_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         osub.load(tmp_path)
     with pytest.raises(InputError):
@@ -240,7 +240,7 @@ def test_an_error_names_its_fields_as_the_front_end_does() -> None:
     assert (str(copy), copy.fields) == ("seed is -1", ("seed",))
 
 
-def test_the_page_on_python_runs_as_it_stands(
+def test_the_page_on_python_runs_unchanged(
     swf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = Path(__file__).parents[3] / "docs" / "python.md"

@@ -119,7 +119,7 @@ def test_names_that_are_no_text_are_refused_or_shown(here: Path, capsys: pytest.
     ("redirection", "code", "told"),
     [(">/dev/full", 1, "No space left"), (">&-", 0, ""), ("2>&-", 0, ""), ("<&-", 0, "")],
 )
-def test_output_that_nobody_can_take_is_one_line_or_none(
+def test_output_that_no_one_can_take_is_one_line_or_none(
     here: Path, redirection: str, code: int, told: str
 ) -> None:
     words = f"{sys.executable} -m osub.command trace info t.swf --json {redirection}"

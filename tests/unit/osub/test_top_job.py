@@ -21,6 +21,6 @@ def test_without_a_job_nothing_is_left_out() -> None:
     assert about(plain, None) is plain
 
 
-def test_a_job_that_shares_nothing_is_told() -> None:
+def test_a_job_that_shares_nothing_is_reported() -> None:
     with pytest.raises(ClusterError, match="job 99 shares no cores now"):
         about(status(), 99)

@@ -77,7 +77,7 @@ def test_without_slurm_the_picture_has_neither_columns_nor_queue() -> None:
     assert not any("name" in line and "does" in line for line in lines)
 
 
-def test_an_empty_queue_and_a_long_one_are_told_in_a_line() -> None:
+def test_an_empty_queue_and_a_long_one_are_reported_in_a_line() -> None:
     assert any(line.startswith("queue: no job waits") for line in drawn(LiveQueue({}, ())))
     many = tuple(QueuedJob(n, "n", "u", None, None, "Priority") for n in range(1000))
     assert sum("queue" in line for line in drawn(LiveQueue({}, many))) == 1

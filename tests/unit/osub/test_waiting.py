@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_told_what_goes_on_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_what_goes_on_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
     monkeypatch.setattr("sys.stderr", out)
     deadline_s = time.monotonic() + 60
@@ -36,7 +36,7 @@ def test_an_error_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue() == ""
 
 
-def test_a_pipe_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr("sys.stderr", out)
     with waiting("x", after_s=0.0):

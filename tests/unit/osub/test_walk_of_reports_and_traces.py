@@ -121,7 +121,7 @@ def test_text_of_16_bits_is_named(here: Path, capsys: pytest.CaptureFixture[str]
     assert "save it as UTF-8" in said(capsys, "trace", "convert", "log", "--out", "o.swf", code=1)
 
 
-def test_a_study_page_may_be_written_again_and_nobody_is_told_to_force_it(
+def test_a_study_page_may_be_written_again_without_force(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``--force`` begins the study anew: half an hour of replays would be gone for a page."""
@@ -169,7 +169,7 @@ def test_times_of_one_table_have_one_unit(here: Path, capsys: pytest.CaptureFixt
         ("experiment thesis-6 t.swf --survey 0-2", "there are data sets 1 to 6, not 0-2"),
     ],
 )
-def test_what_a_study_cannot_take_is_told(
+def test_what_a_study_cannot_take_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], words: str, told: str
 ) -> None:
     assert told in said(capsys, *words.split(), code=2)

@@ -147,7 +147,7 @@ def test_a_command_that_fails_is_one_line(
     assert error.count("\n") == 1
 
 
-def test_what_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     told = {offer.provider.source: offer.missing for offer in offers()}
     assert told[CounterSource.OS] is None

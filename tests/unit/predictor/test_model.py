@@ -83,7 +83,7 @@ def with_stressors(pairs: Pairs) -> Pairs:
     )
 
 
-def test_stressor_curves_tell_losses_of_victims_never_seen_beside_an_application() -> None:
+def test_stressor_curves_report_losses_of_victims_never_seen_next_to_an_application() -> None:
     pairs = with_stressors(made_pairs())
     records = records_of(pairs, PairKind.TIMESLICE)
     curves = curves_of(pairs, PairKind.TIMESLICE)
@@ -99,7 +99,7 @@ def test_stressor_curves_tell_losses_of_victims_never_seen_beside_an_application
     assert any("stressor curves" in row[0] for row in rows_of(report))
 
 
-def test_curves_of_noise_tell_nothing_and_are_not_made_of_half_a_set() -> None:
+def test_curves_of_noise_report_nothing_and_are_not_made_of_half_a_set() -> None:
     dice = np.random.default_rng(5)
     pairs = with_stressors(made_pairs())
     drawn = pl.Series("e_v", dice.normal(0.5, 0.1, pairs.pairs.height))
@@ -167,7 +167,7 @@ def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport
     assert any("l2_data_misses" in name for name in report.kept)
 
 
-def test_where_counters_tell_nothing_the_report_does_not_say_they_do() -> None:
+def test_where_counters_report_nothing_the_report_does_not_say_they_do() -> None:
     noise = records_of(made_pairs(12, reach=0.0, noise=0.1, width=0.0, seed=3), PairKind.TIMESLICE)
     report = evaluate_kind(noise)
     assert report.accuracies["application"].margin_low <= 0

@@ -87,7 +87,7 @@ def test_a_benchmark_that_is_not_there_is_one_line(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lu", "bt", "mg"])
-def test_as_many_steps_are_told_as_were_asked_for(name: str, folder: Path, tmp_path: Path) -> None:
+def test_as_many_steps_are_reported_as_were_asked_for(name: str, folder: Path, tmp_path: Path) -> None:
     meter = make_meter(tmp_path / "meter")
     application = known_applications({"OSUB_NPB": str(folder)})[f"npb.{name}.S"]
     done = subprocess.run(
@@ -131,7 +131,7 @@ def test_it_has_a_speed_in_a_window_and_is_gone_afterwards(folder: Path, tmp_pat
     ("name", "told"),
     [("npb.bt.B", "bt.B.x ended with code 1; it printed last"), ("npb.bt.C", "tells no time steps")],
 )
-def test_a_benchmark_that_dies_or_tells_nothing_is_named(
+def test_a_benchmark_that_dies_or_reports_nothing_is_named(
     name: str, told: str, folder: Path, tmp_path: Path
 ) -> None:
     application = known_applications({"OSUB_NPB": str(folder)})[name]

@@ -92,7 +92,7 @@ def test_a_simulation_that_cannot_be_is_refused_in_one_line(
 
 @pytest.mark.parametrize("choice", ["skip", "clip"])
 @pytest.mark.parametrize("trace", ["too-wide", "too-much-memory"], indirect=True)
-def test_a_job_that_can_never_fit_is_left_out_or_made_smaller_and_told(
+def test_a_job_that_can_never_fit_is_left_out_or_made_smaller_and_reported(
     trace: Path, tmp_path: Path, choice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--memory-gib", "4", "--oversize", choice, "--out", str(tmp_path / "run")]
@@ -144,7 +144,7 @@ class TestCompare:
             (["one", "other"], USAGE, "no job in common"),
         ],
     )
-    def test_runs_that_cannot_be_compared_are_told_in_one_line(
+    def test_runs_that_cannot_be_compared_are_reported_in_one_line(
         self, runs: Path, names: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert told in refused(["compare", *(str(runs / name) for name in names)], code, capsys)

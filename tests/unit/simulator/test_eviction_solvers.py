@@ -123,7 +123,7 @@ def test_many_nodes_in_large_units_are_a_small_table() -> None:
     assert table.cells == 4 * 11 * 3
 
 
-def test_losses_that_are_huge_leave_room_for_their_sum() -> None:
+def test_losses_that_are_huge_do_not_overflow_in_their_sum() -> None:
     jobs = [job(str(number), 1, 1e12 - number) for number in range(1000)]
     question = ask(jobs, 1)
     wholes = [loss for loss in whole_losses(question) if loss is not None]
@@ -155,7 +155,7 @@ class TestGreedy:
 
 
 class TestBacktracking:
-    def test_a_search_that_takes_too_long_is_told(self) -> None:
+    def test_a_search_that_takes_too_long_is_reported(self) -> None:
         jobs = [job(str(number), 2, 1000 + number, ts=1, ta=2) for number in range(40)]
         question = ask(jobs, 80, 30)
         with pytest.raises(UsageError, match="take --solver optimal"):
@@ -250,7 +250,7 @@ def test_what_is_compiled_answers_as_what_is_not(monkeypatch: pytest.MonkeyPatch
             assert solve(question, solver) == plain
 
 
-def test_columns_tell_what_cannot_be() -> None:
+def test_columns_report_what_cannot_be() -> None:
     columns = Columns(ask([job("a", 3, None, ts=2.5), job("b", 1, 0.5, ta=20)], 1))
     assert columns.losses.tolist() == [-1, 500_000]
     assert (columns.system.tolist(), columns.app.tolist()) == ([3, -1], [-1, 11])

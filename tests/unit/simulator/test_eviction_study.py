@@ -123,7 +123,7 @@ class TestTrace:
         assert facts.full_days == pytest.approx(600 / 86_400)
         assert facts.short == pytest.approx(2 / 14)
 
-    def test_a_trace_without_waits_is_told(self, tmp_path: Path) -> None:
+    def test_a_trace_without_waits_is_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "bare.swf"
         path.write_text("1 0 -1 -1 -1 -1 -1 4 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
         with pytest.raises(InputError, match="no job with a wait"):

@@ -8,7 +8,7 @@ from analysis.claims import Claim, ClaimRow, not_comparable
 from simulator.experiment_page import ExperimentTable, write_page
 
 
-def test_evidence_stands_beside_the_verdict_and_with_the_facts(tmp_path: Path) -> None:
+def test_evidence_is_next_to_the_verdict_and_with_the_facts(tmp_path: Path) -> None:
     table = ExperimentTable(name="Table 1", title="Waits", columns=("", "thesis", "ours"), rows=(), notes=())
     facts = ["Three runs.", "Evidence: 2 of 3 replays are unfit to judge by."]
     write_page(tmp_path / "page.html", "A study", facts, [table], [])

@@ -115,7 +115,7 @@ class TestCleaning:
         (row,) = kept.extensions
         assert kept.frame["job_number"][row] == 8
 
-    def test_a_trace_without_run_times_is_told(self, tmp_path: Path) -> None:
+    def test_a_trace_without_run_times_is_reported(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no job with a run time"):
             cleaned(load(tmp_path, [line(1, 0, -1, 1, 1)]), 12)
 
@@ -135,7 +135,7 @@ class TestDataSets:
         frame = with_interactive_jobs(trace, 54, seed=1).frame.filter(queue=0)
         assert (frame["requested_procs"] <= 12).all()
 
-    def test_more_than_there_are_is_told(self, busy_trace: Path) -> None:
+    def test_more_than_there_are_is_reported(self, busy_trace: Path) -> None:
         with pytest.raises(InputError, match="to make interactive, not"):
             with_interactive_jobs(load_columns(busy_trace), 390, seed=1)
 
@@ -228,7 +228,7 @@ class TestSurvey:
         SurveyedQueue("3%", 5, 0.0, 4.0),
     ]
 
-    def test_nobody_waits_at_the_least_share_and_then_the_least_multiplicity(self) -> None:
+    def test_no_job_waits_at_the_least_share_and_then_the_least_multiplicity(self) -> None:
         inner, outer = prompt_pair(self.INTERACTIVE, self.BATCH)
         assert (inner.share, inner.most, outer.most) == ("2%", 4, 5)
 
@@ -280,10 +280,10 @@ class TestCommand:
         assert "the largest S_OSub is " in page.read_text()
 
     @pytest.mark.parametrize("words", ["7", "0", "one", "1-9", ""])
-    def test_data_sets_that_there_are_not_are_told(self, busy_trace: Path, words: str) -> None:
+    def test_data_sets_that_there_are_not_are_reported(self, busy_trace: Path, words: str) -> None:
         outcome = self.call("thesis-6", str(busy_trace), "--survey", words)
         assert isinstance(outcome.exception, UsageError)
 
-    def test_a_trace_with_too_few_jobs_for_a_data_set_is_told_at_once(self, busy_trace: Path) -> None:
+    def test_a_trace_with_too_few_jobs_for_a_data_set_is_reported_at_once(self, busy_trace: Path) -> None:
         outcome = self.call("thesis-6", str(busy_trace), "--any-trace", "--survey", "6")
         assert isinstance(outcome.exception, InputError)

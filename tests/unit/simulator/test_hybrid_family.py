@@ -186,7 +186,7 @@ def test_victims_chosen_together_cost_less(tmp_path: Path) -> None:
     assert together["preemptions"].to_list() == [0, 1, 0]
 
 
-def test_a_job_that_shares_starts_at_once_and_preempts_nobody(tmp_path: Path) -> None:
+def test_a_job_that_shares_starts_at_once_and_preempts_no_job(tmp_path: Path) -> None:
     jobs = [(1, 0, 100, 8), (2, 50, 20, 8)]
     found, rows = simulate(tmp_path, jobs, {1: RIGID, 2: NOW}, "share", "weight=4")
     assert found == {1: [(0, 120, 8)], 2: [(50, 75, 8)]}

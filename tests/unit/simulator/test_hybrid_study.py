@@ -81,7 +81,7 @@ def test_useful_node_time_is_the_trace_s_whatever_happens(found: HybridSurvey) -
         assert all(one.at_once <= one.instant for one in of)
 
 
-def test_sharing_preempts_nobody(found: HybridSurvey) -> None:
+def test_sharing_preempts_no_job(found: HybridSurvey) -> None:
     for of in found.shared.values():
         assert all(one.malleable_preempted == one.rigid_preempted == one.wasted == 0 for one in of)
 

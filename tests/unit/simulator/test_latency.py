@@ -58,7 +58,7 @@ def test_few_starts_are_taken_together(tmp_path: Path) -> None:
     assert (measured.scheduling_s, measured.release_s) == (2.0, 0.0)
 
 
-def test_a_job_that_was_put_back_tells_nothing_of_how_soon_jobs_start(tmp_path: Path) -> None:
+def test_a_job_that_was_put_back_reports_nothing_of_how_soon_jobs_start(tmp_path: Path) -> None:
     """Without its allocations it seems to have started 180 s late."""
     late = [*ONE_A_CORE[:2], ("batch", 200.0, 200.1, 380.0, 390.0, 9.0, "0")]
     run = real_run(tmp_path / "r", late)

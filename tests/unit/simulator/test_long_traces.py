@@ -35,6 +35,6 @@ def test_a_trace_of_a_year_runs_with_a_measured_overhead(tmp_path: Path) -> None
     assert [end - 365 * DAY_S * 1_000_000 for end in result.end_us.tolist()[1:]] == [220_600_000] * 2
 
 
-def test_a_job_too_long_for_the_units_of_work_is_told_with_its_length(tmp_path: Path) -> None:
+def test_a_job_too_long_for_the_units_of_work_is_reported_with_its_length(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a job runs or asks for 3\.1536e\+11 s, too long for"):
         run(tmp_path, run_s=10_000 * 365 * DAY_S, submit_s=1)

@@ -205,7 +205,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tu
     return code, not list(folder.glob("*run*"))
 
 
-def test_a_policy_that_resizes_a_rigid_job_is_told_so(
+def test_a_policy_that_resizes_a_rigid_job_gets_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = tmp_path / "mine.py"

@@ -278,7 +278,7 @@ UNJUDGED = {"M6", "M7", "M13", "M14", "M19"}
 """Counts of operations that are not explained."""
 
 
-def test_in_a_world_as_the_paper_tells_it_its_claims_hold() -> None:
+def test_in_a_world_as_the_paper_describes_it_its_claims_hold() -> None:
     rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS})
     assert [row.id for row in rows] == [f"M{number}" for number in range(1, 33)]
     told = {row.id: (row.verdict.value, row.note) for row in rows if row.verdict is not ClaimVerdict.HOLDS}

@@ -57,7 +57,7 @@ def test_a_trace_that_cannot_be_is_refused_in_one_line(trace: Path, told: str) -
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
         read_outages(tmp_path / "absent.csv", 2)
 

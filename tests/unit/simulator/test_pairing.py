@@ -59,7 +59,7 @@ def test_two_on_a_core_lose_what_the_table_says(tmp_path: Path, table: Path) -> 
     assert made.jobs["app"].to_list() == ["a", "b"]
 
 
-def test_harmless_neighbours_are_preferred_and_nobody_waits_for_them(tmp_path: Path, table: Path) -> None:
+def test_harmless_neighbours_are_preferred_and_no_one_waits_for_them(tmp_path: Path, table: Path) -> None:
     apps = said(tmp_path / "apps.csv", "aba")
     three = trace(tmp_path / "three.swf", [(0, 100, 1, 1), (0, 100, 1, 2), (1, 10, 1, 3)])
 
@@ -117,7 +117,7 @@ def test_a_threshold_is_a_share_and_lln_aparts(options: dict[str, Any], tmp_path
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy"])
-def test_nobody_is_ever_beside_whom_it_harms_and_everybody_ends(
+def test_no_job_shares_with_one_that_it_harms_and_all_jobs_end(
     policy: str, tmp_path: Path, table: Path
 ) -> None:
     dice = np.random.default_rng(7)

@@ -104,7 +104,7 @@ def with_kinds(found: MeasuredPairs, partial: float, naive: float, gang: float) 
     return MeasuredPairs(replace(found.pairs, pairs=pl.concat((rest, made_frame))), found.report)
 
 
-def test_jobs_of_several_ranks_are_judged_by_order_and_shown_beside_the_thesis(found: MeasuredPairs) -> None:
+def test_jobs_of_several_ranks_are_judged_by_order_and_shown_next_to_the_thesis(found: MeasuredPairs) -> None:
     as_there = with_kinds(found, 0.5, 0.75, 0.51)
     assert [verdicts(as_there)[f"P{number}"] for number in (1, 2, 3)] == [ClaimVerdict.HOLDS] * 3
     otherwise = with_kinds(found, 0.9, 0.4, 0.6)
@@ -165,7 +165,7 @@ def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
     assert any(note.startswith(f"{APART} against {RANDOM}: mean loss -") for note in shown.notes)
 
 
-def test_tables_of_the_thesis_have_ours_beside_them(found: MeasuredPairs, folds: Folds) -> None:
+def test_tables_of_the_thesis_have_ours_next_to_them(found: MeasuredPairs, folds: Folds) -> None:
     made = {table.name: table for table in tables(found, folds)}
     assert list(made) == [f"Table 4.{number}" for number in (7, 8, 9, 10, 11)]
     assert made["Table 4.7"].rows[-1] == ("thesis", "800", "92%", "89%", "92%")
@@ -192,7 +192,7 @@ def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(fou
 
 
 @pytest.mark.slow
-def test_the_command_tells_claims_and_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_claims_and_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     assert run(["experiment", "pairing", "--quick", "--seeds", "1", "--html", str(page), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

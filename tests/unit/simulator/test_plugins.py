@@ -93,7 +93,7 @@ def test_all_three_together_use_each_core_at_most_twice(trace: Path) -> None:
         (f"{EXAMPLES}:Packed", UsageError),
     ],
 )
-def test_a_file_or_a_name_that_is_no_policy_is_told(text: str, error: type[Exception]) -> None:
+def test_a_file_or_a_name_that_is_no_policy_is_reported(text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         setting_of(SimulationSpec(system="N2C2", policy=text))
 
@@ -105,7 +105,7 @@ def test_a_plug_in_that_fails_when_it_is_loaded_is_an_input_error(tmp_path: Path
         setting_of(SimulationSpec(system="N2C2", policy=f"{path}:Policy"))
 
 
-def test_a_placement_that_gives_the_wrong_cores_is_told(tmp_path: Path, trace: Path) -> None:
+def test_a_placement_that_gives_the_wrong_cores_is_reported(tmp_path: Path, trace: Path) -> None:
     path = tmp_path / "greedy.py"
     path.write_text("class Greedy:\n    def place(self, cluster, job):\n        return {0: [0]}\n")
     with pytest.raises(InputError, match="placement gave job 1"):

@@ -102,7 +102,7 @@ def test_failures_drawn_with_the_same_seed_give_the_same_bytes(trace: Path, tmp_
     assert one != other
 
 
-def test_a_node_that_never_comes_back_is_told(
+def test_a_node_that_never_comes_back_is_reported(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "down.csv").write_text("node,down_s,up_s\nn1,5,\n")

@@ -69,7 +69,7 @@ def test_what_an_order_cannot_replace_is_refused(tmp_path: Path, words: dict[str
         simulate(run.path, **{"system": "N1C2", **words}, order_of=run.path, out=tmp_path / "s")
 
 
-def test_a_run_that_tells_no_order_of_these_jobs_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_reports_no_order_of_these_jobs_is_refused(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", ROWS)
     simulated = simulate(run.path, "N1C2", out=tmp_path / "s")
     with pytest.raises(InputError, match="is a simulation"):

@@ -116,7 +116,7 @@ def test_what_an_operator_knows_goes_before_what_holds_for_all() -> None:
     assert (second.loss, second.ts_min, second.ta_min) == (7, 9, 1)
 
 
-def test_named_jobs_that_do_not_run_are_told() -> None:
+def test_named_jobs_that_do_not_run_are_reported() -> None:
     rules = EvictionRules(known={"9": OperatorKnowledge()}, keep=frozenset({"8"}))
     assert world([job(1, "a")], rules).notes == ("These named jobs do not run: 8, 9.",)
 
@@ -176,7 +176,7 @@ def test_a_heterogeneous_job_is_one_and_a_task_of_an_array_is_itself() -> None:
     assert found.jobs[0].job.nodes == 3
 
 
-def test_jobs_that_cannot_be_read_are_told() -> None:
+def test_jobs_that_cannot_be_read_are_reported() -> None:
     snapshot = JobSnapshot((job(1, "a"),), (UnreadableJob(2, "odd"),))
     assert (
         "1 job cannot be read"
@@ -216,7 +216,7 @@ def test_baselines_take_jobs_one_by_one() -> None:
     assert answer_world(world([job(1, "a")]), 1, 5, solver=EvictionSolver.GREEDY).answers[0].possible
 
 
-def test_a_large_heap_is_cleared_node_by_node_and_that_is_told() -> None:
+def test_a_large_heap_is_cleared_node_by_node_and_that_is_reported() -> None:
     names = [f"n{number}" for number in range(300)]
     jobs = [
         job(number, "", cores=0, start_time=NOW - 3600 * (number % 7 + 1)) for number in range(1, len(names))

@@ -170,13 +170,13 @@ def test_a_run_that_would_lose_most_of_its_jobs_is_refused(trace: Path, tmp_path
     assert load_run(tmp_path / "rest").jobs.height == 1
 
 
-def test_times_are_told_in_the_unit_a_reader_thinks_in(trace: Path, tmp_path: Path) -> None:
+def test_times_are_reported_in_the_unit_a_reader_thinks_in(trace: Path, tmp_path: Path) -> None:
     trace.write_text("; Version: 2.2\n" + "".join(line.replace(" 100 ", " 90000 ") + "\n" for line in LINES))
     outcome = call(trace, tmp_path / "long")
     assert "makespan: 25.0" in outcome.output
     assert " h\n" in outcome.output
 
 
-def test_a_table_of_another_kind_is_told_what_reads_it(trace: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_table_of_another_kind_names_what_reads_it(trace: Path, tmp_path: Path) -> None:
     trace.write_text("JobID|State\n1|COMPLETED\n")
     assert "osub trace convert" in str(call(trace, tmp_path / "run").exception)

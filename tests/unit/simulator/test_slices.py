@@ -110,7 +110,7 @@ def test_a_gang_that_yields_uses_what_the_owner_leaves_and_no_core_idles(tmp_pat
     assert 42 <= interactive <= 45
 
 
-def test_a_gang_stands_still_while_one_of_its_cores_is_not_left(tmp_path: Path) -> None:
+def test_a_gang_stays_stopped_while_one_of_its_cores_is_not_left(tmp_path: Path) -> None:
     lines = [line(1, 0, 10, 2), line(2, 0, 10, 1), line(3, 0, 10, 2)]
     result = run(tmp_path, lines, system="N2C1", multiplicity=3, hold="yield")
     frame = slice_frame(result)
@@ -129,7 +129,7 @@ def test_work_is_conserved_over_slices(tmp_path: Path, hold: str) -> None:
     assert (result.end_us >= result.workload.submit_us + result.workload.run_us).all()
 
 
-def test_an_unknown_hold_is_told() -> None:
+def test_an_unknown_hold_is_reported() -> None:
     with pytest.raises(UsageError, match="unknown hold 'stop': choose freeze or yield"):
         setting_of(SimulationSpec(system="N1C1", multiplicity=2, quantum_ms=250.0, hold="stop"))
 
@@ -151,6 +151,6 @@ def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [{"quantum_ms": 1.0}, {"quantum_ms": 6000.0}, {"quantum_ms": 250.0, "node_noise": 0.1}]
 )
-def test_slices_that_cannot_be_are_told(words: dict[str, float]) -> None:
+def test_slices_that_cannot_be_are_reported(words: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         setting_of(SimulationSpec(system="N1C1", multiplicity=2, **words))  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_the_backfill_scheduler_begins_at_its_phase(tmp_path: Path) -> None:
     assert starts(tmp_path, BACKFILLABLE, "interval=30", "phase=11")[3] == 11
 
 
-def test_without_backfilling_nobody_overtakes(tmp_path: Path) -> None:
+def test_without_backfilling_no_one_overtakes(tmp_path: Path) -> None:
     assert starts(tmp_path, BACKFILLABLE, "backfill=no")[3] == 150
 
 

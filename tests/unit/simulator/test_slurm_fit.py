@@ -45,7 +45,7 @@ def with_config(run: Run, **config: str) -> Run:
     return replace(run, info=msgspec.structs.replace(run.info, slurm_config=config))
 
 
-def test_starts_are_told_apart_by_what_jobs_waited_for(tmp_path: Path) -> None:
+def test_starts_are_distinguished_by_what_jobs_waited_for(tmp_path: Path) -> None:
     starts = read_starts(real_run(tmp_path / "r", ROWS))
     assert starts.arrived == pytest.approx([0.5, 1.0])
     assert starts.released == pytest.approx([0.4, 0.7])
@@ -53,7 +53,7 @@ def test_starts_are_told_apart_by_what_jobs_waited_for(tmp_path: Path) -> None:
     assert starts.passes == pytest.approx([0.6, 11.0, 20.7, 20.8, 41.1])
 
 
-def test_on_shared_cores_a_job_waits_for_the_end_that_leaves_room(tmp_path: Path) -> None:
+def test_on_shared_cores_a_job_waits_for_the_end_that_leaves_space(tmp_path: Path) -> None:
     shared: list[Row] = [
         ("batch", 0, 0.1, 0.2, 10, 9, "0"),
         ("batch", 0, 0.1, 0.2, 20, 9, "0"),
@@ -68,7 +68,7 @@ def test_on_shared_cores_a_job_waits_for_the_end_that_leaves_room(tmp_path: Path
     assert read_starts(replace(run, info=apart, jobs=jobs)).released == pytest.approx([0.3, 0.4])
 
 
-def test_batch_jobs_beside_interactive_ones_have_cores_of_their_own(tmp_path: Path) -> None:
+def test_batch_jobs_next_to_interactive_ones_have_cores_of_their_own(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", ROWS)
     queues = {"queues": "mq", "interactive_nodes": 1, "multiplicity_interactive": 4}
     apart = replace(run, info=msgspec.structs.replace(run.info, **queues))
@@ -87,7 +87,7 @@ def test_who_is_before_whom_is_a_matter_of_priority(tmp_path: Path) -> None:
     assert read_starts(run, size_weight=100).overtook == []
 
 
-def test_a_job_that_was_cancelled_waited_until_then_and_tells_nothing_else(tmp_path: Path) -> None:
+def test_a_job_that_was_cancelled_waited_until_then_and_reports_nothing_else(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", ROWS)
     second = pl.col("trace_job") == 2
     jobs = run.jobs.with_columns(
@@ -101,7 +101,7 @@ def test_a_job_that_was_cancelled_waited_until_then_and_tells_nothing_else(tmp_p
     assert read_starts(replace(run, jobs=early)).overtook == []
 
 
-def test_a_job_that_began_again_is_in_the_way_and_tells_nothing(tmp_path: Path) -> None:
+def test_a_job_that_began_again_is_in_the_way_and_reports_nothing(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", ROWS)
     place = (Placement("n1", (0,)),)
     lifecycles = [
@@ -113,7 +113,7 @@ def test_a_job_that_began_again_is_in_the_way_and_tells_nothing(tmp_path: Path) 
     assert starts.released == pytest.approx([0.4, 0.7])
 
 
-def test_few_starts_tell_little_and_say_so(tmp_path: Path) -> None:
+def test_few_starts_report_little_and_say_so(tmp_path: Path) -> None:
     found = values(real_run(tmp_path / "r", ROWS))
     assert {found[name].source for name in ("tick", "interval", "completing", "scheduling_s")} == {"default"}
     assert found["interval"].note == "too few jobs overtook others"
@@ -122,7 +122,7 @@ def test_few_starts_tell_little_and_say_so(tmp_path: Path) -> None:
     assert found["launch_interactive_s"].note == "no such job"
 
 
-def test_jobs_that_share_cores_do_not_tell_how_long_launching_takes(tmp_path: Path) -> None:
+def test_jobs_that_share_cores_do_not_report_how_long_launching_takes(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", ROWS, multiplicity=2, gang=GangSettings(kind="osub", quantum_ms=250.0))
     fit = fit_run(run, "N1C2", 1)
     assert {one.note for one in fit.latencies if one.name.startswith("launch")} == {"jobs share cores"}
@@ -191,7 +191,7 @@ def refusal(run: Run, system: str = "N1C2") -> str:
     return f"{told.value.exit_code}: {told.value}"
 
 
-def test_runs_that_tell_nothing_are_refused(tmp_path: Path) -> None:
+def test_runs_that_report_nothing_are_refused(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", ROWS, label="that run")
     simulated = msgspec.structs.replace(run.info, kind="simulated")
     assert refusal(replace(run, info=simulated)).startswith("1: that run is a simulation")

@@ -13,7 +13,7 @@ from simulator.simulation_spec import SimulationSpec
 @pytest.mark.parametrize(
     "text", ["", "150", "N150", "C12", "n150c12", "N0C12", "N150C0", "N150C12 ", "N1.5C2", "N-1C2"]
 )
-def test_what_is_no_system_is_told(text: str) -> None:
+def test_what_is_no_system_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match="is not a system"):
         System.parse(text)
 
@@ -44,7 +44,7 @@ def test_a_share_is_the_nearest_whole_number_of_nodes_halves_up_and_at_least_one
 
 
 @pytest.mark.parametrize("share", ["", "%", "five", "0", "0%", "100%", "1", "-5%", "nan", "inf"])
-def test_what_is_no_share_is_told(share: str) -> None:
+def test_what_is_no_share_is_reported(share: str) -> None:
     with pytest.raises(UsageError, match="is not a share"):
         nodes_of_share(System(150, 12), share)
 
@@ -80,6 +80,6 @@ def test_interactive_jobs_get_the_first_nodes() -> None:
         (SimulationSpec(system="N4C4", node_noise=0.5), "node noise"),
     ],
 )
-def test_settings_that_cannot_be_are_told(words: SimulationSpec, message: str) -> None:
+def test_settings_that_cannot_be_are_reported(words: SimulationSpec, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         setting_of(words)

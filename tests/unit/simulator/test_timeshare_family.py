@@ -148,7 +148,7 @@ def test_noise_slows_jobs_by_the_seed(tmp_path: Path) -> None:
     assert 1000 < any_jobs[0] < slow[0] < 2000
 
 
-def test_the_run_tells_whole_nodes_and_the_most_jobs_on_one(tmp_path: Path) -> None:
+def test_the_run_reports_whole_nodes_and_the_most_jobs_on_one(tmp_path: Path) -> None:
     trace = write_trace(tmp_path, [(1, 0, 100, 5, 100), (2, 0, 100, 1, 100), (3, 0, 100, 1, 100)])
     jobs = jobs_of(trace, "--check")
     info = load_run(tmp_path / "run").info

@@ -168,7 +168,9 @@ def test_interactive_periods_may_begin_and_end_busy_and_contain_zeros(tmp_path: 
         ([line(1, submit=10**13)], "more than 1e\\+12"),
     ],
 )
-def test_traces_that_contradict_themselves_are_told(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_traces_that_contradict_themselves_are_reported(
+    tmp_path: Path, lines: list[str], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         workload(tmp_path, *lines)
 

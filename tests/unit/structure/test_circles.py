@@ -43,7 +43,7 @@ def test_what_lies_side_by_side_imports_in_no_circle(edges: Edges) -> None:
     assert {package for package, circle in found.items() if circle} <= LAYERS_INSIDE, found
 
 
-def test_a_circle_is_found_however_long_and_told_in_the_order_of_imports() -> None:
+def test_a_circle_is_found_however_long_and_reported_in_the_order_of_imports() -> None:
     edges = {"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"a"}), "d": frozenset({"a"})}
     circle = circle_in(edges)
     assert circle is not None
@@ -68,7 +68,7 @@ def test_folders_are_in_a_circle_although_no_modules_are() -> None:
     assert [package for package, inside in siblings(edges) if circle_in(inside)] == ["r"]
 
 
-def test_a_module_beside_a_folder_stands_for_itself() -> None:
+def test_a_module_next_to_a_folder_counts_by_itself() -> None:
     edges: Edges = {
         "r": frozenset(),
         "r.main": frozenset({"r.one.a"}),

@@ -187,7 +187,7 @@ def test_a_run_is_resumed_although_a_node_has_gone_down(trace: Path, tmp_path: P
         ("allocation failure: Invalid time specified", True),
     ],
 )
-def test_what_slurm_would_refuse_of_every_job_is_told_before_the_run_is_made(
+def test_what_slurm_would_refuse_of_every_job_is_reported_before_the_run_is_made(
     why: str, is_begun: bool, trace: Path, tmp_path: Path
 ) -> None:
     world = make_world(tmp_path, cores=2)

@@ -90,7 +90,7 @@ def decided(
     forced=st.booleans(),
     memory=st.booleans(),
 )
-def test_two_that_are_dangerous_never_may_share_a_node_unless_that_is_told(
+def test_two_that_are_dangerous_never_may_share_a_node_unless_that_is_reported(
     jobs: list[tuple[str, int, float]],
     pairs: set[tuple[str, str]],
     nodes: int,
@@ -127,7 +127,7 @@ def test_groups_have_nodes_by_their_work_and_who_is_harmless_goes_anywhere() -> 
     assert made["c"].away_from == ()
 
 
-def test_one_that_is_dangerous_beside_itself_asks_to_be_alone() -> None:
+def test_one_that_is_dangerous_next_to_itself_asks_to_be_alone() -> None:
     plan = ReplayPlan(jobs=(job(1, "a"), job(2, "b")))
     for forced in (True, False):
         where = target(forced=forced)
@@ -141,13 +141,13 @@ def test_one_that_is_dangerous_beside_itself_asks_to_be_alone() -> None:
         assert beside.memory_per_cpu_mib == 100
 
 
-def test_nodes_to_keep_away_from_are_told_to_slurm_with_those_left_out() -> None:
+def test_nodes_to_keep_away_from_are_passed_to_slurm_with_those_left_out() -> None:
     where = replace(target(2), left_out=("n9",))
     made = decided(ReplayPlan(jobs=(job(1, "a"), job(2, "b"))), where, danger("ab")).jobs
     assert submit_request(made[0], where, ReplayOptions(), Path("/run")).options == ("exclude=n9,n1",)
 
 
-def test_what_cannot_be_kept_apart_is_told() -> None:
+def test_what_cannot_be_kept_apart_is_reported() -> None:
     plan = ReplayPlan(jobs=(job(1, "a", nodes=2), job(2, "b")))
     apart = keep_apart(plan, target(2), danger("ab", "bb"), memory_counts=False)["main"]
     assert apart.sentence() == "not kept apart here: a and b, b and b"

@@ -63,7 +63,7 @@ def test_a_calm_host_is_sampled_no_longer() -> None:
     assert host.runs == [12, 10, 25, 50]
 
 
-def test_noise_that_stays_is_told_and_nothing_stored(tmp_path: Path) -> None:
+def test_noise_that_stays_is_reported_and_nothing_stored(tmp_path: Path) -> None:
     host = Host(noise_s=1e6)
     sampled = sampled_on(host)
     sampled.sample_longer(host, 1, 0.9)

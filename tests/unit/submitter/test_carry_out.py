@@ -105,7 +105,7 @@ def test_who_does_not_end_leaves_the_others_their_time_and_is_ended() -> None:
     assert stage.state(first) is SlurmJobState.CANCELLED
 
 
-def test_who_dies_of_the_signal_is_told() -> None:
+def test_who_dies_of_the_signal_is_reported() -> None:
     stage = Stage()
     job = stage.start()
     stage.at[3] = lambda: stage.slurm.end(job, SlurmJobState.FAILED)
@@ -161,7 +161,7 @@ def test_a_job_that_puts_itself_back_to_the_queue_has_saved_itself() -> None:
     assert (outcome.end, outcome.note) == (OrderEnd.SAVED, "PENDING")
 
 
-def test_each_refusal_is_told_and_the_others_go_on() -> None:
+def test_each_refusal_is_reported_and_the_others_go_on() -> None:
     stage = Stage()
     theirs, mine, other = stage.start(), stage.start(), stage.start()
     stage.slurm.others = {theirs, other}
@@ -182,7 +182,7 @@ class TestRequeue:
         assert outcomes[1].note == "COMPLETED; put back to the queue"
         assert [stage.state(job) for job in (killed, saved)] == [SlurmJobState.PENDING, SlurmJobState.PENDING]
 
-    def test_who_may_not_start_again_is_cancelled_and_that_is_told(self) -> None:
+    def test_who_may_not_start_again_is_cancelled_and_that_is_reported(self) -> None:
         stage = Stage()
         job = stage.start(no_requeue=True)
         (outcome,) = stage.run(stage.order(job, KILL), requeue=Requeue.YES)
@@ -208,7 +208,7 @@ class TestSystem:
             (HostError("ckpt is not installed here"), "not checkpointed: ckpt is not installed here"),
         ],
     )
-    def test_a_command_that_fails_is_told_and_the_node_is_freed_all_the_same(
+    def test_a_command_that_fails_is_reported_and_the_node_is_freed_all_the_same(
         self, answer: CommandOutput | Exception, words: str
     ) -> None:
         stage = Stage(answer=answer)
@@ -240,7 +240,7 @@ class TestSlurmAway:
         stage.at[50] = lambda: setattr(stage.slurm, "reachable", True)
         assert stage.run(stage.order(job, APP))[0].end is OrderEnd.SAVED
 
-    def test_an_outage_that_lasts_is_told_and_bounded(self) -> None:
+    def test_an_outage_that_lasts_is_reported_and_bounded(self) -> None:
         stage = Stage()
         first, second = stage.start(), stage.start()
         stage.at[5] = lambda: setattr(stage.slurm, "reachable", False)
@@ -268,7 +268,7 @@ def test_an_interruption_leaves_what_was_done_and_what_was_not() -> None:
     assert stage.eviction.outcomes[1].note == "signalled"
 
 
-def test_commands_are_told_as_they_are_run() -> None:
+def test_commands_are_reported_as_they_are_run() -> None:
     order = EvictionOrder(spec="12_3", job_id=15, start_time=1, fate=APP)
     ways = EvictionMeans(deadline_s=1, signal_name="TERM", receiver=Receiver.FULL, requeue=Requeue.HELD)
     assert commands(order, ways) == [

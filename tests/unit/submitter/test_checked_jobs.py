@@ -28,7 +28,7 @@ def test_some_jobs_are_spread_over_the_targets_and_one_is_the_middle_one() -> No
     assert chosen(1) == [3.0]
 
 
-def test_step_times_that_are_not_there_are_told_before_anything_runs(tmp_path: Path) -> None:
+def test_step_times_that_are_not_there_are_reported_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no .*steps.json: `osub workloads calibrate` makes one"):
         check_jobs(
             tmp_path,

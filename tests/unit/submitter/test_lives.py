@@ -49,7 +49,7 @@ def test_each_job_has_one_allocation_and_it_is_the_row_s_own(trace: Path, tmp_pa
         assert held["placement"] == row["placement"]
 
 
-def test_a_requeued_job_has_two_lives_and_one_row(trace: Path, tmp_path: Path) -> None:
+def test_a_requeued_job_has_two_attempts_and_one_row(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path, run_s=10.0)
     world.at(6.0, lambda: world.slurm.requeue(1, after_s=30.0))
     run = world.replay(trace)
@@ -100,7 +100,7 @@ def test_a_job_that_ended_and_is_requeued_later_is_followed_again(trace: Path, t
     assert [held["why"] for held in allocations(world) if held["job"] == 1] == ["start", "requeue"]
 
 
-def test_two_requeues_between_two_sessions_are_three_lives(trace: Path, tmp_path: Path) -> None:
+def test_two_requeues_between_two_sessions_are_three_attempts(trace: Path, tmp_path: Path) -> None:
     """Nobody saw the second one: its stamps tell when it was, and nothing tells where."""
     world = make_world(tmp_path, run_s=10.0)
     assert not world.begin(trace).run(lambda now: Wish.DETACH if now.now_s > 4 else Wish.GO_ON)
@@ -126,7 +126,7 @@ def test_two_requeues_between_two_sessions_are_three_lives(trace: Path, tmp_path
     assert metrics.kinds["all"].degradation.max == pytest.approx(0.5)
 
 
-def test_an_earlier_life_that_nobody_saw_at_all_is_known_by_its_stamps(trace: Path, tmp_path: Path) -> None:
+def test_an_earlier_life_that_no_one_saw_at_all_is_known_by_its_stamps(trace: Path, tmp_path: Path) -> None:
     """The replay was killed before the job began, and Slurm has put it back since."""
     world = make_world(tmp_path, run_s=10.0)
     world.slurm.hold = lambda _: "JobHeldUser"
@@ -142,7 +142,9 @@ def test_an_earlier_life_that_nobody_saw_at_all_is_known_by_its_stamps(trace: Pa
     assert held[0]["wasted_s"] == pytest.approx(3.0, abs=0.1)
 
 
-def test_a_life_that_slurm_forgot_is_not_told_where_the_one_before_was(trace: Path, tmp_path: Path) -> None:
+def test_a_life_that_slurm_forgot_is_not_reported_where_the_one_before_was(
+    trace: Path, tmp_path: Path
+) -> None:
     world = make_world(tmp_path, run_s=10.0)
     assert not world.begin(trace).run(lambda now: Wish.DETACH if now.now_s > 4 else Wish.GO_ON)
     world.slurm.requeue(1, after_s=2.0)
@@ -160,7 +162,9 @@ def test_a_life_that_slurm_forgot_is_not_told_where_the_one_before_was(trace: Pa
     )
 
 
-def test_a_preemption_is_told_from_a_requeue_where_slurm_says_so(trace: Path, tmp_path: Path) -> None:
+def test_a_preemption_is_distinguished_from_a_requeue_where_slurm_says_so(
+    trace: Path, tmp_path: Path
+) -> None:
     """Slurm says that it preempts a job until the job is back in the queue."""
     world = make_world(tmp_path, run_s=10.0)
     world.at(4.0, lambda: world.slurm.preempt(1))
@@ -193,7 +197,7 @@ def test_stamps_that_come_late_are_waited_for(trace: Path, tmp_path: Path) -> No
     assert events(run, "stamps missing") == []
 
 
-def test_stamps_that_never_come_are_waited_for_with_a_bound_and_told(trace: Path, tmp_path: Path) -> None:
+def test_stamps_that_never_come_are_waited_for_with_a_bound_and_reported(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path, run_s=10.0, timing=Timing(stamps_s=30.0))
     world.loses_stamps = lambda name: name.endswith("-1")
     session = world.begin(trace)

@@ -75,7 +75,7 @@ def test_what_each_reason_leaves_to_hope_for(reason: str, hope: Hope) -> None:
 @pytest.mark.parametrize(
     "state", [SlurmJobState.REQUEUE_HOLD, SlurmJobState.SPECIAL_EXIT, SlurmJobState.RESV_DEL_HOLD]
 )
-def test_a_job_put_back_on_hold_waits_for_somebody(state: SlurmJobState) -> None:
+def test_a_job_put_back_on_hold_waits_for_a_user(state: SlurmJobState) -> None:
     assert hope_of(pending("None", state)) is Hope.OPERATOR
 
 
@@ -141,7 +141,7 @@ def test_a_job_beyond_the_partition_s_limit_ends_with_its_reason_and_the_others_
     assert world.now - START < 40
 
 
-def test_a_held_job_is_told_of_at_once_and_given_up_after_the_patience(trace: Path, tmp_path: Path) -> None:
+def test_a_held_job_is_reported_at_once_and_given_up_after_the_patience(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path, timing=ReplayOptions(patience_s=60.0).timing(look_s=25.0))
     held(world, "JobHeldAdmin")
     session = world.begin(trace)

@@ -247,7 +247,7 @@ def test_absences_count_in_a_row_not_in_total(trace: Path, tmp_path: Path) -> No
     assert {row["state"] for row in rows(run)} == {"COMPLETED"}
 
 
-def test_a_job_that_cannot_be_read_is_not_gone_and_it_is_told(trace: Path, tmp_path: Path) -> None:
+def test_a_job_that_cannot_be_read_is_not_gone_and_it_is_reported(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loses_stamps = lambda _: True
     snapshots(world, Changes(world, ["unreadable"] * 200 + ["shown"]))
@@ -291,7 +291,7 @@ def test_a_job_that_accounting_does_not_have_either_is_lost(trace: Path, tmp_pat
     assert {row["state"] for row in rows(run)} == {"LOST"}
 
 
-def test_where_accounting_says_something_else_that_is_told(trace: Path, tmp_path: Path) -> None:
+def test_where_accounting_says_something_else_that_is_reported(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path)
 
     def differs(job: SlurmJob) -> Accounted | None:
@@ -345,7 +345,7 @@ def test_a_cancellation_that_slurm_did_not_hear_is_said_again(trace: Path, tmp_p
     assert world.now < START + 60
 
 
-def test_what_is_known_is_recorded_before_a_fault_is_told(trace: Path, tmp_path: Path) -> None:
+def test_what_is_known_is_recorded_before_a_fault_is_reported(trace: Path, tmp_path: Path) -> None:
     """A job was submitted, then the thread died, both between two looks of the main thread."""
     world = make_world(tmp_path)
     session = world.begin(trace)

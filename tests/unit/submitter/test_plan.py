@@ -88,7 +88,7 @@ def test_oversize_jobs_can_be_skipped_or_clipped() -> None:
     assert (clipped.jobs[1].cores, clipped.clipped_oversize) == (32, 1)
 
 
-def test_some_oversize_jobs_are_left_out_and_told_and_most_are_an_error() -> None:
+def test_some_oversize_jobs_are_left_out_and_reported_and_most_are_an_error() -> None:
     several = [job(number, allocated_procs=33 if number == 3 else 1) for number in (1, 2, 3)]
     plan = make_plan(trace(*several), TARGET, PlanOptions())
     assert len(plan.jobs) == 2
@@ -128,7 +128,7 @@ def test_a_table_of_applications_wins() -> None:
         make_plan(trace(job(1)), TARGET, PlanOptions(), {9: choice})
 
 
-def test_the_table_is_read_and_its_faults_are_told_with_the_line(tmp_path: Path) -> None:
+def test_the_table_is_read_and_its_faults_are_reported_with_the_line(tmp_path: Path) -> None:
     table = tmp_path / "apps.csv"
     table.write_text('trace_job,app,args\n3,eiba,"2 0 1"\n')
     assert read_apps(table) == {3: AppChoice("eiba", ("2", "0", "1"))}
@@ -168,7 +168,7 @@ LIMITED = replace(POOL, most_minutes=3, most_nodes=2)
 SHORT = replace(TARGET, batch=LIMITED, interactive=LIMITED)
 
 
-def test_a_job_that_can_never_start_for_its_limit_is_told_before_anything_is_submitted() -> None:
+def test_a_job_that_can_never_start_for_its_limit_is_reported_before_anything_is_submitted() -> None:
     """120 s are within the partition's three minutes, twice as much is not."""
     ours = trace(job(requested_s=120))
     assert make_plan(ours, SHORT, PlanOptions()).jobs[0].limit_minutes == 2

@@ -243,7 +243,7 @@ def test_unsorted_submissions_are_sorted(tmp_path: Path) -> None:
     assert run.jobs["submitted_s"].is_not_null().all()
 
 
-def test_a_failed_job_is_told_with_what_it_said(trace: Path, tmp_path: Path) -> None:
+def test_a_failed_job_is_reported_with_what_it_said(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path, run_s=5.0)
     world.at(2.0, lambda: world.slurm.end(1, SlurmJobState.FAILED))
     session = world.begin(trace)

@@ -84,7 +84,7 @@ def test_columns_are_found_by_name_in_the_usual_units(
         ("elapsed_s,cores\n5,1\0\n", "a sample needs|cannot read"),
     ],
 )
-def test_bad_series_are_told_in_one_line(text: str, words: str, tmp_path: Path) -> None:
+def test_bad_series_are_reported_in_one_line(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=words) as raised:

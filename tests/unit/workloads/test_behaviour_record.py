@@ -65,7 +65,7 @@ def test_samples_stay_on_their_grid_when_one_is_late() -> None:
     assert all(round(sample.cores, 6) == 1 for sample in samples)
 
 
-def test_recording_ends_when_told_when_time_is_up_and_with_the_job() -> None:
+def test_recording_ends_on_request_when_time_is_up_and_with_the_job() -> None:
     assert len(taken(Stage([1] * 50, stop_after=3))) == 3
     assert len(taken(Stage([1] * 50), most_s=30.0)) == 6
     assert taken(Stage([])) == []

@@ -89,7 +89,7 @@ def test_resources_may_be_nodes(trace: Path, tmp_path: Path) -> None:
     assert read_swf(back).header.max_procs == 8
 
 
-def test_a_workload_of_somebody_else_is_read(tmp_path: Path) -> None:
+def test_a_workload_of_another_user_is_read(tmp_path: Path) -> None:
     path, out = tmp_path / "w.json", tmp_path / "o.swf"
     path.write_text(json.dumps(BATSIM, indent=1))
     said = osub("trace", "import", path, "--format", "batsim", "--out", out)
@@ -132,7 +132,7 @@ def test_a_workload_of_somebody_else_is_read(tmp_path: Path) -> None:
         ("extra_data", '{"swf":{', "job '1': extra_data: is no JSON"),
     ],
 )
-def test_a_bad_value_is_told_with_job_and_key(tmp_path: Path, key: str, value: object, what: str) -> None:
+def test_a_bad_value_is_reported_with_job_and_key(tmp_path: Path, key: str, value: object, what: str) -> None:
     assert imported(tmp_path, changed(**{key: value})).startswith(what)
 
 
@@ -164,7 +164,7 @@ def test_a_bad_value_is_told_with_job_and_key(tmp_path: Path, key: str, value: o
         (json.dumps(BATSIM) + "x", "something follows the end"),
     ],
 )
-def test_a_bad_document_is_told(tmp_path: Path, document: object, what: str) -> None:
+def test_a_bad_document_is_reported(tmp_path: Path, document: object, what: str) -> None:
     assert what in imported(tmp_path, document)
 
 
@@ -177,7 +177,7 @@ def test_sequences_of_sequences_take_no_longer_to_read_than_to_write(tmp_path: P
     assert read_swf(out).jobs[0].run_s == 1
 
 
-def test_profiles_in_a_circle_are_told(tmp_path: Path) -> None:
+def test_profiles_in_a_circle_are_reported(tmp_path: Path) -> None:
     circle = {
         name: {"type": "composed", "seq": [other]} for name, other in (("long", "twice"), ("twice", "long"))
     }
@@ -187,7 +187,7 @@ def test_profiles_in_a_circle_are_told(tmp_path: Path) -> None:
     )
 
 
-def test_what_cannot_be_told_is_left_out_if_that_is_wanted(tmp_path: Path) -> None:
+def test_what_cannot_be_reported_is_left_out_if_that_is_wanted(tmp_path: Path) -> None:
     path, out = tmp_path / "w.json", tmp_path / "o.swf"
     path.write_text(json.dumps(changed(profile="unused")))
     words = ("trace", "import", path, "--format", "batsim", "--out", out, "--lenient", "--json")
@@ -198,7 +198,7 @@ def test_what_cannot_be_told_is_left_out_if_that_is_wanted(tmp_path: Path) -> No
     assert read_swf(out).header.max_jobs == 2
 
 
-def test_a_job_wider_than_the_system_is_told(trace: Path, tmp_path: Path) -> None:
+def test_a_job_wider_than_the_system_is_reported(trace: Path, tmp_path: Path) -> None:
     words = ("trace", "export", trace, "--format", "batsim", "--out", tmp_path / "w.json", "--system", "N2C3")
     said = osub(*words)
     assert said.code == 1
@@ -211,7 +211,7 @@ def test_a_job_wider_than_the_system_is_told(trace: Path, tmp_path: Path) -> Non
     assert "jobs wider than the system 1" in said.err
 
 
-def test_a_job_number_twice_is_told(trace: Path, tmp_path: Path) -> None:
+def test_a_job_number_twice_is_reported(trace: Path, tmp_path: Path) -> None:
     trace.write_text(TRACE.replace("\n2 2", "\n1 2"))
     said = osub("trace", "export", trace, "--format", "batsim", "--out", tmp_path / "w.json")
     assert (said.code, said.err.strip()) == (
@@ -221,7 +221,7 @@ def test_a_job_number_twice_is_told(trace: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [trace]
 
 
-def test_options_that_do_not_go_together_are_told(trace: Path, tmp_path: Path) -> None:
+def test_options_that_do_not_go_together_are_reported(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     for words, what in (
         (("export", trace, "--format", "evalys", "--platform", tmp_path / "p"), "--platform is for"),

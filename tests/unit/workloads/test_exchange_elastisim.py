@@ -60,7 +60,7 @@ def test_the_folder_is_what_elastisim_runs(tmp_path: Path) -> None:
         assert all(isinstance(value, int | float | str) for value in job["attributes"].values())
 
 
-def test_jobs_of_somebody_else_are_read(tmp_path: Path) -> None:
+def test_jobs_of_another_user_are_read(tmp_path: Path) -> None:
     path, out, sizes = write_elastisim_files(tmp_path), tmp_path / "o.swf", tmp_path / "sizes.csv"
     said = osub("trace", "import", path, "--format", "elastisim", "--out", out, "--sizes", sizes)
     assert said.code == 0, said.err
@@ -77,7 +77,7 @@ def test_jobs_of_somebody_else_are_read(tmp_path: Path) -> None:
     assert "Amdahl" not in said.out
 
 
-def test_a_job_that_does_not_follow_amdahl_is_told(tmp_path: Path) -> None:
+def test_a_job_that_does_not_follow_amdahl_is_reported(tmp_path: Path) -> None:
     model: dict[str, Any] = copy.deepcopy(MODEL)
     model["phases"][0]["tasks"][0]["delay"] = "work / num_nodes ^ 0.3"
     path = write_elastisim_files(tmp_path, model=model)
@@ -121,7 +121,7 @@ def test_a_job_that_does_not_follow_amdahl_is_told(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_bad_value_is_told_with_job_and_key(
+def test_a_bad_value_is_reported_with_job_and_key(
     tmp_path: Path, which: int, keys: dict[str, Any], what: str
 ) -> None:
     document = copy.deepcopy(ELASTISIM)
@@ -152,14 +152,14 @@ def test_a_bad_value_is_told_with_job_and_key(
         ([], "application_model: 'model.json' in "),
     ],
 )
-def test_a_bad_model_is_told_with_the_job(tmp_path: Path, model: object, what: str) -> None:
+def test_a_bad_model_is_reported_with_the_job(tmp_path: Path, model: object, what: str) -> None:
     path = write_elastisim_files(tmp_path, model=model)
     said = imported(tmp_path)
     assert said.startswith(f"osub: {path}: jobs[0]: ")
     assert what in said
 
 
-def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
+def test_two_jobs_of_one_name_are_reported(tmp_path: Path) -> None:
     document = copy.deepcopy(ELASTISIM)
     for job in document["jobs"]:
         job["attributes"] = {"job": 7}
@@ -176,7 +176,7 @@ def test_models_may_be_elsewhere(tmp_path: Path) -> None:
     assert osub("trace", "import", path, *words).code == 0
 
 
-def test_jobs_that_cannot_be_told_are_left_out_if_that_is_wanted(tmp_path: Path) -> None:
+def test_jobs_that_cannot_be_reported_are_left_out_if_that_is_wanted(tmp_path: Path) -> None:
     document = copy.deepcopy(ELASTISIM)
     document["jobs"][0]["type"] = "Evolving"
     document["jobs"][0] |= {"num_nodes_min": 1, "num_nodes_max": 2}
@@ -201,7 +201,7 @@ def test_jobs_that_cannot_be_told_are_left_out_if_that_is_wanted(tmp_path: Path)
         ('1,"1,2,3,1\n', " is no file of sizes: "),
     ],
 )
-def test_bad_sizes_are_told(tmp_path: Path, line: str, what: str) -> None:
+def test_bad_sizes_are_reported(tmp_path: Path, line: str, what: str) -> None:
     trace, sizes, out = tmp_path / "t.swf", tmp_path / "s.csv", tmp_path / "e"
     trace.write_text(TRACE)
     sizes.write_text(SIZES + line)

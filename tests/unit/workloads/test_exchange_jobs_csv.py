@@ -161,11 +161,11 @@ def test_what_came_from_a_run_compares_to_it_without_an_error(tmp_path: Path) ->
         ("\n1,w", '\n1,"w', "jobs.csv is no CSV file: "),
     ],
 )
-def test_a_bad_value_is_told_with_line_job_and_column(table: Path, old: str, new: str, what: str) -> None:
+def test_a_bad_value_is_reported_with_line_job_and_column(table: Path, old: str, new: str, what: str) -> None:
     assert what in refused(table, old, new)
 
 
-def test_times_that_are_not_there_are_told(table: Path) -> None:
+def test_times_that_are_not_there_are_reported(table: Path) -> None:
     assert "jobs.csv: starting_time: there is no such column" in refused(
         table, "starting_time,execution_time,finish_time,waiting_time", "a,execution_time,finish_time,b"
     )
@@ -184,7 +184,7 @@ def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "j.csv").exists()
 
 
-def test_a_core_that_the_system_does_not_have_is_told(tmp_path: Path) -> None:
+def test_a_core_that_the_system_does_not_have_is_reported(tmp_path: Path) -> None:
     write_run(tmp_path / "r", make_info(wall_s=1.0), make_trace(tmp_path), frame_of([make_ended()], JOBS))
     words = ("--format", "evalys", "--out", tmp_path / "j.csv", "--system", "N1C2")
     said = osub("trace", "export", tmp_path / "r", *words)

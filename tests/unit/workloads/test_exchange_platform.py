@@ -48,7 +48,7 @@ def test_hosts_that_compute_are_nodes(tmp_path: Path) -> None:
         ('<host id="n"><prop id="osub_system" value="N0C0"/></host>', "are no system and unit"),
     ],
 )
-def test_what_is_no_system_is_told(tmp_path: Path, inside: str, what: str) -> None:
+def test_what_is_no_system_is_reported(tmp_path: Path, inside: str, what: str) -> None:
     path = platform(tmp_path, inside)
     with pytest.raises(InputError) as caught:
         read_platform(path)
@@ -63,7 +63,7 @@ def test_entities_are_refused(tmp_path: Path) -> None:
         read_platform(platform(tmp_path, "<host id='&b;'/>", bomb))
 
 
-def test_what_is_no_platform_is_told(tmp_path: Path) -> None:
+def test_what_is_no_platform_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "p.xml"
     with pytest.raises(InputError, match="cannot read"):
         read_platform(path)

@@ -102,7 +102,7 @@ def test_file_put_there_by_hand_is_checked(tmp_path: Path) -> None:
         (b"", None, InputError, "is empty"),
     ],
 )
-def test_damaged_downloads_are_told_and_not_kept(
+def test_damaged_downloads_are_reported_and_not_kept(
     data: bytes, announced: int | None, error: type[Exception], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=words):
@@ -161,7 +161,7 @@ def mirror() -> Iterator[str]:
     server.server_close()
 
 
-def test_real_connections_work_and_missing_files_are_told(
+def test_real_connections_work_and_missing_files_are_reported(
     mirror: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")

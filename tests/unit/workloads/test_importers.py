@@ -164,7 +164,7 @@ def test_malformed_lines_are_refused_or_skipped(row: str, words: str, tmp_path: 
         ("", "is empty"),
     ],
 )
-def test_files_without_usable_jobs_are_told_in_one_line(text: str, words: str, tmp_path: Path) -> None:
+def test_files_without_usable_jobs_are_reported_in_one_line(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(text)
     with pytest.raises(InputError, match=words) as raised:
@@ -227,7 +227,7 @@ def test_json_of_old_and_new_parsers_becomes_the_same_trace(new: bool, tmp_path:
     assert (job.requested_memory_kib, job.used_memory_kib, job.cpu_s) == (512 * 1024, 512, 12.562)
 
 
-def test_unlimited_jobs_of_json_have_no_requested_time_and_odd_ones_are_told(tmp_path: Path) -> None:
+def test_unlimited_jobs_of_json_have_no_requested_time_and_odd_ones_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "week.json"
     endless = json_job(True)
     endless["time"]["limit"] = {"set": True, "infinite": True, "number": 0}
@@ -286,7 +286,7 @@ def test_who_writes_a_key_of_slurms_is_left_out_and_counted(tmp_path: Path, befo
     assert trace.report.skipped == {"a key of Slurm's in a user's words": 1}
 
 
-def test_packed_log_that_is_cut_off_is_told(tmp_path: Path) -> None:
+def test_packed_log_that_is_cut_off_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "jobcomp.log.gz"
     path.write_bytes(gzip.compress(b"".join(LINE.encode() for _ in range(5000)))[:-500])
     with pytest.raises(InputError, match="truncated"):
@@ -405,7 +405,7 @@ def test_blank_lines_before_the_heading_are_passed_over(tmp_path: Path) -> None:
     assert len(read_any(path, OPTIONS, strict=False)[0].jobs) == 1
 
 
-def test_a_damaged_packed_log_is_told_and_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_damaged_packed_log_is_reported_and_read_as_far_as_it_goes(tmp_path: Path) -> None:
     whole = gzip.compress(
         "\n".join([HEADING, *(ROWS[0].replace("10|10", f"{n}|{n}") for n in range(900))]).encode(), 1
     )

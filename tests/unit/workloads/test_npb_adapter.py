@@ -92,7 +92,7 @@ def rrba(*words: str, ranks: int | None = None, **variables: str) -> tuple[int, 
         ("mg", "S", "mg.input"),
     ],
 )
-def test_values_stand_in_the_lines_that_the_benchmark_reads(
+def test_values_are_in_the_lines_that_the_benchmark_reads(
     npb: Path, app: str, grid_class: str, file: str
 ) -> None:
     assert input_file(app, grid_class, 37).name == file

@@ -59,7 +59,7 @@ def test_grid_beyond_the_memory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MemAvailable:\n", "MemAvailable: much kB\n"])
-def test_host_that_does_not_tell_its_memory_is_trusted(tmp_path: Path, text: str) -> None:
+def test_host_that_does_not_report_its_memory_is_trusted(tmp_path: Path, text: str) -> None:
     memory = tmp_path / "meminfo"
     memory.write_text(text)
     check_fits(PointGrid(8, 8, 8), 2**60, 1, memory)

@@ -28,7 +28,7 @@ def test_job_that_names_no_grid_has_the_usual_one(app: str, expected: int) -> No
     assert kind_of(["--app", app, "--target-s", "5"], 4, 1).grid == PointGrid(expected, expected, expected)
 
 
-def test_target_is_read_wherever_it_stands() -> None:
+def test_target_is_read_at_any_place() -> None:
     assert target_of(["--app", "lu", "--target-s", "2.5"]) == 2.5
     assert target_of(["--target-s=3", "--app", "lu"]) == 3.0
     assert target_of(["--app", "lu", "--itr", "5"]) is None

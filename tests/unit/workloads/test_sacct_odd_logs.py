@@ -105,7 +105,7 @@ def test_a_step_proves_that_a_cancelled_job_started() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "ran"), [(0, False), (1, True)])
-def test_json_tells_by_its_nodes_whether_a_job_started(nodes: int, ran: bool, tmp_path: Path) -> None:
+def test_json_reports_by_its_nodes_whether_a_job_started(nodes: int, ran: bool, tmp_path: Path) -> None:
     times = {"submission": 100, "start": 200, "end": 200, "elapsed": 0}
     jobs: list[dict[str, Any]] = [
         {"job_id": 3, "time": times | {"end": 300, "elapsed": 100}, "required": {"CPUs": 2}},
@@ -259,7 +259,7 @@ AUTUMN = "2022-10-30"  # 03:00 in summer time is 02:00 again
         ("12:00:00", "12:00:10", "12:10:10", "600", 10, 600, True),
     ],
 )
-def test_the_hour_that_autumn_repeats_is_told_apart(
+def test_the_hour_that_autumn_repeats_is_distinguished(
     submit: str, start: str, end: str, elapsed: str, wait_s: int, run_s: int, sure: bool
 ) -> None:
     cells = {"Submit": submit, "Start": start, "End": end}
@@ -269,7 +269,7 @@ def test_the_hour_that_autumn_repeats_is_told_apart(
     assert any("autumn" in note for note in trace.header.notes) is not sure
 
 
-def test_the_completion_log_tells_the_repeated_hour_apart(tmp_path: Path) -> None:
+def test_the_completion_log_distinguishes_the_repeated_hour(tmp_path: Path) -> None:
     path = tmp_path / "jobcomp.log"
     path.write_text(
         "JobId=5 UserId=kim(7) GroupId=g(1) Name=a JobState=COMPLETED Partition=p TimeLimit=9 "

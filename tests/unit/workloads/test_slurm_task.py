@@ -12,7 +12,7 @@ def test_outside_slurm_a_task_is_alone() -> None:
     assert (task.tasks, task.node_cpus) == (None, None)
 
 
-def test_step_tells_its_place() -> None:
+def test_step_reports_its_place() -> None:
     task = slurm_task(
         {
             "SLURM_JOB_ID": "12",

@@ -11,7 +11,7 @@ EXAMPLE = (-1, -1, -1, 5, 5, 2, 5, 20, 15)
 """Job B of thesis section 6.3.3, as section 6.3.4 writes it."""
 
 
-def test_thesis_example_reads_as_told() -> None:
+def test_thesis_example_reads_as_described() -> None:
     pattern = SwfJob(1, 0, extension=EXAMPLE).pattern
     assert pattern == InteractivePattern(5, 5, (5, 20), (15,))
     assert pattern.periods_s == (5, 5, 15, 20, 5)

@@ -169,7 +169,7 @@ def test_unsorted_and_repeated_jobs_are_accepted_and_counted(tmp_path: Path) -> 
         assert report.skipped_lines == 0
 
 
-def test_streaming_reader_tells_header_and_report_as_it_goes(tmp_path: Path) -> None:
+def test_streaming_reader_reports_header_and_report_as_it_goes(tmp_path: Path) -> None:
     reader = iter_swf(write(tmp_path, HEAD + JOB_1 + b"; mid\n" + JOB_2))
     assert next(reader).job_number == 1
     assert reader.header.max_procs == 8

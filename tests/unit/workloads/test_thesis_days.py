@@ -85,7 +85,7 @@ def test_a_seed_is_one_draw(log: SwfTrace) -> None:
     }
 
 
-def test_the_first_hours_have_the_busy_times_that_the_thesis_tells(log: SwfTrace) -> None:
+def test_the_first_hours_have_the_busy_times_that_the_thesis_reports(log: SwfTrace) -> None:
     jobs = {one.job_number: one for one in first_hours(log).jobs}
     assert len(jobs) == 29
     busy = {number: one.pattern.busy_s for number, one in jobs.items() if one.pattern is not None}

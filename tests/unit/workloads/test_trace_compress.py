@@ -55,7 +55,7 @@ def test_impossible_speedup_is_a_usage_error(speedup: float) -> None:
         compress(trace(JOB), speedup)
 
 
-def test_clipping_tells_how_many() -> None:
+def test_clipping_reports_how_many() -> None:
     jobs = (
         JOB,
         SwfJob(2, 0, run_s=1, requested_s=1),

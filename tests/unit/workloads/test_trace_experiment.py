@@ -122,7 +122,7 @@ def test_window_of_a_day_starts_at_its_hour() -> None:
     assert not is_gaia(two_days())
 
 
-def test_kinds_are_told_apart_and_batch_jobs_are_busy_all_along() -> None:
+def test_kinds_are_distinguished_and_batch_jobs_are_busy_all_along() -> None:
     source = replace(SOURCE, interactive_day=date(2014, 5, 20), drop_wider_than=12)
     kinds = summarize_kinds(make_experiment(two_days(), source, TARGET).scaled)
     assert (kinds["interactive"].jobs, kinds["interactive"].max_procs) == (10, 2)

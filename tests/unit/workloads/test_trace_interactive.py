@@ -53,7 +53,7 @@ def test_tagging_takes_as_many_as_are_narrow_enough() -> None:
         tag_interactive(trace(), 1.5, 1)
 
 
-def test_trace_with_one_queue_tells_no_kinds_apart() -> None:
+def test_trace_with_one_queue_distinguishes_no_kinds() -> None:
     assert sum(interactive_flags(trace(), 0)) == 25
     assert sum(interactive_flags(trace(), None)) == 0
     alike = SwfTrace(SwfHeader(), (SwfJob(1, 0, queue=0), SwfJob(2, 0, queue=0)))

@@ -156,7 +156,7 @@ def test_a_rendezvous_that_others_may_write_or_that_is_a_link_is_not_joined(tmp_
         join_hub(inbox, tmp_path / "link", "1.0.0", 1, time.monotonic() + 0.2)
 
 
-def test_a_report_is_written_through_nobodys_link(tmp_path: Path) -> None:
+def test_a_report_is_written_through_no_ones_link(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (tmp_path / f".report.{os.getpid()}.partial").symlink_to(precious)

@@ -123,7 +123,7 @@ def test_more_traces_than_it_takes_are_refused() -> None:
     assert isinstance(call("a.swf", "b.swf").exception, UsageError)
 
 
-def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     assert isinstance(call("--html", str(tmp_path / "no" / "page.html")).exception, OutputError)
 
 

@@ -65,12 +65,12 @@ class TestSettings:
     def test_a_tie_leaves_it_open(self) -> None:
         assert over_settings({"a": UP, "b": MIXED}).verdict is ClaimVerdict.TIE
 
-    def test_a_failure_tells_the_setting_that_comes_nearest(self) -> None:
+    def test_a_failure_reports_the_setting_that_comes_nearest(self) -> None:
         judged = over_settings({"far": DOWN, "near": [-0.1, 0.09, -0.11, 0.1], "middle": [-1.0, -2.0, -3.0]})
         assert judged.verdict is ClaimVerdict.FAILS
         assert judged.note == "0 of 3 settings; nearest: near"
 
-    def test_what_holds_tells_where_it_is_least_clear(self) -> None:
+    def test_what_holds_reports_where_it_is_least_clear(self) -> None:
         judged = over_settings({"clear": UP, "doubtful": [1.0, 0.2, 0.9, 1.4]})
         assert judged.note == "2 of 2 settings; least clear: doubtful"
         assert judged.estimate is not None
@@ -90,7 +90,7 @@ class TestBest:
         behind = best_of(self.VALUES, "mine", lowest=False)
         assert (behind.verdict, behind.note) == (ClaimVerdict.FAILS, "first: last")
 
-    def test_who_cannot_be_told_apart_is_a_tie(self) -> None:
+    def test_who_cannot_be_distinguished_is_a_tie(self) -> None:
         values = {"mine": [1.0, 2.0, 3.0], "other": [1.2, 1.8, 3.1]}
         assert best_of(values, "mine", lowest=True).verdict is ClaimVerdict.TIE
         assert best_of(values, "other", lowest=True).verdict is ClaimVerdict.TIE
@@ -102,7 +102,7 @@ def test_no_difference_is_a_small_one_or_one_within_the_interval() -> None:
     assert no_difference(UP).verdict is ClaimVerdict.FAILS
 
 
-def test_magnitudes_are_told_with_their_relative_difference() -> None:
+def test_magnitudes_are_reported_with_their_relative_difference() -> None:
     near, far = magnitude([11.0, 11.02], 10.0), magnitude([5.0, 5.02], 10.0)
     assert (near.verdict, near.note[:4]) == (ClaimVerdict.HOLDS, "+10%")
     assert (far.verdict, far.note) == (ClaimVerdict.FAILS, "-50%")

@@ -90,7 +90,7 @@ INFO = make_info(node_names=("n1", "n2"))
 
 
 @pytest.mark.parametrize(("jobs", "rows", "message"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
-def test_a_contradiction_is_told_by_file_column_and_job(
+def test_a_contradiction_is_reported_by_file_column_and_job(
     tmp_path: Path, jobs: list[JobRecord], rows: list[AllocationRecord], message: str
 ) -> None:
     """On write nothing is left behind; a RUN that another program wrote so is refused on read."""
@@ -106,7 +106,7 @@ def test_a_contradiction_is_told_by_file_column_and_job(
         load_run(tmp_path / "RUN")
 
 
-def test_lives_that_agree_come_back(tmp_path: Path) -> None:
+def test_lifecycles_that_agree_come_back(tmp_path: Path) -> None:
     rows = [*GOOD, held(50, None, job=102, placement=None)]
     jobs = [JOB, make_job(2, submit_s=45.0, start_s=50.0, placement=None, state="LOST")]
     tables = frame_of(jobs, JOBS), frame_of(reversed(rows), ALLOCATIONS)
@@ -119,7 +119,7 @@ def test_lives_that_agree_come_back(tmp_path: Path) -> None:
     assert light.allocations.equals(read)
 
 
-def test_more_nodes_than_the_system_has_are_told_without_their_names() -> None:
+def test_more_nodes_than_the_system_has_are_reported_without_their_names() -> None:
     places = [(Placement(f"n{number}", (0,)),) for number in range(1, 4)]
     jobs = [make_ended(n, job_id=n, placement=place) for n, place in enumerate(places, 1)]
     rows = [held(1, 3, job=n, placement=place) for n, place in enumerate(places, 1)]
@@ -148,7 +148,7 @@ def test_allocations_of_an_earlier_version_lack_columns(tmp_path: Path) -> None:
         (pl.lit(-1.0).alias("wasted_s"), "column wasted_s of job 101: -1.0 is below 0"),
     ],
 )
-def test_a_damaged_table_is_told(tmp_path: Path, change: pl.Expr, message: str) -> None:
+def test_a_damaged_table_is_reported(tmp_path: Path, change: pl.Expr, message: str) -> None:
     write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], JOBS))
     path = tmp_path / "RUN" / "allocations.parquet"
     frame_of(GOOD, ALLOCATIONS).with_columns(change).write_parquet(path)
@@ -156,7 +156,7 @@ def test_a_damaged_table_is_told(tmp_path: Path, change: pl.Expr, message: str) 
         load_run(tmp_path / "RUN")
 
 
-def test_a_missing_column_is_told(tmp_path: Path) -> None:
+def test_a_missing_column_is_reported(tmp_path: Path) -> None:
     write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], JOBS))
     frame_of(GOOD, ALLOCATIONS).drop("why").write_parquet(tmp_path / "RUN" / "allocations.parquet")
     with pytest.raises(InputError, match=r"allocations\.parquet: column why is missing"):

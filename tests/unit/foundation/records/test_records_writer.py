@@ -89,7 +89,7 @@ def test_samples_of_the_host_outlive_a_kill_and_become_a_table(tmp_path: Path) -
     assert not journal.exists()
 
 
-def test_a_run_of_which_nobody_sampled_the_host_has_no_such_table(tmp_path: Path) -> None:
+def test_a_run_of_which_no_one_sampled_the_host_has_no_such_table(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.append_job(make_ended(1))
         writer.finish(wall_s=1)

@@ -124,7 +124,7 @@ def test_only_what_changed_is_sent() -> None:
     ]
 
 
-def test_jobs_that_are_over_are_left_out_where_nobody_needs_them() -> None:
+def test_jobs_that_are_over_are_left_out_where_no_one_needs_them() -> None:
     source = Told()
     source.snapshot = JobSnapshot((job(1), job(2, SlurmJobState.PENDING), job(3, SlurmJobState.COMPLETED)))
     assert answer(reader(source, all_jobs=False)) == [
@@ -248,7 +248,7 @@ if looks == 4: say(AnswerComplete(2, "told"))
     assert slurm.read_from == "told"
 
 
-def test_what_is_new_is_told_with_the_jobs_whoever_asked_for_nodes_meanwhile(make: Make) -> None:
+def test_what_is_new_is_reported_with_the_jobs_though_nodes_were_asked_for_meanwhile(make: Make) -> None:
     slurm = make("""
 if looks == 1: say(Jobs([job(1), job(2), job(4)]), AnswerComplete(3, "told"))
 if looks == 2: say(Gone([1]), Jobs([job(3)]), AnswerComplete(3, "told"))
@@ -284,7 +284,7 @@ if looks == 5: os._exit(1)
         ("time.sleep(600)", "did not answer within"),
     ],
 )
-def test_a_process_that_fails_is_told_of_and_followed_by_another(
+def test_a_process_that_fails_is_reported_and_followed_by_another(
     make: Make, tmp_path: Path, deed: str, why: str
 ) -> None:
     slurm = make(
@@ -350,7 +350,7 @@ def test_the_process_says_what_the_commands_say(slurm_commands: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_that_is_missing_is_told_and_the_process_lives(slurm_commands: Path) -> None:
+def test_a_command_that_is_missing_is_reported_and_the_process_goes_on(slurm_commands: Path) -> None:
     (slurm_commands / "squeue").write_text(
         "#!/bin/sh\necho 'squeue: error: Unable to contact slurm controller' >&2; exit 1\n"
     )

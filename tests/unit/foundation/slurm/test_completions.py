@@ -36,7 +36,7 @@ def told(text: str, *jobs: int, at_s: float = SUBMITTED) -> dict[int, Accounted]
     return log.accounted(dict.fromkeys(jobs, at_s))
 
 
-def test_a_line_tells_how_a_job_ended_and_when() -> None:
+def test_a_line_reports_how_a_job_ended_and_when() -> None:
     lines = [
         line(7),
         line(8, state="FAILED", code="3:0"),
@@ -135,7 +135,7 @@ def test_who_forges_a_line_of_anothers_job_can_only_have_it_count_as_unknown(
     assert told(text, 5).get(5) in {None, TRUE}
 
 
-def test_a_line_that_was_cut_takes_the_next_with_it_and_a_forged_one_cannot_stand_for_it() -> None:
+def test_a_line_that_was_cut_takes_the_next_with_it_and_a_forged_one_cannot_replace_it() -> None:
     cut = line(7, name="x" * 1023)[:1023]
     assert told(f"{cut}{OWN}\n{FORGED}", 5) == {}
     assert told(f"{FORGED}\n{cut}{OWN}", 5) == {}

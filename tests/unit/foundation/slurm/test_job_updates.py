@@ -52,7 +52,7 @@ def test_all_ends_go_into_one_command_in_order_and_in_universal_time() -> None:
     )
 
 
-def test_each_refusal_is_told_of_its_own_job() -> None:
+def test_each_refusal_is_reported_for_its_own_job() -> None:
     said = "Access/permission denied for job 7\n\nsecond line\n" + DONE
     assert client(CommandOutput(1, "", said), []).move_ends(ENDS) == {
         7: "Access/permission denied for job 7; second line"
@@ -114,7 +114,7 @@ def test_all_jobs_are_marked_by_one_command() -> None:
     ]
 
 
-def test_a_refusal_is_told_of_its_own_job_and_silence_of_slurm_is_an_error() -> None:
+def test_a_refusal_is_reported_for_its_own_job_and_silence_of_slurm_is_an_error() -> None:
     said = "slurm_update error: Access/permission denied\n" + MARKED
     assert marking_client(CommandOutput(1, "", said), []).mark([7, 9], MarkField.EXTRA, "x") == {
         7: "slurm_update error: Access/permission denied"
@@ -144,7 +144,7 @@ def test_a_field_is_empty_only_if_it_is_known_to_be() -> None:
     assert not MarkField.ADMIN_COMMENT.is_empty(replace(job, admin_comment="a site's"))
 
 
-def test_json_tells_of_an_extra_that_is_empty_and_of_one_that_it_does_not_have() -> None:
+def test_json_reports_of_an_extra_that_is_empty_and_of_one_that_it_does_not_have() -> None:
     common = {"job_state": "PENDING", "user_id": 0, "partition": "p", "submit_time": 1, "start_time": 0}
     common |= {"end_time": 0, "time_limit": 5, "exit_code": 0, "node_count": 1}
     records = [

@@ -84,7 +84,7 @@ def test_times_are_epoch_seconds_and_limits_seconds() -> None:
     assert endless.start_time is not None
 
 
-def test_array_tasks_and_het_components_are_told_apart() -> None:
+def test_array_tasks_and_het_components_are_distinguished() -> None:
     found = jobs()
     assert [(found[number].array_job_id, found[number].array_task_id) for number in (12, 13, 3, 1)] == [
         (3, 1),
@@ -111,7 +111,7 @@ def test_the_longer_of_slurm_s_two_reasons_is_the_reason() -> None:
     assert {job.reason for job in read(said).jobs} == {longer}
 
 
-def test_exit_code_and_signal_are_told_apart() -> None:
+def test_exit_code_and_signal_are_distinguished() -> None:
     found = [jobs()[number] for number in (6, 7, 11)]
     assert [(job.state, job.exit_code, job.exit_signal) for job in found] == [
         (SlurmJobState.FAILED, 3, None),
@@ -318,7 +318,7 @@ def test_slurm_being_away_is_no_empty_cluster() -> None:
         read(json.dumps(away))
 
 
-def test_jobs_beside_an_error_are_not_taken_for_all_jobs() -> None:
+def test_jobs_next_to_an_error_are_not_taken_for_all_jobs() -> None:
     said = json.dumps({"errors": [{"error": "x\ny"}], "jobs": [record(9)]})
     with pytest.raises(UnknownFormatError, match=r"lists jobs, and says: x\?y"):
         read(said)
@@ -330,13 +330,13 @@ def test_what_is_no_such_document_says_so(text: str) -> None:
         read(text)
 
 
-def test_a_name_that_is_no_unicode_harms_nobody() -> None:
+def test_a_name_that_is_no_unicode_harms_no_one() -> None:
     raw = document(record(1), record(9)).encode().replace(b"CPU_IDs=0-3", b"CPU_IDs=\xff\xc3")
     snapshot = read(raw.decode(errors="replace"))
     assert [job.job_id for job in snapshot.jobs] == [1, 9]
 
 
-def test_a_record_that_stands_as_before_is_the_same_object_until_a_node_changes() -> None:
+def test_a_record_that_is_as_before_is_the_same_object_until_a_node_changes() -> None:
     reader = JsonReader()
     reader.open(TEXT)
     first = reader.read(NODES.get, 1)

@@ -109,7 +109,9 @@ def test_a_pending_job_has_neither_cores_nor_times() -> None:
         ({"array_id": 5, "array_tasks_waiting": "4-9", "state": "PENDING"}, (5, None)),
     ],
 )
-def test_the_first_task_of_an_array_is_told_from_none(values: dict[str, object], ids: object) -> None:
+def test_the_first_task_of_an_array_is_distinguished_from_none(
+    values: dict[str, object], ids: object
+) -> None:
     job = read_one(**values)
     assert (job.array_job_id, job.array_task_id) == ids
 
@@ -122,7 +124,9 @@ def test_the_first_task_of_an_array_is_told_from_none(values: dict[str, object],
         ({"heterogeneous_id": 5, "heterogeneous_offset": 1}, (5, 1)),
     ],
 )
-def test_the_leader_of_a_heterogeneous_job_is_told_from_none(values: dict[str, object], ids: object) -> None:
+def test_the_leader_of_a_heterogeneous_job_is_distinguished_from_none(
+    values: dict[str, object], ids: object
+) -> None:
     job = read_one(**values)
     assert (job.het_job_id, job.het_job_offset) == ids
 
@@ -176,7 +180,7 @@ class Undecodable(Record):
         Record(time_limit="unlimited"),
     ],
 )
-def test_where_something_is_not_told_another_source_is_to_be_read(record: object) -> None:
+def test_where_something_is_not_reported_another_source_is_to_be_read(record: object) -> None:
     class Named(Record):
         id = 1
 
@@ -259,7 +263,7 @@ def test_a_job_is_read_anew_when_a_node_is_not_what_it_was() -> None:
     assert [job.job_id for job in snapshot.jobs] == [8]
 
 
-def test_of_jobs_that_are_over_nothing_is_asked_where_nobody_needs_them() -> None:
+def test_of_jobs_that_are_over_nothing_is_asked_where_no_one_needs_them() -> None:
     source = LibrarySource(lambda: lambda: [Undecodable(state="COMPLETED"), Record(id=8)], alive_only=True)
     assert [job.job_id for job in source.read(NodeBook(lambda: NODES)).jobs] == [8]
 

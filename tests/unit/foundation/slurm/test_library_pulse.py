@@ -75,7 +75,7 @@ SLURM_22_05, SLURM_25_05, SLURM_25_11 = 38, 43, 44
 
 
 @pytest.mark.parametrize("version", [SLURM_22_05, SLURM_25_05, SLURM_25_11])
-def test_the_library_tells_when_it_was_asked_and_that_nothing_has_changed_since(
+def test_the_library_reports_when_it_was_asked_and_that_nothing_has_changed_since(
     library: Path, version: int
 ) -> None:
     pulse = LibraryPulse(library)
@@ -96,7 +96,7 @@ def test_the_library_tells_when_it_was_asked_and_that_nothing_has_changed_since(
 
 
 @pytest.mark.parametrize(("version", "wholes"), [(SLURM_22_05, 0), (SLURM_25_05, 0), (SLURM_25_11, 2)])
-def test_that_something_has_changed_is_told_in_few_bytes_where_the_library_can(
+def test_that_something_has_changed_is_reported_in_few_bytes_where_the_library_can(
     library: Path, version: int, wholes: int
 ) -> None:
     pulse = LibraryPulse(library)
@@ -109,7 +109,7 @@ def test_that_something_has_changed_is_told_in_few_bytes_where_the_library_can(
     assert loaded.told_whole() == wholes
 
 
-def test_a_change_is_told_although_there_are_no_jobs(library: Path) -> None:
+def test_a_change_is_reported_although_there_are_no_jobs(library: Path) -> None:
     pulse = LibraryPulse(library)
     loaded = pulse._loaded()
     assert loaded is not None
@@ -218,7 +218,7 @@ def test_a_change_at_any_instant_is_seen(*, is_short: bool) -> None:
 
 
 @pytest.mark.parametrize("is_short", [False, True])
-def test_while_jobs_come_and_go_nothing_is_asked_beside(*, is_short: bool) -> None:
+def test_while_jobs_come_and_go_nothing_else_is_asked(*, is_short: bool) -> None:
     world = World(is_short=is_short)
     for number in range(10):
         world.change(Record(id=number + 1))

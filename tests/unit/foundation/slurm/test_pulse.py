@@ -75,7 +75,7 @@ def test_what_changes_is_seen_at_once() -> None:
     assert slurm.look()[1:] == (1, 0), "full answers until two are the same"
 
 
-def test_what_a_list_does_not_tell_is_seen_now_and_then() -> None:
+def test_what_a_list_does_not_report_is_seen_now_and_then() -> None:
     slurm = quiet()
     slurm.answer = snapshot(SlurmJobState.SUSPENDED)
     assert slurm.look() == (snapshot(), 0, 1)
@@ -83,7 +83,7 @@ def test_what_a_list_does_not_tell_is_seen_now_and_then() -> None:
     assert slurm.look() == (snapshot(SlurmJobState.SUSPENDED), 1, 1)
 
 
-def test_after_a_failure_nothing_old_is_told() -> None:
+def test_after_a_failure_nothing_old_is_reported() -> None:
     slurm = quiet()
     slurm.list, slurm.answer, slurm.fails = "1|COMPLETED", snapshot(SlurmJobState.COMPLETED), True
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_a_list_that_is_too_long_is_done_without() -> None:
     assert slurm.look()[1:] == (1, 1)
 
 
-def test_slurm_being_away_is_told() -> None:
+def test_slurm_being_away_is_reported() -> None:
     slurm = quiet()
     slurm.list = SlurmUnreachableError("away")
     with pytest.raises(SlurmUnreachableError):

@@ -70,7 +70,7 @@ def test_a_command_that_hangs_is_killed() -> None:
     assert run_command(["sleep", "60"], None, PATH, 0.05).returncode is None
 
 
-def test_what_a_command_that_hangs_has_complained_of_is_told() -> None:
+def test_what_a_command_that_hangs_has_complained_of_is_reported() -> None:
     answer = run_command(["sh", "-c", "echo no such file >&2; sleep 60"], None, PATH, 0.5)
     assert (answer.returncode, answer.stderr) == (None, "no answer within 0.5 s, but: no such file")
 

@@ -37,7 +37,7 @@ def test_what_a_site_asks_for_is_passed_on() -> None:
     } <= set(sbatch_options(request))
 
 
-def test_nothing_is_said_of_what_nobody_asked_for() -> None:
+def test_nothing_is_said_of_what_no_one_asked_for() -> None:
     said = " ".join(sbatch_options(SubmitRequest(script="#!/bin/sh\n", name="j")))
     for word in ("account", "qos", "reservation", "requeue", "oversubscribe", "per-core", "mem"):
         assert word not in said

@@ -82,7 +82,7 @@ def test_a_submission_without_an_answer_is_not_repeated(answer: CommandOutput) -
     assert len(script.calls) == 1
 
 
-def test_a_refusal_is_told_in_slurms_words() -> None:
+def test_a_refusal_is_reported_in_slurms_words() -> None:
     script = Script(
         CommandOutput(
             1, "", "sbatch: error: invalid partition specified: q\nsbatch: error: Batch job failed\n"
@@ -109,7 +109,7 @@ def test_very_many_jobs_are_cancelled_by_several_commands() -> None:
     ]
 
 
-def test_cancelling_nothing_asks_nobody() -> None:
+def test_cancelling_nothing_asks_no_one() -> None:
     script = Script()
     script.client().cancel([])
     assert script.calls == []
@@ -152,7 +152,7 @@ def test_a_submission_whose_id_cannot_be_read_is_uncertain(printed: str) -> None
         Script(CommandOutput(0, printed, "")).client().submit(REQUEST)
 
 
-def test_what_a_command_says_is_told_in_one_printable_line() -> None:
+def test_what_a_command_says_is_reported_in_one_printable_line() -> None:
     script = Script(CommandOutput(1, "", "sbatch: error: \x1b[31mno\x07" + "!" * 5000 + "\n"))
     with pytest.raises(SlurmRefusedError) as caught:
         script.client().submit(REQUEST)
@@ -167,7 +167,7 @@ def test_a_munged_that_is_away_is_waited_for_as_slurm_is() -> None:
         script.client().submit(REQUEST)
 
 
-def test_a_job_is_checked_without_being_submitted_and_the_line_that_tells_is_told() -> None:
+def test_a_job_is_checked_without_being_submitted_and_the_line_that_reports_is_reported() -> None:
     words = "sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n"
     script = Script(
         CommandOutput(0, "", "sbatch: Job 3 to start at ...\n"), CommandOutput(255, "", words), AWAY
@@ -194,7 +194,7 @@ def test_a_job_is_checked_without_being_submitted_and_the_line_that_tells_is_tol
         ),
     ],
 )
-def test_why_a_configuration_cannot_be_read_is_told(reason: str, end: str) -> None:
+def test_why_a_configuration_cannot_be_read_is_reported(reason: str, end: str) -> None:
     script = Script(CommandOutput(1, "", f"scontrol: {reason}\nscontrol: error: more\n{end}\n"))
     with pytest.raises(SlurmRefusedError) as caught:
         script.client().config()

@@ -44,7 +44,7 @@ def send(folder: Path, *messages: bytes) -> None:
     os.close(fd)
 
 
-def test_jobs_that_begin_and_end_are_told(bell: Bell, folder: Path) -> None:
+def test_jobs_that_begin_and_end_are_reported(bell: Bell, folder: Path) -> None:
     assert bell.take() == Rings()
     send(folder, b"begin 7", b"begin 8\n", b"end 9", b"begin 7")
     assert bell.take() == Rings(frozenset({7, 8}), frozenset({9}))

@@ -134,7 +134,7 @@ def test_plan_that_comes_on_a_calm_node_holds_from_its_first_slice(calm: Simulat
     assert len(calm.held_in) >= 1
 
 
-def test_calm_node_that_nobody_looks_for_finds_a_step_all_the_same(calm: SimulatedAgent) -> None:
+def test_calm_node_that_no_one_looks_for_finds_a_step_all_the_same(calm: SimulatedAgent) -> None:
     late = StepKey(2, "7")
     calm.freezer.steps.add(late)  # and its notice was lost
     compute(calm, 3 * SECOND)

@@ -115,7 +115,7 @@ def test_slurmstepd_whose_tasks_have_yet_to_begin_or_have_ended_is_not_counted(t
     assert found.stepds == {StepKey(14, "0"): 13}
 
 
-def test_nothing_is_looked_at_if_nobody_asks(tmp_path: Path) -> None:
+def test_nothing_is_looked_at_if_no_one_asks(tmp_path: Path) -> None:
     agenda = Agenda()
     census = ProcessScan("a", agenda, tmp_path / "absent")
     assert census.walk(frozenset({0}), 0, stepds=False) is not None
@@ -126,7 +126,7 @@ def told(unseen: UnseenSteps, stepds: dict[StepKey, int], named: set[int], found
     return set(unseen.judge(unseen.jobs(named, found), stepds))
 
 
-def test_job_that_runs_and_has_no_step_anywhere_is_told() -> None:
+def test_job_that_runs_and_has_no_step_anywhere_is_reported() -> None:
     unseen = UnseenSteps()
     assert told(unseen, {KEY: 10}, {12}, set()) == set()  # it may just begin
     assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
@@ -134,7 +134,7 @@ def test_job_that_runs_and_has_no_step_anywhere_is_told() -> None:
     assert told(unseen, {KEY: 11}, {12}, set()) == set()  # another
 
 
-def test_job_whose_step_was_found_once_or_that_is_nobodys_concern_is_not_told() -> None:
+def test_job_whose_step_was_found_once_or_that_is_no_ones_concern_is_not_reported() -> None:
     unseen = UnseenSteps()
     told(unseen, {KEY: 10}, {12}, {12})
     for _ in range(3):  # its step ends, slurmstepd cleans up
@@ -161,7 +161,7 @@ def test_a_cgroup_that_a_user_made_hides_no_stray(tmp_path: Path, cgroup: str) -
     assert found.strays == {USER: [10]}
 
 
-def test_a_slurmstepd_whose_title_tells_no_step_is_told(tmp_path: Path) -> None:
+def test_a_slurmstepd_whose_title_reports_no_step_is_reported(tmp_path: Path) -> None:
     cgroup = "0::/system.slice/slurmstepd.scope/job_15/step_0/slurm\n"
     for pid, line in (
         (10, "slurmstepd: [sEKNK5D2BV4300.0]"),
@@ -177,7 +177,7 @@ def test_a_slurmstepd_whose_title_tells_no_step_is_told(tmp_path: Path) -> None:
     assert found.stepds == {KEY: 14}
 
 
-def test_what_cannot_be_recognised_is_told_when_it_lasts() -> None:
+def test_what_cannot_be_recognised_is_reported_when_it_lasts() -> None:
     unseen = UnseenSteps()
     assert unseen.lasting({"x": "x is odd"}) == {}
     assert unseen.lasting({"x": "x is odd", "y": "y is odd"}) == {"x": "x is odd"}

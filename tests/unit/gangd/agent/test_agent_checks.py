@@ -98,7 +98,7 @@ def test_freeze_that_always_sticks_is_given_up_for_this_slice(bench: Bench) -> N
     assert bench.checks.stuck_at(bench.now_ns) == frozenset()
 
 
-def test_step_frozen_by_somebody_else_is_reported(bench: Bench) -> None:
+def test_step_frozen_by_another_user_is_reported(bench: Bench) -> None:
     bench.freezer.frozen.add(KEY)
     bench.checks.on_states([KEY], 1)
     (found,) = bench.report().found

@@ -146,7 +146,7 @@ def test_two_jobs_alternate_and_are_reported(stage: Stage) -> None:
     assert all(sample.span_us > 0 and sample.cpu_us > 0 and sample.tasks == 1 for sample in sampled.values())
 
 
-def test_a_job_whose_prolog_rings_is_told_of_before_it_has_a_process(stage: Stage) -> None:
+def test_a_job_whose_prolog_rings_is_reported_before_it_has_a_process(stage: Stage) -> None:
     stage.puppet.rotate((1,), (2,))
     daemon = stage.start()
     until(lambda: bool(stage.puppet.reports), 60, "a report")
@@ -160,7 +160,7 @@ def test_a_job_whose_prolog_rings_is_told_of_before_it_has_a_process(stage: Stag
     assert not (daemon.state_dir / "bell-a").exists()
 
 
-def test_tells_what_it_chose_and_takes_leave(stage: Stage) -> None:
+def test_reports_what_it_chose_and_takes_leave(stage: Stage) -> None:
     stage.puppet.rotate((1,), (1,))
     daemon = stage.start()
     stage.held(1)
@@ -213,7 +213,7 @@ def test_death_of_the_agent_thaws(stage: Stage, number: signal.Signals) -> None:
     stage.free(within_s=3.0)  # at once as a rule; lease + 1 s is what is promised
 
 
-def test_agent_that_computes_without_a_pause_resumes_all_jobs_and_lives(stage: Stage) -> None:
+def test_agent_that_computes_without_a_pause_resumes_all_jobs_and_goes_on(stage: Stage) -> None:
     stage.puppet.rotate((1,), (1,))
     daemon = stage.start()
     stage.held(1)
@@ -342,7 +342,7 @@ def test_dry_run_writes_nothing(stage: Stage) -> None:
     until(lambda: any(each.held for report in list(stage.puppet.reports) for each in report.slices))
 
 
-def test_an_agent_tells_a_monitoring_system_how_it_is(stage: Stage) -> None:
+def test_an_agent_exports_its_state_to_a_monitoring_system(stage: Stage) -> None:
     def ask(path: str) -> str:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as page:
@@ -375,7 +375,7 @@ def test_an_agent_tells_a_monitoring_system_how_it_is(stage: Stage) -> None:
     assert "expected PORT" in again.log_path.read_text()
 
 
-def test_operators_hammer_stops_a_living_agent_for_a_while(stage: Stage) -> None:
+def test_operators_thaw_tool_stops_a_living_agent_for_a_while(stage: Stage) -> None:
     stage.puppet.rotate((1,), (1,))
     daemon = stage.start()
     stage.held(1)

@@ -152,7 +152,7 @@ def written(gate: HoldController, freezer: RecordingFreezer) -> Written:
     return watch
 
 
-def test_own_writes_are_nobody_elses(gate: HoldController, written: Written) -> None:
+def test_own_writes_are_not_those_of_others(gate: HoldController, written: Written) -> None:
     gate.apply((A,), ())
     gate.apply((B,), (A,))
     gate.disown((B,))

@@ -149,7 +149,7 @@ def test_damaged_file_is_reported_and_the_others_are_done(
     assert not frozen(step)
 
 
-def test_what_an_agent_held_between_two_looks_is_not_told() -> None:
+def test_what_an_agent_held_between_two_looks_is_not_reported() -> None:
     """An agent that switches while we look: each of its two jobs is held at one look and not on record."""
     found = iter([{"a", "x"}, {"b", "x"}, {"a", "x"}, {"b", "x"}])
     recorded = iter([{"b"}, {"a"}, {"b"}])
@@ -177,7 +177,7 @@ def test_addresses() -> None:
     assert with_command(["--help"]) == ["--help"]
 
 
-def test_state_lives_in_memory(tmp_path: Path) -> None:
+def test_state_is_in_memory(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text("/dev/x / ext4 rw 0 0\nshm /dev/shm tmpfs rw 0 0\nrun /run tmpfs rw 0 0\n")
     assert live_folder(Path("/run/gangd"), mounts) == Path("/run/gangd")

@@ -142,7 +142,7 @@ def launched(agent: SimulatedAgent) -> list[tuple[int, ...]]:
     return [report.launched for report in agent.reports if report.launched]
 
 
-def test_launch_is_followed_closely_and_told_at_once(agent: SimulatedAgent) -> None:
+def test_launch_is_followed_closely_and_reported_at_once(agent: SimulatedAgent) -> None:
     agent.freezer.steps.add(FIRST)
     agent.node.look(agent.now_ns)  # its folder was made
     agent.run(300 * MS)
@@ -165,7 +165,7 @@ def test_launch_that_takes_for_ever_is_not_looked_at_for_ever(agent: SimulatedAg
     assert len(looks) <= 4
 
 
-def test_later_controller_is_told_what_runs(agent: SimulatedAgent) -> None:
+def test_later_controller_is_informed_what_runs(agent: SimulatedAgent) -> None:
     agent.freezer.steps.add(FIRST)
     agent.freezer.members[FIRST] = (TASK,)
     agent.node.look(agent.now_ns)

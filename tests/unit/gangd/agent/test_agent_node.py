@@ -269,7 +269,7 @@ def test_clock_jump_thaws_until_the_new_offset_is_sure(agent: SimulatedAgent) ->
 
 
 @pytest.mark.parametrize("jump_ns", [3 * SECOND, 20 * MS, -300 * MS])
-def test_a_word_that_comes_too_early_or_late_tells_of_a_clock_that_jumped(
+def test_a_word_that_comes_too_early_or_late_reports_of_a_clock_that_jumped(
     agent: SimulatedAgent, jump_ns: int
 ) -> None:
     agent.rotate((1,), (2,))

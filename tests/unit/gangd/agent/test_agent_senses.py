@@ -100,7 +100,7 @@ def test_only_time_in_which_a_job_ran_is_its_span() -> None:
     assert found.leftover is None
 
 
-def test_what_a_job_that_yields_gets_is_told_from_what_is_its_own() -> None:
+def test_what_a_job_that_yields_gets_is_distinguished_from_what_is_its_own() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
     meters.on_held(frozenset(), frozenset({1}), 0, {})
@@ -120,7 +120,7 @@ def test_what_a_job_that_yields_gets_is_told_from_what_is_its_own() -> None:
     assert (found.own.cpu_us, found.leftover.cpu_us) == (99, 1)
 
 
-def test_what_belongs_to_the_slice_that_runs_is_told_with_it() -> None:
+def test_what_belongs_to_the_slice_that_runs_is_reported_with_it() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
     both = frozenset({1})
@@ -179,7 +179,7 @@ def test_what_a_held_job_uses_is_a_leak() -> None:
     assert meters.leak(1, {"s": 15_000_000}) == 5_000_000
 
 
-def test_watch_tells_of_folders_that_come_and_go(tmp_path: Path) -> None:
+def test_watch_reports_of_folders_that_come_and_go(tmp_path: Path) -> None:
     watch = FolderWatch()
     assert watch.set_folders([str(tmp_path)])
     assert not watch.changed()
@@ -195,7 +195,7 @@ def test_watch_tells_of_folders_that_come_and_go(tmp_path: Path) -> None:
     watch.close()
 
 
-def test_watch_without_room_for_a_folder_says_so(tmp_path: Path) -> None:
+def test_watch_without_space_for_a_folder_says_so(tmp_path: Path) -> None:
     watch = FolderWatch()
     watch.set_folders([str(tmp_path), str(tmp_path / "gone")])
     assert watch.complete
@@ -207,7 +207,7 @@ def test_watch_without_room_for_a_folder_says_so(tmp_path: Path) -> None:
     watch.close()
 
 
-def test_watch_tells_whose_control_file_was_written(tmp_path: Path) -> None:
+def test_watch_reports_whose_control_file_was_written(tmp_path: Path) -> None:
     watch = FileWatch()
     control = tmp_path / "freezer.state"
     control.write_text("THAWED")

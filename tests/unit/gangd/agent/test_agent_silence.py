@@ -52,7 +52,7 @@ def test_without_news_an_agent_reports_twice_in_a_lease_and_leaves_no_slice_out(
     assert not [message for message in agent.sent if isinstance(message, Hello)]
 
 
-def test_job_that_falls_idle_is_told_of_at_the_next_look_and_at_those_after_it(
+def test_job_that_falls_idle_is_reported_at_the_next_look_and_at_those_after_it(
     steady: tuple[SimulatedAgent, tuple[StepKey, ...]],
 ) -> None:
     agent, idle = steady
@@ -66,7 +66,7 @@ def test_job_that_falls_idle_is_told_of_at_the_next_look_and_at_those_after_it(
     assert any(sample.job == 1 and (sample.cpu_us > 0) is bool(idle) for sample in told[-8:])
 
 
-def test_job_that_ends_is_told_of_at_once(steady: tuple[SimulatedAgent, tuple[StepKey, ...]]) -> None:
+def test_job_that_ends_is_reported_at_once(steady: tuple[SimulatedAgent, tuple[StepKey, ...]]) -> None:
     agent, idle = steady
     agent.freezer.steps.discard(ONE)
     agent.sent.clear()
@@ -75,7 +75,7 @@ def test_job_that_ends_is_told_of_at_once(steady: tuple[SimulatedAgent, tuple[St
     assert [report.ended for report in agent.reports] == [(1,)]
 
 
-def test_fault_is_told_of_within_a_second(steady: tuple[SimulatedAgent, tuple[StepKey, ...]]) -> None:
+def test_fault_is_reported_within_a_second(steady: tuple[SimulatedAgent, tuple[StepKey, ...]]) -> None:
     agent, idle = steady
     agent.sent.clear()
     agent.book.on_fault("leak", "a task ran")

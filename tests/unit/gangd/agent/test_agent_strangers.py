@@ -31,7 +31,7 @@ def test_what_is_as_it_was_left_is_nothing_new() -> None:
     assert memory.strangers() == {}
 
 
-def test_frozen_by_somebody_else_is_theirs_until_they_thaw_it() -> None:
+def test_frozen_by_another_user_is_theirs_until_they_thaw_it() -> None:
     memory = ExternalChangeTracker()
     sighting = memory.on_state(KEY, FROZEN, 10, ours=False, settled=False)
     assert sighting == Sighting(KEY, Act.FROZE, held=False)

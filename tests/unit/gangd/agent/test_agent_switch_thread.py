@@ -158,7 +158,7 @@ def test_what_a_stranger_wrote_is_not_thawed(freezing: Stage) -> None:
     assert set(stage.gate.held) == {A}
 
 
-def test_own_writes_are_nobody_elses(stage: Stage) -> None:
+def test_own_writes_are_not_those_of_others(stage: Stage) -> None:
     stage.switch.prepare(
         PreparedSwitch(1, 1, soon_ns(), (A, B), ()), PreparedSwitch(2, 1, soon_ns(20 * MS), (), (A,))
     )
@@ -167,7 +167,7 @@ def test_own_writes_are_nobody_elses(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("which", [A, B])
-def test_write_that_fails_is_told_and_the_rest_is_done(stage: Stage, which: StepKey) -> None:
+def test_write_that_fails_is_reported_and_the_rest_is_done(stage: Stage, which: StepKey) -> None:
     stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(40 * MS), (A, B), ()))
     readable = os.open(stage.files[which], os.O_RDONLY)
     os.dup2(readable, stage.control_fd(which))
@@ -235,7 +235,7 @@ def test_step_that_is_gone_is_forgotten(freezing: Stage) -> None:
     assert stage.held() == {C}
 
 
-def test_failure_in_the_thread_is_told_to_the_loop(stage: Stage) -> None:
+def test_failure_in_the_thread_is_passed_to_the_loop(stage: Stage) -> None:
     def fail(*_: object, **__: object) -> HoldOutcome:
         raise RuntimeError("broken")
 
@@ -324,7 +324,7 @@ def test_library_of_another_version_or_none_is_not_used(tmp_path: Path) -> None:
     assert "failed" in (compile_switch(tmp_path, tmp_path / "third.so") or "")
 
 
-def test_thread_that_cannot_begin_is_told() -> None:
+def test_thread_that_cannot_begin_is_reported() -> None:
     def refused() -> None:
         raise OSError("no priority")
 

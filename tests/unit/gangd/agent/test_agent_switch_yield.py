@@ -145,7 +145,7 @@ def test_at_every_write_what_is_held_is_on_record(told: Stage, spy: Spy, seed: i
     assert not told.recorded()
 
 
-def test_what_jobs_had_used_by_the_switch_is_told(stage: Stage) -> None:
+def test_what_jobs_had_used_by_the_switch_is_reported(stage: Stage) -> None:
     for key, used_ns in {A: "700", BATCH: "70", B: "9000000000123"}.items():
         if key in KEYS:
             stage.account(key).parent.mkdir(parents=True)

@@ -98,7 +98,7 @@ def test_a_job_is_held_the_new_way_when_the_plan_says_so(agent: SimulatedAgent) 
     assert agent.freezer.frozen == set()
 
 
-def test_where_nobody_can_yield_jobs_are_frozen() -> None:
+def test_where_no_one_can_yield_jobs_are_frozen() -> None:
     agent = SimulatedAgent(ONE, TWO, yielding=(1, 2))
     agent.node.ways = type(agent.node.ways)()
     agent.join()

@@ -209,7 +209,7 @@ def test_clocks_are_not_steady_before_they_are_known_nor_while_one_is_set() -> N
     assert not host.estimate.steady
 
 
-def test_a_slow_answer_tells_too_little_to_be_steady() -> None:
+def test_a_slow_answer_reports_too_little_to_be_steady() -> None:
     host = joined()
     host.probe(2 * MS, MS)
     assert not host.estimate.steady

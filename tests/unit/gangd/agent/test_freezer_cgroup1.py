@@ -125,7 +125,7 @@ def test_missing_hierarchy_says_what_to_do(tmp_path: Path) -> None:
         freezer_on(tmp_path / "absent")
 
 
-def test_real_step_stands_still_and_goes_on(real_v1: RealCgroups) -> None:
+def test_real_step_stays_stopped_and_goes_on(real_v1: RealCgroups) -> None:
     step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
     spinner = real_v1.spawn(step, SPIN)
     other = real_v1.spawn(real_v1.make("slurm_a/uid_0/job_13/step_0"), SPIN)

@@ -223,7 +223,7 @@ def test_steps_of_another_node_are_left_alone(
     other.close()
 
 
-def test_name_alone_makes_nobody_slurmstepd(tmp_path: Path, children: Children) -> None:
+def test_name_alone_makes_no_process_slurmstepd(tmp_path: Path, children: Children) -> None:
     impostor = tmp_path / "impostor"
     shutil.copy(shutil.which("dash") or "/bin/sh", impostor)
     child = subprocess.Popen(

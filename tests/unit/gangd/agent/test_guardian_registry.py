@@ -69,14 +69,14 @@ def test_notes_in_a_folder_that_others_can_write_are_not_believed_and_another_on
     assert other.stat().st_mode & 0o777 == 0o700
 
 
-def test_where_nothing_can_be_noted_an_agent_is_told(tmp_path: Path) -> None:
+def test_where_nothing_can_be_noted_an_agent_is_informed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HostError, match="cannot note"):
         note_folder(tmp_path, [tmp_path / "file" / "known"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two other users")
-def test_who_takes_the_name_of_a_users_registry_hinders_nobody() -> None:
+def test_a_taken_name_of_a_users_registry_hinders_no_user() -> None:
     """A stranger makes the folder, a link and files of that name first; the user's agent notes and finds."""
     user, stranger = 61_235, 61_236
     with tempfile.TemporaryDirectory(prefix="osub-registry-") as folder:

@@ -64,7 +64,7 @@ def test_low_jobs_of_a_unified_hierarchy_are_found(tmp_path: Path) -> None:
     assert found(tmp_path, "a") == [(tmp_path.name, "system.slice/a_slurmstepd.scope/job_5", IDLE2.kind)]
 
 
-def test_the_hammer_tells_what_yields_for_nobody_and_scan_gives_it_back(tmp_path: Path) -> None:
+def test_the_thaw_tool_reports_what_yields_for_no_agent_and_scan_gives_it_back(tmp_path: Path) -> None:
     fake = FakeCpu1(tmp_path / "cpu")
     for path in ("gangd_a_job_1", "gangd_a_job_2"):
         fake.make(path)

@@ -189,7 +189,7 @@ def test_ended_job_leaves_nothing_behind(node: str, children: Children) -> None:
     groups.close()
 
 
-def test_weight_that_cannot_be_set_is_told_of_and_set_with_the_next_release(
+def test_weight_that_cannot_be_set_is_reported_and_set_with_the_next_release(
     node: str, children: Children
 ) -> None:
     refused: list[bytes] = []
@@ -216,7 +216,7 @@ def test_weight_that_cannot_be_set_is_told_of_and_set_with_the_next_release(
     groups.close()
 
 
-def test_real_time_thread_is_told_of_and_the_others_yield(node: str, children: Children) -> None:
+def test_real_time_thread_is_reported_and_the_others_yield(node: str, children: Children) -> None:
     program = (
         "import threading, time, os, sys\n"
         "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
@@ -272,7 +272,7 @@ def test_full_ledger_means_that_nothing_is_held(node: str, children: Children) -
     groups.close()
 
 
-def test_group_that_somebody_removed_is_made_again(node: str, children: Children) -> None:
+def test_group_that_a_user_removed_is_made_again(node: str, children: Children) -> None:
     pid = spinner(children)
     groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
     groups.gather({A: only(pid)})

@@ -150,7 +150,7 @@ def test_a_job_whose_stepd_has_ended_is_remembered(host: Host) -> None:
         "job-12",
     ],
 )
-def test_what_is_named_as_no_job_is_told_if_something_runs_there(host: Host, name: str) -> None:
+def test_what_is_named_as_no_job_is_reported_if_something_runs_there(host: Host, name: str) -> None:
     host.step(f"{SCOPE}/{name}", "0", "12.0")
     assert host.found() == set()
     assert list(host.unknown()) == [f"{SCOPE}/{name}"]
@@ -159,7 +159,7 @@ def test_what_is_named_as_no_job_is_told_if_something_runs_there(host: Host, nam
     assert host.unknown() == {}
 
 
-def test_a_step_that_is_named_as_none_is_told(host: Host) -> None:
+def test_a_step_that_is_named_as_none_is_reported(host: Host) -> None:
     host.step(f"{SCOPE}/job_11", "0")
     host.step(f"{SCOPE}/job_11", "TBD", "11.0")
     host.group(f"{SCOPE}/job_11/phase_1/user/task_0", 1)
@@ -281,7 +281,7 @@ def test_old_hierarchies_are_looked_at_too(tmp_path: Path) -> None:
     assert [one.path for one in found.unknown] == ["slurm_a/uid_1/job_5/step.1"]
 
 
-def test_the_doctor_tells_what_it_cannot_recognise(host: Host) -> None:
+def test_the_doctor_reports_what_it_cannot_recognise(host: Host) -> None:
     assert job_folders(host.root).here == "partly"
     host.step(f"{SCOPE}/job_11", "0")
     assert (job_folders(host.root).here, job_folders(host.root).found) == ("yes", "1 named by number")

@@ -92,13 +92,13 @@ def test_asking_for_all_at_once_says_what_asking_one_by_one_says(elsewhere: int)
     assert core.is_home("n1", {1, elsewhere}) is (elsewhere == 3)
 
 
-def test_that_a_job_has_begun_may_be_told_of_any() -> None:
+def test_that_a_job_has_begun_may_be_reported_of_any() -> None:
     kept, foreign = own_words(report(born=ALL), PLACES.__getitem__)
     assert kept.born == ALL
     assert foreign == frozenset()
 
 
-def test_a_node_that_a_job_has_left_tells_nothing_and_is_no_liar() -> None:
+def test_a_node_that_a_job_has_left_reports_nothing_and_is_no_liar() -> None:
     bench = Bench()
     bench.job(1, {"n0": (0,)})
     bench.job(5, {"n0": (0,), "n1": (0,)})

@@ -278,7 +278,7 @@ def test_a_thread_that_dies_is_an_alarm(tmp_path: Path) -> None:
         pass
 
 
-def test_a_dry_run_tells_the_agents_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_sends_the_agents_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs(), dry_run=True)
     agents = [stage.agent("n1"), stage.agent("n2")]
 
@@ -381,7 +381,7 @@ def test_an_error_is_one_line_with_its_exit_code(
     assert text in capsys.readouterr().err
 
 
-def test_a_pause_lets_all_run_at_once_and_stands_after_a_restart(tmp_path: Path) -> None:
+def test_a_pause_lets_all_run_at_once_and_holds_after_a_restart(tmp_path: Path) -> None:
     slurm = two_jobs()
     everything = (OrderTarget("all"),)
 

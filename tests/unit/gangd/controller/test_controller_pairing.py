@@ -39,7 +39,7 @@ def shares(one: JobView, other: JobView) -> bool:
     return bool(set(one.cores.numbers().tolist()) & set(other.cores.numbers().tolist()))
 
 
-def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_nobody_else_does() -> None:
+def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_no_one_else_does() -> None:
     slurm = FakeSlurm(nodes=1, cores=4)
     for _ in range(4):
         slurm.submit(request())
@@ -118,7 +118,7 @@ def test_a_table_of_pairs_that_is_none_is_one_line(tmp_path: Path, text: str | b
     assert "\n" not in str(found.value)
 
 
-def test_a_table_of_pairs_is_read_with_its_threshold_and_from_nobody_else(tmp_path: Path) -> None:
+def test_a_table_of_pairs_is_read_with_its_threshold_and_from_no_one_else(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("victim,opponent,e_v\nb,a,0.2\na,b,0.0\na,a,0.05\n")
     assert read_pairs(path, 0.05, by_user=True) == PairRule(frozenset({("a", "b")}), by_user=True)

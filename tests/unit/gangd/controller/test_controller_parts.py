@@ -194,7 +194,7 @@ def test_alarms_without_number_are_not_kept() -> None:
     assert "2999" in {one.subject for one in standing}
 
 
-def test_of_much_at_the_door_the_first_few_are_named() -> None:
+def test_of_much_at_the_limit_the_first_few_are_named() -> None:
     news = [Denied(f"10.0.0.{number}", 1) for number in range(100)]
     alarms = alarms_of(news)
     assert [alarm.subject for alarm in alarms] == [*(f"10.0.0.{number}" for number in range(10)), "others"]

@@ -70,7 +70,7 @@ def socket_of(stage: Stage, key: str, identity: bytes) -> Iterator[zmq.Socket[by
 
 
 @pytest.mark.slow
-def test_a_nodes_key_tells_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) -> None:
+def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs_on_each_node())
     one, two = stage.agent("n1"), stage.agent("n2")
 
@@ -154,7 +154,7 @@ def test_the_answers_to_a_node_cannot_be_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_that_speak_with_the_key_of_one_node_are_told_of(tmp_path: Path) -> None:
+def test_two_that_speak_with_the_key_of_one_node_are_reported(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs_on_each_node())
     one = stage.agent("n1")
 

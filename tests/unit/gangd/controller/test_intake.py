@@ -139,7 +139,7 @@ def test_a_probe_that_comes_while_reports_are_judged_waits_for_few_of_them() -> 
     assert len(told.did) == len(NODES) + 1
 
 
-def test_what_is_no_message_is_counted_and_harms_nobody() -> None:
+def test_what_is_no_message_is_counted_and_harms_no_one() -> None:
     told, intake = stage()
     told.waiting.append(Received(b"x", NODES[0], b"\xff" * 20))
     told.waiting.append(Received(b"x", NODES[0], b"\xff" * 2000))
@@ -194,7 +194,7 @@ def test_of_what_is_said_faster_than_it_is_judged_little_waits_and_the_newest_co
     assert set(told.dropped) <= {"unknown_agent"}, "of the agent that was there before"
 
 
-def test_what_is_told_once_is_heard_of_reports_that_were_never_judged_by_themselves() -> None:
+def test_what_is_said_once_is_heard_of_reports_that_were_never_judged_by_themselves() -> None:
     told, intake = stage()
     told.waiting.extend(message(report(NODES[0], seq, ended=(seq,))) for seq in range(1, 6))
     intake.take()

@@ -122,7 +122,7 @@ def test_resuming_a_job_leaves_its_node_paused() -> None:
     assert let_run(book, all_jobs) == [1, 2]
 
 
-def test_an_order_that_stands_already_changes_nothing_and_says_so() -> None:
+def test_an_order_that_applies_already_changes_nothing_and_says_so() -> None:
     all_jobs, book = jobs(), OrderBook()  # they start at 101, 102, 103
     main, n1, n2 = OrderTarget("partition", "main"), OrderTarget("node", "n1"), OrderTarget("node", "n2")
     assert order(book, "drain", main, now_s=101.5).startswith("partition main: drained: jobs")
@@ -138,7 +138,7 @@ def test_an_order_that_stands_already_changes_nothing_and_says_so() -> None:
     assert "weight is 3" in order(book, "weight", main, weight=3.0)
 
 
-def test_who_takes_back_what_nobody_ordered_is_told() -> None:
+def test_who_takes_back_what_no_one_ordered_is_reported() -> None:
     book = OrderBook()
     order(book, "pause", OrderTarget("node", "n1"))
     told = order(book, "resume", OrderTarget("node", "n11"))
@@ -324,7 +324,7 @@ def connect(folder: Path) -> socket.socket:
     return link
 
 
-def test_who_says_rubbish_or_nothing_harms_nobody(serving: Serving, tmp_path: Path) -> None:
+def test_who_says_rubbish_or_nothing_harms_no_one(serving: Serving, tmp_path: Path) -> None:
     with connect(tmp_path) as rubbish, connect(tmp_path) as silent, connect(tmp_path):
         rubbish.send(b"\xff\x00 pause")
         assert not read_answer(rubbish.recv(4096)).done
@@ -374,7 +374,7 @@ def test_nothing_but_a_socket_is_replaced(tmp_path: Path) -> None:
         ControlServer(fd, 0)
 
 
-def test_where_nobody_listens_one_line_says_so(tmp_path: Path) -> None:
+def test_where_no_one_listens_one_line_says_so(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="no gangd listens"):
         ask(tmp_path, ASKED)
     with pytest.raises(ClusterError, match="cannot open state folder"):
@@ -384,7 +384,7 @@ def test_where_nobody_listens_one_line_says_so(tmp_path: Path) -> None:
 # All together
 
 
-def test_orders_are_written_before_they_are_confirmed_and_stand_after_a_restart(
+def test_orders_are_written_before_they_are_confirmed_and_hold_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -49,7 +49,7 @@ def test_the_grace_ends_when_the_tasks_run_on_all_nodes() -> None:
     assert sorted(map(sorted, bench.owners(publish.first_slice, 2))) == [[1], [2]]
 
 
-def test_tasks_may_run_before_slurm_tells_of_their_job() -> None:
+def test_tasks_may_run_before_slurm_reports_of_their_job() -> None:
     bench = Bench(grace_ns=5000 * MS)
     bench.job(1)
     bench.tick()

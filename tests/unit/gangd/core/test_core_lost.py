@@ -17,7 +17,7 @@ def test_no_more_is_lost_than_was_planned_to_be() -> None:
     assert lost.take(0) == 2_000 * MS, "what was told of is not forgotten"
 
 
-def test_no_more_is_lost_than_was_told() -> None:
+def test_no_more_is_lost_than_was_reported() -> None:
     lost = LostTime()
     lost.plan(SECOND)
     assert lost.take(0) == 0

@@ -93,7 +93,7 @@ def test_lookahead_grows_with_the_round_trip_and_shrinks_slowly() -> None:
     assert pace.lookahead == 2
 
 
-def test_what_nobody_reports_any_more_is_forgotten() -> None:
+def test_what_no_one_reports_any_more_is_forgotten() -> None:
     pace = pace_of(quantum_ns=50 * MS)
     looks(pace, [9_000] * 4)
     assert pace.quantum_ns > 50 * MS
@@ -178,5 +178,5 @@ def test_reload_begins_anew_from_what_is_asked_for() -> None:
     assert bench.scheduler.time.quantum_ns == 50 * MS
 
 
-def test_thresholds_leave_room_for_hysteresis() -> None:
+def test_thresholds_allow_hysteresis() -> None:
     assert LITTLE_LOST < MOST_LOST

@@ -16,7 +16,7 @@ from gangd.core import (
 from tests.fixtures.core_bench import QUANTUM, WALL_S, Bench, only, shared
 
 
-def test_rows_tell_what_each_job_did() -> None:
+def test_rows_report_what_each_job_did() -> None:
     bench = shared(record=True)
     bench.job(3, {"n0": (0,)}, opt_out=True)
     bench.tick()
@@ -83,7 +83,7 @@ def test_a_job_that_was_planned_to_be_held_and_was_not_is_owed_nothing() -> None
     assert ends_after(bench, 200) == {1: 0, 2: 0}
 
 
-def test_a_slice_counts_once_though_two_nodes_tell_of_it_and_if_one_alone_does() -> None:
+def test_a_slice_counts_once_though_two_nodes_report_of_it_and_if_one_alone_does() -> None:
     both, one = ends_after(holding(), 200), ends_after(holding("n1"), 200)
     assert both == one
     assert all(100 <= later_s <= 100 + 40 for later_s in both.values())

@@ -35,7 +35,7 @@ def scrape(port: int | None) -> dict[str, float]:
     }
 
 
-def test_a_controller_tells_what_its_status_tells(tmp_path: Path) -> None:
+def test_a_controller_exports_what_its_status_says(tmp_path: Path) -> None:
     slurm = two_jobs()
     stage = Stage(tmp_path, slurm)
     agents = [stage.agent("n1"), stage.agent("n2")]

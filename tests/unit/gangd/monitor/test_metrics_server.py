@@ -182,7 +182,7 @@ def test_a_page_that_cannot_be_made_is_an_answer_and_ends_nothing(start: Start, 
     assert not asked.deaths
 
 
-def test_an_address_that_is_taken_is_told(start: Start) -> None:
+def test_an_address_that_is_taken_is_reported(start: Start) -> None:
     server = start()
     with pytest.raises(HostError, match="is another daemon there"):
         MetricsServer(

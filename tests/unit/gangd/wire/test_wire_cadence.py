@@ -72,13 +72,13 @@ def test_of_jobs_that_take_turns_each_is_seen_held_on_a_calm_node(quantum_ms: in
 
 
 @pytest.mark.parametrize("lease_ms", [1_500, 2_000])
-def test_under_a_short_lease_nobody_is_silent(lease_ms: int) -> None:
+def test_under_a_short_lease_no_agent_is_silent(lease_ms: int) -> None:
     assert silence_ns(lease_ms * MS, 250 * MS) == 0
 
 
 @pytest.mark.parametrize("quantum_ms", [20, 50, 250, 1000, 5000])
 @pytest.mark.parametrize("lease_ms", [2_001, 5_000, 12_500, 60_000])
-def test_lease_has_room_for_two_reports_of_a_silent_node(lease_ms: int, quantum_ms: int) -> None:
+def test_lease_has_space_for_two_reports_of_a_silent_node(lease_ms: int, quantum_ms: int) -> None:
     lease_ns, quantum_ns = lease_ms * MS, quantum_ms * MS
     looks = [number for number in range(60_000 // quantum_ms * 4) if is_look(number, quantum_ns, calm=True)]
     reported = [

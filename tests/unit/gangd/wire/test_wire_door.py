@@ -233,7 +233,7 @@ def test_a_key_that_was_replaced_is_named_when_it_speaks_and_when_it_comes_anew(
         until(lambda: hears_and_is_answered(controller, agent), "the new key is heard")
 
 
-def test_a_key_that_is_not_on_the_list_is_told_of(controller: ControllerSockets, keys: Path) -> None:
+def test_a_key_that_is_not_on_the_list_is_reported(controller: ControllerSockets, keys: Path) -> None:
     server, taken = load_agent_keys(keys, "n1").controller_public, []  # type: ignore[var-annotated]
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:

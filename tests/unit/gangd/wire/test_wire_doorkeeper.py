@@ -49,7 +49,7 @@ def test_an_origin_with_too_many_connections_is_shut_out_and_others_are_not() ->
     assert keeper.due_ns() is None
 
 
-def test_connections_that_come_and_go_too_fast_count_as_those_that_stand() -> None:
+def test_connections_that_come_and_go_too_fast_count_as_open_ones() -> None:
     keeper = ConnectionLimiter(10_000)
     news = []
     for number in range(2 * CONNECTIONS):
@@ -82,7 +82,7 @@ def test_who_does_it_again_is_shut_out_for_longer_each_time_up_to_a_bound() -> N
     assert news.for_ns == FIRST_NS, "that was long ago"
 
 
-def test_where_an_agent_lives_nobody_is_shut_out_for_long() -> None:
+def test_where_an_agent_runs_no_peer_is_shut_out_for_long() -> None:
     keeper, now_ns = ConnectionLimiter(10**6), 0
     keeper.admitted(HOST, "key", 0)
     for _ in range(8):
@@ -92,7 +92,7 @@ def test_where_an_agent_lives_nobody_is_shut_out_for_long() -> None:
     assert news.for_ns == LONGEST_WITH_KEYS_NS
 
 
-def test_a_host_of_many_agents_gets_room_for_each_key() -> None:
+def test_a_host_of_many_agents_gets_space_for_each_key() -> None:
     keeper, now_ns, shut = ConnectionLimiter(10**6), 0, 0
     joined = 0
     while joined < 1_000:  # each wave, as many agents come in as there is room for
@@ -109,7 +109,7 @@ def test_a_host_of_many_agents_gets_room_for_each_key() -> None:
     assert now_ns < 10 * SECOND_NS, "they wait for seconds at most"
 
 
-def test_everybody_is_shut_out_before_files_run_out_and_until_there_is_room() -> None:
+def test_all_are_shut_out_before_files_run_out_and_until_there_is_space() -> None:
     keeper = ConnectionLimiter(100)
     for number in range(99):
         keeper.opened(("reports", number), f"10.0.0.{number}", 0)
@@ -134,7 +134,7 @@ def test_a_number_that_is_used_again_ends_what_had_it_before() -> None:
     assert keeper.open == 2
 
 
-def test_who_cannot_be_told_apart_is_shut_out_for_a_second_only() -> None:
+def test_who_cannot_be_distinguished_is_shut_out_for_a_second_only() -> None:
     keeper, now_ns = ConnectionLimiter(10**6), 0
     for _ in range(5):
         [news] = crowd(keeper, NOWHERE, CONNECTIONS_NOWHERE + 1, now_ns)
@@ -153,7 +153,7 @@ def test_of_those_that_are_gone_at_once_the_one_that_is_seen_most_is_shut_out() 
     assert crowd(keeper, NOWHERE, CONNECTIONS_NOWHERE, 1, first=10_000) == []
 
 
-def test_wrong_keys_are_told_of_seldom() -> None:
+def test_wrong_keys_are_reported_seldom() -> None:
     keeper = ConnectionLimiter(100)
     news = [keeper.denied(STRANGER, 0) for _ in range(100)]
     assert [one.times for one in news if one is not None] == [1, 2, 4, 8, 16, 32, 64]
@@ -182,7 +182,7 @@ def test_origins_without_number_are_not_remembered() -> None:
     assert keeper.shut(1) == {STRANGER}
 
 
-def test_room_for_keys_is_room_for_keys() -> None:
+def test_space_for_keys_is_space_for_keys() -> None:
     keeper = ConnectionLimiter(10**6)
     for key in ("one", "two", "two"):
         keeper.admitted(HOST, key, 0)
@@ -291,7 +291,7 @@ def test_senders_without_number_are_forgotten() -> None:
         (Death("door", "KeyError: 1", 1), "thread", "thread door died and was started again: KeyError: 1"),
     ],
 )
-def test_what_happens_at_the_door_is_an_alarm(news: ShutOut | Denied | Death, kind: str, text: str) -> None:
+def test_what_happens_at_the_limit_is_an_alarm(news: ShutOut | Denied | Death, kind: str, text: str) -> None:
     alarm = alarm_of(news)
     assert alarm.kind == kind
     assert alarm.text.startswith(text)

@@ -291,7 +291,7 @@ def test_messages_for_others_are_refused() -> None:
         decode_up(encode(Ping(node="n1", agent_ns=0)), "n2")
 
 
-def test_another_protocol_version_is_told_from_rubbish() -> None:
+def test_another_protocol_version_is_distinguished_from_rubbish() -> None:
     raw = msgspec.msgpack.decode(encode(Ping(node="n1", agent_ns=0)))
     raw["version"] = VERSION - 2
     with pytest.raises(VersionError, match="upgrade the older one"):
@@ -351,7 +351,7 @@ def test_an_unknown_way_of_holding_is_refused() -> None:
 
 
 @pytest.mark.parametrize("gangs", [1, 2, 3, 4, 5])
-def test_a_job_that_opted_out_gets_as_much_beside_owners_as_each_of_them(gangs: int) -> None:
+def test_a_job_that_opted_out_gets_as_much_next_to_owners_as_each_of_them(gangs: int) -> None:
     jobs = tuple(range(1, gangs + 1))
     rounds = [(job, *(other for other in jobs if other != job)) for job in jobs]
     track = Track(7, 10, True, tuple(SliceSets(run=(job,), held=tuple(held)) for job, *held in rounds))

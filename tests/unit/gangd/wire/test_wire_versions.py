@@ -124,7 +124,7 @@ def without_cores(message: DownMessage) -> DownMessage:
 
 
 @pytest.mark.parametrize("message", DOWN, ids=lambda one: type(one).__name__)
-def test_an_agent_of_the_version_before_understands_what_it_is_told(message: DownMessage) -> None:
+def test_an_agent_of_the_version_before_understands_what_it_receives(message: DownMessage) -> None:
     told = wire3.decode_down(encode_down(message, OLDEST), "n1")
     known = without_cores(message)
     assert {**raw(told), "version": VERSION} == raw(known)
@@ -182,7 +182,7 @@ def test_a_track_with_more_than_is_known_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", [OLDEST - 1, NEWEST + 1])
-def test_two_versions_apart_nobody_is_understood(version: int) -> None:
+def test_two_versions_apart_no_peer_is_understood(version: int) -> None:
     for message in UP:
         with pytest.raises(VersionError):
             decode_up(pack({**msgspec.msgpack.decode(encode(message)), "version": version}), "n1")

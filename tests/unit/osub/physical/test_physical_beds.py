@@ -48,7 +48,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, ObservedCluster]:
     return known
 
 
-def test_the_program_is_told_the_layout(tmp_path: Path, found: dict[str, ObservedCluster]) -> None:
+def test_the_program_gets_the_layout(tmp_path: Path, found: dict[str, ObservedCluster]) -> None:
     found["c"] = looked(NAIVE)
     told = program(tmp_path, f'echo "$1" >> {tmp_path}/told')
     beds = ConfiguredBeds(tmp_path / "c", told, {NAIVE.key: NAIVE})
@@ -57,13 +57,13 @@ def test_the_program_is_told_the_layout(tmp_path: Path, found: dict[str, Observe
     assert (tmp_path / "told").read_text() == "sq-m2-naive\n"
 
 
-def test_a_program_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_with_its_last_words(tmp_path: Path) -> None:
     beds = ConfiguredBeds(tmp_path, program(tmp_path, "echo no slurmctld >&2; exit 3"), {NAIVE.key: NAIVE})
     with pytest.raises(ClusterError, match="sq-m2-naive failed: no slurmctld"), beds.bed(NAIVE.key):
         pass
 
 
-def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_run_is_reported(tmp_path: Path) -> None:
     beds = ConfiguredBeds(tmp_path, tmp_path / "none", {NAIVE.key: NAIVE})
     with pytest.raises(ClusterError, match="cannot run"), beds.bed(NAIVE.key):
         pass

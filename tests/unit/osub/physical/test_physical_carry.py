@@ -119,7 +119,7 @@ def test_table_7_8_comes_last_on_a_cluster_of_its_own(folder: StudyFolder) -> No
     assert beds.began[-1] == PLACES
 
 
-def test_a_folder_of_somebody_elses_is_never_removed(folder: StudyFolder) -> None:
+def test_a_folder_of_another_users_is_never_removed(folder: StudyFolder) -> None:
     plan = small_plan()
     mine = folder.run(plan.items()[0])
     mine.mkdir()

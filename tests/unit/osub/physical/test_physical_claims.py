@@ -80,7 +80,7 @@ def test_places_on_slurm_are_held_against_those_of_the_simulation() -> None:
     assert judged(results(places=None))["R22"].verdict is ClaimVerdict.NOT_COMPARABLE
 
 
-def test_a_study_without_any_replay_is_told_all_the_same() -> None:
+def test_a_study_without_any_replay_is_reported_all_the_same() -> None:
     empty = results(real={}, simulated={}, pairs={}, places=None)
     assert len({row.id.split()[0] for row in claims(empty)}) == 28
     here = [row for row in claims(empty) if "sim" not in row.id]
@@ -114,7 +114,7 @@ def test_findings_are_complete_and_can_be_written_as_json() -> None:
     assert msgspec.json.encode([found.claims, found.tables, found.facts])
 
 
-def test_more_nodes_have_more_splits_to_tell_of() -> None:
+def test_more_nodes_have_more_splits_to_report_of() -> None:
     plan = small_plan(nodes=4)
     found = results(plan)
     row = judged(found)["R7"]

@@ -113,7 +113,7 @@ def test_a_job_that_failed_or_lacks_its_steps_leaves_the_trial_out(replayed: Cal
     assert "did not complete" in str(pair_trial(replace(run, jobs=run.jobs.head(2))))
 
 
-def test_others_on_the_host_leave_the_trial_out_also_if_only_beside_the_one_alone(
+def test_others_on_the_host_leave_the_trial_out_also_if_only_next_to_the_one_alone(
     replayed: Callable[..., Run],
 ) -> None:
     run = replayed(ALONE, (9.0, 29.0), (9.0, 29.0))
@@ -126,7 +126,7 @@ def test_others_on_the_host_leave_the_trial_out_also_if_only_beside_the_one_alon
     assert str(late).startswith("while the two ran others used")
 
 
-def test_the_replay_that_only_tells_the_steps_is_one_job_and_no_trial() -> None:
+def test_the_replay_that_only_reports_the_steps_is_one_job_and_no_trial() -> None:
     plan = small_plan()
     assert [job.job_number for job in pair_trace(plan, DEDICATED.key).jobs] == [1]
     alone, first, second = pair_trace(plan, NAIVE.key).jobs
@@ -156,7 +156,7 @@ def told(**losses: list[float]) -> str:
     return "\n".join(pair_findings(of_losses(**losses)))
 
 
-def test_a_loss_is_told_where_the_interval_is_above_zero() -> None:
+def test_a_loss_is_reported_where_the_interval_is_above_zero() -> None:
     said = told(naive=[0.13, 0.15, 0.14], gangd=[0.01, 0.02, 0.015])
     assert "Naive two coupled jobs on the same cores lose 14 [" in said
     assert "in 3 trials (thesis, 12 ranks: 76%)" in said
@@ -172,7 +172,7 @@ def test_an_interval_that_includes_zero_is_undecided() -> None:
     assert "Whether gangd loses less than naive sharing is undecided" in said
 
 
-def test_a_gain_and_a_single_trial_are_told_as_what_they_are() -> None:
+def test_a_gain_and_a_single_trial_are_reported_as_what_they_are() -> None:
     assert "are together 3 [" in told(gangd=[-0.03, -0.031, -0.029])
     assert "it is undecided what two coupled jobs on the same cores lose: 14%" in told(naive=[0.14])
     assert told() == ""

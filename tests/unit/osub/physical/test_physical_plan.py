@@ -90,7 +90,7 @@ def test_the_pair_is_of_a_single_queue_only() -> None:
     assert not any(item.layout.startswith("mq") for item in small_plan().items() if item.workload == PAIR)
 
 
-def test_a_round_has_the_short_pair_several_times_and_one_job_alone_tells_its_steps_first() -> None:
+def test_a_round_has_the_short_pair_several_times_and_one_job_alone_reports_its_steps_first() -> None:
     plan = planned(30)
     pairs = [item for item in plan.items() if item.workload == PAIR]
     for layout in (NAIVE, SLURM_GANG, GANGD):

@@ -148,7 +148,7 @@ def test_the_command_simulates_and_draws(
     assert "4 known, 0 run" in capsys.readouterr().out
 
 
-def test_a_page_tells_settings_apart_before_their_repeats(trace: Path, tmp_path: Path) -> None:
+def test_a_page_distinguishes_settings_before_their_repeats(trace: Path, tmp_path: Path) -> None:
     points = [
         {"seed": seed, "multiplicity": jobs, "policy": policy, "wait_mean_s": 1.0, "degradation_mean": 1.0}
         for seed in (1, 2)

@@ -137,7 +137,7 @@ def test_a_damaged_result_is_as_good_as_none(tmp_path: Path) -> None:
     assert store.finished([point]) == {}
 
 
-def test_a_result_that_cannot_be_read_is_told_of_and_not_made_again(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_read_is_reported_and_not_made_again(tmp_path: Path) -> None:
     trace = tmp_path / "log.swf"
     trace.write_text(";\n")
     point = point_of({"trace": str(trace), "system": "N2C2"})
@@ -152,7 +152,7 @@ def test_a_result_that_cannot_be_read_is_told_of_and_not_made_again(tmp_path: Pa
 
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
-def test_the_front_has_whom_nobody_beats_in_both(pairs: list[tuple[int, int]]) -> None:
+def test_the_front_has_what_none_beats_in_both(pairs: list[tuple[int, int]]) -> None:
     table = pl.DataFrame(
         {
             "wait_mean_s": [float(wait) for wait, _ in pairs],
@@ -258,7 +258,7 @@ def test_results_are_means_over_seeds_with_the_interval_of_student() -> None:
 @pytest.mark.parametrize(
     ("second", "unsure"), [((9.0, 19.0, 32.0), True), ((11.0, 21.0, 31.0), False), ((10.0,), False)]
 )
-def test_less_waiting_is_told_as_unsure_unless_it_is_so_seed_by_seed(
+def test_less_waiting_is_reported_as_unsure_unless_it_is_so_seed_by_seed(
     second: Sequence[float], unsure: bool
 ) -> None:
     (only,) = scenarios(swept({(2, 1.2): (8.0, 18.0, 28.0)[: len(second)], (1, 1.2): second}), VARIED)

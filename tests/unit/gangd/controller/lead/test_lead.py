@@ -30,7 +30,7 @@ def leader(**more: object) -> Leader:
     return Leader(**{"term": 1, "host": "h", "pid": 1, **more})  # type: ignore[arg-type]
 
 
-def test_where_nobody_leads_the_first_takes_the_lead() -> None:
+def test_where_no_one_leads_the_first_takes_the_lead() -> None:
     assert Candidate(SECOND).may_lead(None, 0)
 
 
@@ -80,7 +80,7 @@ def test_who_claimed_and_died_before_he_said_so_is_followed_by_the_next(file: Le
     assert not (file._folder / "term-2").exists()
 
 
-def test_a_deposed_leader_is_told_before_it_speaks_and_writes_nothing(file: LeadFile) -> None:
+def test_a_deposed_leader_is_informed_before_it_speaks_and_writes_nothing(file: LeadFile) -> None:
     mine = file.claim(None)
     assert mine is not None
     lead = Lead(file, mine, SECOND, 0)
@@ -163,7 +163,7 @@ class Flooded:
 
 
 @pytest.mark.parametrize(("messages", "cuts"), [(AT_ONCE, 0), (AT_ONCE + MOST_BEYOND, 1)])
-def test_a_standby_cuts_whoever_sends_far_more_than_is_read(messages: int, cuts: int) -> None:
+def test_a_standby_cuts_clients_that_send_far_more_than_is_read(messages: int, cuts: int) -> None:
     sockets, quota = Flooded(messages), Quota()
     while sockets.left > 0:
         drop_messages(cast("ControllerSockets", sockets), quota, 0)

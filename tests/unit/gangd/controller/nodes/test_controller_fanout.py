@@ -13,7 +13,7 @@ CONTROLLER = ControllerIdentity(b"c" * 16, 1)
 BOUNDS = Bounds(5_000_000_000, 200_000_000)
 
 
-def test_the_end_of_a_job_that_was_killed_is_told_with_the_next_change() -> None:
+def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> None:
     cores = CoreMap({"n1": 1})
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     fanout.resend("n1")
@@ -32,7 +32,7 @@ def test_the_end_of_a_job_that_was_killed_is_told_with_the_next_change() -> None
     assert message.exempt == Listed()
 
 
-def test_other_bounds_are_told_to_every_node_and_the_same_to_none() -> None:
+def test_other_bounds_are_sent_to_every_node_and_the_same_to_none() -> None:
     fanout = Fanout(CONTROLLER, CoreMap({"n1": 1, "n2": 1}), Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     for node in ("n1", "n2"):
         fanout.resend(node)
@@ -46,7 +46,7 @@ def test_other_bounds_are_told_to_every_node_and_the_same_to_none() -> None:
     assert {one.lease_ns for one in told} == {3_000_000_000}
 
 
-def test_nodes_are_told_which_of_their_jobs_yield() -> None:
+def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
     cores = CoreMap({"n1": 1, "n2": 1})
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     wide = TrackMember(7, ((7, cores.pack({"n1": (0,), "n2": (0,)})),), HoldMode.YIELD)
@@ -59,7 +59,7 @@ def test_nodes_are_told_which_of_their_jobs_yield() -> None:
     assert holds == {"n1": [(JobHold(7, "yield"),)], "n2": [(JobHold(7, "yield"),)]}
 
 
-def test_nodes_are_told_how_many_cores_their_jobs_have_there() -> None:
+def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
     cores = CoreMap({"n1": 4, "n2": 2})
     cores.add_seats("n1", 1)
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)

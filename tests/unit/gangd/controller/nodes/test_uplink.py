@@ -90,7 +90,7 @@ def test_a_report_becomes_an_event() -> None:
     assert link.agents["n1"].skew_us == 12
 
 
-def test_an_agent_that_only_tries_holds_nobody() -> None:
+def test_an_agent_that_only_tries_holds_no_one() -> None:
     link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
     link.on_message(msgspec.structs.replace(hello(), dry_run=True), 0, 0, TIMES, AgentState.UNKNOWN)
     one = SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
@@ -150,7 +150,7 @@ def test_a_restarted_agent_takes_over_and_the_old_one_is_a_stranger() -> None:
         link.on_message(Farewell(node="n1", incarnation=b"a" * 16, reason=""), 0, 0, TIMES, JOINED)
 
 
-def test_an_agent_whose_rival_fell_silent_is_told_to_say_hello() -> None:
+def test_an_agent_whose_rival_fell_silent_is_informed_to_say_hello() -> None:
     link = uplink()
     link.on_message(hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
     reaction = link.on_message(report(), 0, 0, TIMES, AgentState.LOST)

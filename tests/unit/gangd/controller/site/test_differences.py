@@ -234,7 +234,7 @@ one_job = st.builds(
 
 @examples(150)
 @given(st.lists(st.lists(one_job, max_size=5), min_size=2, max_size=8))
-def test_a_core_that_is_told_what_changed_is_the_one_that_is_told_everything(
+def test_a_core_given_what_changed_equals_one_given_everything(
     looks: list[list[SlurmJob]],
 ) -> None:
     whole, some = World(by_changes=False), World(by_changes=True)
@@ -248,7 +248,7 @@ def test_a_core_that_is_told_what_changed_is_the_one_that_is_told_everything(
         assert whole.view.unusable == some.view.unusable
 
 
-def test_views_that_are_told_again_as_they_are_change_nothing() -> None:
+def test_views_that_are_given_again_as_they_are_change_nothing() -> None:
     world, source = World(by_changes=True), Source()
     jobs = {1: job(1, (0, 0)), 2: job(2, (0, 0))}
     world.look(source.tell(jobs))

@@ -51,7 +51,7 @@ def test_a_job_is_marked_once_however_often_it_begins_to_share() -> None:
     assert marks.take(jobs, 100) == []
 
 
-def test_what_somebody_wrote_stays_and_so_does_what_is_not_known() -> None:
+def test_what_a_user_wrote_stays_and_so_does_what_is_not_known() -> None:
     job = running(1)[1]
     for where, known in (
         (MarkField.ADMIN_COMMENT, replace(job, admin_comment="the site's")),
@@ -67,7 +67,7 @@ def test_what_somebody_wrote_stays_and_so_does_what_is_not_known() -> None:
     assert empty.take({1: replace(job, extra="")}, 0) == [1]
 
 
-def test_without_the_option_nobody_is_marked_and_nothing_is_kept() -> None:
+def test_without_the_option_no_one_is_marked_and_nothing_is_kept() -> None:
     marks = Marks()
     marks.add([1])
     marks.set_field(MarkField.ADMIN_COMMENT)
@@ -160,7 +160,7 @@ def test_who_may_not_mark_says_so_and_tries_no_more() -> None:
     assert len(slurm.marked) == 1
 
 
-def test_a_mark_that_slurm_did_not_answer_is_told_and_not_repeated() -> None:
+def test_a_mark_that_slurm_did_not_answer_is_reported_and_not_repeated() -> None:
     slurm = Site(silent=True)
     [failed] = [one for one in marked_by(slurm) if isinstance(one, Failed)]
     assert failed.what == "mark 2 jobs as sharing cores"

@@ -107,7 +107,7 @@ class BrokenOnce(FakeSlurm):
         return super().jobs()
 
 
-def test_an_answer_that_breaks_the_thread_is_told_and_slurm_is_asked_again() -> None:
+def test_an_answer_that_breaks_the_thread_is_reported_and_slurm_is_asked_again() -> None:
     worker = SlurmWorker(BrokenOnce(), every_s=0.05)
     worker.start()
     try:

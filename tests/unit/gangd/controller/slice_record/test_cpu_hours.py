@@ -81,7 +81,9 @@ def test_jobs_of_which_the_record_says_nothing_are_named_and_not_guessed(tmp_pat
     assert unknown == frozenset({5})
 
 
-def test_each_file_of_the_record_says_whose_the_jobs_are_and_a_new_run_is_told_anew(tmp_path: Path) -> None:
+def test_each_file_of_the_record_says_whose_the_jobs_are_and_a_new_run_is_reported_anew(
+    tmp_path: Path,
+) -> None:
     one = log(tmp_path, retention=Retention(bytes=1))
     one.know(JobSnapshot((job(1),)))
     for number in range(3):
@@ -106,7 +108,7 @@ def test_sums_are_by_user_and_account(tmp_path: Path) -> None:
     assert accounts == {"physics": 2.0, None: 2.0}
 
 
-def test_the_command_tells_them(tmp_path: Path) -> None:
+def test_the_command_reports_them(tmp_path: Path) -> None:
     one = log(tmp_path)
     one.know(JobSnapshot((job(1, account="x\x1b[2J"), job(2, "bob"))))
     one.append([row(0, 1, "held"), row(0, 2, "run")])
