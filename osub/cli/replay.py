@@ -208,6 +208,13 @@ def replay(
             help="Jobs that can never run, for size or limit. Not said: skip, unless most never can."
         ),
     ] = None,
+    dependencies: Annotated[
+        bool,
+        typer.Option(
+            "--dependencies/--no-dependencies",
+            help="Submit a job that names a preceding job (SWF field 17) after that one's end.",
+        ),
+    ] = True,
     lenient: Lenient = False,
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Ask Slurm for the trace's memory.")
@@ -324,6 +331,7 @@ def replay(
             interactive_queue=None if interactive_queue < 0 else interactive_queue,
             seed=seed,
             oversize=oversize,
+            dependencies=dependencies,
             use_memory=memory,
             gang=found.settings,
             slices=found.slices,

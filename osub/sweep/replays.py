@@ -154,6 +154,8 @@ def _words(parameters: Parameters) -> list[str]:
         words.append("--lenient")
     if parameters.get("memory") is False:
         words.append("--no-memory")
+    if parameters.get("dependencies") is False:
+        words.append("--no-dependencies")
     return words
 
 

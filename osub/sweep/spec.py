@@ -32,7 +32,7 @@ REPLAYED = (
     *("trace", "system", "cluster", "multiplicity", "multiplicity_interactive", "interactive_nodes"),
     *("queues", "gang", "hold", "quantum_ms", "scheduler", "virtual"),
     *("start", "length", "speedup", "fit", "interactive_queue", "apps", "pairing", "pairing_threshold"),
-    *("oversize", "lenient", "memory", "seed", "trial", "calibration"),
+    *("oversize", "lenient", "memory", "dependencies", "seed", "trial", "calibration"),
     *("partition", "interactive_partition", "account", "qos", "export"),
 )
 """What a replay takes: what ``osub cluster up`` says of a cluster, and options of ``osub replay``."""

@@ -126,6 +126,9 @@ class ReplayOptions:
         For the busy and idle periods of interactive jobs that the trace gives none.
     oversize
         What to do with jobs that can never run; None: skip them, unless they are the most.
+    dependencies
+        Whether a job that names a preceding one is submitted after its end; else the RUN's trace has no such
+        jobs.
     use_memory
         Whether Slurm is asked for the trace's memory.
     gang
@@ -160,6 +163,7 @@ class ReplayOptions:
     interactive_queue: int | None = 0
     seed: int = 1
     oversize: ReplayOversize | None = None
+    dependencies: bool = True
     use_memory: bool = True
     gang: GangSettings = field(default_factory=GangSettings)
     pin: bool = False

@@ -22,7 +22,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -90,6 +90,7 @@ COUNTS = (
     "skipped_limit",
     "clipped_limit",
     "skipped_empty",
+    "unlinked",
 )
 EIBA = "eiba"
 RRBA = "rrba"
@@ -141,6 +142,7 @@ class PlannedJob:
 
     ``application`` is what the job runs, where a table names it; ``away_from`` nodes to which it must not go,
     and ``is_alone`` whether no other may share its cores (``submitter.plan.apart_applications``).
+    ``after`` is the job that has to end first; see ``due_after`` for ``think_s``.
     """
 
     trace_job: int
@@ -160,6 +162,14 @@ class PlannedJob:
     application: str | None = None
     away_from: tuple[str, ...] = ()
     is_alone: bool = False
+    after: int | None = None
+    think_s: float | None = None
+
+    def due_after(self, end_s: float | None) -> float:
+        """Return when it is due where the job before it ended at ``end_s``; None: that one never ran."""
+        if end_s is None:
+            return self.due_s
+        return max(self.due_s, end_s) if self.think_s is None else end_s + self.think_s
 
     @property
     def cores(self) -> int:
@@ -178,6 +188,7 @@ class ReplayPlan:
     skipped_limit: int = 0
     clipped_limit: int = 0
     skipped_empty: int = 0
+    unlinked: int = 0
 
 
 def make_plan(
@@ -237,10 +248,36 @@ def make_plan(
         )
     if not planned:
         raise InputError(f"trace {trace.name} has no job to replay ({_empty_because(trace, counts)})")
+    planned, counts["unlinked"] = _linked(trace, planned)
     first = planned[0].due_s
     if first < 0:
         raise InputError(f"trace {trace.name} submits job {planned[0].trace_job} before its second 0")
     return ReplayPlan(jobs=tuple(planned), **counts)
+
+
+def _linked(trace: SwfTrace, planned: list[PlannedJob]) -> tuple[list[PlannedJob], int]:
+    """Return the jobs with those that precede them, and how many name one in vain.
+
+    That one has to be on an earlier line (SWF: "a previous job in the workload") and in the plan.
+    """
+    ours = {job.trace_job for job in planned}
+    before: set[int] = set()
+    links: dict[int, tuple[int, float | None]] = {}
+    wanting = 0
+    for job in trace.jobs:
+        if job.preceding_job and job.job_number in ours:
+            if job.preceding_job in before:
+                links[job.job_number] = job.preceding_job, job.think_s
+            else:
+                wanting += 1
+        if job.job_number in ours:
+            before.add(job.job_number)
+    unlinked: tuple[None, None] = (None, None)
+    linked = []
+    for entry in planned:
+        after, think_s = links.get(entry.trace_job, unlinked)
+        linked.append(entry if after is None else replace(entry, after=after, think_s=think_s))
+    return linked, wanting
 
 
 def _check_numbers(trace: SwfTrace, apps: Mapping[int, AppChoice]) -> None:
@@ -385,6 +422,7 @@ def left_out(plan: ReplayPlan) -> list[str]:
         "skipped_limit": "left out: their partition gives no job so much time",
         "clipped_limit": "cut to the most time that their partition gives",
         "clipped_memory": "cut to the memory of a node",
+        "unlinked": "submitted at their own times: their preceding job comes later, or is left out",
     }
     counts = {name: getattr(plan, name) for name in COUNTS}
     jobs = len(plan.jobs) + sum(count for name, count in counts.items() if name.startswith("skipped"))

@@ -123,7 +123,10 @@ def dry_run(plan: ReplayPlan, target: TargetCluster, options: ReplayOptions, run
     for job in plan.jobs:
         request = submit_request(job, target, options, run)
         words = one_line(shlex.join(["sbatch", *sbatch_options(request)]), 4096)
-        yield f"# second {job.due_s:.3f}: {words} <<'EOF'\n{request.script.rstrip()}\nEOF\n"
+        instant = f"second {job.due_s:.3f}"
+        if job.after is not None:
+            instant = f"{job.think_s or 0:.3f} s after the end of job {job.after}"
+        yield f"# {instant}: {words} <<'EOF'\n{request.script.rstrip()}\nEOF\n"
 
 
 APPS_NAME = "apps.csv"
@@ -146,6 +149,9 @@ def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
     The first submission of the part becomes second 0 unless ``options.start_s`` says otherwise.
     """
     checked_speedup(options.speedup)
+    if not options.dependencies:
+        jobs = [replace(job, preceding_job=None, think_s=None) for job in trace.jobs]
+        trace = replace(trace, jobs=tuple(jobs))
     if trace.jobs:
         first = min(job.submit_s for job in trace.jobs)
         last = max(job.submit_s for job in trace.jobs)

@@ -7,9 +7,9 @@ import queue
 import resource
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -201,6 +201,12 @@ class Replay:
             timing=self._timing,
             partitions=target.partitions(),
         )
+        self._plans = {job.trace_job: job for job in plan.jobs}
+        self._followers: dict[int, list[PlannedJob]] = {}
+        for job in plan.jobs:
+            if job.after is not None:
+                self._followers.setdefault(job.after, []).append(job)
+        self._followers_due()
         self._began = self._clock.monotonic()
         self.remark: str | None = None
         self._left: tuple[float, float] | None = None
@@ -252,7 +258,12 @@ class Replay:
             replay = cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
             known = replay._following.entries
             found = recover_rows(
-                plan.jobs, known, client.jobs().jobs, out / JOBS_FOLDER, options.run_id, replay._origin
+                replay._plans.values(),
+                known,
+                client.jobs().jobs,
+                out / JOBS_FOLDER,
+                options.run_id,
+                replay._origin,
             )
             writer.event("resumed", known=len(known), recovered=len(found))
             replay._following.keep(*map(JobEntry, found))
@@ -308,7 +319,7 @@ class Replay:
         """
         with self._writer, _promptly():
             known = self._following.entries
-            submissions = self._submissions([job for job in self.plan.jobs if job.trace_job not in known])
+            submissions = self._submissions()
             poll = Poll(self._client, self._timing, self._clock)
             submitter = self._employ("the submitting thread", submissions, True)
             asker = self._employ("the thread that asks Slurm", poll, False)
@@ -376,6 +387,8 @@ class Replay:
             with suppress(queue.Empty):
                 while True:
                     following.hear(poll.answers.get_nowait())
+            for job in self._followers_due():
+                submissions.release(job)
             (poll.wants_nodes.set if following.wants_nodes else poll.wants_nodes.clear)()
             if len(following.entries) == len(self.plan.jobs) and not following.open_rows():
                 return True
@@ -392,10 +405,25 @@ class Replay:
         if sample is not None:
             self._writer.append_host(sample)
 
-    def _submissions(self, jobs: Sequence[PlannedJob]) -> Submissions:
+    def _followers_due(self) -> list[PlannedJob]:
+        """Return the jobs whose preceding jobs have ended since the last time, with their due times."""
+        entries = self._following.entries
+        found = []
+        for before in [number for number in self._followers if number in entries]:
+            row = entries[before].job
+            if row.state is not None:
+                found += [replace(job, due_s=job.due_after(row.end_s)) for job in self._followers.pop(before)]
+        self._plans.update({job.trace_job: job for job in found})
+        return found
+
+    def _submissions(self) -> Submissions:
+        apart = {job.trace_job for jobs in self._followers.values() for job in jobs}
+        left = [job for job in self._plans.values() if job.trace_job not in self._following.entries]
+        jobs = [job for job in left if job.trace_job not in apart]
         return Submissions(
             self._client,
-            jobs,
+            sorted(jobs, key=lambda job: job.due_s),
+            later=len(left) - len(jobs),
             origin=self._origin,
             run_id=self._options.run_id,
             request=lambda job: submit_request(job, self._target, self._options, self.path),
@@ -407,11 +435,10 @@ class Replay:
         """Write rows of what was submitted since the last time."""
         if submissions.results.empty():
             return
-        plans = {job.trace_job: job for job in self.plan.jobs}
         with suppress(queue.Empty):
             while True:
                 result = submissions.results.get_nowait()
-                row = submitted_row(plans[result.trace_job], result, self._origin)
+                row = submitted_row(self._plans[result.trace_job], result, self._origin)
                 if result.refusal is not None:
                     row = self._refused(row, result.refusal)
                 self._following.keep(JobEntry(row))

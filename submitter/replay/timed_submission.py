@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
+from bisect import insort_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,6 +55,8 @@ class Submissions:
         Slurm.
     jobs
         What to submit, in order of ``due_s``.
+    later
+        How many jobs more ``release`` will give.
     origin
         Epoch second of the run's second 0.
     run_id
@@ -68,6 +72,7 @@ class Submissions:
         client: SlurmClient,
         jobs: Sequence[PlannedJob],
         *,
+        later: int = 0,
         origin: float,
         run_id: str,
         request: Callable[[PlannedJob], SubmitRequest],
@@ -78,6 +83,8 @@ class Submissions:
         self.is_away = threading.Event()
         self._client = client
         self._jobs = deque(jobs)
+        self._later = later
+        self._released: queue.SimpleQueue[PlannedJob] = queue.SimpleQueue()
         self._again: deque[PlannedJob] = deque()
         self._doubts: list[_Doubt] = []
         self._faults: dict[int, int] = {}
@@ -93,9 +100,16 @@ class Submissions:
         """The trace's numbers of jobs that Slurm may or may not have."""
         return tuple(doubt.job.trace_job for doubt in self._doubts)
 
+    def release(self, job: PlannedJob) -> None:
+        """Submit a job, too, at its ``due_s``; may be called from another thread."""
+        self._released.put(job)
+
     def step(self) -> float | None:
         """Submit the next job if it is due, and look for those in doubt; see :class:`Worker`."""
         self._settle()
+        while not self._released.empty():
+            insort_right(self._jobs, self._released.get_nowait(), key=lambda job: job.due_s)
+            self._later -= 1
         waiting = self._again or self._jobs
         if waiting:
             now = self._clock.monotonic()
@@ -105,11 +119,12 @@ class Submissions:
                     return self._timing.away_s
                 waiting.popleft()
             return self._until(due)
-        return self._until(self._next_look) if self._doubts else None
+        return self._until(math.inf) if self._doubts or self._later else None
 
     def _until(self, due: float) -> float:
         until = min(due, self._next_look) if self._doubts else due
-        return max(0.0, until - self._clock.monotonic())
+        pause_s = max(0.0, until - self._clock.monotonic())
+        return min(pause_s, self._timing.turn_s) if self._later else pause_s
 
     def _submit(self, job: PlannedJob) -> bool:
         """Submit a job; False where Slurm was not reached."""

@@ -349,7 +349,7 @@ def test_what_is_known_is_recorded_before_a_fault_is_reported(trace: Path, tmp_p
     """A job was submitted, then the thread died, both between two looks of the main thread."""
     world = make_world(tmp_path)
     session = world.begin(trace)
-    submissions = session._submissions(session.plan.jobs)
+    submissions = session._submissions()
     submissions.results.put(Submission(trace_job=1, job_id=9, called=START, returned=START))
     session._drain(submissions)
     session._writer.close()
