@@ -7,8 +7,6 @@ What each application loses to each other one is from measured pairs, a model, o
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from foundation.csv_table import LOSS_COLUMNS, losses_of, read_csv
 from foundation.errors import InputError, UsageError
 from foundation.files import write_whole
 from foundation.one_line import one_line
@@ -76,35 +75,19 @@ def applications_of(
 def _said(path: Path, known: Sequence[str], number: Ints) -> tuple[tuple[str, ...], Ints]:
     place = {name: index for index, name in enumerate(known)}
     said: dict[int, int] = {}
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            reader = csv.DictReader(stream)
-            missing = {"job", "application"} - set(reader.fieldnames or ())
-            if missing:
-                raise InputError(f"{path}: column {min(missing)} is missing; wanted: job, application")
-            for row in reader:
-                if reader.line_num > _MOST_LINES:
-                    raise InputError(f"{path} has more than {_MOST_LINES:,} lines")
-                _take(path, reader.line_num, row, place, said)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read {path}: {one_line(str(error))}") from error
+    for row in read_csv(path, ("job", "application"), None, most_rows=_MOST_LINES):
+        job, name = row.whole("job", 10**18, 0), row.text("application")
+        if name not in place:
+            raise row.error("application", f"no pairs of application {one_line(name, 80)}")
+        if job in said:
+            raise row.error("job", f"job {job} is there twice")
+        said[job] = place[name]
     app: npt.NDArray[np.int64] = np.empty(len(number), dtype=np.int64)
     for index, job in enumerate(number.tolist()):
         if job not in said:
             raise InputError(f"{path} does not say which application job {job} runs")
         app[index] = said[job]
     return tuple(known), app
-
-
-def _take(path: Path, line: int, row: dict[str, str], place: dict[str, int], said: dict[int, int]) -> None:
-    text, name = row["job"] or "", row["application"] or ""
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise InputError(f"{path}: line {line}: job {one_line(text, 40)} is no job number")
-    if name not in place:
-        raise InputError(f"{path}: line {line}: no pairs of application {one_line(name, 80)}")
-    if int(text) in said:
-        raise InputError(f"{path}: line {line}: job {text} is there twice")
-    said[int(text)] = place[name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,7 +139,7 @@ def read_pair_table(path: Path, kind: str = "timeslice") -> PairTable:
         return _whole(path, _measured(path, kind))
     if path.suffix == ".json":
         return _of_model(path)
-    return _whole(path, _rows(path))
+    return _whole(path, losses_of(read_csv(path, LOSS_COLUMNS, None, most_bytes=_MOST_BYTES)))
 
 
 def _measured(folder: Path, kind: str) -> Iterator[tuple[str, str, float]]:
@@ -181,31 +164,6 @@ def _of_model(path: Path) -> PairTable:
     names = sorted(model.applications)
     scaled = model.counters_of(names)
     return PairTable(tuple(names), model.matrix(scaled, scaled)[0])
-
-
-def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no table of pairs")
-        with path.open(newline="", encoding="utf-8") as stream:
-            reader = csv.DictReader(stream)
-            missing = {"victim", "opponent", "e_v"} - set(reader.fieldnames or ())
-            if missing:
-                raise InputError(f"{path}: column {min(missing)} is missing; wanted: victim, opponent, e_v")
-            for row in reader:
-                yield _row(path, reader.line_num, row)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read the table of pairs {path}: {one_line(str(error))}") from error
-
-
-def _row(path: Path, line: int, row: dict[str, str]) -> tuple[str, str, float]:
-    try:
-        loss = float(row["e_v"])
-    except (TypeError, ValueError):
-        loss = math.nan
-    if not math.isfinite(loss) or not row["victim"] or not row["opponent"]:
-        raise InputError(f"{path}: line {line}: victim, opponent and a finite e_v are wanted")
-    return row["victim"], row["opponent"], loss
 
 
 def _whole(path: Path, rows: Iterator[tuple[str, str, float]]) -> PairTable:

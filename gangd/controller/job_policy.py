@@ -25,15 +25,13 @@ AdminComment, which operators and job-submit plugins write and users don't.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
 from pathlib import Path
 
+from foundation.csv_table import LOSS_COLUMNS, csv_rows, losses_of
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.slurm import SlurmJob
@@ -43,7 +41,6 @@ from gangd.core import HoldMode
 
 APP_WORD = "gangd-app="
 _MOST_BYTES = 16 << 20
-_COLUMNS = {"victim", "opponent", "e_v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,32 +92,11 @@ def read_pairs(path: Path, threshold: float, *, by_user: bool) -> PairRule:
     """
     try:
         raw = read_trusted(path)
-        if len(raw) > _MOST_BYTES:
-            raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no table of pairs")
-        reader = csv.DictReader(io.StringIO(raw.decode()))
-        missing = _COLUMNS - set(reader.fieldnames or ())
-        if missing:
-            raise InputError(f"{path}: column {min(missing)} is missing; wanted: victim, opponent, e_v")
-        harmful = set()
-        for row in reader:
-            one, other, loss = row["victim"], row["opponent"], _number(row["e_v"])
-            if not one or not other or loss is None:
-                raise InputError(
-                    f"{path}: line {reader.line_num}: victim, opponent and a finite e_v are wanted"
-                )
-            if loss > threshold:
-                harmful.add((min(one, other), max(one, other)))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
         raise InputError(f"cannot read the table of pairs {path}: {one_line(str(error))}") from error
+    rows = csv_rows(path, raw, LOSS_COLUMNS, None, most_bytes=_MOST_BYTES)
+    harmful = {(min(one, other), max(one, other)) for one, other, loss in losses_of(rows) if loss > threshold}
     return PairRule(frozenset(harmful), by_user)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 Seat = Mapping[str, tuple[int, ...]]

@@ -178,7 +178,7 @@ def read_known(path: Path, *, has_system: bool) -> dict[str, OperatorKnowledge]:
     ``ts_min`` counts only where there is a command to checkpoint a job from outside.
     """
     return {
-        cells.name: OperatorKnowledge(
+        cells.text("job"): OperatorKnowledge(
             loss=cells.number("loss", MOST_LOSS),
             ts_min=cells.number("ts_min", MOST_MINUTES) if has_system else None,
             ta_min=cells.number("ta_min", MOST_MINUTES),

@@ -14,7 +14,6 @@ checkpoints.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from foundation.errors import InputError
+from foundation.csv_table import CsvRow, read_csv
 from foundation.units import US_PER_S, counted, seconds_to_us
 from simulator.jit.field_records import Ints
 from simulator.model.jobs import PLAIN_LIFECYCLE, JobLifecycle, JobLifecycles, Sizes
@@ -257,130 +256,72 @@ def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
     InputError
         The file cannot be read, or says what cannot be; the message names job, file and column.
     """
-    from dataclasses import replace
-
     lifecycles: list[JobLifecycle] = [PLAIN_LIFECYCLE] * workload.count
     index = {number: job for job, number in enumerate(workload.number.tolist())}
     known: set[int] = set()
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file, strict=True)
-            _check_header(path, rows.fieldnames)
-            for row in rows:
-                entry = _Row(path, rows.line_num, row)
-                number = entry.number("trace_job")
-                if number is None or number in known:
-                    entry.refuse("trace_job", "is missing" if number is None else "comes twice")
-                if len(known) == _MOST_JOBS:
-                    raise InputError(f"{path}, line {rows.line_num}: more than {_MOST_JOBS} jobs")
-                known.add(number or 0)
-                if number in index:
-                    lifecycles[index[number]] = _life(entry, workload, index[number], draw)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+    for row in read_csv(path, _NEEDED, (*_NUMBERS, *_TIMES), most_rows=_MOST_JOBS):
+        number = row.whole("trace_job", 10**15)
+        entry = replace(row, where=f"{row.where}: job {number}")
+        if number in known:
+            raise entry.error("trace_job", "comes twice")
+        known.add(number)
+        if number in index:
+            lifecycles[index[number]] = _life(entry, workload, index[number], draw)
     return replace(workload, lifecycles=JobLifecycles.of(lifecycles, workload.count))
 
 
-def _check_header(path: Path, names: object) -> None:
-    found = list(names) if isinstance(names, list) else []
-    known = (*_NEEDED, *_NUMBERS, *_TIMES)
-    for name in _NEEDED:
-        if name not in found:
-            raise InputError(f"{path} has no column {name}: write {', '.join(known)}")
-    for name in found:
-        if name not in known or found.count(name) > 1:
-            raise InputError(
-                f"{path}: column {name!r} is not known or comes twice; known: {', '.join(known)}"
-            )
+def _time_us(row: CsvRow, column: str) -> int | None:
+    seconds = row.number(column, _MOST_S)
+    return None if seconds is None else seconds_to_us(seconds)
 
 
-class _Row:
-    """A line of the file."""
-
-    def __init__(self, path: Path, line: int, row: Mapping[str | None, object]) -> None:
-        self.path = path
-        self.line = line
-        self.row = row
-        if None in row or None in row.values():
-            raise InputError(f"{path}, line {line}: it has more or fewer columns than the header")
-
-    def text(self, name: str) -> str:
-        """Return the value of a column."""
-        return str(self.row.get(name, "") or "").strip()
-
-    def refuse(self, name: str, why: str) -> None:
-        """Raise the error of a column."""
-        job = self.text("trace_job") or "?"
-        raise InputError(f"{self.path}, line {self.line}, job {job}: {name} {why}")
-
-    def number(self, name: str) -> int | None:
-        """Return a whole number from 1; None if nothing is given."""
-        text = self.text(name)
-        if not text:
-            return None
-        if not text.isascii() or not text.isdigit() or len(text) > 15 or int(text) < 1:
-            self.refuse(name, f"is not a whole number from 1: {text!r}")
-        return int(text)
-
-    def time_us(self, name: str) -> int | None:
-        """Return seconds as microseconds; None if nothing is given."""
-        text = self.text(name)
-        if not text:
-            return None
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = math.nan
-        if not 0 <= seconds <= _MOST_S:
-            self.refuse(name, f"is not a number of seconds: {text!r}")
-        return seconds_to_us(seconds)
-
-
-def _life(entry: _Row, workload: Workload, job: int, draw: Draw) -> JobLifecycle:
+def _life(entry: CsvRow, workload: Workload, job: int, draw: Draw) -> JobLifecycle:
     kind = entry.text("kind")
     if kind not in _KIND_NAMES:
-        entry.refuse("kind", f"is one of {', '.join(_KIND_NAMES)}, not {kind!r}")
+        raise entry.error("kind", f"is one of {', '.join(_KIND_NAMES)}, not {kind!r}")
     for name in (*_NUMBERS, *_TIMES):
         if entry.text(name) and name not in _OF_KIND[kind]:
-            entry.refuse(name, f"does not go with a job that is {kind}")
+            raise entry.error(name, f"does not go with a job that is {kind}")
     if kind == "ondemand":
         return _on_demand(entry, workload, job)
-    setup_us = entry.time_us("setup_s") or 0
+    setup_us = _time_us(entry, "setup_s") or 0
     if setup_us > workload.periods.totals_us[job]:
-        entry.refuse("setup_s", "is longer than the job runs")
+        raise entry.error("setup_s", "is longer than the job runs")
     if kind == "malleable":
         return JobLifecycle(sizes=_sizes(entry, int(workload.nodes[job]), draw), setup_us=setup_us)
-    every_us = entry.time_us("checkpoint_every_s")
+    every_us = _time_us(entry, "checkpoint_every_s")
     if every_us == 0:
-        entry.refuse("checkpoint_every_s", "is not positive")
+        raise entry.error("checkpoint_every_s", "is not positive")
     return JobLifecycle(
         setup_us=setup_us,
         checkpoint_every_us=every_us,
-        checkpoint_us=entry.time_us("checkpoint_s") or 0,
+        checkpoint_us=_time_us(entry, "checkpoint_s") or 0,
     )
 
 
-def _sizes(entry: _Row, asked: int, draw: Draw) -> Sizes:
-    least, most = entry.number("min_nodes"), entry.number("max_nodes")
+def _sizes(entry: CsvRow, asked: int, draw: Draw) -> Sizes:
+    least, most = (
+        entry.whole(name, 10**15) if entry.text(name) else None for name in ("min_nodes", "max_nodes")
+    )
     if most is not None and most != asked:
-        entry.refuse("max_nodes", f"is {most}, but the job asks for {counted(asked, 'node')}")
+        raise entry.error("max_nodes", f"is {most}, but the job asks for {counted(asked, 'node')}")
     if least is None:
         return linear_sizes(asked, draw.least)
     if least > asked:
-        entry.refuse("min_nodes", f"is {least}, above max_nodes, {asked}")
+        raise entry.error("min_nodes", f"is {least}, above max_nodes, {asked}")
     return Sizes(least=least, preferred=asked, most=asked, rates=tuple(range(1, asked + 1)))
 
 
-def _on_demand(entry: _Row, workload: Workload, job: int) -> JobLifecycle:
-    notice_us, predicted_us = entry.time_us("notice_s"), entry.time_us("predicted_s")
+def _on_demand(entry: CsvRow, workload: Workload, job: int) -> JobLifecycle:
+    notice_us, predicted_us = _time_us(entry, "notice_s"), _time_us(entry, "predicted_s")
     if (notice_us is None) != (predicted_us is None):
-        entry.refuse("predicted_s" if predicted_us is None else "notice_s", "is missing, the other is given")
+        raise entry.error(
+            "predicted_s" if predicted_us is None else "notice_s", "is missing, the other is given"
+        )
     if notice_us is None or predicted_us is None:
         return JobLifecycle(on_demand=True)
     if notice_us > int(workload.submit_us[job]):
-        entry.refuse("notice_s", "is after the job's arrival")
+        raise entry.error("notice_s", "is after the job's arrival")
     if predicted_us < notice_us:
-        entry.refuse("predicted_s", "is before notice_s")
+        raise entry.error("predicted_s", "is before notice_s")
     return JobLifecycle(on_demand=True, notice_us=notice_us, predicted_us=predicted_us)

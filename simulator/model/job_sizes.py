@@ -21,17 +21,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from foundation.errors import InputError, UsageError
+from foundation.csv_table import CsvRow
+from foundation.errors import UsageError
 from foundation.units import counted
 from simulator.model.jobs import Sizes
-from workloads.exchange.sizes import HEADER, size_lines
+from workloads.exchange.sizes import HEADER, MOST_NUMBER, size_lines
 
 PARALLEL = tuple(Fraction(thousandths, 1000) for thousandths in range(950, 1000, 5))
 """Parallel shares that a job can have by Amdahl's law."""
 
 _MOST_AVERAGE = 1 << 30
-
-_MOST_LINES = 1_000_000
 
 ASKED = 1 << 14
 """The rate at the size that a job asks for, where the speed-up is not linear."""
@@ -196,22 +195,18 @@ def read_sizes(path: Path, asked: Mapping[int, int], nodes: int) -> dict[int, Si
         the system; the message names file, line, column and job.
     """
     found: dict[int, Sizes] = {}
-    for where, row in size_lines(path):
-        if len(found) == _MOST_LINES:
-            raise InputError(f"{where}: more than {_MOST_LINES} jobs")
-        job, sizes = _line(row, where, asked, nodes)
+    for row in size_lines(path):
+        job, sizes = _line(row, asked, nodes)
         if job in found:
-            raise InputError(f"{where}: trace_job: job {job} is there twice")
+            raise row.error("trace_job", f"job {job} is there twice")
         found[job] = sizes
     return found
 
 
-def _line(row: Sequence[str], where: str, asked: Mapping[int, int], nodes: int) -> tuple[int, Sizes]:
-    job, least, preferred, most = (
-        _whole(text, f"{where}: {name}") for text, name in zip(row[:4], HEADER[:4], strict=True)
-    )
+def _line(row: CsvRow, asked: Mapping[int, int], nodes: int) -> tuple[int, Sizes]:
+    job, least, preferred, most = (row.whole(name, MOST_NUMBER, 0) for name in HEADER[:4])
     if job not in asked:
-        raise InputError(f"{where}: trace_job: there is no batch job {job} to simulate")
+        raise row.error("trace_job", f"there is no batch job {job} to simulate")
     for low, name, high, other in (
         (1, "", least, "min_nodes"),
         (least, "min_nodes", most, "max_nodes"),
@@ -224,25 +219,11 @@ def _line(row: Sequence[str], where: str, asked: Mapping[int, int], nodes: int) 
         if low > high:
             column = name if name in HEADER else other
             what = f"{name} {low}".strip()
-            raise InputError(f"{where}: {column}: job {job}: {what} is over {other} {high}")
-    return job, Sizes(
-        least=least, preferred=preferred, most=most, rates=_rates(row[4], where, most, asked[job])
-    )
-
-
-def _rates(text: str, where: str, most: int, asked: int) -> tuple[int, ...]:
-    try:
-        return amdahl(most, asked, float(text))
-    except ValueError:
-        raise InputError(f"{where}: parallel: {text[:40]!r} is not a number from 0 to 1") from None
-    except UsageError as error:
-        raise InputError(f"{where}: parallel: {error}") from None
-
-
-def _whole(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise InputError(f"{where}: {text[:40]!r} is not a whole number")
-    return int(text)
+            raise row.error(column, f"job {job}: {what} is over {other} {high}")
+    parallel = row.number("parallel", 1)
+    if parallel is None:
+        raise row.error("parallel", "it is empty")
+    return job, Sizes(least=least, preferred=preferred, most=most, rates=amdahl(most, asked[job], parallel))
 
 
 def linear(most: int) -> tuple[int, ...]:

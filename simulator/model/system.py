@@ -11,7 +11,6 @@ DSN 2006 (also IEEE TDSC 7(4), 2010).
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -22,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from foundation.csv_table import CsvRow, read_csv, shown
 from foundation.errors import InputError, UsageError
-from foundation.units import US_PER_S, counted, seconds_to_us
+from foundation.units import US_PER_S, seconds_to_us
 
 FAR_US = 1 << 62
 """When a job ends that does not get on."""
@@ -165,7 +165,7 @@ def nodes_of_share(system: System, share: str) -> int:
     return max(1, int((value * system.nodes).quantize(Decimal(1), rounding=ROUND_HALF_UP)))
 
 
-_HEADER = ["node", "down_s", "up_s"]
+_COLUMNS = ("node", "down_s", "up_s")
 _MOST_LINES = 1_000_000
 _MOST_S = 1e10
 _S_PER_H = 3600.0
@@ -252,54 +252,26 @@ def read_outages(path: Path, nodes: int) -> tuple[Outage, ...]:
         overlap; the message names file, line and column.
     """
     names = {name: node for node, name in enumerate(node_names(nodes))}
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file, strict=True)
-            if next(rows, None) != _HEADER:
-                raise InputError(f"{path}:1: a failure trace begins with the line {','.join(_HEADER)}")
-            lines = [
-                (rows.line_num, _outage(row, f"{path}:{rows.line_num}", names)) for row in _few(rows, path)
-            ]
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no failure trace: {error}") from error
-    _check_apart(lines, path)
+    lines = [_outage(row, names) for row in read_csv(path, _COLUMNS, most_rows=_MOST_LINES)]
+    _check_apart(lines)
     return tuple(sorted(outage for _, outage in lines))
 
 
-def _few(rows: Iterable[list[str]], path: Path) -> Iterable[list[str]]:
-    for count, row in enumerate(rows):
-        if count >= _MOST_LINES:
-            raise InputError(f"{path} has more than {_MOST_LINES} outages")
-        yield row
-
-
-def _outage(row: Sequence[str], where: str, names: dict[str, int]) -> Outage:
-    if len(row) != len(_HEADER):
-        raise InputError(f"{where}: {counted(len(row), 'column')}; a failure trace has {','.join(_HEADER)}")
-    if row[0] not in names:
-        raise InputError(f"{where}: node: there is no node {row[0][:40]!r}; they are n1 to n{len(names)}")
-    down_us = _time_us(row[1], f"{where}: down_s")
-    up_us = FAR_US if row[2] == "" else _time_us(row[2], f"{where}: up_s")
+def _outage(row: CsvRow, names: dict[str, int]) -> tuple[str, Outage]:
+    node, down_s, up_s = row.text("node"), row.number("down_s", _MOST_S), row.number("up_s", _MOST_S)
+    if node not in names:
+        raise row.error("node", f"there is no node {shown(node)}; they are n1 to n{len(names)}")
+    if down_s is None:
+        raise row.error("down_s", "it is empty")
+    down_us, up_us = round(down_s * US_PER_S), FAR_US if up_s is None else round(up_s * US_PER_S)
     if up_us <= down_us:
-        raise InputError(f"{where}: up_s: the node is up again at {row[2]} s, not after it went down")
-    return Outage(down_us, up_us, names[row[0]])
+        raise row.error("up_s", f"the node is up again at {up_s:g} s, not after it went down")
+    return row.where, Outage(down_us, up_us, names[node])
 
 
-def _time_us(text: str, where: str) -> int:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{where}: {text[:40]!r} is not a number of seconds") from None
-    if not 0 <= value <= _MOST_S:
-        raise InputError(f"{where}: {text[:40]} s is not between 0 and {_MOST_S:g}")
-    return round(value * US_PER_S)
-
-
-def _check_apart(lines: Sequence[tuple[int, Outage]], path: Path) -> None:
+def _check_apart(lines: Sequence[tuple[str, Outage]]) -> None:
     """Refuse outages of one node that overlap."""
-    ordered = sorted(lines, key=lambda line: (line[1].node, line[1].down_us, line[0]))
-    for (_, first), (number, second) in pairwise(ordered):
+    ordered = sorted(lines, key=lambda line: (line[1].node, line[1].down_us))
+    for (_, first), (where, second) in pairwise(ordered):
         if first.node == second.node and second.down_us < first.up_us:
-            raise InputError(f"{path}:{number}: n{second.node + 1} goes down while it is down already")
+            raise InputError(f"{where}: n{second.node + 1} goes down while it is down already")

@@ -202,20 +202,20 @@ def test_what_cannot_be_freed_is_waited_for_in_front(tmp_path: Path) -> None:
 
 GOOD = "trace_job,kind,min_nodes,max_nodes,setup_s,notice_s,predicted_s\n"
 FAULTS = {
-    "1,malleable,9,,,,": "job 1: min_nodes is 9, above max_nodes, 8",
-    "1,malleable,2,4,,,": "job 1: max_nodes is 4, but the job asks for 8",
-    "1,malleable,0,,,,": "job 1: min_nodes is not a whole number from 1: '0'",
-    "2,ondemand,,,,51,60": "job 2: notice_s is after the job's arrival",
-    "2,ondemand,,,,40,30": "job 2: predicted_s is before notice_s",
-    "2,ondemand,,,,40,": "job 2: predicted_s is missing",
-    "2,ondemand,2,,,,": "job 2: min_nodes does not go with a job that is ondemand",
-    "1,rigid,,,101,,": "job 1: setup_s is longer than the job runs",
-    "1,rigid,,,-1,,": "job 1: setup_s is not a number of seconds: '-1'",
-    "1,rigid,,,nan,,": "job 1: setup_s is not a number of seconds: 'nan'",
-    "1,soft,,,,,": "job 1: kind is one of rigid, malleable, ondemand, not 'soft'",
-    "1,rigid,,,,,\n1,rigid,,,,,": "job 1: trace_job comes twice",
-    "1,rigid,,": "more or fewer columns",
-    ",rigid,,,,,": "trace_job is missing",
+    "1,malleable,9,,,,": "job 1: min_nodes: is 9, above max_nodes, 8",
+    "1,malleable,2,4,,,": "job 1: max_nodes: is 4, but the job asks for 8",
+    "1,malleable,0,,,,": "job 1: min_nodes: '0' is no whole number",
+    "2,ondemand,,,,51,60": "job 2: notice_s: is after the job's arrival",
+    "2,ondemand,,,,40,30": "job 2: predicted_s: is before notice_s",
+    "2,ondemand,,,,40,": "job 2: predicted_s: is missing",
+    "2,ondemand,2,,,,": "job 2: min_nodes: does not go with a job that is ondemand",
+    "1,rigid,,,101,,": "job 1: setup_s: is longer than the job runs",
+    "1,rigid,,,-1,,": "job 1: setup_s: '-1' is no number",
+    "1,rigid,,,nan,,": "job 1: setup_s: 'nan' is no number",
+    "1,soft,,,,,": "job 1: kind: is one of rigid, malleable, ondemand, not 'soft'",
+    "1,rigid,,,,,\n1,rigid,,,,,": "job 1: trace_job: comes twice",
+    "1,rigid,,": ":2: 4 cells for 7 columns",
+    ",rigid,,,,,": ":2: trace_job",
 }
 
 
@@ -240,7 +240,7 @@ def test_a_folder_in_the_place_of_the_file_is_said_in_words(
     write_trace(tmp_path, [(1, 0, 100, 8)])
     assert run(words_of(tmp_path, tmp_path, "n-paa")) == 1
     error = capsys.readouterr().err
-    assert "cannot be read: Is a directory" in error
+    assert f"cannot read {tmp_path}: Is a directory" in error
     assert "Errno" not in error
 
 
@@ -251,7 +251,7 @@ def test_an_error_names_the_line_although_a_field_has_two(
     kinds = tmp_path / "kinds.csv"
     kinds.write_text(f'{GOOD}1,"rigid\n",,,,,\n2,soft,,,,,\n')
     assert run(words_of(tmp_path, kinds, "n-paa")) == 1
-    assert "line 4, job 2: kind" in capsys.readouterr().err
+    assert "kinds.csv:4: job 2: kind" in capsys.readouterr().err
 
 
 def test_a_file_of_more_jobs_than_are_read_is_refused(
@@ -261,7 +261,7 @@ def test_a_file_of_more_jobs_than_are_read_is_refused(
     write_trace(tmp_path, [(1, 0, 100, 8)])
     kinds = write_kinds(tmp_path, {1: RIGID, 2: RIGID, 3: RIGID})
     assert run(words_of(tmp_path, kinds, "n-paa")) == 1
-    assert "line 4: more than 2 jobs" in capsys.readouterr().err
+    assert ":4: more than 2 rows" in capsys.readouterr().err
 
 
 OWN_PLACEMENT = """
@@ -305,4 +305,4 @@ def test_the_columns_that_are_needed_are_named(tmp_path: Path, capsys: pytest.Ca
     kinds = tmp_path / "kinds.csv"
     kinds.write_text("trace_job,min_nodes\n1,2\n")
     assert run(words_of(tmp_path, kinds, "n-paa")) == 1
-    assert "has no column kind" in capsys.readouterr().err
+    assert ":1: no column kind" in capsys.readouterr().err

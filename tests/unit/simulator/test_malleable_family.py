@@ -151,14 +151,14 @@ BAD = [
     ("1,5,5,8,1", "sizes.csv:2: min_nodes: job 1: min_nodes 5 is over its request 4"),
     ("1,1,2,3,1", "sizes.csv:2: max_nodes: job 1: its request 4 is over max_nodes 3"),
     ("1,1,4,9,1", "sizes.csv:2: max_nodes: job 1: max_nodes 9 is over the system's nodes 8"),
-    ("1,1,4,8,1.5", "sizes.csv:2: parallel: the parallel share of a job is 0 to 1, not 1.5"),
-    ("1,1,4,8,nan", "sizes.csv:2: parallel: the parallel share of a job is 0 to 1, not nan"),
-    ("1,1,4,8,all", "sizes.csv:2: parallel: 'all' is not a number"),
-    ("1,1,4,-8,1", "sizes.csv:2: max_nodes: '-8' is not a whole number"),
-    ("1,1,4,٨,1", "sizes.csv:2: max_nodes: '٨' is not a whole number"),
-    ("1,1,4", "sizes.csv:2: 3 columns; a file of sizes has trace_job,min_nodes"),
+    ("1,1,4,8,1.5", "sizes.csv:2: parallel: '1.5' is no number from 0 to 1"),
+    ("1,1,4,8,nan", "sizes.csv:2: parallel: 'nan' is no number from 0 to 1"),
+    ("1,1,4,8,all", "sizes.csv:2: parallel: 'all' is no number"),
+    ("1,1,4,-8,1", "sizes.csv:2: max_nodes: '-8' is no whole number"),
+    ("1,1,4,٨,1", "sizes.csv:2: max_nodes: '\\u0668' is no whole number"),
+    ("1,1,4", "sizes.csv:2: 3 cells for 5 columns"),
     ("1,1,4,8,1\n1,1,4,8,1", "sizes.csv:3: trace_job: job 1 is there twice"),
-    ('1,1,4,"8', "sizes.csv is no file of sizes"),
+    ('1,1,4,"8', "sizes.csv:2: no CSV"),
 ]
 
 

@@ -188,11 +188,11 @@ def test_losses_of_another_processor_are_used_with_a_warning(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("victim,opponent\na,a\n", "column e_v is missing"),
+        ("victim,opponent\na,a\n", ":1: no column e_v"),
         ("victim,opponent,e_v\n", "has no pairs"),
-        ("victim,opponent,e_v\na,a,nan\n", "line 2: victim"),
-        ("victim,opponent,e_v\na,a,x\n", "line 2: victim"),
-        ("victim,opponent,e_v\na,a\n", "line 2: victim"),
+        ("victim,opponent,e_v\na,a,nan\n", ":2: e_v"),
+        ("victim,opponent,e_v\na,a,x\n", ":2: e_v"),
+        ("victim,opponent,e_v\na,a\n", ":2: 2 cells"),
         ("victim,opponent,e_v\na,a,1\na,a,1\n", "is there twice"),
         ("victim,opponent,e_v\na,b,1\n", "a with a is missing"),
     ],
@@ -219,8 +219,8 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, table: Path) -> No
     with pytest.raises(InputError, match="no pairs of application c"):
         osub.simulate(one, "N1C1", multiplicity=2, pairs=table, sharing="pairwise", apps="a,c")
     for text, told in (
-        ("job\n1\n", "column application is missing"),
-        ("job,application\nx,a\n", "no job number"),
+        ("job\n1\n", ":1: no column application"),
+        ("job,application\nx,a\n", ":2: job"),
         ("job,application\n1,q\n", "no pairs of application q"),
         ("job,application\n1,a\n1,b\n", "is there twice"),
         ("job,application\n2,a\n", "which application job 1 runs"),

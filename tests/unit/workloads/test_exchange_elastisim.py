@@ -191,14 +191,14 @@ def test_jobs_that_cannot_be_reported_are_left_out_if_that_is_wanted(tmp_path: P
     ("line", "what"),
     [
         ("1,2,2,1,0.5\n", ":2: min_nodes, preferred_nodes, max_nodes: job 1: 2, 2, 1 do not ascend"),
-        ("1,1,1,1,1.5\n", ":2: parallel: job 1: '1.5' is not a number from 0 to 1"),
-        ("1,1,1,1,nan\n", ":2: parallel: job 1: 'nan' is not a number from 0 to 1"),
-        ("1,1,1,-1,1\n", ":2: max_nodes: '-1' is not a whole number"),
-        ("1,1,1\n", ":2: 3 columns"),
+        ("1,1,1,1,1.5\n", ":2: parallel: '1.5' is no number from 0 to 1"),
+        ("1,1,1,1,nan\n", ":2: parallel: 'nan' is no number from 0 to 1"),
+        ("1,1,1,-1,1\n", ":2: max_nodes: '-1' is no whole number"),
+        ("1,1,1\n", ":2: 3 cells"),
         ("1,1,2,3,1\n1,1,2,3,1\n", ":3: trace_job: job 1 is there twice"),
         ("1,3,3,3,1\n", ": job 1: min_nodes, max_nodes: it asks for 2 nodes, not 3 to 3"),
         ("1,1,3,9,1\n", ": job 1: max_nodes: 9 are more than N3C4 has"),
-        ('1,"1,2,3,1\n', " is no file of sizes: "),
+        ('1,"1,2,3,1\n', ":2: no CSV: "),
     ],
 )
 def test_bad_sizes_are_reported(tmp_path: Path, line: str, what: str) -> None:

@@ -101,13 +101,13 @@ def test_seats_part_just_the_dangerous_however_jobs_come_and_go(data: st.DataObj
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "column e_v is missing"),
-        ("victim,opponent\n", "column e_v is missing"),
-        ("victim,opponent,e_v\na,b,x\n", "line 2: victim, opponent and a finite e_v"),
-        ("victim,opponent,e_v\na,b,nan\n", "line 2"),
-        ("victim,opponent,e_v\na\n", "line 2"),
-        ("victim,opponent,e_v\n" + "a" * 200_000 + ",b,0.1\n", "cannot read"),
-        (b"\xff\xfe", "cannot read"),
+        ("", ":1: no column victim, opponent, e_v"),
+        ("victim,opponent\n", ":1: no column e_v"),
+        ("victim,opponent,e_v\na,b,x\n", ":2: e_v"),
+        ("victim,opponent,e_v\na,b,nan\n", ":2: e_v"),
+        ("victim,opponent,e_v\na\n", ":2: 1 cell"),
+        ("victim,opponent,e_v\n" + "a" * 200_000 + ",b,0.1\n", ":2: no CSV"),
+        (b"\xff\xfe", "no text in UTF-8"),
     ],
 )
 def test_a_table_of_pairs_that_is_none_is_one_line(tmp_path: Path, text: str | bytes, told: str) -> None:
