@@ -83,6 +83,9 @@ def _mpiexec() -> str:
     return found
 
 
+_STEPS = {"mg": "a V-cycle", "cg": "a solve", "ep": "65,536 pairs"}
+
+
 def _solver(app: str, size: str, ranks: int = 1) -> CatalogueApplication:
     choice = ["--grid", size] if app == "jacobi" else ["--class", size]
 
@@ -90,7 +93,7 @@ def _solver(app: str, size: str, ranks: int = 1) -> CatalogueApplication:
         return [sys.executable, "-m", "workloads.rrba", "--app", app, *choice, "--steps", str(steps)]
 
     name = f"{app}.{size}" + (f".{ranks}" if ranks > 1 else "")
-    return CatalogueApplication(name, app, "a time step" if app != "mg" else "a V-cycle", words, ranks)
+    return CatalogueApplication(name, app, _STEPS.get(app, "a time step"), words, ranks)
 
 
 def _kernel(
@@ -125,7 +128,8 @@ def _barrier(grain_us: int) -> CatalogueApplication:
 _HOPS, _TRIAD, _ROWS = "4,096 dependent loads", "a triad of up to 32,768 elements", "rows of a product"
 
 SOLVERS = (
-    *(_solver(app, size) for app in ("lu", "bt", "sp", "mg") for size in ("S", "W")),
+    *(_solver(app, size) for app in ("lu", "bt", "sp", "mg", "cg", "ft") for size in ("S", "W")),
+    _solver("ep", "S"),
     *(_solver("jacobi", size) for size in ("24", "64", "128")),
 )
 KERNELS = (
@@ -197,14 +201,28 @@ def npb_applications(environment: Mapping[str, str]) -> tuple[CatalogueApplicati
     if not folder:
         return ()
     found = []
-    for name, every in ITERATIONS.items():
+    for name in (*ITERATIONS, *_WHOLE):
         for size in NPB_CLASSES:
             try:
-                find_binary(Path(folder), name, size)
+                binary = find_binary(Path(folder).absolute(), name, size)
             except InputError:
                 continue
-            found.append(_stock(Path(folder).absolute(), name, size, every))
+            if name in _WHOLE:
+                found.append(_whole_runs(f"npb.{name}.{size}", name, [str(binary)]))
+            else:
+                found.append(_stock(Path(folder).absolute(), name, size, ITERATIONS[name]))
     return tuple(found)
+
+
+_WHOLE = ("cg", "ft", "ep", "is")
+"""Stock benchmarks that print no steps, or take no number of them: a whole run is a step."""
+
+
+def _whole_runs(name: str, family: str, command: Sequence[str]) -> CatalogueApplication:
+    def whole(steps: int) -> list[str]:
+        return [sys.executable, "-m", "predictor.programs.repeated_command", str(steps), *command]
+
+    return CatalogueApplication(name, family, "a whole run", whole, renews=True)
 
 
 def _stock(folder: Path, name: str, size: str, every: int) -> CatalogueApplication:
@@ -235,11 +253,7 @@ def own_program(name: str, command: str) -> CatalogueApplication:
         raise UsageError(
             f"the command of {name} is no program that can be started: {one_line(command, 80)!r}"
         )
-
-    def whole(steps: int) -> list[str]:
-        return [sys.executable, "-m", "predictor.programs.repeated_command", str(steps), *words]
-
-    return CatalogueApplication(name, name, "a whole run", whole, renews=True)
+    return _whole_runs(name, name, words)
 
 
 def known_applications(environment: Mapping[str, str] = os.environ) -> dict[str, CatalogueApplication]:

@@ -1,4 +1,4 @@
-"""The four solvers after NPB against their exact solutions, on one rank and on many."""
+"""The solvers after NPB against their known solutions, on one rank and on many."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ mpi4py.rc.initialize = False
 
 from tests.fixtures.thread_ranks import ThreadRank, run_on_ranks  # noqa: E402
 from workloads.rrba.cuts import PointGrid  # noqa: E402
+from workloads.rrba.ranks.lone_rank import LoneRank  # noqa: E402
 from workloads.rrba.solvers.bt import BlockTridiagonal  # noqa: E402
+from workloads.rrba.solvers.cg import SPREAD, ConjugateGradient  # noqa: E402
+from workloads.rrba.solvers.ep import MODULUS, MULTIPLIER, SEED, GaussianPairs  # noqa: E402
+from workloads.rrba.solvers.ft import FourierTransform  # noqa: E402
 from workloads.rrba.solvers.kernels import bt_kernels, mg_kernels, sp_kernels  # noqa: E402
 from workloads.rrba.solvers.lu import Relaxation  # noqa: E402
 from workloads.rrba.solvers.mg import Multigrid, eigenvalue, operator_weights  # noqa: E402
@@ -31,7 +35,11 @@ SOLVERS: dict[str, Callable[[Any, PointGrid], Any]] = {
     "sp": ScalarPentadiagonal,
     "lu": Relaxation,
     "mg": Multigrid,
+    "cg": ConjugateGradient,
+    "ft": FourierTransform,
+    "ep": GaussianPairs,
 }
+OTHERS = {"cg": PointGrid(60, 6, 1), "ft": PointGrid(8, 12, 5), "ep": PointGrid(8, 9, 7)}
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 Answer = tuple[float, float, float]
 
@@ -80,6 +88,52 @@ def test_many_ranks_give_the_answer_of_one(name: str, ranks: int) -> None:
     assert sum(change for _, change, _ in together) == pytest.approx(alone[1], rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "steps"), [("cg", 1), ("cg", 5), ("ft", 1), ("ft", 30), ("ep", 1), ("ep", 4)]
+)
+def test_a_known_answer_is_found_again_after_any_number_of_steps(name: str, steps: int) -> None:
+    solver = SOLVERS[name](LoneRank(), OTHERS[name])
+    for _ in range(steps):
+        solver.step()
+    deviation, change, tolerance = solver.deviation(), solver.change_square(), solver.tolerance
+    assert 0 < deviation < 1e-11 < tolerance
+    assert change < 1e-18 if name == "cg" else change > 1e-3
+
+
+def test_the_sparse_matrix_is_symmetric_with_eigenvalues_that_25_iterations_settle() -> None:
+    order, entries = 40, 6
+    grid = PointGrid(order, entries, 1)
+
+    def dense(comm: ThreadRank) -> NDArray[np.float64]:
+        solver = ConjugateGradient(comm, grid)  # type: ignore[arg-type]
+        matrix = np.eye(order)
+        np.add.at(matrix, (np.arange(order)[:, np.newaxis], solver._columns), solver._values)
+        return matrix
+
+    [matrix] = run_on_ranks(1, dense)
+    assert matrix == pytest.approx(matrix.T)
+    values = np.linalg.eigvalsh(matrix)
+    assert 1 - SPREAD - 1e-12 < values[0] < values[-1] < 1 + SPREAD + 1e-12
+    assert len(np.unique(np.linalg.norm(matrix, axis=1).round(9))) > 1  # entries lie anywhere
+
+
+def test_pairs_of_all_ranks_are_those_of_the_benchmarks_one_sequence() -> None:
+    first = SEED * MULTIPLIER % MODULUS
+    assert first / MODULUS == pytest.approx(SEED * 1220703125 % 2**46 / 2**46)
+    whole, grid = GaussianPairs, PointGrid(8, 9, 7)
+
+    def sums(comm: ThreadRank) -> NDArray[np.float64]:
+        solver = whole(comm, grid)  # type: ignore[arg-type]
+        solver.step()
+        solver.step()
+        return solver._latest
+
+    [alone] = run_on_ranks(1, sums)
+    assert sum(run_on_ranks(3, sums)) == pytest.approx(alone, rel=1e-12)
+    # A pair is accepted with probability pi / 4.
+    assert alone[2:].sum() == pytest.approx(grid.points * np.pi / 4, rel=0.1)
+
+
 MESSAGE_PASSING = """
 import sys
 from mpi4py import MPI
@@ -87,11 +141,14 @@ from workloads.rrba.solvers.applications import APPLICATIONS
 from workloads.rrba.cuts import PointGrid
 
 world = MPI.COMM_WORLD
-for name, counts in (("bt", (1, 4)), ("sp", (1, 4)), ("lu", (1, 2, 4)), ("mg", (1, 2, 4))):
+runs = [("bt", (1, 4)), ("sp", (1, 4)), ("lu", (1, 2, 4)), ("mg", (1, 2, 4))]
+runs += [("cg", (1, 3)), ("ft", (1, 2, 4)), ("ep", (1, 3))]
+grids = {"mg": (8, 8, 8), "cg": (60, 6, 1), "ft": (8, 12, 5), "ep": (8, 9, 7)}
+for name, counts in runs:
     for count in counts:
         part = world.Split(world.Get_rank() < count, world.Get_rank())
         if world.Get_rank() < count:
-            grid = PointGrid(8, 8, 8) if name == "mg" else PointGrid(9, 10, 11)
+            grid = PointGrid(*grids.get(name, (9, 10, 11)))
             solver = APPLICATIONS[name].build(part, grid)
             for _ in range(3):
                 solver.step()
@@ -118,7 +175,11 @@ def test_real_message_passing_gives_the_answer_of_one_rank() -> None:
     for line in done.stdout.splitlines():
         name, _, worst, change = line.split()
         answers.setdefault(name, []).append((worst, float(change)))
-    assert {name: len(found) for name, found in answers.items()} == {"bt": 2, "sp": 2, "lu": 3, "mg": 3}
+    cg, ep = answers.pop("cg"), answers.pop("ep")
+    assert len(cg) == len(ep) == 2
+    assert all(float.fromhex(worst) < 1e-11 for worst, _ in (*cg, *ep))
+    expected = {"bt": 2, "sp": 2, "lu": 3, "mg": 3, "ft": 3}
+    assert {name: len(found) for name, found in answers.items()} == expected
     for found in answers.values():
         assert {worst for worst, _ in found} == {found[0][0]}
         assert all(change == pytest.approx(found[0][1], rel=1e-12) for _, change in found)

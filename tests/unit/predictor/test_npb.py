@@ -104,6 +104,19 @@ def test_as_many_steps_are_reported_as_were_asked_for(name: str, folder: Path, t
     assert reading.steps == 7
 
 
+def test_benchmarks_that_print_no_steps_are_run_whole_again_and_again(folder: Path, tmp_path: Path) -> None:
+    binary = folder / "bin" / "cg.S.x"
+    binary.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\n")
+    binary.chmod(0o755)
+    try:
+        application = known_applications({"OSUB_NPB": str(folder)})["npb.cg.S"]
+        assert (application.family, application.step) == ("cg", "a whole run")
+        subprocess.run(application.command(3), check=True, timeout=60)
+    finally:
+        binary.unlink()
+    assert (tmp_path / "runs").read_text().split() == ["run"] * 3
+
+
 def is_over(pid: int) -> bool:
     """Whether a process is gone, or dead and only not reaped yet by whoever adopted it."""
     try:

@@ -46,6 +46,12 @@ def test_legal_rank_counts_are_those_of_the_benchmarks() -> None:
         ("mg", PointGrid(48, 48, 48), 2, "cube with an edge"),
         ("mg", PointGrid(8, 8, 16), 2, "cube with an edge"),
         ("mg", PointGrid(8, 8, 8), 512, "an edge of 16"),
+        ("cg", PointGrid(64, 64, 64), 1, "ORDERxENTRIESx1"),
+        ("cg", PointGrid(64, 7, 1), 1, "even number"),
+        ("cg", PointGrid(8, 4, 1), 9, "each rank needs one"),
+        ("ft", PointGrid(64, 64, 64), 3, "do not divide"),
+        ("ft", PointGrid(64, 6, 64), 4, "do not divide"),
+        ("ep", PointGrid(4, 4, 4), 5, "each rank needs one"),
     ],
 )
 def test_illegal_count_says_which_are_legal(app: str, grid: PointGrid, ranks: int, complaint: str) -> None:
@@ -114,7 +120,7 @@ def test_boxes_are_equal_and_close_on_themselves(ranks: int) -> None:
         assert boxes[after].neighbour(axis, -1) == rank
 
 
-@pytest.mark.parametrize("app", ["lu", "bt", "sp", "mg"])
+@pytest.mark.parametrize("app", ["lu", "bt", "sp", "mg", "cg", "ft"])
 def test_memory_falls_with_the_ranks_and_the_large_class_needs_gibibytes(app: str) -> None:
     application = APPLICATIONS[app]
     assert list(application.classes) == ["S", "W", "A", "B", "C"]

@@ -44,7 +44,7 @@ def test_default_grid_has_planes_for_every_rank(ranks: int) -> None:
 
 
 def test_unknown_application_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="there are bt, jacobi, lu, mg, sp"):
+    with pytest.raises(UsageError, match="there are bt, cg, ep, ft, jacobi, lu, mg, sp"):
         application_named("none-such")
 
 

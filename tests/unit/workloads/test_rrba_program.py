@@ -105,7 +105,7 @@ def test_rank_alone_needs_no_launcher(rrba: Launcher, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.json").read_text()) == report
 
 
-@pytest.mark.parametrize("app", ["jacobi", "bt", "sp", "lu", "mg"])
+@pytest.mark.parametrize("app", ["jacobi", "bt", "sp", "lu", "mg", "cg", "ft", "ep"])
 def test_a_rank_alone_runs_where_there_is_no_mpi(rrba: Launcher, app: str, tmp_path: Path) -> None:
     (tmp_path / "mpi4py.py").write_text("raise ImportError('there is none')")
     size = SMALL if app == "jacobi" else ("--app", app, "--class", "S")
@@ -141,7 +141,7 @@ def test_ranks_share_the_grid_and_report_once(rrba: Launcher, ranks: int) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["--app", "none-such", "--steps", "1"], 2, "there are bt, jacobi, lu, mg, sp"),
+        (["--app", "none-such", "--steps", "1"], 2, "there are bt, cg, ep, ft, jacobi, lu, mg, sp"),
         (["--app", "jacobi", "--grid", "2", "--steps", "1"], 2, "3 ranks for 2 planes"),
         ([*SMALL, "--steps", "1", "--report", "missing/out"], 1, "missing is missing or not writable"),
         ([*SMALL, "--target-s", "1", "--calibration", "missing"], 1, "cannot read calibration missing"),

@@ -1,1 +1,1 @@
-"""Four solvers with the computational structure of the NAS Parallel Benchmarks BT, SP, LU and MG."""
+"""Solvers with the computational structure of the NAS Parallel Benchmarks, and a heat equation."""

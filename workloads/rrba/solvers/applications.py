@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from foundation.errors import UsageError
 from workloads.rrba.cuts import PointGrid, check_boxes, check_cells, check_pencils, default_grid, slab_of
-from workloads.rrba.solvers.problem_classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
+from workloads.rrba.solvers.problem_classes import (
+    BT_CLASSES,
+    CG_CLASSES,
+    EP_CLASSES,
+    FT_CLASSES,
+    LU_CLASSES,
+    MG_CLASSES,
+    SP_CLASSES,
+)
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -58,6 +66,11 @@ def mg_bytes(grid: PointGrid, ranks: int) -> int:
     finest = (planes + 2) * (rows + 2) * (columns + 2)
     # Each level has an eighth of the points of the one above.
     return _WORD * (finest + 2 * finest * 8 // 7)
+
+
+def cg_bytes(grid: PointGrid, ranks: int) -> int:
+    """Return the memory of a rank's entries with their places, and of three whole vectors."""
+    return (_WORD + 4) * slab_of(grid, ranks, 0).planes * grid.rows + 3 * _WORD * grid.planes
 
 
 def _cells(grid: PointGrid, ranks: int) -> tuple[int, int]:
@@ -152,6 +165,21 @@ class SolverApplication:
     classes: Mapping[str, PointGrid] = field(default_factory=dict)
 
 
+def _check_matrix(grid: PointGrid, ranks: int) -> None:
+    """Raise UsageError where a grid is none of CG's, or has fewer rows than ranks."""
+    if grid.rows % 2 or grid.columns != 1 or grid.planes < 2:
+        raise UsageError(
+            f"--grid is {grid}; cg takes ORDERxENTRIESx1, with an even number of entries a row: 1400x56x1"
+        )
+    slab_of(grid, ranks, 0)
+
+
+def _check_transform(grid: PointGrid, ranks: int) -> None:
+    """Raise UsageError where the ranks do not divide planes and rows."""
+    if grid.planes % ranks or grid.rows % ranks:
+        raise UsageError(f"ft cuts planes and rows of its grid evenly; {ranks} ranks do not divide {grid}")
+
+
 def _check_slabs(grid: PointGrid, ranks: int) -> None:
     slab_of(grid, ranks, 0)
 
@@ -208,6 +236,30 @@ def _build_mg(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
     return Multigrid(comm, grid)
 
 
+def _build_cg(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
+    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+
+    with compiled_once("cg"):
+        from workloads.rrba.solvers.cg import ConjugateGradient
+
+    return ConjugateGradient(comm, grid)
+
+
+def _build_ft(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
+    from workloads.rrba.solvers.ft import FourierTransform
+
+    return FourierTransform(comm, grid)
+
+
+def _build_ep(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
+    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+
+    with compiled_once("ep"):
+        from workloads.rrba.solvers.ep import GaussianPairs
+
+    return GaussianPairs(comm, grid)
+
+
 APPLICATIONS: dict[str, SolverApplication] = {
     application.name: application
     for application in (
@@ -254,6 +306,33 @@ APPLICATIONS: dict[str, SolverApplication] = {
             mg_bytes,
             lambda _: MG_CLASSES["S"],
             MG_CLASSES,
+        ),
+        SolverApplication(
+            "cg",
+            "conjugate gradients on a sparse random matrix, after NPB CG",
+            _check_matrix,
+            _build_cg,
+            cg_bytes,
+            lambda _: CG_CLASSES["W"],
+            CG_CLASSES,
+        ),
+        SolverApplication(
+            "ft",
+            "3-D Fourier transforms, all to all, after NPB FT",
+            _check_transform,
+            _build_ft,
+            lambda grid, ranks: 6 * 2 * _WORD * grid.points // ranks,
+            lambda _: FT_CLASSES["S"],
+            FT_CLASSES,
+        ),
+        SolverApplication(
+            "ep",
+            "pairs of Gaussian numbers, no communication, after NPB EP",
+            _check_slabs,
+            _build_ep,
+            lambda grid, ranks: 8 * _WORD * grid.points // ranks,
+            lambda _: EP_CLASSES["S"],
+            EP_CLASSES,
         ),
     )
 }
