@@ -54,7 +54,7 @@ def test_stock_benchmark_is_a_kind_of_its_own(tmp_path: Path) -> None:
         ("lu", "S", 4, 3, "do not divide among 3 nodes"),
         ("lu", "D", 4, 1, "lu has S, W, A, B, C"),
         ("jacobi", "S", 1, 1, "jacobi has none"),
-        ("cg", None, 1, 1, "there are bt, cg, ep, ft, jacobi"),
+        ("is", None, 1, 1, "there are bt, cg, ep, ft, jacobi"),
     ],
 )
 def test_kind_that_cannot_run_is_refused(
