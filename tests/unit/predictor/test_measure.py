@@ -1,3 +1,5 @@
+"""Measurements of pairs, and their agreement."""
+
 from __future__ import annotations
 
 import json
@@ -14,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import polars as pl
 import psutil
 import pytest
@@ -25,7 +28,8 @@ from foundation.errors import HostError, InputError, OsubError, UsageError
 from foundation.units import seconds_of
 from osub.cli.main import run
 from osub.cli.predict.command import app
-from predictor.dataset import SOLO, TRIALS, PairKind, read_pairs
+from predictor.dataset import SOLO, TRIALS, PairKind, Pairs, read_pairs, write_pairs
+from predictor.dataset.pairs_agreement import agreement_of
 from predictor.measure.frozen_program import FrozenProgram, ProgramError, weigh_session
 from predictor.measure.measure_pairs import (
     Measurement,
@@ -58,13 +62,18 @@ from predictor.programs.program_catalogue import (
     applications_named,
     kernels_program,
 )
+from tests.fixtures.pairs_made import made_pairs
 from tests.fixtures.tier import examples
 from workloads.task.step_meter import Meter, make_meter, map_meter, read_meter
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None, reason="no compiler on this host: install gcc"
 )
+
+
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
 SHORT = Lengths(pair_s=0.1, solo_s=0.1, warm_up_s=0.01)
 
 
@@ -547,6 +556,7 @@ def test_what_cannot_be_run_is_one_line(
 
 
 def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing() -> None:
+    before = set(psutil.Process().children(recursive=True))
     loop = f"{sys.executable} -S -E -c 'sum(range(300_000))'"
     words = ["pair", "mine", "integer", "--measure", "--program", f"mine={loop}", "--budget", "1s", "--json"]
     done = CliRunner().invoke(app, words)
@@ -558,7 +568,8 @@ def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing() ->
     ]
     assert told["kind"] == "timeslice"
     assert all(0 < one["loss"] < 1 for one in told["victims"])
-    assert not [process for process in psutil.Process().children(recursive=True) if process.is_running()]
+    left = set(psutil.Process().children(recursive=True)) - before
+    assert not [process for process in left if process.is_running()]
 
 
 @pytest.mark.parametrize(
@@ -581,4 +592,89 @@ def test_pairs_that_cannot_be_measured_here_are_one_line(words: list[str], why: 
     done = CliRunner().invoke(app, ["pair", *words, "--measure"])
     assert isinstance(done.exception, OsubError), done.output
     assert why in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+RUNNER = CliRunner()
+
+
+def moved(pairs: Pairs, by: np.ndarray) -> Pairs:
+    """Return the pairs with each loss, and its interval, moved."""
+    columns = [(pl.col(name) + pl.Series(by)).alias(name) for name in ("e_v", "e_v_low", "e_v_high")]
+    return replace(pairs, pairs=pairs.pairs.with_columns(columns))
+
+
+def test_the_same_measurement_agrees_with_itself() -> None:
+    pairs = made_pairs(6)
+    found = agreement_of(pairs, pairs, PairKind.TIMESLICE)
+    assert found.pairs == 36
+    assert {most: share.value for most, share in found.within.items()} == {0.05: 1.0, 0.1: 1.0}
+    assert (found.bias.value, found.deviation, found.overlapping) == (0.0, 0.0, 1.0)
+    assert found.rank_correlation == pytest.approx(1.0)
+
+
+def test_a_shift_of_all_pairs_is_a_bias_and_no_change_of_order() -> None:
+    pairs = made_pairs(6)
+    found = agreement_of(pairs, moved(pairs, np.full(36, 0.07)), PairKind.TIMESLICE)
+    assert found.within[0.05].value == 0.0
+    assert found.within[0.1].value == 1.0
+    assert found.bias.value == pytest.approx(0.07)
+    assert found.bias.low <= 0.07 <= found.bias.high
+    assert found.rank_correlation == pytest.approx(1.0)
+    assert found.overlapping == 0.0  # intervals are 0.04 wide
+
+
+def test_shares_are_of_the_pairs_that_both_have_and_the_furthest_is_named() -> None:
+    pairs = made_pairs(6)
+    change = np.zeros(36)
+    row = pairs.pairs.with_row_index().filter((pl.col("victim") == "app1") & (pl.col("opponent") == "app2"))[
+        "index"
+    ][0]
+    change[row] = -0.3
+    part = replace(pairs, pairs=pairs.pairs.filter(pl.col("opponent") != "app5"))
+    found = agreement_of(moved(pairs, change), part, PairKind.TIMESLICE)
+    assert (found.pairs, found.only_first, found.only_second) == (30, 6, 0)
+    assert found.within[0.05].value == pytest.approx(29 / 30)
+    assert found.within[0.05].low < found.within[0.05].value
+    assert (found.furthest[0].victim, found.furthest[0].opponent) == ("app1", "app2")
+    assert found.furthest[0].second - found.furthest[0].first == pytest.approx(0.3)
+
+
+def test_noise_within_a_bound_is_counted_as_it_was_drawn() -> None:
+    pairs = made_pairs(20)
+    drawn = np.random.default_rng(3).normal(0.0, 0.05, 400)
+    found = agreement_of(pairs, moved(pairs, drawn), PairKind.TIMESLICE)
+    assert found.within[0.05].value == pytest.approx(float((np.abs(drawn) <= 0.05).mean()))
+    assert found.within[0.05].low < 0.683 < found.within[0.05].high  # of a normal distribution
+    assert found.deviation == pytest.approx(float(np.sqrt(np.mean(drawn**2))))
+
+
+def test_no_pair_in_common_is_one_line() -> None:
+    with pytest.raises(InputError, match="no pair of kind naive in common"):
+        agreement_of(made_pairs(6), made_pairs(6), PairKind.NAIVE)
+
+
+def test_the_command_compares_folders(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    pairs = made_pairs(6)
+    write_pairs(one, pairs)
+    write_pairs(other, moved(pairs, np.full(36, 0.02)))
+    done = RUNNER.invoke(app, ["compare", str(one), str(other), "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["warning"] is None
+    kind = told["kinds"]["timeslice"]
+    assert kind["within"]["0.05"]["value"] == 1.0
+    assert kind["bias"]["value"] == pytest.approx(0.02)
+    shown = RUNNER.invoke(app, ["compare", str(one), str(other), "--within", "0.01"])
+    assert "within 0.01: 0% (0 to 0)" in shown.output
+    # Against osub's own there is nothing in common but the kind.
+    assert "no pair of kind timeslice in common" in str(RUNNER.invoke(app, ["compare", str(one)]).exception)
+
+
+@pytest.mark.parametrize("words", [["--within", "wide"], ["--within", "-1"], ["--kind", "odd"]])
+def test_what_cannot_be_compared_is_one_line(words: list[str], tmp_path: Path) -> None:
+    write_pairs(tmp_path / "one", made_pairs(6))
+    done = RUNNER.invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "one"), *words])
+    assert done.exit_code != 0
     assert "\n" not in str(done.exception)

@@ -12,10 +12,11 @@ import pytest
 from click.testing import Result as Outcome
 from typer.testing import CliRunner
 
+from analysis.claims import Claim, ClaimRow, not_comparable
 from foundation.errors import InputError, UsageError
 from osub.cli.experiment import app
 from simulator.engine.run_rules import RunRules
-from simulator.experiment_page import against, percent
+from simulator.experiment_page import ExperimentTable, against, percent, write_page
 from simulator.experiments.thesis_cases import CaseOutcome as Figures
 from simulator.experiments.thesis_cases import (
     ThesisCase,
@@ -25,6 +26,7 @@ from simulator.experiments.thesis_cases import (
     in_blocks,
     mq,
     mq_cases,
+    outcome_of,
     sq,
     with_interactive_jobs,
     with_patterns,
@@ -39,6 +41,9 @@ from simulator.experiments.thesis_comparisons import (
 )
 from simulator.model.system import System
 from simulator.setting_choices import setting_of
+from simulator.simulation.one_simulation import simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
 from simulator.simulation_spec import SimulationSpec
 from workloads.swf import SwfColumns, load_columns
 
@@ -287,3 +292,42 @@ class TestCommand:
     def test_a_trace_with_too_few_jobs_for_a_data_set_is_reported_at_once(self, busy_trace: Path) -> None:
         outcome = self.call("thesis-6", str(busy_trace), "--any-trace", "--survey", "6")
         assert isinstance(outcome.exception, InputError)
+
+
+def test_evidence_is_next_to_the_verdict_and_with_the_facts(tmp_path: Path) -> None:
+    table = ExperimentTable(name="Table 1", title="Waits", columns=("", "thesis", "ours"), rows=(), notes=())
+    facts = ["Three runs.", "Evidence: 2 of 3 replays are unfit to judge by."]
+    write_page(tmp_path / "page.html", "A study", facts, [table], [])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    verdict = page[page.index('id="verdict"') : page.index('id="how"')]
+    assert "2 of 3 replays are unfit to judge by." in verdict
+    assert page.count("2 of 3 replays are unfit") == 2
+
+
+def test_what_came_of_a_study_is_said_before_its_claims(tmp_path: Path) -> None:
+    claim = Claim(id="R1", where="Table 1", setting="any", quantity="wait", paper="1 s")
+    facts = ["Whole day: nobody waits.", "Evidence: 3 replays.", "How it was made."]
+    row = ClaimRow.of(claim, not_comparable("other sizes"), "2 s")
+    write_page(tmp_path / "page.html", "A study", facts, [], [], [row])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    said = [page.index(text) for text in ("nobody waits.", "3 replays.", "cannot be compared")]
+    assert said == sorted(said)
+    assert "How it was made." not in page[: page.index('id="claims"')]
+
+
+LINES = """\
+1 0 -1 3600 1 -1 -1 1 3600 -1 1 1 1 -1 1 -1 -1 -1
+2 0 -1 36000 1 -1 -1 1 36000 -1 1 1 1 -1 0 -1 -1 -1 -1 -1 -1 17990 17990 1 20
+"""
+
+
+def test_idle_time_of_interactive_jobs_is_no_cpu_time(tmp_path: Path) -> None:
+    path = tmp_path / "two.swf"
+    path.write_text(LINES)
+    setting = setting_of(SimulationSpec(system="N1C2", overhead="1.0"))
+    workload = make_workload(load_columns(path), setting.queues, Cleaning())
+    result = simulate(workload, setting)
+    outcome = outcome_of("two", workload, result.start_us, result.end_us, 0.0)
+    # the batch job computes for an hour, the interactive one for 20 s of its ten
+    assert outcome.cpu_time_done_h == (1.0, 1.0, 10.0)
+    assert outcome.jobs_done_h == (10.0, 10.0, 10.0)

@@ -1,14 +1,29 @@
-"""Where jobs were, as ranges of nodes: the same nodes and cores as part by part."""
+"""Systems, placements and job sizes."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.errors import InputError
+from foundation.errors import InputError, UsageError
 from foundation.records import PlacementArrays
+from simulator.model.job_sizes import (
+    ASKED,
+    Amdahl,
+    Downey,
+    Efficiencies,
+    Fractions,
+    SizeConversion,
+    downey_speedup,
+    parallel_share,
+)
+from simulator.model.system import System, multiple_queues, nodes_of_share
+from simulator.setting_choices import setting_of
+from simulator.simulation_spec import SimulationSpec
 from simulator.state.allocations import Places
 from tests.fixtures.tier import examples
 
@@ -95,3 +110,152 @@ def test_a_column_of_ranges_names_every_node() -> None:
 def test_ranges_that_cannot_be_are_refused(first: list[int], count: list[int], told: str) -> None:
     with pytest.raises(InputError, match=told):
         arrays(first, count, [0, 2]).check("here")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "150", "N150", "C12", "n150c12", "N0C12", "N150C0", "N150C12 ", "N1.5C2", "N-1C2"]
+)
+def test_what_is_no_system_is_reported(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a system"):
+        System.parse(text)
+
+
+def test_a_system_reads_and_writes_the_same() -> None:
+    assert System.parse("N150C12") == System(150, 12)
+    assert str(System(150, 12)) == "N150C12"
+
+
+@pytest.mark.parametrize(
+    ("share", "nodes"),
+    [
+        ("1%", 2),
+        ("3%", 5),
+        ("5%", 8),
+        ("7%", 11),
+        ("10%", 15),
+        ("12%", 18),
+        ("0.1%", 1),
+        ("0.05", 8),
+        ("0.3%", 1),
+    ],
+)
+def test_a_share_is_the_nearest_whole_number_of_nodes_halves_up_and_at_least_one(
+    share: str, nodes: int
+) -> None:
+    assert nodes_of_share(System(150, 12), share) == nodes
+
+
+@pytest.mark.parametrize("share", ["", "%", "five", "0", "0%", "100%", "1", "-5%", "nan", "inf"])
+def test_what_is_no_share_is_reported(share: str) -> None:
+    with pytest.raises(UsageError, match="is not a share"):
+        nodes_of_share(System(150, 12), share)
+
+
+def test_interactive_jobs_get_the_first_nodes() -> None:
+    queues = multiple_queues(System(12, 12), 2, multiplicity=1, multiplicity_interactive=4)
+    assert (queues.interactive.first, queues.interactive.nodes, queues.interactive.multiplicity) == (0, 2, 4)
+    assert (queues.batch.first, queues.batch.nodes, queues.batch.multiplicity) == (2, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (SimulationSpec(system="N4C4", policy="sjf"), "unknown policy 'sjf'"),
+        (SimulationSpec(system="N4C4", placement="best"), "unknown placement 'best'"),
+        (SimulationSpec(system="N4C4", multiplicity=9), "multiplicity of 9"),
+        (SimulationSpec(system="N4C4", multiplicity=0), "multiplicity of 0"),
+        (SimulationSpec(system="N4C4", queues="pq"), "unknown queues 'pq'"),
+        (SimulationSpec(system="N4C4", queues="mq"), "needs either"),
+        (SimulationSpec(system="N4C4", queues="mq", interactive_nodes=4), "choose 1 to 3"),
+        (
+            SimulationSpec(system="N4C4", queues="mq", interactive_nodes=1, interactive_share="5%"),
+            "needs either",
+        ),
+        (
+            SimulationSpec(system="N4C4", queues="mq", interactive_nodes=1, multiplicity_interactive=9),
+            "multiplicity of 9",
+        ),
+        (SimulationSpec(system="N4C4", interactive_nodes=1), "go with queues mq"),
+        (SimulationSpec(system="N4C4", overhead="0.9"), "C_o is at least 1"),
+        (SimulationSpec(system="N4C4", overhead="much"), "is not an overhead"),
+        (SimulationSpec(system="N4C4", memory_gib=0), "must be positive"),
+        (SimulationSpec(system="N4C4", node_noise=0.5), "node noise"),
+    ],
+)
+def test_settings_that_cannot_be_are_reported(words: SimulationSpec, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        setting_of(words)
+
+
+@pytest.mark.parametrize(
+    ("asked", "share", "least", "most"),
+    [
+        (1, 0.950, 1, 16),
+        (4, 0.950, 2, 16),
+        (8, 0.965, 2, 16),
+        (32, 0.995, 8, 128),
+        (128, 0.995, 8, 128),
+        (256, 0.995, 8, 256),
+        (1024, 0.995, 8, 1024),
+    ],
+)
+def test_requests_become_the_sizes_that_are_known(asked: int, share: float, least: int, most: int) -> None:
+    sizes = Amdahl().sizes(asked, 4392)
+    assert float(parallel_share(asked, Fraction(8, 10))) == share
+    assert (sizes.least, sizes.preferred, sizes.most) == (least, asked, most)
+    assert sizes.rates[asked - 1] == ASKED
+
+
+CONVERSIONS = st.one_of(
+    st.builds(
+        Amdahl,
+        st.lists(st.fractions(Fraction(1, 100), 1, max_denominator=100), min_size=3, max_size=3).map(
+            lambda found: Efficiencies(
+                **dict(zip(("most", "preferred", "least"), sorted(found), strict=True))
+            )
+        ),
+    ),
+    st.builds(
+        Downey, average=st.integers(1, 2000), sigma=st.floats(0, 5, allow_nan=False, allow_infinity=False)
+    ),
+    st.builds(Fractions, st.fractions(Fraction(1, 1000), 1), st.fractions(1, 1000)),
+)
+
+
+@examples(300)
+@given(conversion=CONVERSIONS, nodes=st.integers(1, 5000), asked=st.integers(1, 5000))
+def test_the_request_lies_between_the_sizes_and_they_in_the_system(
+    conversion: SizeConversion, nodes: int, asked: int
+) -> None:
+    asked = min(asked, nodes)
+    sizes = conversion.sizes(asked, nodes)
+    assert 1 <= sizes.least <= sizes.preferred == asked <= sizes.most <= nodes
+    assert len(sizes.rates) == sizes.most
+    assert list(sizes.rates) == sorted(sizes.rates)
+
+
+@examples(100)
+@given(asked=st.integers(1, 3000), sigma=st.floats(0, 4, allow_nan=False))
+def test_with_downeys_model_more_nodes_are_never_more_efficient(asked: int, sigma: float) -> None:
+    sizes = Downey(average=1, sigma=sigma).sizes(asked, 10_000)
+    if sizes.most > asked and sizes.least < asked:
+        ratio = sizes.rates[-1] / sizes.rates[sizes.least - 1]
+        assert ratio <= sizes.most / sizes.least * 1.01
+
+
+def test_downeys_model_lets_large_jobs_grow_that_amdahls_only_lets_shrink() -> None:
+    assert (Amdahl().sizes(256, 4392).most, Downey().sizes(256, 4392).most) == (256, 512)
+    assert downey_speedup(256, 511, 1.0) / 256 > 0.8 >= downey_speedup(256, 510, 1.0) / 256
+
+
+@pytest.mark.parametrize(
+    "thresholds", [{"least": Fraction(1, 2)}, {"most": Fraction(9, 10)}, {"preferred": Fraction(1)}]
+)
+def test_efficiencies_that_do_not_fall_contradict_each_other(thresholds: dict[str, Fraction]) -> None:
+    with pytest.raises(UsageError, match="contradict each other"):
+        Efficiencies(**thresholds)
+
+
+def test_fractions_that_leave_the_request_out_are_refused() -> None:
+    with pytest.raises(UsageError, match="the request lies between"):
+        Fractions(Fraction(2), Fraction(3))

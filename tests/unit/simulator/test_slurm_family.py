@@ -1,17 +1,35 @@
-"""The family of Slurm's schedulers: each option does what Slurm's does, on schedules checked by hand."""
+"""Simulation as Slurm schedules, and its fit to real runs."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 
+from foundation.errors import InputError, UsageError
+from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, Run, load_run
+from foundation.records.table_files import frame_of
 from osub.cli.main import run
+from osub.cli.main import run as osub
+from simulator.fit.fit_parameters import Parameter
+from simulator.fit.measured_run import Latencies
+from simulator.fit.recorded_order import read_starts
+from simulator.fit.slurm_fit import configured, fit_run
+from tests.fixtures.real_runs import Row, real_run
+from tests.fixtures.slurm_runs import SLURM_CONFIG, SYSTEM, slurm_run, write_trace
 
 Line = tuple[int, float, int, int, int, int]  # number, submit, run, processors, request, user
+
+
 AT_ONCE = {"tick": "0", "delay": "0", "every": "0", "resolution": "1", "calc": "0"}
+
+
 """Slurm without its looks, and as exact as can be."""
 
 
@@ -187,6 +205,8 @@ def test_values_that_cannot_be_are_refused(
 
 
 STREAM = [(1, 0, 1000, 1, 1000, 1), (2, 0, 200, 1, 200, 1), (3, 10, 100, 2, 100, 2)]
+
+
 STREAM += [(4 + at, 20 + 100 * at, 300, 1, 300, 3) for at in range(20)]
 
 
@@ -203,3 +223,249 @@ def test_slurm_keeps_nodes_for_a_wide_job_in_a_stream_of_small_ones(tmp_path: Pa
     assert found[3] == 1000
     assert not any(700 < found[job] < 1000 for job in range(4, 24))
     assert starts(tmp_path, STREAM, multiplicity=2)[3] == 10
+
+
+# Kind, due, submitted, start, end, dedicated; cores of the only node, which has two.
+ROWS: list[Row] = [
+    ("batch", 0, 0.1, 0.6, 10.6, 10, "0"),  # arrived: 0.5 s
+    ("batch", 1, 1.1, 11.0, 20.0, 9, "0-1"),  # released by the first: 0.4 s
+    ("batch", 2, 2.1, 2.5, 8.5, 6, "1"),  # overtook the second
+    ("batch", 3, 3.1, 20.7, 30.7, 10, "0"),  # released by the second: 0.7 s
+    ("batch", 4, 4.1, 20.8, 29.8, 9, "1"),  # ready at the same instant: nothing new
+    ("batch", 40, 40.1, 41.1, 50.0, 9, "0"),  # arrived: 1 s
+]
+
+
+MULTIFACTOR = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "9"}
+
+
+def values(run: Run, requests: int = 1) -> dict[str, Parameter]:
+    fit = fit_run(run, run.info.system, requests)
+    return {parameter.name: parameter for parameter in (*fit.policy, *fit.latencies)}
+
+
+def with_config(run: Run, **config: str) -> Run:
+    return replace(run, info=msgspec.structs.replace(run.info, slurm_config=config))
+
+
+def test_starts_are_distinguished_by_what_jobs_waited_for(tmp_path: Path) -> None:
+    starts = read_starts(real_run(tmp_path / "r", ROWS))
+    assert starts.arrived == pytest.approx([0.5, 1.0])
+    assert starts.released == pytest.approx([0.4, 0.7])
+    assert (starts.overtook, starts.deepest) == ([2.5], 2)
+    assert starts.passes == pytest.approx([0.6, 11.0, 20.7, 20.8, 41.1])
+
+
+def test_on_shared_cores_a_job_waits_for_the_end_that_leaves_space(tmp_path: Path) -> None:
+    shared: list[Row] = [
+        ("batch", 0, 0.1, 0.2, 10, 9, "0"),
+        ("batch", 0, 0.1, 0.2, 20, 9, "0"),
+        ("batch", 1, 1.1, 10.3, 15, 9, "0"),
+        ("batch", 2, 2.1, 15.4, 40, 9, "0"),
+    ]
+    run = real_run(tmp_path / "r", shared, multiplicity=2)
+    assert read_starts(run).released == pytest.approx([0.3, 0.4])
+    queues = {"queues": "mq", "interactive_nodes": 1}
+    apart = msgspec.structs.replace(run.info, multiplicity=1, multiplicity_interactive=2, **queues)
+    jobs = run.jobs.with_columns(kind=pl.lit("interactive"))
+    assert read_starts(replace(run, info=apart, jobs=jobs)).released == pytest.approx([0.3, 0.4])
+
+
+def test_batch_jobs_next_to_interactive_ones_have_cores_of_their_own(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "r", ROWS)
+    queues = {"queues": "mq", "interactive_nodes": 1, "multiplicity_interactive": 4}
+    apart = replace(run, info=msgspec.structs.replace(run.info, **queues))
+    assert read_starts(apart) == read_starts(run)
+
+
+def test_who_is_before_whom_is_a_matter_of_priority(tmp_path: Path) -> None:
+    """The wide job goes first by size: then it did not overtake the narrow one."""
+    rows: list[Row] = [
+        ("batch", 0, 0.1, 0.2, 10, 9, "0-1"),
+        ("batch", 1, 1.1, 20.3, 30, 9, "0"),
+        ("batch", 2, 2.1, 10.3, 20, 9, "0-1"),
+    ]
+    run = real_run(tmp_path / "r", rows)
+    assert read_starts(run).overtook == [10.3]
+    assert read_starts(run, size_weight=100).overtook == []
+
+
+def test_a_job_that_was_cancelled_waited_until_then_and_reports_nothing_else(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "r", ROWS)
+    second = pl.col("trace_job") == 2
+    jobs = run.jobs.with_columns(
+        start_s=pl.when(~second).then("start_s"), placement=pl.when(~second).then("placement")
+    )
+    starts = read_starts(replace(run, jobs=jobs))
+    assert (starts.overtook, len(starts.passes)) == ([2.5], 4)
+    unknown = jobs.with_columns(end_s=pl.when(~second).then("end_s"))
+    assert read_starts(replace(run, jobs=unknown)).overtook == [], "refused, or lost"
+    early = jobs.with_columns(end_s=pl.when(second).then(2.0).otherwise("end_s"))
+    assert read_starts(replace(run, jobs=early)).overtook == []
+
+
+def test_a_job_that_began_again_is_in_the_way_and_reports_nothing(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "r", ROWS)
+    place = (Placement("n1", (0,)),)
+    lifecycles = [
+        AllocationRecord(job=1, from_s=0.6, to_s=4.0, placement=place, why="start"),
+        AllocationRecord(job=1, from_s=5.0, to_s=10.6, placement=place, why="requeue"),
+    ]
+    starts = read_starts(replace(run, allocations=frame_of(lifecycles, ALLOCATIONS)))
+    assert starts.arrived == pytest.approx([1.0])
+    assert starts.released == pytest.approx([0.4, 0.7])
+
+
+def test_few_starts_report_little_and_say_so(tmp_path: Path) -> None:
+    found = values(real_run(tmp_path / "r", ROWS))
+    assert {found[name].source for name in ("tick", "interval", "completing", "scheduling_s")} == {"default"}
+    assert found["interval"].note == "too few jobs overtook others"
+    assert (found["backfill"].value, found["backfill"].note) == ("no", "sched/builtin")
+    assert (found["submission_s"].value, found["submission_s"].observations) == (0.1, 6)
+    assert found["launch_interactive_s"].note == "no such job"
+
+
+def test_jobs_that_share_cores_do_not_report_how_long_launching_takes(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "r", ROWS, multiplicity=2, gang=GangSettings(kind="osub", quantum_ms=250.0))
+    fit = fit_run(run, "N1C2", 1)
+    assert {one.note for one in fit.latencies if one.name.startswith("launch")} == {"jobs share cores"}
+    known = Latencies(submission_s=9, launch_serial_s=3, launch_interactive_s=2)
+    assert (fit.times(known).launch_serial_s, fit.times(known).submission_s) == (3, 0.1)
+    assert fit.times().launch_serial_s == 0
+
+
+def test_stated_values_are_slurms_own(tmp_path: Path) -> None:
+    run = with_config(
+        real_run(tmp_path / "r", ROWS),
+        SchedulerType="sched/backfill",
+        SchedulerParameters="bf_window=10,BF_INTERVAL=45,bf_resolution=x,bf_max_job_test=-3,"
+        "sched_min_interval=1500000,defer,bf_interval=7,salloc_wait_nodes",
+        Epilog="/etc/slurm/epilog.sh",
+        PriorityType="priority/multifactor",
+        PriorityWeightAge="100",
+        PriorityWeightFairShare="5000",
+        PriorityMaxAge="1-02:00:00",
+        PriorityDecayHalfLife="00:00:00",
+        PriorityFavorSmall="Yes",
+        PriorityWeightQOS="10",
+        CompleteWait="5 sec",
+    )
+    found = values(run)
+    expected: dict[str, object] = {
+        "window": 600.0,
+        "interval": 45,
+        "resolution": 60,
+        "depth": 500,
+        "delay": 3,
+    }
+    expected |= {"spacing": 1.5, "ends": "wait", "age": 100.0, "size": 0.0, "fair": 0.0}
+    expected |= {"max_age": 93_600.0, "favour": "small", "half_life": 1e9}
+    assert {name: found[name].value for name in expected} == expected
+    assert {found[name].source for name in expected} == {"configuration"}
+    assert found["ends"].note == "defer"
+    assert found["calc"].source == "default"
+    ignored = fit_run(run, "N1C2", 1).ignored
+    assert ignored == ("salloc_wait_nodes", "PriorityWeightQOS=10", "CompleteWait=5 sec")
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "value"),
+    [
+        ({"Epilog": "/x"}, "ends", "at-once"),
+        ({"Epilog": "(null)"}, "ends", "wait"),
+        ({"SchedulerType": "sched/builtin"}, "backfill", "no"),
+        ({"SchedulerParameters": "bf_interval=-1"}, "backfill", "no"),
+        ({"SchedulerParameters": "bf_interval=20000"}, "interval", 30),
+        ({"SchedulerParameters": "(null)"}, "every", 60),
+        ({"PriorityType": "priority/basic", "PriorityWeightAge": "9"}, "age", 0.0),
+        (MULTIFACTOR, "age", 9.0),
+        (MULTIFACTOR | {"AccountingStorageType": "accounting_storage/slurmdbd"}, "age", 9.0),
+        (MULTIFACTOR | {"AccountingStorageType": "accounting_storage/none"}, "age", 0.0),
+    ],
+)
+def test_what_a_configuration_means(config: dict[str, str], name: str, value: object) -> None:
+    assert configured(config).stated[name].value == value
+
+
+def refusal(run: Run, system: str = "N1C2") -> str:
+    with pytest.raises((InputError, UsageError)) as told:
+        fit_run(run, system, 1)
+    assert "\n" not in str(told.value)
+    return f"{told.value.exit_code}: {told.value}"
+
+
+def test_runs_that_report_nothing_are_refused(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "r", ROWS, label="that run")
+    simulated = msgspec.structs.replace(run.info, kind="simulated")
+    assert refusal(replace(run, info=simulated)).startswith("1: that run is a simulation")
+    assert refusal(replace(run, complete=False)).startswith("1: that run is not finished: `osub replay")
+    assert refusal(run, "N2C2") == "2: fit: that run is a run on N1C2, not on N2C2"
+    none = run.jobs.with_columns(start_s=None, placement=None).cast({"start_s": float})
+    assert refusal(replace(run, jobs=none)) == "1: no job of that run has started: there is nothing to fit"
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    code = osub(["simulate", *map(str, words)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_a_simulation_takes_what_is_fitted_and_what_is_given_wins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"tick": 1, "delay": 1, "interval": 12, "phase": 5}
+    real = slurm_run(
+        tmp_path / "real", settings, latencies=Latencies(scheduling_s=0.1), config=SLURM_CONFIG, jobs=120
+    )
+    words = (real.path, "--system", SYSTEM, "--policy", "slurm", "--fit", real.path)
+    code, out, _ = call(capsys, *words, "--set", "depth=7", "--json", "--out", tmp_path / "sim")
+    assert code == 0
+    fit = json.loads(out)["fit"]
+    told = {one["name"]: one for one in fit["policy"]}
+    assert (fit["run"], told["interval"]["value"], told["interval"]["source"]) == (
+        "real",
+        12,
+        "configuration",
+    )
+    assert told["depth"]["value"] == 500
+    simulated = load_run(tmp_path / "sim")
+    assert simulated.info.options["fitted_on"] == "real"
+    assert str(simulated.info.options["policy_options"]).endswith("depth=7")
+    code, out, _ = call(capsys, *words, "--out", tmp_path / "again")
+    assert code == 0
+    assert "Slurm as in real, by" in out
+    assert "configuration: bf_interval=12" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--policy", "easy"], 2, "--fit goes with --policy slurm, not with easy"),
+        (["--policy", "slurm", "--system", "N2C2"], 2, "--fit: r is a run on N1C2, not on N2C2"),
+    ],
+)
+def test_a_fit_that_does_not_go_with_the_rest_is_refused(
+    words: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = real_run(tmp_path / "r", ROWS, label="r")
+    trace = write_trace(tmp_path / "t.swf", 1, 3)
+    given = {"--system": "N1C2"} | dict(zip(words[::2], words[1::2], strict=True))
+    flat = [word for pair in given.items() for word in pair]
+    found, _, said = call(capsys, trace, *flat, "--fit", run.path, "--out", tmp_path / "sim")
+    assert (found, said.strip()) == (code, f"osub: {told}")
+    assert not (tmp_path / "sim").exists()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write_trace(tmp_path / "t.swf", 1, 3)
+    words = (trace, "--system", "N1C2", "--policy", "slurm", "--out", tmp_path / "sim", "--fit")
+    code, _, said = call(capsys, *words, tmp_path / "none")
+    assert code == 1
+    assert said.count("\n") == 1
+    run = real_run(tmp_path / "r", ROWS)
+    shutil.copytree(run.path, tmp_path / "cut")
+    (tmp_path / "cut" / "jobs.parquet").unlink()
+    (tmp_path / "cut" / "jobs.journal").write_bytes(b"")
+    code, _, said = call(capsys, *words, tmp_path / "cut")
+    assert code == 1
+    assert said.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Jobs that can never start get an end with the reason; those whose reason passes are waited for."""
+"""Jobs that never start or leave nothing: last words, what is left."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from foundation.records import Run
+from foundation.one_line import last_words, launch_fault
+from foundation.records import JobEntry, JobRecord, Run, SliceRecord, SliceRole, load_run
 from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
 from submitter.follow.stuck_jobs import Hope, StuckJobs, hope_of
 from submitter.plan.replay_options import ReplayOptions, Timing
-from submitter.replay.replay_progress import ReplayProgress, Wish
+from submitter.plan.replay_plan import PlannedJob
+from submitter.replay.replay_progress import HeldTime, ReplayProgress, Wish, time_left_s
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 
 
@@ -215,3 +217,206 @@ def test_a_job_requeued_on_hold_ends(trace: Path, tmp_path: Path) -> None:
     assert second["state"] == "CANCELLED"
     assert second["start_s"] is not None
     assert events(run, "never starts")[0]["reason"] == "job_requeued_in_held_state"
+
+
+UNREADABLE = """\
+rrba: cannot read calibration c.json: No such file or directory
+srun: error: n1: task 0: Exited with exit code 1
+"""
+
+
+NO_MPI = """\
+Fatal error in internal_Init_thread: Other MPI error, error stack:
+shm_open failed: Permission denied
+Abort(15) on node 0
+srun: error: n1: tasks 0-1: Exited with exit code 15
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (UNREADABLE, "rrba: cannot read calibration c.json: No such file or directory"),
+        (NO_MPI, "MPI_Init failed: shm_open failed: Permission denied"),
+        ("rrba: own\n" + NO_MPI, "rrba: own"),
+        ("slurmstepd-n1: error: killed\ndone\nsrun: error: n1\n", "done"),
+        ("slurmstepd: error: killed\n", "slurmstepd: error: killed"),
+        (
+            '{"app":"rrba","state":"terminated"}\nsrun: error: n1: task 0: 143\n',
+            "srun: error: n1: task 0: 143",
+        ),
+        ("", None),
+        ("\n\n", None),
+    ],
+)
+def test_the_jobs_own_words_come_before_the_launchers(tmp_path: Path, output: str, told: str | None) -> None:
+    (tmp_path / "1.out").write_text(output)
+    assert last_words(tmp_path / "1.out") == told
+
+
+def test_an_output_that_is_not_there_or_endless_is_no_obstacle(tmp_path: Path) -> None:
+    assert last_words(tmp_path / "none.out") is None
+    (tmp_path / "1.out").write_bytes(b"\xff" * 1_000_000 + b"\nrrba: the end\n")
+    assert last_words(tmp_path / "1.out") == "rrba: the end"
+
+
+CUT = """\
+slurmstepd-n2: error: mpi/pmi2: value not properly terminated in client request
+slurmstepd-n2: error: mpi/pmi2: request not begin with 'cmd='
+slurmstepd-n2: error: mpi/pmi2: full request is: 8D58A01B
+cmd=put kvsname=1.0 key=-allgather-1-0-seg-8/9 value=A223
+slurmstepd-n2: error: mpi/pmi2: invalid client request
+rrba: MPI_Init did not end within 30.2 s on node n1
+"""
+
+
+WAITS = """\
+srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)
+slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
+"""
+
+
+@pytest.mark.parametrize("line", CUT.splitlines()[:2] + CUT.splitlines()[4:5])
+def test_a_start_that_slurm_cut_is_recognised_by_each_of_its_lines(tmp_path: Path, line: str) -> None:
+    output = tmp_path / "1.out"
+    output.write_text(f"begun\n{line}\n" + 100_000 * "0 2\n")
+    fault = launch_fault(output)
+    assert fault is not None
+    assert all(word in fault for word in ("mpi/pmi2", "node n2", "MPIR_CVAR_CH4_NETMOD=ofi"))
+    output.write_text(f"it says {line}\n")
+    assert launch_fault(output) is None
+
+
+def test_the_cause_comes_before_the_words_of_its_victims(tmp_path: Path) -> None:
+    output = tmp_path / "1.out"
+    output.write_text(CUT)
+    assert last_words(output) == launch_fault(output)
+    output.write_text("rrba: late\nsrun: error: mpi/pmi2: failed to send temp kvs to compute nodes\n")
+    assert "suspended while it started" in str(last_words(output))
+    output.write_text(WAITS)
+    assert "step creation temporarily disabled" in str(last_words(output))
+    output.write_text(WAITS.splitlines()[0] + "\nsrun: Step created for job 7\nrrba: no file\n")
+    assert last_words(output) == "rrba: no file"
+
+
+def test_a_job_that_ends_well_after_a_cut_start_has_failed(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    session = world.begin(write_trace(tmp_path / "t.swf", (1, 0, 3, 2), (2, 10, 3, 1), (3, 20, 3, 1)))
+
+    def print_out(job: int, text: str) -> None:
+        (world.out / "jobs" / f"{job}.out").write_text(text)
+
+    world.at(1.0, lambda: print_out(1, "".join(CUT.splitlines(keepends=True)[:-1])))
+    world.at(11.0, lambda: print_out(2, WAITS))
+    assert session.run(world.limit(600))
+    states = {row["trace_job"]: (row["state"], row["exit_code"]) for row in rows(load_run(world.out))}
+    assert states == {1: ("FAILED", 0), 2: ("COMPLETED", 0), 3: ("COMPLETED", 0)}
+    (reason,) = session.reasons()
+    assert "mpi/pmi2" in reason
+    assert reason in str(session.failure())
+    assert (world.out / "jobs" / "1.out").exists()
+
+
+def test_a_job_that_hangs_after_a_cut_start_is_ended_long_before_its_limit(tmp_path: Path) -> None:
+    world = make_world(tmp_path, run_s=3000.0)
+    session = world.begin(write_trace(tmp_path / "t.swf", (1, 0, 3000, 2)))
+
+    def print_out() -> None:
+        (world.out / "jobs" / "1.out").write_text(CUT)
+
+    world.at(2.0, print_out)
+    assert session.run(world.limit(60))
+    (row,) = rows(load_run(world.out))
+    assert row["state"] == "FAILED"
+    (reason,) = session.reasons()
+    assert "mpi/pmi2" in reason
+
+
+def planned(trace_job: int, due_s: float, dedicated_s: float, cores: int = 1) -> PlannedJob:
+    return PlannedJob(
+        trace_job=trace_job,
+        kind="batch",
+        app="rrba",
+        args=(),
+        partition="batch",
+        nodes=1,
+        cores_per_node=cores,
+        due_s=due_s,
+        memory_per_core_mib=None,
+        requested_s=None,
+        limit_minutes=None,
+        dedicated_s=dedicated_s,
+        busy_s=dedicated_s,
+        user=None,
+    )
+
+
+def row(job: PlannedJob, start_s: float | None, end_s: float | None = None) -> JobEntry:
+    record = JobRecord(
+        trace_job=job.trace_job,
+        kind="batch",
+        app="rrba",
+        nodes=1,
+        cores=job.cores,
+        due_s=job.due_s,
+        submitted_s=job.due_s,
+        submit_s=job.due_s,
+        dedicated_s=job.dedicated_s,
+        start_s=start_s,
+        end_s=end_s,
+        state=None if end_s is None else "COMPLETED",
+    )
+    return JobEntry(record)
+
+
+@pytest.mark.parametrize("now_s", [0.0, 50.0, 100.0, 450.0, 999.0])
+def test_a_queue_takes_as_long_as_all_jobs_in_it(now_s: float) -> None:
+    """Ten jobs of 100 s that all came at once, on one core."""
+    jobs = [planned(number, 0.0, 100.0) for number in range(10)]
+    began = int(now_s // 100)
+    rows = {
+        job.trace_job: row(
+            job,
+            100.0 * number if number <= began else None,
+            100.0 * (number + 1) if number < began else None,
+        )
+        for number, job in enumerate(jobs)
+    }
+    assert time_left_s(jobs, rows, now_s, cores=1) == pytest.approx(1000 - now_s)
+
+
+def test_jobs_that_come_slowly_are_waited_for() -> None:
+    jobs = [planned(number, 100.0 * number, 10.0) for number in range(10)]
+    assert time_left_s(jobs, {}, 0.0, cores=4) == pytest.approx(910)
+    rows = {job.trace_job: row(job, job.due_s, job.due_s + 10) for job in jobs[:5]}
+    assert time_left_s(jobs, rows, 460.0, cores=4) == pytest.approx(460, rel=0.02)
+
+
+def test_cores_that_are_shared_are_slower_than_their_number_says() -> None:
+    jobs = [planned(number, 0.0, 100.0) for number in range(4)]
+    rows = {job.trace_job: row(job, 0.0, 250.0) for job in jobs[:2]}
+    rows |= {job.trace_job: row(job, None) for job in jobs[2:]}
+    assert time_left_s(jobs, rows, 250.0, cores=1) == pytest.approx(250)
+
+
+def test_nothing_is_left_of_a_replay_that_ended() -> None:
+    jobs = [planned(1, 0.0, 100.0)]
+    assert time_left_s(jobs, {1: row(jobs[0], 0.0, 300.0)}, 300.0, cores=1) == 0
+
+
+def test_time_without_an_agent_is_said_once_a_node() -> None:
+    def row(
+        node: str, job: int, start_s: float, length_s: float, role: SliceRole = "unattended"
+    ) -> SliceRecord:
+        return SliceRecord(slice=1, start_s=start_s, length_s=length_s, job=job, node=node, role=role)
+
+    held = HeldTime()
+    rows = [row("n1", 1, 0.0, 1.0), row("n1", 2, 0.5, 0.5), row("n1", 1, 1.0, 2.0), row("n2", 3, 0.0, 1.0)]
+    assert list(held.through(rows)) == rows
+    said = held.unattended()
+    assert said is not None
+    assert said.startswith("no agent of gangd acted on n1 for 3.00 s and on 1 other node for less")
+    other = HeldTime()
+    assert list(other.through([row("n1", 1, 0.0, 1.0, "held")]))
+    assert other.unattended() is None

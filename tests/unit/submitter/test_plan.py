@@ -1,9 +1,13 @@
-"""The plan: a pure function from a trace to timed submissions."""
+"""Plans of replays: checks, scripts, dry runs."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,15 +15,30 @@ from hypothesis import strategies as st
 
 from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
+from osub.live.alone import _spread, check_jobs
 from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import AppChoice, PlanOptions, ReplayOversize, left_out, make_plan, read_apps
+from submitter.plan.replay_plan import (
+    AppChoice,
+    PlannedJob,
+    PlanOptions,
+    ReplayOversize,
+    batch_script,
+    left_out,
+    make_plan,
+    read_apps,
+)
 from submitter.plan.target_cluster import PartitionPool, TargetCluster
+from submitter.replay.begin_run import draw_up, dry_run
+from tests.fixtures.fake_slurm import FakeSlurm
+from tests.fixtures.replay_world import write_trace
 from workloads.job_shape import JobShape, job_shape
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 
 POOL = PartitionPool(
     partition="main", names=("a", "b", "c", "d"), cores=8, threads=1, memory_mib=8000, multiplicity=2
 )
+
+
 TARGET = TargetCluster(node_names=("a", "b", "c", "d"), cores=8, batch=POOL, interactive=POOL)
 
 
@@ -165,6 +184,8 @@ def test_a_shape_is_the_job_and_fits(procs: int, nodes: int, cores: int) -> None
 
 
 LIMITED = replace(POOL, most_minutes=3, most_nodes=2)
+
+
 SHORT = replace(TARGET, batch=LIMITED, interactive=LIMITED)
 
 
@@ -200,3 +221,114 @@ def test_interactive_jobs_are_given_time_for_their_own_nodes_multiplicity() -> N
     assert ReplayOptions().plan_options(2, 4) == PlanOptions(request_factor=2, interactive_factor=4)
     gang = ReplayOptions(gang=GangSettings(kind="osub")).plan_options(2, 4)
     assert (gang.factor(interactive=True), gang.factor(interactive=False)) == (1, 1)
+
+
+SCONTROL = """#!/bin/sh
+case "$*" in
+"show -d job 7") cat <<'END'
+JobId=7 JobName=x Nodes=a CPU_IDs=1 Mem=1
+   JOB_GRES=(null)
+     Nodes=n[1-2] CPU_IDs=0-1 Mem=64 GRES=
+     Nodes=n4 CPU_IDs=3 Mem=32 GRES=
+   Command=/run/x Nodes=b CPU_IDs=2 Mem=1
+   WorkDir=/run/x Nodes=c CPU_IDs=3 Mem=1
+END
+;;
+"show hostnames n[1-2]") echo n1; echo n2 ;;
+"show hostnames n4") echo n4 ;;
+*) echo "unexpected: $*" >&2; exit 1 ;;
+esac
+"""
+
+
+def run(folder: Path, tools: Path, *, pin: bool = False) -> subprocess.CompletedProcess[str]:
+    (folder / "jobs").mkdir(parents=True)
+    job = PlannedJob(
+        trace_job=3,
+        kind="batch",
+        app="sh",
+        args=("-c", 'printf %s "$OSUB_JOB_CORES"; exit 4'),
+        partition="main",
+        nodes=1,
+        cores_per_node=1,
+        due_s=0.0,
+        memory_per_core_mib=None,
+        requested_s=None,
+        limit_minutes=None,
+        dedicated_s=0.0,
+        busy_s=0.0,
+        user=None,
+    )
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    return subprocess.run(
+        ["sh"],
+        input=batch_script(job, folder, pin=pin),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_folder_of_any_name_gets_the_stamps_and_runs_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "a\ntouch proof #'\"; $(touch proof)\n"
+    done = run(folder, tmp_path)
+    assert (done.returncode, done.stderr) == (4, "")
+    assert json.loads((folder / "jobs" / "3.end").read_text())["exit_code"] == 4
+    assert not Path("proof").exists()
+
+
+def test_cores_are_read_from_slurms_own_lines(tmp_path: Path) -> None:
+    tool = tmp_path / "scontrol"
+    tool.write_text(SCONTROL)
+    tool.chmod(0o755)
+    done = run(tmp_path / "run", tmp_path, pin=True)
+    assert (done.stdout, done.stderr) == ("n1:0-1;n2:0-1;n4:3", "")
+
+
+class Job:
+    def __init__(self, dedicated_s: float) -> None:
+        self.dedicated_s = dedicated_s
+
+
+def chosen(most: int | None) -> list[float]:
+    jobs: Any = [(s, Job(s), None) for s in (5.0, 1.0, 3.0, 4.0, 2.0)]
+    return [target_s for target_s, _, _ in _spread(jobs, most)]
+
+
+def test_some_jobs_are_spread_over_the_targets_and_one_is_the_middle_one() -> None:
+    assert chosen(None) == chosen(9) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert chosen(3) == [1.0, 3.0, 5.0]
+    assert chosen(2) == [1.0, 5.0]
+    assert chosen(1) == [3.0]
+
+
+def test_step_times_that_are_not_there_are_reported_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no .*steps.json: `osub workloads calibrate` makes one"):
+        check_jobs(
+            tmp_path,
+            tmp_path / "t.swf",
+            None,
+            tmp_path / "steps.json",
+            speedup=1.0,
+            interactive_queue=0,
+            most=1,
+            tell=lambda _: None,
+        )
+
+
+def test_each_job_is_shown_with_its_instant_its_words_and_its_script(tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "t.swf", (1, 0, 5, 2), (2, 3, 5, 1))
+    slurm, options = FakeSlurm(nodes=2, cores=1, multiplicity=2), ReplayOptions(run_id="feed")
+    drawn = draw_up(trace, slurm, options, None)
+    first, second = dry_run(drawn.plan, drawn.target, options, tmp_path / "a run")
+    assert first.startswith("# second 0.000: sbatch --parsable")
+    assert "--nodes=2 --ntasks=2" in first
+    assert second.startswith("# second 3.000: sbatch")
+    assert "workloads.rrba --app" in second
+    assert not slurm.jobs().jobs
+    assert [path.name for path in tmp_path.iterdir()] == ["t.swf"]
+    # The scripts are comments and here-documents: a shell reads them without doing anything.
+    script = f"cat() {{ :; }}\n{first}{second}"
+    assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0

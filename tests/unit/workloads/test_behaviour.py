@@ -1,22 +1,42 @@
+"""Behaviour of interactive jobs: recorded and synthesised."""
+
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from foundation.errors import InputError, OutputError, UsageError
+from foundation.errors import HostError, InputError, OutputError, UsageError
+from osub.cli.main import run
+from workloads.behaviour.behaviour_sampler import (
+    BehaviourSample,
+    CgroupsUsage,
+    CgroupUsage,
+    TreeUsage,
+    job_cgroups,
+    record,
+)
+from workloads.behaviour.pattern_synthesis import decode, encode, synthesize
 from workloads.behaviour.recording_library import (
     Recording,
     behaviour_statistics,
     busy_idle,
     embed_recordings,
+    pattern_trace,
     read_library,
     sampled,
 )
 from workloads.behaviour.utilisation_series import UtilisationSeries, read_series, write_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, write_swf
-from workloads.trace.models.interactive_jobs import synthesize_patterns
+from workloads.trace.models.interactive_jobs import sample_sessions_s, synthesize_patterns
 
 
 def series(*cores: float) -> UtilisationSeries:
@@ -177,3 +197,276 @@ def test_default_generator_is_near_the_published_figures() -> None:
     assert found is not None
     assert found.under_10_percent == pytest.approx(0.71, abs=0.03)
     assert found.under_1_percent == pytest.approx(0.37, abs=0.03)
+
+
+BUSY = "import time\nend = time.process_time() + 60\nwhile time.process_time() < end: pass"
+
+
+class Stage:
+    """A clock that waiting moves on, and a job that uses ``cores`` at every moment."""
+
+    def __init__(self, cores: list[float], late_s: float = 0.0, stop_after: int | None = None) -> None:
+        self.now_s = 100.0
+        self.cores, self.late_s, self.stop_after = cores, late_s, stop_after
+        self.waits = 0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> bool:
+        self.waits += 1
+        self.now_s += seconds + self.late_s
+        return self.stop_after is not None and self.waits > self.stop_after
+
+    def cpu_s(self) -> float | None:
+        gone_s = self.now_s - 100.0
+        whole = int(gone_s // 5)
+        if whole >= len(self.cores):
+            return None
+        return 5 * sum(self.cores[:whole]) + self.cores[whole] * (gone_s % 5)
+
+
+def taken(stage: Stage, **arguments: float) -> list[BehaviourSample]:
+    return list(record(stage, stage.clock, stage.wait, **arguments))
+
+
+def test_samples_are_the_cores_in_use_since_the_one_before() -> None:
+    samples = taken(Stage([1, 0, 14, 0.5, 0]))
+    assert [round(sample.cores, 6) for sample in samples] == [1, 0, 14, 0.5]
+    assert [sample.elapsed_s for sample in samples] == [5, 10, 15, 20]
+
+
+def test_samples_stay_on_their_grid_when_one_is_late() -> None:
+    samples = taken(Stage([1] * 8, late_s=0.5), most_s=25.0)
+    assert [round(sample.elapsed_s, 6) for sample in samples] == [5.5, 10.5, 15.5, 20.5, 25.5]
+    assert all(round(sample.cores, 6) == 1 for sample in samples)
+
+
+def test_recording_ends_on_request_when_time_is_up_and_with_the_job() -> None:
+    assert len(taken(Stage([1] * 50, stop_after=3))) == 3
+    assert len(taken(Stage([1] * 50), most_s=30.0)) == 6
+    assert taken(Stage([])) == []
+
+
+@pytest.mark.parametrize("arguments", [{"every_s": 0.0}, {"every_s": 5.0, "most_s": 1.0}])
+def test_impossible_sampling_is_a_usage_error(arguments: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="samples of"):
+        taken(Stage([1]), **arguments)
+
+
+def test_both_generations_of_cgroups_are_read(tmp_path: Path) -> None:
+    second, first = tmp_path / "v2", tmp_path / "v1"
+    for folder in (second, first):
+        folder.mkdir()
+    (second / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+    (first / "cpuacct.usage").write_text("1500000000\n")
+    # v1 has a cpu.stat, too, that does not count CPU time
+    (first / "cpu.stat").write_text("nr_periods 0\n")
+    assert (CgroupUsage(second).cpu_s(), CgroupUsage(first).cpu_s()) == (2.5, 1.5)
+    both = CgroupsUsage([second, first])
+    assert both.cpu_s() == 4
+    (second / "cpu.stat").unlink()
+    assert both.cpu_s() == 4
+    (first / "cpuacct.usage").unlink()
+    assert both.cpu_s() is None
+    with pytest.raises(UsageError, match="is no cgroup"):
+        CgroupUsage(tmp_path)
+
+
+def test_cgroups_of_a_slurm_job_are_found_wherever_slurm_puts_them(tmp_path: Path) -> None:
+    modern = tmp_path / "a" / "system.slice" / "n1_slurmstepd.scope" / "job_7"
+    old = tmp_path / "b" / "cpuacct" / "slurm_n1" / "uid_5" / "job_7"
+    freezer = tmp_path / "b" / "freezer" / "slurm_n1" / "uid_5" / "job_7"
+    for folder in (modern, old, freezer, modern.with_name("job_77")):
+        folder.mkdir(parents=True)
+    (modern / "cpu.stat").write_text("usage_usec 1\n")
+    (old / "cpuacct.usage").write_text("1\n")
+    assert job_cgroups(7, tmp_path / "a") == [modern]
+    assert job_cgroups(7, tmp_path / "b") == [old]
+    with pytest.raises(HostError, match="no cgroup of Slurm job 8"):
+        job_cgroups(8, tmp_path)
+
+
+@contextmanager
+def process(code: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", code]) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+def until(condition: object, deadline_s: float = 60.0) -> None:
+    end_s = time.monotonic() + deadline_s
+    while time.monotonic() < end_s:
+        if callable(condition) and condition():
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not happen in time")
+
+
+def test_tree_counts_descendants_also_after_they_ended() -> None:
+    child = "x = sum(range(30_000_000))"
+    code = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {child!r}])\ntime.sleep(60)"
+    with process(code) as started:
+        usage = TreeUsage(started.pid)
+        until(lambda: (usage.cpu_s() or 0) > 0.2)
+        seen = usage.cpu_s()
+        assert seen is not None
+        started.kill()
+        started.wait()
+        until(lambda: usage.cpu_s() is None)
+
+
+def test_process_that_is_not_there_is_a_usage_error() -> None:
+    with process("pass") as started:
+        started.wait()
+        with pytest.raises(UsageError, match="there is no process"):
+            TreeUsage(started.pid)
+
+
+def test_record_writes_a_series_of_a_busy_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "p.csv"
+    with process(BUSY) as started:
+        words = [
+            "trace",
+            "record",
+            "--pid",
+            str(started.pid),
+            "--every",
+            "0.2",
+            "--for",
+            "1",
+            "--out",
+            str(out),
+        ]
+        assert run([*words, "--name", "solver", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (series,) = read_series(out)
+    assert (series.name, len(series.cores)) == ("solver", found["samples"])
+    assert found["busy_periods"] >= 1
+    assert found["mean_cores"] > 0.05
+
+
+def test_record_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "p.csv")]
+    assert run(["trace", "record", *out]) == 2
+    assert run(["trace", "record", *out, "--pid", "1", "--job", "2"]) == 2
+    assert "one of --job, --pid and --cgroup" in capsys.readouterr().err
+    assert run(["trace", "record", *out, "--cgroup", str(tmp_path)]) == 2
+    assert run(["trace", "record", *out, "--job", "99999999"]) == 1
+    assert "no cgroup of Slurm job" in capsys.readouterr().err
+    assert not (tmp_path / "p.csv").exists()
+
+
+def recorded(count: int = 60) -> list[InteractivePattern]:
+    rng = np.random.default_rng(11)
+    return synthesize_patterns(sample_sessions_s(count, rng), rng)
+
+
+def short_and_long() -> list[InteractivePattern]:
+    """Two kinds: a minute with three short busy periods, and hours with a single long one."""
+    short = [InteractivePattern(20 + n, 20, (5, 6, 5), (4, 5)) for n in range(10)]
+    return short + [InteractivePattern(100, 50, (9000 + 10 * n,), ()) for n in range(10)]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        InteractivePattern(10, 20, (5, 30), (15,)),
+        InteractivePattern(0, 0, (7,), ()),
+        InteractivePattern(3600, 0, (), ()),
+    ],
+)
+def test_encoded_patterns_come_back(pattern: InteractivePattern) -> None:
+    assert decode(encode(pattern)) == pattern
+
+
+def test_averages_that_lose_a_period_get_the_shortest_one() -> None:
+    series = encode(InteractivePattern(10, 20, (5, 30), (15,)))
+    series[1], series[2] = -0.5, 0.3
+    assert decode(series, 5000) == InteractivePattern(10, 20, (5, 30), (5,))
+
+
+def test_new_patterns_are_of_the_recorded_kinds_and_not_mixtures_of_them() -> None:
+    pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
+    made = synthesize(short_and_long(), 40, seed=3, clusters=2)
+    assert made.cluster_sizes == (10, 10)
+    kinds = {(len(pattern.activations_s), pattern.total_s > 1000) for pattern in made.patterns}
+    assert kinds == {(3, False), (1, True)}
+    assert len(set(made.patterns)) > 20
+
+
+def test_statistics_of_new_patterns_are_near_those_of_their_sources() -> None:
+    pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
+    sources = recorded()
+    made = behaviour_statistics(synthesize(sources, 200, seed=1).patterns)
+    source = behaviour_statistics(sources)
+    assert made is not None
+    assert source is not None
+    print(source, made)
+    assert made.under_10_percent == pytest.approx(source.under_10_percent, abs=0.12)
+    assert made.few_periods_share == pytest.approx(source.few_periods_share, abs=0.12)
+    assert made.length_p90_s == pytest.approx(source.length_p90_s, rel=0.3)
+    assert made.most_periods <= source.most_periods
+
+
+def test_same_seed_same_patterns_and_the_global_generators_are_left_alone() -> None:
+    pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
+    random.seed(5)
+    state = random.getstate()
+    numpy_state = str(np.random.get_state())
+    first = synthesize(recorded(20), 10, seed=4)
+    assert random.getstate() == state
+    assert str(np.random.get_state()) == numpy_state
+    assert first == synthesize(recorded(20), 10, seed=4)
+    assert first != synthesize(recorded(20), 10, seed=5)
+
+
+def test_patterns_that_are_all_alike_can_be_synthesized() -> None:
+    pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
+    alike = [InteractivePattern(10, 20, (5, 30), (15,))] * 6
+    assert set(synthesize(alike, 5).patterns) == {alike[0]}
+
+
+@pytest.mark.parametrize(("count", "clusters"), [(0, None), (3, 0), (3, 99)])
+def test_impossible_syntheses_are_usage_errors(count: int, clusters: int | None) -> None:
+    with pytest.raises(UsageError):
+        synthesize(recorded(5), count, clusters=clusters)
+    with pytest.raises(UsageError, match="at least 2"):
+        synthesize(recorded(1), 3)
+
+
+def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("dtaidistance")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "dtaidistance", None)
+    with pytest.raises(HostError, match=r"osub\[traces\]"):
+        synthesize(recorded(5), 3)
+
+
+def test_command_prints_statistics_and_makes_a_file_that_is_a_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    write_swf(folder / "a.swf", pattern_trace(recorded(12), "recorded"))
+    write_series(folder / "b.csv", [sampled("s", InteractivePattern(10, 20, (5, 30), (15,)))])
+    assert run(["trace", "patterns", str(folder)]) == 0
+    assert "71 %" in capsys.readouterr().out
+    out = tmp_path / "new.swf"
+    words = ["trace", "patterns", str(folder), "--synthesize", "20", "--out", str(out)]
+    assert run([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["recordings"], found["synthesized"]["jobs"], sum(found["clusters"])) == (13, 20, 13)
+    assert run([*words, "--force"]) == 0
+    assert "recorded" in capsys.readouterr().out
+    out.rename(folder / "new.swf")
+    assert len(read_library(folder).recordings) == 33
+
+
+def test_command_refuses_half_a_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trace", "patterns", str(tmp_path), "--synthesize", "3"]) == 2
+    assert "go together" in capsys.readouterr().err
+    assert run(["trace", "patterns", str(tmp_path / "none")]) == 1

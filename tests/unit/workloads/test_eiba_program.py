@@ -1,4 +1,4 @@
-"""The program as a job runs it: real processes, real signals, several nodes played on one host."""
+"""EIBA: periods, busy times, program."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
-pytestmark = pytest.mark.slow
+from foundation.errors import UsageError
+from workloads.eiba.busy_work import KERNELS, STREAM_POINTS, Load, Streaming, consume, make_kernel
+from workloads.eiba.eiba_options import parse_options, parse_periods
 
 DEADLINE_S = 60.0
 
@@ -72,6 +75,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
         return []
 
 
+@pytest.mark.slow
 def test_every_worker_consumes_the_busy_time(eiba: Launcher) -> None:
     code, report, err = finish(eiba("--workers", "2", "4", "0.2", "0.15", "0.05", "0.1"))
     assert (code, err) == (0, "")
@@ -88,6 +92,7 @@ def test_every_worker_consumes_the_busy_time(eiba: Launcher) -> None:
     assert report["hosts"] == [socket.gethostname()]
 
 
+@pytest.mark.slow
 def test_report_file_holds_the_printed_line(eiba: Launcher, tmp_path: Path) -> None:
     code, report, _ = finish(eiba("--report", "out.json", "1", "0"))
     assert code == 0
@@ -95,6 +100,7 @@ def test_report_file_holds_the_printed_line(eiba: Launcher, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
@@ -122,6 +128,7 @@ def test_wrong_use_is_one_line_and_an_exit_code(
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_memory_is_held_by_every_worker_and_read_in_busy_periods(eiba: Launcher) -> None:
     process = eiba("--workers", "2", "--memory-mib", "64", "--traffic", "0.5", "3", "0.1", "0.1", "600")
 
@@ -135,6 +142,7 @@ def test_memory_is_held_by_every_worker_and_read_in_busy_periods(eiba: Launcher)
     assert (report["memory_mib"], report["traffic"]) == (64, 0.5)
 
 
+@pytest.mark.slow
 def test_periods_come_from_a_job_of_an_extended_trace(eiba: Launcher, tmp_path: Path) -> None:
     plain = "7 0 -1 1 2 -1 -1 2 60 -1 1 1 1 -1 0 -1 -1 -1\n"
     pattern = "9 5 -1 1 2 -1 -1 2 60 -1 1 1 1 -1 0 -1 -1 -1 -1 -1 -1 0.05 0.02 2 0.03 0.04 0.01\n"
@@ -148,11 +156,13 @@ def test_periods_come_from_a_job_of_an_extended_trace(eiba: Launcher, tmp_path: 
     assert "has no job 8" in finish(eiba("--swf", "t.swf", "--job", "8"))[2]
 
 
+@pytest.mark.slow
 def test_slurm_says_how_many_workers_there_are(eiba: Launcher) -> None:
     _, report, _ = finish(eiba("1", "0", SLURM_CPUS_ON_NODE="3"))
     assert report["tasks"] == 3
 
 
+@pytest.mark.slow
 def test_several_tasks_on_a_node_are_refused(eiba: Launcher) -> None:
     slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "2"}
     code, _, err = finish(eiba("1", "0", **slurm))
@@ -160,6 +170,7 @@ def test_several_tasks_on_a_node_are_refused(eiba: Launcher) -> None:
     assert "--ntasks-per-node=1" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [["1", "600"], ["2", "0", "600"]])
 def test_terminated_job_reports_and_leaves_no_worker(eiba: Launcher, period: list[str]) -> None:
     process = eiba("--workers", "2", *period)
@@ -175,6 +186,7 @@ def test_terminated_job_reports_and_leaves_no_worker(eiba: Launcher, period: lis
     assert not any(worker.is_running() for worker in workers)
 
 
+@pytest.mark.slow
 def test_interrupt_ends_the_job_as_a_shell_expects(eiba: Launcher) -> None:
     process = eiba("1", "600")
     wait_until(lambda: workers_of(process))
@@ -183,6 +195,7 @@ def test_interrupt_ends_the_job_as_a_shell_expects(eiba: Launcher) -> None:
     assert (code, report["state"]) == (130, "terminated")
 
 
+@pytest.mark.slow
 def test_dead_worker_ends_the_job_with_its_name(eiba: Launcher) -> None:
     process = eiba("--workers", "2", "2", "0", "600")
     wait_until(lambda: len(workers_of(process)) == 2)
@@ -197,6 +210,7 @@ def test_dead_worker_ends_the_job_with_its_name(eiba: Launcher) -> None:
     assert not other.is_running()
 
 
+@pytest.mark.slow
 def test_busy_workers_end_when_their_coordinator_is_killed(eiba: Launcher) -> None:
     process = eiba("--workers", "2", "2", "0", "600")
     wait_until(lambda: len(workers_of(process)) == 2)
@@ -206,6 +220,7 @@ def test_busy_workers_end_when_their_coordinator_is_killed(eiba: Launcher) -> No
     wait_until(lambda: not any(worker.is_running() for worker in workers))
 
 
+@pytest.mark.slow
 def test_idle_job_consumes_no_cpu_time(eiba: Launcher) -> None:
     """While two workers idle, their and their coordinator's CPU clocks stand still."""
     process = eiba("--workers", "2", "1", "600")
@@ -240,6 +255,7 @@ def meeting_pair(eiba: Launcher, *arguments: str) -> dict[str, subprocess.Popen[
     return {"0": first, "1": second}
 
 
+@pytest.mark.slow
 def test_two_nodes_meet_and_the_first_reports_for_both(eiba: Launcher, tmp_path: Path) -> None:
     arguments = ["--workers", "1", "--rendezvous", "meet", "4", "0.1", "0.1", "0.1", "0.1"]
     second = eiba(*arguments, **SLURM_PAIR, SLURM_NODEID="1", SLURMD_NODENAME="n2")
@@ -252,6 +268,7 @@ def test_two_nodes_meet_and_the_first_reports_for_both(eiba: Launcher, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_slower_node_holds_the_others_at_the_barrier(eiba: Launcher) -> None:
     slow = eiba("--rendezvous", "meet", "2", "0.8", "0", **SLURM_PAIR, SLURM_NODEID="1")
     first = eiba("--rendezvous", "meet", "2", "0", "0", **SLURM_PAIR, SLURM_NODEID="0")
@@ -261,12 +278,14 @@ def test_slower_node_holds_the_others_at_the_barrier(eiba: Launcher) -> None:
     assert finish(slow)[0] == 0
 
 
+@pytest.mark.slow
 def test_rendezvous_file_is_the_users_alone(eiba: Launcher, tmp_path: Path) -> None:
     eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="0")
     wait_until((tmp_path / "meet").exists)
     assert stat.S_IMODE((tmp_path / "meet").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_strangers_at_the_rendezvous_are_turned_away(eiba: Launcher, tmp_path: Path) -> None:
     first = eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="0")
     wait_until((tmp_path / "meet").exists)
@@ -281,6 +300,7 @@ def test_strangers_at_the_rendezvous_are_turned_away(eiba: Launcher, tmp_path: P
         assert finish(second)[0] == 0
 
 
+@pytest.mark.slow
 def test_rendezvous_of_another_job_is_not_taken_for_ours(eiba: Launcher, tmp_path: Path) -> None:
     (tmp_path / "meet").write_text(json.dumps({"identity": "40.0.0"}))
     arguments = ["--rendezvous", "meet", "--rendezvous-wait-s", "0.3", "1", "0"]
@@ -289,6 +309,7 @@ def test_rendezvous_of_another_job_is_not_taken_for_ours(eiba: Launcher, tmp_pat
     assert "the file is of job 40.0.0" in err
 
 
+@pytest.mark.slow
 def test_missing_node_is_named_after_the_wait(eiba: Launcher) -> None:
     arguments = ["--rendezvous", "meet", "--rendezvous-wait-s", "0.3", "1", "0"]
     code, report, err = finish(eiba(*arguments, **SLURM_PAIR, SLURM_NODEID="0"))
@@ -297,6 +318,7 @@ def test_missing_node_is_named_after_the_wait(eiba: Launcher) -> None:
     assert report["state"] == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("killed", "survivor"), [("0", "1"), ("1", "0")])
 def test_lost_node_ends_the_job_on_the_others(eiba: Launcher, killed: str, survivor: str) -> None:
     arguments = ["--workers", "1", "3", "0.1", "0", "600"]
@@ -307,6 +329,7 @@ def test_lost_node_ends_the_job_on_the_others(eiba: Launcher, killed: str, survi
     assert f"node {killed} is gone" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("told", "other"), [("0", "1"), ("1", "0")])
 def test_termination_of_one_node_terminates_all(eiba: Launcher, told: str, other: str) -> None:
     arguments = ["--workers", "1", "3", "0.1", "0", "600"]
@@ -317,6 +340,7 @@ def test_termination_of_one_node_terminates_all(eiba: Launcher, told: str, other
     assert reports["0"][1]["state"] == "terminated"
 
 
+@pytest.mark.slow
 def test_workers_are_bound_to_the_cores_of_the_job_and_the_rest_is_free(eiba: Launcher) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     pinned = {"OSUB_PIN": "1", "OSUB_JOB_CORES": "n1:0", "SLURMD_NODENAME": "n1"}
@@ -325,3 +349,131 @@ def test_workers_are_bound_to_the_cores_of_the_job_and_the_rest_is_free(eiba: La
     assert report["affinity"] == [[cpus[0]], cpus]
     assert report["pinned"] is False
     assert "none for task 1" in report["warnings"][0]
+
+
+class CountingClock:
+    """A CPU clock that advances by what the kernel says it used."""
+
+    def __init__(self, per_call_s: float) -> None:
+        self.now_s = 5.0
+        self.calls = 0
+        self._per_call_s = per_call_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def kernel(self) -> None:
+        self.calls += 1
+        self.now_s += self._per_call_s
+
+
+def test_busy_ends_with_the_first_kernel_that_reaches_the_time() -> None:
+    clock = CountingClock(per_call_s=0.25)
+    assert consume(0.9, clock.kernel, lambda: True, clock) == pytest.approx(1.0)
+    assert clock.calls == 4
+
+
+def test_no_busy_time_computes_nothing() -> None:
+    clock = CountingClock(per_call_s=1.0)
+    assert consume(0.0, clock.kernel, lambda: True, clock) == 0.0
+    assert clock.calls == 0
+
+
+def test_worker_without_coordinator_stops_at_once() -> None:
+    clock = CountingClock(per_call_s=0.1)
+    consume(1000.0, clock.kernel, lambda: clock.calls < 3, clock)
+    assert clock.calls == 3
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_kernel_computes_for_ever_without_overflow_or_underflow(name: str) -> None:
+    kernel = KERNELS[name]()
+    with np.errstate(all="raise"):
+        for _ in range(500):
+            kernel()
+
+
+@pytest.mark.parametrize("traffic", [0.25, 0.5, 1.0])
+def test_memory_gets_its_share_of_the_busy_time(traffic: float) -> None:
+    clock = CountingClock(per_call_s=0.0)
+
+    def tick() -> float:
+        clock.now_s += 0.001
+        return clock.now_s
+
+    mixed = Streaming(clock.kernel, 2**20, traffic, tick)
+    for _ in range(400):
+        mixed()
+    assert mixed.streamed_bytes / (STREAM_POINTS * 8) == pytest.approx(400 * traffic, abs=1)
+    assert clock.calls == pytest.approx(400 * (1 - traffic), abs=1)
+
+
+def test_streaming_goes_round_the_whole_footprint_without_overflow() -> None:
+    mixed = Streaming(lambda: None, 3 * STREAM_POINTS * 8, 1.0)
+    with np.errstate(all="raise"):
+        for _ in range(3 * 101):
+            mixed()
+    assert set(mixed._memory) == {2.0}
+
+
+def test_load_without_memory_is_the_kernel_alone() -> None:
+    assert not isinstance(make_kernel(Load()), Streaming)
+    assert isinstance(make_kernel(Load(memory_mib=1)), Streaming)
+
+
+def test_periods_alternate_and_the_first_is_idle() -> None:
+    periods = parse_periods(["5", "1", "2.5", "3", "0.25", "0"])
+    assert periods.seconds == (1.0, 2.5, 3.0, 0.25, 0.0)
+    assert (periods.idle_s, periods.busy_s) == (4.0, 2.75)
+    assert [periods.is_busy(index) for index in range(5)] == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "no periods given"),
+        (["0"], "at least 1"),
+        (["-1", "2"], "at least 1"),
+        (["1.0", "2"], "whole number"),
+        (["²", "2"], "whole number"),
+        (["2", "1"], "2 periods announced, 1 given"),
+        (["1", "1", "2"], "1 periods announced, 2 given"),
+        (["1", "-0.5"], "t0 is '-0.5'"),
+        (["2", "1", "nan"], "t1 is 'nan'"),
+        (["1", "inf"], "t0 is 'inf'"),
+        (["1", "long"], "t0 is 'long'"),
+    ],
+)
+def test_wrong_periods_are_refused_with_what_is_wrong(words: list[str], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        parse_periods(words)
+
+
+def test_negative_period_on_the_command_line_is_a_period_not_an_option() -> None:
+    with pytest.raises(UsageError, match="t0 is '-1'"):
+        parse_options(["1", "-1"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--workers", "0", "1", "0"],
+        ["--workers", "two", "1", "0"],
+        ["--workers", "100000", "1", "0"],
+        ["--rendezvous-wait-s", "0", "1", "0"],
+        ["--rendezvous-wait-s", "nan", "1", "0"],
+        ["--kernel", "none-such", "1", "0"],
+        ["--unknown", "1", "0"],
+        ["--work", "1", "1", "0"],
+    ],
+)
+def test_wrong_options_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(UsageError):
+        parse_options(arguments)
+
+
+def test_options_without_a_word_leave_the_workers_to_slurm() -> None:
+    options = parse_options(["2", "0.5", "1"])
+    assert options.workers is None
+    assert options.report is None
+    assert options.periods.seconds == (0.5, 1.0)

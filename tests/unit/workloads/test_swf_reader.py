@@ -1,18 +1,38 @@
+"""SWF: header, patterns, reader, writer."""
+
 from __future__ import annotations
 
 import gzip
+import math
 import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from foundation.errors import InputError
-from workloads.swf import SwfJob, SwfTrace, iter_swf, load_columns, procs_column, read_swf
+from foundation.errors import InputError, OutputError
+from workloads.swf import (
+    InteractivePattern,
+    SwfComment,
+    SwfHeader,
+    SwfJob,
+    SwfTrace,
+    iter_swf,
+    load_columns,
+    procs_column,
+    read_swf,
+    write_swf,
+)
 
 HEAD = b"; Version: 2.2\n; MaxProcs: 8\n"
+
+
 JOB_1 = b"1 0 5 10 4 -1 -1 4 60 -1 1 7 1 -1 0 -1 -1 -1\n"
+
+
 JOB_2 = b"2 30 -1 7.5 1 6.25 2048 1 60 4096 0 8 1 3 1 2 1 15\n"
 
 
@@ -214,3 +234,205 @@ def test_a_job_gets_the_processors_it_asked_for(
     path.write_text(f"1 0 -1 60 {words[0]} -1 -1 {words[1]} 60 -1 1 1 1 -1 1 -1 -1 -1\n")
     frame = load_columns(path).frame
     assert frame.select(procs_column()).item() == procs
+
+
+TEXT = b"""; Version: 2.2
+; Computer: Bull
+;  Installation: Gaia
+; Acknowledge: Somebody
+; Information: http://one
+;              http://two
+; UnixStartTime: 1400749079
+; TimeZoneString: Europe/Luxembourg
+; MaxNodes: 151 (100,51)
+; MaxProcs: 2004
+; MaxQueues: 2
+; Queue: 0 - Interactive jobs
+; Queue: 1  batch
+; Partition: 1 thin
+; AllowOveruse: False
+; Note: first note
+;\tgoes on
+; Note: second
+; 1| 2| columns
+; Odd\xff\x80 bytes
+"""
+
+
+def header(text: bytes = TEXT) -> SwfHeader:
+    return SwfHeader(tuple(SwfComment(line) for line in text.splitlines(keepends=True)))
+
+
+def test_fields_are_typed() -> None:
+    head = header()
+    assert head.version == "2.2"
+    assert (head.computer, head.installation, head.acknowledge) == ("Bull", "Gaia", ("Somebody",))
+    assert head.information == ("http://one http://two",)
+    assert (head.max_nodes, head.max_procs, head.max_queues) == (151, 2004, 2)
+    assert head.queues == {0: "Interactive jobs", 1: "batch"}
+    assert head.partitions == {1: "thin"}
+    assert head.notes == ("first note goes on", "second")
+    assert head.allow_overuse is False
+    assert head.unix_start_time_s == 1400749079
+    assert head.time_zone is not None
+    assert header(b"; TimeZone: -3600\n").time_zone_offset_s == -3600
+
+
+def test_absent_and_ill_typed_fields_are_none() -> None:
+    head = header(b"; MaxProcs: many\n; TimeZoneString: Moon/Sea\n; UnixStartTime: 0\n")
+    assert head.max_procs is None
+    assert head.max_nodes is None
+    assert head.time_zone is None
+    assert head.unix_start_time_s == 0
+    assert head.time_zone_offset_s is None
+    assert head.allow_overuse is None
+    assert head.notes == ()
+
+
+def test_changing_a_field_replaces_its_line_in_place() -> None:
+    changed = header().with_field("MaxProcs", 8)
+    assert changed.max_procs == 8
+    assert len(changed.comments) == len(header().comments)
+    assert changed.comments[9].raw == b"; MaxProcs: 8\n"
+
+
+def test_new_field_and_note_go_to_the_end_of_the_head() -> None:
+    first = SwfComment(b"; Version: 2.2\n")
+    tail = SwfComment(b"; end\n", after_jobs=4)
+    head = SwfHeader((first, tail)).with_note("made\nof words").with_field("MaxJobs", 4)
+    assert [comment.text for comment in head.comments] == [
+        "; Version: 2.2",
+        "; Note: made of words",
+        "; MaxJobs: 4",
+        "; end",
+    ]
+
+
+EXAMPLE = (-1, -1, -1, 5, 5, 2, 5, 20, 15)
+
+
+"""Job B of thesis section 6.3.3, as section 6.3.4 writes it."""
+
+
+def test_thesis_example_reads_as_described() -> None:
+    pattern = SwfJob(1, 0, extension=EXAMPLE).pattern
+    assert pattern == InteractivePattern(5, 5, (5, 20), (15,))
+    assert pattern.periods_s == (5, 5, 15, 20, 5)
+    assert (pattern.busy_s, pattern.idle_s, pattern.total_s) == (25, 25, 50)
+    assert pattern.to_extension() == EXAMPLE
+
+
+def test_job_without_the_columns_has_no_pattern() -> None:
+    assert SwfJob(1, 0).pattern is None
+    assert SwfJob(1, 0, extension=(1, 2, 3)).pattern is None
+    assert SwfJob(1, 0, extension=(-1,) * 6).pattern is None
+
+
+def test_job_that_is_never_busy_is_one_idle_period() -> None:
+    pattern = InteractivePattern(3, 4, (), ())
+    assert pattern.periods_s == (7,)
+    assert InteractivePattern.from_extension(pattern.to_extension()) == pattern
+
+
+@pytest.mark.parametrize(
+    ("extension", "words"),
+    [
+        ((0, 0, 0, 5, 5), "columns 22, 23 and 24"),
+        ((0, 0, 0, 5, 5, 1.5, 1), "columns 22, 23 and 24"),
+        ((0, 0, 0, 5, 5, 2, 5, 20), "3 columns must follow"),
+        ((0, 0, 0, 5, 5, 1, -5), "period of -5"),
+    ],
+)
+def test_columns_that_do_not_fit_are_an_input_error(extension: tuple[float, ...], words: str) -> None:
+    with pytest.raises(InputError, match=f"job 17: .*{words}"):
+        _ = SwfJob(17, 0, extension=extension).pattern
+
+
+def test_impossible_patterns_are_refused() -> None:
+    with pytest.raises(InputError, match="has 1 idle"):
+        InteractivePattern(0, 0, (1, 2), ())
+    with pytest.raises(InputError, match="nan"):
+        InteractivePattern(math.nan, 0, (), ())
+
+
+PADDED = b"""\
+;  Odd   header \xff
+; MaxJobs: 2
+
+   10      0   -1     5    1     -1.00  -1 1  60 -1  1  87  95  -1 -1  4 -1 -1
+; a remark between
+    2   3.50   -1   007    1     -1  -1 1  60 -1  1  87  95  -1 -1  4 -1 -1 0 0 0 1.5 2 0\r
+; last words, no line end"""
+
+
+def test_well_formed_file_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.swf", tmp_path / "b.swf"
+    source.write_bytes(PADDED)
+    write_swf(target, read_swf(source))
+    assert target.read_bytes() == PADDED
+
+
+def test_gzip_is_the_same_bytes_every_time(tmp_path: Path) -> None:
+    trace = SwfTrace(SwfHeader(), (SwfJob(1, 0), SwfJob(2, 1)))
+    write_swf(tmp_path / "one.swf.gz", trace)
+    write_swf(tmp_path / "two.swf.gz", trace)
+    packed = (tmp_path / "one.swf.gz").read_bytes()
+    assert packed == (tmp_path / "two.swf.gz").read_bytes()
+    assert gzip.decompress(packed).count(b"\n") == 2
+
+
+def test_job_without_line_end_gets_one_where_another_follows(tmp_path: Path) -> None:
+    source = tmp_path / "a.swf"
+    source.write_bytes(SwfJob(1, 0).line().rstrip())
+    trace = read_swf(source)
+    write_swf(source, replace(trace, jobs=(*trace.jobs, SwfJob(2, 5))))
+    assert [job.job_number for job in read_swf(source).jobs] == [1, 2]
+
+
+def test_new_jobs_are_listed_under_their_provenance(tmp_path: Path) -> None:
+    source = tmp_path / "a.swf"
+    source.write_bytes(PADDED)
+    trace = read_swf(source).with_jobs([SwfJob(7, 0)], "only job 7")
+    write_swf(source, trace)
+    again = read_swf(source)
+    assert again == replace(trace, header=again.header)
+    assert again.header.notes == ("only job 7",)
+    assert (again.header.max_jobs, again.header.max_records) == (1, 1)
+
+
+@pytest.mark.parametrize("target", ["missing/t.swf", "."])
+def test_unwritable_target_is_an_output_error(tmp_path: Path, target: str) -> None:
+    with pytest.raises(OutputError, match="cannot write"):
+        write_swf(
+            tmp_path / target / "" if target == "." else tmp_path / target,
+            SwfTrace(SwfHeader(), (SwfJob(1, 0),)),
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_device_is_not_replaced_by_a_file() -> None:
+    with pytest.raises(OutputError, match="not a regular file"):
+        write_swf(Path("/dev/null"), SwfTrace(SwfHeader(), (SwfJob(1, 0),)))
+    assert Path("/dev/null").is_char_device()
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "t.swf"
+    target.write_bytes(b"old")
+    program = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from foundation.errors import OutputError\n"
+        "from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "try:\n"
+        "    write_swf(Path(sys.argv[1]), SwfTrace(SwfHeader(), tuple(SwfJob(i, i) for i in range(9999))))\n"
+        "except OutputError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(target)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith(f"cannot write {target}: File too large")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.swf"]
+    assert target.read_bytes() == b"old"

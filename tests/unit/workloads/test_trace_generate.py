@@ -1,13 +1,35 @@
+"""Traces generated: models, interactive jobs, the thesis's days."""
+
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from foundation.errors import UsageError
+from foundation.errors import InputError, UsageError
+from tests.fixtures.golden import small
 from workloads.job_shape import job_shape
-from workloads.swf import read_swf, write_swf
+from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
 from workloads.trace.models.generated_trace import generate_trace
+from workloads.trace.models.interactive_jobs import (
+    embed_patterns,
+    interactive_flags,
+    tag_interactive,
+    utilisation,
+)
+from workloads.trace.scaling.replayable_trace import ClusterSize, keep_shares
+from workloads.trace.scaling.thesis_days import (
+    BUSIEST_JOB,
+    FIRST_JOBS,
+    JOB_OF_FIGURE_7_8,
+    first_hours,
+    stretched_to,
+    whole_day,
+    with_busy_time,
+)
+from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 
 
 def load_of(trace_load: float, **arguments: float) -> float:
@@ -81,3 +103,192 @@ def test_every_job_divides_equally_over_nodes_of_the_machine(seed: int) -> None:
     trace = generate_trace(3000, 8, 4, seed, interactive_share=0.2, interactive_procs=32)
     assert all(job_shape(job.procs or 0, 8, 4) is not None for job in trace.jobs)
     assert {job.procs for job in trace.jobs} >= {1, 2, 3, 4, 8, 16, 28, 32}
+
+
+def trace() -> SwfTrace:
+    jobs = [SwfJob(i, i, run_s=i * 100, allocated_procs=i % 20 + 1, queue=i % 4) for i in range(1, 101)]
+    return SwfTrace(SwfHeader(), tuple(jobs))
+
+
+def test_only_the_queue_gets_periods_and_they_fill_the_run_time() -> None:
+    embedded = embed_patterns(trace(), queue=0, seed=3)
+    for before, after in zip(trace().jobs, embedded.jobs, strict=True):
+        if before.queue != 0:
+            assert after == before
+        else:
+            assert after.pattern is not None
+            assert after.pattern.total_s == before.run_s
+    assert embedded.header.notes == ("osub interactive: periods for 25 jobs of queue 0, seed 3",)
+
+
+def test_jobs_that_have_periods_keep_them() -> None:
+    once = embed_patterns(trace(), seed=3)
+    assert embed_patterns(once, seed=4) == once
+
+
+def test_same_seed_same_periods() -> None:
+    assert embed_patterns(trace(), seed=3) == embed_patterns(trace(), seed=3)
+    assert embed_patterns(trace(), seed=3).jobs != embed_patterns(trace(), seed=4).jobs
+
+
+def test_tagging_moves_narrow_jobs_and_empties_the_queue_of_others() -> None:
+    tagged = tag_interactive(trace(), share=0.2, max_procs=4, queue=0, seed=1)
+    chosen = [job for job in tagged.jobs if job.queue == 0]
+    assert len(chosen) == 20
+    assert all((job.procs or 0) <= 4 for job in chosen)
+    assert {job.queue for job in tagged.jobs} == {0, 1, 2, 3, 4}
+
+
+def test_tagging_takes_as_many_as_are_narrow_enough() -> None:
+    assert sum(job.queue == 9 for job in tag_interactive(trace(), 1.0, 1, queue=9).jobs) == 5
+    with pytest.raises(UsageError, match="share"):
+        tag_interactive(trace(), 1.5, 1)
+
+
+def test_trace_with_one_queue_distinguishes_no_kinds() -> None:
+    assert sum(interactive_flags(trace(), 0)) == 25
+    assert sum(interactive_flags(trace(), None)) == 0
+    alike = SwfTrace(SwfHeader(), (SwfJob(1, 0, queue=0), SwfJob(2, 0, queue=0)))
+    assert interactive_flags(alike, 0) == [False, False]
+
+
+def test_utilisation_is_busy_over_total() -> None:
+    pattern = embed_patterns(trace(), seed=3).jobs[99].pattern
+    assert pattern is not None
+    share = utilisation(pattern)
+    assert share is not None
+    assert np.isclose(share, pattern.busy_s / pattern.total_s)
+
+
+THESIS = ClusterSize(12, 12, 12)
+
+
+@pytest.fixture(scope="module")
+def log() -> SwfTrace:
+    return read_swf(small("UniLu-Gaia-2014-1.swf.gz"))
+
+
+def job(number: int, run_s: float, procs: int, queue: int = 1) -> SwfJob:
+    return SwfJob(
+        job_number=number,
+        submit_s=100.0 * number,
+        run_s=run_s,
+        allocated_procs=procs,
+        requested_procs=procs,
+        requested_s=run_s,
+        queue=queue,
+    )
+
+
+def trace_of(*jobs: SwfJob) -> SwfTrace:
+    return SwfTrace(SwfHeader(()), jobs, "made")
+
+
+def share_of(one: SwfJob, procs: int) -> float:
+    return (one.run_s or 0) * (one.procs or 0) / procs
+
+
+def test_the_first_jobs_are_those_of_table_7_8() -> None:
+    with small("thesis_table_7_8.csv").open(newline="") as stream:
+        rows = [
+            (
+                int(row["trace_job"]),
+                int(row["arrival_s"]),
+                int(row["run_s"]),
+                int(row["nodes"]) * int(row["cores_per_node"]),
+            )
+            for row in csv.DictReader(stream)
+        ]
+    assert [(one.number, one.arrival_s, one.run_s, one.cores) for one in FIRST_JOBS] == rows
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_whole_day_has_the_figures_of_table_7_2(log: SwfTrace, seed: int) -> None:
+    kinds = summarize_kinds(whole_day(log, seed))
+    for kind, thesis in THESIS_TABLE_7_2.items():
+        ours = kinds[kind]
+        assert (ours.jobs, ours.max_procs, ours.max_run_s) == (
+            thesis.jobs,
+            thesis.max_procs,
+            thesis.max_run_s,
+        )
+        assert ours.mean_run_s == pytest.approx(thesis.mean_run_s, rel=1e-3)
+        assert ours.max_busy_s == pytest.approx(thesis.max_busy_s, rel=1e-3)
+        assert ours.mean_busy_s == pytest.approx(thesis.mean_busy_s, rel=1e-3)
+
+
+def test_a_seed_is_one_draw(log: SwfTrace) -> None:
+    assert whole_day(log, 3).jobs == whole_day(log, 3).jobs
+    assert {one.job_number for one in whole_day(log, 3).jobs} != {
+        one.job_number for one in whole_day(log, 4).jobs
+    }
+
+
+def test_the_first_hours_have_the_busy_times_that_the_thesis_reports(log: SwfTrace) -> None:
+    jobs = {one.job_number: one for one in first_hours(log).jobs}
+    assert len(jobs) == 29
+    busy = {number: one.pattern.busy_s for number, one in jobs.items() if one.pattern is not None}
+    assert busy[BUSIEST_JOB] == pytest.approx(7299)
+    assert busy[JOB_OF_FIGURE_7_8] == pytest.approx(7217)
+    assert all(sum(one.pattern.periods_s) == pytest.approx(one.run_s) for one in jobs.values() if one.pattern)
+
+
+def test_another_log_is_refused_and_the_message_says_where_the_right_one_is() -> None:
+    with pytest.raises(InputError, match="osub trace fetch UniLu-Gaia-2014-1"):
+        whole_day(trace_of(job(1, 10, 1)))
+
+
+def test_run_times_are_stretched_to_a_sum_and_cut_at_the_longest() -> None:
+    made = stretched_to([job(1, 100, 1), job(2, 1000, 1), job(3, 14000, 1)], 20_000)
+    assert sum(one.run_s or 0 for one in made) == pytest.approx(20_000, rel=1e-3)
+    assert [one.run_s for one in made] == sorted(one.run_s or 0 for one in made)
+    assert all(one.run_s == 14_410 for one in stretched_to([job(1, 5, 1)], 1e9))
+
+
+def test_a_pattern_keeps_its_run_time_with_another_busy_time(log: SwfTrace) -> None:
+    pattern = next(one.pattern for one in first_hours(log).jobs if one.job_number == 5057)
+    assert pattern is not None
+    other = with_busy_time(pattern, 100.0)
+    assert sum(other.activations_s) == pytest.approx(100.0)
+    assert sum(other.periods_s) == pytest.approx(sum(pattern.periods_s))
+
+
+def test_a_job_keeps_its_share_of_the_system() -> None:
+    trace = trace_of(job(1, 14410, 12), job(2, 9000, 5), job(3, 7200, 1), job(4, 14410, 25))
+    kept = keep_shares(trace, THESIS, ClusterSize(2, 1, 2), 100.0, 0.0).trace
+    assert [one.procs for one in kept.jobs] == [2, 1, 1, 2]
+    for before, after in zip(trace.jobs, kept.jobs, strict=True):
+        assert share_of(after, 2) == pytest.approx(share_of(before, 144) / 100, rel=0.01)
+        assert after.submit_s == before.submit_s / 100
+
+
+def test_batch_jobs_of_a_narrower_queue_are_narrower_and_longer() -> None:
+    trace = trace_of(job(1, 14410, 12))
+    wide = keep_shares(trace, THESIS, ClusterSize(2, 1, 2), 100.0, 0.0).trace.jobs[0]
+    narrow = keep_shares(trace, THESIS, ClusterSize(2, 1, 1), 100.0, 0.0).trace.jobs[0]
+    assert (wide.procs, narrow.procs) == (2, 1)
+    assert narrow.run_s == pytest.approx(2 * (wide.run_s or 0), rel=0.001)
+
+
+def test_a_cluster_of_the_same_size_keeps_every_size() -> None:
+    trace = trace_of(job(1, 14410, 12), job(2, 100, 18), job(3, 100, 1), job(4, 50, 12, queue=0))
+    kept = keep_shares(trace, THESIS, THESIS, 1.0, 0.0).trace
+    assert [(one.procs, one.run_s) for one in kept.jobs] == [(one.procs, one.run_s) for one in trace.jobs]
+
+
+def test_interactive_jobs_stay_on_one_node() -> None:
+    kept = keep_shares(trace_of(job(1, 100, 12, queue=0)), THESIS, ClusterSize(2, 1, 2), 1.0, 0.0).trace
+    assert kept.jobs[0].procs == 1
+
+
+def test_short_jobs_are_raised_and_counted_and_ask_for_whole_minutes() -> None:
+    kept = keep_shares(trace_of(job(1, 10, 1), job(2, 14410, 12)), THESIS, ClusterSize(2, 1, 2), 10.0, 1.0)
+    assert kept.raised == 1
+    assert kept.trace.jobs[0].run_s == 1.0
+    assert [one.requested_s for one in kept.trace.jobs] == [120.0, 600.0]
+
+
+@pytest.mark.parametrize("compression", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_compression_that_is_none_is_refused(compression: float) -> None:
+    with pytest.raises(UsageError, match="compression"):
+        keep_shares(trace_of(job(1, 10, 1)), THESIS, ClusterSize(2, 1, 2), compression, 1.0)

@@ -1,23 +1,42 @@
+"""Records are written and read: journal, tables."""
+
 from __future__ import annotations
 
 import gzip
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import polars as pl
 import pytest
 
 from foundation.errors import InputError, OutputError
+from foundation.id_list import write_ids
 from foundation.records import (
+    ALLOCATIONS,
+    JOBS,
+    SLICES,
     AllocationRecord,
     HostRecord,
     JobEntry,
+    JobJournal,
     Placement,
+    PlacementArrays,
     RunWriter,
     SliceRecord,
+    job_frames,
     load_run,
+    parse_cores,
+    read_entries,
     trace_sha256,
+    write_run,
 )
+from foundation.records.journal import AppendFile, frame, good_length, read_frames
+from foundation.records.table_files import frame_of, rows_of
 from tests.fixtures.records import TRACE_TEXT, make_ended, make_info, make_job, make_trace
 
 
@@ -259,3 +278,346 @@ def test_facts_learnt_during_the_run_reach_its_description(tmp_path: Path) -> No
     with create(tmp_path) as writer:
         writer.update_info(slurm_version="22.05.8")
     assert load_run(tmp_path / "RUN").info.slurm_version == "22.05.8"
+
+
+PAYLOADS = [b"alpha", b"b", b"gamma" * 10]
+
+
+def contents(path: Path) -> list[bytes]:
+    return [payload for _, payload in read_frames(path)]
+
+
+def test_a_journal_cut_at_any_byte_keeps_every_whole_row(tmp_path: Path) -> None:
+    frames = [frame(payload) for payload in PAYLOADS]
+    data = b"".join(frames)
+    ends = [len(b"".join(frames[:count])) for count in range(len(frames) + 1)]
+    path = tmp_path / "j"
+    for length in range(len(data) + 1):
+        path.write_bytes(data[:length])
+        whole = sum(end <= length for end in ends) - 1
+        assert contents(path) == PAYLOADS[:whole]
+        assert good_length(path) == ends[whole]
+
+
+def test_a_last_row_that_never_reached_the_disk_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    whole = frame(b"row")
+    last = frame(b"lost" * 9)
+    for kept in (0, 5, 12, 20):
+        path.write_bytes(whole + last[:kept] + bytes(len(last) - kept) + bytes(100))
+        assert contents(path) == [b"row"]
+
+
+def test_a_tail_of_zeros_is_what_a_power_cut_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(frame(b"row") + bytes(4096))
+    assert contents(path) == [b"row"]
+
+
+@pytest.mark.parametrize("position", [0, 3, 4, 9, 14])
+def test_damage_before_the_last_row_is_an_error(tmp_path: Path, position: int) -> None:
+    data = bytearray(b"".join(frame(payload) for payload in PAYLOADS))
+    data[position] ^= 0x55
+    path = tmp_path / "j"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="damaged at byte 0"):
+        contents(path)
+
+
+def held(job: int = 101, from_s: float = 1.0, to_s: float | None = None) -> AllocationRecord:
+    return AllocationRecord(
+        job=job, from_s=from_s, to_s=to_s, placement=(Placement("n1", (0,)),), why="start"
+    )
+
+
+def test_reopening_cuts_a_torn_row_off(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.journal"
+    journal = JobJournal(path)
+    journal.append(JobEntry(make_job(1)), JobEntry(make_job(2)))
+    journal.close()
+    path.write_bytes(path.read_bytes()[:-5])
+    journal = JobJournal(path)
+    journal.append(JobEntry(make_job(3)))
+    journal.close()
+    assert [entry.job for entry in read_entries(path).values()] == [make_job(1), make_job(3)]
+
+
+def test_a_job_and_its_allocations_are_cut_off_together_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.journal"
+    journal = JobJournal(path)
+    journal.append(JobEntry(make_job(1), (held(),)))
+    first = path.stat().st_size
+    journal.append(JobEntry(make_ended(1), (held(to_s=3.0),)))
+    journal.close()
+    data = path.read_bytes()
+    for length in range(len(data) + 1):
+        path.write_bytes(data[:length])
+        jobs, allocations = job_frames(path)
+        ended = length == len(data)
+        assert jobs["state"].to_list() == ([] if length < first else ["COMPLETED" if ended else None])
+        ends = None if allocations is None else allocations["to_s"].to_list()
+        assert ends == (None if length < first else [3.0 if ended else None])
+
+
+def test_a_row_that_says_nothing_of_allocations_leaves_them(tmp_path: Path) -> None:
+    journal = JobJournal(tmp_path / "jobs.journal")
+    journal.append(JobEntry(make_job(1), (held(),)))
+    journal.append(JobEntry(make_ended(1)))
+    assert read_entries(tmp_path / "jobs.journal")[1] == JobEntry(make_ended(1), (held(),))
+    journal.append(JobEntry(make_ended(1), ()))
+    journal.close()
+    assert read_entries(tmp_path / "jobs.journal")[1] == JobEntry(make_ended(1), ())
+
+
+def test_an_allocation_of_another_job_is_refused(tmp_path: Path) -> None:
+    journal = JobJournal(tmp_path / "jobs.journal")
+    with pytest.raises(InputError, match="trace_job 1 is another job's"):
+        journal.append(JobEntry(make_job(1), (held(job=77),)))
+    journal.close()
+    assert (tmp_path / "jobs.journal").read_bytes() == b""
+
+
+def test_rows_of_another_table_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.journal"
+    path.write_bytes(frame(b"\x93\x01\x02\x03"))
+    with pytest.raises(InputError, match="not one of jobs"):
+        read_entries(path)
+
+
+def test_a_full_disk_is_said_and_no_row_follows_the_damage() -> None:
+    file = AppendFile(Path("/dev/full"))
+    with pytest.raises(OutputError, match="the disk is full; free some space"):
+        file.append(b"row")
+
+
+def test_no_journal_is_an_empty_table(tmp_path: Path) -> None:
+    jobs, allocations = job_frames(tmp_path / "none")
+    assert (jobs.schema, jobs.height, allocations) == (JOBS.schema, 0, None)
+
+
+@pytest.fixture(name="run")
+def _run(tmp_path: Path) -> Path:
+    folder = tmp_path / "RUN"
+    write_run(folder, make_info(), make_trace(tmp_path), frame_of([make_ended()], JOBS))
+    return folder
+
+
+def test_a_missing_folder_and_a_folder_without_a_run_say_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such folder"):
+        load_run(tmp_path / "RUN")
+    with pytest.raises(InputError, match=r"it has no run\.json"):
+        load_run(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file is not a RUN folder: it is a file"):
+        load_run(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a valid run description"),
+        ("[]", "not a valid run description"),
+        ('{"schema_version": 1}', "missing required field"),
+        ('{"schema_version": 99}', "schema version 99 and this osub reads version 1"),
+    ],
+)
+def test_a_wrong_description_says_where(run: Path, text: str, message: str) -> None:
+    (run / "run.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        load_run(run)
+
+
+def test_an_unknown_field_in_the_description_is_an_error(run: Path) -> None:
+    path = run / "run.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"trial"', '"tiral"'), encoding="utf-8")
+    with pytest.raises(InputError, match="tiral"):
+        load_run(run)
+
+
+def test_a_damaged_table_says_which(run: Path) -> None:
+    (run / "jobs.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(InputError, match=r"jobs\.parquet.*damaged or not Parquet"):
+        load_run(run)
+
+
+def test_a_table_is_checked_on_read(run: Path) -> None:
+    path = run / "jobs.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(end_s=pl.lit(0.25)).write_parquet(path)
+    with pytest.raises(InputError, match=r"jobs\.parquet: column end_s of trace_job 1: 0.25 is before"):
+        load_run(run)
+    frame.with_columns(wait_s=pl.lit(0.25)).write_parquet(path)
+    with pytest.raises(InputError, match="unknown column wait_s"):
+        load_run(run)
+    with pytest.raises(InputError, match="unknown column wait_s"):
+        load_run(run, placement=False)
+
+
+def test_an_unfinished_run_can_be_read_without_placements(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "RUN", make_info(), make_trace(tmp_path)) as writer:
+        writer.append_job(make_job())
+        assert "placement" not in load_run(tmp_path / "RUN", placement=False).jobs.columns
+
+
+JOB_COUNT = 70_000
+
+
+def many_jobs(count: int = JOB_COUNT) -> tuple[pl.DataFrame, PlacementArrays]:
+    """Make jobs of 0 to 3 nodes (none: the job was refused)."""
+    rng = np.random.default_rng(7)
+    nodes = rng.integers(0, 4, count)
+    offsets = np.concatenate(([0], np.cumsum(nodes)))
+    first = np.repeat(rng.integers(0, 40, count), nodes)
+    placements = PlacementArrays(
+        offsets=offsets,
+        node=(first + np.arange(offsets[-1]) - np.repeat(offsets[:-1], nodes)) % 40,
+        cores=rng.integers(0, 3, offsets[-1]),
+        node_names=[f"node{number}" for number in range(40)],
+        core_sets=["0-7", "0,2", "4-7"],
+    )
+    due_s = np.sort(rng.random(count) * 1e6).round(6)
+    ran = pl.Series(nodes > 0)
+    frame = pl.DataFrame(
+        {
+            "trace_job": np.arange(1, count + 1),
+            "kind": np.where(rng.random(count) < 0.1, "interactive", "batch"),
+            "nodes": np.maximum(nodes, 1),
+            "cores": np.maximum(nodes, 1) * 8,
+            "due_s": due_s,
+            "submit_s": due_s,
+            "start_s": due_s + 1.5,
+            "end_s": due_s + 9.25,
+            "state": np.where(nodes > 0, "COMPLETED", "REFUSED"),
+        }
+    ).with_columns(pl.when(ran).then(pl.col("start_s", "end_s")))
+    return frame, placements
+
+
+@pytest.fixture(name="trace")
+def _trace(tmp_path: Path) -> Path:
+    return make_trace(tmp_path)
+
+
+def test_the_same_jobs_give_the_same_bytes_in_any_order_and_form(tmp_path: Path, trace: Path) -> None:
+    jobs, placements = many_jobs()
+    order = np.random.default_rng(1).permutation(jobs.height)
+    listed = jobs.with_columns(placements.column().alias("placement"))
+    info = make_info()
+    write_run(tmp_path / "a", info, trace, jobs, placements=placements)
+    write_run(tmp_path / "b", info, trace, jobs[order], placements=placements.reorder(order))
+    write_run(tmp_path / "c", info, trace, listed)
+    write_run(tmp_path / "d", info, trace, listed[order])
+    contents = {(tmp_path / name / "jobs.parquet").read_bytes() for name in "abcd"}
+    assert len(contents) == 1
+    assert load_run(tmp_path / "d").jobs.select(listed.columns).equals(listed)
+
+
+def test_the_number_of_threads_does_not_change_the_bytes(tmp_path: Path, trace: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path;"
+        "from tests.unit.foundation.records.test_records_writer import many_jobs;"
+        "from tests.fixtures.records import make_info; from foundation.records import write_run;"
+        "jobs, placements = many_jobs();"
+        "write_run(Path(sys.argv[1]), make_info(), Path(sys.argv[2]), jobs, placements=placements)"
+    )
+    contents = set()
+    for threads in ("1", "3"):
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / threads), str(trace)],
+            check=True,
+            env={**os.environ, "POLARS_MAX_THREADS": threads},
+        )
+        contents.add((tmp_path / threads / "jobs.parquet").read_bytes())
+    assert len(contents) == 1
+
+
+def test_a_run_can_be_read_without_its_placements(tmp_path: Path, trace: Path) -> None:
+    jobs, placements = many_jobs(100)
+    write_run(tmp_path / "RUN", make_info(), trace, jobs, placements=placements)
+    light = load_run(tmp_path / "RUN", placement=False)
+    assert light.jobs.equals(load_run(tmp_path / "RUN").jobs.drop("placement"))
+
+
+def test_all_tables_and_events_come_back(tmp_path: Path, trace: Path) -> None:
+    place = (Placement("n1", (0, 5)), Placement("n2", (1,)))
+    job = make_ended(placement=place)
+    allocation = AllocationRecord(job=101, from_s=1, to_s=3, placement=place, why="start", wasted_s=0.5)
+    held = SliceRecord(slice=3, start_s=0.75, length_s=0.25, job=101, node="n1", role="held", skew_us=-3)
+    write_run(
+        tmp_path / "RUN",
+        make_info(kind="simulated", wall_s=0.5, system="N2C6"),
+        trace,
+        frame_of([job], JOBS),
+        allocations=frame_of([allocation], ALLOCATIONS),
+        slices=frame_of([held], SLICES),
+        events=[{"kind": "clipped", "trace_job": 1}],
+    )
+    run = load_run(tmp_path / "RUN")
+    assert run.complete
+    assert list(rows_of(run.jobs, JOBS)) == [job]
+    assert run.allocations is not None
+    assert list(rows_of(run.allocations, ALLOCATIONS)) == [allocation]
+    assert run.slices is not None
+    assert list(rows_of(run.slices, SLICES)) == [held]
+    assert list(run.events()) == [{"kind": "clipped", "trace_job": 1}]
+
+
+def test_a_broken_row_leaves_no_folder_and_names_the_final_file(tmp_path: Path, trace: Path) -> None:
+    frame = frame_of([make_ended(3, nodes=0)], JOBS)
+    with pytest.raises(InputError, match=r"/RUN/jobs\.parquet: column nodes of trace_job 3"):
+        write_run(tmp_path / "RUN", make_info(), trace, frame)
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.swf"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"offsets": np.array([0, 2, 1])}, "offsets"),
+        ({"node": np.array([0, 9])}, "node indices"),
+        ({"cores": np.array([-1, 0])}, "core set indices"),
+        ({"core_sets": ["3-1"]}, "ends before it begins"),
+        ({"node_names": ["a", "a"]}, "empty or repeated"),
+        ({"offsets": np.array([0, 2, 2]), "node": np.array([1, 1])}, "node twice"),
+        ({"offsets": np.array([0, 2])}, "1 placement for 2 jobs"),
+    ],
+)
+def test_placement_arrays_that_do_not_fit_are_refused(
+    tmp_path: Path, trace: Path, broken: dict[str, object], message: str
+) -> None:
+    fields: dict[str, object] = {
+        "offsets": np.array([0, 1, 2]),
+        "node": np.array([0, 1]),
+        "cores": np.array([0, 0]),
+        "node_names": ["a", "b"],
+        "core_sets": ["0-1"],
+        **broken,
+    }
+    jobs = frame_of([make_ended(1), make_ended(2)], JOBS).drop("placement")
+    with pytest.raises(InputError, match=message):
+        write_run(tmp_path / "RUN", make_info(), trace, jobs, placements=PlacementArrays(**fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture(name="small_disk")
+def _small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only root can mount the small disk of this test")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_leaves_nothing_half_written(small_disk: Path, trace: Path) -> None:
+    jobs, placements = many_jobs()
+    with pytest.raises(OutputError, match=r"RUN/jobs\.parquet: the disk is full; free some space"):
+        write_run(small_disk / "RUN", make_info(), trace, jobs, placements=placements)
+    assert list(small_disk.iterdir()) == []
+
+
+def test_core_ids_have_one_notation() -> None:
+    assert write_ids([7, 0, 1, 2, 9, 10]) == "0-2,7,9-10"
+    assert parse_cores("0-2,7,9-10") == (0, 1, 2, 7, 9, 10)
+    assert write_ids([]) == ""

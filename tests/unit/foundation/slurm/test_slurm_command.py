@@ -1,24 +1,41 @@
-"""CommandSlurm: which failures are tried again, which are told, which are uncertain."""
+"""Slurm's commands: how they are run, their options, and the fake in their place."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
-from foundation.slurm import CommandSlurm, SubmitRequest
-from foundation.slurm.run_command import CommandOutput
+from foundation.errors import HostError, UsageError
+from foundation.slurm import CommandSlurm, SlurmJobState, SubmitRequest
+from foundation.slurm.run_command import (
+    CommandOutput,
+    check_options,
+    command_environment,
+    run_command,
+    sbatch_options,
+    submit_environment,
+)
 from foundation.slurm.slurm_types import (
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,
     UnreadableJobError,
 )
+from tests.fixtures.fake_slurm import FakeSlurm
 
 AWAY = CommandOutput(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
+
+
 PENDING = """{"job_id": 7, "job_state": "PENDING", "user_id": 0, "partition": "main", "submit_time": 1,
  "start_time": 0, "end_time": 0, "time_limit": null, "exit_code": 0, "node_count": 1}"""
+
+
 REQUEST = SubmitRequest(script="#!/bin/sh\ntrue\n", name="j", environment={"HOME": "/home/user"})
 
 
@@ -222,3 +239,281 @@ def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, told: str
         with pytest.raises(SlurmRefusedError) as caught:
             ask(REQUEST)
         assert str(caught.value).endswith(f": {told}")
+
+
+PATH = {"PATH": "/bin:/usr/bin"}
+
+
+CALLER = {
+    "PATH": "/bin",
+    "HOME": "/root",
+    "LD_LIBRARY_PATH": "/opt/lib",
+    "TZ": "America/New_York",
+    "LC_ALL": "de_DE.UTF-8",
+    "SLURM_CONF": "/etc/a.conf",
+    "SLURM_TIME_FORMAT": "relative",
+    "SLURM_CLUSTERS": "other",
+    "SLURM_JOB_ID": "7",
+    "SQUEUE_FORMAT": "%j",
+    "SQUEUE_STATES": "PD",
+    "SBATCH_PARTITION": "night",
+    "SCANCEL_STATE": "PENDING",
+    "SINFO_FORMAT": "%n",
+    "SCONTROL_ALL": "1",
+}
+
+
+def test_a_command_gets_its_stdin_and_gives_what_it_prints_as_it_is() -> None:
+    answer = run_command(
+        ["sh", "-c", "cat; printf 'a\\r\\nb\\377' >&2; exit 3"], "x\r\n" * 100_000, PATH, 10.0
+    )
+    assert answer.returncode == 3
+    assert answer.stdout == "x\r\n" * 100_000, "no line end is made of another"
+    assert answer.stderr == "a\r\nb\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_command_that_does_not_read_its_stdin_is_no_fault() -> None:
+    assert run_command(["true"], "x" * (1 << 20), PATH, 10.0).returncode == 0
+
+
+def test_a_missing_program_is_an_error_of_the_host() -> None:
+    with pytest.raises(HostError, match="not installed"):
+        run_command(["no-such-program-at-all"], None, {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (["true", "a\0b"], None),
+        (["true", "\ud800"], None),
+        (["true"], "\ud800"),
+        (["true", "x" * (1 << 20)], None),
+    ],
+)
+def test_what_no_command_can_be_given_is_an_error_of_usage(words: list[str], stdin: str | None) -> None:
+    with pytest.raises(UsageError, match="true cannot be given these words"):
+        run_command(["true", *words], stdin, PATH, 1.0)
+
+
+def test_a_command_that_hangs_is_killed() -> None:
+    assert run_command(["sleep", "60"], None, PATH, 0.05).returncode is None
+
+
+def test_what_a_command_that_hangs_has_complained_of_is_reported() -> None:
+    answer = run_command(["sh", "-c", "echo no such file >&2; sleep 60"], None, PATH, 0.5)
+    assert (answer.returncode, answer.stderr) == (None, "no answer within 0.5 s, but: no such file")
+
+
+def test_a_command_that_closes_its_output_and_hangs_is_killed() -> None:
+    assert run_command(["sh", "-c", "exec >&- 2>&-; sleep 60"], None, PATH, 0.2).returncode is None
+
+
+@pytest.mark.parametrize("where", ["1", "2"])
+def test_a_command_that_never_stops_talking_is_killed(where: str) -> None:
+    answer = run_command(["sh", "-c", f"yes >&{where}"], None, PATH, 60.0, most_bytes=1 << 20)
+    assert (answer.returncode, answer.too_long, answer.stdout) == (None, True, "")
+
+
+def test_a_command_that_talks_for_too_long_is_killed() -> None:
+    slowly = "import time\nwhile True: print('x', flush=True); time.sleep(0.001)"
+    answer = run_command([sys.executable, "-c", slowly], None, PATH, 0.5)
+    assert (answer.returncode, answer.too_long) == (None, False)
+
+
+def test_slurms_variables_are_ours_and_which_slurm_it_is_the_callers() -> None:
+    assert command_environment(CALLER, None) == {
+        "PATH": "/bin",
+        "HOME": "/root",
+        "LD_LIBRARY_PATH": "/opt/lib",
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+        "SLURM_CONF": "/etc/a.conf",
+        "SLURM_TIME_FORMAT": "standard",
+    }
+
+
+def test_a_cluster_that_was_named_goes_before_the_callers() -> None:
+    assert command_environment(CALLER, Path("/c/slurm.conf"))["SLURM_CONF"] == "/c/slurm.conf"
+
+
+def test_a_job_gets_its_own_environment_and_what_it_takes_to_find_slurm() -> None:
+    job = {"HOME": "/home/u", "TZ": "Asia/Tokyo", "SBATCH_QOS": "high", "SLURM_HINT": "x", "PATH": "/none"}
+    assert submit_environment(job, command_environment(CALLER, None)) == {
+        "HOME": "/home/u",
+        "TZ": "Asia/Tokyo",
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/a.conf",
+    }
+
+
+@pytest.mark.parametrize("name", ["SLURMX", "MY_SLURM_X", "SQUEUE", "SRUNNER_X"])
+def test_what_only_looks_like_slurms_is_left(name: str) -> None:
+    assert name in command_environment({name: "1"}, None)
+
+
+def test_ctrl_c_at_our_terminal_does_not_reach_a_command() -> None:
+    program = """
+import os, signal, threading
+from foundation.slurm.run_command import run_command
+signal.signal(signal.SIGINT, lambda *_: None)
+threading.Timer(0.3, os.killpg, (0, signal.SIGINT)).start()
+answer = run_command(["sh", "-c", "sleep 1; echo whole"], None, {"PATH": "/bin:/usr/bin"}, 30.0)
+print(answer.returncode, answer.stdout, end="")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, start_new_session=True
+    )
+    assert (done.stdout, done.stderr) == ("0 whole\n", "")
+
+
+def test_what_a_killed_command_has_started_is_killed_with_it() -> None:
+    mark = f"3{os.getpid() % 10_000:04}.5"
+    assert run_command(["sh", "-c", f"sleep {mark} & sleep {mark}"], None, PATH, 0.3).returncode is None
+    assert not [one for one in psutil.process_iter(["cmdline"]) if mark in (one.info["cmdline"] or ())]
+
+
+def test_what_a_site_asks_for_is_passed_on() -> None:
+    request = SubmitRequest(
+        script="#!/bin/sh\n",
+        name="j",
+        account="physics",
+        qos="long",
+        reservation="tuesday",
+        no_requeue=True,
+        oversubscribe=True,
+        tasks_per_core=1,
+        memory_per_node_mib=300,
+        options=("constraint=fast", "contiguous"),
+    )
+    assert {
+        "--account=physics",
+        "--qos=long",
+        "--reservation=tuesday",
+        "--no-requeue",
+        "--oversubscribe",
+        "--ntasks-per-core=1",
+        "--mem=300M",
+        "--constraint=fast",
+        "--contiguous",
+    } <= set(sbatch_options(request))
+
+
+def test_nothing_is_said_of_what_no_one_asked_for() -> None:
+    said = " ".join(sbatch_options(SubmitRequest(script="#!/bin/sh\n", name="j")))
+    for word in ("account", "qos", "reservation", "requeue", "oversubscribe", "per-core", "mem"):
+        assert word not in said
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/a/1.out", "/a/1.out"), ("/a%j%/x", "/a%%j%%/x"), ("/a\\b%j", "/a\\\\b%j"), (None, "/dev/null")],
+)
+def test_slurm_expands_nothing_in_the_path_of_an_output(path: str | None, said: str) -> None:
+    request = SubmitRequest(script="#!/bin/sh\n", name="j", output=None if path is None else Path(path))
+    assert f"--output={said}" in sbatch_options(request)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["constraint=a&b", "requeue", "comment=gangd=off", "nodelist=n[1-2]", "mail-user=a@b", "gres=gpu:1"],
+)
+def test_a_site_s_own_option_is_taken(option: str) -> None:
+    assert check_options([option]) == (option,)
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("partition=x", "use --partition"),
+        ("part=x", "reads it as --partition"),
+        ("array=1-4", "one job"),
+        ("hetjob", "not heterogeneous"),
+        ("time=5", "comes from the trace"),
+        ("exclusive", "share cores"),
+        ("-p", "long option"),
+        (":", "long option"),
+        ("comment=a\nb", "long option"),
+        ("", "long option"),
+        ("Wrap=true", "long option"),
+        ("comment=" + "x" * 2000, "long option"),
+    ],
+)
+def test_what_would_change_a_submission_is_refused_in_one_line(option: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        check_options([option])
+    assert "\n" not in str(caught.value)
+
+
+def request(
+    nodes: int = 1, tasks: int = 1, partition: str | None = None, minutes: int | None = None
+) -> SubmitRequest:
+    return SubmitRequest(
+        script="#!/bin/sh\n",
+        name="job",
+        nodes=nodes,
+        tasks_per_node=tasks,
+        partition=partition,
+        time_limit_minutes=minutes,
+    )
+
+
+def test_jobs_share_cores_up_to_the_multiplicity_then_wait() -> None:
+    slurm = FakeSlurm(nodes=2, cores=1, multiplicity=2)
+    ids = [slurm.submit(request(nodes=2)) for _ in range(3)]
+    assert [job.state for job in slurm.jobs().jobs] == [
+        SlurmJobState.RUNNING,
+        SlurmJobState.RUNNING,
+        SlurmJobState.PENDING,
+    ]
+    slurm.advance(10)
+    third = slurm.job(ids[2])
+    assert third is not None
+    assert third.state is SlurmJobState.RUNNING
+    assert third.nodes == ("n1", "n2")
+
+
+def test_the_least_loaded_node_is_taken() -> None:
+    slurm = FakeSlurm(nodes=2, cores=2, multiplicity=2)
+    places = [slurm.submit(request()) for _ in range(3)]
+    jobs = {job.job_id: job for job in slurm.jobs().jobs}
+    assert [jobs[number].cores[0].node for number in places] == ["n1", "n2", "n1"]
+    assert jobs[places[2]].cores[0].cores == (1,)
+
+
+def test_a_limit_ends_a_job() -> None:
+    slurm = FakeSlurm(run_time=lambda _: 200.0)
+    number = slurm.submit(request(minutes=1))
+    slurm.advance(60)
+    job = slurm.job(number)
+    assert job is not None
+    assert job.state is SlurmJobState.TIMEOUT
+
+
+@pytest.mark.parametrize("bad", [request(nodes=3), request(tasks=2), request(partition="gpu")])
+def test_what_can_never_run_is_refused(bad: SubmitRequest) -> None:
+    with pytest.raises(SlurmRefusedError):
+        FakeSlurm(nodes=2, cores=1).submit(bad)
+
+
+def test_unknown_jobs_are_refused() -> None:
+    slurm = FakeSlurm()
+    with pytest.raises(SlurmRefusedError):
+        slurm.cancel([7])
+    assert slurm.move_ends({7: 0}) == {7: "Invalid job id specified for job 7"}
+    with pytest.raises(SlurmRefusedError):
+        slurm.signal(7, "USR1")
+
+
+def test_an_outage_is_an_error_everywhere() -> None:
+    slurm = FakeSlurm()
+    slurm.reachable = False
+    with pytest.raises(SlurmUnreachableError):
+        slurm.jobs()
+
+
+def test_a_lost_answer_leaves_the_job_behind() -> None:
+    slurm = FakeSlurm()
+    slurm.lose_next_answer = True
+    with pytest.raises(SubmitUncertainError):
+        slurm.submit(request())
+    assert len(slurm.jobs().jobs) == 1

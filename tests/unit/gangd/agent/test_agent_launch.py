@@ -1,16 +1,23 @@
-"""When the tasks of a job have begun to run, as an agent sees it."""
+"""How an agent learns of jobs: prolog socket, process scan, launch."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.decide import STEPD_NS
 from gangd.agent.hold_controller import HoldController, Lease
+from gangd.agent.linux_host import MOST_AT_ONCE, Bell, Rings, bell_name
+from gangd.agent.process_scan import PIECE_NS, REST_SHARE, ROUND_NS, ProcessScan, UnseenSteps
 from gangd.agent.steps import BATCH_NS, StepTable
 from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Step, StepKey
@@ -20,6 +27,8 @@ from tests.fixtures.gang_host import until
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 BATCH, FIRST, EXTERN = StepKey(1, "batch"), StepKey(1, "0"), StepKey(1, "extern")
+
+
 TASK, STEPD, LAUNCHER = 100, 999, 77
 
 
@@ -175,3 +184,415 @@ def test_later_controller_is_informed_what_runs(agent: SimulatedAgent) -> None:
     agent.rotate()
     agent.run(2 * SECOND)
     assert launched(agent) == [(1,)]
+
+
+SCRIPT = Path(__file__).parents[4] / "deploy" / "slurm" / "gang-bell"
+
+
+LONG_S = 30.0  # a tenth of a second is what the script allows itself; the host may be busy
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    deep = tmp_path / ("a long name " * 10) / "state"  # longer than a socket's path may be
+    deep.mkdir(parents=True)
+    return deep
+
+
+@pytest.fixture
+def bell(folder: Path) -> Iterator[Bell]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    one = Bell.hang(fd, bell_name("n1"))
+    os.close(fd)
+    yield one
+    one.close()
+
+
+def send(folder: Path, *messages: bytes) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as one:
+        one.connect(f"/proc/self/fd/{fd}/{bell_name('n1')}")
+        for message in messages:
+            one.send(message)
+    os.close(fd)
+
+
+def test_jobs_that_begin_and_end_are_reported(bell: Bell, folder: Path) -> None:
+    assert bell.take() == Rings()
+    send(folder, b"begin 7", b"begin 8\n", b"end 9", b"begin 7")
+    assert bell.take() == Rings(frozenset({7, 8}), frozenset({9}))
+    assert bell.take() == Rings()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(
+            b"",
+            b"begin",
+            b"begin 0",
+            b"begin -1",
+            b"begin 1 2",
+            b"thaw 1",
+            b"begin 1\n\n",
+            b"begin 12345678901",
+        ),
+        *(b"begin \xd9\xa1", b"begin 1" + b"\0" * 100, b" begin 1", b"BEGIN 1"),
+    ],
+)
+def test_what_is_no_ring_is_refused_and_harms_nothing(bell: Bell, folder: Path, message: bytes) -> None:
+    send(folder, message, b"end 3")
+    assert bell.take() == Rings(ended=frozenset({3}), refused=1)
+
+
+def test_a_number_that_no_job_has_is_left_out(bell: Bell, folder: Path) -> None:
+    send(folder, b"begin 9999999999")
+    assert bell.take() == Rings()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: becomes another user")
+def test_only_root_and_the_agents_own_user_are_believed(bell: Bell, folder: Path) -> None:
+    for path in (folder, *folder.parents):  # as if every guard of the folder had failed
+        found = path.stat()
+        if found.st_uid == 0 and path.is_relative_to("/tmp") and not found.st_mode & 0o001:
+            path.chmod(0o755)  # never /tmp itself, which is everybody's already
+    (folder / bell_name("n1")).chmod(0o666)
+    other = (
+        "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); "
+        "os.chdir(sys.argv[1]); s.sendto(b'begin 5', sys.argv[2])"
+    )
+    subprocess.run([sys.executable, "-c", other, folder, bell_name("n1")], check=True, timeout=60)
+    send(folder, b"begin 6")
+    assert bell.take() == Rings(frozenset({6}), refused=1)
+
+
+def test_a_plain_user_cannot_even_knock(bell: Bell, folder: Path) -> None:
+    assert (folder / bell_name("n1")).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_flood_is_taken_in_turns(bell: Bell, folder: Path) -> None:
+    sent = 0
+    try:
+        for number in range(1, 10_000):
+            send(folder, b"begin %d" % number)
+            sent += 1
+    except BlockingIOError:
+        pass
+    taken = bell.take()
+    assert len(taken.begun) == min(sent, MOST_AT_ONCE)
+
+
+def test_the_bell_of_an_agent_that_was_killed_is_replaced_and_its_own_is_taken_down(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    killed = Bell.hang(fd, bell_name("n1"))
+    killed._socket.close()
+    second = Bell.hang(fd, bell_name("n1"))
+    os.close(fd)
+    send(folder, b"end 4")
+    assert second.take().ended == {4}
+    second.close()
+    os.close(killed._folder_fd)
+    assert list(folder.iterdir()) == []
+
+
+# The script
+
+
+def ring(folder: Path, *words: str, script: Path = SCRIPT, **environment: str) -> float:
+    """Run the script as slurmd does; returns how long it took. It must end with 0 and print nothing."""
+    given = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1", "GANGD_STATE": str(folder)} | environment
+    began = time.monotonic()
+    done = subprocess.run([script, *words], env=given, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    return time.monotonic() - began
+
+
+@pytest.fixture
+def near() -> Iterator[Path]:
+    """Give a folder whose path a socket may have, as /run/gangd has it."""
+    path = Path("/tmp") / f"bell-{os.getpid()}"
+    path.mkdir(mode=0o700)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def hung(near: Path) -> Iterator[Bell]:
+    fd = os.open(near, os.O_RDONLY | os.O_DIRECTORY)
+    one = Bell.hang(fd, bell_name("n1"))
+    os.close(fd)
+    yield one
+    one.close()
+
+
+def patient(tmp_path: Path) -> Path:
+    """Return the script with half a minute in place of a tenth of a second: the host may be busy."""
+    script = tmp_path / "gang-bell"
+    text = SCRIPT.read_text()
+    assert text.count("KILL 0.1") == 2
+    script.write_text(text.replace("KILL 0.1", "KILL 30"))
+    script.chmod(0o755)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "rings"),
+    [
+        ((), {"SLURM_SCRIPT_CONTEXT": "prolog_slurmd"}, Rings(begun=frozenset({77}))),
+        ((), {"SLURM_SCRIPT_CONTEXT": "epilog_slurmd"}, Rings(ended=frozenset({77}))),
+        (("begin",), {}, Rings(begun=frozenset({77}))),
+        (("end",), {"SLURM_SCRIPT_CONTEXT": "prolog_slurmd"}, Rings(ended=frozenset({77}))),
+        ((), {}, Rings()),
+        (("begin",), {"SLURM_JOB_ID": "7; reboot"}, Rings()),
+        (("begin",), {"SLURM_JOB_ID": ""}, Rings()),
+        (("begin",), {"SLURMD_NODENAME": "../n1"}, Rings()),
+    ],
+)
+def test_slurms_prolog_and_epilog_ring(
+    hung: Bell,
+    near: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    environment: dict[str, str],
+    rings: Rings,
+) -> None:
+    ring(near, *words, script=patient(tmp_path), **environment)
+    assert hung.take() == rings
+
+
+def test_with_no_agent_the_prolog_returns_and_nothing_happens(near: Path) -> None:
+    ring(near, "begin")
+    (near / bell_name("n1")).mkdir()
+    ring(near, "begin")
+
+
+def test_the_bell_of_a_dead_agent_does_not_hold_the_prolog_up(near: Path) -> None:
+    fd = os.open(near, os.O_RDONLY | os.O_DIRECTORY)
+    one = Bell.hang(fd, bell_name("n1"))
+    os.close(fd)
+    one._socket.close()  # as the kernel does for a process that is killed
+    os.close(one._folder_fd)
+    assert (near / bell_name("n1")).is_socket()
+    assert ring(near, "begin") < LONG_S
+
+
+def test_an_agent_that_sleeps_does_not_hold_the_prolog_up(hung: Bell, near: Path) -> None:
+    with pytest.raises(BlockingIOError):
+        send(near, *[b"begin 1"] * 100_000)
+    assert ring(near, "begin") < LONG_S
+
+
+def test_a_host_without_perl_rings_by_python(hung: Bell, near: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("timeout", "python3", "sh"):
+        found = shutil.which(name, path="/usr/bin:/bin")
+        if found is None:
+            pytest.skip(f"no {name} in /usr/bin")
+        (tools / name).symlink_to(found)
+    script = patient(tmp_path)
+    script.write_text(script.read_text().replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n", f"PATH={tools}\n"))
+    given = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1", "GANGD_STATE": str(near)}
+    subprocess.run(["/bin/sh", script, "end"], env=given, timeout=60, check=True)
+    assert hung.take() == Rings(ended=frozenset({77}))
+
+
+def test_what_hangs_is_killed_and_the_prolog_succeeds(hung: Bell, near: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "timeout").symlink_to("/usr/bin/timeout")
+    (tools / "perl").write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+    (tools / "perl").chmod(0o755)
+    script = tmp_path / "gang-bell"
+    script.write_text(SCRIPT.read_text().replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n", f"PATH={tools}\n"))
+    given = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1", "GANGD_STATE": str(near)}
+    began = time.monotonic()
+    done = subprocess.run(["/bin/sh", script, "end"], env=given, timeout=60, check=False)
+    assert done.returncode == 0
+    assert time.monotonic() - began < LONG_S
+
+
+USER = 1500
+
+
+KEY = StepKey(12, "0")
+
+
+def process(proc: Path, pid: int, cgroup: str, *, uid: int = 0, comm: str = "app", line: str = "app") -> None:
+    """Make a process in a folder of the shape of /proc."""
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "stat").write_text(f"{pid} ({comm}) S 1 1 1 " + "0 " * 15 + "77 0 0")
+    (folder / "comm").write_text(f"{comm}\n")
+    (folder / "cmdline").write_text(line.replace(" ", "\0"))
+    (folder / "cgroup").write_text(cgroup)
+    if comm == "slurmstepd":
+        (proc / "slurmstepd").touch()
+        (folder / "exe").symlink_to(proc / "slurmstepd")
+    if uid:
+        os.chown(folder, uid, uid)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+@pytest.mark.parametrize(
+    "job",
+    [
+        "1:freezer:/slurm_a/uid_1500/job_5/step_0\n",
+        "0::/system.slice/a_slurmstepd.scope/job_5/step_0/user/task_0\n",
+        "0::/system.slice/a_slurmstepd.scope/sEKNK5D2BV4300/step_0/user/task_0\n",
+    ],
+)
+def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path, job: str) -> None:
+    process(tmp_path, 10, job, uid=USER)
+    process(tmp_path, 11, "0::/user.slice\n", uid=USER)
+    process(tmp_path, 12, "0::/user.slice\n", uid=USER + 1)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
+    assert found is not None
+    assert found.strays == {USER: [11]}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+def test_process_whose_first_thread_has_ended_is_where_its_other_threads_are(tmp_path: Path) -> None:
+    """The kernel shows a thread that has ended in no cgroup."""
+    for pid, job in ((10, "1:freezer:/slurm_a/uid_1500/job_5/step_0\n"), (20, "1:freezer:/user\n")):
+        process(tmp_path, pid, "1:freezer:/\n", uid=USER)
+        stat = f"{pid} (munged) Z 1 1 1 " + "0 " * 13 + "2 0 77 0 0"
+        (tmp_path / str(pid) / "stat").write_text(stat)
+        for tid, cgroup in ((pid, "1:freezer:/\n"), (pid + 1, job)):
+            (tmp_path / f"{pid}/task/{tid}").mkdir(parents=True)
+            (tmp_path / f"{pid}/task/{tid}/cgroup").write_text(cgroup)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
+    assert found is not None
+    assert found.strays == {USER: [20]}
+
+
+def test_walk_takes_little_time_at_once_and_rests_in_between(tmp_path: Path) -> None:
+    for pid in range(100):
+        process(tmp_path, pid, "0::/\n")
+    now_ns = cpu_ns = pieces = 0
+
+    def clock() -> int:
+        nonlocal cpu_ns
+        cpu_ns += 200_000  # a look at eight processes
+        return cpu_ns
+
+    agenda = Agenda()
+    census = ProcessScan("a", agenda, tmp_path, clock)
+    while True:
+        before_ns = cpu_ns
+        found = census.walk(frozenset({USER}), now_ns, stepds=True)
+        pieces += 1
+        assert cpu_ns - before_ns <= PIECE_NS + 800_000
+        next_ns = agenda.at(AgendaItem.CENSUS)
+        assert next_ns is not None
+        assert next_ns - now_ns >= REST_SHARE * 200_000
+        if found is not None:
+            break
+        now_ns = next_ns
+    assert pieces > 1
+    assert next_ns >= ROUND_NS
+
+
+def test_finds_the_slurmstepds_of_its_own_node(tmp_path: Path) -> None:
+    for pid, cgroup, step in (
+        (10, "0::/system.slice/a_slurmstepd.scope/sEKNK5D2BV4300/step_0/slurm\n", "12.0"),
+        (11, "4:freezer:/slurm_a/uid_1/job_13\n0::/\n", "13.batch"),
+        (12, "0::/system.slice/b_slurmstepd.scope/job_14/step_0/slurm\n", "14.0"),
+        (13, "0::/system.slice/slurmstepd.scope/job_15/step_0/slurm\n", "15.0"),
+    ):
+        process(tmp_path, pid, cgroup, comm="slurmstepd", line=f"slurmstepd: [{step}]")
+    process(tmp_path, 14, "0::/\n", line="slurmstepd: [16.0]")  # who only says so
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
+    assert found is not None
+    assert found.stepds == {KEY: 10, StepKey(13, "batch"): 11, StepKey(15, "0"): 13}
+
+
+def test_slurmstepd_whose_tasks_have_yet_to_begin_or_have_ended_is_not_counted(tmp_path: Path) -> None:
+    process(tmp_path, 9, "0::/\n", comm="slurmstepd", line="slurmstepd")  # a task to be
+    process(tmp_path, 8, "0::/\n", comm="sh", line="sh")
+    for pid, job, children in ((10, 12, "9 "), (11, 13, ""), (13, 14, "9 8 ")):
+        process(tmp_path, pid, "0::/\n", comm="slurmstepd", line=f"slurmstepd: [{job}.0]")
+        listed = tmp_path / str(pid) / "task" / str(pid) / "children"
+        listed.parent.mkdir(parents=True, exist_ok=True)
+        listed.write_text(children)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
+    assert found is not None
+    assert found.stepds == {StepKey(14, "0"): 13}
+
+
+def test_nothing_is_looked_at_if_no_one_asks(tmp_path: Path) -> None:
+    agenda = Agenda()
+    census = ProcessScan("a", agenda, tmp_path / "absent")
+    assert census.walk(frozenset({0}), 0, stepds=False) is not None
+    assert agenda.at(AgendaItem.CENSUS) == ROUND_NS
+
+
+def told(unseen: UnseenSteps, stepds: dict[StepKey, int], named: set[int], found: set[int]) -> set[StepKey]:
+    return set(unseen.judge(unseen.jobs(named, found), stepds))
+
+
+def test_job_that_runs_and_has_no_step_anywhere_is_reported() -> None:
+    unseen = UnseenSteps()
+    assert told(unseen, {KEY: 10}, {12}, set()) == set()  # it may just begin
+    assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
+    assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
+    assert told(unseen, {KEY: 11}, {12}, set()) == set()  # another
+
+
+def test_job_whose_step_was_found_once_or_that_is_no_ones_concern_is_not_reported() -> None:
+    unseen = UnseenSteps()
+    told(unseen, {KEY: 10}, {12}, {12})
+    for _ in range(3):  # its step ends, slurmstepd cleans up
+        assert told(unseen, {KEY: 10}, {12}, set()) == set()
+    for _ in range(3):  # not in the schedule
+        assert told(unseen, {KEY: 10}, set(), set()) == set()
+    for _ in range(3):  # no slurmstepd: an allocation in which nothing runs
+        assert told(unseen, {}, {12}, set()) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "0::/user.slice/user-1500.slice/user@1500.service/slurmstepd.scope/job_5/step_0/user/task_0\n",
+        "0::/user.slice/user-1500.slice/user@1500.service/job_5/step_0\n",
+        "1:name=systemd:/user.slice/job_5\n0::/\n",
+    ],
+)
+def test_a_cgroup_that_a_user_made_hides_no_stray(tmp_path: Path, cgroup: str) -> None:
+    process(tmp_path, 10, cgroup, uid=USER)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
+    assert found is not None
+    assert found.strays == {USER: [10]}
+
+
+def test_a_slurmstepd_whose_title_reports_no_step_is_reported(tmp_path: Path) -> None:
+    cgroup = "0::/system.slice/slurmstepd.scope/job_15/step_0/slurm\n"
+    for pid, line in (
+        (10, "slurmstepd: [sEKNK5D2BV4300.0]"),
+        (11, "/usr/sbin/slurmstepd infinity"),
+        (12, "/usr/sbin/slurmstepd-wlm"),
+        (13, "slurmstepd: [12.0:namespace]"),
+        (14, "slurmstepd: [12.0]"),
+    ):
+        process(tmp_path, pid, cgroup, comm="slurmstepd", line=line)
+    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
+    assert found is not None
+    assert found.unread == {10: "slurmstepd: [sEKNK5D2BV4300.0]"}
+    assert found.stepds == {KEY: 14}
+
+
+def test_what_cannot_be_recognised_is_reported_when_it_lasts() -> None:
+    unseen = UnseenSteps()
+    assert unseen.lasting({"x": "x is odd"}) == {}
+    assert unseen.lasting({"x": "x is odd", "y": "y is odd"}) == {"x": "x is odd"}
+    assert unseen.lasting({}) == {}
+    assert unseen.lasting({"x": "x is odd"}) == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+def test_where_users_log_in_what_they_run_is_no_stray(tmp_path: Path) -> None:
+    process(tmp_path, 10, "0::/user.slice\n", uid=USER)
+    found = ProcessScan("a", Agenda(), tmp_path, finds_strays=False).walk(frozenset({USER}), 0, stepds=False)
+    assert found is not None
+    assert not found.strays

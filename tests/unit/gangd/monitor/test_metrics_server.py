@@ -1,9 +1,13 @@
-"""Metrics over HTTP: what is answered to whom, and what those get who mean harm."""
+"""Metrics of daemons: the table and its server."""
 
 from __future__ import annotations
 
 import contextlib
+import math
+import re
+import shutil
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -11,17 +15,39 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.errors import HostError, InputError, TrustError, UsageError
+from gangd.core.states import AgentState, GangState
 from gangd.daemon_process import Death
 from gangd.monitor.address import ListenAddress, read_address, read_token
 from gangd.monitor.hand_out import handed_out
+from gangd.monitor.metrics_document import render
 from gangd.monitor.metrics_requests import MOST_BYTES, Health, MetricsRequest, answer, parse
-from gangd.monitor.metrics_server import MOST, MetricsServer, Pages
+from gangd.monitor.metrics_server import MOST, Exposition, MetricsServer, Pages
+from gangd.monitor.metrics_table import (
+    AGENT,
+    AGENTS,
+    CONTROLLER,
+    PROCESS,
+    STATES,
+    Histogram,
+    Metric,
+    MetricKind,
+    complete,
+)
+from gangd.wire.messages import WireError
+from tests.fixtures.gang_loop import Stage, two_jobs
 
 HERE = ListenAddress("127.0.0.1", 0)
+
+
 TOKEN = "0123456789abcdef"
+
+
 WELL = Health({"one": True, "two": True}, {"one": "fine", "two": "fine"})
+
+
 SICK = Health({"one": True, "two": False}, {"one": "fine", "two": "silent"})
 
 
@@ -264,3 +290,160 @@ def test_requests_are_read_strictly_and_headers_by_name() -> None:
     found = parse(b"GET /metrics?a=b HTTP/1.1\r\naccept: x\r\nAUTHORIZATION:  Bearer y \r\nOther: z")
     assert found == MetricsRequest("GET", "/metrics", "x", "Bearer y")
     assert answer(MetricsRequest("GET", "/metrics"), None, lambda: WELL, lambda _: ("k", b"b")).body == b"b"
+
+
+ROOT = Path(__file__).parents[4]
+
+
+UNITS = ("seconds", "bytes", "ratio", "slices")
+
+
+COUNTED = ("nodes", "gangs", "jobs", "steps", "alarms", "connections", "healthy", "fds", "info")
+
+
+def exported(table: tuple[Metric, ...]) -> set[str]:
+    page = Exposition(table, dict).page("")[1].decode()
+    return {family.name for family in text_string_to_metric_families(page)}
+
+
+def test_the_page_is_what_the_table_says() -> None:
+    told = "python -m gangd.monitor.metrics_document > docs/metrics.md"
+    assert (ROOT / "docs/metrics.md").read_text() == render(), told
+
+
+@pytest.mark.parametrize("table", [CONTROLLER, AGENT])
+def test_all_that_is_exported_is_in_the_table_and_the_other_way_round(table: tuple[Metric, ...]) -> None:
+    declared = {metric.name.removesuffix("_total") for metric in (*table, *PROCESS)}
+    assert exported(table) == declared
+
+
+@pytest.mark.parametrize("metric", [*CONTROLLER, *AGENT], ids=lambda metric: metric.name)
+def test_names_carry_their_units(metric: Metric) -> None:
+    assert re.fullmatch(r"(gangd|gang_agent)_[a-z_]+", metric.name)
+    assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER)
+    words = metric.name.removesuffix("_total").split("_")
+    counts = metric.kind is MetricKind.COUNTER or any(word in COUNTED for word in words)
+    assert words[-1] in UNITS or counts, metric.name
+    assert not {"job", "node", "user"} & set(metric.label_names)
+    assert bool(metric.bounds_s) is (metric.kind is MetricKind.HISTOGRAM)
+    assert list(metric.bounds_s) == sorted(metric.bounds_s)
+
+
+@pytest.mark.parametrize("table", [CONTROLLER, AGENT])
+def test_every_series_is_there_while_nothing_has_happened(table: tuple[Metric, ...]) -> None:
+    page = Exposition(table, dict).page("")[1].decode()
+    found = {
+        (sample.name, tuple(sample.labels.values()))
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+    for metric in table:
+        for series in metric.series() if metric.kind not in (MetricKind.INFO, MetricKind.HISTOGRAM) else ():
+            assert (metric.name, series) in found
+        for bound in metric.bounds_s:
+            assert (f"{metric.name}_bucket", (str(bound),)) in found
+    assert len(found) < 200
+
+
+def test_what_the_table_does_not_name_is_counted_under_other() -> None:
+    [metric] = [one for one in CONTROLLER if one.name == "gangd_messages_dropped_total"]
+    found = complete([metric], {metric.name: {("replayed",): 3, ("new",): 2, ("newer",): 5}})[metric]
+    assert isinstance(found, dict)
+    assert found[("replayed",)] == 3
+    assert found[("other",)] == 7
+    with pytest.raises(KeyError, match="no_such"):
+        complete([metric], {"no_such": 1.0})
+
+
+def test_a_histogram_counts_each_duration_once_and_its_buckets_grow() -> None:
+    histogram = Histogram((0.1, 1.0))
+    for duration_s in (0.05, 0.1, 0.5, 7.0):
+        histogram.add(duration_s)
+    found = histogram.buckets()
+    assert found.counts == (2, 3, 4)
+    assert math.isclose(found.sum_s, 7.65)
+
+
+def test_states_and_kinds_are_those_of_the_scheduler() -> None:
+    assert {state.value for state in GangState} - {"gone"} == set(STATES)
+    assert tuple(state.value for state in AgentState) == AGENTS
+    [dropped] = [one for one in CONTROLLER if one.name == "gangd_messages_dropped_total"]
+    kinds = {kind.kind for kind in (WireError, *WireError.__subclasses__())}
+    assert kinds - {"foreign_controller", "missed_plan"} <= set(dropped.labels[0][1])
+
+
+@pytest.mark.parametrize(
+    ("label", "pattern"),
+    [
+        ("ALARMS", r"Alarm\(\s*\"([a-z ]+)\""),
+        ("FAULTS", r"on_fault\(\s*\"([a-z_]+)\""),
+    ],
+)
+def test_every_kind_in_the_code_is_named(label: str, pattern: str) -> None:
+    from gangd.monitor import metrics_table
+
+    text = "\n".join(path.read_text() for path in (ROOT / "gangd").rglob("*.py"))
+    assert set(re.findall(pattern, text)) <= set(getattr(metrics_table, label))
+
+
+@pytest.mark.parametrize("table", [CONTROLLER, AGENT])
+def test_promtool_finds_nothing_to_say(table: tuple[Metric, ...]) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("needs promtool: apt-get install prometheus")
+    page = Exposition(table, dict).page("")[1]
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def ask(port: int | None, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as page:
+            return page.status, page.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def scrape(port: int | None) -> dict[str, float]:
+    """Values by name, labels in brackets."""
+    return {
+        sample.name + "".join(f"[{value}]" for value in sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(ask(port, "/metrics")[1])
+        for sample in family.samples
+    }
+
+
+@pytest.mark.slow
+def test_a_controller_exports_what_its_status_says(tmp_path: Path) -> None:
+    slurm = two_jobs()
+    stage = Stage(tmp_path, slurm)
+    agents = [stage.agent("n1"), stage.agent("n2")]
+    with handed_out(ListenAddress("127.0.0.1", 0), None, CONTROLLER, stage.loop.metrics) as port:
+
+        def scene() -> None:
+            assert scrape(port)["gangd_healthy[lease]"] in (0.0, 1.0)
+            for agent in agents:
+                stage.welcome(agent)
+            stage.until(lambda: scrape(port)["gangd_jobs_held[freeze]"] == 1)
+            stage.until(lambda: ask(port, "/healthz")[0] == 200)
+            found = scrape(port)
+            status = stage.status()
+            assert status is not None
+            assert found["gangd_nodes[joined]"] == 2
+            assert found["gangd_gangs[busy]"] == 2
+            assert found["gangd_jobs_running"] == found["gangd_jobs_shared"] == 2
+            assert found["gangd_slice_seconds"] == status.quantum_ms / 1000
+            assert found["gangd_connections"] == 4
+            assert found["gangd_slurm_age_seconds"] < 60
+            before = found["gangd_decision_seconds_count"]
+            stage.until(lambda: scrape(port)["gangd_decision_seconds_count"] > before)
+            slurm.reachable = False
+            stage.until(lambda: scrape(port)["gangd_alarms[slurm]"] == 1)
+            assert scrape(port)["gangd_slurm_failures_total"] >= 1
+            stage.agents.pop().sockets.close()
+            stage.until(lambda: scrape(port)["gangd_nodes[lost]"] == 1)
+            stage.until(lambda: ask(port, "/healthz")[0] == 503)
+            assert "NOT OK agents: 1 of 2 nodes" in ask(port, "/healthz")[1]
+
+        with stage.play(scene):
+            pass

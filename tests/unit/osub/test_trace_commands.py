@@ -1,0 +1,437 @@
+"""osub trace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from foundation.errors import InputError
+from osub.cli.main import run
+from osub.cli.trace.command import app
+from workloads.behaviour.utilisation_series import UtilisationSeries, write_series
+from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Three weekdays on 256 cores, every fifth job interactive."""
+    jobs = tuple(
+        SwfJob(
+            number,
+            number * 200,
+            run_s=300 + 10 * (number % 90),
+            allocated_procs=(1, 2, 3, 4, 8, 12)[number % 6],
+            requested_s=4000,
+            user=number % 5,
+            queue=0 if number % 5 == 0 else 1,
+        )
+        for number in range(1, 1296)
+    )
+    header = SwfHeader().with_field("UnixStartTime", 1400457600).with_field("MaxProcs", 256)
+    path = tmp_path / "lab.swf"
+    write_swf(path, SwfTrace(header, jobs))
+    return path
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_scale_writes_the_trace_and_says_how_well_it_survived(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, page = tmp_path / "small.swf.gz", tmp_path / "small.html"
+    words = ["trace", "scale", str(trace), "--system", "N4C4", "--out", str(out), "--html", str(page)]
+    assert run(words) == 0
+    text = capsys.readouterr().out
+    for part in ("warm-up 3.00 h", "Kolmogorov-Smirnov, by cores", "interactive", "busy, max"):
+        assert part in text
+    assert "thesis" not in text.replace("thesis Table 7.2)", "")
+    assert page.stat().st_size > 1_000_000
+    small = read_swf(out)
+    assert small.header.max_procs == 16
+    assert all(job.pattern is not None for job in small.jobs if job.queue == 0)
+
+
+def test_scale_json_has_slots_phases_and_kinds(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trace", "scale", str(trace), "--system", "N4C4", "--out", str(tmp_path / "s.swf"), "--json"]
+    words += ["--window", "2014-05-20", "--hours", "12", "--first-hour", "8", "--speedup", "100"]
+    assert run(words) == 0
+    found = document(capsys)
+    assert found["from_procs"] == 256
+    window, scaling = found["window"], found["scaling"]
+    assert isinstance(window, dict)
+    assert isinstance(scaling, dict)
+    assert (window["start_s"], window["end_s"]) == (86_400 + 8 * 3600, 86_400 + 20 * 3600)
+    assert len(scaling["slot_errors"]) == 24
+    assert "thesis_table_7_2" not in found
+    assert max(job.submit_s for job in read_swf(tmp_path / "s.swf").jobs) <= 432
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--system", "12x12"], 2, "is not a system"),
+        (["--window", "thesis"], 2, "is for UniLu-Gaia-2014-1"),
+        (["--window", "yesterday"], 2, "or a date"),
+        (["--window", "all", "--start", "5"], 2, "exclude each other"),
+        (["--start", "99999999"], 2, "choose within"),
+        (["--start", "0", "--hours", "0"], 2, "--hours"),
+        (["--interactive-day", "2014-13-01"], 2, "--interactive-day takes a date"),
+        (["--speedup", "0"], 2, "--speedup divides"),
+        (["--speedup", "1e300"], 2, "--speedup divides"),
+        (["--intensity", "-1"], 2, "intensity"),
+        (["--warm-up", "nan"], 2, "'nan' is not a valid number"),
+        (["--start", "nan"], 2, "'nan' is not a valid number"),
+        (["--tolerance", "nan"], 2, "tolerance"),
+    ],
+)
+def test_scale_refuses_bad_words_in_one_line(
+    words: list[str], code: int, told: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["trace", "scale", str(trace), "--out", str(tmp_path / "s.swf"), *words]) == code
+    message = capsys.readouterr().err
+    assert told in message
+    assert message.count("\n") == 1
+    assert not (tmp_path / "s.swf").exists()
+
+
+def test_existing_results_are_kept_unless_forced(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "g.swf"
+    out.write_text("precious")
+    assert run(["trace", "generate", "--out", str(out), "--jobs", "5"]) == 1
+    assert "add --force" in capsys.readouterr().err
+    assert out.read_text() == "precious"
+    assert run(["trace", "generate", "--out", str(out), "--jobs", "5", "--force"]) == 0
+    assert len(read_swf(out).jobs) == 5
+    assert run(["trace", "generate", "--out", str(tmp_path / "no" / "g.swf")]) == 1
+
+
+def test_generate_draws_what_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "g.swf"
+    words = ["trace", "generate", "--out", str(out), "--jobs", "400", "--system", "N4C8", "--load", "0.5"]
+    assert run([*words, "--interactive-share", "0.25", "--json"]) == 0
+    found = document(capsys)
+    assert (found["jobs"], found["interactive_jobs"], found["system"]) == (400, 100, "N4C8")
+    assert found["offered_load"] == pytest.approx(0.5, rel=0.1)
+    assert run([*words, "--force"]) == 0
+    assert "400 jobs for N4C8" in capsys.readouterr().out
+
+
+def test_interactive_reaches_the_number_asked_for_and_prints_the_published_figures(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "i.swf"
+    assert run(["trace", "interactive", str(trace), "--out", str(out), "--jobs", "400"]) == 0
+    text = capsys.readouterr().out
+    for part in ("400 of 1,295 jobs are interactive, 141 made so", "71 %", "46,715 s", "5.2 h"):
+        assert part in text
+    jobs = [job for job in read_swf(out).jobs if job.queue == 0]
+    assert len(jobs) == 400
+    for job in jobs:
+        assert job.pattern is not None
+        assert job.pattern.total_s == job.run_s
+
+
+def test_interactive_takes_recordings_from_a_folder(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    write_series(folder / "a.csv", [UtilisationSeries("a", (5,) * 100, (1.0,) * 25 + (0.0,) * 75)])
+    (folder / "b.csv").write_text("broken\n")
+    words = ["trace", "interactive", str(trace), "--out", str(tmp_path / "i.swf"), "--patterns", str(folder)]
+    assert run([*words, "--json"]) == 0
+    found = document(capsys)
+    assert found["recordings"] == 1
+    assert isinstance(found["recordings_skipped"], list)
+    assert len(found["recordings_skipped"]) == 1
+    for job in read_swf(tmp_path / "i.swf").jobs:
+        if job.queue == 0:
+            assert job.pattern is not None
+            assert job.pattern.busy_s == pytest.approx((job.run_s or 0) / 4, abs=0.01)
+    assert run([*words, "--force"]) == 0
+    assert "Skipped: " in capsys.readouterr().out
+
+
+def test_interactive_needs_interactive_jobs_or_a_number(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trace", "interactive", str(trace), "--out", str(tmp_path / "i.swf")]
+    assert run([*words, "--interactive-queue", "7"]) == 2
+    assert "give --jobs" in capsys.readouterr().err
+    assert run([*words, "--jobs", "5000"]) == 2
+    assert "cannot be reached" in capsys.readouterr().err
+    assert run([*words, "--patterns", str(tmp_path / "none")]) == 1
+
+
+def test_convert_filters_tags_and_leaves_its_provenance(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "c.swf"
+    words = ["trace", "convert", str(trace), "--out", str(out), "--not-queues", "0", "--users", "1-3"]
+    words += ["--arrivals", "0.5", "--cut-runs", "600", "--tag", "queue=3:ondemand", "--tag-share", "0.1"]
+    assert run([*words, "--speedup", "10", "--json"]) == 0
+    found = document(capsys)
+    notes = found["notes"]
+    assert isinstance(notes, list)
+    assert [note.split(":")[0] for note in notes] == [
+        "osub select",
+        "osub arrivals",
+        "osub clip",
+        "osub tag",
+        "osub compress",
+    ]
+    result = read_swf(out)
+    assert {job.user for job in result.jobs} == {1, 2, 3}
+    assert {job.queue for job in result.jobs} == {1, 3}
+    assert max(job.run_s or 0 for job in result.jobs) == 60
+    assert result.header.queues == {3: "ondemand"}
+
+
+def test_convert_cleans_a_damaged_trace(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace.write_bytes(b"5 9 broken\n" + trace.read_bytes())
+    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf")]) == 1
+    assert ":1:" in capsys.readouterr().err
+    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), "--lenient"]) == 0
+    assert "not a number 1" in capsys.readouterr().err
+    assert len(read_swf(tmp_path / "c.swf").jobs) == 1295
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--users", "a"], "--users takes numbers"),
+        (["--users", "9-2"], "ends before it begins"),
+        (["--users", "77"], "is left"),
+        (["--tag", "colour=3"], "--tag takes FIELD=NUMBER"),
+        (["--tag", "queue"], "--tag takes FIELD=NUMBER"),
+        (["--length", "0"], "--length"),
+        (["--arrivals", "0"], "factor"),
+        (["--gaps", "0"], "speed-up"),
+        (["--raise-runs", "9", "--cut-runs", "3"], "run times"),
+    ],
+)
+def test_convert_refuses_bad_words_in_one_line(
+    words: list[str], told: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), *words]) == 2
+    message = capsys.readouterr().err
+    assert told in message
+    assert message.count("\n") == 1
+
+
+def test_merge_puts_traces_together(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "m.swf"
+    words = ["trace", "merge", str(trace), str(trace), "--out", str(out), "--align", "dates"]
+    assert run([*words, "--json"]) == 0
+    assert document(capsys)["jobs"] == 2590
+    assert len({job.job_number for job in read_swf(out).jobs}) == 2590
+    assert run([*words, "--force"]) == 0
+    assert "2,590 jobs of 2 traces" in capsys.readouterr().out
+    assert run(["trace", "merge", str(trace), "--out", str(out), "--force"]) == 2
+    assert "at least two traces" in capsys.readouterr().err
+
+
+ACCOUNTING = """\
+JobID|User|Partition|JobName|State|Submit|Start|End|NCPUS|TimelimitRaw
+5|ada|work|solve|COMPLETED|2024-03-04T08:00:00|2024-03-04T08:01:00|2024-03-04T08:03:00|2|10
+6|bob|devel|bash|COMPLETED|2024-03-04T08:00:30|2024-03-04T08:01:00|2024-03-04T08:02:00|1|10
+7|bob|devel|x|CANCELLED by 5|2024-03-04T08:00:30|None|2024-03-04T08:02:00|1|10
+"""
+
+
+def test_convert_imports_accounting_and_says_what_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, out = tmp_path / "week.txt", tmp_path / "week.swf"
+    log.write_text(ACCOUNTING)
+    words = ["trace", "convert", str(log), "--out", str(out), "--system", "N2C4", "--time-zone", "Asia/Tokyo"]
+    assert run([*words, "--json"]) == 0
+    caught = capsys.readouterr()
+    assert json.loads(caught.out)["kind"] == "sacct"
+    assert "never started 1" in caught.err
+    trace = read_swf(out)
+    assert (trace.header.max_procs, trace.header.time_zone_name) == (8, "Asia/Tokyo")
+    assert [(job.queue, job.run_s) for job in trace.jobs] == [(1, 120), (0, 60)]
+    assert run([*words, "--force", "--interactive", "partition=work", "--queues", "0"]) == 0
+    assert [job.job_number for job in read_swf(out).jobs] == [5]
+
+
+def test_convert_reads_accounting_from_a_pipe(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "osub.cli.main", "trace", "convert", "-", "--out", "week.swf"]
+    done = subprocess.run(
+        command, input=ACCOUNTING, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(read_swf(tmp_path / "week.swf").jobs) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--time-zone", "Atlantis/Capital"], "knows no 'Atlantis/Capital'"),
+        (["--interactive", "bash"], "FIELD=PATTERN"),
+        (["--system", "small"], "is not a system"),
+    ],
+)
+def test_convert_refuses_bad_words_about_a_log(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "week.txt"
+    log.write_text(ACCOUNTING)
+    assert run(["trace", "convert", str(log), "--out", str(tmp_path / "week.swf"), *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["trace", "generate", "--jobs", "99999999999", "--out", "x.swf"], 2),
+        (["trace", "scale", "TRACE", "--system", "N4C4", "--intensity", "1e30", "--out", "x.swf"], 2),
+        (["trace", "scale", "TRACE", "--system", "N4C4", "--intensity", "nan", "--out", "x.swf"], 2),
+    ],
+)
+def test_numbers_beyond_all_reason_are_one_line(
+    words: list[str], code: int, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"TRACE": str(trace), "x.swf": str(tmp_path / "x.swf")}
+    assert run([named.get(word, word) for word in words]) == code
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "x.swf").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["trace"], ["trace", "scale"], ["simulate"], ["cluster", "up"], ["experiment"]]
+)
+def test_help_has_one_style_and_a_short_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for word in ("-h", "--help"):
+        assert run([*command, word]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("Usage: osub")
+    assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" not in texts[0]
+
+
+WIDE = (
+    ACCOUNTING
+    + """\
+8|eve|work|solve|COMPLETED|2024-03-04T08:00:00|2024-03-04T08:01:00|2024-03-04T08:03:00|900|10
+"""
+)
+
+
+def converted(
+    log: str, folder: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0
+) -> tuple[str, str]:
+    """Convert a log; return what is printed, and what is said on standard error."""
+    (folder / "log").write_text(log)
+    out = folder / "out.swf"
+    assert run(["trace", "convert", str(folder / "log"), "--out", str(out), "--force", *words]) == code
+    return capsys.readouterr()
+
+
+def test_convert_says_that_a_system_is_too_small_for_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, told = converted(WIDE, tmp_path, capsys, "--system", "N2C4")
+    assert "too small" in told
+    assert "903 processors were in use at once, the system has 8" in told
+    assert "osub trace scale" in told
+    assert "too small" not in converted(WIDE, tmp_path, capsys, "--system", "N10C100")[1]
+
+
+def test_convert_counts_the_jobs_that_it_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert converted(ACCOUNTING, tmp_path, capsys)[0].splitlines()[-1].endswith("out.swf: 2 of 3 jobs")
+
+
+def test_patterns_that_find_no_interactive_job_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = "\n".join(line.partition("|")[0] + "|" + line.split("|", 4)[4] for line in WIDE.splitlines())
+    told = converted(bare, tmp_path, capsys, "--interactive", "partition=devel", code=2)[1]
+    assert "partition=devel: no job of log has a partition" in told
+    assert (
+        "it has name, partition, user"
+        in converted(WIDE, tmp_path, capsys, "--interactive", "qos=debug", code=2)[1]
+    )
+    assert (
+        "fits --interactive name=debug" in converted(WIDE, tmp_path, capsys, "--interactive", "name=debug")[1]
+    )
+    assert "fits" not in converted(WIDE, tmp_path, capsys, "--interactive", "name=bash")[1]
+
+
+@pytest.mark.parametrize(
+    "words", [["--system", "N2C4"], ["--interactive", "name=bash"], ["--time-zone", "Asia/Tokyo"]]
+)
+def test_options_of_accounting_are_refused_for_swf(
+    words: list[str], trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), *words]) == 2
+    assert "is SWF" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["root:x:0:0:root:/root:/bin/bash\n", "1;2;3\n", "5 9 broken\n"])
+def test_convert_does_not_recommend_itself(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = converted(line, tmp_path, capsys, code=1)[1]
+    assert "trace convert" not in told
+    assert "sacct --allusers" in told
+
+
+TRACE = b"""\
+; Installation: Lab [bold]\x1b[31m
+; MaxProcs: 8
+1 0 -1 10 1 -1 -1 -1 20 -1 1 1 1 -1 0 -1 -1 -1
+2 9 -1 10 4 -1 -1 -1 20 -1 1 1 1 -1 1 -1 -1 -1
+"""
+
+
+@pytest.fixture
+def small_trace(tmp_path: Path) -> Path:
+    path = tmp_path / "lab.swf"
+    path.write_bytes(TRACE)
+    return path
+
+
+def test_info_prints_what_a_person_wants(small_trace: Path) -> None:
+    result = CliRunner().invoke(app, ["info", str(small_trace)])
+    assert result.exit_code == 0
+    for words in ("Trace lab", "Jobs", "Serial jobs", "50.0%", "run time", "hour since"):
+        assert words in result.output
+    assert "nothing to remark" in result.output
+
+
+def test_info_shows_foreign_text_without_obeying_it(small_trace: Path) -> None:
+    output = CliRunner().invoke(app, ["info", str(small_trace)]).output
+    assert "Lab [bold]\N{REPLACEMENT CHARACTER}[31m" in output
+    assert "\x1b" not in output
+
+
+def test_info_json_is_the_summary(small_trace: Path) -> None:
+    result = CliRunner().invoke(app, ["info", str(small_trace), "--json"])
+    data = json.loads(result.output)
+    assert (data["jobs"], data["max_procs"], data["run_s"]["percentiles"]["50"]) == (2, 8, 10.0)
+
+
+def test_info_stops_at_a_malformed_line_unless_lenient(small_trace: Path) -> None:
+    small_trace.write_bytes(TRACE + b"3 x\n")
+    with pytest.raises(InputError, match=r"lab\.swf:5: field 2"):
+        CliRunner().invoke(app, ["info", str(small_trace)], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["info", str(small_trace), "--lenient", "--json"])
+    assert json.loads(result.output)["remarks"][0] == "skipped, not a number: 1"
