@@ -37,7 +37,7 @@ def plan() -> StudyPlan:
         layouts=(DEDICATED.key, GANGD.key),
         rounds=1,
         draws=(),
-        short_s=20.0,
+        short_s=10.0,
         long_s=0.0,
         pair_s=0.0,
         places=False,

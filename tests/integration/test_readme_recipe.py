@@ -20,7 +20,7 @@ from workloads.trace.models.generated_trace import generate_trace
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 README = Path(__file__).parents[2] / "README.md"
-FIT_S = 15
+FIT_S = 10
 
 
 def recipe() -> list[list[str]]:

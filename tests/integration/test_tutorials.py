@@ -13,17 +13,19 @@ import pytest
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 
 
-def follow(name: str, folder: Path) -> str:
+def follow(name: str, folder: Path, changed: tuple[str, str] = ("", "")) -> str:
     """Run the blocks of a tutorial in ``folder``; return what they printed.
 
-    What the tutorial shows of it must be in it.
+    What the tutorial shows of it must be in it. ``changed`` is a word of a command, and the one in its place.
     """
     text = (TUTORIALS / name).read_text(encoding="utf-8")
     blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     assert blocks
+    commands = "\n".join(blocks)
+    assert changed[0] in commands
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-euc", "\n".join(blocks)],
+        ["bash", "-euc", commands.replace(*changed)],
         cwd=folder,
         env=dict(os.environ, HOME=str(folder), PATH=path),
         capture_output=True,
@@ -83,5 +85,5 @@ def test_a_policy_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parallel
 def test_a_log_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "sacct.txt").write_text(accounting(60), encoding="utf-8")
-    follow("own-log.md", tmp_path)
+    follow("own-log.md", tmp_path, ("--fit 20", "--fit 10"))
     assert (tmp_path / "run.html").is_file()

@@ -103,7 +103,7 @@ def test_run_times_have_the_moments_of_their_gamma_distributions(model: LublinPa
 
 def test_interactive_jobs_have_the_measured_statistics() -> None:
     rng = np.random.default_rng(6)
-    sessions_s = sample_sessions_s(60_000, rng)
+    sessions_s = sample_sessions_s(30_000, rng)
     patterns = synthesize_patterns(sessions_s, rng)
     shares = np.array([utilisation(pattern) for pattern in patterns])
     counts = np.array([len(pattern.activations_s) for pattern in patterns])

@@ -93,7 +93,7 @@ def test_kernels_give_the_reference_schedule(world: World, policy: str) -> None:
 
 
 @pytest.mark.parametrize("placement", ["thesis", "lln"])
-@settings(max_examples=choose(25, 90, 2_000))
+@settings(max_examples=choose(25, 50, 2_000))
 @given(world=crowds())
 def test_crowded_clusters_of_dedicated_cores_give_the_reference_schedule(
     world: World, placement: str
@@ -105,7 +105,7 @@ def test_crowded_clusters_of_dedicated_cores_give_the_reference_schedule(
 
 @pytest.mark.parametrize("multiplicity", [1, 2])
 @pytest.mark.parametrize("placement", ["thesis", "lln"])
-@settings(max_examples=choose(25, 90, 2_000))
+@settings(max_examples=choose(25, 50, 2_000))
 @given(world=crowds())
 def test_going_along_lanes_gives_the_reference_schedule(
     world: World, placement: str, multiplicity: int

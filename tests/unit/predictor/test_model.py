@@ -84,7 +84,7 @@ def with_stressors(pairs: Pairs) -> Pairs:
 
 
 def test_stressor_curves_report_losses_of_victims_never_seen_next_to_an_application() -> None:
-    pairs = with_stressors(made_pairs())
+    pairs = with_stressors(made_pairs(10))
     records = records_of(pairs, PairKind.TIMESLICE)
     curves = curves_of(pairs, PairKind.TIMESLICE)
     assert curves is not None
@@ -168,7 +168,7 @@ def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport
 
 
 def test_where_counters_report_nothing_the_report_does_not_say_they_do() -> None:
-    noise = records_of(made_pairs(12, reach=0.0, noise=0.1, width=0.0, seed=3), PairKind.TIMESLICE)
+    noise = records_of(made_pairs(9, reach=0.0, noise=0.1, width=0.0, seed=3), PairKind.TIMESLICE)
     report = evaluate_kind(noise)
     assert report.accuracies["application"].margin_low <= 0
     assert abs(report.rank_correlation) < 0.3

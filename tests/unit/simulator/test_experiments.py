@@ -97,7 +97,7 @@ def busy_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def short_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """So many jobs as are simulated in all cases of a chapter sooner than a kind of run is compiled."""
-    return busy(tmp_path_factory.mktemp("short"), 120)
+    return busy(tmp_path_factory.mktemp("short"), 64)
 
 
 class TestCleaning:
@@ -255,7 +255,7 @@ class TestCommand:
             assert name in outcome.output
         text = page.read_text()
         assert all(f"Figure 5.{number}(a)" in text for number in (4, 5, 6, 7))
-        assert "120 jobs, 15 interactive" in text
+        assert "64 jobs, 8 interactive" in text
         assert "with one job a core (SQ, M=1) " in text
         assert "cannot be compared here" in text
 

@@ -14,7 +14,7 @@ from workloads.trace.transforms.busy_window import BusyWindow
 
 @pytest.fixture(scope="module")
 def month() -> SwfTrace:
-    return generate_trace(2000, 12, 12, interactive_share=0.2)
+    return generate_trace(800, 12, 12, interactive_share=0.2)
 
 
 @pytest.mark.parametrize(("nodes", "cores"), [(1, 1), (2, 1), (4, 2), (12, 12)])
