@@ -196,14 +196,17 @@ def _check_alone(spec: SimulationSpec) -> None:
 
 def _takes_together(spec: SimulationSpec) -> bool:
     """Return whether one pass follows all that happens at one instant."""
+    family = None if ":" in spec.policy else family_of(spec.policy)
+    times_itself = family is not None and (family.times_passes or family.whole_nodes)
+    if spec.instants is None:
+        return not times_itself
     if spec.instants not in INSTANTS:
         raise UsageError.naming(
             "{instants} takes {known}, not {given!r}", known=" or ".join(INSTANTS), given=spec.instants
         )
     if spec.instants == "one-by-one":
         return False
-    family = None if ":" in spec.policy else family_of(spec.policy)
-    if family is not None and (family.times_passes or family.whole_nodes):
+    if times_itself:
         raise UsageError.naming(
             "{policy} {given} times its passes itself and takes no {instants} {passes}",
             given=spec.policy,
@@ -385,6 +388,6 @@ def life_options(spec: SimulationSpec) -> dict[str, str | float | None]:
             "checkpoint_interval_s": spec.checkpoint_interval,
             "checkpoint_cost_s": spec.checkpoint_cost,
         }
-    if spec.instants != INSTANTS[0]:
-        options["instants"] = spec.instants
+    if _takes_together(spec):
+        options["instants"] = INSTANTS[0]
     return options

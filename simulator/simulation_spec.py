@@ -9,7 +9,7 @@ import msgspec
 
 from foundation.specification import PathText, about
 
-INSTANTS = ("one-by-one", "together")
+INSTANTS = ("together", "one-by-one")
 
 
 class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,11 +100,12 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     instants: Annotated[
-        str,
+        str | None,
         about(
-            "Events at one instant: one-by-one (a scheduling pass after each) or together (one after all)."
+            "Events at one instant: together (one scheduling pass after all) or one-by-one (one after each). "
+            "Not said: together, unless the policy times its passes itself."
         ),
-    ] = INSTANTS[0]
+    ] = None
     latency: Annotated[
         PathText | None,
         about(

@@ -236,6 +236,7 @@ def _simulated(path: Path, multiplicity: int, interactive_nodes: int | None) -> 
         multiplicity_interactive=INTERACTIVE_CAP,
         overhead=OVERHEAD,
         placement="thesis",
+        instants="one-by-one",
     )
     return SimulationSession(path, words, Cleaning(oversize=OversizeRule.FAIL)).run()
 

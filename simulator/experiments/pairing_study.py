@@ -373,6 +373,7 @@ def effects(
             placement="lln-paired",
             pairs=pairs,
             overhead="1.0",
+            instants="one-by-one",
             seed=seed,
         )
         return SimulationSession(trace, words, Cleaning(interactive_queue=None))

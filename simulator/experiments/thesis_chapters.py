@@ -265,6 +265,10 @@ def _about_trace(study: ThesisStudy, *, any_trace: bool) -> list[str]:
 def _setting(rules: ChapterRules, system: System) -> SimulationSetting:
     return setting_of(
         SimulationSpec(
-            system=str(system), policy=rules.policy, overhead=rules.overhead, placement=rules.placement
+            system=str(system),
+            policy=rules.policy,
+            overhead=rules.overhead,
+            placement=rules.placement,
+            instants="one-by-one",
         )
     )

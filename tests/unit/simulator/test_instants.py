@@ -62,6 +62,8 @@ def test_seventeen_jobs_that_end_in_waves(tmp_path: Path, instants: str, expecte
     run = osub.simulate(trace, "N4C1", instants=instants)
     assert starts(run) == expected
     assert run.info.options.get("instants") == (None if instants == "one-by-one" else instants)
+    if instants == "together":
+        assert starts(osub.simulate(trace, "N4C1")) == expected
 
 
 @pytest.mark.parametrize("instants", ["together", "one-by-one"])
@@ -116,7 +118,7 @@ def test_a_node_that_fails_as_jobs_end_is_down_before_the_pass(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"instants": "both"}, "instants takes one-by-one or together, not 'both'"),
+        ({"instants": "both"}, "instants takes together or one-by-one, not 'both'"),
         ({"policy": "slurm", "instants": "together"}, "policy slurm times its passes itself"),
         ({"policy": "malleable-avg", "instants": "together"}, "policy malleable-avg times its passes itself"),
         ({"policy": "hybrid-n-paa", "instants": "together"}, "policy hybrid-n-paa times its passes itself"),
