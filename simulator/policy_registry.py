@@ -28,6 +28,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         name="easy-ncs",
         help="easy-elsewhere with what the thesis's simulator NCS refuses beyond EASY's rule",
+        instants="one-by-one",
         make=lambda values: EasyNcs(*(values[name] == "yes" for name in ("victims", "bounds", "ends"))),
         options=(
             PolicyOption(

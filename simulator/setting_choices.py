@@ -199,7 +199,7 @@ def _takes_together(spec: SimulationSpec) -> bool:
     family = None if ":" in spec.policy else family_of(spec.policy)
     times_itself = family is not None and (family.times_passes or family.whole_nodes)
     if spec.instants is None:
-        return not times_itself
+        return not times_itself and (family is None or family.instants == INSTANTS[0])
     if spec.instants not in INSTANTS:
         raise UsageError.naming(
             "{instants} takes {known}, not {given!r}", known=" or ".join(INSTANTS), given=spec.instants

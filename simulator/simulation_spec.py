@@ -103,7 +103,7 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         about(
             "Events at one instant: together (one scheduling pass after all) or one-by-one (one after each). "
-            "Not said: together, unless the policy times its passes itself."
+            "Not said: together, unless the policy has times of its own (easy-ncs: one-by-one)."
         ),
     ] = None
     latency: Annotated[

@@ -89,6 +89,8 @@ class Family:
         How many jobs a core may have beyond ``--multiplicity``.
     times_passes
         Whether the policy times its passes itself, whatever else happens at an instant.
+    instants
+        What holds for events at one instant where ``--instants`` is not given.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Family:
     guests: int = 0
     whole_nodes: bool = False
     times_passes: bool = False
+    instants: str = "together"
 
     def values(self, settings: Sequence[str]) -> dict[str, Value]:
         """Return the value of every option, from ``NAME=VALUE`` texts.

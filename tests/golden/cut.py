@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.validation.simulator.test_golden_schedules import KTH_PROCS, flat_easy, pool_jobs
+
 HERE = Path(__file__).parent
 GAIA, KTH, LUBLIN = "UniLu-Gaia-2014-1", "KTH-SP2-1996-2.1-cln", "lublin_256"
 EAGLE = "eagle_sample_1000"
@@ -46,6 +48,14 @@ def cut_schedule(schedule: Path, log: str) -> str:
     return "\n".join((head, *kept)) + "\n"
 
 
+def schedule_of(log: Path, procs: int) -> str:
+    """Return the starts, up to the last arrival, by the written rules with one pass an instant."""
+    jobs = pool_jobs(log, procs)
+    starts = flat_easy(jobs, procs, together=True)
+    rows = [f"{number},{start_s}" for number, start_s in sorted(starts.items()) if start_s <= jobs[-1][1]]
+    return "\n".join(("trace_job,start_s", *rows)) + "\n"
+
+
 def write(name: str, text: str) -> None:
     """Write the same bytes for the same text."""
     with (HERE / name).open("wb") as stream, gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
@@ -66,6 +76,7 @@ def main() -> None:
     for name, text in logs.items():
         write(f"{name}.swf.gz", text)
     write("easy_KTH-SP2_100.csv.gz", cut_schedule(shared / "golden" / "easy_KTH-SP2_100.csv.gz", logs[KTH]))
+    write("easy_KTH-SP2_100_together.csv.gz", schedule_of(HERE / f"{KTH}.swf.gz", KTH_PROCS))
     with gzip.open(traces / f"{EAGLE}.csv.gz", "rt", encoding="utf-8", newline="") as stream:
         head, *rows = stream
     write(f"{EAGLE}.csv.gz", "".join((head, *rows[::EAGLE_EVERY])))

@@ -14,7 +14,7 @@ from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
-from simulator.simulation_spec import SimulationSpec
+from simulator.simulation_spec import INSTANTS, SimulationSpec
 from tests.fixtures.golden import SHARED, SMALL, small
 from workloads.swf import load_columns
 
@@ -26,9 +26,9 @@ WHOLE = [
 """The whole logs, which only some hosts have: trace, processors, schedule, its jobs."""
 
 
-def simulated_starts(trace: Path, procs: int) -> dict[int, int]:
+def simulated_starts(trace: Path, procs: int, instants: str = "one-by-one") -> dict[int, int]:
     """Return the start of each job in the trace's seconds."""
-    setting = setting_of(SimulationSpec(system=f"N1C{procs}", policy="easy", multiplicity=1, placement="lln"))
+    setting = setting_of(SimulationSpec(system=f"N1C{procs}", instants=instants))
     workload = make_workload(load_columns(trace), setting.queues, Cleaning(), keep_origin=True)
     starts_us = simulate(workload, setting).start_us
     assert (starts_us % 1_000_000 == 0).all()
@@ -50,19 +50,25 @@ def test_every_job_starts_as_in_the_golden_schedule(trace: str, procs: int, gold
     assert simulated_starts(SHARED / "traces" / f"{trace}.swf.gz", procs) == expected
 
 
-def test_every_job_of_the_small_set_starts_as_in_its_golden_schedule() -> None:
-    expected = golden_starts(small("easy_KTH-SP2_100.csv.gz"))
-    starts = simulated_starts(small(f"{KTH}.swf.gz"), KTH_PROCS)
+@pytest.mark.parametrize(
+    ("golden", "instants"), [("easy_KTH-SP2_100", "one-by-one"), ("easy_KTH-SP2_100_together", "together")]
+)
+def test_every_job_of_the_small_set_starts_as_in_its_golden_schedule(golden: str, instants: str) -> None:
+    expected = golden_starts(small(f"{golden}.csv.gz"))
+    starts = simulated_starts(small(f"{KTH}.swf.gz"), KTH_PROCS, instants)
     assert len(expected) > 2_900
     assert {number: starts[number] for number in expected} == expected
 
 
+@pytest.mark.parametrize("instants", INSTANTS)
 @pytest.mark.parametrize(("trace", "procs"), [(KTH, KTH_PROCS), ("UniLu-Gaia-2014-1", 600)])
-def test_every_job_of_the_small_set_starts_as_the_written_rules_say(trace: str, procs: int) -> None:
+def test_every_job_of_the_small_set_starts_as_the_written_rules_say(
+    trace: str, procs: int, instants: str
+) -> None:
     path = SMALL / f"{trace}.swf.gz"
-    starts = simulated_starts(path, procs)
+    starts = simulated_starts(path, procs, instants)
     assert len(starts) > 2_500
-    assert starts == flat_easy(pool_jobs(path, procs), procs)
+    assert starts == flat_easy(pool_jobs(path, procs), procs, together=instants == "together")
 
 
 def pool_jobs(trace: Path, procs: int) -> list[tuple[int, int, int, int, int]]:
@@ -90,10 +96,13 @@ def shadow_of(wanted: int, free: int, now: int, running: list[tuple[int, int, in
     return shadow, free - wanted
 
 
-def flat_easy(jobs: list[tuple[int, int, int, int, int]], procs: int) -> dict[int, int]:
+def flat_easy(
+    jobs: list[tuple[int, int, int, int, int]], procs: int, *, together: bool = False
+) -> dict[int, int]:
     """EASY on a pool, straight from the rules beside the golden schedules.
 
-    ``jobs`` are (number, submit, run, processors, requested); times are whole seconds.
+    ``jobs`` are (number, submit, run, processors, requested); times are whole seconds. With ``together`` a
+    pass follows all ends and arrivals of an instant, else each of them.
     """
     starts: dict[int, int] = {}
     free = procs
@@ -128,15 +137,19 @@ def flat_easy(jobs: list[tuple[int, int, int, int, int]], procs: int) -> dict[in
         if ending is not None and (not arrivals or ending[0] <= arrivals[0][1]):
             running.remove(ending)
             free += ending[3]
-            one_pass(ending[0])
+            now = ending[0]
         else:
             queue.append(arrivals.pop(0))
-            one_pass(queue[-1][1])
+            now = queue[-1][1]
+        following = min([end for end, *_ in running] + [job[1] for job in arrivals[:1]], default=None)
+        if not together or following != now:
+            one_pass(now)
     return starts
 
 
+@pytest.mark.parametrize("instants", INSTANTS)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_busy_pool_follows_the_written_rules(seed: int, tmp_path: Path) -> None:
+def test_a_busy_pool_follows_the_written_rules(seed: int, instants: str, tmp_path: Path) -> None:
     rng = default_rng(seed)
     count, procs = 400, 32
     submit = np.sort(rng.integers(0, 4000, count))
@@ -155,4 +168,5 @@ def test_a_busy_pool_follows_the_written_rules(seed: int, tmp_path: Path) -> Non
             for number, at, length, size, request in jobs
         )
     )
-    assert simulated_starts(trace, procs) == flat_easy(jobs, procs)
+    expected = flat_easy(jobs, procs, together=instants == "together")
+    assert simulated_starts(trace, procs, instants) == expected
