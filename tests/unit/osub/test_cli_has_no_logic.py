@@ -39,6 +39,7 @@ ALONE = {
     "waiting": "a line on a terminal",
     "working": "a spinner",
     "_ask": "a question at a terminal",
+    "_typed": "the type of an option",
     "_called": "the program",
     "answer_shells": "what a shell completes",
     "_drop": "the standard output",
