@@ -29,21 +29,18 @@ from foundation.records import load_run
 from foundation.slurm import CommandSlurm
 from foundation.slurm.run_command import check_options
 from foundation.units import counted, counted_of, duration
+from osub.cli.application import takes
 from osub.cli.completion import clusters
 from osub.cli.out_file import Force, clear_run
 from osub.cli.terminal import Console
-from osub.cli.trace.files import Lenient
 from osub.live.cluster import find_cluster, meet
 from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from predictor.chosen import other_cpu
 from simulator.pairing import read_pair_table
 from submitter.plan import (
-    PATIENCE_S,
     ConflictPairs,
-    DownNodes,
     ReplayOptions,
-    ReplayOversize,
     RequestedTarget,
     checked_threshold,
     exported,
@@ -54,6 +51,7 @@ from submitter.plan import (
 from submitter.replay import Collect, DrawnUp, Look, Replay, Wish, draw_up
 from submitter.replay import ReplayProgress as Standing
 from submitter.replay import dry_run as scripts
+from submitter.replay_spec import ReplaySpec
 
 
 def watch_replay(
@@ -167,100 +165,16 @@ def check_pairing(options: Sequence[str], apps: Path | None, fit: float | None) 
 _MOST_REASONS = 3
 
 
+@takes(ReplaySpec)
 def replay(
+    spec: ReplaySpec,
     ctx: typer.Context,
-    trace: Annotated[Path, typer.Argument(help="Trace in SWF, plain or gzip.")],
-    out: Annotated[Path, typer.Option("--out", help="RUN folder to write.")],
     cluster: Annotated[
         Path | None,
         typer.Option(
             "--cluster", help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters
         ),
     ] = None,
-    start: Annotated[float | None, typer.Option(help="First second of the trace to replay.")] = None,
-    length: Annotated[float | None, typer.Option(help="How many seconds of it.")] = None,
-    speedup: Annotated[float, typer.Option(help="Divide every time of the trace by this.")] = 1.0,
-    fit: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Scale the trace to this cluster and to so many seconds: sizes, run times and arrivals.",
-        ),
-    ] = None,
-    interactive_queue: Annotated[
-        int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")
-    ] = 0,
-    apps: Annotated[Path | None, typer.Option(help="CSV trace_job,app,args[,application].")] = None,
-    pairing: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keep applications apart that harm each other: pairs measured, a model, or CSV.",
-        ),
-    ] = None,
-    pairing_threshold: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Loss from which a pair is harmful (default: 1 - 1/M + 0.05)."),
-    ] = None,
-    oversize: Annotated[
-        ReplayOversize | None,
-        typer.Option(
-            help="Jobs that can never run, for size or limit. Not said: skip, unless most never can."
-        ),
-    ] = None,
-    dependencies: Annotated[
-        bool,
-        typer.Option(
-            "--dependencies/--no-dependencies",
-            help="Submit a job that names a preceding job (SWF field 17) after that one's end.",
-        ),
-    ] = True,
-    lenient: Lenient = False,
-    memory: Annotated[
-        bool, typer.Option("--memory/--no-memory", help="Ask Slurm for the trace's memory.")
-    ] = True,
-    seed: Annotated[int, typer.Option(help="For interactive periods that the trace lacks.")] = 1,
-    label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
-    trial: Annotated[int, typer.Option(min=1, help="Number of the repetition.")] = 1,
-    calibration: Annotated[Path | None, typer.Option(help="rrba's stored step times.")] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="Partition of the jobs; by default the cluster's own.")
-    ] = None,
-    interactive_partition: Annotated[
-        str | None, typer.Option(help="Another one for interactive jobs.")
-    ] = None,
-    down_nodes: Annotated[
-        DownNodes, typer.Option(help="Nodes that take no jobs: an error, or left out.")
-    ] = DownNodes.FAIL,
-    account: Annotated[str | None, typer.Option(help="Account of the jobs.")] = None,
-    qos: Annotated[str | None, typer.Option(help="Quality of service of the jobs.")] = None,
-    reservation: Annotated[str | None, typer.Option(help="Reservation of the jobs.")] = None,
-    sbatch_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[=VALUE]", help="Another long option of sbatch, without dashes; may be repeated."
-        ),
-    ] = None,
-    export: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[=VALUE]",
-            help="A variable for each job; may be repeated. The RUN keeps it. MPIR_CVAR_*, UCX_*, FI_* pass.",
-        ),
-    ] = None,
-    no_requeue: Annotated[
-        bool, typer.Option("--no-requeue", help="Slurm may not start a job a second time.")
-    ] = False,
-    patience: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", help="Cancel a job that is held, or without nodes that are up, for so long."
-        ),
-    ] = PATIENCE_S,
-    gangd: Annotated[
-        str,
-        typer.Option(metavar="DIR|auto|none", help="State folder of the cluster's gangd; none: it has none."),
-    ] = AUTO,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -293,21 +207,35 @@ def replay(
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     The exit status is then 130; after SIGTERM, which detaches, it is 143.
     """
+    assert spec.trace is not None
+    assert spec.out is not None
+    trace, out = Path(spec.trace), Path(spec.out)
+    apps, pairing, calibration = (
+        None if path is None else Path(path) for path in (spec.apps, spec.pairing, spec.calibration)
+    )
     _check_out(
         out, dry_run=dry_run, resume=resume, force=force, repeat=repeat, contained=is_in_containers(cluster)
     )
-    options = check_options(sbatch_option or ())
+    options = check_options(spec.sbatch_option or ())
     _check_numbers(
-        {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
+        {
+            "--start": spec.start,
+            "--length": spec.length,
+            "--speedup": spec.speedup,
+            "--patience": spec.patience,
+            "--fit": spec.fit,
+        }
     )
-    _check_inputs(pairing, calibration, options, apps, fit)
+    _check_inputs(pairing, calibration, options, apps, spec.fit)
     if cluster is not None and is_in_containers(cluster):
+        if ctx.default_map:
+            raise UsageError("--spec is read where Slurm is: name the options for a cluster in containers")
         code = forward_replay(
             cluster,
             on_signals,
             (trace, apps, pairing, calibration),
             out,
-            finds_gangd=gangd == AUTO,
+            finds_gangd=spec.gangd == AUTO,
             dry_run=dry_run,
             resume=resume,
             force=force,
@@ -319,43 +247,45 @@ def replay(
         session = Replay.resume(out, client)
     else:
         wanted = RequestedTarget(
-            partition=partition, interactive_partition=interactive_partition, down_nodes=down_nodes
+            partition=spec.partition,
+            interactive_partition=spec.interactive_partition,
+            down_nodes=spec.down_nodes,
         )
-        found = _gang(gangd, embedded, client, wanted)
+        found = _gang(spec.gangd, embedded, client, wanted)
         # It takes a moment, and the run's clock starts with it.
         busy = None if embedded is None or dry_run else busy_warning()
         asked = ReplayOptions(
-            start_s=start,
-            length_s=length,
-            speedup=speedup,
-            interactive_queue=None if interactive_queue < 0 else interactive_queue,
-            seed=seed,
-            oversize=oversize,
-            dependencies=dependencies,
-            use_memory=memory,
+            start_s=spec.start,
+            length_s=spec.length,
+            speedup=spec.speedup,
+            interactive_queue=None if spec.interactive_queue < 0 else spec.interactive_queue,
+            seed=spec.seed,
+            oversize=spec.oversize,
+            dependencies=spec.dependencies,
+            use_memory=spec.memory,
             gang=found.settings,
             slices=found.slices,
             pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
             calibration=calibration.resolve() if calibration else None,
-            label=label,
-            trial=trial,
+            label=spec.label,
+            trial=spec.trial,
             wanted=wanted,
-            account=account,
-            qos=qos,
-            reservation=reservation,
+            account=spec.account,
+            qos=spec.qos,
+            reservation=spec.reservation,
             sbatch_options=options,
-            no_requeue=no_requeue,
-            environment=exported(export or (), os.environ, one_host=embedded is not None),
-            patience_s=patience,
+            no_requeue=spec.no_requeue,
+            environment=exported(spec.export or (), os.environ, one_host=embedded is not None),
+            patience_s=spec.patience,
             block_jobs=block_jobs,
         )
-        danger = None if pairing is None else _danger(pairing, pairing_threshold, client, wanted)
-        with _made_fit(trace, client, asked, fit, apps, lenient=lenient) as (path, wished):
+        danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
+        with _made_fit(trace, client, asked, spec.fit, apps, lenient=spec.lenient) as (path, wished):
             if dry_run:
-                _show(draw_up(path, client, wished, apps, danger, lenient=lenient), wished, out)
+                _show(draw_up(path, client, wished, apps, danger, lenient=spec.lenient), wished, out)
                 return
             clear_run(out, force, resumable=True)
-            session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=lenient)
+            session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=spec.lenient)
         for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
             typer.echo(f"osub: {line}", err=True)
     is_finished = watch_replay(

@@ -23,7 +23,7 @@ from foundation.records import load_run
 from foundation.records.records_folder import is_finished
 from osub.live.forward import is_in_containers
 from osub.sweep.points import Outcome, Point, figures_of_run
-from osub.sweep.spec import Parameters, Value
+from osub.sweep.spec import REPLAY_FIELDS, Parameters, Value
 from osub.sweep.workers import KILLED, Ended, Failure, Workers
 from predictor.programs.dies_with_parent import with_parent
 from simulator.model.system import System
@@ -33,10 +33,6 @@ _CLUSTER = "cluster"
 _ENDED_S = 60.0
 _INTERRUPTED = tuple(128 + number for number in ENDING)
 _SHAPE = ("multiplicity", "multiplicity_interactive", "interactive_nodes", "quantum_ms", "virtual")
-_OPTIONS = (
-    *("start", "length", "speedup", "fit", "interactive_queue", "apps", "pairing", "pairing_threshold"),
-    *("oversize", "seed", "trial", "calibration", "partition", "interactive_partition", "account", "qos"),
-)
 
 
 class SweepReplays:
@@ -144,18 +140,15 @@ def _by_cluster(points: Sequence[Point]) -> tuple[dict[Path | Shape, list[Point]
 
 def _words(parameters: Parameters) -> list[str]:
     """Return the options of ``osub replay`` for a point."""
-    words = []
-    for name in _OPTIONS:
-        if name in parameters:
-            words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    words: list[str] = []
+    for name, field in REPLAY_FIELDS.items():
+        value, (yes, _, no) = parameters.get(name), str(field.option).partition("/")
+        if isinstance(value, bool):
+            words += filter(None, [yes if value else no])
+        elif value is not None and name not in ("trace", "cluster"):
+            words += [yes, str(value)]
     for variable in str(parameters.get("export", "")).split():
         words += ["--export", variable]
-    if parameters.get("lenient"):
-        words.append("--lenient")
-    if parameters.get("memory") is False:
-        words.append("--no-memory")
-    if parameters.get("dependencies") is False:
-        words.append("--no-dependencies")
     return words
 
 

@@ -13,6 +13,7 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from foundation.specification import SpecField, given_fields, read_tables
 from simulator.simulation_spec import SimulationSpec
+from submitter.replay_spec import ReplaySpec
 
 Value = str | int | float | bool
 Parameters = dict[str, Value]
@@ -28,12 +29,12 @@ _TABLES = ("base", "grid", "zip", "point", "repeat")
 KIND = "kind"
 """What becomes of a point: it is simulated (``simulate``, without a word), or replayed (``replay``)."""
 KINDS = ("simulate", "replay")
+REPLAY_FIELDS = {
+    name: field for name, field in given_fields(ReplaySpec).items() if field.extra.get("swept", True)
+}
 REPLAYED = (
-    *("trace", "system", "cluster", "multiplicity", "multiplicity_interactive", "interactive_nodes"),
-    *("queues", "gang", "hold", "quantum_ms", "scheduler", "virtual"),
-    *("start", "length", "speedup", "fit", "interactive_queue", "apps", "pairing", "pairing_threshold"),
-    *("oversize", "lenient", "memory", "dependencies", "seed", "trial", "calibration"),
-    *("partition", "interactive_partition", "account", "qos", "export"),
+    *("trace", "system", "multiplicity", "multiplicity_interactive", "interactive_nodes"),
+    *("queues", "gang", "hold", "quantum_ms", "scheduler", "virtual", "export", *REPLAY_FIELDS),
 )
 """What a replay takes: what ``osub cluster up`` says of a cluster, and options of ``osub replay``."""
 _PATHS = FILES | {"cluster"}
@@ -42,9 +43,9 @@ _KINDS = {
     for name, kind in {
         **dict.fromkeys(("gang", "scheduler", "export", *_PATHS), str),
         "virtual": bool,
-        "trial": int,
     }.items()
-} | SIMULATED
+}
+_KINDS = REPLAY_FIELDS | _KINDS | SIMULATED
 """What parameters take, as far as that is known."""
 _LARGEST = 1 << 63
 _COUNTABLE = 10**15

@@ -228,3 +228,21 @@ def test_a_cluster_that_ends_with_the_command_is_nothing_to_detach_from(
     assert _ask(NOW, polite=True, outlives_us=False) is Wish.DETACH
     assert len(asked) == 2
     assert "etach" not in asked[0]
+
+
+def test_a_file_gives_what_a_replay_is_not_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "replay.toml"
+    for text, words, told, code in (
+        ('trace = "t.swf"\nout = "run"\n', ["--resume"], f"there is no RUN in {tmp_path / 'run'}", 2),
+        ('trace = "t.swf"\nout = "run"\npatience = -1\n', [], "--patience must not be negative", 2),
+        ('trace = "t.swf"\nout = "run"\noversize = "maybe"\n', [], "--oversize", 2),
+        ('trace = "t.swf"\nout = "run"\ntrial = 0\n', [], "trial takes a number of at least 1, not 0", 2),
+        ('trace = "t.swf"\nrun = "run"\n', [], "nothing is called run", 2),
+        ('trace = "t.swf"\n', [], "Missing option '--out'", 2),
+    ):
+        spec.write_text(text)
+        assert run(["replay", "--spec", str(spec), *words]) == code
+        assert told in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == [spec]
