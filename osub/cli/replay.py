@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -207,29 +207,13 @@ def replay(
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     The exit status is then 130; after SIGTERM, which detaches, it is 143.
     """
-    assert spec.trace is not None
-    assert spec.out is not None
-    trace, out = Path(spec.trace), Path(spec.out)
-    apps, pairing, calibration = (
-        None if path is None else Path(path) for path in (spec.apps, spec.pairing, spec.calibration)
-    )
+    trace, out, apps, pairing, calibration = _paths(spec)
     _check_out(
         out, dry_run=dry_run, resume=resume, force=force, repeat=repeat, contained=is_in_containers(cluster)
     )
     options = check_options(spec.sbatch_option or ())
-    _check_numbers(
-        {
-            "--start": spec.start,
-            "--length": spec.length,
-            "--speedup": spec.speedup,
-            "--patience": spec.patience,
-            "--fit": spec.fit,
-        }
-    )
-    _check_inputs(pairing, calibration, options, apps, spec.fit)
+    _check_inputs(spec, options, from_file=bool(ctx.default_map) and is_in_containers(cluster))
     if cluster is not None and is_in_containers(cluster):
-        if ctx.default_map:
-            raise UsageError("--spec is read where Slurm is: name the options for a cluster in containers")
         code = forward_replay(
             cluster,
             on_signals,
@@ -395,26 +379,30 @@ def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, repeat: i
         raise UsageError(f"--resume: there is no RUN in {out}")
 
 
-def _check_inputs(
-    pairing: Path | None,
-    calibration: Path | None,
-    options: Sequence[str],
-    apps: Path | None,
-    fit: float | None,
-) -> None:
+def _paths(spec: ReplaySpec) -> tuple[Path, Path, Path | None, Path | None, Path | None]:
+    """Return trace, RUN, applications, pairs and calibration."""
+    assert spec.trace is not None
+    assert spec.out is not None
+    apps, pairing, calibration = (
+        None if path is None else Path(path) for path in (spec.apps, spec.pairing, spec.calibration)
+    )
+    return Path(spec.trace), Path(spec.out), apps, pairing, calibration
+
+
+def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool) -> None:
+    for name in ("start", "length", "speedup", "patience", "fit"):
+        number = getattr(spec, name)
+        if number is not None and not math.isfinite(number):
+            raise UsageError.naming(f"{{{name}}} must be a number, not {number}")
+    if spec.patience < 0:
+        raise UsageError.naming(f"{{patience}} must not be negative, as {spec.patience:g} is")
+    _, _, apps, pairing, calibration = _paths(spec)
     if pairing is not None:
-        check_pairing(options, apps, fit)
+        check_pairing(options, apps, spec.fit)
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
-
-
-def _check_numbers(numbers: Mapping[str, float | None]) -> None:
-    for option, number in numbers.items():
-        if number is not None and not math.isfinite(number):
-            raise UsageError(f"{option} must be a number, not {number}")
-    patience = numbers["--patience"]
-    if patience is not None and patience < 0:
-        raise UsageError(f"--patience must not be negative, as {patience:g} is")
+    if from_file:
+        raise UsageError("--spec is read on this host: name the options for a cluster in containers")
 
 
 def _tell(
