@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -96,3 +97,13 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
             "State folder of the cluster's gangd; none: it has none.", metavar="DIR|auto|none", swept=False
         ),
     ] = "auto"
+
+    @property
+    def paths(self) -> tuple[Path, Path, Path | None, Path | None, Path | None]:
+        """Trace, RUN, applications, pairs and calibration."""
+        assert self.trace is not None
+        assert self.out is not None
+        apps, pairing, calibration = (
+            None if path is None else Path(path) for path in (self.apps, self.pairing, self.calibration)
+        )
+        return Path(self.trace), Path(self.out), apps, pairing, calibration

@@ -207,7 +207,7 @@ def replay(
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     The exit status is then 130; after SIGTERM, which detaches, it is 143.
     """
-    trace, out, apps, pairing, calibration = _paths(spec)
+    trace, out, apps, pairing, calibration = spec.paths
     _check_out(
         out, dry_run=dry_run, resume=resume, force=force, repeat=repeat, contained=is_in_containers(cluster)
     )
@@ -379,16 +379,6 @@ def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, repeat: i
         raise UsageError(f"--resume: there is no RUN in {out}")
 
 
-def _paths(spec: ReplaySpec) -> tuple[Path, Path, Path | None, Path | None, Path | None]:
-    """Return trace, RUN, applications, pairs and calibration."""
-    assert spec.trace is not None
-    assert spec.out is not None
-    apps, pairing, calibration = (
-        None if path is None else Path(path) for path in (spec.apps, spec.pairing, spec.calibration)
-    )
-    return Path(spec.trace), Path(spec.out), apps, pairing, calibration
-
-
 def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool) -> None:
     for name in ("start", "length", "speedup", "patience", "fit"):
         number = getattr(spec, name)
@@ -396,7 +386,7 @@ def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool) 
             raise UsageError.naming(f"{{{name}}} must be a number, not {number}")
     if spec.patience < 0:
         raise UsageError.naming(f"{{patience}} must not be negative, as {spec.patience:g} is")
-    _, _, apps, pairing, calibration = _paths(spec)
+    _, _, apps, pairing, calibration = spec.paths
     if pairing is not None:
         check_pairing(options, apps, spec.fit)
     if calibration is not None and not calibration.is_file():
