@@ -26,6 +26,10 @@ class Storage:
     all_gb_s: float
     node_gb_s: float | None
 
+    def share(self, nodes: int) -> float:
+        """Return which part of the bandwidth so many nodes use at most."""
+        return 1.0 if self.node_gb_s is None else min(1.0, nodes * self.node_gb_s / self.all_gb_s)
+
     def write_s(self, nodes: int, gb_a_node: float) -> float:
         """Return the seconds in which ``nodes`` nodes write so much each (equation 1)."""
         together_s = nodes * gb_a_node / self.all_gb_s
@@ -90,6 +94,8 @@ class EvictableJob:
         Minutes that a system-level and an application-level checkpoint take; None: there is none.
     wait_min
         How much of ``ta_min`` passes before the application begins to write.
+    share
+        Of the storage's bandwidth, what it uses while it writes alone, above 0 and at most 1.
     """
 
     name: str
@@ -98,6 +104,7 @@ class EvictableJob:
     ts_min: float | None = None
     ta_min: float | None = None
     wait_min: float = 0.0
+    share: float = 1.0
 
     def minutes(self, choice: EvictionChoice) -> float | None:
         """Return how long a choice takes; None where it can't be chosen."""
@@ -227,22 +234,29 @@ def _steps(deadline_min: float, step_min: float) -> int:
 def overlapped_min(jobs: Sequence[EvictableJob], choices: Mapping[str, EvictionChoice]) -> float:
     """Return after how many minutes the last checkpoint of a set is written; nothing is rounded.
 
-    The waits of applications pass side by side. Algorithm 1 adds up whole times, waits included, which is
-    pessimistic: while one application computes on to its next checkpoint, another can write. Writes stay one
-    after another, each once its wait is over; taken by the ends of their waits they are done as early as can
-    be.
+    The waits of applications pass side by side, and so do writes that leave bandwidth to others (``share``).
+    Algorithm 1 adds up whole times, waits included, which is pessimistic: while one application computes on
+    to its next checkpoint, another can write. Writes begin when their waits are over and divide bandwidth
+    so that the last is done as early as can be: whatever instant one takes, what is still to be written then,
+    had each written alone since its wait, needs the whole bandwidth for so long at least.
     """
     writes = []
     for job in jobs:
         choice = choices.get(job.name)
         if choice is EvictionChoice.APP:
-            writes.append((job.wait_min, (job.ta_min or 0.0) - job.wait_min))
+            writes.append((job.wait_min, (job.ta_min or 0.0) - job.wait_min, job.share))
         elif choice is EvictionChoice.SYSTEM:
-            writes.append((0.0, job.ts_min or 0.0))
-    done = 0.0
-    for ready, length in sorted(writes):
-        done = max(done, ready) + length
-    return done
+            writes.append((0.0, job.ts_min or 0.0, job.share))
+    alone = max((ready + length for ready, length, _ in writes), default=0.0)
+    instants = {ready for ready, _, _ in writes}
+    return max(
+        [alone, *(at + sum(still_to_write(at, *write) for write in writes) for at in instants)],
+    )
+
+
+def still_to_write(at: float, ready: float, length: float, share: float) -> float:
+    """Return what a write that began when it was ready leaves at an instant, in minutes of all bandwidth."""
+    return share * max(0.0, length - max(0.0, at - ready))
 
 
 def _exact(minutes: float) -> Fraction:

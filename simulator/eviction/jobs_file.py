@@ -12,7 +12,7 @@ from foundation.errors import InputError
 from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES, MOST_NODES, EvictableJob
 
 REQUIRED = ("job", "nodes", "loss", "ts_min", "ta_min")
-OPTIONAL = ("wait_min",)
+OPTIONAL = ("wait_min", "share")
 _MOST_BYTES = 16 << 20
 _MOST_JOBS = 100_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", re.ASCII)
@@ -20,7 +20,7 @@ _WHOLE = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 
 def read_jobs(path: Path) -> list[EvictableJob]:
-    """Read the jobs of a question: ``job,nodes,loss,ts_min,ta_min``, in any order, and perhaps ``wait_min``.
+    """Read the jobs of a question: ``job,nodes,loss,ts_min,ta_min[,wait_min][,share]``, in any order.
 
     An empty ``loss`` is a job that may not be killed, an empty time a checkpoint that there isn't. Jobs are
     returned by number where their names are whole numbers, then by name.
@@ -61,6 +61,9 @@ def _job(cells: CsvRow) -> EvictableJob:
     ta_min, wait_min = cells.number("ta_min", MOST_MINUTES), cells.number("wait_min", MOST_MINUTES) or 0.0
     if wait_min > (ta_min or 0.0):
         raise cells.error("wait_min", "it is more than ta_min, of which it is a part")
+    share = cells.number("share", 1.0)
+    if share == 0:
+        raise cells.error("share", "it is a part of the bandwidth, above 0 and at most 1")
     return EvictableJob(
         name=cells.text("job"),
         nodes=cells.whole("nodes", MOST_NODES),
@@ -68,4 +71,5 @@ def _job(cells: CsvRow) -> EvictableJob:
         ts_min=cells.number("ts_min", MOST_MINUTES),
         ta_min=ta_min,
         wait_min=wait_min,
+        share=1.0 if share is None else share,
     )

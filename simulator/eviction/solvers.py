@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -54,8 +58,8 @@ def solve(
     limit_s
         How long backtracking may take for one deadline.
     overlap
-        The optimum over sets whose checkpoints are written in time if waits pass side by side
-        (``overlapped_min``); times are not rounded.
+        The optimum over sets whose checkpoints are written in time if waits pass side by side, and writes
+        that leave bandwidth to others (``overlapped_min``); times are not rounded.
     items
         For the dynamic programme: what it chooses from, where jobs cannot be taken one by one.
 
@@ -101,17 +105,33 @@ def _answer(question: Question, step: int, choices: dict[int, EvictionChoice] | 
 _CHOICES = (EvictionChoice.KILL, EvictionChoice.APP, EvictionChoice.SYSTEM)
 
 
+@contextlib.contextmanager
+def _silent_library() -> Iterator[None]:
+    """Keep what a library in C prints out of this process's output: HiGHS has a line of debugging left."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+        ctypes.CDLL(None).fflush(None)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def _overlapping(question: Question, step: int) -> dict[int, EvictionChoice] | None:
     """Return the choices of least loss whose waits pass side by side, as an integer programme.
 
-    Writes are one after another, and in time if, for each wait, it and the writes of all waits as long or
-    longer fit the deadline.
+    Writes are in time if at the end of each wait what is still to be written fits the rest of the deadline
+    (``overlapped_min``).
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # heavy, and for this alone
 
     jobs, deadline_min = question.jobs, question.minutes_of(step)
     count = len(jobs)
     nodes = np.repeat([job.nodes for job in jobs], len(_CHOICES)).astype(float)
+    share = np.repeat([job.share for job in jobs], len(_CHOICES))
     loss, length, wait = (np.zeros(len(nodes)) for _ in range(3))
     most = np.ones(len(nodes))
     for place, job in enumerate(jobs):
@@ -123,17 +143,19 @@ def _overlapping(question: Question, step: int) -> dict[int, EvictionChoice] | N
             wait[at] = job.wait_min if choice is EvictionChoice.APP else 0.0
             length[at] = minutes - wait[at]
             loss[at] = job.loss or 0.0 if choice is EvictionChoice.KILL else 0.0
-    later = length * (wait >= wait[:, np.newaxis]) + np.diag(wait)
-    found = milp(
-        loss + _RATHER_NONE * max(1.0, loss.max(initial=0.0)),
-        integrality=np.ones(len(nodes)),
-        bounds=Bounds(0, most),
-        constraints=[
-            LinearConstraint(np.kron(np.eye(count), np.ones(len(_CHOICES))), ub=1),
-            LinearConstraint(nodes, lb=question.need),
-            LinearConstraint(later, ub=deadline_min),
-        ],
-    )
+    instants = np.unique(np.append(wait, 0.0))[:, np.newaxis]
+    later = share * np.maximum(0.0, length - np.maximum(0.0, instants - wait))
+    with _silent_library():
+        found = milp(
+            loss + _RATHER_NONE * max(1.0, loss.max(initial=0.0)),
+            integrality=np.ones(len(nodes)),
+            bounds=Bounds(0, most),
+            constraints=[
+                LinearConstraint(np.kron(np.eye(count), np.ones(len(_CHOICES))), ub=1),
+                LinearConstraint(nodes, lb=question.need),
+                LinearConstraint(later, ub=deadline_min - instants[:, 0]),
+            ],
+        )
     if found.x is None:
         return None
     return {

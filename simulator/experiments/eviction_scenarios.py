@@ -168,6 +168,7 @@ def question_of(instant: Instant, need: int, storage: Storage, memory_seed: Sequ
                 ts_min=sizes.ts_min(nodes, storage),
                 ta_min=sizes.ta_min(nodes, elapsed_s, storage),
                 wait_min=sizes.wait_min(elapsed_s),
+                share=storage.share(nodes),
             )
         )
     return Question(jobs=jobs, need=need, deadline_min=DEADLINE_MIN)

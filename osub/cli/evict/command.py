@@ -28,7 +28,7 @@ def evict(
     jobs: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV job,nodes,loss,ts_min,ta_min[,wait_min]; without it a live Slurm is asked.",
+            help="CSV job,nodes,loss,ts_min,ta_min[,wait_min][,share]; without it a live Slurm is asked.",
             metavar="[JOBS.csv]",
             show_default=False,
         ),
@@ -45,7 +45,10 @@ def evict(
     ] = 1.0,
     overlap: Annotated[
         bool,
-        typer.Option("--overlap", help="Choose, and time, the jobs as if waits for checkpoints overlap."),
+        typer.Option(
+            "--overlap",
+            help="Choose and time as if waits for checkpoints overlap, and writes share bandwidth.",
+        ),
     ] = False,
     skip: Annotated[
         bool, typer.Option("--skip", help="greedy: pass over a job whose checkpoint does not fit.")
@@ -109,8 +112,8 @@ def evict(
     """Say which jobs to evict so that K nodes are free by a deadline at the least loss.
 
     Loss is in node-hours, times in minutes. An empty loss: the job may not be killed; an empty time: it has
-    no such checkpoint. Checkpoints are written one after another. With --cluster or --live the jobs are those
-    that run now, and --execute evicts them.
+    no such checkpoint. Checkpoints are written one after another, but for --overlap. With --cluster or --live
+    the jobs are those that run now, and --execute evicts them.
     """
     check_free(html, force, makes_folder=True)
     if jobs is not None:

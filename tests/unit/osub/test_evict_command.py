@@ -177,6 +177,9 @@ def test_a_wait_is_a_part_of_its_time(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("job,nodes,loss,ts_min,ta_min,wait_min\na,1,1,1,2,3\n")
     assert "job a: wait_min:" in asked(path, nodes="1")[2]
+    for share in ("0", "1.5", "-1", "half"):
+        path.write_text(f"job,nodes,loss,ts_min,ta_min,share\na,1,1,1,2,{share}\n")
+        assert "job a: share:" in asked(path, nodes="1")[2]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", HEADER.encode() + b"\xe9,1,1,1,1\n"])

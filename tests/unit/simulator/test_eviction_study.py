@@ -428,6 +428,31 @@ def test_waits_that_overlap_end_sooner() -> None:
     assert overlapped_min(jobs, {"a": KILL}) == 0
 
 
+def test_writes_that_leave_bandwidth_pass_side_by_side() -> None:
+    jobs = [replace(job(name, 1, 1, ts=minutes), share=share) for name, minutes, share in WRITES]
+
+    def done(*names: str) -> float:
+        return overlapped_min(jobs, dict.fromkeys(names, SYSTEM))
+
+    assert done("half", "other half") == 6  # each at its own speed
+    assert done("half", "other half", "most") == 3 + 2 + 3.2  # the storage is the limit
+    assert done("half", "long") == 20  # the longest alone
+    late = replace(job("late", 1, 1, ta=8, wait=5), share=0.5)
+    # At 5, the half write has one minute left beside it; both fit.
+    assert overlapped_min([*jobs, late], {"late": APP, "half": SYSTEM}) == 8
+
+
+WRITES = (("half", 6.0, 0.5), ("other half", 4.0, 0.5), ("most", 4.0, 0.8), ("long", 20.0, 0.1))
+
+
+def test_a_storage_gives_a_job_as_much_as_its_nodes_can_take() -> None:
+    storage = Storage(all_gb_s=250.0, node_gb_s=1.0)
+    assert [storage.share(nodes) for nodes in (1, 125, 250, 1024)] == [0.004, 0.5, 1.0, 1.0]
+    assert Storage(all_gb_s=250.0, node_gb_s=None).share(1) == 1.0
+    # Written alone, a job takes as long as its share says.
+    assert storage.write_s(125, 10.0) == pytest.approx(125 * 10.0 / 250.0 / storage.share(125))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_one_table_has_the_whole_surface_of_nodes_and_deadlines(seed: int) -> None:
     draw = random.Random(seed)
@@ -445,7 +470,9 @@ def test_one_table_has_the_whole_surface_of_nodes_and_deadlines(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_optimum_with_overlapping_waits_is_that_of_all_sets(seed: int) -> None:
+def test_the_optimum_with_overlapping_waits_is_that_of_all_sets(
+    seed: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     draw = random.Random(seed)
     jobs = []
     for name in "abcde":
@@ -460,13 +487,16 @@ def test_the_optimum_with_overlapping_waits_is_that_of_all_sets(seed: int) -> No
                 wait=wait,
             )
         )
+    jobs = [replace(one, share=draw.choice([0.3, 0.5, 1.0]) if seed % 2 else 1.0) for one in jobs]
     question = ask(jobs, draw.randint(0, sum(one.nodes for one in jobs)), 9)
-    for answer in solve(question, overlap=True):
+    answers = solve(question, overlap=True)
+    assert capfd.readouterr() == ("", "")
+    for answer in answers:
         best = min(_losses_in_time(question, answer.deadline_min), default=None)
         assert answer.possible is (best is not None)
         if best is not None:
             assert answer.loss == pytest.approx(best)
-            assert overlapped_min(jobs, answer.choices) <= answer.deadline_min
+            assert overlapped_min(jobs, answer.choices) <= answer.deadline_min + 1e-9
 
 
 def _losses_in_time(question: Question, deadline_min: float) -> Iterator[float]:
