@@ -4,10 +4,10 @@ Source: thesis section 6.3.1 names the method: cluster the recordings by their D
 members of a cluster to new series (Petitjean et al., Pattern Recognition 44(3), 2011; Forestier et al., ICDM
 2017).
 
-What is aligned is not the utilisation sample by sample, but the sequence of a pattern's periods: the
-logarithm of each one's length, idle ones negative. A session of hours has thousands of idle samples and a few
-busy ones, over which an average of samples smears; an average of periods keeps them apart, and is as fast for
-a day as for a minute. Distances, clusters and barycentres are dtaidistance's.
+What is aligned is either the sequence of a pattern's periods (the logarithm of each one's length, idle ones
+negative), or, as in the thesis, the utilisation of the CPU, sample by sample. A session of hours has many
+idle samples and a few busy ones, over which an average of samples smears; one of periods keeps them apart.
+Distances, clusters and barycentres are dtaidistance's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -36,7 +37,17 @@ OTHERS = 3
 MOST_CLUSTERS = 12
 _ITERATIONS = 5
 
+SAMPLES = 240
+"""Of a session's utilisation, whatever its length."""
+
 Series = NDArray[np.float64]
+
+
+class AlignedSeries(StrEnum):
+    """What is aligned: lengths of periods, or samples of the utilisation."""
+
+    PERIODS = "periods"
+    UTILISATION = "utilisation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +59,20 @@ class Synthesis:
 
 
 def synthesize(
-    sources: Sequence[InteractivePattern], count: int, seed: int = 1, clusters: int | None = None
+    sources: Sequence[InteractivePattern],
+    count: int,
+    seed: int = 1,
+    clusters: int | None = None,
+    aligned: AlignedSeries = AlignedSeries.PERIODS,
 ) -> Synthesis:
     """Return ``count`` new patterns that resemble ``sources``.
 
     For each, a cluster is drawn by its size, then a member, then one to three of the members nearest to it.
-    Their barycentre has the first one's number of periods. An average of logarithms makes all lengths smaller
-    than they were, and tells less of rare ones, so busy and idle periods are stretched: to the first one's
-    execution time, and to the utilisation of one of the members. The distributions of both are thereby kept.
+    The barycentre of periods has the first one's number of them; that of the utilisation is busy in the
+    samples in which it is highest, as many as one of the members is busy in. An average of logarithms makes
+    all lengths smaller than they were, and says less of rare ones, so busy and idle periods are stretched:
+    to the first one's execution time, and to the utilisation of one of the members. The distributions of both
+    are thereby kept.
 
     Parameters
     ----------
@@ -67,6 +84,8 @@ def synthesize(
         Of all random choices.
     clusters
         How many; by default the square root of half the number of sources, 1 to 12.
+    aligned
+        What is aligned.
 
     Raises
     ------
@@ -83,7 +102,8 @@ def synthesize(
         raise UsageError(
             f"{counted(clusters, 'cluster')} of {counted(len(usable), 'pattern')} are not possible"
         )
-    series = [encode(pattern) for pattern in usable]
+    by_periods = aligned is AlignedSeries.PERIODS
+    series = [encode(pattern) if by_periods else samples_of(pattern) for pattern in usable]
     tools = _Tools.load()
     wanted = max(1, min(wanted, len(usable) if clusters else MOST_CLUSTERS))
     members = tools.clusters(series, wanted, seed)
@@ -97,7 +117,9 @@ def synthesize(
         chosen = _draw(cluster, distances, rng)
         average = tools.barycentre([series[place] for place in chosen])
         like = usable[chosen[int(rng.integers(len(chosen)))]]
-        made.append(_fitted(decode(average, least_ms), to_ms(usable[chosen[0]].total_s), like))
+        total_ms = to_ms(usable[chosen[0]].total_s)
+        new = decode(average, least_ms) if by_periods else from_samples(average, like, total_ms)
+        made.append(_fitted(new, total_ms, like))
     return Synthesis(tuple(made), tuple(sorted(map(len, members), reverse=True)))
 
 
@@ -118,6 +140,29 @@ def decode(series: Series, least_ms: int = 1) -> InteractivePattern:
     return InteractivePattern(
         to_s(periods_ms[0]), to_s(periods_ms[-1]), tuple(inner[0::2]), tuple(inner[1::2])
     )
+
+
+def samples_of(pattern: InteractivePattern) -> Series:
+    """Return the share of each of SAMPLES equal parts of a session in which it is busy."""
+    lengths_s = np.array(pattern.periods_s, dtype=np.float64)
+    busy_s = np.where(np.arange(len(lengths_s)) % 2 == 1, lengths_s, 0.0)
+    edges_s = np.linspace(0.0, pattern.total_s, SAMPLES + 1)
+    until_s = np.interp(edges_s, np.append(0.0, lengths_s.cumsum()), np.append(0.0, busy_s.cumsum()))
+    shares: Series = np.diff(until_s) / (pattern.total_s / SAMPLES)
+    return shares
+
+
+def from_samples(series: Series, like: InteractivePattern, total_ms: int) -> InteractivePattern:
+    """Return the pattern that is busy in the highest samples, as many as ``like`` is busy in, or one."""
+    most = max(1, round(len(series) * like.busy_s / like.total_s)) if like.busy_s else 0
+    busy = np.zeros(len(series) + 2, dtype=np.bool_)
+    busy[1 + np.argsort(-series, kind="stable")[:most]] = True
+    changes = np.flatnonzero(busy[1:] != busy[:-1])
+    edges_ms = np.rint(changes * (total_ms / len(series))).astype(np.int64).tolist()
+    periods_s = [to_s(after - before) for before, after in pairwise([0, *edges_ms, total_ms])]
+    if len(periods_s) == 1:
+        return InteractivePattern(periods_s[0], 0, (), ())
+    return InteractivePattern(periods_s[0], periods_s[-1], tuple(periods_s[1:-1:2]), tuple(periods_s[2:-1:2]))
 
 
 def _shortest_ms(patterns: Sequence[InteractivePattern]) -> int:

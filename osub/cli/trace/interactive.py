@@ -39,7 +39,7 @@ from workloads.behaviour.behaviour_sampler import (
     record,
     write_as_taken,
 )
-from workloads.behaviour.pattern_synthesis import synthesize
+from workloads.behaviour.pattern_synthesis import AlignedSeries, synthesize
 from workloads.behaviour.recording_library import (
     NEAREST,
     PUBLISHED,
@@ -131,6 +131,10 @@ def patterns(
     clusters: Annotated[
         int | None, typer.Option(min=1, help="Of the recordings; by default from their number.")
     ] = None,
+    aligned: Annotated[
+        AlignedSeries,
+        typer.Option(help="What is aligned: lengths of periods, or samples of the CPU utilisation."),
+    ] = AlignedSeries.PERIODS,
     threshold: Annotated[
         float, typer.Option(min=0, help="Cores above which a sample of a recording is busy.")
     ] = THRESHOLD_CORES,
@@ -156,7 +160,7 @@ def patterns(
     made = None
     if synthesize_count is not None and out is not None:
         with working(f"synthesizing {counted(synthesize_count, 'pattern')}"):
-            synthesis = synthesize(sources, synthesize_count, seed, clusters)
+            synthesis = synthesize(sources, synthesize_count, seed, clusters, aligned)
         sizes = synthesis.cluster_sizes
         made = behaviour_statistics(synthesis.patterns)
         note = (

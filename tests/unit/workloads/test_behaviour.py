@@ -24,7 +24,15 @@ from workloads.behaviour.behaviour_sampler import (
     job_cgroups,
     record,
 )
-from workloads.behaviour.pattern_synthesis import decode, encode, synthesize
+from workloads.behaviour.pattern_synthesis import (
+    SAMPLES,
+    AlignedSeries,
+    decode,
+    encode,
+    from_samples,
+    samples_of,
+    synthesize,
+)
 from workloads.behaviour.recording_library import (
     Recording,
     behaviour_statistics,
@@ -409,6 +417,28 @@ def test_statistics_of_new_patterns_are_near_those_of_their_sources() -> None:
     assert made.few_periods_share == pytest.approx(source.few_periods_share, abs=0.12)
     assert made.length_p90_s == pytest.approx(source.length_p90_s, rel=0.3)
     assert made.most_periods <= source.most_periods
+
+
+def test_samples_of_a_pattern_give_it_back_where_its_periods_are_whole_samples() -> None:
+    pattern = InteractivePattern(30, 60, (15, 45), (90,))
+    series = samples_of(pattern)
+    assert len(series) == SAMPLES
+    assert series.sum() == pytest.approx(SAMPLES * 60 / 240)
+    assert from_samples(series, pattern, 240_000) == pattern
+    idle = InteractivePattern(100, 0, (), ())
+    assert from_samples(samples_of(idle), idle, 100_000) == idle
+    busy = InteractivePattern(0, 0, (100,), ())
+    assert from_samples(samples_of(busy), busy, 100_000) == busy
+
+
+def test_new_patterns_may_be_averages_of_the_utilisation() -> None:
+    pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
+    sources = recorded(12)
+    made = synthesize(sources, 8, seed=4, aligned=AlignedSeries.UTILISATION)
+    lengths_s = [pattern.total_s for pattern in sources]
+    assert all(min(abs(one.total_s - length_s) for length_s in lengths_s) < 0.01 for one in made.patterns)
+    assert all(0 <= pattern.busy_s <= pattern.total_s for pattern in made.patterns)
+    assert made != synthesize(sources, 8, seed=4)
 
 
 def test_same_seed_same_patterns_and_the_global_generators_are_left_alone() -> None:
