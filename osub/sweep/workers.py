@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from foundation.one_line import one_line
@@ -34,6 +37,7 @@ class Failure:
 
 Ended = tuple[Point, Outcome | Failure]
 _LOOK_S = 0.2
+_LINGER_S = 1.0
 KILLED = Failure("its process was killed, or ran out of memory", again=True)
 
 
@@ -66,22 +70,34 @@ class Processes:
         for point in points:
             waiting.put(point)
         ended: queue.SimpleQueue[Ended | BaseException] = queue.SimpleQueue()
-        with tempfile.TemporaryDirectory(prefix="osub-sweep-", ignore_cleanup_errors=True) as scratch:
-            team = [
+        scratch = tempfile.mkdtemp(prefix="osub-sweep-")
+        team: list[_Worker] = []
+        try:
+            team += [
                 _Worker([self._work, f"{scratch}/{number}"], waiting, ended)
                 for number in range(min(self._count, len(points)))
             ]
-            try:
-                for worker in team:
-                    worker.start()
-                for _ in points:
-                    outcome = _next(ended)
-                    if isinstance(outcome, BaseException):
-                        raise outcome
-                    yield outcome
-            finally:
-                for worker in team:
-                    worker.end()
+            for worker in team:
+                worker.start()
+            for _ in points:
+                outcome = _next(ended)
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                yield outcome
+        finally:
+            for worker in team:
+                worker.end()
+            _remove(Path(scratch))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder into which what a process has started may still write for a moment after its end."""
+    end_s = time.monotonic() + _LINGER_S
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if time.monotonic() > end_s:
+            return
+        time.sleep(0.01)
 
 
 def _next(ended: queue.SimpleQueue[Ended | BaseException]) -> Ended | BaseException:
