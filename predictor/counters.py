@@ -37,6 +37,7 @@ import msgspec
 from foundation.errors import HostError, InputError
 from foundation.one_line import one_line
 from predictor.dataset import CounterSource, counter_name
+from predictor.programs.repeated_command import run_whole
 
 Per = Literal["instruction", "second"]
 
@@ -84,37 +85,6 @@ class Provider(Protocol):
 def per(value: float | None, base: float | None) -> float | None:
     """Return value/base; None if either is not known, or there is no base."""
     return None if value is None or not base else value / base
-
-
-def run_whole(
-    words: Sequence[str], command: Sequence[str], environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """Run a command that ends by itself; its output is dropped.
-
-    Raises
-    ------
-    HostError
-        It cannot be started, or ends with another code than 0.
-    """
-    try:
-        done = subprocess.run(
-            list(words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=dict(environment),
-            check=False,
-        )
-    except OSError as error:
-        raise HostError(f"cannot start {one_line(words[0])}: {error.strerror}") from error
-    if done.returncode != 0:
-        said = [line for line in done.stderr.strip().splitlines() if not line.startswith("==")]
-        last_words = f": {one_line(said[-1])}" if said else ""
-        how = f"ended with code {done.returncode}" if done.returncode > 0 else "was killed"
-        raise HostError(f"{one_line(' '.join(command), 80)} {how}{last_words}")
-    return done
 
 
 class _CounterValue(msgspec.Struct, frozen=True):

@@ -21,12 +21,13 @@ from pathlib import Path
 from analysis.claims import estimate
 from foundation.errors import HostError, UsageError
 from foundation.units import counted
-from predictor.counters import CachegrindCounters, Count, Provider, counts_of, run_whole
+from predictor.counters import CachegrindCounters, Count, Provider, counts_of
 from predictor.dataset import STRESSOR, CounterSource, PairKind
 from predictor.measure.frozen_program import FrozenProgram, ProgramError
 from predictor.measure.pair_trial import Bench, Lengths, ProgramPool, Row, TrialCpus, measure
 from predictor.measure.pairs_store import PairsStore, thread_siblings
 from predictor.programs.program_catalogue import CatalogueApplication
+from predictor.programs.repeated_command import run_whole
 
 # A command that is counted whole makes steps for about as long.
 WHOLE_S = 2.0

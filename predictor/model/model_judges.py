@@ -40,6 +40,7 @@ from predictor.model.linear_models import (
     each_family,
     fit_danger,
     fit_loss,
+    majority_right,
     nearest_loss,
     no_twins,
     one_thread,
@@ -259,9 +260,7 @@ def evaluate_kind(
     certain = records.where(~records.spans)
     check_enough(certain)
     dangerous = certain.dangerous
-    share = float(dangerous.mean())
-    majority = np.full(len(certain), share > 0.5)
-    base = (majority == dangerous).astype(np.float64)
+    base = majority_right(certain)
 
     def judged(right: Floats, own: Records = certain, own_base: Floats = base) -> Accuracy:
         return _accuracy(right, own_base, own.victim, seed)
@@ -278,14 +277,13 @@ def evaluate_kind(
     clear = certain.without(groups.dangerous_places)
     clear_accuracies, clear_majority = {}, 0.0
     if is_enough(clear):
-        clear_base = np.full(len(clear), 2 * clear.dangerous.sum() > len(clear)) == clear.dangerous
+        clear_base = majority_right(clear)
         clear_majority = float(clear_base.mean())
         clear_accuracies = {
-            name: judged(_right(clear, folds, seed), clear, clear_base.astype(np.float64))
+            name: judged(_right(clear, folds, seed), clear, clear_base)
             for name, folds in (("random", at_random), ("application", each_application))
         }
-    every_base = np.full(len(records), 2 * records.dangerous.sum() > len(records)) == records.dangerous
-    included = judged(_right(records, each_application, seed), records, every_base.astype(np.float64))
+    included = judged(_right(records, each_application, seed), records, majority_right(records))
     whole = fit_stepwise(certain)
     names = [f"{side} {name}" for side in ("victim", "opponent") for name in certain.features.counters]
     half_width = float(quantiles(np.abs(unseen.errors), (_COVERAGE,))[0])
@@ -385,7 +383,7 @@ def judge_unseen(records: Records) -> UnseenPredictions:
 
 def accuracy_of_unseen(records: Records, unseen: UnseenPredictions, seed: int) -> tuple[Accuracy, float]:
     """Return how often victims that models had not seen were judged right, and how often the majority is."""
-    base = (np.full(len(records), records.dangerous.mean() > 0.5) == records.dangerous).astype(np.float64)
+    base = majority_right(records)
     right = ((unseen.probability > 0.5) == records.dangerous).astype(np.float64)
     return _accuracy(right, base, records.victim, seed), float(base.mean())
 

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from foundation.errors import HostError, OsubError, UsageError
 from foundation.one_line import one_line
@@ -25,7 +24,7 @@ def main() -> int:
             raise UsageError("repeated_command: STEPS COMMAND..., the first a whole number")
         meter = Meter.of(os.environ)
         for _ in range(int(words[0])):
-            run_once(words[1:])
+            run_whole([*with_parent(), *words[1:]], words[1:], os.environ)
             if meter is not None:
                 meter.step()
     except OsubError as error:
@@ -34,28 +33,35 @@ def main() -> int:
     return 0
 
 
-def run_once(command: Sequence[str]) -> None:
-    """Run a command to its end; what it prints is dropped.
+def run_whole(
+    words: Sequence[str], command: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that ends by itself; its output is dropped.
 
     Raises
     ------
     HostError
-        It cannot be started, or fails.
+        It cannot be started, or ends with another code than 0.
     """
     try:
         done = subprocess.run(
-            [*with_parent(), *command],
+            list(words),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=dict(environment),
             check=False,
         )
     except OSError as error:
-        raise HostError(f"cannot start {one_line(command[0], 80)}: {error.strerror}") from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        last = f": {one_line(said[-1], 120)}" if said else ""
-        raise HostError(f"{one_line(shlex.join(command), 80)} ended with code {done.returncode}{last}")
+        raise HostError(f"cannot start {one_line(words[0])}: {error.strerror}") from error
+    if done.returncode != 0:
+        said = [line for line in done.stderr.strip().splitlines() if not line.startswith("==")]
+        last_words = f": {one_line(said[-1])}" if said else ""
+        how = f"ended with code {done.returncode}" if done.returncode > 0 else "was killed"
+        raise HostError(f"{one_line(' '.join(command), 80)} {how}{last_words}")
+    return done
 
 
 if __name__ == "__main__":

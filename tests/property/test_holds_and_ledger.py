@@ -84,6 +84,9 @@ class SmallLedger(StateFile):
     def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:
         return super().claim_process(pid, start_ticks, job) if self._has_room() else None
 
+    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:
+        return super().claim_idle(pid, start_ticks, job) if self._has_room() else None
+
     def _has_room(self) -> bool:
         marks = self._view[4096::256].tobytes()
         return len(marks) - marks.count(0) < self.room
@@ -485,22 +488,6 @@ ACTS = (
 )
 
 
-class SmallYieldLedger(StateFile):
-    """A state file with room for a few records only."""
-
-    room: int = 9
-
-    def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:
-        return super().claim_cgroup(kind, path, job) if self._has_room() else None
-
-    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:
-        return super().claim_idle(pid, start_ticks, job) if self._has_room() else None
-
-    def _has_room(self) -> bool:
-        marks = self._view[4096::256].tobytes()
-        return len(marks) - marks.count(0) < self.room
-
-
 class YieldMachine(RuleBasedStateMachine):
     """An agent's yielder and ledger; the world is a subclass's."""
 
@@ -549,8 +536,8 @@ class YieldMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         """Start an agent with a ledger of its own."""
-        ledger = SmallYieldLedger.create(self.folder / "agent-a.state", "a", "/", str(self.cpu_root))
-        assert isinstance(ledger, SmallYieldLedger)
+        ledger = SmallLedger.create(self.folder / "agent-a.state", "a", "/", str(self.cpu_root))
+        assert isinstance(ledger, SmallLedger)
         self.ledger = ledger
         self.yielder = self.make()
 

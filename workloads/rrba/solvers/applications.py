@@ -11,6 +11,7 @@ it.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -200,64 +201,24 @@ def _jacobi_bytes(grid: PointGrid, ranks: int) -> int:
     return bytes_needed(grid, ranks)
 
 
-def _build_bt(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+def _compiled(name: str, solver: str) -> Callable[[MPI.Comm, PointGrid], StepSolver]:
+    """Return what builds a solver of the module ``name``, whose kernels one rank compiles for all."""
 
-    with compiled_once("bt"):
-        from workloads.rrba.solvers.bt import BlockTridiagonal
+    def build(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
+        from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
 
-    return BlockTridiagonal(comm, grid)
+        with compiled_once(name):
+            module = importlib.import_module(f"workloads.rrba.solvers.{name}")
+        built: StepSolver = getattr(module, solver)(comm, grid)
+        return built
 
-
-def _build_sp(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
-
-    with compiled_once("sp"):
-        from workloads.rrba.solvers.sp import ScalarPentadiagonal
-
-    return ScalarPentadiagonal(comm, grid)
-
-
-def _build_lu(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
-
-    with compiled_once("lu"):
-        from workloads.rrba.solvers.lu import Relaxation
-
-    return Relaxation(comm, grid)
-
-
-def _build_mg(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
-
-    with compiled_once("mg"):
-        from workloads.rrba.solvers.mg import Multigrid
-
-    return Multigrid(comm, grid)
-
-
-def _build_cg(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
-
-    with compiled_once("cg"):
-        from workloads.rrba.solvers.cg import ConjugateGradient
-
-    return ConjugateGradient(comm, grid)
+    return build
 
 
 def _build_ft(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
     from workloads.rrba.solvers.ft import FourierTransform
 
     return FourierTransform(comm, grid)
-
-
-def _build_ep(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
-
-    with compiled_once("ep"):
-        from workloads.rrba.solvers.ep import GaussianPairs
-
-    return GaussianPairs(comm, grid)
 
 
 APPLICATIONS: dict[str, SolverApplication] = {
@@ -275,7 +236,7 @@ APPLICATIONS: dict[str, SolverApplication] = {
             "lu",
             "SSOR wavefront of 5x5 blocks, pipelined, after NPB LU",
             check_pencils,
-            _build_lu,
+            _compiled("lu", "Relaxation"),
             lu_bytes,
             lambda _: LU_CLASSES["W"],
             LU_CLASSES,
@@ -284,7 +245,7 @@ APPLICATIONS: dict[str, SolverApplication] = {
             "bt",
             "block tridiagonal lines, after NPB BT",
             lambda grid, ranks: check_cells(grid, ranks, "bt"),
-            _build_bt,
+            _compiled("bt", "BlockTridiagonal"),
             bt_bytes,
             lambda _: BT_CLASSES["W"],
             BT_CLASSES,
@@ -293,7 +254,7 @@ APPLICATIONS: dict[str, SolverApplication] = {
             "sp",
             "scalar pentadiagonal lines, after NPB SP",
             lambda grid, ranks: check_cells(grid, ranks, "sp"),
-            _build_sp,
+            _compiled("sp", "ScalarPentadiagonal"),
             sp_bytes,
             lambda _: SP_CLASSES["W"],
             SP_CLASSES,
@@ -302,7 +263,7 @@ APPLICATIONS: dict[str, SolverApplication] = {
             "mg",
             "multigrid V-cycles, after NPB MG",
             check_boxes,
-            _build_mg,
+            _compiled("mg", "Multigrid"),
             mg_bytes,
             lambda _: MG_CLASSES["S"],
             MG_CLASSES,
@@ -311,7 +272,7 @@ APPLICATIONS: dict[str, SolverApplication] = {
             "cg",
             "conjugate gradients on a sparse random matrix, after NPB CG",
             _check_matrix,
-            _build_cg,
+            _compiled("cg", "ConjugateGradient"),
             cg_bytes,
             lambda _: CG_CLASSES["W"],
             CG_CLASSES,
@@ -329,7 +290,7 @@ APPLICATIONS: dict[str, SolverApplication] = {
             "ep",
             "pairs of Gaussian numbers, no communication, after NPB EP",
             _check_slabs,
-            _build_ep,
+            _compiled("ep", "GaussianPairs"),
             lambda grid, ranks: 8 * _WORD * grid.points // ranks,
             lambda _: EP_CLASSES["S"],
             EP_CLASSES,

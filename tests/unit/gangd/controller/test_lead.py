@@ -225,14 +225,20 @@ def test_a_controller_that_is_restarted_goes_on_with_what_it_knew(alone: Company
     assert judge(alone.seen(), at_ns, later, NODES).beyond_s <= MOST_BEYOND_S
 
 
-@pytest.mark.slow
-def test_a_standby_takes_over_from_a_leader_that_is_killed(pair: Company) -> None:
+def all_hold_with_a_standby(pair: Company) -> str:
+    """Start a leader, agents and a standby; return what agents hold."""
     pair.lead(0)
     until(lambda: "leads" in log(pair, 0), 60, "the first leads")
     pair.lead(1)
     pair.board()
     first = pair.all_hold()
     until(lambda: "standby" in log(pair, 1), 60, "the second stands by")
+    return first
+
+
+@pytest.mark.slow
+def test_a_standby_takes_over_from_a_leader_that_is_killed(pair: Company) -> None:
+    first = all_hold_with_a_standby(pair)
     at_ns = blow(pair.controllers[0], signal.SIGKILL)
     later = pair.all_hold(but=first)
     assert "term 2: this controller leads" in log(pair, 1)
@@ -250,12 +256,7 @@ def test_a_standby_takes_over_from_a_leader_that_is_killed(pair: Company) -> Non
 
 @pytest.mark.slow
 def test_a_leader_that_was_stopped_and_wakes_up_is_heard_no_more(pair: Company) -> None:
-    pair.lead(0)
-    until(lambda: "leads" in log(pair, 0), 60, "the first leads")
-    pair.lead(1)
-    pair.board()
-    first = pair.all_hold()
-    until(lambda: "standby" in log(pair, 1), 60, "the second stands by")
+    first = all_hold_with_a_standby(pair)
     at_ns = blow(pair.controllers[0], signal.SIGSTOP)
     later = pair.all_hold(but=first)
     blow(pair.controllers[0], signal.SIGCONT)

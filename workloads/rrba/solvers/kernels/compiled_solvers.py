@@ -85,8 +85,8 @@ def kernel(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def compile_all() -> Path | None:
     """Compile the kernels of all solvers into the cache, or load them; return its folder, None for none."""
-    kernels = {"bt": ("adi", "bt"), "sp": ("adi", "sp"), "lu": ("lu",), "mg": ("mg",)}
-    kernels |= {"cg": ("cg",), "ep": ("ep",)}
+    kernels: dict[str, tuple[str, ...]] = {name: (name,) for name in ("lu", "mg", "cg", "ep")}
+    kernels |= {"bt": ("adi", "bt"), "sp": ("adi", "sp")}
     for name, parts in kernels.items():
         with compiled_once(name):
             for part in parts:
