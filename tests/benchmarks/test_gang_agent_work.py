@@ -3,10 +3,10 @@
 The kernel counts: the agent's RLIMIT_RTTIME is lowered step by step, and a fault ``exhausted`` tells that it
 worked for longer. ``OSUB_WORK_JOBS`` and ``OSUB_WORK_PROCESSES`` set the jobs of the node and the processes
 of each (740 and 14 for a large node), which are killed at once; ``OSUB_WORK_FORKS`` the processes that one
-more job starts (29000). ``-k hogs`` has threads of FIFO 99 on every core for three seconds, and tells for how
-long a held job stays frozen after the agent was stopped. ``-k srun`` starts real steps (``OSUB_WORK_SRUNS``,
-ten at a time, for ``OSUB_WORK_SECONDS`` at most) in a job of an embedded cluster, and tells what agent and
-controller make of them.
+more job starts (29000); ``OSUB_WORK_LIMITS_MS`` the limits, each tried once. ``-k hogs`` has threads of FIFO
+99 on every core for three seconds, and tells for how long a held job stays frozen after the agent was
+stopped. ``-k srun`` starts real steps (``OSUB_WORK_SRUNS``, ten at a time, for ``OSUB_WORK_SECONDS`` at most)
+in a job of an embedded cluster, and tells what agent and controller make of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORKS = int(os.environ.get("OSUB_WORK_FORKS", "1000"))
 STEPS = int(os.environ.get("OSUB_WORK_STEPS", "1000"))
 SRUNS = int(os.environ.get("OSUB_WORK_SRUNS", "1000"))
 SRUNS_WITHIN_S = float(os.environ.get("OSUB_WORK_SECONDS", "840"))
-LIMITS_MS = (300, 200, 100, 60, 40)
+LIMITS_MS = [int(limit) for limit in os.environ.get("OSUB_WORK_LIMITS_MS", "300,200,100,60,40").split(",")]
 STEP = "slurm_a/uid_0/job_{}/step_0"
 CROWD = ["sh", "-c", "i=0; while [ $i -lt $0 ]; do sleep 1000 & i=$((i+1)); done; wait"]
 HOG = """
@@ -114,7 +114,11 @@ def test_longest_work_without_a_pause(node: Node) -> None:
         for what in ("cancel", "fork"):
             before = node.exhausted()
             node.limit(limit_ms)
-            kill(jobs) if what == "cancel" else node.start(1, FORKS)
+            if what == "cancel":
+                kill(jobs)
+                node.cgroups.reap()
+            else:
+                node.start(1, FORKS)
             time.sleep(3.0)
             node.limit(300)
             assert node.daemon.child.poll() is None
@@ -123,6 +127,7 @@ def test_longest_work_without_a_pause(node: Node) -> None:
             else:
                 until(lambda: len(node.daemon.log("recovered")) == node.exhausted(), 60, "recovery")
         kill([node.cgroups.root / STEP.format(node.made)])
+        node.cgroups.reap()
         node.puppet.rotate()
     print(f"\n{JOBS} jobs of {PROCESSES} processes cancelled at once, a job that forks {FORKS} processes")
     for what in ("cancel", "fork"):
