@@ -1,6 +1,6 @@
 # Set-up shared by `demo` and `test`: the distribution's Slurm, Python, a virtual environment, the package.
-# To be sourced by POSIX sh from the repository's root. Safe to repeat; quick when nothing is missing. With
-# solvers_later set, what computes in jobs is compiled later by the sourcing script, in the background.
+# To be sourced by POSIX sh from the repository's root. Safe to repeat; quick when nothing is missing. Kernels
+# are compiled as well; with kernels set to "solvers" only what computes in jobs, with "none" nothing.
 
 PACKAGES="slurmctld slurmd slurm-client munge"
 
@@ -79,11 +79,18 @@ set_up_package() {
         stop "could not install the locked packages; is a package index reachable?"
     $pip install --no-deps --no-build-isolation -e . || stop "could not install the package itself"
     printf '%s\n' "$wanted" >"$stamp"
-    [ -n "${solvers_later:-}" ] || compile_solvers
+    compile_kernels
 }
 
-compile_solvers() {
-    .venv/bin/osub workloads compile >/dev/null || say "kernels could not be compiled; the first jobs will try again"
+compile_kernels() {
+    [ "${kernels:-}" != none ] || return 0
+    .venv/bin/osub workloads compile >/dev/null || say "kernels could not be compiled; the first jobs will try again" &
+    if [ "${kernels:-}" != solvers ]; then
+        say "compiling the simulator (once for this version, about half a minute)"
+        .venv/bin/python -m simulator.compile_ahead 2>/dev/null ||
+            say "the simulator could not be compiled; the first simulation will try again"
+    fi
+    wait "$!"
 }
 
 set_up_system

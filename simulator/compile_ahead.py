@@ -1,4 +1,4 @@
-"""``python -m simulator.engine.run.compile_ahead``: compile the engine before it is needed."""
+"""``python -m simulator.compile_ahead``: compile the engine before it is needed."""
 
 from __future__ import annotations
 

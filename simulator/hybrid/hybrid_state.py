@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable
 from simulator.state.lifecycle_state import BY_START
 
@@ -208,6 +208,7 @@ class HybridIntervalRecord:
     lost_us: int = 0
 
 
+@kernel_state
 class HybridTables(NamedTuple):
     """The tables.
 

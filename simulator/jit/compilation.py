@@ -29,12 +29,14 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _IMPORTED = re.compile(rb"^from (simulator[.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
 _CALLED_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _kernels: list[Callable[..., Any]] = []
+_states: list[type[Any]] = []
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -45,6 +47,15 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """
     _kernels.append(function)
     return function
+
+
+def kernel_state(state: type[T]) -> type[T]:
+    """Declare that kernels take this class of named tuples by its address (``state_types``).
+
+    They read its fields and create none of it. A class that kernels do create stays a named tuple.
+    """
+    _states.append(state)
+    return state
 
 
 class Compilation(Enum):
@@ -68,7 +79,7 @@ def source_digest(folder: Path = Path(__file__).parents[1]) -> str:
     """Return a digest of the sources under ``folder`` that have kernels, and of those that they import."""
     rest = [path for path in folder.rglob("*.py") if b"@kernel" in path.read_bytes()]
     rest.append(folder / "jit" / "compilation.py")
-    rest.append(folder / "jit" / "numba_internals.py")
+    rest += [folder / "jit" / name for name in ("numba_internals.py", "state_types.py")]
     found: dict[str, bytes] = {}
     while rest:
         path = rest.pop()
@@ -176,10 +187,14 @@ _known = 0
 
 
 def _make_known(count: int) -> None:
-    """Let numba compile the first ``count`` kernels wherever another kernel calls them."""
+    """Let numba compile the first ``count`` kernels wherever another kernel calls them, and know states."""
     from numba.extending import register_jitable
 
+    from simulator.jit.state_types import declare
+
     global _known
+    while _states:
+        declare(_states.pop())
     for function in _kernels[_known:count]:
         register_jitable(**_CALLED_OPTIONS)(function)
     _known = count

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.cores.node_fitting import count_fitting, count_idle
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import RecordTable
 from simulator.lifecycle.events import CHANGED, NOTHING, RANG, happen, log_is_full
 from simulator.lifecycle.job_progress import start
@@ -88,6 +88,7 @@ class FreedRecord:
     kib: int = 0
 
 
+@kernel_state
 class MalleablePlan(NamedTuple):
     """A strategy and what it works on."""
 

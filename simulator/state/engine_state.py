@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simulator.jit.compilation import kernel_state
 from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, Short
 from simulator.state.lifecycle_state import LifecycleTables
 from simulator.state.node_sets import Ranking
@@ -42,6 +43,7 @@ class LinkPoolRecord:
     spare: int = -1
 
 
+@kernel_state
 class Links(NamedTuple):
     """Which running jobs have a core in common: a list of the others for each job."""
 
@@ -101,6 +103,7 @@ class BlockRecord:
     calm: Short = 0
 
 
+@kernel_state
 class Rows(NamedTuple):
     """Slurm's rows.
 
@@ -290,6 +293,7 @@ class Timeline(NamedTuple):
     lists: RecordTable[ListRecord]
 
 
+@kernel_state
 class EngineState(NamedTuple):
     """All of it.
 

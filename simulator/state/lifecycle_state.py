@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
+from simulator.jit.compilation import kernel_state
 from simulator.jit.field_records import IntegerGrid, IntegerRow, Ints, RecordTable, Short, column
 
 _NEVER = -1
@@ -166,6 +167,7 @@ class LoggedPart:
     node: Short = 0
 
 
+@kernel_state
 class Log(NamedTuple):
     """Allocation intervals that have ended, until they are taken out."""
 
@@ -174,6 +176,7 @@ class Log(NamedTuple):
     mask: IntegerGrid
 
 
+@kernel_state
 class LifecycleTables(NamedTuple):
     """All of it. ``rates`` has the rates of all malleable jobs, each on 1, 2, ... nodes."""
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import IntegerGrid, IntegerRow, Ints, StateAllocator
 
 WORD_BITS = 62
@@ -74,6 +74,7 @@ def has(members: IntegerRow, member: int) -> bool:
     return bool((members[word] >> (member - word * WORD_BITS)) & 1)
 
 
+@kernel_state
 class Ranking(NamedTuple):
     """Nodes by kind of load, and load.
 

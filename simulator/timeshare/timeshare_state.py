@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from simulator.jit.compilation import kernel_state
 from simulator.jit.field_records import IntegerRow, Ints, RecordTable, Short, StateAllocator
 from simulator.state.node_sets import full_set
 
@@ -222,6 +223,7 @@ class NoiseRecord:
     speed: int = 0
 
 
+@kernel_state
 class TimeshareState(NamedTuple):
     """The state of a run.
 

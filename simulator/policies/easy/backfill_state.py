@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from simulator.cores.node_fitting import fits
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import (
     IntegerGrid,
     IntegerRow,
@@ -28,6 +28,7 @@ from simulator.state.engine_state import NEVER, EngineNodeRecord, EngineRulesRec
 from simulator.state.node_sets import count_bits, flip
 
 
+@kernel_state
 class HeadNodes(NamedTuple):
     """The head's nodes as a set, and whether they are known in this pass (``known[0]``)."""
 
@@ -86,6 +87,7 @@ def unbar(state: EngineState) -> None:
         state.barred[word] = 0
 
 
+@kernel_state
 class BackfillState(NamedTuple):
     """What EASY keeps of the future.
 

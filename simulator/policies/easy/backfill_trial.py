@@ -18,7 +18,7 @@ from simulator.cores.core_slots import add_to_stack, remove_from_stack
 from simulator.cores.node_fitting import fits
 from simulator.cores.row_packing import BLOCK
 from simulator.cores.slurm_rows import enter_row, leave_row, new_rows, sort_rows
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
 from simulator.lifecycle.job_progress import needs_stack
 from simulator.policies.easy.reservation import (
@@ -37,6 +37,7 @@ from simulator.state.engine_state import NEVER, EngineState, Links, Rows
 from simulator.state.node_sets import count_bits
 
 
+@kernel_state
 class RowMirror(NamedTuple):
     """Rows that are not the real ones.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.cores.core_slots import overlap, part_multiplicity
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import RecordTable, StateAllocator
 from simulator.policies.easy.backfill_trial import RowMirror
 from simulator.policies.easy.reservation import ReservationProjection
@@ -37,6 +37,7 @@ class BoundRecord:
     request_us: int = 0
 
 
+@kernel_state
 class Ncs(NamedTuple):
     """The rules, and the bounds of the present pass."""
 

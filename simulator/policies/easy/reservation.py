@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from simulator.cores.core_slots import add_to_stack, cores_at_top, remove_from_stack
 from simulator.cores.node_fitting import fits
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
 from simulator.lifecycle.job_progress import done_since, note_affected, set_speed, speed_of
 from simulator.lifecycle.segments import asks_us, request_units, requested_end_us
@@ -71,6 +71,7 @@ class EndRecord:
     job: int = 0
 
 
+@kernel_state
 class Shadow(NamedTuple):
     """Running jobs by requested end, and the cluster as it is at the shadow instant.
 
@@ -246,6 +247,7 @@ class MemberRecord:
     job: int = 0
 
 
+@kernel_state
 class ReservationProjection(NamedTuple):
     """Two projections: of all running jobs up to the head's start (base), and of one group (trial).
 

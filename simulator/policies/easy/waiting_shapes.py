@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.jit.compilation import kernel
+from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import IntegerRow, RecordTable, Short, StateAllocator, column
 from simulator.lifecycle.segments import asks_us
 from simulator.model.system import FAR_US
@@ -36,6 +36,7 @@ class RefusalRecord:
     shortest_us: int = 0
 
 
+@kernel_state
 class Refusals(NamedTuple):
     """What was refused; ``series[0]`` counts up whenever earlier refusals lose their force."""
 
@@ -113,6 +114,7 @@ class LeafRecord:
     rank: Short = 0
 
 
+@kernel_state
 class ShapeLanes(NamedTuple):
     """The lanes; ``least`` is the tree: its root is 1, the children of ``i`` are ``2 i`` and ``2 i + 1``."""
 
