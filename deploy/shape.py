@@ -212,6 +212,12 @@ def common_lines(shape: Shape, cluster_name: str) -> dict[str, str]:
     }
 
 
+def sharing_words(jobs_a_core: int, memory_per_cpu_mib: int | None) -> str:
+    """Return what a partition's line says of cores, and of memory if that is known."""
+    share = f"OverSubscribe={f'FORCE:{jobs_a_core}' if jobs_a_core > 1 else 'NO'}"
+    return share if memory_per_cpu_mib is None else f"{share} DefMemPerCPU={memory_per_cpu_mib}"
+
+
 def with_settings(lines: Mapping[str, str], settings: Iterable[str]) -> dict[str, str]:
     """Return the lines with the user's own ``Key=Value``, which win over ours."""
     result = dict(lines)

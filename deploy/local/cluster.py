@@ -43,7 +43,7 @@ from deploy.local.host import CgroupVersion, LocalHost, look_at_host
 from deploy.local.layout import ClusterLayout, checked_path, make_layout, names_of, state_option
 from deploy.local.members import kin_of, living_daemons
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
-from deploy.shape import GangKind, QueueKind, Shape, common_lines, pin_cpus, with_settings
+from deploy.shape import GangKind, QueueKind, Shape, common_lines, pin_cpus, sharing_words, with_settings
 from foundation.errors import ClusterError, OsubError, OutputError
 from foundation.interruption import signals_deferred
 from foundation.slurm import CommandSlurm, JobSnapshot, SlurmNode
@@ -121,8 +121,7 @@ def _partitions(shape: Shape, layout: ClusterLayout, memory_per_cpu_mib: int) ->
         ]
     return [
         f"PartitionName={name} Nodes={','.join(members)} Default={'YES' if index == 0 else 'NO'} "
-        f"OverSubscribe={f'FORCE:{most}' if most > 1 else 'NO'} DefMemPerCPU={memory_per_cpu_mib} "
-        "MaxTime=UNLIMITED DefaultTime=UNLIMITED State=UP"
+        f"{sharing_words(most, memory_per_cpu_mib)} MaxTime=UNLIMITED DefaultTime=UNLIMITED State=UP"
         for index, (name, members, most) in enumerate(parts)
     ]
 

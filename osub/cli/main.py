@@ -36,6 +36,7 @@ COMMANDS = {
     "top": "Who runs in this time slice and who is held, live.",
     "gang": "Control gangd while it runs: pause, resume, drain, weigh by node, partition, job.",
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
+    "advise": "A site's log: would sharing cores have helped, how sure is that, and how to try it.",
     "sweep": "Many settings at once, each run once and kept; or a search for the best.",
     "experiment": "Published experiments again, with the published numbers next to ours.",
     "evict": "Which running jobs to kill or checkpoint so that nodes are free by a deadline.",

@@ -41,6 +41,7 @@ from osub.sweep.tune import (
     Tuned,
     gain_over_seeds,
     kept,
+    overheads_in,
     tune,
     under,
 )
@@ -349,7 +350,7 @@ def tune_command(
     if quantum_ms is not None:
         choices["quantum_ms"] = _numbers("--quantum-ms", quantum_ms)
     wanted = Goal(figure=goal, most_degradation=most_degradation)
-    assumed, *others = _overheads(overhead)
+    assumed, *others = overheads_in(overhead)
     base: Parameters = {"trace": str(trace.resolve()), "system": system, "overhead": assumed, "seed": seed}
     most = min(trials, 1 + math.prod(map(len, choices.values())))
     tried = 0
@@ -377,19 +378,6 @@ def tune_command(
             spinner.update(f"trying the best with {seeds} seeds")
             tuned.gain = gain_over_seeds(tuned.best, tuned.alone, seeds, wanted, run)
     tell_tuned(tuned, as_json=as_json)
-
-
-def _overheads(text: str) -> list[float]:
-    """Return the numbers in ``1.2,1.0,1.4``, each once."""
-    try:
-        found = [float(word) for word in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(1 <= one < 100 for one in found):
-        raise UsageError(
-            f"--overhead takes numbers from 1 on with commas, such as 1.2,1.0,1.4; not {one_line(text, 60)}"
-        )
-    return list(dict.fromkeys(found))
 
 
 def _numbers(option: str, text: str) -> list[int]:

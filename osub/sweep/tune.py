@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from analysis.claims import Estimate, estimate
 from foundation.errors import InputError, UsageError
+from foundation.one_line import one_line
 from foundation.units import durations
 from osub.sweep.points import Outcome, point_of
 from osub.sweep.run import SweepStore
@@ -182,6 +183,25 @@ def gain_over_seeds(
     pairs = [[goal.value(run(one.parameters | seed).outcome) for one in (best, alone)] for seed in noisy]
     changes = [one - other for one, other in pairs]
     return estimate(changes) if changes and all(map(math.isfinite, changes)) else None
+
+
+def overheads_in(text: str) -> list[float]:
+    """Return the numbers in ``1.2,1.0,1.4``, each once.
+
+    Raises
+    ------
+    UsageError
+        They are no numbers from 1 on.
+    """
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(1 <= one < 100 for one in found):
+        raise UsageError(
+            f"--overhead takes numbers from 1 on with commas, such as 1.2,1.0,1.4; not {one_line(text, 60)}"
+        )
+    return list(dict.fromkeys(found))
 
 
 def reference(found: Sequence[Tried]) -> Tried:

@@ -243,6 +243,13 @@ def _header(
     partitions: dict[str, int],
 ) -> SwfHeader:
     peak = most_in_use(jobs)
+    # on shared nodes jobs have a part of the cores, under hardware threads a multiple of them
+    widths: Counter[int] = Counter()
+    for record in ran:
+        if record.procs and record.nodes:
+            widths[-(-record.procs // record.nodes)] += record.nodes if record.nodes > 1 else 0
+    width = max(widths, key=lambda one: (widths[one], one), default=None)
+    nodes = options.nodes or (-(-peak // width) if width and not options.procs else None)
     lines = [
         "Version: 2.2",
         "Computer: Slurm cluster",
@@ -251,7 +258,7 @@ def _header(
         f"MaxRecords: {len(jobs)}",
         f"UnixStartTime: {first_s}",
         *([f"TimeZoneString: {options.zone.key}"] if options.zone else []),
-        *([f"MaxNodes: {options.nodes}"] if options.nodes else []),
+        *([f"MaxNodes: {nodes}"] if nodes else []),
         f"MaxProcs: {options.procs or peak}",
         *(f"Queue: {number} {name}" for name, number in partitions.items()),
         *([f"Queue: {INTERACTIVE_QUEUE} interactive"] if any(job.queue == 0 for job in jobs) else []),
@@ -260,7 +267,7 @@ def _header(
     if not options.procs:
         lines.append(
             f"Note: MaxProcs is not known; at most {counted(peak, 'processor')} {verb(peak, 'was', 'were')} "
-            "in use at once"
+            "in use at once" + (f"; jobs mostly have {width:,} a node" if nodes else "")
         )
     anew: Counter[str] = Counter()
     submissions: set[tuple[str, float | None]] = set()

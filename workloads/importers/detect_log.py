@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from foundation.errors import InputError
 from workloads.importers.assemble_trace import ImportOptions, assemble
@@ -25,7 +27,7 @@ from workloads.importers.slurm_words import (
     resources,
     state_word,
 )
-from workloads.swf import SwfTrace, read_swf
+from workloads.swf import SwfColumns, SwfTrace, load_columns, read_swf, write_swf
 from workloads.swf.swf_job import STREAM_FAULTS, open_trace, stream_fault, unpacked
 from workloads.swf.swf_reader import NoSwfError
 
@@ -105,6 +107,7 @@ def _text(text: str | None) -> str | None:
     return None if text is None or is_absent(text) else text
 
 
+_Trace = TypeVar("_Trace", SwfTrace, SwfColumns)
 PEEK_BYTES = 1 << 16
 STDIN = Path("-")
 
@@ -159,26 +162,49 @@ def read_any(path: Path, options: ImportOptions, strict: bool = True) -> tuple[S
     if path != STDIN and not path.is_file():
         # a pipe can be read but once, and is taken for SWF; what is missing or a folder is reported there,
         # too
-        return _read_swf(path, strict), LogKind.SWF
+        return _read_swf(read_swf, path, strict), LogKind.SWF
     with _opened(path) as stream:
-        try:
-            head = stream.peek(PEEK_BYTES)[:PEEK_BYTES].decode("utf-8", errors="replace")
-        except STREAM_FAULTS as error:
-            raise stream_fault(path, error, readable=False) from error
-        kind = kind_of(path, head)
+        kind = kind_of(path, _head(path, stream))
         if kind is LogKind.SWF:
             if path == STDIN:
                 raise InputError("standard input is no accounting log: give an SWF trace as a file")
-            return _read_swf(path, strict), kind
+            return _read_swf(read_swf, path, strict), kind
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
         log = _read(path, kind, text, options.zone, strict)
     return assemble(log, options), kind
 
 
-def _read_swf(path: Path, strict: bool) -> SwfTrace:
+def load_any(path: Path, options: ImportOptions, strict: bool = True) -> SwfColumns:
+    """Read ``path`` as ``read_any`` does, by columns: SWF of a file at the fast reader's speed.
+
+    Raises
+    ------
+    InputError, UsageError
+        See ``read_any``.
+    """
+    if path != STDIN and path.is_file():
+        with _opened(path) as stream:
+            is_swf = kind_of(path, _head(path, stream)) is LogKind.SWF
+        if is_swf:
+            return _read_swf(load_columns, path, strict)
+    trace, _ = read_any(path, options, strict)
+    with tempfile.TemporaryDirectory(prefix="osub-log-") as folder:
+        file = Path(folder) / f"{trace.name}.swf"
+        write_swf(file, trace)
+        return replace(load_columns(file), report=trace.report)
+
+
+def _head(path: Path, stream: io.BufferedReader) -> str:
+    try:
+        return stream.peek(PEEK_BYTES)[:PEEK_BYTES].decode("utf-8", errors="replace")
+    except STREAM_FAULTS as error:
+        raise stream_fault(path, error, readable=False) from error
+
+
+def _read_swf(read: Callable[[Path, bool], _Trace], path: Path, strict: bool) -> _Trace:
     """Read SWF, which a file is taken for that is nothing else; the error names what else it could be."""
     try:
-        return read_swf(path, strict)
+        return read(path, strict)
     except NoSwfError as error:
         raise InputError(
             f"{error.detail}; is it SWF? Then --lenient passes over malformed lines; accounting comes "

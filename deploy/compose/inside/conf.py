@@ -9,7 +9,7 @@ from typing import Literal
 
 from deploy.compose.inside.keys import OWN_METRICS_TOKEN
 from deploy.compose.inside.settings import GANGD_METRICS_PORT, ContainerSettings
-from deploy.shape import GangKind, QueueKind, common_lines, with_settings
+from deploy.shape import GangKind, QueueKind, common_lines, sharing_words, with_settings
 
 Hierarchy = Literal["v1", "v2"]
 HEALTH_CHECK = "/usr/local/sbin/osub-health-check"
@@ -72,8 +72,7 @@ def _partitions(settings: ContainerSettings) -> list[str]:
     memory = max(1, settings.memory_mib // (shape.cores * shape.threads * most))
     return sets + [
         f"PartitionName={name} Nodes={nodes} Default={'YES' if index == 0 else 'NO'} "
-        f"OverSubscribe={f'FORCE:{jobs}' if jobs > 1 else 'NO'} DefMemPerCPU={memory} "
-        "MaxTime=UNLIMITED DefaultTime=UNLIMITED State=UP"
+        f"{sharing_words(jobs, memory)} MaxTime=UNLIMITED DefaultTime=UNLIMITED State=UP"
         for index, (name, nodes, jobs) in enumerate(parts)
     ]
 
