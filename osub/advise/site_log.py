@@ -282,11 +282,14 @@ class MemoryFacts:
     ----------
     requested_over_used
         Memory asked for over the peaks, both by core time; None where the log lacks one.
+    is_known
+        Whether the log has peaks (MaxRSS).
     fits
         Share of core time in which the peaks of M jobs fit on their node, by M; empty: not known.
     """
 
     requested_over_used: float | None
+    is_known: bool
     fits: dict[int, float]
 
 
@@ -298,12 +301,13 @@ def memory_facts(log: SiteLog, memory_gib: float | None, several: Sequence[int],
     over = float((asked * weight)[both].sum() / (used * weight)[both].sum()) if both.any() else None
     known = (used > 0) & (weight > 0)
     if memory_gib is None or not known.any():
-        return MemoryFacts(requested_over_used=over, fits={})
+        return MemoryFacts(requested_over_used=over, is_known=bool(known.any()), fits={})
     rng = np.random.default_rng(seed)
     share = weight[known] / weight[known].sum()
     drawn = rng.choice(used[known], (_DRAWS, max(several)), p=share)
     core_kib = memory_gib * 2**20 / log.system.cores
     return MemoryFacts(
         requested_over_used=over,
+        is_known=True,
         fits={m: float((drawn[:, :m].sum(axis=1) <= core_kib).mean()) for m in several},
     )

@@ -24,7 +24,15 @@ from analysis.quantiles import quantile, quantiles
 from analysis.verdict.paired_differences import QuantityDifference
 from foundation.errors import InputError, UsageError
 from foundation.units import US_PER_S, counted_of
-from osub.advise.site_log import ASSUMED_UTILISATION, LEAST_BLOCKS, Bools, Floats, JobClass, SiteLog
+from osub.advise.site_log import (
+    ASSUMED_UTILISATION,
+    LEAST_BLOCKS,
+    Bools,
+    Floats,
+    JobClass,
+    SiteLog,
+    efficiency,
+)
 from osub.sweep.tune import overheads_in
 from simulator.fit import overheads_of
 from simulator.jit.field_records import Ints
@@ -456,7 +464,7 @@ def advise(
     _refuse_a_rest(log)
     trials = _Trials(log, candidate, question)
     unmeasured = np.isnan(log.utilisation)
-    unknown = bool((interactive & unmeasured).sum() > 0.05 * interactive.sum())
+    unknown = bool(interactive.any()) and efficiency(log, interactive) is None
     scenarios = [
         Scenario(overhead=overhead, utilisation=busy)
         for overhead in question.overheads
@@ -485,6 +493,8 @@ def advise(
             if at == 0 or sharing.is_shared:  # else C_o plays no part
                 other = trials.run(sharing, scenario, trials.utilisation(scenario, interactive))
             differences[str(scenario)], left_out = trials.differences(plain, other)
+            if scenario == stress:
+                continue
             core_s = float(work_s[scenario][trials.chosen].sum()) / log.system.cores
             for idle_w in question.idle_w:
                 for cost in (1.0, scenario.overhead):

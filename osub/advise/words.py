@@ -123,7 +123,10 @@ def _recommendation(log: SiteLog, found: Advice) -> str:
     good = [one for one in found.scenarios if best.helps_in(one, found.question.most_degradation)]
     words = _best_words(best, good[0], found)
     if found.outcome(best) == "helps":
-        return f"{words} It helps at each C_o tried ({_costs(good)})."
+        trust = ""
+        if found.stress is not None and not best.helps_in(found.stress, found.question.most_degradation):
+            trust = f", if the log's CPU times are right ({efficiency(log, log.run_s > 0) or 1:.0%} busy)"
+        return f"{words} It helps at each C_o tried ({_costs(good)}){trust}."
     bad = [one for one in found.scenarios if one not in good]
     return (
         f"Whether sharing helps depends on what was never measured. {words} It helps at {_listed(good)}, "
@@ -228,10 +231,8 @@ def _memory(memory: MemoryFacts) -> str:
     over = memory.requested_over_used
     words = "" if over is None else f"Jobs ask for {number(over)} times the memory that they use at most. "
     if not memory.fits:
-        lacks = (
-            "--memory-gib is not given" if over is not None else "--memory-gib or the log's MaxRSS is missing"
-        )
-        return f"{words}Which M it allows is not known: {lacks}. Every M here is unsure by that."
+        lacks = "give a node's, --memory-gib" if memory.is_known else "ask sacct for ReqMem and MaxRSS"
+        return f"{words}Which M memory allows is not known, so every M here is unsure: {lacks}."
     parts = ", ".join(f"M={m} in {share:.0%}" for m, share in memory.fits.items())
     few = " and ".join(f"M={m}" for m, share in memory.fits.items() if share < FITTING)
     rule = (
@@ -271,7 +272,7 @@ def _uncertain(memory: MemoryFacts, found: Advice) -> str:
             f"no other job. If every job were busy all along, the choice {still} (jobs end {_later(ends)})."
         )
     if not memory.fits:
-        parts.append("Memory: ask sacct for ReqMem and MaxRSS, and give --memory-gib.")
+        parts.append("Memory: see above.")
     parts.append("Slices of gangd: C_o stands for their cost. Behaviour: users who wait less submit more.")
     return " ".join(parts)
 

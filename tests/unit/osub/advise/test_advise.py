@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,22 +39,16 @@ from workloads.importers.assemble_trace import ImportOptions
 
 HOUR_S, DAY = 3600, timedelta(days=1)
 SYSTEM = "N4C8"
-HEAD = "JobID|User|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|ReqMem|TotalCPU|MaxRSS|JobName"
+HEAD = (
+    "JobID|User|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|"
+    "ReqMem|TotalCPU|MaxRSS|JobName"
+)
 START = datetime(2025, 1, 6, tzinfo=UTC)
 
 
-def row(
-    number: int,
-    partition: str,
-    at: datetime,
-    run_s: int,
-    cores: int,
-    busy: float,
-    gib: float,
-    wait_s: int = 60,
-) -> str:
-    """Return a line of sacct."""
-    start = at + timedelta(seconds=wait_s)
+def row(number: int, partition: str, at: datetime, run_s: int, cores: int, busy: float, gib: float) -> str:
+    """Return a line of sacct: of a job that waited for a minute, and asked for twice its memory."""
+    start = at + timedelta(seconds=60)
     cpu_s = int(run_s * cores * busy)
     stamps = "|".join(
         one.strftime("%Y-%m-%dT%H:%M:%S") for one in (at, start, start + timedelta(seconds=run_s))
@@ -62,7 +56,7 @@ def row(
     cpu = f"{cpu_s // HOUR_S:02d}:{cpu_s // 60 % 60:02d}:{cpu_s % 60:02d}"
     limit_min = max(1, run_s // 60)
     return (
-        f"{number}|u{number % 7}|{partition}|COMPLETED|{stamps}|{run_s}|{limit_min}|1|{cores}|{gib * 2:g}G|"
+        f"{number}|u{number % 7}|{partition}|COMPLETED|{stamps}|{run_s}|{limit_min}|1|{cores}|{min(gib * 2, 60):g}G|"
         f"{cpu}|{int(gib * 1024)}M|job"
     )
 
@@ -152,7 +146,7 @@ def test_memory_forbids_two(tmp_path: Path) -> None:
     facts = memory_facts(log, 64, (2, 4), 1)
     found, text = asked(log, memory_gib=64.0)
 
-    assert facts.requested_over_used == pytest.approx(2.0, rel=0.01)
+    assert facts.requested_over_used == pytest.approx(1.5, rel=0.01)
     assert facts.fits == {2: 0.0, 4: 0.0}
     assert "Memory forbids M=2" in dict(text.paragraphs)["Memory"]
     assert found.best is None
@@ -260,9 +254,6 @@ def test_scenarios_have_distinct_names() -> None:
     assert not Sharing(1, 4).is_shared
 
 
-Writes = Callable[[Path], None]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -326,7 +317,9 @@ def test_the_command_writes_a_page_and_json(tmp_path: Path, capsys: pytest.Captu
     path = write_log(tmp_path / "log.txt", sessions(random.Random(1), 2, 4))
     page = tmp_path / "advice.html"
 
-    assert run(["advise", str(path), "--overhead", "1.2", "--json", "--out", str(page)]) == 0
+    assert (
+        run(["advise", str(path), "--system", SYSTEM, "--overhead", "1.2", "--json", "--out", str(page)]) == 0
+    )
     facts = json.loads(capsys.readouterr().out)
     assert facts["candidate"] == "debug"
     assert facts["system"] == "N4C8"
