@@ -49,6 +49,8 @@ _WINDOW_BLOCKS = 4
 _CYCLES = 4
 _LEAST_CYCLED_US = 60 * US_PER_S
 _BUSY_FROM = 0.95
+_NEARLY = 0.9
+"""A choice that saves so much of what the best saves is as good."""
 
 Group = Literal["all", "candidate", "rest"]
 Outcome = Literal["helps", "depends", "harms", "too short"]
@@ -196,17 +198,17 @@ class Advice:
 
     @property
     def best(self) -> Trial | None:
-        """The choice that helps in every scenario, else in most, and saves most where it saves least."""
+        """The choice that helps in most scenarios; of these the least M that saves nearly the most."""
         able = [one for one in self.shared if self.outcome(one) in ("helps", "depends")]
-        helped = self.question.most_degradation
-        return max(
-            able,
-            key=lambda one: (
-                sum(one.helps_in(scenario, helped) for scenario in self.scenarios),
-                min(map(one.saved_s, self.scenarios)),
-            ),
-            default=None,
-        )
+        if not able:
+            return None
+        tried = [*self.scenarios, *([self.stress] if self.stress else [])]
+        most = self.question.most_degradation
+        helped = [sum(one.helps_in(scenario, most) for scenario in tried) for one in able]
+        robust = [one for one, count in zip(able, helped, strict=True) if count == max(helped)]
+        saved_s = [min(map(one.saved_s, self.scenarios)) for one in robust]
+        near = [one for one, saved in zip(robust, saved_s, strict=True) if saved >= _NEARLY * max(saved_s)]
+        return min(near, key=lambda one: (one.sharing.by_peaks, one.sharing.multiplicity))
 
 
 def overheads_named(text: str) -> tuple[tuple[float, ...], dict[str, object]]:
@@ -480,7 +482,8 @@ def advise(
         if nodes is not None:
             apart = () if own_nodes or choices[-1].nodes else (Sharing(1, nodes),)
             choices += [*apart, Sharing(number, nodes)]
-    if question.memory_gib is not None and (log.column("used_memory_kib") > 0).any():
+    peaks = (log.column("used_memory_kib") > 0) & (log.column("requested_memory_kib") > 0)
+    if question.memory_gib is not None and peaks.any():
         shared = [one for one in choices if one.is_shared]
         choices += [msgspec.structs.replace(one, by_peaks=True) for one in shared]
     work_s = {one: log.core_s * trials.utilisation(one, interactive) for one in tried}

@@ -36,6 +36,13 @@ class AdviceText:
     files: list[tuple[str, str]]
     facts: dict[str, object]
 
+    @property
+    def short_tables(self) -> list[Table]:
+        """The tables for a terminal: choices at the usual C_o, and with every job busy."""
+        classes, (title, head, rows) = self.tables
+        shown = {str(self.found.scenarios[0]), str(self.found.stress)}
+        return [classes, (f"{title} (--out: at each C_o)", head, [row for row in rows if row[1] in shown])]
+
     def json(self) -> str:
         """Return the facts as JSON, with the paragraphs."""
         (_, first), *others = self.paragraphs

@@ -106,7 +106,7 @@ def advise(
     console = Console()
     for heading, text in words.paragraphs:
         console.print(f"{heading}: {text}" if heading else text, markup=False, highlight=False)
-    for title, head, rows in words.tables:
+    for title, head, rows in words.short_tables:
         print_table(console, title, head, rows)
     for name, lines in words.files:
         console.print(f"# {name}\n{lines}", markup=False, highlight=False, soft_wrap=True)

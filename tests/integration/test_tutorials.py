@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.golden import SHARED
+
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 
 
@@ -79,6 +81,16 @@ def test_the_right_m(tmp_path: Path) -> None:
 
 def test_a_policy_of_ones_own(tmp_path: Path) -> None:
     assert "shortest" in follow("policy.md", tmp_path)
+
+
+@pytest.mark.slow
+def test_a_year_before(tmp_path: Path) -> None:
+    log = SHARED / "traces" / "UniLu-Gaia-2014-1.swf.gz"
+    if not log.is_file():
+        pytest.skip("the shared traces are not here")
+    (tmp_path / log.name).symlink_to(log)
+    follow("advise.md", tmp_path)
+    assert (tmp_path / "advice.html").is_file()
 
 
 @pytest.mark.slurm

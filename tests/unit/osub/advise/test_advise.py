@@ -56,8 +56,8 @@ def row(number: int, partition: str, at: datetime, run_s: int, cores: int, busy:
     cpu = f"{cpu_s // HOUR_S:02d}:{cpu_s // 60 % 60:02d}:{cpu_s % 60:02d}"
     limit_min = max(1, run_s // 60)
     return (
-        f"{number}|u{number % 7}|{partition}|COMPLETED|{stamps}|{run_s}|{limit_min}|1|{cores}|{min(gib * 2, 60):g}G|"
-        f"{cpu}|{int(gib * 1024)}M|job"
+        f"{number}|u{number % 7}|{partition}|COMPLETED|{stamps}|{run_s}|{limit_min}|1|{cores}|"
+        f"{min(gib * 2, 60):g}G|{cpu}|{int(gib * 1024)}M|job"
     )
 
 
@@ -106,8 +106,13 @@ def idle_sessions(tmp_path_factory: pytest.TempPathFactory) -> SiteLog:
     return read(write_log(path, sessions(random.Random(1), 7, 4)))
 
 
-def test_idle_sessions_gain_by_sharing(idle_sessions: SiteLog) -> None:
-    found, text = asked(idle_sessions)
+@pytest.fixture(scope="module")
+def advice(idle_sessions: SiteLog) -> tuple[Advice, AdviceText]:
+    return asked(idle_sessions)
+
+
+def test_idle_sessions_gain_by_sharing(advice: tuple[Advice, AdviceText]) -> None:
+    found, text = advice
 
     assert found.candidate is not None
     assert found.candidate.partition == "debug"
@@ -122,8 +127,8 @@ def test_idle_sessions_gain_by_sharing(idle_sessions: SiteLog) -> None:
     assert tomllib.loads(gangd)["hold"] == "yield"
 
 
-def test_gangd_takes_the_lines(idle_sessions: SiteLog, tmp_path: Path) -> None:
-    _, text = asked(idle_sessions)
+def test_gangd_takes_the_lines(advice: tuple[Advice, AdviceText], tmp_path: Path) -> None:
+    _, text = advice
     path = tmp_path / "gangd.toml"
     path.write_text(text.files[1][1])
 
@@ -186,16 +191,18 @@ def test_a_candidate_may_be_named(idle_sessions: SiteLog) -> None:
         candidate_of(classes, 100, "gpu")
 
 
-def test_waits_that_differ_from_the_log_make_the_advice_relative(idle_sessions: SiteLog) -> None:
-    found, text = asked(idle_sessions)
+def test_waits_that_differ_from_the_log_make_the_advice_relative(advice: tuple[Advice, AdviceText]) -> None:
+    found, text = advice
 
     assert found.own_wait_s == 60
     assert found.is_credible is False
     assert "relative" in dict(text.paragraphs)["Check"]
 
 
-def test_the_same_seed_gives_the_same_advice(idle_sessions: SiteLog) -> None:
-    assert asked(idle_sessions)[1].json() == asked(idle_sessions)[1].json()
+def test_the_same_seed_gives_the_same_advice(
+    idle_sessions: SiteLog, advice: tuple[Advice, AdviceText]
+) -> None:
+    assert asked(idle_sessions)[1].json() == advice[1].json()
 
 
 def test_too_few_days_give_no_advice(tmp_path: Path) -> None:
