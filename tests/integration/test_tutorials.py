@@ -83,7 +83,7 @@ def test_a_policy_of_ones_own(tmp_path: Path) -> None:
     assert "shortest" in follow("policy.md", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_year_before(tmp_path: Path) -> None:
     log = SHARED / "traces" / "UniLu-Gaia-2014-1.swf.gz"
     if not log.is_file():
