@@ -37,8 +37,12 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foundation.errors import OutputError
+
+if TYPE_CHECKING:
+    import tarfile
 
 SHM = Path("/dev/shm")  # noqa: S108  (what is put there is private, and checked)
 MOUNTS = Path("/proc/self/mounts")
@@ -282,3 +286,36 @@ def refuse_unwritable_folder(folder: Path, wanted: Path | None = None) -> None:
         if os.path.lexists(place):
             kind = "a link that leads nowhere" if place.is_symlink() else "no folder"
             raise OutputError(f"cannot write {what}: {place} is {kind}")
+
+
+def unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    """Extract an archive that is not trusted into ``folder``, which nothing of it can leave.
+
+    Python has a filter for that since 3.11.4; Debian 12 has 3.11.2, where links are left out.
+
+    Raises
+    ------
+    tarfile.TarError
+        An entry is no file, folder or link, or lies outside; what came before it is extracted.
+    OSError
+        It cannot be written.
+    """
+    import tarfile
+
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:
+        archive.extractall(folder, members=_plain_entries(archive))  # noqa: S202
+
+
+def _plain_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    import tarfile
+
+    for entry in archive:
+        if entry.issym() or entry.islnk():
+            continue
+        path = Path(entry.name)
+        if path.is_absolute() or ".." in path.parts or not (entry.isfile() or entry.isdir()):
+            raise tarfile.ReadError(f"{entry.name!r} is no file or folder of the archive's own")
+        entry.mode &= 0o755
+        yield entry

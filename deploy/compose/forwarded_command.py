@@ -28,6 +28,7 @@ from deploy.compose.inside.controller import HOST, HOST_USER
 from deploy.compose.plan import read_compose_state
 from deploy.local.layout import state_option
 from foundation.errors import ClusterError, OutputError
+from foundation.files import unpack
 from foundation.mpi_start import PREFIXES
 from foundation.slurm.run_command import CommandOutput
 from foundation.version import VERSION
@@ -127,7 +128,7 @@ class ControllerContainer:
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as sender:
                 assert sender.stdout is not None
                 with tarfile.open(fileobj=sender.stdout, mode="r|") as archive:
-                    archive.extractall(draft, filter="data")
+                    unpack(archive, draft)
             if sender.returncode > 1:  # 1: a file changed meanwhile
                 raise ClusterError(f"cannot copy {path} out of the controller's container")
             draft.chmod(0o755)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
+from foundation.files import unpack
 from tests.fixtures.structure import circles, imports_of, packages_of, siblings
 
 ROOT = Path(__file__).parents[2]
@@ -172,7 +173,7 @@ def main(commits: list[str]) -> None:
         packed = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
         with tempfile.TemporaryDirectory() as folder:
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                archive.extractall(folder, filter="data")
+                unpack(archive, Path(folder))
             columns[commit] = figures_by_command(Path(folder).resolve())
     columns["now"] = figures_by_command(ROOT)
     print(f"| | {' | '.join(columns)} |")

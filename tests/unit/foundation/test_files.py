@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ from foundation.files import (
     draft_in,
     refuse_unwritable,
     refuse_unwritable_folder,
+    unpack,
     write_in,
     write_pieces,
     write_whole,
@@ -496,3 +500,40 @@ def test_a_file_behind_links_of_ones_own_is_found_and_behind_a_strangers_is_not(
         behind_links(tmp_path / "circle")
     with pytest.raises(FileNotFoundError):
         behind_links(tmp_path / "nothing")
+
+
+def packed(*entries: tarfile.TarInfo) -> tarfile.TarFile:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for entry in entries:
+            archive.addfile(entry, io.BytesIO(b"x" * entry.size))
+    made.seek(0)
+    return tarfile.open(fileobj=made, mode="r|")
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.size, made.mode = kind, size, 0o6777
+    made.linkname = "/etc/passwd" if kind == tarfile.SYMTYPE else ""
+    return made
+
+
+@pytest.mark.parametrize("has_filter", [True, False])
+def test_an_archive_is_unpacked_with_or_without_pythons_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_filter: bool
+) -> None:
+    if has_filter and not hasattr(tarfile, "data_filter"):
+        pytest.skip("this Python has no filter of archives")
+    if not has_filter:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    files = [entry("sub", tarfile.DIRTYPE), entry("sub/file", size=3)]
+    unpack(packed(*files), tmp_path / "out")
+    assert (tmp_path / "out" / "sub" / "file").read_text() == "xxx"
+    assert (tmp_path / "out" / "sub" / "file").stat().st_mode & 0o6022 == 0
+    for odd in (entry("../outside", size=3), entry("pipe", tarfile.FIFOTYPE)):
+        with pytest.raises(tarfile.TarError):
+            unpack(packed(odd), tmp_path / "other")
+    assert not (tmp_path / "outside").exists()
+    with suppress(tarfile.TarError):
+        unpack(packed(entry("link", tarfile.SYMTYPE), entry("link/passwd", size=3)), tmp_path / "other")
+    assert not (tmp_path / "other" / "link").is_symlink()
