@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from enum import Enum
+from enum import EnumMeta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,7 +167,7 @@ def _typed(field: SpecField) -> tuple[Any, Any]:
         return Path | None, field.default
     if str in field.kinds:
         return (str | None, None) if field.default is None else (str, str(field.default))
-    if field.kinds & {bool, int, float} or any(issubclass(kind, Enum) for kind in field.kinds):
+    if field.kinds & {bool, int, float} or any(isinstance(kind, EnumMeta) for kind in field.kinds):
         return field.type, field.default
     return list[str] | None, None
 
