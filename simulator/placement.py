@@ -33,12 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.cores.core_slots import IDLE, taken_cores
+from simulator.cores.node_classes import name_parts, next_chosen, take_piece, undo_divide
 from simulator.cores.node_fitting import fits, job_fits
 from simulator.cores.slurm_rows import sort_rows
 from simulator.jit.compilation import kernel
 from simulator.model.jobs import SimulatedJob
 from simulator.state.allocations import PoolState
-from simulator.state.engine_state import EngineState, Rows
+from simulator.state.engine_state import NEVER, EngineState, Rows
 from simulator.state.node_sets import WORD_BITS, bit_index, count_bits, lowest_bits
 
 Cores: TypeAlias = Mapping[int, Sequence[int]]
@@ -75,31 +76,45 @@ def _place(state: EngineState, rows: Rows | None, job: int) -> bool:
 
 @kernel
 def place(state: EngineState, job: int) -> bool:
-    """Name in the parts of ``job`` the cores that it gets now; return whether it fits.
+    """Give ``job`` pieces of the cores that it gets now, of which it takes none yet; return whether it fits.
 
-    Where rows are kept they are Slurm's; with one slot a core both rules are the same.
+    It has to start then, or to have its pieces taken away (``undo_divide``). Where rows are kept they are
+    Slurm's; with one slot a core both rules are the same.
     """
     return _place(state, state.rows, job)
 
 
 @kernel
-def choose_cores(state: EngineState, part: int, cores: int) -> None:
-    """Name in ``part`` the ``cores`` least occupied cores of its node, lowest index first."""
-    node = state.parts[part].node
+def place_parts(state: EngineState, job: int, by_occupation: bool) -> bool:
+    """Name in the parts of ``job``, which may be running, the cores that it gets; return whether it fits."""
+    pieces = state.jobs[job].pieces
+    state.jobs[job].pieces = NEVER
+    placed = place_by_occupation(state, job) if by_occupation else place(state, job)
+    if placed:
+        name_parts(state, job)
+        undo_divide(state, job)
+    state.jobs[job].pieces = pieces
+    return placed
+
+
+@kernel
+def _choose_cores(state: EngineState, piece: int, cores: int) -> None:
+    """Let a piece be of the ``cores`` least occupied cores of its nodes, lowest index first."""
+    node_class = state.pieces[piece].node_class
     for word in range(len(state.valid)):
-        state.mask[part, word] = 0
+        state.piece_cores[piece, word] = 0
     for level in range(state.occupied.shape[1]):
         for word in range(len(state.valid)):
-            least = state.valid[word] & ~state.occupied[node, level, word]
+            least = state.valid[word] & ~state.occupied[node_class, level, word]
             if level > 0:
-                least &= state.occupied[node, level - 1, word]
+                least &= state.occupied[node_class, level - 1, word]
             if least == 0:
                 continue
             found = count_bits(least)
             if found > cores:
                 least = lowest_bits(least, cores)
                 found = cores
-            state.mask[part, word] |= least
+            state.piece_cores[piece, word] |= least
             cores -= found
             if cores == 0:
                 return
@@ -117,24 +132,28 @@ def _choose_nodes(state: EngineState, job: int) -> bool:
 
 @kernel
 def place_by_occupation(state: EngineState, job: int) -> bool:
-    """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
+    """Give ``job`` pieces of the cores that it gets now; return whether it fits."""
     if not job_fits(state, job) or not _choose_nodes(state, job):
         return False
-    name_nodes(state, job)
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        choose_cores(state, part, state.jobs[job].cores)
+    piece = NEVER
+    word = next_chosen(state, 0)
+    while word < len(state.chosen):
+        piece = take_piece(state, job, word, piece)
+        _choose_cores(state, piece, state.jobs[job].cores)
+        word = next_chosen(state, word)
     return True
 
 
 @kernel
-def _choose_row_cores(state: EngineState, rows: Rows, kind: int, part: int, cores: int) -> None:
+def _choose_row_cores(state: EngineState, rows: Rows, kind: int, piece: int, cores: int) -> None:
+    node_class = state.pieces[piece].node_class
     for word in range(len(state.valid)):
-        spare = state.valid[word] & ~taken_cores(state, rows, kind, state.parts[part].node, word)
+        spare = state.valid[word] & ~taken_cores(state, rows, kind, node_class, word)
         found = count_bits(spare)
         if found > cores:
             spare = lowest_bits(spare, cores)
             found = cores
-        state.mask[part, word] = spare
+        state.piece_cores[piece, word] = spare
         cores -= found
 
 
@@ -144,15 +163,18 @@ def _place_among(state: EngineState, rows: Rows, kind: int, job: int) -> bool:
     asked = state.jobs[job]
     if not choose_nodes(state, kind, job, state.rules[0].cores - asked.cores, True):
         return False
-    name_nodes(state, job)
-    for part in range(asked.part_at, asked.part_end):
-        _choose_row_cores(state, rows, kind, part, asked.cores)
+    piece = NEVER
+    word = next_chosen(state, 0)
+    while word < len(state.chosen):
+        piece = take_piece(state, job, word, piece)
+        _choose_row_cores(state, rows, kind, piece, asked.cores)
+        word = next_chosen(state, word)
     return True
 
 
 @kernel
 def _place_in_rows(state: EngineState, rows: Rows, job: int) -> bool:
-    """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
+    """Give ``job`` pieces of the cores that it gets now; return whether it fits."""
     if not job_fits(state, job):
         return False
     placed = _place_among(state, rows, IDLE, job)
@@ -175,7 +197,7 @@ def _choose_at(state: EngineState, kind: int, load: int, job: int, wanted: int) 
         while rest:
             bit = rest & -rest
             rest ^= bit
-            if fits(asked, state.nodes[word * WORD_BITS + bit_index(bit)]):
+            if fits(asked, state.classes[state.class_of[word * WORD_BITS + bit_index(bit)]]):
                 state.chosen[word] |= bit
                 found += 1
                 if found == wanted:
@@ -204,12 +226,32 @@ def _choose_all(state: EngineState, kind: int, load: int) -> None:
 
 
 @kernel
+def _are_enough(state: EngineState, kind: int, most: int, wanted: int) -> bool:
+    """Return whether there are enough nodes up to the load ``most``, whether they suit a job or not."""
+    ranking = state.ranking
+    for place in range(ranking.loads.shape[1]):
+        rest = ranking.loads[kind, place]
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            load = place * WORD_BITS + bit_index(bit)
+            if load > most:
+                return False
+            wanted -= ranking.size[kind, load]
+            if wanted <= 0:
+                return True
+    return False
+
+
+@kernel
 def choose_nodes(state: EngineState, kind: int, job: int, most: int, alike: bool) -> bool:
     """Choose the least loaded nodes for ``job``, up to the load ``most``; return whether there are enough.
 
     ``alike``: if they need no memory and no job owns one, every node of such a load suits the job.
     """
     ranking, barred = state.ranking, 0
+    if not _are_enough(state, kind, most, state.jobs[job].nodes):
+        return False
     for word in range(len(state.chosen)):
         state.chosen[word] = 0
         barred |= state.barred[word]
@@ -234,26 +276,13 @@ def choose_nodes(state: EngineState, kind: int, job: int, most: int, alike: bool
     return wanted == 0
 
 
-@kernel
-def name_nodes(state: EngineState, job: int) -> None:
-    """Write the chosen nodes into the parts of ``job``."""
-    part = state.jobs[job].part_at
-    for word in range(len(state.chosen)):
-        rest = state.chosen[word]
-        while rest:
-            bit = rest & -rest
-            rest ^= bit
-            state.parts[part].node = word * WORD_BITS + bit_index(bit)
-            part += 1
-
-
 @dataclass(frozen=True, slots=True)
 class ThesisPlacement:
     """Least occupied nodes, then least occupied cores; see ``builtin_placement``."""
 
     def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
         """See ``PlacementRule``."""
-        return cluster.cores_of(job.index) if place_by_occupation(cluster.state, job.index) else None
+        return cluster.cores_of(job.index) if place_parts(cluster.state, job.index, True) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +293,7 @@ class SlurmPlacement:
 
     def place(self, cluster: PoolState, job: SimulatedJob) -> Cores | None:
         """See ``PlacementRule``."""
-        return cluster.cores_of(job.index) if place(cluster.state, job.index) else None
+        return cluster.cores_of(job.index) if place_parts(cluster.state, job.index, False) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,7 +320,8 @@ class PairedPlacement:
         state = cluster.state
         found: list[tuple[float, int, int, list[int]]] = []
         for node in range(cluster.nodes):
-            if state.nodes[node].free < job.cores or state.nodes[node].free_kib < job.memory_kib:
+            here = state.classes[state.class_of[node]]
+            if here.free < job.cores or here.free_kib < job.memory_kib:
                 continue
             counts = cluster.jobs_a_core(node)
             if int((counts < cluster.multiplicity).sum()) < job.cores:

@@ -2,10 +2,11 @@
 
 Slots of cores: taking, giving back, and the multiplicity that follows.
 
-A stack of core sets per node (``occupied``, ``busy``): level ``k`` holds the cores with more than ``k`` jobs.
+A stack of core sets per class of nodes (``occupied``, ``busy``): level ``k`` holds the cores with more than
+``k`` jobs.
 Adding a job to a set of cores, or removing it, is one word operation a level.
 
-The cores of Slurm's rows, node by node: nodes are ranked by how few are taken, idle or in a row.
+The cores of Slurm's rows, class by class: nodes are ranked by how few are taken, idle or in a row.
 
 A core without a free slot is taken in every row. It is in all of them anyway, unless one of its jobs is in
 none (``rows``).
@@ -13,7 +14,7 @@ none (``rows``).
 Who has a core in common with whom: kept for running jobs where cores have several slots.
 
 A job's cores never change while it holds them, so the pairs are found once, when it takes them; ends, changes
-of phase and projections then go along its list instead of over all parts on all of its nodes.
+of phase and projections then go along its list.
 """
 
 from __future__ import annotations
@@ -29,38 +30,48 @@ from simulator.state.engine_state import (
     Links,
     Rows,
 )
-from simulator.state.node_sets import count_bits, move_node
+from simulator.state.node_sets import count_bits, move_node, move_nodes
 
 IDLE = 0
 """Kind of load: cores that are not idle; ``row + 1`` is that of cores that are not free in ``row``."""
 
 
 @kernel
-def taken_cores(state: EngineState, rows: Rows, kind: int, node: int, word: int) -> int:
-    """Return the cores of ``node`` that are taken, as a set."""
+def taken_cores(state: EngineState, rows: Rows, kind: int, node_class: int, word: int) -> int:
+    """Return the cores of a node of a class that are taken, as a set."""
     if kind == IDLE:
-        return state.occupied[node, 0, word]
-    return rows.cells[kind - 1, node, word] | state.occupied[node, state.rules[0].slots - 1, word]
+        return state.occupied[node_class, 0, word]
+    return rows.cells[kind - 1, node_class, word] | state.occupied[node_class, state.rules[0].slots - 1, word]
 
 
 @kernel
-def _rank_of_cores(state: EngineState, rows: Rows, kind: int, node: int) -> None:
+def _move_class(state: EngineState, kind: int, node_class: int, before: int, after: int) -> None:
+    """Note that the load of the nodes of a class has changed."""
+    one = state.classes[node_class]
+    if one.row == NEVER:
+        move_node(state.ranking, kind, one.first, before, after)
+    else:
+        move_nodes(state.ranking, kind, state.sets, one.row, (one.low, one.high), one.nodes, (before, after))
+
+
+@kernel
+def _rank_of_cores(state: EngineState, rows: Rows, kind: int, node_class: int) -> None:
     taken = 0
     for word in range(len(state.valid)):
-        taken += count_bits(taken_cores(state, rows, kind, node, word))
-    before = rows.taken[kind, node]
+        taken += count_bits(taken_cores(state, rows, kind, node_class, word))
+    before = rows.taken[kind, node_class]
     if taken != before:
-        rows.taken[kind, node] = taken
-        move_node(state.ranking, kind, node, before, taken)
+        rows.taken[kind, node_class] = taken
+        _move_class(state, kind, node_class, before, taken)
 
 
 @kernel
-def rank_by_cores(state: EngineState, rows: Rows, node: int, in_rows: bool) -> None:
-    """Rank ``node``, whose slots are others now, by idle cores, and in its rows where it is asked for."""
-    _rank_of_cores(state, rows, IDLE, node)
+def rank_by_cores(state: EngineState, rows: Rows, node_class: int, in_rows: bool) -> None:
+    """Rank nodes whose slots are others now by idle cores, and in their rows where it is asked for."""
+    _rank_of_cores(state, rows, IDLE, node_class)
     if in_rows:
         for row in range(state.rules[0].slots):
-            _rank_of_cores(state, rows, row + 1, node)
+            _rank_of_cores(state, rows, row + 1, node_class)
 
 
 @kernel
@@ -68,145 +79,125 @@ def change_cells(state: EngineState, rows: Rows, row: int, job: int) -> None:
     """Put the cores of ``job`` into ``row``, or take them out, where cells are kept."""
     if rows.cells.shape[0] == 0:
         return
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        node = state.parts[part].node
-        for word in range(state.mask.shape[1]):
-            rows.cells[row, node, word] ^= state.mask[part, word]
-        _rank_of_cores(state, rows, row + 1, node)
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        for word in range(state.piece_cores.shape[1]):
+            rows.cells[row, held.node_class, word] ^= state.piece_cores[piece, word]
+        _rank_of_cores(state, rows, row + 1, held.node_class)
+        piece = held.next
 
 
 @kernel
-def add_to_stack(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int) -> None:
-    """Count one job more on the cores of ``part``, on ``node``."""
+def add_to_stack(stack: IntegerGrid, held: IntegerGrid, node_class: int, piece: int) -> None:
+    """Count one job more on the cores of ``piece``, on the nodes of a class."""
     for word in range(stack.shape[2]):
-        cores = mask[part, word]
+        cores = held[piece, word]
         if cores == 0:
             continue
         for level in range(stack.shape[1] - 1, 0, -1):
-            stack[node, level, word] |= stack[node, level - 1, word] & cores
-        stack[node, 0, word] |= cores
+            stack[node_class, level, word] |= stack[node_class, level - 1, word] & cores
+        stack[node_class, 0, word] |= cores
 
 
 @kernel
-def remove_from_stack(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int) -> None:
-    """Count one job less on the cores of ``part``, on ``node``."""
+def remove_from_stack(stack: IntegerGrid, held: IntegerGrid, node_class: int, piece: int) -> None:
+    """Count one job less on the cores of ``piece``, on the nodes of a class."""
     top = stack.shape[1] - 1
     for word in range(stack.shape[2]):
-        cores = mask[part, word]
+        cores = held[piece, word]
         if cores == 0:
             continue
         for level in range(top):
-            above = stack[node, level + 1, word] & cores
-            stack[node, level, word] = (stack[node, level, word] & ~cores) | above
-        stack[node, top, word] &= ~cores
+            above = stack[node_class, level + 1, word] & cores
+            stack[node_class, level, word] = (stack[node_class, level, word] & ~cores) | above
+        stack[node_class, top, word] &= ~cores
 
 
 @kernel
-def part_multiplicity(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int, least: int) -> int:
-    """Return the most jobs on a core of ``part``, or ``least`` if that is more."""
+def piece_multiplicity(stack: IntegerGrid, held: IntegerGrid, node_class: int, piece: int, least: int) -> int:
+    """Return the most jobs on a core of ``piece``, or ``least`` if that is more."""
     multiplicity = least
     for word in range(stack.shape[2]):
-        cores = mask[part, word]
-        while multiplicity < stack.shape[1] and stack[node, multiplicity, word] & cores:
+        cores = held[piece, word]
+        while multiplicity < stack.shape[1] and stack[node_class, multiplicity, word] & cores:
             multiplicity += 1
     return multiplicity
 
 
 @kernel
-def cores_at_top(stack: IntegerGrid, mask: IntegerGrid, node: int, part: int, cores: int) -> int:
-    """Return how many of the ``cores`` cores of ``part``, a job's, have no free slot."""
+def cores_at_top(stack: IntegerGrid, held: IntegerGrid, node_class: int, piece: int, cores: int) -> int:
+    """Return how many of the ``cores`` cores of ``piece``, a job's, have no free slot."""
     top = stack.shape[1] - 1
     if top == 0:
         return cores
     count = 0
     for word in range(stack.shape[2]):
-        count += count_bits(stack[node, top, word] & mask[part, word])
+        count += count_bits(stack[node_class, top, word] & held[piece, word])
     return count
 
 
 @kernel
-def overlap(mask: IntegerGrid, a: int, b: int) -> bool:
-    """Return whether the parts ``a`` and ``b``, on the same node, have a core in common."""
+def overlap(held: IntegerGrid, a: int, b: int) -> bool:
+    """Return whether the pieces ``a`` and ``b``, of one class, have a core in common."""
     common = 0
-    for word in range(mask.shape[1]):
-        common |= mask[a, word] & mask[b, word]
+    for word in range(held.shape[1]):
+        common |= held[a, word] & held[b, word]
     return common != 0
 
 
 @kernel
-def _rank(state: EngineState, rows: Rows | None, node: int, before: int, freed: bool) -> None:
-    """Rank a node of which other slots are occupied now; ``freed``: another number of its cores is free."""
+def _rank(state: EngineState, rows: Rows | None, node_class: int, before: int, freed: bool) -> None:
+    """Rank nodes of which other slots are occupied now; ``freed``: another number of their cores is free."""
     if rows is None:
         if state.rules[0].nodes > 1:  # an only node needs no ranking
-            move_node(state.ranking, 0, node, before, state.nodes[node].used)
+            _move_class(state, 0, node_class, before, state.classes[node_class].used)
         return
-    rank_by_cores(state, rows, node, freed)
-
-
-@kernel
-def list_parts(state: EngineState, job: int) -> None:
-    """List the parts of ``job`` on their nodes."""
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        held = state.parts[part]
-        here = state.nodes[held.node]
-        held.job = job
-        held.place = here.listed
-        state.listed[held.node, here.listed] = part
-        here.listed += 1
-
-
-@kernel
-def unlist_parts(state: EngineState, job: int) -> None:
-    """Undo ``list_parts``."""
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        held = state.parts[part]
-        here = state.nodes[held.node]
-        here.listed -= 1
-        moved = state.listed[held.node, here.listed]
-        state.listed[held.node, held.place] = moved
-        state.parts[moved].place = held.place
+    rank_by_cores(state, rows, node_class, freed)
 
 
 @kernel
 def take_slots(state: EngineState, job: int) -> None:
-    """Let ``job`` hold the cores that its parts name."""
+    """Let ``job`` hold the cores of its pieces."""
     cores = state.jobs[job].cores
     memory_kib = state.jobs[job].memory_kib
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        held = state.parts[part]
-        here = state.nodes[held.node]
-        add_to_stack(state.occupied, state.mask, held.node, part)
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        here = state.classes[held.node_class]
+        add_to_stack(state.occupied, state.piece_cores, held.node_class, piece)
         before = here.free
-        after = before - cores_at_top(state.occupied, state.mask, held.node, part, cores)
+        after = before - cores_at_top(state.occupied, state.piece_cores, held.node_class, piece, cores)
         here.free = after
         if here.owner == NEVER:
             for free in range(after + 1, before + 1):
-                state.open_nodes[free] -= 1
+                state.open_nodes[free] -= here.nodes
         here.used += cores
-        _rank(state, state.rows, held.node, here.used - cores, before != after)
+        _rank(state, state.rows, held.node_class, here.used - cores, before != after)
         here.free_kib -= memory_kib
-    list_parts(state, job)
+        piece = held.next
 
 
 @kernel
 def free_slots(state: EngineState, job: int) -> None:
-    """Let ``job`` hold nothing any more; its parts still say what it held."""
+    """Let ``job`` hold nothing any more; its pieces and parts still say what it held."""
     cores = state.jobs[job].cores
     memory_kib = state.jobs[job].memory_kib
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        held = state.parts[part]
-        here = state.nodes[held.node]
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        here = state.classes[held.node_class]
         before = here.free
-        after = before + cores_at_top(state.occupied, state.mask, held.node, part, cores)
+        after = before + cores_at_top(state.occupied, state.piece_cores, held.node_class, piece, cores)
         here.free = after
         if here.owner == NEVER:
             for free in range(before + 1, after + 1):
-                state.open_nodes[free] += 1
-        remove_from_stack(state.occupied, state.mask, held.node, part)
+                state.open_nodes[free] += here.nodes
+        remove_from_stack(state.occupied, state.piece_cores, held.node_class, piece)
         here.used -= cores
-        _rank(state, state.rows, held.node, here.used + cores, before != after)
+        _rank(state, state.rows, held.node_class, here.used + cores, before != after)
         here.free_kib += memory_kib
-    unlist_parts(state, job)
+        piece = held.next
 
 
 def new_links(make: StateAllocator, jobs: int, cores: int, slots: int) -> Links:
@@ -259,35 +250,43 @@ def _leave(links: Links, record: int, job: int) -> None:
 
 
 @kernel
-def _is_used(state: EngineState, part: int) -> bool:
-    """Return whether a job holds a core of ``part``."""
+def _is_used(state: EngineState, node_class: int, piece: int) -> bool:
+    """Return whether a job holds a core of a piece of a class."""
     used = 0
-    for word in range(state.mask.shape[1]):
-        used |= state.occupied[state.parts[part].node, 0, word] & state.mask[part, word]
+    for word in range(state.piece_cores.shape[1]):
+        used |= state.occupied[node_class, 0, word] & state.piece_cores[piece, word]
     return used != 0
 
 
 @kernel
 def link(state: EngineState, links: Links | None, job: int) -> None:
-    """Note who holds a core in common with ``job``, which is about to take the cores that its parts name."""
+    """Note who holds a core in common with ``job``, which has its pieces and is about to take their cores."""
     if links is None:
         return
     state.runs[job].co_located = 0
     mark = state.clock[0].mark + 1
     state.clock[0].mark = mark
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        if not _is_used(state, part):
-            continue
-        node = state.parts[part].node
-        for place in range(state.nodes[node].listed):
-            other = state.listed[node, place]
-            guest = state.parts[other].job
-            if state.runs[guest].mark != mark and overlap(state.mask, part, other):
-                state.runs[guest].mark = mark
-                state.runs[job].co_located += state.runs[guest].busy
-                pair = _new_pair(links)
-                _enter(links, pair, job, guest)
-                _enter(links, pair + 1, guest, job)
+    state.runs[job].mark = mark
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        if _is_used(state, held.node_class, piece):
+            _link_piece(state, links, job, piece, mark)
+        piece = held.next
+
+
+@kernel
+def _link_piece(state: EngineState, links: Links, job: int, piece: int, mark: int) -> None:
+    node_class = state.pieces[piece].node_class
+    for place in range(state.classes[node_class].listed):
+        other = state.listed[node_class, place]
+        guest = state.pieces[other].job
+        if state.runs[guest].mark != mark and overlap(state.piece_cores, piece, other):
+            state.runs[guest].mark = mark
+            state.runs[job].co_located += state.runs[guest].busy
+            pair = _new_pair(links)
+            _enter(links, pair, job, guest)
+            _enter(links, pair + 1, guest, job)
 
 
 @kernel

@@ -7,19 +7,47 @@ Which jobs may use a node: all, one for which it is reserved, or none while it i
 
 from __future__ import annotations
 
+from simulator.cores.node_classes import single_out
 from simulator.jit.compilation import kernel
-from simulator.state.engine_state import NEVER, EngineJobRecord, EngineNodeRecord, EngineState
+from simulator.state.engine_state import NEVER, EngineJobRecord, EngineState, NodeClassRecord
 from simulator.state.lifecycle_state import NO_JOB, LifecycleTables
 
 
 @kernel
-def fits(job: EngineJobRecord, node: EngineNodeRecord) -> bool:
-    """Return whether a node, as it is or as it will be, takes a job: it has slots and memory, and may."""
+def fits(job: EngineJobRecord, node: NodeClassRecord) -> bool:
+    """Return whether a node of a class takes a job: it has slots and memory, and may."""
     return (
         node.free >= job.cores
         and node.free_kib >= job.memory_kib
         and (node.owner == NEVER or node.owner == job.index)
     )
+
+
+@kernel
+def fits_then(job: EngineJobRecord, node: NodeClassRecord) -> bool:
+    """Return whether a node of a class takes a job at the earliest start of the queue's head."""
+    return (
+        node.then_free >= job.cores
+        and node.then_kib >= job.memory_kib
+        and (node.owner == NEVER or node.owner == job.index)
+    )
+
+
+@kernel
+def change_then(asked: EngineJobRecord, node: NodeClassRecord, free: int, memory_kib: int) -> int:
+    """Let nodes of a class have more, or less, at that start; return how many more suit ``asked`` then."""
+    before = fits_then(asked, node)
+    node.then_free += free
+    node.then_kib += memory_kib
+    return (int(fits_then(asked, node)) - int(before)) * node.nodes
+
+
+@kernel
+def show_then(asked: EngineJobRecord, node: NodeClassRecord) -> int:
+    """Let nodes of a class be at that start what they are now; return how many suit ``asked``."""
+    node.then_free = node.free
+    node.then_kib = node.free_kib
+    return int(fits_then(asked, node)) * node.nodes
 
 
 @kernel
@@ -32,10 +60,11 @@ def job_fits(state: EngineState, job: int) -> bool:
             return False
         if asked.memory_kib == 0:
             return True
-    for node in range(state.rules[0].nodes):
-        if fits(asked, state.nodes[node]):
-            wanted -= 1
-            if wanted == 0:
+    for node_class in range(state.clock[0].classes):
+        one = state.classes[node_class]
+        if fits(asked, one):
+            wanted -= one.nodes
+            if wanted <= 0:
                 return True
     return False
 
@@ -47,8 +76,9 @@ def count_fitting(state: EngineState, job: int) -> int:
     if state.clock[0].closed == 0 and asked.memory_kib == 0:
         return state.open_nodes[asked.cores]
     count = 0
-    for node in range(state.rules[0].nodes):
-        count += int(fits(asked, state.nodes[node]))
+    for node_class in range(state.clock[0].classes):
+        one = state.classes[node_class]
+        count += int(fits(asked, one)) * one.nodes
     return count
 
 
@@ -58,16 +88,16 @@ def count_idle(state: EngineState) -> int:
     if state.clock[0].closed == 0 and state.rules[0].slots == 1 and state.rules[0].nodes > 1:
         return state.ranking.size[0, 0]
     count = 0
-    for index in range(state.rules[0].nodes):
-        node = state.nodes[index]
-        count += int(node.used == 0 and node.owner == NEVER)
+    for node_class in range(state.clock[0].classes):
+        one = state.classes[node_class]
+        count += int(one.used == 0 and one.owner == NEVER) * one.nodes
     return count
 
 
 @kernel
 def _set_owner(state: EngineState, lifecycles: LifecycleTables, index: int) -> None:
     """Bring the owner of a node up to date, and what is counted of nodes that take any job."""
-    node, life = state.nodes[index], lifecycles.nodes[index]
+    node, life = state.classes[single_out(state, index)], lifecycles.nodes[index]
     owner = NO_JOB if life.down or life.drained else life.lease
     sign = int(owner == NEVER) - int(node.owner == NEVER)
     node.owner = owner

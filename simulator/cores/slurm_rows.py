@@ -16,6 +16,7 @@ It is in none until the rows are made anew and it fits.
 from __future__ import annotations
 
 from simulator.cores.core_slots import change_cells
+from simulator.cores.node_classes import first_node
 from simulator.cores.row_packing import (
     BLOCK,
     ask_earlier,
@@ -76,12 +77,13 @@ def sort_rows(rows: Rows) -> None:
 
 @kernel
 def _first_core(state: EngineState, job: int) -> int:
-    part = state.jobs[job].part_at
+    piece = state.jobs[job].pieces
     word = 0
-    while state.mask[part, word] == 0:
+    while state.piece_cores[piece, word] == 0:
         word += 1
-    bits = state.mask[part, word]
-    return (state.parts[part].node * state.mask.shape[1] + word) * WORD_BITS + bit_index(bits & -bits)
+    bits = state.piece_cores[piece, word]
+    node = first_node(state, state.pieces[piece].node_class)
+    return (node * state.piece_cores.shape[1] + word) * WORD_BITS + bit_index(bits & -bits)
 
 
 @kernel

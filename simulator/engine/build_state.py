@@ -19,11 +19,12 @@ from simulator.state.engine_state import (
     DependencyRecord,
     EngineClockRecord,
     EngineJobRecord,
-    EngineNodeRecord,
     EngineRulesRecord,
     EngineState,
     ListRecord,
+    NodeClassRecord,
     PartRecord,
+    PieceRecord,
     Rows,
     RunRecord,
 )
@@ -38,13 +39,17 @@ from simulator.state.lifecycle_state import (
     OutageRecord,
     TimerRecord,
 )
-from simulator.state.node_sets import full_set, new_ranking
+from simulator.state.node_sets import WORD_BITS, full_set, new_ranking
 
 AFTER_FAILURE = ("checkpoint", "scratch", "give-up")
 """How a job goes on whose node has failed; the places are those of ``life_state.FROM_CHECKPOINT`` and on."""
 
 MOST_UNITS = 1 << 62
 """More units of work than this are not counted."""
+
+_LEAST_SETS = 64
+_SET_WORDS = 1 << 22
+"""How much memory classes of several nodes may take; where there is none left, nodes are classes of one."""
 
 _SPARE_STRETCHES = 4096
 _SPARE_PARTS = 1 << 16
@@ -253,6 +258,7 @@ def build_state(
     nodes_differ = bool((sharing.factors != ONE).any())
     by_rows = with_rows and slots > 1
     parts = int(jobs.part_at[-1]) + (nodes if jobs.has_sizes else 0)
+    most_pieces = min(nodes * cores * slots, parts) + nodes
     memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
     waits = 0 if jobs.dependencies is None else jobs.dependencies.count
     return EngineState(
@@ -268,11 +274,21 @@ def build_state(
             slots=slots,
             together=int(together),
         ),
-        clock=make.table(EngineClockRecord, 1, arrived=waits, unreleased=waits),
+        clock=make.table(
+            EngineClockRecord,
+            1,
+            arrived=waits,
+            unreleased=waits,
+            classes=nodes if nodes_differ else 1,
+            sets=int(not nodes_differ),
+        ),
         jobs=_job_table(make, jobs),
         runs=make.table(RunRecord, count + 1, queue_next=count, queue_prev=count),
         lists=make.table(ListRecord, count + 1, arrival=_arrivals(jobs)),
-        nodes=make.table(EngineNodeRecord, nodes, free=cores, free_kib=memory_kib, factor=sharing.factors),
+        classes=_classes(make, pool, sharing.factors, memory_kib, nodes_differ),
+        class_of=make.row(np.arange(nodes) if nodes_differ else np.zeros(nodes, dtype=np.int64)),
+        sets=make.filled(_first_sets(node_set)),
+        pieces=make.table(PieceRecord, most_pieces, lazily=True),
         parts=make.table(PartRecord, parts),
         phase_us=make.row(jobs.phase_us),
         open_nodes=make.row(np.full(cores + 1, nodes, dtype=np.int64)),
@@ -280,6 +296,8 @@ def build_state(
         valid=make.row(valid),
         occupied=make.grid(nodes, slots, len(valid)),
         busy=make.grid(nodes, slots, len(valid)) if slots > 1 else None,
+        then_stack=make.grid(nodes, slots, len(valid)),
+        piece_cores=make.grid(most_pieces, len(valid)),
         mask=make.grid(parts, len(valid)),
         speeds=make.row(sharing.speeds),
         excess=None if sharing.excess is None else make.filled(sharing.excess),
@@ -293,6 +311,33 @@ def build_state(
         dependencies=_dependencies(make, jobs),
         lifecycles=lifecycles,
     )
+
+
+def _classes(
+    make: StateAllocator, pool: NodePool, factors: Ints, memory_kib: int, nodes_differ: bool
+) -> RecordTable[NodeClassRecord]:
+    """Return the classes at the beginning: one of all nodes, or one of each."""
+    nodes, place = pool.nodes, np.arange(pool.nodes)
+    has_set = (place == 0) & (nodes > 1) & (not nodes_differ)
+    return make.table(
+        NodeClassRecord,
+        nodes,
+        free=pool.cores,
+        free_kib=memory_kib,
+        factor=factors,
+        nodes=1 if nodes_differ else np.where(place == 0, nodes, 0),
+        first=place if nodes_differ else 0,
+        row=np.where(has_set, 0, NEVER),
+        high=np.where(has_set, (nodes - 1) // WORD_BITS, 0),
+    )
+
+
+def _first_sets(node_set: Ints) -> Ints:
+    """Return as many sets of nodes as there may be classes of several, the first with all nodes."""
+    words = len(node_set)
+    sets = np.zeros((min(words * WORD_BITS // 2 + 1, max(_LEAST_SETS, _SET_WORDS // words)), words), np.int64)
+    sets[0] = node_set
+    return sets
 
 
 def _rows(make: StateAllocator, jobs: int, pool: NodePool) -> Rows:

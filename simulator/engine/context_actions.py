@@ -14,7 +14,7 @@ from simulator.model.jobs import SimulatedJob
 from simulator.placement import Cores
 from simulator.policy_interface import NodeState, PolicyError, Preemption, Timer
 from simulator.state import event_queue as timers
-from simulator.state.allocations import PoolState, members, running_jobs, words_of
+from simulator.state.allocations import PoolState, class_at, members, running_jobs, words_of
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.lifecycle_state import (
     FUTURE,
@@ -114,12 +114,12 @@ class PoolView:
     def idle_nodes(self, job: SimulatedJob | None = None) -> list[int]:
         """See ``SchedulerContext``."""
         owners = (NEVER, NEVER if job is None else job.index)
-        nodes = self.state.nodes
-        return [node for node in range(self.nodes) if nodes[node].used == 0 and nodes[node].owner in owners]
+        classes = [class_at(self.state, node) for node in range(self.nodes)]
+        return [node for node, one in enumerate(classes) if one.used == 0 and one.owner in owners]
 
     def free_cores(self, node: int) -> int:
         """See ``SchedulerContext``."""
-        here = self.state.nodes[node]
+        here = class_at(self.state, node)
         return here.free if here.owner == NEVER else 0
 
     def free_memory_kib(self, node: int) -> int:
@@ -290,7 +290,7 @@ class Actions(PoolView):
         self.act()
         self._expect(job, PARKED, "resume")
         for node, ids in self.held(job).items():
-            open_to_it = self.state.nodes[node].owner in (NEVER, job.index)
+            open_to_it = class_at(self.state, node).owner in (NEVER, job.index)
             if not open_to_it or not set(ids) <= self._free_cores(node):
                 return False
         lifecycle_actions.unpark(self.state, self.lifecycles, job.index)
@@ -385,7 +385,9 @@ class Actions(PoolView):
             raise PolicyError(f"there is no node {node}: they are 0 to {self.nodes - 1}")
 
     def _free_cores(self, node: int) -> set[int]:
-        full = members(words_of(self.state.occupied, node, self.cluster.multiplicity - 1))
+        full = members(
+            words_of(self.state.occupied, self.state.class_of[node], self.cluster.multiplicity - 1)
+        )
         return set(range(self.cluster.cores)) - set(full)
 
     def _check_cores(self, job: SimulatedJob, cores: Cores, count: int, *, lent: bool, chosen: bool) -> None:
@@ -403,7 +405,7 @@ class Actions(PoolView):
                 self._check_owner(job, node, lent=lent, chosen=chosen)
 
     def _check_owner(self, job: SimulatedJob, node: int, *, lent: bool, chosen: bool) -> None:
-        free_kib = self.state.nodes[node].free_kib
+        free_kib = self.free_memory_kib(node)
         owner = self.lease_of(node)
         if free_kib < job.memory_kib:
             what = f"node {node}, which has {free_kib} KiB left; it needs {job.memory_kib}"

@@ -14,9 +14,10 @@ import numpy as np
 
 from simulator.engine.python_engine import PythonEngine
 from simulator.jit.field_records import IntegerGrid, Ints, column
-from simulator.state.allocations import members, parts_of, running_jobs, words_of
+from simulator.state.allocations import class_at, members, parts_of, running_jobs, words_of
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.lifecycle_state import BY_START, NO_JOB, OVER, PARKED, RUNNING, WAITING, LifecycleRecord
+from simulator.state.node_sets import WORD_BITS
 
 if TYPE_CHECKING:
     from simulator.engine.python_engine import PythonEngine
@@ -47,10 +48,11 @@ class Invariants:
         if self.events == 0:
             self._done = np.zeros(state.rules[0].jobs, dtype=np.int64)
             self._speed = np.zeros(state.rules[0].jobs, dtype=np.int64)
-            self._total_kib = column(state.nodes, "free_kib") + _used_kib(stepper)
+            self._total_kib = _of_nodes(state, "free_kib") + _used_kib(stepper)
         self.events += 1
         self._conserve_work(stepper)
         try:
+            _check_classes(state)
             _check_slots(state)
             _check_memory(stepper, self._total_kib)
             _check_busy(stepper)
@@ -106,12 +108,31 @@ def _counts(state: EngineState, held: list[tuple[int, int, list[int]]]) -> Ints:
     return counts
 
 
-def _stacked(stack: IntegerGrid, shape: tuple[int, ...]) -> Ints:
+def _of_nodes(state: EngineState, name: str) -> Ints:
+    """Return a field of the class of each node."""
+    return column(state.classes, name)[[state.class_of[node] for node in range(state.rules[0].nodes)]]
+
+
+def _stacked(state: EngineState, stack: IntegerGrid, shape: tuple[int, ...]) -> Ints:
     counts = np.zeros(shape, dtype=np.int64)
-    for node in range(stack.shape[0]):
+    for node in range(len(counts)):
         for level in range(stack.shape[1]):
-            counts[node, members(words_of(stack, node, level))] += 1
+            counts[node, members(words_of(stack, state.class_of[node], level))] += 1
     return counts
+
+
+def _check_classes(state: EngineState) -> None:
+    """Check that each node is of the class that has it in its set."""
+    for index in range(state.clock[0].classes):
+        one = state.classes[index]
+        nodes = [node for node in range(state.rules[0].nodes) if state.class_of[node] == index]
+        if one.row == NEVER:
+            known = [one.first] if one.nodes else []
+        else:
+            words = [state.sets[one.row, word] for word in range(one.low, one.high + 1)]
+            known = [one.low * WORD_BITS + node for node in members(words)]
+        if nodes != known or len(nodes) != one.nodes:
+            raise InvariantError(f"class {index} has the nodes {known}, {nodes} are of it")
 
 
 def _check_slots(state: EngineState) -> None:
@@ -127,21 +148,21 @@ def _check_slots(state: EngineState) -> None:
         nodes = [node for holder, node, _ in held if holder == job]
         if nodes != sorted(set(nodes)) or len(nodes) != state.jobs[job].nodes:
             raise InvariantError(f"job {job} holds the nodes {nodes}")
-    free_now = column(state.nodes, "free")
-    open_now = column(state.nodes, "owner") == NEVER
+    free_now = _of_nodes(state, "free")
+    open_now = _of_nodes(state, "owner") == NEVER
     agreed = (
-        (_stacked(state.occupied, counts.shape) == counts).all()
+        (_stacked(state, state.occupied, counts.shape) == counts).all()
         and (free_now == (counts < slots).sum(axis=1)).all()
-        and (column(state.nodes, "used") == counts.sum(axis=1)).all()
+        and (_of_nodes(state, "used") == counts.sum(axis=1)).all()
         and all(
             state.open_nodes[free] == ((free_now >= free) & open_now).sum()
             for free in range(len(state.open_nodes))
         )
     )
     listed = sorted(
-        (state.parts[state.listed[node, place]].job, node)
+        (state.pieces[state.listed[state.class_of[node], place]].job, node)
         for node in range(len(counts))
-        for place in range(state.nodes[node].listed)
+        for place in range(class_at(state, node).listed)
     )
     if not agreed or listed != sorted((job, node) for job, node, _ in held):
         raise InvariantError("the tables of the nodes differ from what the running jobs hold")
@@ -159,7 +180,7 @@ def _used_kib(stepper: PythonEngine) -> Ints:
 
 def _check_memory(stepper: PythonEngine, total_kib: Ints) -> None:
     state, used = stepper.state, _used_kib(stepper)
-    free_kib = column(state.nodes, "free_kib")
+    free_kib = _of_nodes(state, "free_kib")
     if (used > total_kib).any() or (free_kib != total_kib - used).any():
         raise InvariantError(f"a node has {free_kib.min()} KiB of memory left")
 
@@ -177,7 +198,7 @@ def _check_busy(stepper: PythonEngine) -> None:
         return
     busy = [entry for entry in _holders(state) if state.runs[entry[0]].busy]
     counts = _counts(state, busy)
-    if (_stacked(state.busy, counts.shape) != counts).any():
+    if (_stacked(state, state.busy, counts.shape) != counts).any():
         raise InvariantError("the busy jobs are counted wrongly")
 
 
@@ -245,9 +266,9 @@ def _check_owners(stepper: PythonEngine) -> None:
         life = lifecycles.nodes[index]
         if life.lease != NEVER:
             leased[life.lease] += 1
-        if state.nodes[index].owner != (NO_JOB if life.down or life.drained else life.lease):
+        if class_at(state, index).owner != (NO_JOB if life.down or life.drained else life.lease):
             raise InvariantError(f"node {index} has the wrong owner")
-        if life.down and state.nodes[index].listed:
+        if life.down and class_at(state, index).listed:
             raise InvariantError(f"node {index} is down and has jobs")
     for job, count in enumerate(leased):
         if lifecycles.jobs[job].leased != count or (
@@ -256,7 +277,7 @@ def _check_owners(stepper: PythonEngine) -> None:
             raise InvariantError(
                 f"job {job} has {count} nodes reserved and should not, or counts them wrongly"
             )
-    closed = sum(state.nodes[node].owner != NEVER for node in range(state.rules[0].nodes))
+    closed = int((_of_nodes(state, "owner") != NEVER).sum())
     if closed != state.clock[0].closed:
         raise InvariantError(f"{closed} nodes are closed, {state.clock[0].closed} are counted")
 

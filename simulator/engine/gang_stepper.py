@@ -230,8 +230,9 @@ class GangStepper(PythonEngine):
 
     def _is_sharing(self) -> bool:
         occupied = self.state.occupied
-        nodes, slots, words = occupied.shape
-        return slots > 1 and any(occupied[node, 1, word] for node in range(nodes) for word in range(words))
+        _, slots, words = occupied.shape
+        used = [one for one in range(self.state.clock[0].classes) if self.state.classes[one].nodes]
+        return slots > 1 and any(occupied[one, 1, word] for one in used for word in range(words))
 
     def _account(self, now_us: int) -> None:
         """Note what running jobs did since the last look, which ended when something changed."""

@@ -54,6 +54,7 @@ from simulator.policy_interface import (
 from simulator.sharing import SharingModel
 from simulator.state.allocations import (
     AllocationIntervals,
+    class_at,
     members,
     parts_of,
     running_jobs,
@@ -169,10 +170,10 @@ def _let_all_be_busy(view: Actions, holders: Sequence[int]) -> None:
         run.left = run.request_left
         run.busy, run.last, run.speed, run.agenda_at = 1, 1, 0, NEVER
     if state.busy is not None:
-        for node in range(state.rules[0].nodes):
+        for one in range(state.clock[0].classes):
             for level in range(state.rules[0].slots):
                 for word in range(len(state.valid)):
-                    state.busy[node, level, word] = state.occupied[node, level, word]
+                    state.busy[one, level, word] = state.occupied[one, level, word]
     state.clock[0].agenda = 0
     line = present(state)
     for job in holders:
@@ -425,9 +426,9 @@ class PythonEngine(Actions):
     def nodes_at_start(self, job: SimulatedJob) -> list[int]:
         """See ``SchedulerContext``."""
         state = project(self, job).state
-        asked, nodes = state.jobs[job.index], state.nodes
-        suited = [node for node in range(self.nodes) if fits(asked, nodes[node])]
-        return sorted(sorted(suited, key=lambda node: (nodes[node].used, node))[: job.nodes])
+        asked = state.jobs[job.index]
+        suited = [node for node in range(self.nodes) if fits(asked, class_at(state, node))]
+        return sorted(sorted(suited, key=lambda node: (class_at(state, node).used, node))[: job.nodes])
 
     def running_at_start(self, job: SimulatedJob) -> list[SimulatedJob]:
         """See ``SchedulerContext``."""

@@ -18,11 +18,12 @@ from simulator.cores.core_slots import (
     add_to_stack,
     free_slots,
     link,
-    part_multiplicity,
+    piece_multiplicity,
     remove_from_stack,
     take_slots,
     unlink,
 )
+from simulator.cores.node_classes import divide, leave_classes, name_parts
 from simulator.cores.node_fitting import end_leases
 from simulator.cores.slurm_rows import enter_row, leave_row
 from simulator.jit.compilation import kernel
@@ -51,48 +52,52 @@ from simulator.state.lifecycle_state import LifecycleTables
 
 
 @kernel
-def _paired_speed(state: EngineState, runs: RecordTable[RunRecord], excess: IntegerGrid, part: int) -> int:
-    """Return the speed on that core of ``part`` where the other applications slow it most."""
-    node = state.parts[part].node
-    job = state.parts[part].job
+def _paired_speed(state: EngineState, runs: RecordTable[RunRecord], excess: IntegerGrid, piece: int) -> int:
+    """Return the speed on that core of a piece where the other applications slow it most."""
+    node_class = state.pieces[piece].node_class
+    job = state.pieces[piece].job
     most = 0
-    for word in range(state.mask.shape[1]):
-        rest = state.mask[part, word]
+    for word in range(state.piece_cores.shape[1]):
+        rest = state.piece_cores[piece, word]
         while rest:
             core = rest & -rest
             rest ^= core
             slowed = 0
-            for place in range(state.nodes[node].listed):
-                other = state.listed[node, place]
-                guest = state.parts[other].job
-                if guest != job and runs[guest].busy and state.mask[other, word] & core:
+            for place in range(state.classes[node_class].listed):
+                other = state.listed[node_class, place]
+                guest = state.pieces[other].job
+                if guest != job and runs[guest].busy and state.piece_cores[other, word] & core:
                     slowed += excess[state.jobs[job].app, state.jobs[guest].app]
             most = max(most, slowed)
     return (state.rules[0].scale * ONE) // (ONE + most)
 
 
 @kernel
-def _part_speed(
+def _piece_speed(
     state: EngineState,
     runs: RecordTable[RunRecord],
     stack: IntegerGrid,
     excess: IntegerGrid | None,
-    part: int,
+    piece: int,
 ) -> int:
     if excess is None:
-        return state.speeds[part_multiplicity(stack, state.mask, state.parts[part].node, part, 1)]
-    return _paired_speed(state, runs, excess, part)
+        node_class = state.pieces[piece].node_class
+        return state.speeds[piece_multiplicity(stack, state.piece_cores, node_class, piece, 1)]
+    return _paired_speed(state, runs, excess, piece)
 
 
 @kernel
-def _slowest_part(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGrid, job: int) -> int:
+def _slowest_piece(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGrid, job: int) -> int:
     slowest = -1
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        speed = _part_speed(state, runs, stack, state.excess, part)
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        speed = _piece_speed(state, runs, stack, state.excess, piece)
         if state.rules[0].nodes_differ:
-            speed = (speed * state.nodes[state.parts[part].node].factor) // ONE
+            speed = (speed * state.classes[held.node_class].factor) // ONE
         if slowest < 0 or speed < slowest:
             slowest = speed
+        piece = held.next
     return slowest
 
 
@@ -103,10 +108,11 @@ def _multiplicity(state: EngineState, stack: IntegerGrid, job: int, co_located: 
     if most <= 2:
         return most
     multiplicity = 2
-    part = state.jobs[job].part_at
-    while part < state.jobs[job].part_end and multiplicity < most:
-        multiplicity = part_multiplicity(stack, state.mask, state.parts[part].node, part, multiplicity)
-        part += 1
+    piece = state.jobs[job].pieces
+    while piece != NEVER and multiplicity < most:
+        held = state.pieces[piece]
+        multiplicity = piece_multiplicity(stack, state.piece_cores, held.node_class, piece, multiplicity)
+        piece = held.next
     return multiplicity
 
 
@@ -125,7 +131,7 @@ def speed_of(state: EngineState, runs: RecordTable[RunRecord], stack: IntegerGri
     if state.rules[0].alike:
         speed = state.speeds[_multiplicity(state, stack, job, runs[job].co_located)]
     else:
-        speed = _slowest_part(state, runs, stack, job)
+        speed = _slowest_piece(state, runs, stack, job)
     return max(speed, 1) * rate_of(state.lifecycles, job)
 
 
@@ -197,15 +203,15 @@ def _enter_phase(state: EngineState, job: int) -> None:
 def _count_busy(state: EngineState, stack: IntegerGrid | None, job: int, busy: bool) -> None:
     if stack is None:
         return
-    first = state.jobs[job].part_at
-    last = state.jobs[job].part_end
-    if busy:
-        for part in range(first, last):
-            add_to_stack(stack, state.mask, state.parts[part].node, part)
     note_affected(state.links, present(state), job, 1 if busy else -1)
-    if not busy:
-        for part in range(first, last):
-            remove_from_stack(stack, state.mask, state.parts[part].node, part)
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        if busy:
+            add_to_stack(stack, state.piece_cores, held.node_class, piece)
+        else:
+            remove_from_stack(stack, state.piece_cores, held.node_class, piece)
+        piece = held.next
 
 
 @kernel
@@ -221,9 +227,11 @@ def _speed_now(state: EngineState, stack: IntegerGrid | None, job: int) -> int:
         return speed_of(state, state.runs, stack, job)
     slowest = state.rules[0].scale
     if state.rules[0].nodes_differ:
-        slowest = state.nodes[state.parts[state.jobs[job].part_at].node].factor
-        for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-            slowest = min(slowest, state.nodes[state.parts[part].node].factor)
+        piece = state.jobs[job].pieces
+        slowest = state.classes[state.pieces[piece].node_class].factor
+        while piece != NEVER:
+            slowest = min(slowest, state.classes[state.pieces[piece].node_class].factor)
+            piece = state.pieces[piece].next
         slowest = max(1, (state.rules[0].scale * slowest) // ONE)
     return slowest * rate_of(state.lifecycles, job)
 
@@ -270,6 +278,7 @@ def _end_leases(state: EngineState, lifecycles: LifecycleTables | None, job: int
 def hold(state: EngineState, job: int) -> None:
     """Let ``job`` hold the cores that its parts name, and count it there if it is busy."""
     enter_running(state, job)
+    divide(state, job)
     link(state, state.links, job)
     take_slots(state, job)
     enter_row(state, state.rows, job)
@@ -288,6 +297,7 @@ def let_go(state: EngineState, job: int) -> None:
     leave_running(state, job)
     free_slots(state, job)
     unlink(state.links, job)
+    leave_classes(state, job)
 
 
 @kernel
@@ -370,6 +380,7 @@ def resume(state: EngineState, job: int) -> None:
 
 @kernel
 def start(state: EngineState, job: int) -> None:
-    """Start ``job`` on the cores that its parts name, under a built-in sharing model."""
+    """Start ``job`` on the cores of its pieces, under a built-in sharing model."""
+    name_parts(state, job)
     begin(state, job)
     set_speeds(state, job)

@@ -12,6 +12,7 @@ A resize may cost time, in which the job holds its new nodes and sets up.
 
 from __future__ import annotations
 
+from simulator.cores.node_classes import divide, leave_classes
 from simulator.cores.node_fitting import fits
 from simulator.jit.compilation import kernel
 from simulator.lifecycle.job_progress import count_busy, hold, let_go, set_speeds, settle, vacate
@@ -29,7 +30,7 @@ from simulator.lifecycle.segments import (
     tally,
     work,
 )
-from simulator.placement import place
+from simulator.placement import place_parts
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.event_queue import (
     enter_agenda,
@@ -193,9 +194,13 @@ def end(state: EngineState, lifecycles: LifecycleTables, job: int) -> None:
 @kernel
 def _hold_memory(state: EngineState, job: int, sign: int) -> None:
     """Take the memory of a suspended job from its nodes (1), or give it back (-1)."""
-    asked = state.jobs[job]
-    for part in range(asked.part_at, asked.part_end):
-        state.nodes[state.parts[part].node].free_kib -= sign * asked.memory_kib
+    divide(state, job)
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        state.classes[held.node_class].free_kib -= sign * state.jobs[job].memory_kib
+        piece = held.next
+    leave_classes(state, job)
 
 
 @kernel
@@ -324,7 +329,7 @@ def _bar_held(state: EngineState, job: int) -> None:
     if 2 * asked.cores > state.rules[0].cores * state.rules[0].slots:
         return
     for part in range(asked.part_at, asked.part_end):
-        if fits(asked, state.nodes[state.parts[part].node]):
+        if fits(asked, state.classes[state.class_of[state.parts[part].node]]):
             flip(state.barred, state.parts[part].node)
 
 
@@ -337,7 +342,7 @@ def _place_more(state: EngineState, job: int, more: int) -> bool:
     asked.part_at = state.jobs[state.rules[0].jobs].part_at
     asked.part_end = asked.part_at + more
     asked.nodes = more
-    placed = place(state, job)
+    placed = place_parts(state, job, False)
     asked.part_at = first
     asked.part_end = last
     asked.nodes = nodes

@@ -32,7 +32,7 @@ import numpy as np
 
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
-from simulator.jit.field_records import Ints, RecordTable, StateAllocator, column
+from simulator.jit.field_records import Ints, RecordTable, StateAllocator
 from simulator.model.job_sizes import Amdahl, Downey, Efficiencies, Fractions, SizeConversion, read_sizes
 from simulator.model.jobs import JobLifecycles, PoolJobs, SimulatedJob, Sizes
 from simulator.policies.easy.backfill_state import new_outlook, shapes_of
@@ -132,7 +132,7 @@ class Malleable:
             ),
             sizes=self._sizes(make, jobs),
             places=make.table(PlaceRecord, jobs.count),
-            freed=make.table(FreedRecord, len(column(state.nodes, "free"))),
+            freed=make.table(FreedRecord, len(state.class_of)),
         )
         outlook = new_outlook(make, state, shapes_of(state), elsewhere=False)
         return Program(run_malleable_events, (state, state.lifecycles, outlook, plan))

@@ -173,7 +173,7 @@ def _frees(state: EngineState, plan: MalleablePlan, job: int, head: int) -> int:
     """Let the target of ``job`` be a node less; return 1 if ``head`` fits then, else 0."""
     plan.sizes[job].target -= 1
     index = state.parts[state.jobs[job].part_at + plan.sizes[job].target].node
-    node, freed, asked = state.nodes[index], plan.freed[index], state.jobs[head]
+    node, freed, asked = state.classes[state.class_of[index]], plan.freed[index], state.jobs[head]
     had_space = node.free + freed.cores >= asked.cores and node.free_kib + freed.kib >= asked.memory_kib
     freed.cores += state.jobs[job].cores
     freed.kib += state.jobs[job].memory_kib

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.jit.field_records import IntegerGrid, Ints
-from simulator.state.engine_state import NEVER, EngineState
+from simulator.state.engine_state import NEVER, EngineState, NodeClassRecord
 from simulator.state.lifecycle_state import CAUSES, LifecycleTables
 from simulator.state.node_sets import WORD_BITS, has
 
@@ -51,6 +51,11 @@ def running_jobs(state: EngineState) -> list[int]:
 def parts_of(state: EngineState, job: int) -> range:
     """Return the parts of a job."""
     return range(state.jobs[job].part_at, state.jobs[job].part_end)
+
+
+def class_at(state: EngineState, node: int) -> NodeClassRecord:
+    """Return the class of a node, which says what holds for each of its nodes."""
+    return state.classes[state.class_of[node]]
 
 
 class PoolState:
@@ -83,22 +88,24 @@ class PoolState:
 
     def jobs_a_core(self, node: int) -> npt.NDArray[np.int64]:
         """Return how many jobs hold each core of ``node``; no slot is free where the job may not go."""
-        if has(self.state.barred, node) or self.state.nodes[node].owner not in (NEVER, self.asking):
+        node_class = self.state.class_of[node]
+        if has(self.state.barred, node) or self.state.classes[node_class].owner not in (NEVER, self.asking):
             return np.full(self.cores, self.multiplicity, dtype=np.int64)
         counts = np.zeros(self.cores, dtype=np.int64)
         for level in range(self.multiplicity):
-            counts[members(words_of(self.state.occupied, node, level))] += 1
+            counts[members(words_of(self.state.occupied, node_class, level))] += 1
         return counts
 
     def free_memory_kib(self, node: int) -> int:
         """Return the memory of ``node`` that no job holds."""
-        return self.state.nodes[node].free_kib
+        return class_at(self.state, node).free_kib
 
     def holders(self, node: int) -> dict[int, list[int]]:
         """Return the core ids that each job on ``node`` holds, by job index."""
         state = self.state
-        parts = [state.listed[node, place] for place in range(state.nodes[node].listed)]
-        return {state.parts[part].job: members(words_of(state.mask, part)) for part in parts}
+        node_class = state.class_of[node]
+        pieces = [state.listed[node_class, place] for place in range(class_at(state, node).listed)]
+        return {state.pieces[piece].job: members(words_of(state.piece_cores, piece)) for piece in pieces}
 
     def cores_of(self, job: int) -> dict[int, list[int]]:
         """Return the core ids by node that the parts of the job with index ``job`` name."""

@@ -107,11 +107,11 @@ class BlockRecord:
 class Rows(NamedTuple):
     """Slurm's rows.
 
-    ``cells[r, n, w]`` are the cores of node ``n`` in row ``r``, ``taken[k, n]`` is how many of its cores are
-    not idle (``k`` is 0), or not free in row ``k - 1``; a projection keeps neither. ``size[r]`` is how many
-    cores the row has, ``order`` are the rows in the order in which they are tried. ``turns`` are the running
-    jobs in the order in which they are packed, with gaps (-1). ``blocking[j, r]`` is how many jobs block row
-    ``r`` for job ``j``.
+    ``cells[r, c, w]`` are the cores in row ``r`` of the nodes of class ``c``, ``taken[k, c]`` is how many of
+    a node's cores are not idle (``k`` is 0), or not free in row ``k - 1``; a projection keeps neither.
+    ``size[r]`` is how many cores the row has, ``order`` are the rows in the order in which they are tried.
+    ``turns`` are the running jobs in the order in which they are packed, with gaps (-1). ``blocking[j, r]``
+    is how many jobs block row ``r`` for job ``j``.
 
     Of the last attempt at packing: ``starts`` are the sizes and the order of the rows at the beginning of
     each block, ``growth`` what the sizes grew by there, ``leads[b, i]`` the least by which the ``i``-th row
@@ -182,6 +182,8 @@ class EngineClockRecord:
     ``restless`` active ones with idle phases; ``mark`` is the
     last one given to runs. ``due`` is the number of arrivals that no pass has followed yet, ``NEVER`` if
     something else has happened since the last pass. ``unreleased`` jobs depend on one that has not ended.
+    ``classes``, ``pieces`` and ``sets`` is how many were ever used; ``spare_*`` the first of those that can
+    be used again.
     """
 
     now_us: int = 0
@@ -196,6 +198,12 @@ class EngineClockRecord:
     closed: int = 0
     due: int = 0
     unreleased: int = 0
+    classes: int = 1
+    spare_class: int = NEVER
+    pieces: int = 0
+    spare_piece: int = NEVER
+    sets: int = 0
+    spare_set: int = NEVER
 
 
 @dataclass(slots=True, eq=False)
@@ -204,6 +212,7 @@ class EngineJobRecord:
 
     ``app`` is its class of application (for pairwise models); ``phase_at`` and ``part_at`` say where its
     phases and its parts begin; ``shape`` is a number for all jobs of the same shape, memory and class.
+    ``pieces`` is the first of its pieces, while it has any.
     """
 
     submit_us: int = 0
@@ -217,6 +226,7 @@ class EngineJobRecord:
     part_at: int = 0
     part_end: int = 0
     index: Short = 0
+    pieces: Short = NEVER
 
 
 @dataclass(slots=True, eq=False)
@@ -262,27 +272,54 @@ class ListRecord:
 
 
 @dataclass(slots=True, eq=False)
-class EngineNodeRecord:
-    """A node: cores with a free slot, free memory, occupied slots, parts listed, speed in parts of ``ONE``.
+class NodeClassRecord:
+    """A class of nodes: ``nodes`` with the same jobs on the same cores; 0: it is not in use.
 
-    ``owner`` is the one job that may be placed there; ``NEVER``: any may.
+    Of each of them: cores with a free slot, free memory, occupied slots, pieces listed, speed in parts of
+    ``ONE``, and the one job that may be placed there (``owner``; ``NEVER``: any may). ``then_*`` is the same
+    at the earliest start of the queue's head. The nodes are the set ``row``, in its words ``low`` to
+    ``high``; where it is ``NEVER`` the only node is ``first``, and of a class that is not in use this is the
+    next such class. ``piece`` is that of the job whose parts are named.
     """
 
-    free: int = 0
+    free: Short = 0
+    used: Short = 0
     free_kib: int = 0
-    used: int = 0
-    listed: int = 0
-    factor: int = ONE
-    owner: int = NEVER
+    then_kib: int = 0
+    then_free: Short = 0
+    then_used: Short = 0
+    listed: Short = 0
+    factor: Short = ONE
+    owner: Short = NEVER
+    nodes: Short = 0
+    first: Short = 0
+    row: Short = NEVER
+    low: Short = 0
+    high: Short = 0
+    piece: Short = NEVER
+
+
+@dataclass(slots=True, eq=False)
+class PieceRecord:
+    """A piece: what a job has on a class of nodes, namely the same cores on each of them.
+
+    ``place`` is its place in the list of its class, ``next`` and ``prev`` are others of its job. ``origin``
+    is the class that was divided for the piece; it is that of the piece if all of it was the job's.
+    """
+
+    node_class: Short = 0
+    job: Short = 0
+    place: Short = 0
+    next: Short = 0
+    prev: Short = 0
+    origin: Short = 0
 
 
 @dataclass(slots=True, eq=False)
 class PartRecord:
-    """A part: its node, its job, its place in the list of its node."""
+    """A part: a node on which a job is, or would be."""
 
     node: Short = 0
-    job: Short = 0
-    place: Short = 0
 
 
 class Timeline(NamedTuple):
@@ -298,10 +335,13 @@ class EngineState(NamedTuple):
     """All of it.
 
     ``phase_us`` holds the periods idle, busy, idle, ... of every job (idle first; only the first may be
-    zero). ``occupied[n, k, w]`` is the set of cores of node ``n`` with more than ``k`` jobs, ``busy`` the
-    same for jobs that compute at this instant (None where M is 1), ``valid`` all cores of a node, ``mask``
-    those of a part. ``open_nodes[f]`` counts the nodes with at least ``f`` cores that have a free slot.
-    ``listed[n]`` are the parts on node ``n``, in no order. ``speeds[m]`` is the speed at multiplicity ``m``
+    zero). ``class_of`` is the class of each node, ``sets`` has the nodes of classes of several.
+    ``occupied[c, k, w]`` is the set of cores with more than ``k`` jobs of the nodes of class ``c``, ``busy``
+    the same for jobs that compute at this instant (None where M is 1), ``then_stack`` the same at the
+    earliest start of the queue's head; ``valid`` are all cores of a node, ``mask`` those of a part,
+    ``piece_cores`` those of a piece.
+    ``open_nodes[f]`` counts the nodes with at least ``f`` cores that have a free slot.
+    ``listed[c]`` are the pieces on class ``c``, in no order. ``speeds[m]`` is the speed at multiplicity ``m``
     in units a microsecond; ``excess[a, b]`` by how much an application of class ``a`` is slowed by one of
     class ``b``, in parts of ``ONE`` (None unless the model is pairwise). ``ranking`` has the nodes by load:
     occupied slots, or where rows are kept what ``Rows`` counts. ``chosen`` is scratch for a set of nodes, and
@@ -315,7 +355,10 @@ class EngineState(NamedTuple):
     jobs: RecordTable[EngineJobRecord]
     runs: RecordTable[RunRecord]
     lists: RecordTable[ListRecord]
-    nodes: RecordTable[EngineNodeRecord]
+    classes: RecordTable[NodeClassRecord]
+    class_of: IntegerRow
+    sets: IntegerGrid
+    pieces: RecordTable[PieceRecord]
     parts: RecordTable[PartRecord]
     phase_us: IntegerRow
     open_nodes: IntegerRow
@@ -323,6 +366,8 @@ class EngineState(NamedTuple):
     valid: IntegerRow
     occupied: IntegerGrid
     busy: IntegerGrid | None
+    then_stack: IntegerGrid
+    piece_cores: IntegerGrid
     mask: IntegerGrid
     speeds: IntegerRow
     excess: IntegerGrid | None

@@ -115,6 +115,30 @@ def move_node(ranking: Ranking, kind: int, node: int, before: int, after: int) -
 
 
 @kernel
+def move_nodes(
+    ranking: Ranking,
+    kind: int,
+    sets: IntegerGrid,
+    row: int,
+    words: tuple[int, int],
+    size: int,
+    loads: tuple[int, int],
+) -> None:
+    """Do the same for ``size`` nodes, which are the set ``row`` in its words from the first to the last."""
+    before, after = loads
+    for word in range(words[0], words[1] + 1):
+        nodes = sets[row, word]
+        ranking.sets[kind, before, word] ^= nodes
+        ranking.sets[kind, after, word] ^= nodes
+    ranking.size[kind, before] -= size
+    ranking.size[kind, after] += size
+    if ranking.size[kind, before] == 0:
+        _flip_load(ranking, kind, before)
+    if ranking.size[kind, after] == size:
+        _flip_load(ranking, kind, after)
+
+
+@kernel
 def _flip_load(ranking: Ranking, kind: int, load: int) -> None:
     word = load // WORD_BITS
     ranking.loads[kind, word] ^= 1 << (load - word * WORD_BITS)

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.cores.node_fitting import fits
+from simulator.cores.node_fitting import fits_then
 from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import (
-    IntegerGrid,
     IntegerRow,
-    RecordTable,
     StateAllocator,
     column,
     only_record,
@@ -24,7 +22,7 @@ from simulator.policies.easy.backfill_trial import RowMirror, new_mirror
 from simulator.policies.easy.ncs import Ncs
 from simulator.policies.easy.reservation import ReservationProjection, Shadow, new_ahead, new_shadow
 from simulator.policies.easy.waiting_shapes import Refusals, ShapeLanes, new_lanes, no_refusals
-from simulator.state.engine_state import NEVER, EngineNodeRecord, EngineRulesRecord, EngineState
+from simulator.state.engine_state import NEVER, EngineRulesRecord, EngineState
 from simulator.state.node_sets import count_bits, flip
 
 
@@ -37,21 +35,20 @@ class HeadNodes(NamedTuple):
 
 
 @kernel
-def count_used(nodes_then: RecordTable[EngineNodeRecord], stack: IntegerGrid) -> None:
-    """Note in ``nodes_then`` how many slots of each node are occupied in ``stack``."""
-    for node in range(stack.shape[0]):
+def count_used(state: EngineState) -> None:
+    """Note how many slots of each node are occupied at the head's earliest start."""
+    stack = state.then_stack
+    for node_class in range(state.clock[0].classes):
         used = 0
         for level in range(stack.shape[1]):
             for word in range(stack.shape[2]):
-                used += count_bits(stack[node, level, word])
-        nodes_then[node].used = used
+                used += count_bits(stack[node_class, level, word])
+        state.classes[node_class].then_used = used
 
 
 @kernel
-def choose_for_head(
-    state: EngineState, aside: HeadNodes, nodes_then: RecordTable[EngineNodeRecord], head: int
-) -> None:
-    """Choose the nodes of ``head`` by the thesis's rule on a cluster with ``nodes_then``."""
+def choose_for_head(state: EngineState, aside: HeadNodes, head: int) -> None:
+    """Choose the nodes of ``head`` by the thesis's rule on the cluster at its earliest start."""
     asked = state.jobs[head]
     for word in range(len(aside.nodes)):
         aside.nodes[word] = 0
@@ -61,8 +58,9 @@ def choose_for_head(
     while wanted > 0 and load <= most:
         following = most + 1
         for node in range(state.rules[0].nodes):
-            used = nodes_then[node].used
-            if used < load or not fits(asked, nodes_then[node]):
+            one = state.classes[state.class_of[node]]
+            used = one.then_used
+            if used < load or not fits_then(asked, one):
                 continue
             if used > load:
                 following = min(following, used)
@@ -113,7 +111,7 @@ def new_outlook(
     rules = only_record(EngineRulesRecord, state.rules)
     steady = rules.slots == 1 and not rules.nodes_differ and not _have_checkpoints(state)
     return BackfillState(
-        shadow=new_shadow(make, rules.nodes, min(rules.jobs, rules.nodes * rules.cores)) if steady else None,
+        shadow=new_shadow(make, min(rules.jobs, rules.nodes * rules.cores)) if steady else None,
         ahead=None if steady else new_ahead(make, state, rules.jobs),
         mirror=None if state.rows is None else new_mirror(make, state),
         refusals=no_refusals(make, shapes),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from simulator.cores.core_slots import add_to_stack, remove_from_stack
-from simulator.cores.node_fitting import fits
+from simulator.cores.node_fitting import fits_then
 from simulator.cores.row_packing import BLOCK
 from simulator.cores.slurm_rows import enter_row, leave_row, new_rows, sort_rows
 from simulator.jit.compilation import kernel, kernel_state
@@ -24,7 +24,7 @@ from simulator.lifecycle.job_progress import needs_stack
 from simulator.policies.easy.reservation import (
     EndRecord,
     ReservationProjection,
-    copy_node,
+    copy_class,
     end_first,
     launch,
     load,
@@ -41,7 +41,7 @@ from simulator.state.node_sets import count_bits
 class RowMirror(NamedTuple):
     """Rows that are not the real ones.
 
-    They have followed the first ``past[0]`` ends. ``used[r, w]`` are the cores of a node in row ``r``,
+    They have followed the first ``past[0]`` ends. ``used[r, w]`` are the cores of a class in row ``r``,
     ``fitting[r]`` is how many nodes suit the head there; both are scratch.
     """
 
@@ -131,40 +131,40 @@ def show_rows(state: EngineState, mirror: RowMirror | None) -> None:
 
 
 @kernel
-def _count_fitting(
-    state: EngineState, ahead: ReservationProjection, mirror: RowMirror, node: int, cores: int
-) -> int:
-    """Count ``node`` for every row in which it has so many cores free; return the most nodes of a row."""
+def _count_fitting(state: EngineState, mirror: RowMirror, node_class: int, cores: int) -> int:
+    """Count a class for every row in which it has so many cores free; return the most nodes of a row."""
     used, slots = mirror.used, state.rules[0].slots
     for row in range(slots):
         for word in range(used.shape[1]):
-            used[row, word] = ahead.base_stack[node, slots - 1, word]
-    for place in range(state.nodes[node].listed):
-        part = state.listed[node, place]
-        entry = mirror.rows.jobs[state.parts[part].job]
+            used[row, word] = state.then_stack[node_class, slots - 1, word]
+    for place in range(state.classes[node_class].listed):
+        piece = state.listed[node_class, place]
+        entry = mirror.rows.jobs[state.pieces[piece].job]
         if entry.at != NEVER and entry.row != NEVER:
             for word in range(used.shape[1]):
-                used[entry.row, word] |= state.mask[part, word]
+                used[entry.row, word] |= state.piece_cores[piece, word]
     most = 0
     for row in range(slots):
         spare = 0
         for word in range(used.shape[1]):
             spare += count_bits(state.valid[word] & ~used[row, word])
-        mirror.fitting[row] += int(spare >= cores)
+        mirror.fitting[row] += int(spare >= cores) * state.classes[node_class].nodes
         most = max(most, mirror.fitting[row])
     return most
 
 
 @kernel
-def _takes(state: EngineState, ahead: ReservationProjection, mirror: RowMirror, head: int) -> bool:
+def _takes(state: EngineState, mirror: RowMirror, head: int) -> bool:
     """Return whether enough nodes suit ``head`` in some row; where it finds idle cores, it does in any."""
     asked = state.jobs[head]
     for row in range(len(mirror.fitting)):
         mirror.fitting[row] = 0
-    for node in range(state.rules[0].nodes):
+    for node_class in range(state.clock[0].classes):
+        one = state.classes[node_class]
         if (
-            fits(asked, ahead.nodes_then[node])
-            and _count_fitting(state, ahead, mirror, node, asked.cores) == asked.nodes
+            one.nodes > 0
+            and fits_then(asked, one)
+            and _count_fitting(state, mirror, node_class, asked.cores) >= asked.nodes
         ):
             return True
     sort_rows(mirror.rows)
@@ -174,7 +174,6 @@ def _takes(state: EngineState, ahead: ReservationProjection, mirror: RowMirror, 
 @kernel
 def take_head(
     state: EngineState,
-    ahead: ReservationProjection,
     mirror: RowMirror | None,
     ends: RecordTable[EndRecord],
     count: int,
@@ -186,12 +185,12 @@ def take_head(
     while mirror.past[0] < count:
         leave_row(state, mirror.rows, ends[mirror.past[0]].job)
         mirror.past[0] += 1
-    return _takes(state, ahead, mirror, head)
+    return _takes(state, mirror, head)
 
 
 @kernel
 def _join(state: EngineState, ahead: ReservationProjection, job: int) -> None:
-    """Make ``job`` a member of the group, and its nodes the group's."""
+    """Make ``job`` a member of the group, and its classes of nodes the group's."""
     ahead.in_group[job] = 1
     ahead.group[ahead.head[0].members].job = job
     ahead.head[0].members += 1
@@ -201,25 +200,30 @@ def _join(state: EngineState, ahead: ReservationProjection, job: int) -> None:
 
 @kernel
 def _enter_ground(state: EngineState, ahead: ReservationProjection, job: int) -> None:
-    """Let the nodes of ``job`` be the group's, and show who is on them."""
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        node = state.parts[part].node
-        if ahead.on_ground[node] == 0:
-            ahead.on_ground[node] = 1
-            ahead.ground[ahead.head[0].nodes] = node
-            ahead.head[0].nodes += 1
-            copy_node(ahead.trial_stack, state.occupied, node)
+    """Let the classes of ``job`` be the group's, and show who is on them."""
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        if ahead.on_ground[held.node_class] == 0:
+            ahead.on_ground[held.node_class] = 1
+            ahead.ground[ahead.head[0].classes] = held.node_class
+            ahead.head[0].classes += 1
+            copy_class(ahead.trial_stack, state.occupied, held.node_class)
+        piece = held.next
 
 
 @kernel
 def _gather_group(state: EngineState, ahead: ReservationProjection, links: Links | None, job: int) -> None:
     """List ``job`` and the jobs whose presence at the head's start it may change."""
     ahead.head[0].members = 0
-    ahead.head[0].nodes = 0
+    ahead.head[0].classes = 0
     _join(state, ahead, job)
     if needs_stack(state):
-        for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-            add_to_stack(ahead.trial_stack, state.mask, state.parts[part].node, part)
+        piece = state.jobs[job].pieces
+        while piece != NEVER:
+            held = state.pieces[piece]
+            add_to_stack(ahead.trial_stack, state.piece_cores, held.node_class, piece)
+            piece = held.next
     if links is None:
         return
     pairwise = state.excess is not None
@@ -239,7 +243,7 @@ def _forget_group(ahead: ReservationProjection) -> None:
     for place in range(ahead.head[0].members):
         ahead.trial.runs[ahead.group[place].job].busy = 0
         ahead.in_group[ahead.group[place].job] = 0
-    for place in range(ahead.head[0].nodes):
+    for place in range(ahead.head[0].classes):
         ahead.on_ground[ahead.ground[place]] = 0
 
 
@@ -258,8 +262,11 @@ def _project_group(state: EngineState, ahead: ReservationProjection, job: int) -
     while clock.agenda > 0 and trial.runs[trial.lists[0].agenda].next_us <= ahead.head[0].start_us:
         ended = end_first(state, trial)
         if needs_stack(state):
-            for part in range(state.jobs[ended].part_at, state.jobs[ended].part_end):
-                remove_from_stack(stack, state.mask, state.parts[part].node, part)
+            piece = state.jobs[ended].pieces
+            while piece != NEVER:
+                held = state.pieces[piece]
+                remove_from_stack(stack, state.piece_cores, held.node_class, piece)
+                piece = held.next
         speed_up(state, trial, stack)
         ahead.group_ends[count].us = clock.now_us
         ahead.group_ends[count].job = ended
@@ -349,7 +356,7 @@ def _ends_before_start(
     enter_row(state, mirror.rows, job)
     while True:
         due = count == 0 and known.next_ends > 0 and ends[0].us == state.clock[0].now_us
-        if not due and take_head(state, ahead, mirror, ends, count, head):
+        if not due and take_head(state, mirror, ends, count, head):
             return count
         if count == known.next_ends:
             return NEVER
@@ -391,7 +398,7 @@ def _rows_delay(
 def delays_head(
     state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, head: int, job: int
 ) -> bool:
-    """Return whether ``head`` would start later because ``job``, whose parts are listed, starts now.
+    """Return whether ``head`` would start later because ``job``, which has its pieces, starts now.
 
     If not, the base projection is brought up to date with ``job``.
     """

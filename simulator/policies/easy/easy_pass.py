@@ -10,7 +10,8 @@ Trying who waits behind the queue's head: a job may start now if the head starts
 
 from __future__ import annotations
 
-from simulator.cores.core_slots import link, list_parts, unlink, unlist_parts
+from simulator.cores.core_slots import link, unlink
+from simulator.cores.node_classes import undo_divide
 from simulator.jit.compilation import kernel
 from simulator.lifecycle.job_progress import start
 from simulator.lifecycle.segments import asks_us
@@ -58,7 +59,7 @@ from simulator.state.event_queue import first_waiting
 
 @kernel
 def may_be_tried(state: EngineState, refusals: Refusals, job: int) -> bool:
-    """Return whether ``job`` fits now, and name its cores, unless it is known that it would be refused."""
+    """Return whether ``job`` fits now, and give it pieces, unless it is known that it would be refused."""
     if state.open_nodes[state.jobs[job].cores] < state.jobs[job].nodes or is_hopeless(state, refusals, job):
         return False
     fits = place(state, job)
@@ -84,7 +85,7 @@ def _delays_shared(
     head: int,
     job: int,
 ) -> bool:
-    """Return whether ``job``, on the cores that its parts name, would delay the head on shared cores."""
+    """Return whether ``job``, on the cores of its pieces, would delay the head on shared cores."""
     if ahead.head[0].known == 0 or _is_past(state, ahead, mirror):
         find_start(state, ahead, mirror, head)
     if ahead.head[0].start_us == FAR_US:
@@ -92,9 +93,7 @@ def _delays_shared(
     if raises_victim(state, ahead, mirror, ncs, job):
         return True
     link(state, state.links, job)
-    list_parts(state, job)
     delayed = shared.delays_head(state, ahead, mirror, head, job)
-    unlist_parts(state, job)
     unlink(state.links, job)
     return delayed
 
@@ -109,7 +108,7 @@ def _delays(
     head: int,
     job: int,
 ) -> bool:
-    """Return whether ``job``, on the cores that its parts name, would delay the head."""
+    """Return whether ``job``, on the cores of its pieces, would delay the head."""
     delayed = False
     if shadow is not None:
         delayed = dedicated.delays_head(state, shadow, head, job)
@@ -120,8 +119,11 @@ def _delays(
 
 @kernel
 def delays_head(state: EngineState, outlook: BackfillState, head: int, job: int) -> bool:
-    """Return whether ``job``, on the cores that its parts name, would delay the head."""
-    return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
+    """Return whether ``job``, on the cores of its pieces, would delay the head; if so, it has none then."""
+    delayed = _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
+    if delayed:
+        undo_divide(state, job)
+    return delayed
 
 
 @kernel
@@ -144,13 +146,14 @@ def _find_aside(
 ) -> None:
     """Find the nodes that the head would take."""
     if shadow is not None:
-        for node in range(state.rules[0].nodes):
-            shadow.nodes_then[node].used = state.rules[0].cores - shadow.nodes_then[node].free
-        choose_for_head(state, aside, shadow.nodes_then, head)
+        for node_class in range(state.clock[0].classes):
+            one = state.classes[node_class]
+            one.then_used = state.rules[0].cores - one.then_free
+        choose_for_head(state, aside, head)
     if ahead is not None:
         _find_with_rows(state, ahead, mirror, head)
-        count_used(ahead.nodes_then, ahead.base_stack)
-        choose_for_head(state, aside, ahead.nodes_then, head)
+        count_used(state)
+        choose_for_head(state, aside, head)
 
 
 @kernel
@@ -192,7 +195,7 @@ def _begin(outlook: BackfillState) -> None:
 
 @kernel
 def _starts(state: EngineState, outlook: BackfillState, head: int, job: int) -> bool:
-    """Start ``job``, which fits on the cores that its parts name, unless it delays the head."""
+    """Start ``job``, which has its pieces, unless it delays the head."""
     if delays_head(state, outlook, head, job) and _delays_elsewhere(state, outlook, outlook.aside, head, job):
         note_refusal(state, outlook.refusals, job, asks_us(state, state.lifecycles, job))
         return False
@@ -267,7 +270,7 @@ def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirr
     while True:
         due = clock.agenda > 0 and base.runs[base.lists[0].agenda].next_us == clock.now_us
         head_fits = not due and known.fitting >= state.jobs[head].nodes
-        if head_fits and take_head(state, ahead, mirror, ahead.ends, known.ends, head):
+        if head_fits and take_head(state, mirror, ahead.ends, known.ends, head):
             known.start_us = clock.now_us
             return
         if clock.agenda == 0:  # nodes are down
@@ -278,7 +281,7 @@ def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirr
         ahead.ends[known.ends].job = job
         known.ends += 1
         release_cores(state, ahead, head, job)
-        speed_up(state, base, ahead.base_stack)
+        speed_up(state, base, state.then_stack)
 
 
 @kernel

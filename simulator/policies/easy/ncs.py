@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.cores.core_slots import overlap, part_multiplicity
+from simulator.cores.core_slots import overlap, piece_multiplicity
 from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import RecordTable, StateAllocator
 from simulator.policies.easy.backfill_trial import RowMirror
 from simulator.policies.easy.reservation import ReservationProjection
-from simulator.state.engine_state import EngineState
+from simulator.state.engine_state import NEVER, EngineState
 
 
 @dataclass(slots=True, eq=False)
@@ -89,18 +89,21 @@ def is_out_of_bounds(state: EngineState, ncs: Ncs | None, job: int) -> bool:
 @kernel
 def _job_multiplicity(state: EngineState, job: int) -> int:
     most = 1
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        most = part_multiplicity(state.occupied, state.mask, state.parts[part].node, part, most)
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        most = piece_multiplicity(state.occupied, state.piece_cores, held.node_class, piece, most)
+        piece = held.next
     return most
 
 
 @kernel
-def _jobs_on_common(state: EngineState, a: int, b: int, node: int) -> int:
-    """Return the most jobs on a core that two parts have in common."""
+def _jobs_on_common(state: EngineState, a: int, b: int, node_class: int) -> int:
+    """Return the most jobs on a core that two pieces have in common."""
     jobs = 0
-    for word in range(state.mask.shape[1]):
-        common = state.mask[a, word] & state.mask[b, word]
-        while jobs < state.rules[0].slots and state.occupied[node, jobs, word] & common:
+    for word in range(state.piece_cores.shape[1]):
+        common = state.piece_cores[a, word] & state.piece_cores[b, word]
+        while jobs < state.rules[0].slots and state.occupied[node_class, jobs, word] & common:
             jobs += 1
     return jobs
 
@@ -109,7 +112,7 @@ def _jobs_on_common(state: EngineState, a: int, b: int, node: int) -> int:
 def raises_victim(
     state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, ncs: Ncs | None, job: int
 ) -> bool:
-    """Return whether rule 1 refuses ``job`` on the cores that its parts name, which it does not hold yet.
+    """Return whether rule 1 refuses ``job`` on the cores of its pieces, which it does not hold yet.
 
     The head's earliest start is known, and with it who has ended by then. NCS has no rows, and no such rule
     for them.
@@ -120,16 +123,21 @@ def raises_victim(
         return False
     if not ncs.rules[0].victims:
         return False
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        node = state.parts[part].node
-        for place in range(state.nodes[node].listed):
-            other = state.listed[node, place]
-            guest = state.parts[other].job
-            if ahead.base.runs[guest].busy or not overlap(state.mask, part, other):
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        for place in range(state.classes[held.node_class].listed):
+            other = state.listed[held.node_class, place]
+            guest = state.pieces[other].job
+            if guest == job or ahead.base.runs[guest].busy:
                 continue
-            if _jobs_on_common(state, part, other, node) + 1 > _job_multiplicity(state, guest):
+            if not overlap(state.piece_cores, piece, other):
+                continue
+            jobs = _jobs_on_common(state, piece, other, held.node_class)
+            if jobs + 1 > _job_multiplicity(state, guest):
                 _note_bound(state, ncs, job)
                 return True
+        piece = held.next
     return False
 
 

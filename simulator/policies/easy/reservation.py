@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.cores.core_slots import add_to_stack, cores_at_top, remove_from_stack
-from simulator.cores.node_fitting import fits
+from simulator.cores.node_fitting import change_then, show_then
 from simulator.jit.compilation import kernel, kernel_state
 from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
 from simulator.lifecycle.job_progress import done_since, note_affected, set_speed, speed_of
@@ -36,7 +36,6 @@ from simulator.model.system import FAR_US
 from simulator.state.engine_state import (
     NEVER,
     EngineClockRecord,
-    EngineNodeRecord,
     EngineState,
     Links,
     ListRecord,
@@ -73,23 +72,15 @@ class EndRecord:
 
 @kernel_state
 class Shadow(NamedTuple):
-    """Running jobs by requested end, and the cluster as it is at the shadow instant.
-
-    ``ends`` ascends by time; ``free`` and ``free_kib`` of each node in ``nodes_then`` are for that instant.
-    """
+    """Running jobs by requested end, ascending; what classes have ``then`` is for the shadow instant."""
 
     head: RecordTable[ShadowRecord]
     ends: RecordTable[EndRecord]
-    nodes_then: RecordTable[EngineNodeRecord]
 
 
-def new_shadow(make: StateAllocator, nodes: int, most_running: int) -> Shadow:
+def new_shadow(make: StateAllocator, most_running: int) -> Shadow:
     """Return the shadow of an idle cluster."""
-    return Shadow(
-        head=make.table(ShadowRecord, 1),
-        ends=make.table(EndRecord, most_running),
-        nodes_then=make.table(EngineNodeRecord, nodes),
-    )
+    return Shadow(head=make.table(ShadowRecord, 1), ends=make.table(EndRecord, most_running))
 
 
 @kernel
@@ -162,15 +153,20 @@ def _list_ends(state: EngineState, shadow: Shadow) -> None:
 
 
 @kernel
-def _return_parts(state: EngineState, shadow: Shadow, job: int, head: int, sign: int) -> None:
+def _return_pieces(state: EngineState, shadow: Shadow, job: int, head: int, sign: int) -> None:
     """Give the cores of ``job`` back (1) or take them (-1), and count the nodes that suit ``head``."""
-    asked, held = state.jobs[head], state.jobs[job]
-    for part in range(held.part_at, state.jobs[job].part_end):
-        node = shadow.nodes_then[state.parts[part].node]
-        before = fits(asked, node)
-        node.free += sign * held.cores
-        node.free_kib += sign * held.memory_kib
-        shadow.head[0].fitting += int(fits(asked, node)) - int(before)
+    asked, cores, memory_kib = (
+        state.jobs[head],
+        sign * state.jobs[job].cores,
+        sign * state.jobs[job].memory_kib,
+    )
+    more = 0
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        more += change_then(asked, state.classes[held.node_class], cores, memory_kib)
+        piece = held.next
+    shadow.head[0].fitting += more
 
 
 @kernel
@@ -180,19 +176,15 @@ def find_shadow(state: EngineState, shadow: Shadow, head: int) -> None:
         _list_ends(state, shadow)
     asked = state.jobs[head]
     fitting = 0
-    for index in range(state.rules[0].nodes):
-        node = shadow.nodes_then[index]
-        node.free = state.nodes[index].free
-        node.free_kib = state.nodes[index].free_kib
-        node.owner = state.nodes[index].owner
-        fitting += int(fits(asked, node))
+    for node_class in range(state.clock[0].classes):
+        fitting += show_then(asked, state.classes[node_class])
     shadow.head[0].fitting = fitting
     instant = state.clock[0].now_us
     for place in range(shadow.head[0].count):
         if shadow.head[0].fitting >= asked.nodes and shadow.ends[place].us > instant:
             break
         instant = max(instant, shadow.ends[place].us)
-        _return_parts(state, shadow, shadow.ends[place].job, head, 1)
+        _return_pieces(state, shadow, shadow.ends[place].job, head, 1)
     if shadow.head[0].fitting < asked.nodes:  # nodes are down
         instant = FAR_US
     shadow.head[0].start_us = instant
@@ -201,7 +193,7 @@ def find_shadow(state: EngineState, shadow: Shadow, head: int) -> None:
 
 @kernel
 def delays_head(state: EngineState, shadow: Shadow, head: int, job: int) -> bool:
-    """Return whether ``head`` would start later if ``job`` started now on the cores that its parts name.
+    """Return whether ``head`` would start later if ``job`` started now on the cores of its pieces.
 
     If not, the shadow's cluster is brought up to date with ``job``.
     """
@@ -209,10 +201,10 @@ def delays_head(state: EngineState, shadow: Shadow, head: int, job: int) -> bool
         find_shadow(state, shadow, head)
     if state.clock[0].now_us + asks_us(state, state.lifecycles, job) <= shadow.head[0].start_us:
         return False
-    _return_parts(state, shadow, job, head, -1)
+    _return_pieces(state, shadow, job, head, -1)
     if shadow.head[0].fitting >= state.jobs[head].nodes:
         return False
-    _return_parts(state, shadow, job, head, 1)
+    _return_pieces(state, shadow, job, head, 1)
     return True
 
 
@@ -226,8 +218,9 @@ def drop_shadow(shadow: Shadow) -> None:
 class AheadRecord:
     """The head's earliest start, and on how many nodes it fits then; whether both hold for this pass.
 
-    ``ends`` is how many jobs have ended by then. ``members`` is how many jobs the group has, ``nodes`` on how
-    many nodes it is, ``group_ends`` how many of them have ended; ``next_ends`` counts all ends with it.
+    ``ends`` is how many jobs have ended by then. ``members`` is how many jobs the group has, ``classes``
+    on how many classes of nodes it is, ``group_ends`` how many of them have ended; ``next_ends`` counts all
+    ends with it.
     """
 
     start_us: int = 0
@@ -235,7 +228,7 @@ class AheadRecord:
     known: int = 0
     ends: int = 0
     members: int = 0
-    nodes: int = 0
+    classes: int = 0
     group_ends: int = 0
     next_ends: int = 0
 
@@ -251,16 +244,14 @@ class MemberRecord:
 class ReservationProjection(NamedTuple):
     """Two projections: of all running jobs up to the head's start (base), and of one group (trial).
 
-    ``base_stack`` and ``nodes_then`` are the cluster at the head's earliest start, ``ends`` the jobs that
+    What classes have ``then`` is the cluster at the head's earliest start, ``ends`` are the jobs that
     have ended by then, in their order; in ``base`` the others are busy. Of the group,
-    ``in_group`` (by job) and ``on_ground`` (by node) say which jobs are in it and where it is;
+    ``in_group`` (by job) and ``on_ground`` (by class) say which jobs are in it and where it is;
     ``group_ends`` are the ends in it, ``next_ends`` all ends with it.
     """
 
     head: RecordTable[AheadRecord]
     base: Timeline
-    base_stack: IntegerGrid
-    nodes_then: RecordTable[EngineNodeRecord]
     ends: RecordTable[EndRecord]
     trial: Timeline
     trial_stack: IntegerGrid
@@ -284,8 +275,6 @@ def new_ahead(make: StateAllocator, state: EngineState, jobs: int) -> Reservatio
     return ReservationProjection(
         head=make.table(AheadRecord, 1),
         base=_new_timeline(make, jobs),
-        base_stack=make.grid(nodes, slots, words),
-        nodes_then=make.table(EngineNodeRecord, nodes),
         ends=make.table(EndRecord, jobs),
         trial=_new_timeline(make, jobs),
         trial_stack=make.grid(nodes, slots, words),
@@ -359,24 +348,20 @@ def speed_up(state: EngineState, line: Timeline, stack: IntegerGrid) -> None:
 
 
 @kernel
-def copy_node(target: IntegerGrid, source: IntegerGrid, node: int) -> None:
-    """Copy the stack of one node."""
+def copy_class(target: IntegerGrid, source: IntegerGrid, node_class: int) -> None:
+    """Copy the stack of one class."""
     for level in range(source.shape[1]):
         for word in range(source.shape[2]):
-            target[node, level, word] = source[node, level, word]
+            target[node_class, level, word] = source[node_class, level, word]
 
 
 @kernel
 def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) -> None:
     """Show in the base the cluster as it is, and every running job busy with the work that it has left."""
     base, fitting = ahead.base, 0
-    for index in range(state.rules[0].nodes):
-        node = ahead.nodes_then[index]
-        node.free = state.nodes[index].free
-        node.free_kib = state.nodes[index].free_kib
-        node.owner = state.nodes[index].owner
-        fitting += int(fits(state.jobs[head], node))
-        copy_node(ahead.base_stack, state.occupied, index)
+    for node_class in range(state.clock[0].classes):
+        fitting += show_then(state.jobs[head], state.classes[node_class])
+        copy_class(state.then_stack, state.occupied, node_class)
     ahead.head[0].fitting = fitting
     ahead.head[0].ends = 0
     base.clock[0].agenda = 0
@@ -384,32 +369,34 @@ def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) ->
     for place in range(state.clock[0].active):
         load(state, base, state.lists[place].running)
     for place in range(state.clock[0].active):
-        launch(state, base, ahead.base_stack, state.lists[place].running)
+        launch(state, base, state.then_stack, state.lists[place].running)
 
 
 @kernel
 def occupy_cores(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
     """Let ``job`` hold its cores in the cluster that is shown, and count the nodes for ``head``."""
-    asked, held = state.jobs[head], state.jobs[job]
-    for part in range(held.part_at, held.part_end):
-        index = state.parts[part].node
-        node = ahead.nodes_then[index]
-        before = fits(asked, node)
-        add_to_stack(ahead.base_stack, state.mask, index, part)
-        node.free -= cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
-        node.free_kib -= held.memory_kib
-        ahead.head[0].fitting += int(fits(asked, node)) - int(before)
+    asked, cores, memory_kib = state.jobs[head], state.jobs[job].cores, state.jobs[job].memory_kib
+    stack, more = state.then_stack, 0
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        add_to_stack(stack, state.piece_cores, held.node_class, piece)
+        free = cores_at_top(stack, state.piece_cores, held.node_class, piece, cores)
+        more += change_then(asked, state.classes[held.node_class], -free, -memory_kib)
+        piece = held.next
+    ahead.head[0].fitting += more
 
 
 @kernel
 def release_cores(state: EngineState, ahead: ReservationProjection, head: int, job: int) -> None:
     """Let ``job`` give back its cores in the cluster that is shown, and count the nodes for ``head``."""
-    asked, held = state.jobs[head], state.jobs[job]
-    for part in range(held.part_at, held.part_end):
-        index = state.parts[part].node
-        node = ahead.nodes_then[index]
-        before = fits(asked, node)
-        node.free += cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
-        remove_from_stack(ahead.base_stack, state.mask, index, part)
-        node.free_kib += held.memory_kib
-        ahead.head[0].fitting += int(fits(asked, node)) - int(before)
+    asked, cores, memory_kib = state.jobs[head], state.jobs[job].cores, state.jobs[job].memory_kib
+    stack, more = state.then_stack, 0
+    piece = state.jobs[job].pieces
+    while piece != NEVER:
+        held = state.pieces[piece]
+        free = cores_at_top(stack, state.piece_cores, held.node_class, piece, cores)
+        remove_from_stack(stack, state.piece_cores, held.node_class, piece)
+        more += change_then(asked, state.classes[held.node_class], free, memory_kib)
+        piece = held.next
+    ahead.head[0].fitting += more

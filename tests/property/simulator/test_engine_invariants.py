@@ -51,7 +51,7 @@ def test_invariants_hold_after_every_event(world: World, easy: bool, slurm: bool
 
 
 def spoil_slots(stepper: PythonEngine) -> None:
-    stepper.state.nodes[0].free -= 1
+    stepper.state.classes[0].free -= 1
 
 
 def spoil_work(stepper: PythonEngine) -> None:

@@ -89,7 +89,8 @@ def choose_cores(state: EngineState, dice: Random, job: int) -> bool:
     slots, cores = state.rules[0].slots, state.jobs[job].cores
     spare = {
         node: sorted(
-            set(range(state.rules[0].cores)) - set(members(words_of(state.occupied, node, slots - 1)))
+            set(range(state.rules[0].cores))
+            - set(members(words_of(state.occupied, state.class_of[node], slots - 1)))
         )
         for node in range(state.rules[0].nodes)
     }
@@ -124,7 +125,7 @@ def cells(state: EngineState, row: int) -> set[Place]:
     return {
         (node, core)
         for node in range(state.rules[0].nodes)
-        for core in members(words_of(state.rows.cells, row, node))
+        for core in members(words_of(state.rows.cells, row, state.class_of[node]))
     }
 
 
@@ -135,10 +136,10 @@ def check_ranking(state: EngineState) -> None:
     for kind in range(slots + 1):
         loads: dict[int, list[int]] = {load: [] for load in range(cores + 1)}
         for node in range(state.rules[0].nodes):
-            full = set(members(words_of(state.occupied, node, slots - 1)))
-            row = set(members(words_of(state.rows.cells, kind - 1, node)))
-            taken = full | row if kind else set(members(words_of(state.occupied, node, 0)))
-            assert state.rows.taken[kind, node] == len(taken)
+            full = set(members(words_of(state.occupied, state.class_of[node], slots - 1)))
+            row = set(members(words_of(state.rows.cells, kind - 1, state.class_of[node])))
+            taken = full | row if kind else set(members(words_of(state.occupied, state.class_of[node], 0)))
+            assert state.rows.taken[kind, state.class_of[node]] == len(taken)
             loads[len(taken)].append(node)
         for load, nodes in loads.items():
             assert members(words_of(state.ranking.sets, kind, load)) == nodes
