@@ -159,19 +159,35 @@ def read_any(path: Path, options: ImportOptions, strict: bool = True) -> tuple[S
     UsageError
         The options are malformed.
     """
+    found = read_accounting(path, options.zone, strict)
+    if found is None:
+        return _read_swf(read_swf, path, strict), LogKind.SWF
+    log, kind = found
+    return assemble(log, options), kind
+
+
+def read_accounting(
+    path: Path, zone: tzinfo | None, strict: bool = True
+) -> tuple[AccountingLog, LogKind] | None:
+    """Read ``path`` (see ``read_any``) with the names in it; None: it is SWF, or no file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read; with ``strict`` also where a line is malformed.
+    """
     if path != STDIN and not path.is_file():
         # a pipe can be read but once, and is taken for SWF; what is missing or a folder is reported there,
         # too
-        return _read_swf(read_swf, path, strict), LogKind.SWF
+        return None
     with _opened(path) as stream:
         kind = kind_of(path, _head(path, stream))
         if kind is LogKind.SWF:
             if path == STDIN:
                 raise InputError("standard input is no accounting log: give an SWF trace as a file")
-            return _read_swf(read_swf, path, strict), kind
+            return None
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
-        log = _read(path, kind, text, options.zone, strict)
-    return assemble(log, options), kind
+        return _read(path, kind, text, zone, strict), kind
 
 
 def load_any(path: Path, options: ImportOptions, strict: bool = True) -> SwfColumns:

@@ -1,1 +1,1 @@
-"""``osub predict``: which applications may share a core."""
+"""``osub predict``: which applications may share a core, and how much memory a job will use."""

@@ -1,12 +1,13 @@
-"""``osub predict``: which applications may share a core, from what was measured of them."""
+"""``osub predict``: which applications may share a core, and how much memory a job will use."""
 
 from __future__ import annotations
 
 from osub.cli.application import application
 from osub.cli.predict.measured_pairs import compare, counters, import_, measure, run
+from osub.cli.predict.memory import memory
 from osub.cli.predict.models import evaluate, fit, matrix, pair
 
-app = application("Which applications may share a core: counters, measured pairs, models.")
+app = application("Which applications may share a core, and how much memory a job will use.")
 
 app.command()(counters)
 app.command()(measure)
@@ -17,3 +18,4 @@ app.command()(compare)
 app.command()(pair)
 app.command()(matrix)
 app.command()(run)
+app.command()(memory)
