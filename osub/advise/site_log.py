@@ -89,6 +89,8 @@ class SiteLog:
         Week of each job's submission (day, in a log of few weeks), from 0 on.
     block_name, block_s
         ``week`` or ``day``, and its length in the log's own seconds.
+    speedup
+        What times of a RUN's trace were divided by.
     """
 
     columns: SwfColumns
@@ -101,6 +103,7 @@ class SiteLog:
     block: npt.NDArray[np.int64]
     block_name: str
     block_s: float
+    speedup: float
 
     @property
     def core_s(self) -> Floats:
@@ -162,6 +165,7 @@ def read_site_log(path: Path, options: ImportOptions, system: str | None, *, len
         block=(since_s / block_s).astype(np.int64),
         block_name="week" if weeks else "day",
         block_s=block_s,
+        speedup=speedup,
     )
 
 

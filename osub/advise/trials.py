@@ -49,6 +49,7 @@ _WINDOW_BLOCKS = 4
 _CYCLES = 4
 _LEAST_CYCLED_US = 60 * US_PER_S
 _BUSY_FROM = 0.95
+_LEAST_GAIN_S = 60.0
 _NEARLY = 0.9
 """A choice that saves so much of what the best saves is as good."""
 
@@ -96,12 +97,15 @@ class Trial(msgspec.Struct, kw_only=True):
         Least and most change, as a share of the reference's.
     left_out
         Jobs that cannot run under this choice, and so are not compared.
+    least_gain_s
+        What a user does not notice is no help.
     """
 
     sharing: Sharing
     differences: dict[str, dict[str, dict[str, QuantityDifference]]]
     energy: tuple[float, float]
     left_out: int
+    least_gain_s: float
 
     def difference(self, scenario: Scenario, group: Group, measure: str) -> QuantityDifference:
         """Return one of the differences."""
@@ -115,7 +119,8 @@ class Trial(msgspec.Struct, kw_only=True):
     def helps_in(self, scenario: Scenario, most_degradation: float) -> bool:
         """Whether jobs that share clearly end sooner, and run mildly enough, and no group ends later."""
         groups = self.differences[str(scenario)]
-        sooner = groups[self.target]["turnaround_s"].way == -1
+        ends = groups[self.target]["turnaround_s"]
+        sooner = ends.way == -1 and -ends.change.mean >= self.least_gain_s
         mild = groups[self.target]["degradation"].other <= most_degradation
         return sooner and mild and all(one["turnaround_s"].way != 1 for one in groups.values())
 
@@ -506,7 +511,15 @@ def advise(
                         work = (question.busy_w - idle_w) * core_s
                         changes.append((idle_w * after_s + work * cost) / (idle_w * before_s + work) - 1)
         energy = min(changes), max(changes)
-        found.append(Trial(sharing=sharing, differences=differences, energy=energy, left_out=left_out))
+        found.append(
+            Trial(
+                sharing=sharing,
+                differences=differences,
+                energy=energy,
+                left_out=left_out,
+                least_gain_s=_LEAST_GAIN_S / log.speedup,
+            )
+        )
     waits = plain.values["wait_s"]
     own = ~np.isnan(waits) & ~np.isnan(log.wait_s) & trials.counted
     low_w, high_w = question.idle_w

@@ -123,7 +123,7 @@ def _recommendation(log: SiteLog, found: Advice) -> str:
         )
     if best is None:
         wait_s = found.shared[0].difference(first, "all", "wait_s").reference
-        if wait_s < 0.01 * log.run_s[log.run_s > 0].mean():
+        if wait_s < max(found.shared[0].least_gain_s, 0.01 * log.run_s[log.run_s > 0].mean()):
             return f"Sharing does not help this workload: jobs hardly wait ({duration(wait_s)} on average)."
         mildest = max(found.shared, key=lambda one: min(map(one.saved_s, found.scenarios)))
         return f"Sharing does not help this workload. The mildest choice: {_why_not(mildest, first, found)}."
@@ -178,7 +178,7 @@ def _why_not(one: Trial, scenario: Scenario, found: Advice) -> str:
         other = one.differences[str(scenario)].get(group, {}).get("turnaround_s")
         if other is not None and other.way == 1:
             return f"{name} end {_later(ends)}, but {whose} end {_later(other)}"
-    return f"{name} end {_later(ends)}, but not so at any other C_o"
+    return f"{name} end {_later(ends)}, which few notice"
 
 
 def _less(one: QuantityDifference) -> str:

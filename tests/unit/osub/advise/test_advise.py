@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import random
 import tomllib
@@ -9,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -38,7 +41,7 @@ from tests.fixtures.golden import SHARED
 from workloads.importers.assemble_trace import ImportOptions
 
 HOUR_S, DAY = 3600, timedelta(days=1)
-SYSTEM = "N4C8"
+SYSTEM = "N2C8"
 HEAD = (
     "JobID|User|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|"
     "ReqMem|TotalCPU|MaxRSS|JobName"
@@ -64,9 +67,9 @@ def row(number: int, partition: str, at: datetime, run_s: int, cores: int, busy:
 def sessions(rng: random.Random, weeks: int, gib: float) -> Iterator[tuple[datetime, str, int, float, float]]:
     """Yield days of idle one-hour sessions, too many for the nodes at noon, and busy jobs of four hours."""
     for day in range(7 * weeks):
-        for _ in range(40):
+        for _ in range(20):
             yield START + day * DAY + timedelta(hours=rng.uniform(9, 17)), "debug", HOUR_S, 0.05, gib
-        for _ in range(8):
+        for _ in range(4):
             yield START + day * DAY + timedelta(hours=rng.uniform(0, 24)), "batch", 4 * HOUR_S, 0.98, gib
 
 
@@ -75,7 +78,7 @@ def busy_jobs(
 ) -> Iterator[tuple[datetime, str, int, float, float]]:
     """Yield busy jobs of six hours for whole nodes, for 93% of all node time."""
     for day in range(7 * weeks):
-        for _ in range(15):
+        for _ in range(7 + day % 2):
             yield START + day * DAY + timedelta(hours=rng.uniform(0, 24)), "batch", 6 * HOUR_S - 60, 0.99, gib
 
 
@@ -199,6 +202,15 @@ def test_waits_that_differ_from_the_log_make_the_advice_relative(advice: tuple[A
     assert "relative" in dict(text.paragraphs)["Check"]
 
 
+def test_a_gain_of_seconds_is_none(advice: tuple[Advice, AdviceText]) -> None:
+    found, _ = advice
+    best = found.best
+
+    assert best is not None
+    assert best.helps_in(found.scenarios[0], 1.5)
+    assert not msgspec.structs.replace(best, least_gain_s=1e6).helps_in(found.scenarios[0], 1.5)
+
+
 def test_the_same_seed_gives_the_same_advice(
     idle_sessions: SiteLog, advice: tuple[Advice, AdviceText]
 ) -> None:
@@ -220,7 +232,7 @@ def test_too_few_days_give_no_advice(tmp_path: Path) -> None:
 
 
 def test_a_long_log_is_cut_into_windows(idle_sessions: SiteLog) -> None:
-    found, text = asked(idle_sessions, most_jobs=1500)
+    found, text = asked(idle_sessions, most_jobs=700)
 
     assert found.is_cut
     assert found.blocks == 3
@@ -329,20 +341,22 @@ def test_the_command_writes_a_page_and_json(tmp_path: Path, capsys: pytest.Captu
     )
     facts = json.loads(capsys.readouterr().out)
     assert facts["candidate"] == "debug"
-    assert facts["system"] == "N4C8"
+    assert facts["system"] == SYSTEM
     assert facts["words"]["recommendation"]
     assert "Sharing cores on log" in page.read_text()
     assert run(["advise", str(path), "--out", str(page)]) == 1  # it is there
 
 
 @pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason="the shared traces are not here")
-def test_a_real_log_of_accounting(capsys: pytest.CaptureFixture[str]) -> None:
-    path = SHARED / "traces" / "cirrus_2024Q1_CPU_sacct_subset.csv.gz"
+def test_a_real_log_of_accounting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cirrus.csv"
+    with gzip.open(SHARED / "traces" / "cirrus_2024Q1_CPU_sacct_subset.csv.gz", "rt") as log:
+        path.write_text("".join(itertools.islice(log, 1200)))
 
     assert run(["advise", str(path), "--overhead", "1.2", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["system"].endswith("C36")
-    assert facts["left_out"]["never started"] == 199
     assert facts["memory"]["fits"] == {}
     assert facts["efficiency"] is None
     assert facts["best"] is None
+    assert facts["wait_mean_s"]["log"] > 0
