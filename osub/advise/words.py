@@ -13,7 +13,7 @@ import msgspec
 from analysis.claims import Estimate
 from analysis.verdict.paired_differences import QuantityDifference
 from deploy.shape import sharing_words
-from foundation.units import counted, counted_of, duration, durations, number, seconds_to_minutes_up
+from foundation.units import counted, counted_of, duration, durations, number, seconds_to_minutes_up, verb
 from osub.advise.site_log import JobClass, MemoryFacts, SiteLog, efficiency
 from osub.advise.trials import Advice, Group, Scenario, Sharing, Trial
 
@@ -53,7 +53,7 @@ class AdviceText:
         """Write one page that is complete in itself; raises OutputError."""
         from analysis.pages import Page, PageBlock, PageTable, Section, VerdictParagraph, write_page
 
-        (_, first), *others = self.paragraphs
+        (_, first), check, *others = self.paragraphs
         chart = _chart(self.found)
         sections = [Section("picture", "Picture", [PageBlock("", chart.caption, chart=chart)])]
         for place, (title, head, rows) in enumerate(self.tables):
@@ -63,7 +63,7 @@ class AdviceText:
         page = Page(
             title=self.title,
             subtitle="osub advise: what sharing cores would have done to the jobs of this log, simulated.",
-            answer=[VerdictParagraph("", first)],
+            answer=[VerdictParagraph("", first), VerdictParagraph(*check)],
             verdict=[VerdictParagraph(name, words, "muted") for name, words in others],
             sections=[*sections, *([Section("files", "Lines to paste", files)] if files else [])],
         )
@@ -118,8 +118,8 @@ def _recommendation(log: SiteLog, found: Advice) -> str:
         return f"There is no choice to try on {log.system}."
     if all(found.outcome(one) == "too short" for one in found.shared):
         return (
-            f"This log is too short for advice: {counted(found.blocks, log.block_name)} count, and an "
-            "interval needs five. Take a log of some months."
+            f"This log is too short for advice: {counted(found.blocks, log.block_name)} "
+            f"{verb(found.blocks, 'counts', 'count')}, and an interval needs five. Take a log of some months."
         )
     if best is None:
         wait_s = found.shared[0].difference(first, "all", "wait_s").reference
@@ -229,7 +229,7 @@ def _log(log: SiteLog, found: Advice) -> str:
     return (
         f"{counted(found.jobs_in_log, 'job')} on {log.system} ({log.system_source}); {cpu}. Left out: "
         f"{why or 'none'}. {counted_of(found.jobs, found.jobs_in_log, 'job')} count{windows}: the first "
-        f"{log.block_name} is for warming up. Intervals are of 95%, drawn from "
+        f"{log.block_name} is for warming up. Intervals of 95% are drawn from "
         f"{counted(found.blocks, log.block_name)}."
     )
 
