@@ -280,7 +280,7 @@ def _uncertain(memory: MemoryFacts, found: Advice) -> str:
         )
     if not memory.fits:
         parts.append("Memory: see above.")
-    parts.append("Slices of gangd: C_o stands for their cost. Behaviour: users who wait less submit more.")
+    parts.append("Slices of gangd: C_o is taken for their cost. Behaviour: users who wait less submit more.")
     return " ".join(parts)
 
 
