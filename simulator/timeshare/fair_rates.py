@@ -18,7 +18,13 @@ Two binary heaps: running jobs by when they are done, and the levels at which ra
 from __future__ import annotations
 
 from simulator.jit.compilation import kernel
-from simulator.timeshare.timeshare_state import OPEN, SlotRecord, TimeshareNodeRecord, TimeshareState
+from simulator.timeshare.timeshare_state import (
+    OPEN,
+    SlotRecord,
+    TimeshareNodeRecord,
+    TimeshareState,
+    TouchRecord,
+)
 
 SHIFT = 40
 """A key is a level and, in its low bits, whose it is."""
@@ -26,11 +32,10 @@ SHIFT = 40
 
 @kernel
 def _earlier(floor: TimeshareState, one: int, other: int) -> bool:
-    first: SlotRecord = floor.slots[one]
-    second: SlotRecord = floor.slots[other]
-    if first.due_us != second.due_us:
-        return first.due_us < second.due_us
-    return first.job < second.job
+    first, second = floor.due_us[one], floor.due_us[other]
+    if first != second:
+        return first < second
+    return floor.slots[one].job < floor.slots[other].job
 
 
 @kernel
@@ -117,28 +122,28 @@ def push_level(floor: TimeshareState, level: int, whose: int) -> None:
 
 
 @kernel
-def pop_level(floor: TimeshareState) -> int:
-    """Return the key of the lowest level, and forget it."""
-    keys = floor.levels
-    found = keys[0]
-    size = floor.clock[0].levels - 1
-    floor.clock[0].levels = size
-    if size == 0:
-        return found
-    key = keys[size]
+def _replace_lowest(floor: TimeshareState, key: int) -> None:
+    """Put another key in the place of that of the lowest level."""
+    keys, size = floor.levels, floor.clock[0].levels
     place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
+    child = 1
+    while child < size:
         if child + 1 < size and keys[child + 1] < keys[child]:
             child += 1
         if keys[child] >= key:
             break
         keys[place] = keys[child]
         place = child
+        child = 2 * place + 1
     keys[place] = key
-    return found
+
+
+@kernel
+def _drop_lowest(floor: TimeshareState) -> None:
+    size = floor.clock[0].levels - 1
+    floor.clock[0].levels = size
+    if size > 0:
+        _replace_lowest(floor, floor.levels[size])
 
 
 @kernel
@@ -181,15 +186,16 @@ def _set_rate(floor: TimeshareState, slot: int, rate: int) -> None:
     clock = floor.clock[0]
     run: SlotRecord = floor.slots[slot]
     now, tick_us = clock.now, floor.rules[0].tick_us
-    left = max(run.left - run.rate * (now - run.since_us), 0)
-    clock.progress += run.nodes * (rate - run.rate)
+    before = floor.rate[slot]
+    left = max(run.left - before * (now - run.since_us), 0)
+    clock.progress += run.nodes * (rate - before)
     run.left = left
     run.since_us = now
-    run.rate = rate
+    floor.rate[slot] = rate
     due_us = now + (left + rate - 1) // rate
     if tick_us > 0:
         due_us = (due_us + tick_us - 1) // tick_us * tick_us
-    run.due_us = due_us
+    floor.due_us[slot] = due_us
     moved(floor, slot)
 
 
@@ -201,65 +207,80 @@ def _fill(floor: TimeshareState) -> None:
     for index in range(clock.stirred):
         _make_dirty(floor, floor.stirred[index])
     while clock.levels > 0:
-        key = pop_level(floor)
+        key = floor.levels[0]
         level = key >> SHIFT
         whose = key - (level << SHIFT)
         clock.theta = max(clock.theta, level)
         if whose >= nodes:
+            _drop_lowest(floor)
             if floor.slots[whose - nodes].frozen != stamp:
                 _keep_or_raise(floor, whose - nodes)
             continue
         node: TimeshareNodeRecord = floor.nodes[whose]
-        if node.loose > 0:
-            full = (node.capacity - node.fixed) // node.loose
-            if full > level:
-                push_level(floor, full, whose)
-            else:
-                _hold(floor, whose, full)
+        if node.loose == 0:
+            _drop_lowest(floor)
+            continue
+        full = (node.capacity - node.fixed) // node.loose
+        if full > level:
+            _replace_lowest(floor, (full << SHIFT) | whose)
+        else:
+            _drop_lowest(floor)
+            _hold(floor, whose, full)
 
 
 @kernel
 def _make_dirty(floor: TimeshareState, place: int) -> None:
-    """Look at all jobs of a node again, from the present level up."""
-    clock, nodes = floor.clock[0], floor.rules[0].nodes
-    stamp, theta, touches = clock.stamp, clock.theta, clock.touches
+    """Look at all jobs of a node again, from the present level up.
+
+    Jobs at a lower rate stay as they are: those that rise have made all their nodes dirty before.
+    """
+    clock, rules = floor.clock[0], floor.rules[0]
+    stamp, theta, first = clock.stamp, clock.theta, clock.touches
+    near = rules.near
+    at = place * near
+    touches = first
     node: TimeshareNodeRecord = floor.nodes[place]
-    node.dirty = stamp
-    node.level = OPEN
-    fixed = loose = 0
+    floor.dirty[place] = stamp
+    floor.level[place] = OPEN
+    fixed = 0
     for index in range(node.count):
-        slot = floor.members[seat(floor, place, index)]
+        if index == near:
+            at = rules.nodes * near + place * (rules.depth - near) - near
+        slot = floor.members[at + index]
+        rate = floor.rate[slot]
+        if rate < theta:
+            fixed += rate
+            continue
         run: SlotRecord = floor.slots[slot]
-        rate = run.rate
         if run.touched != stamp:
             run.touched = stamp
             run.touch = -1
-            if 0 < rate < theta:
-                run.frozen = stamp
-            elif rate > 0:
-                push_level(floor, rate, nodes + slot)
-        if run.frozen == stamp:
+            if rate > 0:
+                push_level(floor, rate, rules.nodes + slot)
+        elif run.frozen == stamp:
             fixed += rate
             continue
-        floor.touches[touches].node = place
-        floor.touches[touches].before = run.touch
+        touch: TouchRecord = floor.touches[touches]
+        touch.node = place
+        touch.slot = slot
+        touch.before = run.touch
         run.touch = touches
         touches += 1
-        loose += 1
     clock.touches = touches
+    node.touch = first
+    node.looks = node.loose = touches - first
     node.fixed = fixed
-    node.loose = loose
-    if loose > 0:
-        push_level(floor, (node.capacity - fixed) // loose, place)
+    if touches > first:
+        push_level(floor, (node.capacity - fixed) // (touches - first), place)
 
 
 @kernel
 def _hold(floor: TimeshareState, place: int, level: int) -> None:
     """Leave the jobs of a full node at its level."""
-    stamp = floor.clock[0].stamp
-    floor.nodes[place].level = level
-    for index in range(floor.nodes[place].count):
-        slot = floor.members[seat(floor, place, index)]
+    stamp, first = floor.clock[0].stamp, floor.nodes[place].touch
+    floor.level[place] = level
+    for touch in range(first, first + floor.nodes[place].looks):
+        slot = floor.touches[touch].slot
         if floor.slots[slot].frozen != stamp:
             _freeze(floor, slot, level, place)
 
@@ -270,8 +291,8 @@ def _freeze(floor: TimeshareState, slot: int, rate: int, place: int) -> None:
     run: SlotRecord = floor.slots[slot]
     run.frozen = floor.clock[0].stamp
     run.holder = place
-    fell = rate < run.rate
-    if rate != run.rate:
+    before = floor.rate[slot]
+    if rate != before:
         _set_rate(floor, slot, rate)
     touch = run.touch
     while touch >= 0:
@@ -279,7 +300,7 @@ def _freeze(floor: TimeshareState, slot: int, rate: int, place: int) -> None:
         node.fixed += rate
         node.loose -= 1
         touch = floor.touches[touch].before
-    if fell:
+    if rate < before:
         _let_others_rise(floor, slot)
 
 
@@ -288,16 +309,16 @@ def _let_others_rise(floor: TimeshareState, slot: int) -> None:
     """Look again at the nodes that held others for a job that is slower now."""
     stamp, job = floor.clock[0].stamp, floor.slots[slot].job
     for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
-        node: TimeshareNodeRecord = floor.nodes[floor.part[at]]
-        if node.dirty != stamp and node.level != OPEN:
-            _make_dirty(floor, floor.part[at])
+        place = floor.part[at]
+        if floor.level[place] != OPEN and floor.dirty[place] != stamp:
+            _make_dirty(floor, place)
 
 
 @kernel
 def _make_all_dirty(floor: TimeshareState, slot: int) -> None:
     stamp, job = floor.clock[0].stamp, floor.slots[slot].job
     for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
-        if floor.nodes[floor.part[at]].dirty != stamp:
+        if floor.dirty[floor.part[at]] != stamp:
             _make_dirty(floor, floor.part[at])
 
 
@@ -305,17 +326,17 @@ def _make_all_dirty(floor: TimeshareState, slot: int) -> None:
 def _keep_or_raise(floor: TimeshareState, slot: int) -> None:
     """Leave a job at its old rate if a node that is not dirty holds it there; else it goes up."""
     run: SlotRecord = floor.slots[slot]
-    stamp = floor.clock[0].stamp
+    stamp, rate = floor.clock[0].stamp, floor.rate[slot]
     place = run.holder
-    if floor.nodes[place].dirty == stamp or floor.nodes[place].level != run.rate:
+    if floor.dirty[place] == stamp or floor.level[place] != rate:
         place = -1
         for at in range(floor.jobs[run.job].part_at, floor.jobs[run.job + 1].part_at):
-            node: TimeshareNodeRecord = floor.nodes[floor.part[at]]
-            if node.level == run.rate and node.dirty != stamp:
-                place = floor.part[at]
+            node = floor.part[at]
+            if floor.level[node] == rate and floor.dirty[node] != stamp:
+                place = node
                 break
     if place >= 0:
-        _freeze(floor, slot, run.rate, place)
+        _freeze(floor, slot, rate, place)
     else:
         _make_all_dirty(floor, slot)
 
@@ -339,5 +360,5 @@ def _average(floor: TimeshareState) -> None:
             if run.touched != clock.stamp:
                 run.touched = clock.stamp
                 rate = run.total // run.nodes
-                if rate != run.rate:
+                if rate != floor.rate[slot]:
                     _set_rate(floor, slot, rate)

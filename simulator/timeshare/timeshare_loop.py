@@ -66,10 +66,10 @@ def join(floor: TimeshareState, number: int) -> None:
     run: SlotRecord = floor.slots[slot]
     run.job = number
     run.nodes = job.nodes
-    run.rate = 0
     run.left = job.work
     run.since_us = clock.now
-    run.due_us = NEVER
+    floor.rate[slot] = 0
+    floor.due_us[slot] = NEVER
     run.total = 0
     clock.events += 1
     clock.load += job.nodes
@@ -88,7 +88,7 @@ def leave(floor: TimeshareState, slot: int) -> None:
     run: SlotRecord = floor.slots[slot]
     job: TimeshareJobRecord = floor.jobs[run.job]
     job.end_us = clock.now
-    clock.progress -= run.nodes * run.rate
+    clock.progress -= run.nodes * floor.rate[slot]
     clock.load -= run.nodes
     clock.events += 1
     strike(floor, slot)
@@ -126,7 +126,7 @@ def _shift(floor: TimeshareState, place: int, jobs: int, memory: int) -> None:
         clock.idle -= 1
     if after == 0:
         clock.idle += 1
-    if jobs > 0 or node.level != OPEN or floor.rules[0].is_spmd == 0:
+    if jobs > 0 or floor.level[place] != OPEN or floor.rules[0].is_spmd == 0:
         stir(floor, place)
 
 
@@ -325,7 +325,7 @@ def run_floor(floor: TimeshareState, instants: int) -> int:
         _account(floor, at_us)
         clock.now = at_us
         ended = False
-        while clock.running > 0 and floor.slots[floor.agenda[0]].due_us <= at_us:
+        while clock.running > 0 and floor.due_us[floor.agenda[0]] <= at_us:
             slot = floor.agenda[0]
             if floor.rules[0].is_batch:
                 forget(floor, floor.slots[slot].job)
@@ -348,7 +348,7 @@ def _next_us(floor: TimeshareState) -> int:
     if clock.arrived < floor.rules[0].jobs:
         at_us = floor.jobs[floor.order[clock.arrived]].submit_us
     if clock.running > 0:
-        at_us = min(at_us, floor.slots[floor.agenda[0]].due_us)
+        at_us = min(at_us, floor.due_us[floor.agenda[0]])
     if at_us == NEVER:
         return at_us
     if clock.noisy > 0:

@@ -393,21 +393,21 @@ class Check:
                 slack_us = max(1, floor.rules[0].tick_us)
                 if not 0 <= surplus <= rate * slack_us:
                     raise InvariantError(f"job {self._numbers[job]} did {surplus} units more than it had to")
-        slots = [floor.slots[floor.agenda[at]] for at in range(_running(floor))]
-        self._rates = {slot.job: slot.rate for slot in slots}
+        slots = [floor.agenda[at] for at in range(_running(floor))]
+        self._rates = {floor.slots[slot].job: floor.rate[slot] for slot in slots}
 
     def _check_rate(
         self, floor: TimeshareState, slot: int, nodes: Sequence[int], on: Mapping[int, Sequence[int]]
     ) -> None:
         """Fail unless the job has its mean share, or a node holds it: full, and no job there is faster."""
-        rate = floor.slots[slot].rate
+        rate = floor.rate[slot]
         if not floor.rules[0].is_spmd:
             shares = sum(floor.nodes[node].capacity // len(on[node]) for node in nodes)
             if rate != shares // len(nodes):
                 raise InvariantError(f"job {self._job(floor, slot)} has not the mean of its nodes' shares")
             return
         for node in nodes:
-            rates = [floor.slots[other].rate for other in on[node]]
+            rates = [floor.rate[other] for other in on[node]]
             full = floor.nodes[node].capacity - sum(rates) < 2 * len(rates)
             if full and max(rates) <= rate + 2 * len(rates):
                 return
@@ -441,5 +441,5 @@ def _check_node(floor: TimeshareState, node: int, here: Sequence[int]) -> None:
     used = sum(floor.jobs[floor.slots[slot].job].memory for slot in here)
     if len(here) > rules.depth or state.free != MEMORY - used or used > MEMORY:
         raise InvariantError(f"node {node} has {len(here)} jobs with {used} thousandths of its memory")
-    if rules.is_spmd and sum(floor.slots[slot].rate for slot in here) > state.capacity:
+    if rules.is_spmd and sum(floor.rate[slot] for slot in here) > state.capacity:
         raise InvariantError(f"node {node} gives more time than it has")

@@ -25,7 +25,7 @@ MOST_JOBS = 1000
 """Jobs on a node at most: each has a thousandth of its memory at least."""
 NEAR = 32
 """So many jobs of each node are kept close together: few nodes have more, and a cache holds all of them."""
-OPEN = 1 << 40
+OPEN = 1 << 30
 """Level of a node that has time left over."""
 NEVER = 1 << 62
 SPAN_US = 6 * 3_600_000_000
@@ -149,20 +149,18 @@ class TimeshareJobRecord:
 
 @dataclass(slots=True, eq=False)
 class SlotRecord:
-    """A running job: ``left`` to do as of ``since_us`` at ``rate``, so done at ``due_us``.
+    """A running job: ``left`` to do as of ``since_us``, at its rate.
 
     ``frozen`` and ``touched`` are stamps of the settlement in which its rate was settled, and looked at;
     ``touch`` is the last of the nodes that looked at it, ``holder`` the node that holds it at its rate,
     ``total`` the sum of its nodes' shares.
     """
 
-    due_us: int = 0
     left: int = 0
     since_us: int = 0
-    rate: int = 0
-    frozen: int = 0
-    touched: int = 0
     total: int = 0
+    frozen: Short = 0
+    touched: Short = 0
     job: Short = 0
     place: Short = 0
     nodes: Short = 0
@@ -174,18 +172,17 @@ class SlotRecord:
 class TimeshareNodeRecord:
     """A node: its jobs, free memory and speed.
 
-    ``level`` is the rate of the jobs that it holds, ``dirty`` and ``stirred`` are stamps; while it is dirty
-    ``loose`` of its jobs have no rate yet, and the others take ``fixed`` of its time. ``share`` is an equal
-    share.
+    ``stirred`` is a stamp; while it is dirty ``loose`` of its jobs have no rate yet, and the others take
+    ``fixed`` of its time; ``looks`` touches from ``touch`` on are its own. ``share`` is an equal share.
     """
 
-    level: int = OPEN
-    dirty: int = 0
-    stirred: int = 0
-    fixed: int = 0
-    loose: int = 0
-    capacity: int = WHOLE
-    share: int = WHOLE
+    stirred: Short = 0
+    fixed: Short = 0
+    loose: Short = 0
+    touch: Short = 0
+    looks: Short = 0
+    capacity: Short = WHOLE
+    share: Short = WHOLE
     count: Short = 0
     free: Short = MEMORY
 
@@ -195,6 +192,7 @@ class TouchRecord:
     """A node that looked at a job in a settlement, and the touch of that job before this one; -1: none."""
 
     node: Short = 0
+    slot: Short = 0
     before: Short = 0
 
 
@@ -228,6 +226,8 @@ class TimeshareState(NamedTuple):
     """The state of a run.
 
     ``order`` has the jobs by arrival, ``queue`` those that wait, ``agenda`` the slots by when they are done.
+    What is looked at most is kept close together: ``rate`` and ``due_us`` of each slot, and of each node the
+    ``level`` of the jobs that it holds, and the stamp ``dirty``.
     ``members`` holds the slots on each node (see ``seat``); ``bucket`` the nodes with each number of jobs,
     as sets of ``words`` words. Of the nodes that may take one more job ``open_nodes[m]`` have ``m``
     thousandths of memory free, ``above[m]`` at least so much.
@@ -243,6 +243,10 @@ class TimeshareState(NamedTuple):
     part: IntegerRow
     freed: IntegerRow
     agenda: IntegerRow
+    rate: IntegerRow
+    due_us: IntegerRow
+    level: IntegerRow
+    dirty: IntegerRow
     members: IntegerRow
     bucket: IntegerRow
     open_nodes: IntegerRow
@@ -324,7 +328,11 @@ def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, comp
         queue=make.zeros(count),
         part=long(int(jobs.nodes.sum())),
         freed=make.zeros(slots),
-        agenda=make.zeros(slots),
+        agenda=long(slots),
+        rate=long(slots),
+        due_us=make.zeros(slots),
+        level=make.row(np.full(nodes, OPEN)),
+        dirty=long(nodes),
         members=long(nodes * depth),
         bucket=make.row(bucket),
         open_nodes=make.row(open_nodes),

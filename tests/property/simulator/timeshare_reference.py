@@ -58,12 +58,12 @@ class Watch:
             assert node.free == MEMORY - used
             assert used <= MEMORY
             if rules.is_spmd:
-                assert sum(floor.slots[slot].rate for slot in here) <= node.capacity
+                assert sum(floor.rate[slot] for slot in here) <= node.capacity
         capacity = [floor.nodes[place].capacity for place in range(rules.nodes)]
         fair = fair_rates(jobs, capacity, spmd=bool(rules.is_spmd))
         for slot, rate in fair.items():
-            assert abs(floor.slots[slot].rate - rate) <= 2 * len(running), (slot, rate)
-        total = sum(len(held) * floor.slots[slot].rate for slot, held in jobs.items())
+            assert abs(floor.rate[slot] - rate) <= 2 * len(running), (slot, rate)
+        total = sum(len(held) * floor.rate[slot] for slot, held in jobs.items())
         assert total == clock.progress
         assert total <= WHOLE * rules.nodes
 
