@@ -213,7 +213,7 @@ def _fill(floor: TimeshareState) -> None:
         clock.theta = max(clock.theta, level)
         if whose >= nodes:
             _drop_lowest(floor)
-            if floor.slots[whose - nodes].frozen != stamp:
+            if floor.seen[whose - nodes] != 2 * stamp + 1:
                 _keep_or_raise(floor, whose - nodes)
             continue
         node: TimeshareNodeRecord = floor.nodes[whose]
@@ -236,7 +236,7 @@ def _make_dirty(floor: TimeshareState, place: int) -> None:
     """
     clock, rules = floor.clock[0], floor.rules[0]
     stamp, theta, first = clock.stamp, clock.theta, clock.touches
-    near = rules.near
+    near, looked = rules.near, 2 * stamp
     at = place * near
     touches = first
     node: TimeshareNodeRecord = floor.nodes[place]
@@ -251,15 +251,16 @@ def _make_dirty(floor: TimeshareState, place: int) -> None:
         if rate < theta:
             fixed += rate
             continue
+        seen = floor.seen[slot]
+        if seen > looked:
+            fixed += rate
+            continue
         run: SlotRecord = floor.slots[slot]
-        if run.touched != stamp:
-            run.touched = stamp
+        if seen < looked:
+            floor.seen[slot] = looked
             run.touch = -1
             if rate > 0:
                 push_level(floor, rate, rules.nodes + slot)
-        elif run.frozen == stamp:
-            fixed += rate
-            continue
         touch: TouchRecord = floor.touches[touches]
         touch.node = place
         touch.slot = slot
@@ -277,11 +278,11 @@ def _make_dirty(floor: TimeshareState, place: int) -> None:
 @kernel
 def _hold(floor: TimeshareState, place: int, level: int) -> None:
     """Leave the jobs of a full node at its level."""
-    stamp, first = floor.clock[0].stamp, floor.nodes[place].touch
+    settled, first = 2 * floor.clock[0].stamp + 1, floor.nodes[place].touch
     floor.level[place] = level
     for touch in range(first, first + floor.nodes[place].looks):
         slot = floor.touches[touch].slot
-        if floor.slots[slot].frozen != stamp:
+        if floor.seen[slot] != settled:
             _freeze(floor, slot, level, place)
 
 
@@ -289,7 +290,7 @@ def _hold(floor: TimeshareState, place: int, level: int) -> None:
 def _freeze(floor: TimeshareState, slot: int, rate: int, place: int) -> None:
     """Leave a job at a rate, held by a node."""
     run: SlotRecord = floor.slots[slot]
-    run.frozen = floor.clock[0].stamp
+    floor.seen[slot] = 2 * floor.clock[0].stamp + 1
     run.holder = place
     before = floor.rate[slot]
     if rate != before:
@@ -307,8 +308,8 @@ def _freeze(floor: TimeshareState, slot: int, rate: int, place: int) -> None:
 @kernel
 def _let_others_rise(floor: TimeshareState, slot: int) -> None:
     """Look again at the nodes that held others for a job that is slower now."""
-    stamp, job = floor.clock[0].stamp, floor.slots[slot].job
-    for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
+    stamp, first = floor.clock[0].stamp, floor.slots[slot].part_at
+    for at in range(first, first + floor.slots[slot].nodes):
         place = floor.part[at]
         if floor.level[place] != OPEN and floor.dirty[place] != stamp:
             _make_dirty(floor, place)
@@ -316,8 +317,8 @@ def _let_others_rise(floor: TimeshareState, slot: int) -> None:
 
 @kernel
 def _make_all_dirty(floor: TimeshareState, slot: int) -> None:
-    stamp, job = floor.clock[0].stamp, floor.slots[slot].job
-    for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
+    stamp, first = floor.clock[0].stamp, floor.slots[slot].part_at
+    for at in range(first, first + floor.slots[slot].nodes):
         if floor.dirty[floor.part[at]] != stamp:
             _make_dirty(floor, floor.part[at])
 
@@ -330,7 +331,7 @@ def _keep_or_raise(floor: TimeshareState, slot: int) -> None:
     place = run.holder
     if floor.dirty[place] == stamp or floor.level[place] != rate:
         place = -1
-        for at in range(floor.jobs[run.job].part_at, floor.jobs[run.job + 1].part_at):
+        for at in range(run.part_at, run.part_at + run.nodes):
             node = floor.part[at]
             if floor.level[node] == rate and floor.dirty[node] != stamp:
                 place = node
@@ -357,8 +358,8 @@ def _average(floor: TimeshareState) -> None:
         for member in range(floor.nodes[place].count):
             slot = floor.members[seat(floor, place, member)]
             run: SlotRecord = floor.slots[slot]
-            if run.touched != clock.stamp:
-                run.touched = clock.stamp
+            if floor.seen[slot] < 2 * clock.stamp:
+                floor.seen[slot] = 2 * clock.stamp
                 rate = run.total // run.nodes
                 if rate != floor.rate[slot]:
                     _set_rate(floor, slot, rate)

@@ -66,6 +66,7 @@ def join(floor: TimeshareState, number: int) -> None:
     run: SlotRecord = floor.slots[slot]
     run.job = number
     run.nodes = job.nodes
+    run.part_at = job.part_at
     run.left = job.work
     run.since_us = clock.now
     floor.rate[slot] = 0

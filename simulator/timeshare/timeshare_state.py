@@ -149,23 +149,21 @@ class TimeshareJobRecord:
 
 @dataclass(slots=True, eq=False)
 class SlotRecord:
-    """A running job: ``left`` to do as of ``since_us``, at its rate.
+    """A running job: ``left`` to do as of ``since_us``, at its rate, on ``nodes`` nodes from ``part_at`` on.
 
-    ``frozen`` and ``touched`` are stamps of the settlement in which its rate was settled, and looked at;
-    ``touch`` is the last of the nodes that looked at it, ``holder`` the node that holds it at its rate,
-    ``total`` the sum of its nodes' shares.
+    ``touch`` is the last of the nodes that looked at it in a settlement, ``holder`` the node that holds it at
+    its rate, ``total`` the sum of its nodes' shares.
     """
 
+    part_at: int = 0
+    holder: Short = 0
+    touch: Short = 0
+    nodes: Short = 0
+    place: Short = 0
     left: int = 0
     since_us: int = 0
     total: int = 0
-    frozen: Short = 0
-    touched: Short = 0
     job: Short = 0
-    place: Short = 0
-    nodes: Short = 0
-    holder: Short = 0
-    touch: Short = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -226,8 +224,9 @@ class TimeshareState(NamedTuple):
     """The state of a run.
 
     ``order`` has the jobs by arrival, ``queue`` those that wait, ``agenda`` the slots by when they are done.
-    What is looked at most is kept close together: ``rate`` and ``due_us`` of each slot, and of each node the
-    ``level`` of the jobs that it holds, and the stamp ``dirty``.
+    What is looked at most is kept close together: ``rate`` and ``due_us`` of each slot and when it was
+    ``seen`` (twice the stamp of the settlement that looked at it, and one more once its rate is settled); of
+    each node the ``level`` of the jobs that it holds, and the stamp ``dirty``.
     ``members`` holds the slots on each node (see ``seat``); ``bucket`` the nodes with each number of jobs,
     as sets of ``words`` words. Of the nodes that may take one more job ``open_nodes[m]`` have ``m``
     thousandths of memory free, ``above[m]`` at least so much.
@@ -244,6 +243,7 @@ class TimeshareState(NamedTuple):
     freed: IntegerRow
     agenda: IntegerRow
     rate: IntegerRow
+    seen: IntegerRow
     due_us: IntegerRow
     level: IntegerRow
     dirty: IntegerRow
@@ -330,6 +330,7 @@ def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, comp
         freed=make.zeros(slots),
         agenda=long(slots),
         rate=long(slots),
+        seen=long(slots),
         due_us=make.zeros(slots),
         level=make.row(np.full(nodes, OPEN)),
         dirty=long(nodes),
