@@ -203,10 +203,10 @@ def _set_rate(floor: TimeshareState, slot: int, rate: int) -> None:
 def _fill(floor: TimeshareState) -> None:
     clock, nodes = floor.clock[0], floor.rules[0].nodes
     stamp = clock.stamp
-    clock.touches = clock.levels = clock.theta = 0
+    clock.touches = clock.levels = clock.theta = clock.open = 0
     for index in range(clock.stirred):
         _make_dirty(floor, floor.stirred[index])
-    while clock.levels > 0:
+    while clock.open > 0:
         key = floor.levels[0]
         level = key >> SHIFT
         whose = key - (level << SHIFT)
@@ -258,6 +258,7 @@ def _make_dirty(floor: TimeshareState, place: int) -> None:
         run: SlotRecord = floor.slots[slot]
         if seen < looked:
             floor.seen[slot] = looked
+            clock.open += 1
             run.touch = -1
             if rate > 0:
                 push_level(floor, rate, rules.nodes + slot)
@@ -291,6 +292,7 @@ def _freeze(floor: TimeshareState, slot: int, rate: int, place: int) -> None:
     """Leave a job at a rate, held by a node."""
     run: SlotRecord = floor.slots[slot]
     floor.seen[slot] = 2 * floor.clock[0].stamp + 1
+    floor.clock[0].open -= 1
     run.holder = place
     before = floor.rate[slot]
     if rate != before:

@@ -100,7 +100,8 @@ class TimeshareClockRecord:
 
     ``head`` and ``tail`` bound the queue; ``fresh`` is the first slot that was never used, ``freed`` how many
     are free before it; ``levels``, ``stirred`` and ``touches`` say how much is in the rows of these names.
-    ``stamp`` counts settlements of rates, ``theta`` is the level that one has come to. ``progress`` is the
+    ``stamp`` counts settlements of rates, ``theta`` is the level that one has come to, ``open`` counts the
+    jobs that it has looked at and not settled. ``progress`` is the
     sum of all jobs' nodes times rates, ``load`` that of their nodes, ``top`` no less than the jobs on any
     node, ``most`` the most ever, ``delayed`` counts the jobs that had to wait.
     ``ends`` counts the jobs in ``ends``, ``shadow_us`` is when the head can start.
@@ -119,6 +120,7 @@ class TimeshareClockRecord:
     stamp: int = 0
     stirred: int = 0
     touches: int = 0
+    open: int = 0
     theta: int = 0
     progress: int = 0
     load: int = 0
