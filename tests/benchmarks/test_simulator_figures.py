@@ -7,8 +7,8 @@ a host drifts, the ratio less. Whole commands are processes of their own: wall t
 kernel counts it; *first* ones have an empty cache of compiled kernels. The table is printed in the end.
 
 All of it takes about ten minutes on an idle host, compilation included. A part of it: ``-k one_pool``,
-``oversubscription``, ``interactive``, ``many_nodes``, ``growth``, ``whole``, ``first``; of these, in more
-detail, ``-k 'growth and 0.85-1.25-2'`` and the like (``--collect-only -q`` lists them).
+``oversubscription``, ``interactive``, ``many_nodes``, ``frontier``, ``growth``, ``whole``, ``first``; of
+these, in more detail, ``-k 'growth and 0.85-1.25-2'`` and the like (``--collect-only -q`` lists them).
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ import sys
 import time
 import venv
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from foundation.records import load_run
 from foundation.units import US_PER_S
+from simulator.experiments.edison import Edison
 from simulator.experiments.thesis_cases import cleaned, with_interactive_jobs, with_patterns
 from simulator.setting_choices import setting_of
 from simulator.simulation.one_simulation import simulate
@@ -142,6 +145,31 @@ def test_many_nodes(figures: Figures, plain: Plain, placement: str) -> None:
     words = SimulationSpec(system="N4360C1", multiplicity=2, placement=placement)
     name = f"EASY, M=2, theta_2022, N4360C1, {placement}"
     note_rate(figures, plain, name, load_columns(needed(THETA)), words, "1 (5)", runs=1)
+
+
+@pytest.mark.parametrize("jobs", [5_000, 50_000, 500_000])
+def test_a_year_of_frontiers_size(figures: Figures, tmp_path: Path, jobs: int) -> None:
+    """The first part of a year of 500,000 jobs, drawn as the study of time-sharing draws Edison's."""
+    nodes, days = 9408, 365
+    drawn = Edison(
+        nodes=nodes, days=days, warm_up_days=0, spell_day=days // 2, jobs_a_day=500_000 // days, load=0.8
+    ).draw(1)
+    times = zip(*((values // US_PER_S).tolist() for values in (drawn.submit_us, drawn.run_us)), strict=True)
+    rows = zip(times, drawn.nodes.tolist(), (drawn.request_us // US_PER_S).tolist(), strict=True)
+    trace = tmp_path / "frontier.swf"
+    trace.write_text(
+        "".join(
+            f"{number} {submit} -1 {run} {width} -1 -1 {width} {asked} -1 1 1 1 -1 1 -1 -1 -1\n"
+            for number, ((submit, run), width, asked) in enumerate(islice(rows, jobs), start=1)
+        )
+    )
+    del drawn
+    words = ("--system", f"N{nodes}C1", "--multiplicity", "2", "--placement", "lln")
+    wall_s, peak_mib = command(trace, tmp_path / "run", *words)
+    cpu_s = load_run(tmp_path / "run").info.engine_cpu_s
+    measured = f"engine {cpu_s:.1f} s of CPU, command {wall_s:.1f} s, {peak_mib:,.0f} MiB"
+    name = f"Frontier's size, first {jobs:,} jobs of a year, N{nodes}C1, M=2, lln"
+    note(figures, name, measured, "500,000 jobs: 60 s (15 s), 2 GiB", "a command, compiled before")
 
 
 def command(
