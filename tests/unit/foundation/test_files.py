@@ -518,7 +518,13 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.Ta
     return made
 
 
-@pytest.mark.parametrize("has_filter", [True, False])
+@pytest.mark.parametrize(
+    "has_filter",
+    [
+        True,
+        pytest.param(False, marks=pytest.mark.filterwarnings("ignore:Python 3.14 will:DeprecationWarning")),
+    ],
+)
 def test_an_archive_is_unpacked_with_or_without_pythons_filter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_filter: bool
 ) -> None:
