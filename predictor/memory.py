@@ -171,8 +171,9 @@ class PeakHistory:
 
     def __init__(self, coverage: float = COVERAGE) -> None:
         if not _LEAST_COVERAGE <= coverage <= _MOST_COVERAGE:
-            raise UsageError.naming(
-                f"{{coverage}} is {_LEAST_COVERAGE:g} to {_MOST_COVERAGE:g}, not {coverage:g}"
+            raise UsageError(
+                f"a coverage of {coverage:g} is not possible: choose {_LEAST_COVERAGE:g} to "
+                f"{_MOST_COVERAGE:g}"
             )
         self.coverage = coverage
         self.least = math.ceil(coverage / (1 - coverage) - 1e-9)

@@ -77,10 +77,16 @@ def job_frame(result: SimulationResult) -> pl.DataFrame:
             "busy_s": busy_s,
             "cpu_s": busy_s * cores,
             "frozen_s": _frozen_s(result),
-            "state": _texts(workload.timed_out, "TIMEOUT", "COMPLETED"),
+            "state": _states(result),
             **_applications(workload),
         }
     ).with_columns(life_columns(result))
+
+
+def _states(result: SimulationResult) -> pl.Series:
+    ended = _texts(result.workload.timed_out, "TIMEOUT", "COMPLETED")
+    failed = result.out_of_memory
+    return ended if failed is None else ended.set(pl.Series(failed), "FAILED")
 
 
 def _applications(workload: Workload) -> dict[str, pl.Series]:

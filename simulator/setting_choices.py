@@ -13,6 +13,7 @@ import numpy as np
 
 from foundation.errors import InputError, UsageError
 from foundation.units import seconds_to_us
+from predictor.memory import PeakHistory
 from simulator.engine.build_state import AFTER_FAILURE
 from simulator.engine.gang_stepper import ExactSlices
 from simulator.engine.run_rules import RunRules
@@ -101,7 +102,7 @@ PAIRWISE = "pairwise"
 LAYOUTS = ("sq", "mq")
 _NOT_ALONE = (
     *("multiplicity", "queues", "overhead", "sharing", "node_noise", "quantum_ms", "placement", "failures"),
-    *("mtbf", "checkpoint_interval"),
+    *("mtbf", "checkpoint_interval", "memory"),
 )
 """Fields that go with the engine's nodes."""
 
@@ -117,6 +118,8 @@ def setting_of(spec: SimulationSpec) -> SimulationSetting:
         A plug-in file cannot be used.
     """
     system = System.parse(spec.system)
+    if spec.memory is not None:
+        _check_memory(spec)
     outages, failing = _failures(spec, system)
     pairing = _pairing(spec)
     return SimulationSetting(
@@ -360,6 +363,18 @@ def _sharing(spec: SimulationSpec, system: System, pairing: PairTable | None) ->
     if spec.node_noise:
         return NoisyNodes.draw(model, system.nodes, spec.node_noise, spec.seed)
     return model if spec.slowdowns is None else Pairwise(np.array(spec.slowdowns))
+
+
+def _check_memory(spec: SimulationSpec) -> None:
+    PeakHistory(spec.memory_coverage)
+    if spec.memory_gib is None:
+        raise UsageError.naming("{memory} needs the memory of a node, {memory_gib}")
+    once = spec.failures is None and spec.mtbf is None and spec.checkpoint_interval is None
+    if takes_whole_nodes(spec) or not once:
+        raise UsageError.naming(
+            "{memory} goes with policies that share nodes, without {failures}, {mtbf} and "
+            "{checkpoint_interval}"
+        )
 
 
 def _memory_kib(gib: float | None) -> int | None:

@@ -42,7 +42,7 @@ OTHER_OVERHEADS = ("1.0", "1.4")
 _INFO_NAME = "run.json"
 _ORDERED = ("easy", "fcfs", "slurm")
 _MOST_ENGINE_S = 1.0
-_APART = ("speedup", "dependencies")
+_APART = ("speedup", "dependencies", "memory", "memory_coverage")
 
 
 class SimulationSession:
@@ -100,6 +100,8 @@ class SimulationSession:
             whole_nodes=takes_whole_nodes(spec),
         )
         self.workload = prepared(spec, self.setting, _honoured(workload, spec, self.setting, cleaning))
+        if spec.memory is not None and self.workload.lifecycles is not None:
+            raise UsageError.naming("{memory} is for jobs that run once, from a start to an end")
         self.order_of = order_of
         self._order = () if order_of is None else self._order_in(order_of)
         self.setting = self._ordered(self.setting)
@@ -195,6 +197,8 @@ class SimulationSession:
             options={
                 **_engine_options(spec),
                 "memory_gib": spec.memory_gib,
+                **({} if spec.memory is None else {"memory": spec.memory}),
+                **({"memory_coverage": spec.memory_coverage} if spec.memory == "predicted" else {}),
                 **life_options(spec),
                 **{
                     name: _plain(value) for name, value in asdict(self.cleaning).items() if name not in _APART
@@ -222,6 +226,9 @@ class SimulationSession:
         info = self.info(tables.engine_cpu_s, label, wall_s, cpu_s)
         if tables.most_jobs is not None:
             info = msgspec.structs.replace(info, multiplicity=tables.most_jobs)
+        if self.spec.memory is not None:
+            killed = int((tables.jobs["state"] == "FAILED").sum())
+            info = msgspec.structs.replace(info, options={**info.options, "out_of_memory": killed})
         write_tables(tables, out, info, self.trace_path)
 
 

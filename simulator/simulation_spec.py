@@ -75,6 +75,17 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
         str, about("With {quantum_ms}: what held jobs do: freeze (nothing) or yield (what is left).")
     ] = "yield"
     memory_gib: Annotated[float | None, about("Memory of a node; without it memory does not matter.")] = None
+    memory: Annotated[
+        str | None,
+        about(
+            "What a node of {memory_gib} reserves for a job: its requested, predicted or used memory, or "
+            "nothing (ignored). Jobs whose real peaks do not fit are counted as killed. Not said: the "
+            "request, else the used memory, and real peaks do not matter."
+        ),
+    ] = None
+    memory_coverage: Annotated[
+        float, about("With {memory} predicted: share of the peaks to be at most as predicted.")
+    ] = 0.95
     placement: Annotated[
         str, about("lln (Slurm's), thesis, lln-paired or lln-apart (with {pairs}), FILE.py:NAME.")
     ] = "lln"

@@ -168,7 +168,9 @@ def outcome(result: SimulationResult) -> dict[str, Any]:
     run_s = workload.run_us / 1e6
     long_enough = run_s > 0
     slowdown = turnaround_s[long_enough] / run_s[long_enough]
+    killed = result.out_of_memory
     return {
+        **({} if killed is None else {"out_of_memory": int(killed.sum())}),
         "jobs": workload.count,
         "interactive_jobs": int(workload.interactive.sum()),
         "left_out": dict(workload.left_out),

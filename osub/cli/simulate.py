@@ -202,6 +202,8 @@ def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
     print(f"wait: mean {mean}, longest {longest}, {figures['waited_share']:.2%} of the jobs waited")
     if figures["slowdown_osub_mean"] is not None:
         print(f"S_OSub: mean {figures['slowdown_osub_mean']:.2f}, largest {figures['slowdown_osub_max']:.2f}")
+    if "out_of_memory" in figures:
+        print(f"out of memory: {counted(figures['out_of_memory'], 'job')} killed")
     print(f"makespan: {duration(figures['makespan_s'])}")
     print(f"engine: {figures['engine_cpu_s']:.3f} s of CPU for {figures['events']} events")
     print(f"the run is in {out}; `{shlex.join(['osub', 'report', str(out)])} --html report.html` draws it")

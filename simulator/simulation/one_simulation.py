@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from foundation.errors import InputError
 from simulator.engine.engine_invariants import Invariants
 from simulator.engine.pool_run import PoolRun, PoolWork, run_pools
 from simulator.jit.field_records import Ints
 from simulator.model.system import NodePool
+from simulator.simulation.job_memory import killed
 from simulator.simulation.simulation_options import SimulationSetting
 from simulator.simulation.trace_workload import Workload
 
@@ -28,7 +31,7 @@ class PoolResult:
     run: PoolRun
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SimulationResult:
     """What became of a workload.
 
@@ -50,6 +53,18 @@ class SimulationResult:
     start_us: Ints
     end_us: Ints
     lag_us: int = 0
+
+    @cached_property
+    def out_of_memory(self) -> npt.NDArray[np.bool_] | None:
+        """Which jobs are killed for what they really use; None: that is not looked at."""
+        used_kib, node_kib = self.workload.used_kib, self.setting.rules.node_memory_kib
+        if used_kib is None or node_kib is None:
+            return None
+        whole_kib = np.ceil(used_kib * self.workload.cores).astype(np.int64)
+        found = np.zeros(self.workload.count, dtype=bool)
+        for pool in self.pools:
+            found[pool.members] = killed(pool, whole_kib[pool.members], node_kib)
+        return found
 
     @property
     def submit_us(self) -> Ints:

@@ -17,10 +17,12 @@ import numpy.typing as npt
 
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
+from predictor.memory import COVERAGE
 from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import Ints
 from simulator.model.system import NodePool, PoolQueues, System
 from simulator.pairing import PairTable
+from simulator.simulation.job_memory import MemoryRule
 from simulator.simulation_spec import SimulationSpec
 from workloads.job_shape import JobShape, job_shape
 
@@ -68,6 +70,8 @@ class Cleaning:
         See the enumerations.
     dependencies
         Whether a job that names a preceding one is submitted after its end; None: where the policy can.
+    memory, memory_coverage
+        What a node reserves for a job, and the coverage of predicted peaks; None: its memory in the trace.
     """
 
     interactive_queue: int | None = 0
@@ -76,6 +80,8 @@ class Cleaning:
     zero_length: ZeroLength = ZeroLength.SKIP
     limits: TimeLimitRule = TimeLimitRule.RAISE
     dependencies: bool | None = None
+    memory: MemoryRule | None = None
+    memory_coverage: float = COVERAGE
 
 
 def cleaning_of(spec: SimulationSpec) -> Cleaning:
@@ -93,6 +99,8 @@ def cleaning_of(spec: SimulationSpec) -> Cleaning:
         zero_length=_choice(ZeroLength, "zero_length", spec.zero_length),
         limits=_choice(TimeLimitRule, "limits", spec.limits),
         dependencies=spec.dependencies,
+        memory=None if spec.memory is None else _choice(MemoryRule, "memory", spec.memory),
+        memory_coverage=spec.memory_coverage,
     )
 
 

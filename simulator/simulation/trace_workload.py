@@ -20,6 +20,7 @@ from foundation.units import US_PER_S, checked_speedup
 from simulator.jit.field_records import Ints
 from simulator.model.jobs import JobDependencies, JobLifecycles, PoolJobs
 from simulator.model.system import PoolQueues
+from simulator.simulation.job_memory import reserved_kib
 from simulator.simulation.simulation_options import (
     Cleaning,
     Shapes,
@@ -208,6 +209,8 @@ class Workload:
         Which of the applications each job runs, and their names; None: not known.
     dependencies
         Which jobs are submitted after another has ended; None: none are.
+    reserved_kib, used_kib
+        Memory a processor that is reserved, and that is used at most; None: ``memory_kib``, not looked at.
     """
 
     number: Ints
@@ -230,6 +233,8 @@ class Workload:
     app: Ints | None = None
     applications: tuple[str, ...] = ()
     dependencies: JobDependencies | None = None
+    reserved_kib: Floats | None = None
+    used_kib: Floats | None = None
 
     @classmethod
     def of_batch(cls, submit_us: Ints, run_us: Ints, nodes: Ints, requested_us: Ints, asked_us: Ints) -> Self:
@@ -271,7 +276,8 @@ class Workload:
         whole = len(members) == self.count  # then views rather than copies
         own = slice(None) if whole else members
         phase_at, phase_us = (self.periods.at, self.periods.us) if whole else self.periods.of(members)
-        memory_kib = np.nan_to_num(self.memory_kib[members]) * self.cores[members] if with_memory else 0.0
+        known_kib = self.memory_kib if self.reserved_kib is None else self.reserved_kib
+        memory_kib = np.nan_to_num(known_kib[members]) * self.cores[members] if with_memory else 0.0
         return PoolJobs(
             submit_us=self.submit_us[own],
             requested_us=self.limit_us[own],
@@ -336,6 +342,11 @@ def make_workload(
     chosen = chosen[np.argsort(columns.number[chosen], kind="stable")]
     origin_us = 0 if keep_origin else int(columns.submit_us.min())
     workload = _assemble(columns, chosen, shapes, origin_us, cleaning.limits, left_out)
+    if cleaning.memory is not None and node_memory_kib is not None:
+        most_kib = np.floor(node_memory_kib / np.maximum(shapes.cores, 1))
+        reserved = reserved_kib(trace, cleaning.memory, most_kib, cleaning.memory_coverage)[chosen]
+        used_kib = trace.frame["used_memory_kib"].fill_null(0).to_numpy()[chosen]
+        workload = replace(workload, reserved_kib=reserved, used_kib=np.nan_to_num(used_kib))
     return workload if cleaning.dependencies is False else _linked(workload, trace, chosen, queues, cleaning)
 
 
