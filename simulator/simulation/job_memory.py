@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import InputError
 from predictor.memory import COVERAGE, log_of_frame, replayed
+from simulator.engine.pool_run import PoolRun
 from simulator.jit.field_records import Ints
 from workloads.swf import SwfColumns
-
-if TYPE_CHECKING:
-    from simulator.simulation.one_simulation import PoolResult
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -57,7 +54,7 @@ def reserved_kib(trace: SwfColumns, rule: MemoryRule, most_kib: Floats, coverage
     return np.minimum(np.where(np.isnan(kib), most_kib, kib), most_kib)
 
 
-def killed(pool: PoolResult, used_kib: Ints, node_kib: int) -> Bools:
+def killed(run: PoolRun, nodes: int, used_kib: Ints, node_kib: int) -> Bools:
     """Return which jobs of a pool find no memory for their real peaks on one of their nodes.
 
     A job holds its peak from its start to its end. Where the peaks on a node exceed its memory, the youngest
@@ -68,11 +65,11 @@ def killed(pool: PoolResult, used_kib: Ints, node_kib: int) -> Bools:
     used_kib
         Shape (jobs of the pool,): what each uses on each of its nodes.
     """
-    run, places = pool.run, pool.run.places
+    places = run.places
     jobs = np.flatnonzero(run.end_us > run.start_us)
     who = np.concatenate((jobs, jobs))
     order = np.lexsort((np.repeat((0, 1), len(jobs)), np.concatenate((run.end_us[jobs], run.start_us[jobs]))))
-    free = np.full(pool.pool.nodes, node_kib, dtype=np.int64)
+    free = np.full(nodes, node_kib, dtype=np.int64)
     found = np.zeros(len(used_kib), dtype=bool)
     for at in order.tolist():
         job = int(who[at])
@@ -80,13 +77,13 @@ def killed(pool: PoolResult, used_kib: Ints, node_kib: int) -> Bools:
         if need == 0 or found[job]:
             continue
         held = range(int(places.offsets[job]), int(places.offsets[job + 1]))
-        nodes = [free[int(places.first[one]) :][: int(places.count[one])] for one in held]
+        parts = [free[int(places.first[one]) :][: int(places.count[one])] for one in held]
         if at < len(jobs):
-            for part in nodes:
+            for part in parts:
                 part += need
-        elif any((part < need).any() for part in nodes):
+        elif any((part < need).any() for part in parts):
             found[job] = True
         else:
-            for part in nodes:
+            for part in parts:
                 part -= need
     return found

@@ -63,7 +63,7 @@ class SimulationResult:
         whole_kib = np.ceil(used_kib * self.workload.cores).astype(np.int64)
         found = np.zeros(self.workload.count, dtype=bool)
         for pool in self.pools:
-            found[pool.members] = killed(pool, whole_kib[pool.members], node_kib)
+            found[pool.members] = killed(pool.run, pool.pool.nodes, whole_kib[pool.members], node_kib)
         return found
 
     @property
