@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,13 @@ def _compiled(path: Path) -> Path:
 
 
 @pytest.fixture
-def fake_v1(tmp_path: Path) -> FakeV1:
-    return FakeV1(tmp_path / "freezer")
+def fake_v1(tmp_path: Path) -> Iterator[FakeV1]:
+    fake = FakeV1(tmp_path / "freezer")
+    yield fake
+    for descriptor in Path("/proc/self/fd").iterdir():  # an agent keeps those of its steps to its end
+        with suppress(OSError):
+            if descriptor.readlink().is_relative_to(fake.root):
+                os.close(int(descriptor.name))
 
 
 @pytest.fixture
