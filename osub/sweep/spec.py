@@ -58,8 +58,8 @@ _CHOICES = frozenset(
     (
         *("multiplicity", "multiplicity_interactive", "queues", "interactive_share", "interactive_nodes"),
         *("policy", "preemption", "placement", "pairing", "pairing_threshold", "quantum_ms", "hold", "gang"),
-        *("scheduler", "limits", "checkpoint_interval", "after_failure", "cluster"),
-        *("partition", "interactive_partition", "account", "qos"),
+        *("scheduler", "limits", "checkpoint_interval", "after_failure", "cluster", "memory"),
+        *("memory_coverage", "partition", "interactive_partition", "account", "qos"),
     )
 )
 
