@@ -16,10 +16,13 @@ import queue
 import shutil
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import NoReturn
 
 from foundation.errors import OsubError
+
+_LINGER_S = 1.0
 
 
 def main() -> NoReturn:
@@ -46,10 +49,20 @@ def _read(lines: queue.SimpleQueue[str], scratch: str) -> None:
     """Pass the lines of the input on, and end the process with it."""
     for line in sys.stdin:
         lines.put(line)
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_scratch(Path(scratch))
     with contextlib.suppress(OSError):
         Path(scratch).parent.rmdir()
     os._exit(0)
+
+
+def remove_scratch(folder: Path) -> None:
+    """Remove a folder into which a point, or what it has started, may still write for a moment."""
+    end_s = time.monotonic() + _LINGER_S
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if time.monotonic() > end_s:
+            return
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

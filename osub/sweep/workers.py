@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import os
 import queue
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Protocol
 from foundation.one_line import one_line
 from osub.sweep.points import Outcome, Point
 from osub.sweep.spec import Parameters
+from osub.sweep.worker import remove_scratch
 
 Work = Callable[[Parameters], Outcome]
 
@@ -37,7 +36,6 @@ class Failure:
 
 Ended = tuple[Point, Outcome | Failure]
 _LOOK_S = 0.2
-_LINGER_S = 1.0
 KILLED = Failure("its process was killed, or ran out of memory", again=True)
 
 
@@ -87,17 +85,7 @@ class Processes:
         finally:
             for worker in team:
                 worker.end()
-            _remove(Path(scratch))
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder into which what a process has started may still write for a moment after its end."""
-    end_s = time.monotonic() + _LINGER_S
-    while folder.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        if time.monotonic() > end_s:
-            return
-        time.sleep(0.01)
+            remove_scratch(Path(scratch))
 
 
 def _next(ended: queue.SimpleQueue[Ended | BaseException]) -> Ended | BaseException:
