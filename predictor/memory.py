@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.quantiles import quantiles
 from foundation.errors import InputError, UsageError
 from foundation.records import TRACE_NAME
 from workloads.importers.detect_log import read_accounting
@@ -296,7 +297,7 @@ def score(log: MemoryLog, kib: Floats, coverage: float = COVERAGE, seed: int = 0
     names, who = np.unique([log.user[job] for job in chosen.tolist()], return_inverse=True)
     jobs, hits = np.bincount(who), np.bincount(who, covered)
     drawn = np.random.default_rng(seed).integers(len(names), size=(_DRAWS, len(names)))
-    low, high = np.quantile(hits[drawn].sum(1) / jobs[drawn].sum(1), (0.025, 0.975))
+    low, high = quantiles(hits[drawn].sum(1) / jobs[drawn].sum(1), (0.025, 0.975))
     pinball = np.where(short > 0, coverage * short, (coverage - 1) * short)
     return MemoryScore(
         jobs=int(later.sum()),

@@ -15,6 +15,7 @@ from deploy.local import LocalCluster, Shape
 from deploy.local.daemons import Daemon, find_process
 from deploy.local.gang import gang_daemons, record_folder, status_folder
 from deploy.local.host import look_at_host
+from foundation.errors import OsubError
 from foundation.records import SliceRecord
 from foundation.slurm import SlurmJob, SlurmJobState
 from gangd.controller.controller_status import ControllerStatus, JobStatus, NodeStatus, read_status
@@ -161,7 +162,11 @@ class Stage:
         """Return the controller's status and the last lines of what controller and agents wrote."""
         logs = sorted(self.layout.logs.glob("*gang*.out"))
         parts = [f"--- {path.name}\n" + "\n".join(path.read_text().splitlines()[-lines:]) for path in logs]
-        return "\n".join([str(self.status()), *parts])
+        try:
+            status = str(self.status())
+        except OsubError as error:  # a controller that has died or never began is told of, too
+            status = str(error)
+        return "\n".join([status, *parts])
 
     @contextmanager
     def another_agent(self, node: str, freezer: str) -> Iterator[None]:

@@ -82,10 +82,15 @@ def test_the_health_check_of_the_cluster_thaws_what_no_other_can(stage: Stage) -
 def test_the_thaw_tool_finds_every_state_file_of_the_host_and_reports_what_stays_frozen(stage: Stage) -> None:
     wide_jobs(stage)
     try:
-        left = frozen_with_everybody_dead(stage)
         path = state_path(stage.layout.gang / "agents", stage.nodes[0])
         hidden = path.with_name("hidden")
+        left = frozen_with_everybody_dead(stage)
         path.rename(hidden)  # a ledger that is lost
+        if frozen_cgroups(stage.nodes) != left:  # slurmd made its health check just then, which thaws
+            hidden.rename(path)
+            revive(stage)
+            left = frozen_with_everybody_dead(stage)
+            path.rename(hidden)
         told = subprocess.run([*HAMMER, "--expired"], capture_output=True, text=True, timeout=30, check=False)
         mine = [str(where) for where in left if stage.nodes[0] in str(where)]
         assert {str(where) for where in frozen_cgroups(stage.nodes)} == set(mine)
