@@ -25,7 +25,7 @@ from analysis.quantiles import quantiles
 from foundation.errors import InputError, UsageError
 from foundation.records import TRACE_NAME
 from workloads.importers.detect_log import read_accounting
-from workloads.swf import load_columns
+from workloads.swf import load_columns, numbers_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,19 +79,15 @@ class MemoryLog:
 
 def log_of_frame(frame: pl.DataFrame) -> MemoryLog:
     """Return the jobs of an SWF trace, from a frame as that of ``SwfColumns``."""
-
-    def number(column: str, missing: float) -> Floats:
-        return frame[column].cast(float).fill_null(missing).to_numpy()
-
-    submit_s = number("submit_s", 0.0)
+    submit_s = numbers_of(frame, "submit_s", 0.0)
     return MemoryLog(
         user=frame["user"].cast(str).fill_null("").to_list(),
         app=frame["executable"].cast(str).fill_null("").to_list(),
         submit_s=submit_s,
-        end_s=submit_s + number("wait_s", 0.0) + number("run_s", 0.0),
-        procs=np.maximum(number("allocated_procs", 1.0), 1.0),
-        requested_kib=number("requested_memory_kib", math.nan),
-        used_kib=number("used_memory_kib", math.nan),
+        end_s=submit_s + numbers_of(frame, "wait_s", 0.0) + numbers_of(frame, "run_s", 0.0),
+        procs=np.maximum(numbers_of(frame, "allocated_procs", 1.0), 1.0),
+        requested_kib=numbers_of(frame, "requested_memory_kib"),
+        used_kib=numbers_of(frame, "used_memory_kib"),
     )
 
 

@@ -17,7 +17,7 @@ from osub.live.system_named import system_named
 from simulator.model.system import System
 from workloads.importers.assemble_trace import INTERACTIVE_QUEUE, ImportOptions
 from workloads.importers.detect_log import load_any
-from workloads.swf import InteractivePattern, SwfColumns, procs_column
+from workloads.swf import InteractivePattern, SwfColumns, numbers_of, procs_column
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -112,7 +112,7 @@ class SiteLog:
 
     def column(self, name: str) -> Floats:
         """Return a column of the trace as numbers."""
-        return _numbers(self.columns.frame, name)
+        return numbers_of(self.columns.frame, name)
 
 
 def read_site_log(path: Path, options: ImportOptions, system: str | None, *, lenient: bool) -> SiteLog:
@@ -135,9 +135,9 @@ def read_site_log(path: Path, options: ImportOptions, system: str | None, *, len
         frame = frame.with_columns(wait_s=pl.col("own_s")).drop("own_s")
         columns, speedup = replace(columns, frame=frame), run.info.speedup
         system = system or run.info.system
-    run_s = np.nan_to_num(np.maximum(_numbers(frame, "run_s"), 0))
+    run_s = np.nan_to_num(np.maximum(numbers_of(frame, "run_s"), 0))
     procs = np.nan_to_num(frame.select(procs_column().cast(pl.Float64)).to_series().to_numpy())
-    cpu_s = _numbers(frame, "cpu_s")
+    cpu_s = numbers_of(frame, "cpu_s")
     with np.errstate(divide="ignore", invalid="ignore"):
         # no CPU time at all is what accounting has that measures none
         utilisation = np.where((cpu_s > 0) & (run_s > 0), np.clip(cpu_s / run_s, 0.01, 1.0), np.nan)
@@ -150,7 +150,7 @@ def read_site_log(path: Path, options: ImportOptions, system: str | None, *, len
             f"{path}: no job of this log has a run time and processors, so there is nothing to simulate"
         )
     known, source = (system_named(system), "as given") if system else _system_in(columns, procs)
-    submit_s = _numbers(frame, "submit_s")
+    submit_s = numbers_of(frame, "submit_s")
     since_s = submit_s - submit_s.min()
     weeks = since_s.max() * speedup >= LEAST_BLOCKS * WEEK_S
     block_s = (WEEK_S if weeks else DAY_S) / speedup
@@ -160,18 +160,13 @@ def read_site_log(path: Path, options: ImportOptions, system: str | None, *, len
         system_source="as in the RUN" if is_run and source == "as given" else source,
         run_s=run_s,
         procs=procs,
-        wait_s=_numbers(frame, "wait_s"),
+        wait_s=numbers_of(frame, "wait_s"),
         utilisation=utilisation,
         block=(since_s / block_s).astype(np.int64),
         block_name="week" if weeks else "day",
         block_s=block_s,
         speedup=speedup,
     )
-
-
-def _numbers(frame: pl.DataFrame, name: str) -> Floats:
-    values: Floats = frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return values
 
 
 def _system_in(columns: SwfColumns, procs: Floats) -> tuple[System, str]:

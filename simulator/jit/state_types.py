@@ -3,8 +3,8 @@
 numba passes a named tuple as all that it holds, and an array as seven numbers or more. A state of thirty
 tables would be 250 arguments of every kernel that takes it, which costs the compiler more than the kernels
 themselves. Here its tables are written into a block of memory once, when the event loop is called; kernels
-get the block's address. Nothing in a block changes while the loop runs (kernels change what tables hold), and
-the compiler is told so.
+get the block's address. Nothing in a block changes while the loop runs (kernels change what tables hold), as
+the loads say to the compiler.
 """
 
 from __future__ import annotations

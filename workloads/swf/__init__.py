@@ -5,7 +5,14 @@ Start with ``job.py`` for what a job is, then ``reader.py``.
 
 from __future__ import annotations
 
-from workloads.swf.swf_columns import Dependencies, SwfColumns, dependencies_of, load_columns, procs_column
+from workloads.swf.swf_columns import (
+    Dependencies,
+    SwfColumns,
+    dependencies_of,
+    load_columns,
+    numbers_of,
+    procs_column,
+)
 from workloads.swf.swf_header import SwfComment, SwfHeader
 from workloads.swf.swf_job import SWF_FIELDS, InteractivePattern, SwfField, SwfJob
 from workloads.swf.swf_reader import ReadReport, SwfReader, SwfTrace, iter_swf, read_swf, swf_lines, write_swf
@@ -25,6 +32,7 @@ __all__ = [
     "dependencies_of",
     "iter_swf",
     "load_columns",
+    "numbers_of",
     "procs_column",
     "read_swf",
     "swf_lines",

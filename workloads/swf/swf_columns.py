@@ -113,6 +113,12 @@ class Dependencies:
         return int((self.preceding >= 0).sum())
 
 
+def numbers_of(frame: pl.DataFrame, name: str, missing: float = float("nan")) -> NDArray[np.float64]:
+    """Return a column of ``SwfColumns.frame`` as numbers, with ``missing`` for what is not known."""
+    values: NDArray[np.float64] = frame[name].cast(pl.Float64).fill_null(missing).to_numpy()
+    return values
+
+
 NOT_IN_TRACE = "after a preceding job that is not in the trace"
 NOT_BEFORE = "after a preceding job that is not on an earlier line"
 
@@ -132,7 +138,7 @@ def dependencies_of(frame: pl.DataFrame) -> Dependencies:
         place = np.minimum(np.searchsorted(number[order], names), len(number) - 1)
         found = np.where(names_one & (number[order][place] == names), order[place], -1)
     is_earlier = found < np.arange(len(found))
-    think_s = frame["think_s"].fill_null(float("nan")).to_numpy()
+    think_s = numbers_of(frame, "think_s")
     counts = {
         NOT_IN_TRACE: int((names_one & (found < 0)).sum()),
         NOT_BEFORE: int((~is_earlier).sum()),

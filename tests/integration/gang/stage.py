@@ -164,7 +164,7 @@ class Stage:
         parts = [f"--- {path.name}\n" + "\n".join(path.read_text().splitlines()[-lines:]) for path in logs]
         try:
             status = str(self.status())
-        except OsubError as error:  # a controller that has died or never began is told of, too
+        except OsubError as error:  # a controller that has died or never began is reported, too
             status = str(error)
         return "\n".join([status, *parts])
 

@@ -119,7 +119,7 @@ def test_each_node_has_its_jobs_whatever_its_class(seed: int) -> None:
     assert state.clock[0].pieces <= len(state.pieces)
 
 
-def told(run: PoolRun) -> str:
+def digest_of(run: PoolRun) -> str:
     """Return a digest of when and where each job ran."""
     cores = run.places.sets[run.places.cores]
     columns = (run.start_us, run.end_us, run.places.offsets, run.places.first, run.places.count, cores)
@@ -150,7 +150,7 @@ def test_classes_of_one_node_give_the_same_schedule(
     run = run_pool(jobs, np.arange(30), pool, rules)
     alone.setattr(building, "_LEAST_SETS", 1)
     alone.setattr(building, "_SET_WORDS", 1)
-    assert told(run_pool(jobs, np.arange(30), pool, rules)) == told(run)
+    assert digest_of(run_pool(jobs, np.arange(30), pool, rules)) == digest_of(run)
 
 
 @pytest.mark.parametrize("policy", [Easy(), Fcfs()])
@@ -162,7 +162,7 @@ def test_invariants_hold_on_wide_jobs(monkeypatch: pytest.MonkeyPatch, policy: Q
         policy=policy, placement=SlurmPlacement(), sharing=Proportional.of("1.2"), node_memory_kib=12
     )
     checked = run_pool(jobs, np.arange(25), pool, rules, after_event=Invariants())
-    assert told(checked) == told(run_pool(jobs, np.arange(25), pool, rules))
+    assert digest_of(checked) == digest_of(run_pool(jobs, np.arange(25), pool, rules))
 
 
 FIVE_THOUSAND = {
@@ -182,4 +182,4 @@ def test_five_thousand_nodes_have_the_schedule_that_they_had_without_classes(
     pool = NodePool(name="main", first=0, nodes=5000, cores=2, multiplicity=multiplicity)
     rules = RunRules(policy=Easy(), placement=SlurmPlacement(), sharing=Proportional.of("1.2"))
     run = run_pool(some_jobs(dice, 60, pool.nodes, pool.cores), np.arange(60), pool, rules)
-    assert told(run) == FIVE_THOUSAND[multiplicity]
+    assert digest_of(run) == FIVE_THOUSAND[multiplicity]
