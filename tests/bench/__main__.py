@@ -22,25 +22,25 @@ ROOT = Path(__file__).parents[2]
 def options() -> argparse.Namespace:
     """Read the command line."""
     minutes = sum(area.minutes for area in AREAS)
-    told = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="make bench", description=f"Figures of all areas: about {minutes:.0f} min."
     )
-    how = told.add_mutually_exclusive_group()
+    how = parser.add_mutually_exclusive_group()
     how.add_argument("--all", action="store_const", const="all", dest="size", help="long ones, an hour")
     how.add_argument(
         "--tiny", action="store_const", const="tiny", dest="size", help="that each runs, no figures"
     )
-    told.add_argument(
+    parser.add_argument(
         "--only", action="append", default=[], metavar="AREA", help="this area; may be repeated"
     )
-    told.add_argument("--history", type=Path, default=default_file(), help=f"default: {default_file()}")
-    told.add_argument("--no-history", action="store_true", help="print the table, and keep nothing")
-    told.set_defaults(size="quick")
-    found = told.parse_args()
+    parser.add_argument("--history", type=Path, default=default_file(), help=f"default: {default_file()}")
+    parser.add_argument("--no-history", action="store_true", help="print the table, and keep nothing")
+    parser.set_defaults(size="quick")
+    found = parser.parse_args()
     try:
         areas_named(tuple(found.only))
     except ValueError as error:
-        told.error(str(error))
+        parser.error(str(error))
     return found
 
 

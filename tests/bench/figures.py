@@ -40,21 +40,21 @@ def rows_of(lines: Iterable[str]) -> list[Row]:
     return [_row(json.loads(line)) for line in lines if line.strip()]
 
 
-def _row(told: dict[str, object]) -> Row:
-    trials, others = _numbers(told["trials"]), _numbers(told["baseline_trials"])
+def _row(message: dict[str, object]) -> Row:
+    trials, others = _numbers(message["trials"]), _numbers(message["baseline_trials"])
     ratios = _ratios(trials, others)
     return Row(
-        area=str(told["area"]),
-        figure=str(told["figure"]),
+        area=str(message["area"]),
+        figure=str(message["figure"]),
         value=statistics.median(trials),
         interval=_interval(trials),
-        unit=str(told["unit"]),
-        better=str(told["better"]),
-        baseline=None if told["baseline"] is None else str(told["baseline"]),
+        unit=str(message["unit"]),
+        better=str(message["better"]),
+        baseline=None if message["baseline"] is None else str(message["baseline"]),
         ratio=statistics.median(ratios) if ratios else None,
         ratio_interval=_interval(ratios),
-        method=str(told["method"]),
-        load=_numbers([told["load"]])[0],
+        method=str(message["method"]),
+        load=_numbers([message["load"]])[0],
         repeats=len(trials),
     )
 

@@ -54,9 +54,9 @@ def read(file: Path) -> list[Run]:
     found = []
     for line in file.read_text(encoding="utf-8").splitlines():
         try:
-            told = json.loads(line)
-            rows = tuple(Row(**{**row, **_pairs(row)}) for row in told.pop("rows"))
-            found.append(Run(rows=rows, **told))
+            document = json.loads(line)
+            rows = tuple(Row(**{**row, **_pairs(row)}) for row in document.pop("rows"))
+            found.append(Run(rows=rows, **document))
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
     return found

@@ -58,7 +58,7 @@ JOIN_S, SETTLE_S = float(os.environ.get("OSUB_CROWD_JOIN", "75")), 15.0
 MEASURED_S = float(os.environ.get("OSUB_CROWD_SECONDS", "40"))
 
 
-@pytest.mark.parametrize("by_changes", [False, True], ids=["all jobs told", "changes told"])
+@pytest.mark.parametrize("by_changes", [False, True], ids=["all jobs", "changes of jobs"])
 def test_cost_of_deciding(by_changes: bool) -> None:
     crowd = Crowd(NODES, CHURN)
     cores = CoreMap({f"n{number}": CORES for number in range(NODES)})
@@ -96,21 +96,19 @@ def test_cost_of_deciding(by_changes: bool) -> None:
             encode_down(message)
         looks.append(1000 * (looked_s - asked_s))
         decisions.append(1000 * (time.process_time() - looked_s))
-    told = "what changed is told" if by_changes else "all jobs are told"
-    print(
-        f"\n{told}; {len(crowd.all)} jobs on {NODES} nodes, {CHURN} end and begin in each slice; CPU time, ms"
-    )
-    print(f"  first decision, everybody told {decisions[0]:.0f}; first look {looks[0]:.0f}")
-    told = "changes told" if by_changes else "all jobs told"
+    known = "changes of jobs" if by_changes else "all jobs"
+    print(f"\n{known}; {len(crowd.all)} jobs on {NODES} nodes, {CHURN} end and begin a slice; CPU time, ms")
+    print(f"  first decision, all jobs new {decisions[0]:.0f}; first look {looks[0]:.0f}")
+    known = "changes of jobs" if by_changes else "all jobs"
     record(
         "crowd",
-        f"a decision for {len(crowd.all)} jobs on {NODES} nodes, {told}",
+        f"a decision for {len(crowd.all)} jobs on {NODES} nodes, {known}",
         decisions[10:],
         "ms of CPU",
         better="less",
         baseline="the slice",
         baseline_trials=[float(QUANTA_MS[0])],
-        method=f"{CHURN} jobs end and begin in each slice; everybody told",
+        method=f"{CHURN} jobs end and begin in each slice; all jobs new at first",
     )
     for what, values in (("decision", decisions[10:]), ("look at Slurm's answer", looks[10:])):
         print(f"  {what}: {spread(values)}")
@@ -166,7 +164,7 @@ def test_cost_of_hearing() -> None:
         clock.now_ns = (number + 1) * settings.quantum_ns + 1
         orders.tell(Tick(clock.now_ns))
         for node in cores:
-            nobody.said.append(Received(node.encode(), node, encode(told_of(node, number, jobs[node][:6]))))
+            nobody.said.append(Received(node.encode(), node, encode(report_of(node, number, jobs[node][:6]))))
         began_s = time.process_time()
         intake.take()
         while intake.has_more or nobody.said:
@@ -204,7 +202,7 @@ def greeting(node: str) -> Hello:
     )
 
 
-def told_of(node: str, number: int, jobs: list[int]) -> Report:
+def report_of(node: str, number: int, jobs: list[int]) -> Report:
     samples = tuple([JobSample(job, 1_000_000, 0, 1_000_000, 2) for job in jobs])
     applied_ns = int(number * QUANTA_MS[0] * 1e6)
     return Report(
@@ -262,9 +260,9 @@ def spread(values: list[float]) -> str:
 def per_node(use: Use, quantum_ms: float) -> str:
     slices = use.at_ns / 1e6 / quantum_ms
     all_us = {name: 1e6 * one / slices / NODES for name, one in use.threads.items()}
-    told = ", ".join(f"{name} {one:.0f}" for name, one in sorted(all_us.items()) if one >= 1)
+    message = ", ".join(f"{name} {one:.0f}" for name, one in sorted(all_us.items()) if one >= 1)
     crowd_us = 1e6 * use.crowd / slices / NODES
-    return f"controller {sum(all_us.values()):.0f} us of CPU ({told}), crowd {crowd_us:.0f}"
+    return f"controller {sum(all_us.values()):.0f} us of CPU ({message}), crowd {crowd_us:.0f}"
 
 
 def used(use: Use) -> str:

@@ -24,7 +24,7 @@ NODES = 20
 TAKEOVER_MS = float(os.environ.get("OSUB_TAKEOVER_MS", "1000"))
 
 
-def told(name: str, changes: list[Change]) -> str:
+def summary(name: str, changes: list[Change]) -> str:
     def spread(values: list[float]) -> str:
         return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
@@ -66,7 +66,7 @@ def test_takeovers(tmp_path: Path) -> None:
         print(f"\nload {os.getloadavg()}, takeover_ms {TAKEOVER_MS:g}")
         for kind, found in changes.items():
             if found:
-                print(told(signal.Signals(kind).name, found))
+                print(summary(signal.Signals(kind).name, found))
                 record(
                     "takeover",
                     f"all agents follow the other after {signal.Signals(kind).name}",

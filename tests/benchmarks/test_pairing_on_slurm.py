@@ -156,7 +156,7 @@ def test_losses_with_and_without(cluster: LocalCluster, tmp_path: Path) -> None:
         own = {name: (base[number][name] + base[number + 1][name]) / 2 for name in MIX}
         outcome = outcome_of(names, found, own)
         made[rule].append(outcome)
-        say(f"order {ORDERS[number]}, {rule}: {told(outcome)}  [load {os.getloadavg()[0]:.1f}]")
+        say(f"order {ORDERS[number]}, {rule}: {summary(outcome)}  [load {os.getloadavg()[0]:.1f}]")
     say("\n| rule | mean loss | 95% lose at most | worst | mean wait (s) | jobs an hour |")
     say("| --- | --- | --- | --- | --- | --- |")
     for rule, outcomes in made.items():
@@ -179,7 +179,7 @@ def outcome_of(names: list[str], rows: list[dict[str, object]], own: dict[str, f
     return Outcome(losses, float(np.mean(waits)), 3600 * len(rows) / (max(ends) - min(submits)))
 
 
-def told(one: Outcome) -> str:
+def summary(one: Outcome) -> str:
     return (
         f"mean loss {np.mean(one.losses):.3f}, 95% {np.quantile(one.losses, 0.95):.3f}, worst "
         f"{max(one.losses):.3f}, wait {one.wait_s:.1f} s, {one.jobs_an_hour:.0f} jobs an hour"

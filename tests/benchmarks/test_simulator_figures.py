@@ -317,9 +317,9 @@ def costs_of(whole: Workload, setting: SimulationSetting, runs: int = 3) -> dict
 
 
 def note_growth(figures: Figures, name: str, costs_s: dict[int, float], reach: str) -> None:
-    told = ", ".join(f"{size:,}: {cost_s:.3f} s" for size, cost_s in costs_s.items())
+    message = ", ".join(f"{size:,}: {cost_s:.3f} s" for size, cost_s in costs_s.items())
     slope = exponent(list(costs_s), list(costs_s.values()))
-    note(figures, f"growth, {name}", f"exponent {slope:.2f}", reach, told)
+    note(figures, f"growth, {name}", f"exponent {slope:.2f}", reach, message)
 
 
 @pytest.mark.parametrize("multiplicity", [1, 2])

@@ -136,7 +136,7 @@ def all_cpu_ms(*pids: int) -> float:
     return 1000 * (time.process_time() + others) + cpu_ms(resource.RUSAGE_CHILDREN)
 
 
-def told(took: dict[str, list[float]]) -> str:
+def summary(took: dict[str, list[float]]) -> str:
     """Medians, and how many times as long plain text takes, turn by turn."""
     texts = took["plain text"]
     return ", ".join(
@@ -192,8 +192,8 @@ def test_sources_against_each_other(tmp_path: Path) -> None:
                             said = {job.comment for job in found.jobs if job.job_id == one}
                             assert said == {f"turn {turn}"}, name
                 what = "a job changes before each look" if change else "nothing changes"
-                say(f"{count} jobs, {what}, load {os.getloadavg()[0]:.1f}: {told(walls)}")
-                say(f"of CPU, with slurmctld's: {told(spent)}")
+                say(f"{count} jobs, {what}, load {os.getloadavg()[0]:.1f}: {summary(walls)}")
+                say(f"of CPU, with slurmctld's: {summary(spent)}")
     finally:
         for reader in readers:
             reader.close()

@@ -58,8 +58,8 @@ class Speeds:
 
     def add(self, how: str, names: tuple[str, str], speeds: list[float], host: object) -> None:
         pair = " beside ".join(f"{name}.{CLASSES[name]} x{NODES[name]}" for name in names)
-        told = " and ".join(f"{speed:.3f} ({2 * speed - 1:+.0%})" for speed in speeds)
-        self.lines.append(f"| {how} | {pair} | {told} | {host} |")
+        message = " and ".join(f"{speed:.3f} ({2 * speed - 1:+.0%})" for speed in speeds)
+        self.lines.append(f"| {how} | {pair} | {message} | {host} |")
         say(self.lines[-1])
 
 

@@ -161,7 +161,7 @@ def interleaved(first: str, then: str, measured: str) -> dict[str, list[Shared]]
     return found
 
 
-def told(figures: Figures, measure: str, found: dict[str, list[Shared]], share: str, unused: str) -> None:
+def summary(figures: Figures, measure: str, found: dict[str, list[Shared]], share: str, unused: str) -> None:
     for name, trials in found.items():
         means = [statistics.fmean(each.shares) for each in trials]
         by_second = zip(*(each.shares for each in trials), strict=False)
@@ -177,14 +177,14 @@ def told(figures: Figures, measure: str, found: dict[str, list[Shared]], share: 
 def test_a_busy_job_starts_next_to_one_that_idles(figures: Figures) -> None:
     with noise() as host:
         found = interleaved("idle", "busy", "busy")
-    told(figures, "busy job starts beside one that has idled for 8 s", found, "0.97", "0.2")
+    summary(figures, "busy job starts beside one that has idled for 8 s", found, "0.97", "0.2")
     say(f"  {host}")
 
 
 def test_an_idle_job_joins_a_busy_one(figures: Figures) -> None:
     with noise() as host:
         found = interleaved("busy", "idle", "busy")
-    told(figures, "an idle job joins a busy one", found, "0.97", "0.2")
+    summary(figures, "an idle job joins a busy one", found, "0.97", "0.2")
     say(f"  {host}")
 
 

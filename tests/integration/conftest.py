@@ -33,11 +33,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     cluster = getattr(item, "funcargs", {}).get("shared_cluster")
     if report.failed and isinstance(cluster, LocalCluster):
-        report.sections.append(("what Slurm's daemons wrote last", told(cluster)))
+        report.sections.append(("what Slurm's daemons wrote last", last_lines(cluster)))
     return report
 
 
-def told(cluster: LocalCluster, lines: int = 40) -> str:
+def last_lines(cluster: LocalCluster, lines: int = 40) -> str:
     """Return the last lines of what each of Slurm's daemons wrote."""
     logs = sorted((cluster.folder / "log").glob("slurm*.log"))
     return "\n".join(

@@ -34,9 +34,9 @@ def claiming(pid: int, user: int | None, name: str, folder: Path) -> ProcessFact
 def test_a_cluster_that_runs_is_listed_with_its_daemons(shared_cluster: LocalCluster) -> None:
     (own,) = [one for one in live_clusters() if one.folder == shared_cluster.folder]
     assert own.daemons == len(own.state.daemons) >= 4
-    told = CliRunner().invoke(app, ["list", "--json"])
-    assert told.exit_code == 0
-    rows = {row["state"]: row for row in json.loads(told.output)}
+    result = CliRunner().invoke(app, ["list", "--json"])
+    assert result.exit_code == 0
+    rows = {row["state"]: row for row in json.loads(result.output)}
     assert rows[str(shared_cluster.folder)]["system"] == own.state.shape.system
     assert str(shared_cluster.folder.name) in CliRunner().invoke(app, ["list"], env={"COLUMNS": "200"}).output
 

@@ -54,14 +54,14 @@ def test_the_log_has_what_slurmctld_forgot_and_no_word_of_a_user_is_believed(
     wait_until(lambda: f"JobId={after} " in path.read_text(), START_S, f"the log has job {after}")
     found = client.accounted(submitted)
     assert found is not None
-    told = {key: (one.state, one.exit_code, one.exit_signal) for key, one in found.items()}
-    assert told[good] == (SlurmJobState.COMPLETED, 0, None)
-    assert told[killed] == (SlurmJobState.FAILED, 0, 9)
-    assert told[cancelled][0] is SlurmJobState.CANCELLED
-    assert told.get(bad, (SlurmJobState.FAILED, 3, None)) == (SlurmJobState.FAILED, 3, None)
-    assert told.get(again, (SlurmJobState.CANCELLED,))[0] is SlurmJobState.CANCELLED, path.read_text()
+    reported = {key: (one.state, one.exit_code, one.exit_signal) for key, one in found.items()}
+    assert reported[good] == (SlurmJobState.COMPLETED, 0, None)
+    assert reported[killed] == (SlurmJobState.FAILED, 0, 9)
+    assert reported[cancelled][0] is SlurmJobState.CANCELLED
+    assert reported.get(bad, (SlurmJobState.FAILED, 3, None)) == (SlurmJobState.FAILED, 3, None)
+    assert reported.get(again, (SlurmJobState.CANCELLED,))[0] is SlurmJobState.CANCELLED, path.read_text()
     for number in (whole, half, long, after):
-        assert told.get(number, (SlurmJobState.COMPLETED,))[0] is SlurmJobState.COMPLETED
+        assert reported.get(number, (SlurmJobState.COMPLETED,))[0] is SlurmJobState.COMPLETED
     good_end = found[good].end_time
     assert good_end is not None
     assert abs(good_end - submitted[good]) < START_S

@@ -78,8 +78,8 @@ class Contained:
 
     def states(self) -> dict[str, str]:
         """Return what Slurm calls each node."""
-        told = self.run("sinfo", "-h", "-N", "-o", "%N %T")
-        return dict(line.split() for line in told.splitlines())
+        output = self.run("sinfo", "-h", "-N", "-o", "%N %T")
+        return dict(line.split() for line in output.splitlines())
 
     def up(self) -> None:
         self.cluster.up(EngineName.DOCKER, SHAPE, Options(monitoring=True))
@@ -252,8 +252,8 @@ def test_a_replay_from_this_host_runs_mpi_across_nodes_and_agrees_with_sacct(
     assert start.startswith("2 ranks on 2 nodes"), "from one container's network to another's"
     done = osub("replay", "t.swf", "--out", "run")
     assert done.returncode == 0, done.stderr
-    told = contained.run("sacct", "-n", "-X", "-P", "-o", "jobid,state,nnodes")
-    of_slurm = {int(line.split("|")[0]): line.split("|")[1:] for line in told.splitlines()}
+    output = contained.run("sacct", "-n", "-X", "-P", "-o", "jobid,state,nnodes")
+    of_slurm = {int(line.split("|")[0]): line.split("|")[1:] for line in output.splitlines()}
     rows = list(load_run(tmp_path / "run").jobs.iter_rows(named=True))
     assert [row["nodes"] for row in rows] == [nodes for _, nodes in wide]
     for row in rows:

@@ -94,12 +94,12 @@ def cluster() -> Iterator[Cluster]:
             begun_s = time.monotonic()
             engine_inside.osub(f"cluster up --engine docker {SHAPE} --state {STATE}", 600.0)
             print(f"up after {time.monotonic() - begun_s:.0f} s, the host's load {os.getloadavg()[0]:.0f}")
-            told = json.loads(engine_inside.osub(f"cluster status --state {STATE} --json", 120.0))
+            document = json.loads(engine_inside.osub(f"cluster status --state {STATE} --json", 120.0))
             named = {
-                role: [one["name"] for one in told["containers"] if one["role"] == role]
+                role: [one["name"] for one in document["containers"] if one["role"] == role]
                 for role in ("controller", "node")
             }
-            assert told["whole"]
+            assert document["whole"]
             yield Cluster(engine_inside, named["controller"][0], tuple(named["node"]))
             engine_inside.osub(f"cluster down --state {STATE}", 300.0)
             assert machine.must("docker ps -a -q; docker volume ls -q").strip() == ""
@@ -108,8 +108,8 @@ def cluster() -> Iterator[Cluster]:
 def test_no_container_is_privileged_and_a_node_has_cgroup_v2_of_its_own(cluster: Cluster) -> None:
     for node in cluster.nodes:
         shown = "{{.HostConfig.Privileged}} {{.HostConfig.CgroupnsMode}} {{.HostConfig.CapDrop}}"
-        told = cluster.machine.must(f"docker inspect -f '{shown}' {node}").split()
-        assert told == ["false", "private", "[ALL]"]
+        output = cluster.machine.must(f"docker inspect -f '{shown}' {node}").split()
+        assert output == ["false", "private", "[ALL]"]
         cluster.machine.must(f"docker exec {node} grep -qw memory /sys/fs/cgroup/cgroup.subtree_control")
         cluster.machine.must(f'docker logs {node} 2>&1 | grep -q \'"freezer": "cgroup2"\'')
 

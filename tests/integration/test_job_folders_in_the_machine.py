@@ -59,8 +59,8 @@ def wait_for_fault(cluster: MachineCluster, kind: str) -> None:
 
 def job_folders(cluster: MachineCluster) -> dict[str, str]:
     """Return what `osub doctor` says of job folders."""
-    told = cluster.run(f"{cluster.python} -m osub.command doctor --json || true")
-    finding: dict[str, str] = json.loads(told[told.index("{") :])["job folders"]
+    output = cluster.run(f"{cluster.python} -m osub.command doctor --json || true")
+    finding: dict[str, str] = json.loads(output[output.index("{") :])["job folders"]
     return finding
 
 

@@ -114,7 +114,7 @@ def test_health_check_thaws_when_agent_guardian_and_controller_are_killed(
     assert frozen <= held
     took_s = cluster.wait_thawed(2 * HEALTH_CHECK_S + SLOW_S)
     print(f"thawed after {took_s:.1f} s; the interval is {HEALTH_CHECK_S} s")
-    told = f"jobs* that agents held:.* {jobs[0]}[,;]"
-    cluster.machine.until(f"grep -q '{told}' /var/log/health.log", SLOW_S, "the health check tells of it")
+    message = f"jobs* that agents held:.* {jobs[0]}[,;]"
+    cluster.machine.until(f"grep -q '{message}' /var/log/health.log", SLOW_S, "the health check tells of it")
     cluster.start_gang()
     cluster.wait_held()

@@ -65,13 +65,13 @@ def scene(attacked: LocalCluster) -> Iterator[Scene]:
 
 def digest(folder: Path) -> str:
     """Return what tells whether anything in a folder was changed, added or removed."""
-    told = hashlib.sha256()
+    digest_now = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         found = path.lstat()
-        told.update(f"{path} {found.st_uid} {found.st_mode} {found.st_size}".encode())
+        digest_now.update(f"{path} {found.st_uid} {found.st_mode} {found.st_size}".encode())
         if path.is_file():
-            told.update(path.read_bytes())
-    return told.hexdigest()
+            digest_now.update(path.read_bytes())
+    return digest_now.hexdigest()
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)

@@ -23,11 +23,11 @@ def main_pid(cluster: MachineCluster, unit: str) -> int:
 
 def test_units_are_sound_and_their_exposure_is_bounded(cluster: MachineCluster) -> None:
     for unit in ("gangd", "gang-agent"):
-        told = cluster.machine.must(f"systemd-analyze verify /etc/systemd/system/{unit}.service 2>&1", 120)
-        assert unit not in told, told
-        told = cluster.machine.must(f"systemd-analyze security {unit}.service --no-pager", 120)
-        assert score(told) == page_score(unit), "docs/production.md has another score"
-        assert exposures(told) == page_exposures(unit), "docs/production.md explains others"
+        output = cluster.machine.must(f"systemd-analyze verify /etc/systemd/system/{unit}.service 2>&1", 120)
+        assert unit not in output, output
+        output = cluster.machine.must(f"systemd-analyze security {unit}.service --no-pager", 120)
+        assert score(output) == page_score(unit), "docs/production.md has another score"
+        assert exposures(output) == page_exposures(unit), "docs/production.md explains others"
     assert (
         cluster.machine.must("ps -o user= -p $(systemctl show -p MainPID --value gangd)").strip() == "gangd"
     )
@@ -91,8 +91,8 @@ def test_slurm_is_read_by_a_process_of_its_own_in_the_same_sandbox(cluster: Mach
         assert int(facts["CapBnd"], 16) == int(facts["CapEff"], 16) == 0
         assert facts["NoNewPrivs"].strip() == "1"
         assert facts["Seccomp"].strip() == "2"
-    told = machine.must("journalctl -q --no-pager -u gangd")
-    assert "jobs are read from" in told
+    output = machine.must("journalctl -q --no-pager -u gangd")
+    assert "jobs are read from" in output
     machine.must(f"kill -KILL {reader}")
     machine.until(
         "journalctl -q --no-pager -u gangd | grep -q 'reads Slurm.s jobs failed'", SLOW_S, "gangd says so"

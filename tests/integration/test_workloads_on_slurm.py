@@ -20,7 +20,7 @@ TARGET_S = 12
 SLOWER = 8
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> object:
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> object:
     code = run([*words, "--json"])
     out, err = capsys.readouterr()
     assert code in (0, 1), err
@@ -36,7 +36,7 @@ def test_calibrated_jobs_are_checked_and_a_changed_host_is_noticed(
     where = ("--cluster", str(cluster.folder), "--calibration", str(tmp_path / "steps.json"))
     # On whatever else this host does meanwhile.
     kinds = ("--app", "lu.S", "--sample-s", "0.5", "--least-share", "0.05", "--rounds", "2")
-    rows = told(capsys, "workloads", "calibrate", *where, *kinds)
+    rows = printed(capsys, "workloads", "calibrate", *where, *kinds)
     assert isinstance(rows, list)
     assert [(row["name"], row["ranks"], row["nodes"]) for row in rows] == [("lu.S", 1, 1)]
     [lu] = load_calibrations(tmp_path / "steps.json")
@@ -50,7 +50,7 @@ def test_calibrated_jobs_are_checked_and_a_changed_host_is_noticed(
     # As if of another host.
     slower = replace(lu, step_s=SLOWER * lu.step_s)
     store_calibration(tmp_path / "steps.json", slower)
-    answer = told(capsys, "workloads", "check", *where, "--trace", str(trace), "--apps", str(apps))
+    answer = printed(capsys, "workloads", "check", *where, "--trace", str(trace), "--apps", str(apps))
     assert isinstance(answer, dict)
     by_job = {row["job"]: row for row in answer["jobs"]}
     assert answer["clipped"] == 1

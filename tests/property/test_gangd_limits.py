@@ -29,9 +29,9 @@ calmly = settings(
 class Site:
     """Three jobs on two nodes, agents that tell what dice say, and a Slurm that may be slow to move ends."""
 
-    def __init__(self, seed: int, limit_s: float, told: float, lies: float, answers: float) -> None:
+    def __init__(self, seed: int, limit_s: float, report_chance: float, lies: float, answers: float) -> None:
         self.dice = Random(seed)
-        self.told, self.lies, self.answers = told, lies, answers
+        self.report_chance, self.lies, self.answers = report_chance, lies, answers
         self.bench = Bench()
         for job, places in ((1, ("n0", "n1")), (2, ("n0", "n1")), (3, ("n1",))):
             self.bench.job(job, dict.fromkeys(places, (0, 1)))
@@ -52,7 +52,7 @@ class Site:
 
     def report(self, node: str, number: int) -> None:
         here = self.bench.map.number(node)
-        held = [job for job in self.bench.held(node, number) if self.dice.random() < self.told]
+        held = [job for job in self.bench.held(node, number) if self.dice.random() < self.report_chance]
         held += [
             job
             for job, view in self.bench.jobs.items()
@@ -99,21 +99,21 @@ class Site:
 @given(
     seed=st.integers(0, 2**32),
     limit_s=st.sampled_from([30.0, 120.0, 200.0, 500.0, 5_000.0]),
-    told=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+    report_chance=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
     lies=st.sampled_from([0.0, 0.2, 1.0]),
     answers=st.sampled_from([1.0, 0.3]),
 )
 def test_credit_follows_what_was_reported(
-    seed: int, limit_s: float, told: float, lies: float, answers: float
+    seed: int, limit_s: float, report_chance: float, lies: float, answers: float
 ) -> None:
-    site = Site(seed, limit_s, told, lies, answers)
+    site = Site(seed, limit_s, report_chance, lies, answers)
     for _ in range(TICKS):
         site.turn()
     kept = site.bench.scheduler.limits_state()
     for job in site.bench.jobs:
         lost_s = kept[str(job)]["lost_s"] if str(job) in kept else 0.0  # who lost nothing has no account
         assert lost_s <= site.lost_s(job) + 1e-6
-        if told == 1.0:  # and no less, but for what was not looked at yet
+        if report_chance == 1.0:  # and no less, but for what was not looked at yet
             assert lost_s >= SLICE_S * len(site.planned[job]) - 15.0
-    if not told and not lies:
+    if not report_chance and not lies:
         assert site.moved_s == {}

@@ -341,7 +341,7 @@ def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
     world = World(settings=CoreSettings(grace_ns=grace * 250 * MS, freeze_cap_ns=60_000 * MS))
     world.judging = False
     began: dict[int, int] = {}
-    told: set[tuple[int, str]] = set()
+    seen: set[tuple[int, str]] = set()
     for place, (what, which) in enumerate(script):
         if what == "start":
             assert isinstance(which, dict)
@@ -353,13 +353,13 @@ def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
                 len(world.jobs) and world.next_id - 1 - ahead % 3
             )  # maybe one that nobody knows, or not there
             if job > 0:
-                told.add((job, node))
+                seen.add((job, node))
                 world.tell(world.scheduler.handle(NodeReport(world.scheduler.now_ns, node, launched=(job,))))
         world.step()
         held = set().union(*(world.agents[name].held(world.slice - 1) for name in world.names))
         for number in held & world.jobs.keys():
             on = world.jobs[number].placement
-            assert world.slice - began[number] > grace or all((number, node) in told for node in on)
+            assert world.slice - began[number] > grace or all((number, node) in seen for node in on)
 
 
 @examples(10)

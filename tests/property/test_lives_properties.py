@@ -26,7 +26,7 @@ worlds = st.builds(
     seed=st.integers(0, 2**32 - 1),
     jobs=st.sampled_from([1, 2, 20, 400]),
     nodes=st.sampled_from([1, 3, 200]),
-    told=st.booleans(),
+    with_parts=st.booleans(),
 )
 
 

@@ -207,8 +207,8 @@ def test_each_job_of_the_trace_has_one_row_in_slurm_s_own_end_state(
             for row in run.jobs.drop_nulls("start_s").to_dicts():
                 name = f"osub-{run.info.options['run_id']}-{row['trace_job']}"
                 lives = sum(count for (who, _), count in theatre.work.items() if who == name)
-                told = sum(one["job"] == row["job_id"] for one in held)
-                assert told == lives or (told, lives) == (0, 1)
+                reported = sum(one["job"] == row["job_id"] for one in held)
+                assert reported == lives or (reported, lives) == (0, 1)
         world.sleep(60.0)
         assert all(count <= 1 for count in theatre.work.values())
         assert not [job for job in FakeJobs(world) if not job.state.is_over]

@@ -53,5 +53,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     stage = getattr(item, "funcargs", {}).get("stage")
     if report.failed and isinstance(stage, Stage):
-        report.sections.append(("what the daemons wrote last", stage.told()))
+        report.sections.append(("what the daemons wrote last", stage.last_lines()))
     return report

@@ -158,7 +158,7 @@ class Stage:
         """Return a daemon of the cluster."""
         return next(daemon for daemon in self.cluster.state().daemons if daemon.role == role)
 
-    def told(self, lines: int = 15) -> str:
+    def last_lines(self, lines: int = 15) -> str:
         """Return the controller's status and the last lines of what controller and agents wrote."""
         logs = sorted(self.layout.logs.glob("*gang*.out"))
         parts = [f"--- {path.name}\n" + "\n".join(path.read_text().splitlines()[-lines:]) for path in logs]

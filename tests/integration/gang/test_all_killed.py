@@ -91,12 +91,14 @@ def test_the_thaw_tool_finds_every_state_file_of_the_host_and_reports_what_stays
             revive(stage)
             left = frozen_with_everybody_dead(stage)
             path.rename(hidden)
-        told = subprocess.run([*HAMMER, "--expired"], capture_output=True, text=True, timeout=30, check=False)
+        output = subprocess.run(
+            [*HAMMER, "--expired"], capture_output=True, text=True, timeout=30, check=False
+        )
         mine = [str(where) for where in left if stage.nodes[0] in str(where)]
         assert {str(where) for where in frozen_cgroups(stage.nodes)} == set(mine)
-        assert told.returncode == (1 if told.stderr else 0)
+        assert output.returncode == (1 if output.stderr else 0)
         for where in mine:
-            assert where in told.stderr
+            assert where in output.stderr
         hidden.rename(path)
         done = subprocess.run([*HAMMER, "--expired"], capture_output=True, text=True, timeout=30, check=False)
         assert frozen_cgroups(stage.nodes) == []

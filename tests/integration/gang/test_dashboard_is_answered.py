@@ -208,7 +208,7 @@ def rules_are_evaluated(seen: Prometheus) -> None:
     def healthy() -> bool:
         groups = seen.ask("rules")["groups"]
         assert isinstance(groups, list)
-        told = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
-        return set(told) == {rule["alert"] for rule in rules} and set(told.values()) == {"ok"}
+        reported = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
+        return set(reported) == {rule["alert"] for rule in rules} and set(reported.values()) == {"ok"}
 
     wait_until(healthy, SLOW_S, "every rule was evaluated without an error")

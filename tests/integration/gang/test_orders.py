@@ -47,8 +47,8 @@ def test_a_paused_node_lets_all_its_jobs_run_over_a_crash_of_the_controller(orde
     one, two = stage.start(SPIN, node), stage.start(SPIN, node)
     for job in (one, two):
         stage.wait_frozen(*tasks(stage, job))
-    told = osub(stage, "pause", "--node", node)
-    assert f"node {node}: paused" in told
+    output = osub(stage, "pause", "--node", node)
+    assert f"node {node}: paused" in output
     for job in (one, two):
         stage.wait_state(job, "free")
     stage.wait_thawed(*tasks(stage, one, two))

@@ -38,9 +38,9 @@ def test_killed_daemons_are_started_again_and_status_says_how_they_ended(stage: 
         now = stage.daemon(role)
         assert (now.restarts, now.ended) == (daemon.restarts + 1, "SIGKILL")
         assert find_process(now) is not None
-    told = json.loads(osub("cluster", "status", "--json", "--state", stage.cluster.folder).out)
-    assert told["whole"]
-    assert {told["ended"][role] for role in roles} == {"SIGKILL"}
+    document = json.loads(osub("cluster", "status", "--json", "--state", stage.cluster.folder).out)
+    assert document["whole"]
+    assert {document["ended"][role] for role in roles} == {"SIGKILL"}
 
 
 def test_the_record_says_when_the_agent_was_dead(stage: Stage) -> None:

@@ -134,8 +134,8 @@ class Restless:
         self.chosen.append(f"{context.now_us} {what}")
 
     def hear(self, context: SchedulerContext, event: Event) -> None:
-        told = getattr(event, "job", None)
-        name = "" if told is None else str(told.number)
+        reported = getattr(event, "job", None)
+        name = "" if reported is None else str(reported.number)
         if isinstance(event, NodeDown):
             name = f"{event.node} {[job.number for job in event.lost]}"
         self.note(context, f"{type(event).__name__} {name}")

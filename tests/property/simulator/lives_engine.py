@@ -72,9 +72,9 @@ def engine_story(world: LivesWorld, run: PoolRun) -> Story:
         for s in run.stretches or ()
         if s.cores
     ]
-    told = {row[0] for row in rows}
+    reported = {row[0] for row in rows}
     for index, job in enumerate(world.jobs):
-        if job.number not in told and run.start_us[index] >= 0:
+        if job.number not in reported and run.start_us[index] >= 0:
             rows.append(
                 (job.number, int(run.start_us[index]), int(run.end_us[index]), run.cores_of(index), "start")
             )

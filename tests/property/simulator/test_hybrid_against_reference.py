@@ -28,6 +28,6 @@ def test_kernels_do_what_the_mechanisms_say(alone: bool, seed: int) -> None:
     plainly = Reference(world)
     plainly.run()
     found = run_jobs(world.jobs, world.nodes, world.mechanism)
-    told = [(job.start, job.end, job.preemptions, job.lost) for job in plainly.jobs]
+    reported = [(job.start, job.end, job.preemptions, job.lost) for job in plainly.jobs]
     columns = (found.column(name).tolist() for name in ("start_us", "end_us", "preemptions", "lost_us"))
-    assert told == list(zip(*columns, strict=True))
+    assert reported == list(zip(*columns, strict=True))

@@ -38,12 +38,16 @@ def promises(world: World, placement: str) -> dict[int, int]:
 @settings(max_examples=choose(10, 40, 600))
 @given(world=crowds(multiplicity=2))
 def test_a_head_starts_no_later_than_promised_where_requests_are_exact(world: World, placement: str) -> None:
-    told = promises(exact(world), placement)
+    reported = promises(exact(world), placement)
     starts = {
         number: start
         for number, start, *_ in engine_schedule(exact(world), "easy", placement, stepping=False)
     }
-    late = {number: (told[number], starts[number]) for number in told if (starts[number] or 0) > told[number]}
+    late = {
+        number: (reported[number], starts[number])
+        for number in reported
+        if (starts[number] or 0) > reported[number]
+    }
     assert not late
 
 

@@ -19,12 +19,12 @@ from tests.fixtures.tier import choose, examples
 LATENCIES = Latencies(submission_s=0.01, scheduling_s=0.05, launch_serial_s=0.02, launch_parallel_s=0.03)
 
 
-def told(fit: Fit) -> dict[str, Parameter]:
+def parameters(fit: Fit) -> dict[str, Parameter]:
     return {parameter.name: parameter for parameter in (*fit.policy, *fit.latencies)}
 
 
 def fitted(run: Run) -> dict[str, Parameter]:
-    return told(fit_run(run, SYSTEM, 1))
+    return parameters(fit_run(run, SYSTEM, 1))
 
 
 @pytest.mark.parametrize(

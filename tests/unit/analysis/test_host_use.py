@@ -198,8 +198,8 @@ def test_the_hosts_pace_takes_five_jobs_and_half_of_those_compared(tmp_path: Pat
 
     def known(jobs: int) -> Run:
         some = paced(real, [1.25])
-        told = pl.when(pl.col("trace_job") <= jobs).then(pl.col("steps_cpu_s"))
-        return replace(some, jobs=some.jobs.with_columns(told.alias("steps_cpu_s")))
+        reported = pl.when(pl.col("trace_job") <= jobs).then(pl.col("steps_cpu_s"))
+        return replace(some, jobs=some.jobs.with_columns(reported.alias("steps_cpu_s")))
 
     first = int(real.jobs["trace_job"].to_list()[0]) - 1
     for jobs, enough in ((1, False), (4, False), (9, False), (10, True), (20, True)):

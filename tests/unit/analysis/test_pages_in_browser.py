@@ -206,8 +206,8 @@ def test_every_figure_is_saved_as_png_svg_and_csv(tab: Tab, comparison: Path) ->
         text = tab.run(f"window.osub.picture({figure}, 'svg').then((one) => one.text())")
         assert text.startswith("<svg")
         assert "rgb(18, 24, 30)" not in text, "pictures are for white paper"
-    told = tab.run("[...window.osub.figures.values()].map((one) => window.osub.figureRows(one.figure))")
-    assert all(len(rows) > 1 and {len(row) for row in rows} == {len(rows[0])} for rows in told)
+    output = tab.run("[...window.osub.figures.values()].map((one) => window.osub.figureRows(one.figure))")
+    assert all(len(rows) > 1 and {len(row) for row in rows} == {len(rows[0])} for rows in output)
     first = tab.run("window.osub.figureRows([...window.osub.figures.values()][0].figure)")
     assert first[0][:3] == [
         "series",

@@ -190,7 +190,7 @@ def test_a_run_of_many_jobs_makes_a_page_of_bounded_size(tmp_path: Path) -> None
 
 def test_slurms_parameters_are_reported_as_text(runs: list[Run], tmp_path: Path) -> None:
     config = {"SchedulerParameters": "bf_interval=7,<b>x", "Epilog": "(null)"}
-    told = replace(runs[0], info=msgspec.structs.replace(runs[0].info, slurm_config=config))
-    assert "bf_interval=7, &lt;b&gt;x" in page_of([told, runs[1]], tmp_path)
+    reported = replace(runs[0], info=msgspec.structs.replace(runs[0].info, slurm_config=config))
+    assert "bf_interval=7, &lt;b&gt;x" in page_of([reported, runs[1]], tmp_path)
     config["SchedulerParameters"] = "(null)"
-    assert "Slurm&#39;s parameters" not in page_of([replace(told), runs[1]], tmp_path)
+    assert "Slurm&#39;s parameters" not in page_of([replace(reported), runs[1]], tmp_path)

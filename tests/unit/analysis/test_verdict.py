@@ -127,10 +127,10 @@ def test_a_simulated_verdict_names_the_overhead_that_it_assumes_and_what_would_c
     alone, plain = assuming(alone, "1.2"), assuming(shared, "1.2")
     verdict = verdict_of([alone, assuming(shared, "1.2", at_1_0=150, at_1_4=450)])
     assert verdict.answer.startswith("Two jobs a core, assuming C_o = 1.2: waits ")
-    told = verdict.findings[0].sentences[-1]
-    assert "at 1.0 run times would be" in told
-    assert "sooner, at 1.4" in told
-    assert told.endswith("So the answer depends on C_o: measure it.")
+    message = verdict.findings[0].sentences[-1]
+    assert "at 1.0 run times would be" in message
+    assert "sooner, at 1.4" in message
+    assert message.endswith("So the answer depends on C_o: measure it.")
     assert "depends" not in verdict_of([alone, assuming(shared, "1.2", at_1_0=150)]).findings[0].sentences[-1]
     assert "was not simulated" in verdict_of([alone, plain]).findings[0].sentences[-1]
     cheap, dear = (
@@ -288,8 +288,8 @@ def test_one_run_or_no_common_job_is_refused(tmp_path: Path) -> None:
 def test_the_verdict_is_json(tmp_path: Path) -> None:
     one = made_run(tmp_path, "one", wait_s=100, degradation=1)
     two = made_run(tmp_path, "two", wait_s=50, degradation=1, multiplicity=2)
-    told = msgspec.json.decode(msgspec.json.encode(verdict_of([one, two])))
-    assert told["findings"][0]["differences"]["wait_s"]["change"]["high"] < 0
+    document = msgspec.json.decode(msgspec.json.encode(verdict_of([one, two])))
+    assert document["findings"][0]["differences"]["wait_s"]["change"]["high"] < 0
 
 
 @examples(50)

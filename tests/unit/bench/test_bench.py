@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    target = tmp_path / "told"
+def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    target = tmp_path / "figures"
     monkeypatch.setenv(TARGET, str(target))
     record(
         "sweep", "overhead", [4.0, 6.0, 5.0], "%", better="less", baseline="work", baseline_trials=[2, 2, 1]
@@ -32,8 +32,8 @@ def runs(rows: list[Row]) -> list[Run]:
     return [this_run("1.0", "abc", "quick", load, rows) for load in (0.1, 9.0)]
 
 
-def test_a_figure_has_its_median_an_interval_and_the_ratio_to_its_baseline(told: list[str]) -> None:
-    repeated, once = rows_of(told)
+def test_a_figure_has_its_median_an_interval_and_the_ratio_to_its_baseline(lines: list[str]) -> None:
+    repeated, once = rows_of(lines)
     assert (repeated.value, repeated.repeats, repeated.ratio) == (5.0, 3, 3.0)
     assert repeated.interval is not None
     assert 4.0 <= repeated.interval[0] <= 5.0 <= repeated.interval[1] <= 6.0
@@ -42,9 +42,9 @@ def test_a_figure_has_its_median_an_interval_and_the_ratio_to_its_baseline(told:
     assert "| sweep | overhead | 5 (4 to 6) % | work | 3 (2 to 5) |" in text
 
 
-def test_a_history_keeps_runs_and_passes_over_what_a_kill_left(told: list[str], tmp_path: Path) -> None:
+def test_a_history_keeps_runs_and_passes_over_what_a_kill_left(lines: list[str], tmp_path: Path) -> None:
     file = tmp_path / "new" / "bench.jsonl"
-    made = runs(rows_of(told))
+    made = runs(rows_of(lines))
     for run in made:
         append(file, run)
     with file.open("a") as stream:
@@ -59,9 +59,9 @@ def test_the_history_is_in_the_user_s_folder(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_page_has_every_figure_and_says_when_the_host_was_not_calm(
-    told: list[str], tmp_path: Path
+    lines: list[str], tmp_path: Path
 ) -> None:
-    draw(tmp_path / "bench.html", runs(rows_of(told)))
+    draw(tmp_path / "bench.html", runs(rows_of(lines)))
     page = (tmp_path / "bench.html").read_text()
     assert "not calm" in page
     assert "sweep: overhead" in page
@@ -79,5 +79,5 @@ def test_every_area_names_tests_that_exist() -> None:
         areas_named(("moon",))
 
 
-def test_what_is_reported_is_a_line_of_json(told: list[str]) -> None:
-    assert [json.loads(line)["area"] for line in told] == ["sweep", "install"]
+def test_what_is_reported_is_a_line_of_json(lines: list[str]) -> None:
+    assert [json.loads(line)["area"] for line in lines] == ["sweep", "install"]

@@ -355,9 +355,9 @@ def test_down_removes_what_is_left_of_a_cluster_whose_folder_is_gone(engine: Fak
     populate(engine, home)
     engine.add("victim", "node", "/victim", names_of(Path("/victim")).cluster)
     shutil.rmtree(home)
-    told = CliRunner().invoke(app, ["down", "--state", str(home)])
-    assert told.exit_code == 0
-    assert "is gone" in told.output
+    result = CliRunner().invoke(app, ["down", "--state", str(home)])
+    assert result.exit_code == 0
+    assert "is gone" in result.output
     assert set(engine.read()["containers"]) == {"victim"}
     assert "no cluster" in CliRunner().invoke(app, ["down", "--state", str(home)]).output
 
@@ -414,10 +414,10 @@ def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, hom
     cluster = populate(engine, home)
     engine.add(f"{cluster}-database-1", "database", str(home), cluster, Status="exited", ExitCode=1)
     engine.change(logs="starting\nmariadbd: No space left on device\n")
-    told = CliRunner().invoke(app, ["status", "--state", str(home)])
-    assert told.exit_code == 1
-    assert "No space left on device" in told.output
-    assert f"docker logs {cluster}-database-1" in told.output
+    result = CliRunner().invoke(app, ["status", "--state", str(home)])
+    assert result.exit_code == 1
+    assert "No space left on device" in result.output
+    assert f"docker logs {cluster}-database-1" in result.output
     as_json = json.loads(CliRunner().invoke(app, ["status", "--state", str(home), "--json"]).stdout)
     assert as_json["daemons"][f"{cluster}-database-1"] is False
     assert as_json["daemons"][f"{cluster}-controller-1"] is True
@@ -429,9 +429,9 @@ def test_a_log_cannot_steer_the_terminal(engine: FakeEngine, home: Path) -> None
     cluster = populate(engine, home)
     engine.add(f"{cluster}-node-2", "node", str(home), cluster, Status="exited", ExitCode=1)
     engine.change(logs="\x1b]0;owned\x07[bold]x[/bold]\n")
-    told = CliRunner().invoke(app, ["status", "--state", str(home)])
-    assert "\x1b]" not in told.output
-    assert "[bold]x[/bold]" in told.output
+    result = CliRunner().invoke(app, ["status", "--state", str(home)])
+    assert "\x1b]" not in result.output
+    assert "[bold]x[/bold]" in result.output
 
 
 def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeEngine, home: Path) -> None:
@@ -439,8 +439,8 @@ def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeE
     engine.add("forged", "node", "/etc", "osub-x")
     engine.add("odd", "node", "relative\x1b", "osub-x")
     assert live_folders() == [Path("/etc"), home]
-    told = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)
-    mine = [one for one in told if one["engine"] == "docker"]
+    result = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)
+    mine = [one for one in result if one["engine"] == "docker"]
     assert [(one["state"], one["daemons"], one["daemons_wanted"]) for one in mine] == [(str(home), 4, 6)]
 
 
@@ -460,13 +460,13 @@ def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeE
 def test_wrong_usage_is_exit_code_two(
     engine: FakeEngine, tmp_path: Path, words: list[str], said: str
 ) -> None:
-    told = CliRunner().invoke(app, ["up", "--state", str(tmp_path / "s"), *words])
-    if isinstance(told.exception, OsubError):
-        assert told.exception.exit_code == 2
-        assert said in str(told.exception)
+    result = CliRunner().invoke(app, ["up", "--state", str(tmp_path / "s"), *words])
+    if isinstance(result.exception, OsubError):
+        assert result.exception.exit_code == 2
+        assert said in str(result.exception)
     else:
-        assert told.exit_code == 2
-        assert said in told.output
+        assert result.exit_code == 2
+        assert said in result.output
     assert not (tmp_path / "s").exists()
 
 
@@ -527,7 +527,7 @@ def starting_engine() -> Engine:
     return find_engine(EngineName.DOCKER, with_compose=False)
 
 
-def told(*looks: Ready) -> list[str]:
+def answers_of(*looks: Ready) -> list[str]:
     return [json.dumps(asdict(one)) for one in looks]
 
 
@@ -539,7 +539,7 @@ def known(*names: str) -> str:
 
 def test_it_waits_until_every_node_is_idle_with_an_agent(fake: FakeEngine) -> None:
     looks = (Ready(0, 0, 0), Ready(1, 2, 0), Ready(2, 2, 1, NODES[:1]), WHOLE)
-    fake.change(answers={"ready": told(*looks), "scontrol": [known(*NODES)]})
+    fake.change(answers={"ready": answers_of(*looks), "scontrol": [known(*NODES)]})
     said: list[str] = []
     wait_until_whole(starting_engine(), STATE, said.append)
     assert said == ["0 of 2 nodes are idle", "1 of 2 nodes is idle", "1 of 2 agents has joined"]
@@ -549,7 +549,7 @@ def test_a_node_whose_container_is_gone_is_forgotten_before_it_counts(fake: Fake
     gone = f"{STATE.cluster}-node-3"
     fake.change(
         answers={
-            "ready": told(WHOLE),
+            "ready": answers_of(WHOLE),
             "scontrol": [known(NODES[0], gone), known(*NODES)],
             "sh": ["done"],
             "clear": ["done"],
@@ -562,14 +562,14 @@ def test_a_node_whose_container_is_gone_is_forgotten_before_it_counts(fake: Fake
 
 
 def test_it_is_not_whole_while_slurm_does_not_say_whom_it_knows(fake: FakeEngine) -> None:
-    fake.change(answers={"ready": told(WHOLE)})
+    fake.change(answers={"ready": answers_of(WHOLE)})
     with pytest.raises(StuckError, match="nothing has moved for 0 s"):
         wait_until_whole(starting_engine(), STATE, lambda _: None, stuck_s=0.0)
 
 
 def test_who_is_waited_for_is_named_with_its_last_words_and_its_log(fake: FakeEngine) -> None:
     fake.change(
-        answers={"ready": told(Ready(2, 2, 1, NODES[:1])), "scontrol": [known(*NODES)]},
+        answers={"ready": answers_of(Ready(2, 2, 1, NODES[:1])), "scontrol": [known(*NODES)]},
         logs="osub: still waiting\nosub: the agent is\tlate\n",
     )
     said: list[str] = []
@@ -581,7 +581,7 @@ def test_who_is_waited_for_is_named_with_its_last_words_and_its_log(fake: FakeEn
     assert set(fake.read()["containers"]) == {f"{STATE.cluster}-controller-1", *NODES}, "left as they are"
 
 
-@pytest.mark.parametrize("answers", [{}, {"ready": told(Ready(0, 0, 0))}, {"ready": ["Traceback"]}])
+@pytest.mark.parametrize("answers", [{}, {"ready": answers_of(Ready(0, 0, 0))}, {"ready": ["Traceback"]}])
 def test_while_slurm_knows_no_node_its_controller_is_asked_for(
     fake: FakeEngine, answers: dict[str, list[str]]
 ) -> None:

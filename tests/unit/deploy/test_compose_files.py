@@ -288,17 +288,17 @@ def test_a_node_that_left_is_distinguished_from_one_that_a_user_drained(
 
 def test_a_node_that_has_come_back_meanwhile_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [{"c-node-1": "10.0.0.2"}, {"c-node-1": "10.0.0.9"}]
-    told: list[tuple[str, ...]] = []
+    seen: list[tuple[str, ...]] = []
 
     def scontrol(*words: str) -> bool:
-        told.append(words)
+        seen.append(words)
         return words[0] != "delete"
 
     monkeypatch.setattr("deploy.compose.inside.slurm_says.addresses", lambda: known.pop(0))
     monkeypatch.setattr("deploy.compose.inside.slurm_says.scontrol", scontrol)
     monkeypatch.setattr("time.sleep", lambda _: None)
     assert forget("c-node-1", "10.0.0.2")
-    assert [words[0] for words in told] == ["update", "delete"], "once, while it had the old address"
+    assert [words[0] for words in seen] == ["update", "delete"], "once, while it had the old address"
     assert not known
 
 

@@ -34,13 +34,13 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_settings_come_back_as_they_were_sent() -> None:
-    told = {
+    reported = {
         "OSUB_MOST_NODES": "100",
         "OSUB_QUEUES": "mq",
         "OSUB_INTERACTIVE_NODES": "3",
         "OSUB_SETTINGS": "A=1\nB=$x",
     }
-    settings = read_settings(told)
+    settings = read_settings(reported)
     assert settings.shape.settings == ("A=1", "B=$x")
     assert read_settings(to_environment(settings)) == settings
 
@@ -128,9 +128,9 @@ def test_gangd_gets_the_hold_mode() -> None:
 
 def test_gangd_hands_out_metrics_where_it_is_watched_and_to_who_has_the_token() -> None:
     assert "metrics" not in gangd_toml(read_settings({}))
-    told = tomllib.loads(gangd_toml(read_settings({"OSUB_MONITORING": "1"})))
-    assert told["metrics"] == "0.0.0.0:7323"
-    assert told["metrics_token"] == "/etc/gangd/metrics.token"
+    document = tomllib.loads(gangd_toml(read_settings({"OSUB_MONITORING": "1"})))
+    assert document["metrics"] == "0.0.0.0:7323"
+    assert document["metrics_token"] == "/etc/gangd/metrics.token"
 
 
 @pytest.fixture
@@ -142,8 +142,8 @@ def root_owns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_prometheus_asks_gangd_and_each_node_that_gangd_knows() -> None:
-    told = json.loads(monitoring.prometheus_yml())
-    jobs = {one["job_name"]: one for one in told["scrape_configs"]}
+    document = json.loads(monitoring.prometheus_yml())
+    jobs = {one["job_name"]: one for one in document["scrape_configs"]}
     assert set(jobs) == {"gangd", "gang-agent"}, "the names that the alerts know"
     assert jobs["gangd"]["static_configs"] == [{"targets": ["controller:7323"]}]
     status = {"nodes": [{"node": f"c-node-{number}", "agent": "joined"} for number in (10, 2)]}
@@ -204,15 +204,19 @@ PROVIDER = {
 
 def test_grafana_is_configured_with_the_words_that_it_knows() -> None:
     files = monitoring.provisioning()
-    told = json.loads(files["provisioning/datasources/osub.yaml"])
-    [source] = told["datasources"]
+    document = json.loads(files["provisioning/datasources/osub.yaml"])
+    [source] = document["datasources"]
     assert set(source) <= SOURCE
-    assert (told["apiVersion"], source["type"], source["url"]) == (1, "prometheus", "http://prometheus:9090")
+    assert (document["apiVersion"], source["type"], source["url"]) == (
+        1,
+        "prometheus",
+        "http://prometheus:9090",
+    )
     assert source["isDefault"] is True, "what the dashboard's variable takes"
-    told = json.loads(files["provisioning/dashboards/osub.yaml"])
-    [provider] = told["providers"]
+    document = json.loads(files["provisioning/dashboards/osub.yaml"])
+    [provider] = document["providers"]
     assert set(provider) <= PROVIDER
-    assert (told["apiVersion"], provider["type"]) == (1, "file")
+    assert (document["apiVersion"], provider["type"]) == (1, "file")
     assert not [text for text in files.values() if "$__" in text and "apiVersion" in text]
 
 
@@ -322,14 +326,14 @@ def test_a_v2_root_is_emptied_and_its_controllers_are_handed_down(tmp_path: Path
 
 
 def test_the_hosts_own_cgroups_are_left_alone(tmp_path: Path) -> None:
-    told = tmp_path / "cgroup"
+    reported = tmp_path / "cgroup"
     v2_root(tmp_path)
     for text in ("0::/\n", "0::/init\n", "1:name=systemd:/\n0::/\n"):
-        told.write_text(text)
-        cgroups.refuse_shared(told, tmp_path)
-    told.write_text("0::/system.slice/docker-0123.scope\n")
+        reported.write_text(text)
+        cgroups.refuse_shared(reported, tmp_path)
+    reported.write_text("0::/system.slice/docker-0123.scope\n")
     with pytest.raises(HostError, match="default-cgroupns-mode"):
-        cgroups.refuse_shared(told, tmp_path)
+        cgroups.refuse_shared(reported, tmp_path)
 
 
 def test_processes_move_into_the_leaf(tmp_path: Path) -> None:

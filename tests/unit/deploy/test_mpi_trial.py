@@ -34,8 +34,8 @@ def test_a_start_is_said_with_library_netmod_and_pmi(srun: Path) -> None:
     answers(srun, "srun: job 1 queued", "trial: 2 ranks on 2 nodes, MPICH Version: 5.0.2")
     trial = try_on_slurm(None, 2)
     assert trial.is_started
-    told = "2 ranks on 2 nodes, MPICH Version: 5.0.2; netmod ofi over tcp, PMI-1 of srun --mpi=pmi2"
-    assert trial.found == told
+    reported = "2 ranks on 2 nodes, MPICH Version: 5.0.2; netmod ofi over tcp, PMI-1 of srun --mpi=pmi2"
+    assert trial.found == reported
     assert judge_start(trial).grade is Grade.GOOD
     assert "ofi over shm" in try_on_slurm(None, 2, one_host=True).found
 

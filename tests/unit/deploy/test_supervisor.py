@@ -257,11 +257,11 @@ def test_the_last_sample_of_a_run_may_be_shorter(tmp_path: Path) -> None:
 
 def test_many_looks_in_a_second_ask_the_kernel_twice(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    told = []
+    seen = []
     for _ in range(100):
         host.pass_time(0.01, 0.01, 0.01)
-        told.append(host.watch(host.now))
-    assert sum(sample is not None for sample in told) <= 1
+        seen.append(host.watch(host.now))
+    assert sum(sample is not None for sample in seen) <= 1
 
 
 def test_what_the_kernel_does_not_report_is_no_sample(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ VERSION = 252
 def version() -> int | None:
     if shutil.which("systemd-analyze") is None:
         return None
-    told = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True)
-    return int(told.stdout.split()[1])
+    output = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True)
+    return int(output.stdout.split()[1])
 
 
 @pytest.mark.skipif(version() != VERSION, reason=f"needs systemd-analyze {VERSION}: apt-get install systemd")
@@ -120,22 +120,22 @@ def test_the_page_explains_what_a_unit_leaves_open(unit: str, tmp_path: Path) ->
     text = text.replace("[Service]\n", "[Service]\nPrivateMounts=yes\n")
     file = tmp_path / f"{unit}.service"
     file.write_text(text)
-    told = subprocess.run(
+    output = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(file)],
         capture_output=True,
         text=True,
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "SYSTEMD_COLORS": "0"},
         check=True,
     ).stdout
-    assert score(told) == page_score(unit)
-    assert exposures(told) == page_exposures(unit)
+    assert score(output) == page_score(unit)
+    assert exposures(output) == page_exposures(unit)
 
 
 FATAL = "slurmctld: fatal: Unable to process configuration file"
 
 
 @pytest.mark.parametrize(
-    ("logged", "told"),
+    ("logged", "message"),
     [
         (
             f"slurmctld: error: _parse_next_key: Parsing error at unrecognized key: Foo\n{FATAL}\n",
@@ -156,11 +156,11 @@ FATAL = "slurmctld: fatal: Unable to process configuration file"
         ("", "it logged nothing"),
     ],
 )
-def test_last_words_name_the_reason(tmp_path: Path, logged: str, told: str) -> None:
+def test_last_words_name_the_reason(tmp_path: Path, logged: str, message: str) -> None:
     layout = make_layout(tmp_path, tmp_path, Shape(nodes=1, cores=1), ((0,),))
     layout.logs.mkdir()
     (layout.logs / "slurmctld.out").write_text(logged)
-    assert last_words(layout, "slurmctld") == told
+    assert last_words(layout, "slurmctld") == message
 
 
 MONITORING = Path(__file__).parents[3] / "deploy/monitoring"
@@ -229,8 +229,8 @@ def check(expression: str) -> None:
 
 
 def test_the_dashboard_is_what_the_code_makes() -> None:
-    told = "python -m deploy.monitoring.dashboard > deploy/monitoring/dashboard.json"
-    assert json.loads((MONITORING / "dashboard.json").read_text()) == render(), told
+    reported = "python -m deploy.monitoring.dashboard > deploy/monitoring/dashboard.json"
+    assert json.loads((MONITORING / "dashboard.json").read_text()) == render(), reported
 
 
 def test_panels_fit_and_each_says_what_it_shows() -> None:

@@ -53,11 +53,11 @@ def test_every_package_says_that_it_is_typed_and_is_in_the_images() -> None:
 
 def test_the_page_is_what_the_locked_packages_say() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    told = {line for line in lines if re.match(r"\| [a-z0-9]", line) and not line.startswith("| package")}
+    reported = {line for line in lines if re.match(r"\| [a-z0-9]", line) and not line.startswith("| package")}
     again = "run: python -m tests.fixtures.licences"
     # another Python may do without a package of the page, and then it is not looked into here
-    assert {row(package) for package in packages()} <= told, again
-    assert {line.split()[1] for line in told} == locked(), again
+    assert {row(package) for package in packages()} <= reported, again
+    assert {line.split()[1] for line in reported} == locked(), again
 
 
 def test_no_package_has_terms_that_do_not_go_with_apache_2() -> None:

@@ -30,7 +30,7 @@ def test_cells_come_by_column_without_blanks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"a\n1\n", ":1: no column b"),
         (b"a,b,c\n", ":1: unknown column 'c'"),
@@ -42,10 +42,10 @@ def test_cells_come_by_column_without_blanks(tmp_path: Path) -> None:
         (b"a,b\n" + b"1" * 100, "larger than"),
     ],
 )
-def test_a_table_of_another_form_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_table_of_another_form_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         list(read_csv(path, ("a", "b"), most_rows=2, most_bytes=50))
     with pytest.raises(InputError, match="cannot read"):
         list(read_csv(tmp_path, ("a", "b")))

@@ -141,9 +141,9 @@ def test_exceptions_are_there() -> None:
 
 
 def test_the_rule_finds_what_it_is_for() -> None:
-    logic, told = (
+    logic, reported = (
         ast.parse("def rows(jobs: Jobs) -> list[Row]:\n    return sorted(jobs)"),
         "def f(): print(1)",
     )
     assert not names_in(logic) & (TELLS | REFUSES)
-    assert names_in(ast.parse(told)) & TELLS
+    assert names_in(ast.parse(reported)) & TELLS

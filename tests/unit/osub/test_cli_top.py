@@ -288,11 +288,11 @@ def test_a_terminal_that_cannot_be_redrawn_gets_one_picture(
 
 def test_a_job_that_is_alone_for_a_while_is_watched_on(tmp_path: Path) -> None:
     eye = QueueEye(lambda: JobSnapshot(()))
-    for jobs, told in (([job(12, "run", a1=[0])], "a1"), ([], "job 12 shares no cores now")):
+    for jobs, reported in (([job(12, "run", a1=[0])], "a1"), ([], "job 12 shares no cores now")):
         (tmp_path / "status.json").write_bytes(msgspec.json.encode(status(jobs=jobs)))
         console = Terminal(file=io.StringIO(), width=80, height=20, color_system=None)
         console.print(command._picture(tmp_path, console, eye, 12))
-        assert told in console.file.getvalue()  # type: ignore[attr-defined]
+        assert reported in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
@@ -338,6 +338,6 @@ def test_orders_that_name_nothing_sound_are_refused_in_words(
     words: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["gang", *words.split(), "--gangd", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert why in told
-    assert "$." not in told
+    output = capsys.readouterr().err
+    assert why in output
+    assert "$." not in output

@@ -41,9 +41,9 @@ def test_archive_logs_with_submissions_of_minus_one_are_read_leniently(
     words = ["simulate", "log-cln.swf", "--system", "N2C1", "--json"]
     assert "--lenient" in said(capsys, *words, "--out", "strict", code=1)
     assert run([*words, "--out", "lenient", "--lenient"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["jobs"] == 2
-    assert sum(told["skipped_lines"].values()) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["jobs"] == 2
+    assert sum(document["skipped_lines"].values()) == 1
 
 
 @pytest.mark.parametrize("command", ["simulate", "replay", "demo"])
@@ -55,7 +55,7 @@ def test_commands_that_take_a_log_can_take_it_leniently(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("trace generate --out g.swf --jobs 99999999999", "--jobs"),
         ("trace generate --out g.swf --jobs 10 --load 1e30", "load"),
@@ -67,9 +67,9 @@ def test_commands_that_take_a_log_can_take_it_leniently(
     ],
 )
 def test_numbers_beyond_reason_are_refused_in_a_line(
-    here: Path, capsys: pytest.CaptureFixture[str], words: str, told: str
+    here: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
 ) -> None:
-    assert told in said(capsys, *words.split(), code=2)
+    assert message in said(capsys, *words.split(), code=2)
     assert not (here / "g.swf").exists()
 
 
@@ -84,14 +84,14 @@ def test_help_has_a_short_name_and_cuts_no_option(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(command) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("Usage: osub")
-    assert "\N{HORIZONTAL ELLIPSIS}" not in told
-    assert not [line for line in told.splitlines()[1:] if line.endswith("...")]
+    output = capsys.readouterr().out
+    assert output.startswith("Usage: osub")
+    assert "\N{HORIZONTAL ELLIPSIS}" not in output
+    assert not [line for line in output.splitlines()[1:] if line.endswith("...")]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("report t.swf", "t.swf"),
         ("report nowhere", "no such folder"),
@@ -104,10 +104,10 @@ def test_help_has_a_short_name_and_cuts_no_option(
     ],
 )
 def test_a_complaint_says_what_to_do(
-    here: Path, capsys: pytest.CaptureFixture[str], words: str, told: str
+    here: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
 ) -> None:
     (here / "sacct.csv").write_text(SACCT)
-    assert told in said(capsys, *words.split(), code=1)
+    assert message in said(capsys, *words.split(), code=1)
 
 
 def test_unknown_users_are_none_and_no_user_of_minus_one(
@@ -142,9 +142,9 @@ def test_waits_are_reported_in_the_unit_that_one_would_say(
     long = "".join(line(number, 1).replace(" 100 ", " 90000 ") for number in range(1, 9))
     (here / "long.swf").write_text(long)
     assert run(["simulate", "long.swf", "--system", "N1C1", "--out", "r"]) == 0
-    told = capsys.readouterr().out
-    assert "wait: mean 3.65 days, longest 7.29 days" in told
-    assert " s, " not in told.splitlines()[1]
+    output = capsys.readouterr().out
+    assert "wait: mean 3.65 days, longest 7.29 days" in output
+    assert " s, " not in output.splitlines()[1]
 
 
 def test_several_multiplicities_are_one_comparison(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,9 +190,9 @@ def test_nothing_is_replaced_unasked(here: Path, capsys: pytest.CaptureFixture[s
 def test_a_slip_of_the_keyboard_gets_the_nearest_word(
     here: Path, capsys: pytest.CaptureFixture[str], words: str, near: str
 ) -> None:
-    told = said(capsys, *words.split(), code=2)
-    assert "Did you mean" in told
-    assert near in told
+    output = said(capsys, *words.split(), code=2)
+    assert "Did you mean" in output
+    assert near in output
     assert "Did you mean" not in said(capsys, "xyzzy", code=2)
 
 
@@ -216,11 +216,11 @@ def second_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def second_said(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
     """Run a command; return its one line of complaint, beside which it says nothing."""
     assert run(list(words)) == code
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("osub: ")
-    assert told.err.count("\n") == 1
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("osub: ")
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 @pytest.mark.parametrize(
@@ -267,9 +267,9 @@ def test_what_cannot_be_written_is_found_before_anything_is_read(
     second_here: Path, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     before = sorted(second_here.rglob("*"))
-    told = second_said(capsys, *words.split(), code=1)
-    assert "t.swf" in told
-    assert "nowhere" not in told
+    output = second_said(capsys, *words.split(), code=1)
+    assert "t.swf" in output
+    assert "nowhere" not in output
     assert sorted(second_here.rglob("*")) == before
 
 
@@ -314,17 +314,17 @@ def test_names_that_are_no_text_are_refused_or_shown(
 
 
 @pytest.mark.parametrize(
-    ("redirection", "code", "told"),
+    ("redirection", "code", "message"),
     [(">/dev/full", 1, "No space left"), (">&-", 0, ""), ("2>&-", 0, ""), ("<&-", 0, "")],
 )
 def test_output_that_no_one_can_take_is_one_line_or_none(
-    second_here: Path, redirection: str, code: int, told: str
+    second_here: Path, redirection: str, code: int, message: str
 ) -> None:
     words = f"{sys.executable} -m osub.command trace info t.swf --json {redirection}"
     done = subprocess.run(words, shell=True, cwd=second_here, capture_output=True, text=True, check=False)
     assert done.returncode == code
-    assert done.stderr.count("\n") == (1 if told else 0)
-    assert told in done.stderr
+    assert done.stderr.count("\n") == (1 if message else 0)
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -389,9 +389,9 @@ def test_runs_of_different_traces_are_no_comparison(
     with pytest.raises(UsageError, match="not of one trace"):
         osub.compare("a", "b")
     assert run(["report", "a", "b"]) == 0
-    told = capsys.readouterr().out
-    assert "is of another trace" in told
-    assert "against" not in told
+    output = capsys.readouterr().out
+    assert "is of another trace" in output
+    assert "against" not in output
 
 
 def test_a_trace_whose_arrivals_were_changed_is_compared(
@@ -425,17 +425,17 @@ def test_all_runs_are_removed_or_none(reports_here: Path, capsys: pytest.Capture
 def test_what_is_no_number_is_refused(
     reports_here: Path, capsys: pytest.CaptureFixture[str], words: str, option: str
 ) -> None:
-    told = said(capsys, *words.split(), code=2)
-    assert option in told
-    assert "'nan' is not a valid number" in told
+    output = said(capsys, *words.split(), code=2)
+    assert option in output
+    assert "'nan' is not a valid number" in output
 
 
 def test_arrivals_that_no_memory_holds_are_refused(
     reports_here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workloads.trace.transforms.busy_window.MOST_JOBS", 100)
-    told = said(capsys, "trace", "convert", "t.swf", "--arrivals", "20", "--out", "o.swf", code=2)
-    assert "makes 160 jobs of t's 8" in told
+    output = said(capsys, "trace", "convert", "t.swf", "--arrivals", "20", "--out", "o.swf", code=2)
+    assert "makes 160 jobs of t's 8" in output
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -505,7 +505,7 @@ def test_times_of_one_table_have_one_unit(reports_here: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("experiment eviction t.swf t.swf", "takes at most 1 trace; 2 are given"),
         ("experiment thesis-5 t.swf --kit-queue 3", "give --kit, too"),
@@ -514,9 +514,9 @@ def test_times_of_one_table_have_one_unit(reports_here: Path, capsys: pytest.Cap
     ],
 )
 def test_what_a_study_cannot_take_is_reported(
-    reports_here: Path, capsys: pytest.CaptureFixture[str], words: str, told: str
+    reports_here: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
 ) -> None:
-    assert told in said(capsys, *words.split(), code=2)
+    assert message in said(capsys, *words.split(), code=2)
 
 
 @pytest.mark.parametrize("name", ["quantum_ms", "checkpoint_interval", "speedup"])

@@ -22,16 +22,16 @@ def advice(what: str, grade: Grade) -> Advice:
 
 
 @pytest.mark.parametrize(
-    ("grades", "told"),
+    ("grades", "message"),
     [
         ("good good", "gangd can do its work there; nothing is to be changed"),
         ("good warning", "gangd can do its work there; a loss comes with setting 1"),
         ("warning bad", "gangd cannot do its work there yet: setting 1"),
     ],
 )
-def test_what_it_comes_to_is_said_in_a_sentence(grades: str, told: str) -> None:
+def test_what_it_comes_to_is_said_in_a_sentence(grades: str, message: str) -> None:
     several = [advice(f"setting {number}", Grade(grade)) for number, grade in enumerate(grades.split())]
-    assert verdict(several) == told
+    assert verdict(several) == message
 
 
 def test_names_and_values_are_whole_on_a_narrow_terminal(
@@ -39,14 +39,14 @@ def test_names_and_values_are_whole_on_a_narrow_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     show([advice("UnkillableStepTimeout", Grade.WARNING)])
-    told = capsys.readouterr().out
-    assert "UnkillableStepTimeout" in told.splitlines()[4]
-    assert "\N{HORIZONTAL ELLIPSIS}" not in told
-    assert max(map(len, told.splitlines())) <= 80
+    output = capsys.readouterr().out
+    assert "UnkillableStepTimeout" in output.splitlines()[4]
+    assert "\N{HORIZONTAL ELLIPSIS}" not in output
+    assert max(map(len, output.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
-    ("slurm", "pmu", "told", "code"),
+    ("slurm", "pmu", "message", "code"),
     [
         ("yes", "yes", "An embedded cluster can run here.\n", 0),
         ("yes", "no", "An embedded cluster can run here.\nIt lacks, as the table says: PMU\n", 0),
@@ -56,7 +56,7 @@ def test_names_and_values_are_whole_on_a_narrow_terminal(
 def test_a_host_s_first_line_says_whether_a_cluster_can_run(
     slurm: str,
     pmu: str,
-    told: str,
+    message: str,
     code: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -68,9 +68,9 @@ def test_a_host_s_first_line_says_whether_a_cluster_can_run(
     ]
     monkeypatch.setattr(doctor, "examine_host", lambda: findings[:2])
     monkeypatch.setattr(doctor, "job_folders", lambda: findings[2])
-    assert host_verdict(findings).startswith(told.strip())
+    assert host_verdict(findings).startswith(message.strip())
     assert run(["doctor"]) == code
-    assert capsys.readouterr().out.startswith(told)
+    assert capsys.readouterr().out.startswith(message)
 
 
 def test_a_counter_that_hardly_counts_is_no_pmu() -> None:

@@ -15,14 +15,14 @@ HEAVY = (
 
 def imported_by(program: str) -> set[str]:
     """Return which modules a fresh interpreter has after a program."""
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", f"{program}\nimport sys; print(*sys.modules, sep='\\n', file=sys.stderr)"],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    return set(told.stderr.split())
+    return set(output.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,12 @@ def test_the_public_surface() -> None:
 
 
 def test_the_parameters_of_the_public_surface() -> None:
-    told = {
+    message = {
         name: " ".join(inspect.signature(getattr(osub, name)).parameters)
         for name in SURFACE
         if name.islower()
     }
-    assert told == {
+    assert message == {
         "compare": "reference others",
         "load": "path",
         "load_trace": "path lenient",

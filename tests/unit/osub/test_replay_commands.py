@@ -234,7 +234,7 @@ def test_a_file_gives_what_a_replay_is_not_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = tmp_path / "replay.toml"
-    for text, words, told, code in (
+    for text, words, reported, code in (
         ('trace = "t.swf"\nout = "run"\n', ["--resume"], f"there is no RUN in {tmp_path / 'run'}", 2),
         ('trace = "t.swf"\nout = "run"\npatience = -1\n', [], "--patience must not be negative", 2),
         ('trace = "t.swf"\nout = "run"\noversize = "maybe"\n', [], "--oversize", 2),
@@ -244,5 +244,5 @@ def test_a_file_gives_what_a_replay_is_not_asked_for(
     ):
         spec.write_text(text)
         assert run(["replay", "--spec", str(spec), *words]) == code
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == [spec]

@@ -78,7 +78,7 @@ def test_scale_json_has_slots_phases_and_kinds(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "expected_message"),
     [
         (["--system", "12x12"], 2, "is not a system"),
         (["--window", "thesis"], 2, "is for UniLu-Gaia-2014-1"),
@@ -96,11 +96,16 @@ def test_scale_json_has_slots_phases_and_kinds(
     ],
 )
 def test_scale_refuses_bad_words_in_one_line(
-    words: list[str], code: int, told: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    code: int,
+    expected_message: str,
+    trace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["trace", "scale", str(trace), "--out", str(tmp_path / "s.swf"), *words]) == code
     message = capsys.readouterr().err
-    assert told in message
+    assert expected_message in message
     assert message.count("\n") == 1
     assert not (tmp_path / "s.swf").exists()
 
@@ -212,7 +217,7 @@ def test_convert_cleans_a_damaged_trace(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected_message"),
     [
         (["--users", "a"], "--users takes numbers"),
         (["--users", "9-2"], "ends before it begins"),
@@ -226,11 +231,11 @@ def test_convert_cleans_a_damaged_trace(
     ],
 )
 def test_convert_refuses_bad_words_in_one_line(
-    words: list[str], told: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], expected_message: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), *words]) == 2
     message = capsys.readouterr().err
-    assert told in message
+    assert expected_message in message
     assert message.count("\n") == 1
 
 
@@ -281,7 +286,7 @@ def test_convert_reads_accounting_from_a_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--time-zone", "Atlantis/Capital"], "knows no 'Atlantis/Capital'"),
         (["--interactive", "bash"], "FIELD=PATTERN"),
@@ -289,12 +294,12 @@ def test_convert_reads_accounting_from_a_pipe(tmp_path: Path) -> None:
     ],
 )
 def test_convert_refuses_bad_words_about_a_log(
-    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "week.txt"
     log.write_text(ACCOUNTING)
     assert run(["trace", "convert", str(log), "--out", str(tmp_path / "week.swf"), *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -348,10 +353,10 @@ def converted(
 def test_convert_says_that_a_system_is_too_small_for_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, told = converted(WIDE, tmp_path, capsys, "--system", "N2C4")
-    assert "too small" in told
-    assert "903 processors were in use at once, the system has 8" in told
-    assert "osub trace scale" in told
+    _, output = converted(WIDE, tmp_path, capsys, "--system", "N2C4")
+    assert "too small" in output
+    assert "903 processors were in use at once, the system has 8" in output
+    assert "osub trace scale" in output
     assert "too small" not in converted(WIDE, tmp_path, capsys, "--system", "N10C100")[1]
 
 
@@ -363,8 +368,8 @@ def test_patterns_that_find_no_interactive_job_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = "\n".join(line.partition("|")[0] + "|" + line.split("|", 4)[4] for line in WIDE.splitlines())
-    told = converted(bare, tmp_path, capsys, "--interactive", "partition=devel", code=2)[1]
-    assert "partition=devel: no job of log has a partition" in told
+    output = converted(bare, tmp_path, capsys, "--interactive", "partition=devel", code=2)[1]
+    assert "partition=devel: no job of log has a partition" in output
     assert (
         "it has name, partition, user"
         in converted(WIDE, tmp_path, capsys, "--interactive", "qos=debug", code=2)[1]
@@ -389,9 +394,9 @@ def test_options_of_accounting_are_refused_for_swf(
 def test_convert_does_not_recommend_itself(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = converted(line, tmp_path, capsys, code=1)[1]
-    assert "trace convert" not in told
-    assert "sacct --allusers" in told
+    output = converted(line, tmp_path, capsys, code=1)[1]
+    assert "trace convert" not in output
+    assert "sacct --allusers" in output
 
 
 TRACE = b"""\

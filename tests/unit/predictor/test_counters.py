@@ -133,13 +133,13 @@ def test_the_operating_system_counts_any_command(capsys: pytest.CaptureFixture[s
         "bytearray(1 << 24)",
     ]
     assert run(words) == 0
-    told = {row["counter"]: row for row in json.loads(capsys.readouterr().out)["os"]}
-    assert told["faults_minor"]["value"] > 0
-    assert told["faults_minor"]["per"] == "second"
+    document = {row["counter"]: row for row in json.loads(capsys.readouterr().out)["os"]}
+    assert document["faults_minor"]["value"] > 0
+    assert document["faults_minor"]["per"] == "second"
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "code"),
+    ("words", "message", "code"),
     [
         (["--", "/no/such/program"], "cannot start /no/such/program", 1),
         (["--", "sh", "-c", "exit 7"], "ended with code 7", 1),
@@ -149,20 +149,20 @@ def test_the_operating_system_counts_any_command(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_a_command_that_fails_is_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str, code: int
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str, code: int
 ) -> None:
     assert run(["predict", "counters", "--source", "os", *words]) == code
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
 
 
 def test_what_is_missing_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    told = {offer.provider.source: offer.missing for offer in offers()}
-    assert told[CounterSource.OS] is None
-    assert "linux-perf" in (told[CounterSource.PERF] or "")
-    assert "apt-get install valgrind" in (told[CounterSource.CACHEGRIND] or "")
+    reported = {offer.provider.source: offer.missing for offer in offers()}
+    assert reported[CounterSource.OS] is None
+    assert "linux-perf" in (reported[CounterSource.PERF] or "")
+    assert "apt-get install valgrind" in (reported[CounterSource.CACHEGRIND] or "")
     with pytest.raises(HostError, match="no counters from perf"):
         provider_of(CounterSource.PERF)
 
@@ -193,7 +193,7 @@ ATOM = "<not counted>,,cpu_atom/EVENT/,0,0.00,,"
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "message"),
     [
         (["2700,,EVENT,1000000000,100.00,,"], "not believed: perf counts 2,700 instructions"),
         (["0,,cpu_atom/EVENT/,0,0.00,,", "0,,cpu_core/EVENT/,9,100.00,,"], "not believed: perf counts 0 "),
@@ -204,12 +204,12 @@ ATOM = "<not counted>,,cpu_atom/EVENT/,0,0.00,,"
     ],
 )
 def test_a_pmu_is_believed_where_it_counts_a_known_loop(
-    lines: list[str], told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lines: list[str], message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As virtual machines under KVM and VMware print it, and a sound processor with two kinds of cores."""
     fake_perf(tmp_path, monkeypatch, *lines)
     missing = PerfCounters().missing()
-    assert missing is None if told is None else told in (missing or "")
+    assert missing is None if message is None else message in (missing or "")
 
 
 def test_kinds_of_cores_are_added_up() -> None:
@@ -239,9 +239,9 @@ def test_the_next_source_is_taken_and_the_reason_printed(
 ) -> None:
     fake_perf(tmp_path, monkeypatch, "2700,,EVENT,1000000000,100.00,,")
     assert run(["predict", "counters", "--quick", "--json", "--", "true"]) == 0
-    told = capsys.readouterr()
-    assert list(json.loads(told.out)) == ["os"]
-    assert "no counters from perf: the PMU is not believed" in told.err
+    output = capsys.readouterr()
+    assert list(json.loads(output.out)) == ["os"]
+    assert "no counters from perf: the PMU is not believed" in output.err
 
 
 def test_perf_is_scaled_and_per_instruction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +335,7 @@ def test_the_benchmarks_that_are_there_are_applications(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "variables", "told"),
+    ("name", "variables", "message"),
     [
         ("npb", {}, "set OSUB_NPB"),
         ("npb.lu.S", {}, "set OSUB_NPB"),
@@ -344,11 +344,11 @@ def test_the_benchmarks_that_are_there_are_applications(folder: Path) -> None:
     ],
 )
 def test_a_benchmark_that_is_not_there_is_one_line(
-    name: str, variables: dict[str, str], told: str, folder: Path
+    name: str, variables: dict[str, str], message: str, folder: Path
 ) -> None:
     if variables:
         variables = {"OSUB_NPB": str(folder)}
-    with pytest.raises(UsageError, match=told) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         applications_named([name], variables)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
@@ -410,14 +410,14 @@ def test_it_has_a_speed_in_a_window_and_is_gone_afterwards(folder: Path, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [("npb.bt.B", "bt.B.x ended with code 1; it printed last"), ("npb.bt.C", "tells no time steps")],
 )
 def test_a_benchmark_that_dies_or_reports_nothing_is_named(
-    name: str, told: str, folder: Path, tmp_path: Path
+    name: str, message: str, folder: Path, tmp_path: Path
 ) -> None:
     application = known_applications({"OSUB_NPB": str(folder)})[name]
-    with pytest.raises(ProgramError, match=told):
+    with pytest.raises(ProgramError, match=message):
         FrozenProgram(application, tmp_path, [min(os.sched_getaffinity(0))], 0)
 
 

@@ -251,8 +251,8 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
 def test_unknown_words_in_the_description_are_refused(tmp_path: Path) -> None:
     write_pairs(tmp_path, small())
-    told = msgspec.json.decode((tmp_path / "about.json").read_bytes())
-    (tmp_path / "about.json").write_bytes(msgspec.json.encode({**told, "mood": "good"}))
+    document = msgspec.json.decode((tmp_path / "about.json").read_bytes())
+    (tmp_path / "about.json").write_bytes(msgspec.json.encode({**document, "mood": "good"}))
     with pytest.raises(InputError, match="mood"):
         read_pairs(tmp_path)
 
@@ -368,9 +368,9 @@ def test_the_command_writes_pairs_once_and_evaluate_says_what_they_are_good_for(
     assert "16 pairs of 9 applications" in first.output
     assert run(app, ["import", path, "--out", out]).exit_code == 1
     assert run(app, ["import", path, "--out", out, "--force"]).exit_code == 0
-    told = run(app, ["evaluate", "--data", out, "--json"])
-    assert told.exit_code == 0, told.output
-    said = json.loads(told.output)
+    printed = run(app, ["evaluate", "--data", out, "--json"])
+    assert printed.exit_code == 0, printed.output
+    said = json.loads(printed.output)
     assert said["kinds"] == {}
     assert said["few"]["cores"]["records"] == 16
     words = run(app, ["evaluate", "--data", out]).output

@@ -284,7 +284,7 @@ def test_no_time_to_spend(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "code"),
+    ("words", "message", "code"),
     [
         (["--apps", "tea"], "no application is called 'tea'", 2),
         (["--kinds", "sleep"], "--kinds is 'sleep'; there are timeslice", 2),
@@ -300,11 +300,11 @@ def test_no_time_to_spend(text: str) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str, code: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str, code: int
 ) -> None:
     assert run(["predict", "measure", "--out", str(tmp_path / "p"), *words]) == code
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
 
 
@@ -536,7 +536,7 @@ def test_an_application_runs_with_as_much_work_as_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "code"),
+    ("words", "message", "code"),
     [
         (["tea", "--steps", "3"], "no application is called 'tea'", 2),
         (["integer"], "say how much work", 2),
@@ -547,11 +547,11 @@ def test_an_application_runs_with_as_much_work_as_is_asked_for() -> None:
     ],
 )
 def test_what_cannot_be_run_is_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str, code: int
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str, code: int
 ) -> None:
     assert run(["predict", "run", *words]) == code
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
 
 
@@ -561,13 +561,13 @@ def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing() ->
     words = ["pair", "mine", "integer", "--measure", "--program", f"mine={loop}", "--budget", "1s", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert [(one["victim"], one["opponent"]) for one in told["victims"]] == [
+    document = json.loads(done.stdout)
+    assert [(one["victim"], one["opponent"]) for one in document["victims"]] == [
         ("mine", "integer"),
         ("integer", "mine"),
     ]
-    assert told["kind"] == "timeslice"
-    assert all(0 < one["loss"] < 1 for one in told["victims"])
+    assert document["kind"] == "timeslice"
+    assert all(0 < one["loss"] < 1 for one in document["victims"])
     left = set(psutil.Process().children(recursive=True)) - before
     assert not [process for process in left if process.is_running()]
 
@@ -661,9 +661,9 @@ def test_the_command_compares_folders(tmp_path: Path) -> None:
     write_pairs(other, moved(pairs, np.full(36, 0.02)))
     done = RUNNER.invoke(app, ["compare", str(one), str(other), "--json"])
     assert done.exit_code == 0, done.output
-    told = json.loads(done.output)
-    assert told["warning"] is None
-    kind = told["kinds"]["timeslice"]
+    document = json.loads(done.output)
+    assert document["warning"] is None
+    kind = document["kinds"]["timeslice"]
     assert kind["within"]["0.05"]["value"] == 1.0
     assert kind["bias"]["value"] == pytest.approx(0.02)
     shown = RUNNER.invoke(app, ["compare", str(one), str(other), "--within", "0.01"])

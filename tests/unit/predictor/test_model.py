@@ -268,13 +268,13 @@ def test_a_damaged_model_is_one_line(data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(["", "\x00", "}", "1e999", "nan", "-", '"', "\n", "null", "🙂", "[[[["]))
     path = Path(TMP[0]) / "model.json"
     path.write_text(text[:at] + word + text[at + len(word or "x") :])
-    told = ""
+    reported = ""
     try:
         read_model(path)
     except InputError as error:
-        told = str(error)
-    assert "\n" not in told
-    assert not told or str(path) in told
+        reported = str(error)
+    assert "\n" not in reported
+    assert not reported or str(path) in reported
 
 
 DAMAGED: dict[str, Any] = {}
@@ -290,7 +290,7 @@ def _damaged(model: Model, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"version": 99}, "version is 99"),
         ({"kind": "moon"}, "kind"),
@@ -301,10 +301,10 @@ def _damaged(model: Model, tmp_path_factory: pytest.TempPathFactory) -> None:
         ({"counters": []}, "one a counter"),
     ],
 )
-def test_a_model_that_cannot_be_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(json.dumps({**DAMAGED, **change}))
-    with pytest.raises(InputError, match=re.escape(told)):
+    with pytest.raises(InputError, match=re.escape(message)):
         read_model(path)
 
 
@@ -336,8 +336,8 @@ def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
     assert "exists already" in str(again.exception)
     judged = RUNNER.invoke(app, ["evaluate", "--data", str(folder), "--json", "--html", str(page)])
     assert judged.exit_code == 0, judged.output
-    told = json.loads(judged.stdout)["kinds"]["timeslice"]
-    assert set(told) >= {
+    document = json.loads(judged.stdout)["kinds"]["timeslice"]
+    assert set(document) >= {
         "records",
         "applications",
         "majority",
@@ -348,7 +348,7 @@ def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
         "false_negatives",
         "rank_correlation",
     }
-    assert set(told["random"]) >= {"accuracy", "low", "high"}
+    assert set(document["random"]) >= {"accuracy", "low", "high"}
     text = page.read_text()
     assert "app0" in text
     assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text) == []
@@ -381,9 +381,9 @@ def test_an_application_of_which_only_counters_are_known_is_judged(model: Model,
             ["pair", "mine", "app0", "--model", str(tmp_path / "model.json"), "--counters", word, "--json"],
         )
         assert done.exit_code == 0, done.output
-        told = json.loads(done.stdout)
-        assert set(told["clusters"]) == {"mine", "app0"}
-        return float(told["victims"][0]["loss"])
+        document = json.loads(done.stdout)
+        assert set(document["clusters"]) == {"mine", "app0"}
+        return float(document["victims"][0]["loss"])
 
     # As the formula has it: who misses ten times as often in the cache loses more.
     assert loss(0.1) > loss(0.01) + 0.1 > loss(0.001) + 0.2
@@ -405,7 +405,7 @@ def test_an_application_of_which_only_counters_are_known_is_judged(model: Model,
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "is not what"),
         ("[1]", "is not what"),
@@ -419,12 +419,12 @@ def test_an_application_of_which_only_counters_are_known_is_judged(model: Model,
     ],
 )
 def test_counters_that_cannot_be_or_differ_from_the_models_are_one_line(
-    text: str, told: str, model: Model, tmp_path: Path
+    text: str, message: str, model: Model, tmp_path: Path
 ) -> None:
     write_model(tmp_path / "model.json", model)
     (tmp_path / "mine.json").write_text(text)
     for word, why in (
-        (f"mine={tmp_path / 'mine.json'}", told),
+        (f"mine={tmp_path / 'mine.json'}", message),
         (f"mine={tmp_path / 'none.json'}", "No such file"),
         ("mine", "write NAME=FILE"),
     ):
@@ -517,8 +517,8 @@ def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:
     write_pairs(folder, with_stressors(made_pairs(8)))
     done = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--csv", str(table), "--json"])
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert (told["kind"], len(told["pairs"])) == ("timeslice", 64)
+    document = json.loads(done.stdout)
+    assert (document["kind"], len(document["pairs"])) == ("timeslice", 64)
     assert table.read_text().splitlines()[0] == "victim,opponent,e_v,probability,dangerous"
     assert read_pair_table(table).applications == tuple(sorted(f"app{number}" for number in range(8)))
     some = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--apps", "app1,app2"])

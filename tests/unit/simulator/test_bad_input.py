@@ -49,7 +49,7 @@ def refused(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("trace", "options", "code", "told"),
+    ("trace", "options", "code", "message"),
     [
         ("fine", "--policy sjf", USAGE, "or FILE.py:NAME"),
         ("fine", "--system 2x2", USAGE, "such as N150C12"),
@@ -83,10 +83,10 @@ def refused(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> 
     indirect=["trace"],
 )
 def test_a_simulation_that_cannot_be_is_refused_in_one_line(
-    trace: Path, tmp_path: Path, options: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
+    trace: Path, tmp_path: Path, options: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["simulate", str(trace), "--system", "N2C2", *options.split(), "--out", str(tmp_path / "run")]
-    assert told in refused(words, code, capsys)
+    assert message in refused(words, code, capsys)
     assert not (tmp_path / "run").exists()
 
 
@@ -97,9 +97,9 @@ def test_a_job_that_can_never_fit_is_left_out_or_made_smaller_and_reported(
 ) -> None:
     options = ["--memory-gib", "4", "--oversize", choice, "--out", str(tmp_path / "run")]
     assert run(["simulate", str(trace), "--system", "N2C2", *options]) == 0
-    told = "skipped" if choice == "skip" else "clipped"
+    reported = "skipped" if choice == "skip" else "clipped"
     assert (
-        f"{'1 job' if choice == 'skip' else '2 jobs'} on N2C2 (not as in the trace: 1 too large, {told})"
+        f"{'1 job' if choice == 'skip' else '2 jobs'} on N2C2 (not as in the trace: 1 too large, {reported})"
         in (capsys.readouterr().out)
     )
 
@@ -132,7 +132,7 @@ class TestCompare:
         return tmp_path
 
     @pytest.mark.parametrize(
-        ("names", "code", "told"),
+        ("names", "code", "message"),
         [
             (["one"], USAGE, "takes at least two RUNs"),
             ([], USAGE, "Missing argument"),
@@ -145,6 +145,6 @@ class TestCompare:
         ],
     )
     def test_runs_that_cannot_be_compared_are_reported_in_one_line(
-        self, runs: Path, names: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+        self, runs: Path, names: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert told in refused(["compare", *(str(runs / name) for name in names)], code, capsys)
+        assert message in refused(["compare", *(str(runs / name) for name in names)], code, capsys)

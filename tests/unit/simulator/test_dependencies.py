@@ -149,20 +149,20 @@ def test_every_loop_submits_alike(tmp_path: Path, policy: str, multiplicity: int
     trace = crowd(tmp_path, 7 * multiplicity)
     run, checked = (osub.simulate(trace, "N2C4", check=check, **words) for check in (False, True))
     assert run.jobs.equals(checked.jobs)
-    told = {row["trace_job"]: row for row in run.jobs.iter_rows(named=True)}
+    reported = {row["trace_job"]: row for row in run.jobs.iter_rows(named=True)}
     fields = [list(map(int, line.split())) for line in trace.read_text().splitlines()]
     first_s = fields[0][1]
     dependent = 0
     for number, submit, *_, before, think in fields:
         own_s = submit - first_s
         if not 0 < before < number:
-            assert told[number]["submit_s"] == own_s
+            assert reported[number]["submit_s"] == own_s
             continue
         dependent += 1
-        end_s = told[before]["end_s"]
+        end_s = reported[before]["end_s"]
         expected = end_s + think if think >= 0 else max(own_s, end_s)
-        assert told[number]["submit_s"] == pytest.approx(expected, abs=1e-6)
-        assert told[number]["start_s"] >= told[number]["submit_s"]
+        assert reported[number]["submit_s"] == pytest.approx(expected, abs=1e-6)
+        assert reported[number]["start_s"] >= reported[number]["submit_s"]
     assert dependent > 10
 
 

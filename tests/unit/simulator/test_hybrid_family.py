@@ -49,11 +49,11 @@ def another(folder: Path) -> Path:
     return other
 
 
-def write_kinds(folder: Path, told: dict[int, dict[str, object]]) -> Path:
+def write_kinds(folder: Path, message: dict[int, dict[str, object]]) -> Path:
     path = folder / "kinds.csv"
     lines = [
         ",".join([str(job), *(str(entry.get(name, "")) for name in HEADER[1:])])
-        for job, entry in told.items()
+        for job, entry in message.items()
     ]
     path.write_text("\n".join([",".join(HEADER), *lines, ""]))
     return path
@@ -66,11 +66,11 @@ def words_of(folder: Path, kinds: Path, policy: str, *settings: str) -> list[str
 
 
 def simulate(
-    folder: Path, jobs: list[Job], told: dict[int, dict[str, object]], policy: str, *settings: str
+    folder: Path, jobs: list[Job], message: dict[int, dict[str, object]], policy: str, *settings: str
 ) -> tuple[dict[int, Held], pl.DataFrame]:
     """Simulate jobs on N8C1; returns what each held, and the jobs."""
     write_trace(folder, jobs)
-    assert run(words_of(folder, write_kinds(folder, told), policy, *settings)) == 0
+    assert run(words_of(folder, write_kinds(folder, message), policy, *settings)) == 0
     rows = pl.read_parquet(folder / policy / "jobs.parquet")
     places = rows.select("trace_job", "start_s", "end_s", nodes=pl.col("placement").list.len())
     found = {job: [(start, end, nodes)] for job, start, end, nodes in places.iter_rows()}
@@ -136,10 +136,10 @@ def test_too_little_to_shrink_by_is_left_alone(tmp_path: Path) -> None:
 
 def test_nodes_that_become_free_are_collected_from_the_notice_on(tmp_path: Path) -> None:
     jobs = [(1, 0, 30, 8), (2, 60, 20, 4), (3, 5, 50, 8)]
-    told = {1: RIGID, 2: noticed(10, 60), 3: RIGID}
-    found, _ = simulate(tmp_path, jobs, told, "cua-paa")
+    reported = {1: RIGID, 2: noticed(10, 60), 3: RIGID}
+    found, _ = simulate(tmp_path, jobs, reported, "cua-paa")
     assert found == {1: [(0, 30, 8)], 2: [(60, 80, 4)], 3: [(80, 130, 8)]}
-    ignored, _ = simulate(tmp_path, jobs, told, "n-paa")
+    ignored, _ = simulate(tmp_path, jobs, reported, "n-paa")
     assert ignored[3] == [(30, 60, 8), (80, 130, 8)]
 
 
@@ -161,28 +161,28 @@ def test_jobs_that_end_in_time_are_counted_on(tmp_path: Path) -> None:
 
 def test_who_is_backfilled_on_reserved_nodes_goes_when_they_are_needed(tmp_path: Path) -> None:
     jobs = [(1, 50, 10, 8), (2, 0, 1, 1), (3, 1, 30, 8), (4, 2, 100, 2)]
-    told = {1: noticed(1, 50), 2: RIGID, 3: RIGID, 4: RIGID}
-    found, rows = simulate(tmp_path, jobs, told, "cua-paa")
+    reported = {1: noticed(1, 50), 2: RIGID, 3: RIGID, 4: RIGID}
+    found, rows = simulate(tmp_path, jobs, reported, "cua-paa")
     assert found[4] == [(2, 50, 2), (90, 190, 2)]
     assert found[1] == [(50, 60, 8)]
     assert rows["wasted_s"].to_list() == [0, 0, 0, 48]
-    kept, _ = simulate(another(tmp_path), jobs, told, "cua-spaa", "squatting=no")
+    kept, _ = simulate(another(tmp_path), jobs, reported, "cua-spaa", "squatting=no")
     assert kept[4] == [(90, 190, 2)]
 
 
 def test_a_reservation_ends_when_its_job_does_not_come(tmp_path: Path) -> None:
     jobs = [(1, 100, 20, 8), (2, 5, 200, 8), (3, 0, 1, 1)]
-    told = {1: noticed(1, 20), 2: RIGID, 3: RIGID}
-    found, _ = simulate(tmp_path, jobs, told, "cua-paa", "release=10")
+    reported = {1: noticed(1, 20), 2: RIGID, 3: RIGID}
+    found, _ = simulate(tmp_path, jobs, reported, "cua-paa", "release=10")
     assert found[2] == [(30, 100, 8), (120, 320, 8)]
 
 
 def test_victims_chosen_together_cost_less(tmp_path: Path) -> None:
     jobs = [(1, 0, 100, 3), (2, 0, 100, 4), (3, 50, 10, 5)]
-    told = {1: RIGID, 2: RIGID, 3: NOW}
-    _, one_by_one = simulate(tmp_path, jobs, told, "n-paa")
+    reported = {1: RIGID, 2: RIGID, 3: NOW}
+    _, one_by_one = simulate(tmp_path, jobs, reported, "n-paa")
     assert one_by_one["preemptions"].to_list() == [1, 1, 0]
-    _, together = simulate(another(tmp_path), jobs, told, "n-spaa", "preemption=optimal")
+    _, together = simulate(another(tmp_path), jobs, reported, "n-spaa", "preemption=optimal")
     assert together["preemptions"].to_list() == [0, 1, 0]
 
 
@@ -219,16 +219,16 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("line", "told"), FAULTS.items(), ids=FAULTS.values())
+@pytest.mark.parametrize(("line", "message"), FAULTS.items(), ids=FAULTS.values())
 def test_a_file_that_says_what_cannot_be_ends_with_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
 ) -> None:
     write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
     kinds = tmp_path / "kinds.csv"
     kinds.write_text(f"{GOOD}{line}\n")
     assert run(words_of(tmp_path, kinds, "n-paa")) == 1
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "kinds.csv" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "n-paa").exists()
@@ -272,7 +272,7 @@ class Last:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--multiplicity", "2"], "whole nodes"),
         (["--set", "ondemand_share=0.8"], "more than 1"),
@@ -288,7 +288,7 @@ def test_settings_that_cannot_be_are_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN_PLACEMENT)
@@ -296,7 +296,7 @@ def test_settings_that_cannot_be_are_refused(
     base = ["simulate", str(trace), "--system", "N8C1", "--policy", "hybrid-n-paa", "--out"]
     assert run([*base, str(tmp_path / "out"), *words]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
 
 

@@ -32,11 +32,11 @@ SEEDS = 3
 @pytest.fixture(scope="module")
 def found() -> HybridSurvey:
     """Return a study of a few jobs on a small machine, in plain Python."""
-    told: list[str] = []
+    seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OSUB_JIT", "0")
-        run = survey(made_workload(120, 64, load=1.2), 64, SEEDS, QUICK, told.append)
-    assert len(told) == steps_of(SEEDS, QUICK)
+        run = survey(made_workload(120, 64, load=1.2), 64, SEEDS, QUICK, seen.append)
+    assert len(seen) == steps_of(SEEDS, QUICK)
     return run
 
 

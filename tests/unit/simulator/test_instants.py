@@ -134,13 +134,13 @@ def test_what_makes_its_own_passes_refuses_the_option(
 
 def test_ncs_goes_one_by_one_unless_told(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, [(0, 20, procs, limit) for procs, limit in WAVES])
-    told = {
+    reported = {
         instants: osub.simulate(trace, "N4C1", policy="easy-ncs", instants=instants).info.options.get(
             "instants"
         )
         for instants in (None, "one-by-one", "together")
     }
-    assert told == {None: None, "one-by-one": None, "together": "together"}
+    assert reported == {None: None, "one-by-one": None, "together": "together"}
 
 
 def test_a_sweep_takes_it() -> None:

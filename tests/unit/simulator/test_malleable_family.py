@@ -32,9 +32,9 @@ def simulate(
     folder: Path, jobs: list[Job], sizes: list[str], strategy: str, *settings: str
 ) -> dict[int, Held]:
     """Simulate jobs on N8C1, some with a linear speed-up; returns what each held."""
-    trace, told, out = write_trace(folder, jobs), folder / "sizes.csv", folder / strategy
-    told.write_text("\n".join([HEADER, *(f"{line},1" for line in sizes), ""]))
-    words = [word for setting in (f"sizes={told}", *settings) for word in ("--set", setting)]
+    trace, reported, out = write_trace(folder, jobs), folder / "sizes.csv", folder / strategy
+    reported.write_text("\n".join([HEADER, *(f"{line},1" for line in sizes), ""]))
+    words = [word for setting in (f"sizes={reported}", *settings) for word in ("--set", setting)]
     words += ["--system", "N8C1", "--policy", f"malleable-{strategy}", "--out", str(out), "--check"]
     assert run(["simulate", str(trace), *words]) == 0
     rows = pl.read_parquet(out / "jobs.parquet").select(
@@ -162,18 +162,18 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("lines", "told"), BAD)
+@pytest.mark.parametrize(("lines", "message"), BAD)
 def test_sizes_that_cannot_be_are_refused(
-    lines: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lines: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = tmp_path / "sizes.csv"
     sizes.write_text(f"{HEADER}\n{lines}\n")
     assert refused(tmp_path, capsys, "--set", f"sizes={sizes}") == (1, True)
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("--malleable-share 1.5", "--set malleable_share takes a number from 0 to 1, not '1.5'"),
         ("--malleable-share nan", "--set malleable_share takes a number from 0 to 1, not 'nan'"),
@@ -190,10 +190,10 @@ def test_sizes_that_cannot_be_are_refused(
     ],
 )
 def test_options_that_cannot_be_are_refused(
-    words: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refused(tmp_path, capsys, *words.split()) == (2, True)
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, bool]:

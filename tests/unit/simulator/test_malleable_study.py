@@ -159,7 +159,7 @@ def test_requests_of_a_trace_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "procs", "told"),
+    ("jobs", "procs", "message"),
     [
         ([(0, 10, 1), (100, 10, 1)], 8, "is too short"),
         ([(0, 10, 9)], 8, "has no job that ran on 1 to 8 processors"),
@@ -167,9 +167,9 @@ def test_requests_of_a_trace_are_kept(tmp_path: Path) -> None:
     ],
 )
 def test_traces_without_a_window_are_refused(
-    tmp_path: Path, jobs: list[tuple[int, int, int]], procs: int, told: str
+    tmp_path: Path, jobs: list[tuple[int, int, int]], procs: int, message: str
 ) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         trace_window(write_trace(tmp_path / "t.swf", jobs, procs), 28)
 
 
@@ -281,9 +281,9 @@ UNJUDGED = {"M6", "M7", "M13", "M14", "M19"}
 def test_in_a_world_as_the_paper_describes_it_its_claims_hold() -> None:
     rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS})
     assert [row.id for row in rows] == [f"M{number}" for number in range(1, 33)]
-    told = {row.id: (row.verdict.value, row.note) for row in rows if row.verdict is not ClaimVerdict.HOLDS}
-    assert set(told) == CONTRADICTED | UNJUDGED, told
-    assert all("read as printed it holds" in told[name][1] for name in UNJUDGED)
+    message = {row.id: (row.verdict.value, row.note) for row in rows if row.verdict is not ClaimVerdict.HOLDS}
+    assert set(message) == CONTRADICTED | UNJUDGED, message
+    assert all("read as printed it holds" in message[name][1] for name in UNJUDGED)
 
 
 def test_in_a_world_in_which_malleability_harms_its_claims_fail() -> None:

@@ -30,7 +30,7 @@ def test_a_trace_is_read_in_order_of_time(trace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "told"),
+    ("trace", "message"),
     [
         ("", ":1: no column node, down_s, up_s"),
         ("n1,2,3\n", ":1: no column node, down_s, up_s"),
@@ -50,10 +50,10 @@ def test_a_trace_is_read_in_order_of_time(trace: Path) -> None:
     ],
     indirect=["trace"],
 )
-def test_a_trace_that_cannot_be_is_refused_in_one_line(trace: Path, told: str) -> None:
+def test_a_trace_that_cannot_be_is_refused_in_one_line(trace: Path, message: str) -> None:
     with pytest.raises(InputError) as error:
         read_outages(trace, 2)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -186,7 +186,7 @@ def test_losses_of_another_processor_are_used_with_a_warning(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("victim,opponent\na,a\n", ":1: no column e_v"),
         ("victim,opponent,e_v\n", "has no pairs"),
@@ -197,10 +197,10 @@ def test_losses_of_another_processor_are_used_with_a_warning(
         ("victim,opponent,e_v\na,b,1\n", "a with a is missing"),
     ],
 )
-def test_tables_that_cannot_be_are_one_line(text: str, told: str, tmp_path: Path) -> None:
+def test_tables_that_cannot_be_are_one_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         read_pair_table(path)
 
 
@@ -218,7 +218,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, table: Path) -> No
             osub.simulate(one, "N1C1", multiplicity=2, **options)
     with pytest.raises(InputError, match="no pairs of application c"):
         osub.simulate(one, "N1C1", multiplicity=2, pairs=table, sharing="pairwise", apps="a,c")
-    for text, told in (
+    for text, reported in (
         ("job\n1\n", ":1: no column application"),
         ("job,application\nx,a\n", ":2: job"),
         ("job,application\n1,q\n", "no pairs of application q"),
@@ -227,7 +227,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, table: Path) -> No
     ):
         path = tmp_path / "apps.csv"
         path.write_text(text)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=reported):
             osub.simulate(one, "N1C1", multiplicity=2, pairs=table, sharing="pairwise", apps=str(path))
 
 

@@ -195,6 +195,6 @@ def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(fou
 def test_the_command_reports_claims_and_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     assert run(["experiment", "pairing", "--quick", "--seeds", "1", "--html", str(page), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["id"] for row in told["claims"]] == IDS
+    document = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in document["claims"]] == IDS
     assert "Losses of jobs by who shares with whom" in page.read_text()

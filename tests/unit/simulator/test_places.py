@@ -98,7 +98,7 @@ def test_a_column_of_ranges_names_every_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "count", "told"),
+    ("first", "count", "message"),
     [
         ([0, 2], [3, 1], "has a node twice"),
         ([2, 0], [1, 3], "has a node twice"),
@@ -107,8 +107,8 @@ def test_a_column_of_ranges_names_every_node() -> None:
         ([0, 4], [3], "are empty"),
     ],
 )
-def test_ranges_that_cannot_be_are_refused(first: list[int], count: list[int], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_ranges_that_cannot_be_are_refused(first: list[int], count: list[int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         arrays(first, count, [0, 2]).check("here")
 
 

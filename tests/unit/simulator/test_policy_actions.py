@@ -164,7 +164,7 @@ WRONG = {
 def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
     name: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, told = WRONG[name]
+    code, reported = WRONG[name]
     policy = tmp_path / "wrong.py"
     policy.write_text(
         "from simulator.policy_interface import Preemption\n"
@@ -175,11 +175,11 @@ def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
     )
     message = refused(trace, tmp_path / "run", capsys, "--policy", f"{policy}:Wrong")
     assert message.startswith(f"osub: policy {policy}:Wrong, at ")
-    assert told in message
+    assert reported in message
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected_message"),
     [
         ("--policy easy --set depth=3", "policy easy has no option 'depth'"),
         ("--policy easy --set depth", "--set takes NAME=VALUE"),
@@ -193,11 +193,11 @@ def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
     ],
 )
 def test_settings_that_cannot_be_are_refused(
-    words: str, told: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, expected_message: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert simulate(trace, tmp_path / "run", *words.split()) == 2
     (message,) = capsys.readouterr().err.splitlines()
-    assert told in message
+    assert expected_message in message
 
 
 def test_the_policies_are_listed_with_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,10 +27,12 @@ def test_each_multiplicity_has_a_run_and_they_are_compared(
     out = tmp_path / "runs"
     words = ["simulate", str(trace), "--system", "N2C1", "--multiplicity", "1,2", "--out", str(out), "--json"]
     assert run(words) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["runs"] == [str(out / "m1"), str(out / "m2")]
-    assert [load_run(Path(path)).info.multiplicity for path in told["runs"]] == [1, 2]
-    assert [finding["reference"] for finding in told["verdict"]["findings"]] == [told["metrics"][0]["label"]]
+    document = json.loads(capsys.readouterr().out)
+    assert document["runs"] == [str(out / "m1"), str(out / "m2")]
+    assert [load_run(Path(path)).info.multiplicity for path in document["runs"]] == [1, 2]
+    assert [finding["reference"] for finding in document["verdict"]["findings"]] == [
+        document["metrics"][0]["label"]
+    ]
     assert run(words) == 1
     assert "exists already" in capsys.readouterr().err
 

@@ -187,7 +187,7 @@ def test_large_jobs_go_first_by_size_and_old_ones_by_age(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("interval=0", "--set interval takes a number from 0.001 to 1e+09, not '0'"),
         ("depth=many", "--set depth takes a whole number from 0 to 1e+09, not 'many'"),
@@ -196,12 +196,12 @@ def test_large_jobs_go_first_by_size_and_old_ones_by_age(tmp_path: Path) -> None
     ],
 )
 def test_values_that_cannot_be_are_refused(
-    setting: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    setting: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "t.swf").write_text("1 0 -1 5 1 -1 -1 1 5 -1 1 1 1 -1 1 -1 -1 -1\n")
     words = ["--system", "N1C1", "--policy", "slurm", "--set", setting, "--out", str(tmp_path / "run")]
     assert run(["simulate", str(tmp_path / "t.swf"), *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 STREAM = [(1, 0, 1000, 1, 1000, 1), (2, 0, 200, 1, 200, 1), (3, 10, 100, 2, 100, 2)]
@@ -388,10 +388,10 @@ def test_what_a_configuration_means(config: dict[str, str], name: str, value: ob
 
 
 def refusal(run: Run, system: str = "N1C2") -> str:
-    with pytest.raises((InputError, UsageError)) as told:
+    with pytest.raises((InputError, UsageError)) as reported:
         fit_run(run, system, 1)
-    assert "\n" not in str(told.value)
-    return f"{told.value.exit_code}: {told.value}"
+    assert "\n" not in str(reported.value)
+    return f"{reported.value.exit_code}: {reported.value}"
 
 
 def test_runs_that_report_nothing_are_refused(tmp_path: Path) -> None:
@@ -421,13 +421,13 @@ def test_a_simulation_takes_what_is_fitted_and_what_is_given_wins(
     code, out, _ = call(capsys, *words, "--set", "depth=7", "--json", "--out", tmp_path / "sim")
     assert code == 0
     fit = json.loads(out)["fit"]
-    told = {one["name"]: one for one in fit["policy"]}
-    assert (fit["run"], told["interval"]["value"], told["interval"]["source"]) == (
+    reported = {one["name"]: one for one in fit["policy"]}
+    assert (fit["run"], reported["interval"]["value"], reported["interval"]["source"]) == (
         "real",
         12,
         "configuration",
     )
-    assert told["depth"]["value"] == 500
+    assert reported["depth"]["value"] == 500
     simulated = load_run(tmp_path / "sim")
     assert simulated.info.options["fitted_on"] == "real"
     assert str(simulated.info.options["policy_options"]).endswith("depth=7")
@@ -438,21 +438,21 @@ def test_a_simulation_takes_what_is_fitted_and_what_is_given_wins(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["--policy", "easy"], 2, "--fit goes with --policy slurm, not with easy"),
         (["--policy", "slurm", "--system", "N2C2"], 2, "--fit: r is a run on N1C2, not on N2C2"),
     ],
 )
 def test_a_fit_that_does_not_go_with_the_rest_is_refused(
-    words: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = real_run(tmp_path / "r", ROWS, label="r")
     trace = write_trace(tmp_path / "t.swf", 1, 3)
     given = {"--system": "N1C2"} | dict(zip(words[::2], words[1::2], strict=True))
     flat = [word for pair in given.items() for word in pair]
     found, _, said = call(capsys, trace, *flat, "--fit", run.path, "--out", tmp_path / "sim")
-    assert (found, said.strip()) == (code, f"osub: {told}")
+    assert (found, said.strip()) == (code, f"osub: {message}")
     assert not (tmp_path / "sim").exists()
 
 

@@ -160,7 +160,7 @@ def test_the_run_reports_whole_nodes_and_the_most_jobs_on_one(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--multiplicity", "2"), "takes no --multiplicity"),
         (("--queues", "mq", "--interactive-nodes", "1"), "takes no --queues"),
@@ -173,27 +173,27 @@ def test_the_run_reports_whole_nodes_and_the_most_jobs_on_one(tmp_path: Path) ->
         (("--set", "queue=any"), "--set queue takes each, strict, not 'any'"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+def test_what_does_not_go_with_it_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     done = call(write_trace(tmp_path, [(1, 0, 100, 4, 100)]), *words)
     assert isinstance(done.exception, UsageError)
-    assert told in str(done.exception)
+    assert message in str(done.exception)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("lines", "words", "told"),
+    ("lines", "words", "message"),
     [
         ([(1, 0, 10, 4, 10), (7, 0, 10, 9, 10)], ("--oversize", "fail"), "job 7 of trace small asks for 9"),
         ([(1, 0, 10, 4, 10), (5, 0, 1e8, 4, 10)], (), "job 5: a run time (run_s) of 1e+08 s is too long"),
     ],
 )
 def test_a_job_that_cannot_be_is_named(
-    tmp_path: Path, lines: list[Line], words: tuple[str, ...], told: str
+    tmp_path: Path, lines: list[Line], words: tuple[str, ...], message: str
 ) -> None:
     done = call(write_trace(tmp_path, lines), *words)
     assert isinstance(done.exception, InputError)
     assert isinstance(done.exception, OsubError)
-    assert told in str(done.exception)
+    assert message in str(done.exception)
     assert "\n" not in str(done.exception)
     assert not (tmp_path / "run").exists()
 

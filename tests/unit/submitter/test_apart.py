@@ -165,13 +165,13 @@ def test_applications_are_named_by_the_table_or_by_what_rrba_is_asked_for() -> N
     plan = ReplayPlan(jobs=(job(1, "a"), job(2, None, **rrba), job(3, None, nodes=2, **rrba)))
     known = ConflictPairs(frozenset({"a", "lu.W", "lu.W.2"}), frozenset())
     assert applications_of(plan, known) == {1: "a", 2: "lu.W", 3: "lu.W.2"}
-    for bad, told in (
+    for bad, reported in (
         (job(4, "tea"), "job 4 runs, tea"),
         (job(4, None), "a command \\(sleep\\)"),
         (job(4, None, app="rrba", args=("--app", "mg", "--class", "S")), "mg.S"),
         (job(4, None, app="rrba", args=("--app",)), "a command \\(rrba\\)"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=reported):
             applications_of(ReplayPlan(jobs=(bad,)), known)
 
 
@@ -207,13 +207,13 @@ def test_danger_is_a_loss_above_the_threshold_to_either_of_the_two(tmp_path: Pat
 
 def test_what_does_not_go_with_pairing_is_one_line() -> None:
     check_pairing((), Path("apps.csv"), None)
-    for options, apps, fit, told in (
+    for options, apps, fit, reported in (
         ((), None, None, "--apps"),
         ((), Path("a"), 30.0, "--fit"),
         (("exclude=n1",), Path("a"), None, "exclude"),
         (("nodelist=n1",), Path("a"), None, "nodelist"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=reported):
             check_pairing(options, apps, fit)
 
 

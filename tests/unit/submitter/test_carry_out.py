@@ -32,7 +32,7 @@ class Stage:
     """A fake cluster, time that passes when somebody waits, and what came of it all."""
 
     slurm: FakeSlurm = field(default_factory=lambda: FakeSlurm(nodes=8, run_time=lambda _: 100_000.0))
-    told: list[OrderOutcome] = field(default_factory=list)
+    outcomes: list[OrderOutcome] = field(default_factory=list)
     ran: list[tuple[Sequence[str], float]] = field(default_factory=list)
     answer: CommandOutput | Exception = field(default_factory=lambda: CommandOutput(0, "", ""))
     at: dict[float, Callable[[], object]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Stage:
             run_command=self.outside,
             clock=lambda: self.slurm.now,
             pause=self.pause,
-            tell=self.told.append,
+            tell=self.outcomes.append,
         )
         self.eviction.run()
         return self.eviction.outcomes
@@ -86,7 +86,7 @@ def test_kills_come_first_and_savers_one_after_another() -> None:
     stage.slurm.on_signal = lambda _: 10.0
     first, second, third = stage.start(), stage.start(), stage.start()
     outcomes = stage.run(stage.order(first, APP, 20), stage.order(second, KILL), stage.order(third, APP, 20))
-    assert [one.order.job_id for one in stage.told] == [second, first, third]
+    assert [one.order.job_id for one in stage.outcomes] == [second, first, third]
     assert [one.end for one in outcomes] == [OrderEnd.SAVED, OrderEnd.CANCELLED, OrderEnd.SAVED]
     assert [round(one.after_s or 0) for one in outcomes] == [10, 0, 20]
     assert stage.slurm.signals == [(first, "USR1"), (third, "USR1")]

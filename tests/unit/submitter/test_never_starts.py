@@ -147,17 +147,17 @@ def test_a_held_job_is_reported_at_once_and_given_up_after_the_patience(trace: P
     world = make_world(tmp_path, timing=ReplayOptions(patience_s=60.0).timing(look_s=25.0))
     held(world, "JobHeldAdmin")
     session = world.begin(trace)
-    told: list[tuple[float, str | None]] = []
+    seen: list[tuple[float, str | None]] = []
 
     def watch(now: ReplayProgress) -> Wish:
-        if now.blocked and not told:
-            told.append((now.now_s, now.blocked_by))
+        if now.blocked and not seen:
+            seen.append((now.now_s, now.blocked_by))
         return world.limit(3600)(now)
 
     assert session.run(watch)
     assert session.reasons() == {"never started: JobHeldAdmin": 1}
-    assert told[0][0] < 10
-    assert told[0][1] == "JobHeldAdmin"
+    assert seen[0][0] < 10
+    assert seen[0][1] == "JobHeldAdmin"
     assert 60 < world.now - START < 80
 
 
@@ -235,7 +235,7 @@ srun: error: n1: tasks 0-1: Exited with exit code 15
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "message"),
     [
         (UNREADABLE, "rrba: cannot read calibration c.json: No such file or directory"),
         (NO_MPI, "MPI_Init failed: shm_open failed: Permission denied"),
@@ -250,9 +250,11 @@ srun: error: n1: tasks 0-1: Exited with exit code 15
         ("\n\n", None),
     ],
 )
-def test_the_jobs_own_words_come_before_the_launchers(tmp_path: Path, output: str, told: str | None) -> None:
+def test_the_jobs_own_words_come_before_the_launchers(
+    tmp_path: Path, output: str, message: str | None
+) -> None:
     (tmp_path / "1.out").write_text(output)
-    assert last_words(tmp_path / "1.out") == told
+    assert last_words(tmp_path / "1.out") == message
 
 
 def test_an_output_that_is_not_there_or_endless_is_no_obstacle(tmp_path: Path) -> None:

@@ -295,20 +295,20 @@ def test_where_accounting_says_something_else_that_is_reported(trace: Path, tmp_
     world = make_world(tmp_path)
 
     def differs(job: SlurmJob) -> Accounted | None:
-        told = account_of(job)
-        assert told.end_time is not None
+        reported = account_of(job)
+        assert reported.end_time is not None
         if job.job_id % 2:
-            return replace(told, end_time=told.end_time + 60)
-        return replace(told, state=SlurmJobState.TIMEOUT)
+            return replace(reported, end_time=reported.end_time + 60)
+        return replace(reported, state=SlurmJobState.TIMEOUT)
 
     world.slurm.accounting = differs
     session = world.begin(trace)
     assert session.run()
     run = load_run(world.out)
     assert {row["state"] for row in rows(run)} == {"COMPLETED"}
-    told = events(run, "disagreement")
-    assert {event["field"] for event in told} <= {"state", "end_s"}
-    assert len(told) == len(JOBS)
+    reported = events(run, "disagreement")
+    assert {event["field"] for event in reported} <= {"state", "end_s"}
+    assert len(reported) == len(JOBS)
     assert session.remark is not None
     assert f"accounting differs in {len(JOBS)} places" in session.remark
 

@@ -116,9 +116,9 @@ def test_a_detached_replay_is_resumed_without_loss_or_double(trace: Path, tmp_pa
         return Wish.DETACH if now.total - now.unsubmitted >= 2 else Wish.GO_ON
 
     assert not Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(detach_early)
-    told = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    assert told[-1]["kind"] == "detached"
-    assert told[-1]["unsubmitted"] == 4 - len(slurm.submitted)
+    document = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert document[-1]["kind"] == "detached"
+    assert document[-1]["unsubmitted"] == 4 - len(slurm.submitted)
     assert not load_run(out).complete
     assert Replay.resume(out, slurm, timing=QUICK).run()
     assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4

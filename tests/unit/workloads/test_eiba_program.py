@@ -330,13 +330,13 @@ def test_lost_node_ends_the_job_on_the_others(eiba: Launcher, killed: str, survi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("told", "other"), [("0", "1"), ("1", "0")])
-def test_termination_of_one_node_terminates_all(eiba: Launcher, told: str, other: str) -> None:
+@pytest.mark.parametrize(("message", "other"), [("0", "1"), ("1", "0")])
+def test_termination_of_one_node_terminates_all(eiba: Launcher, message: str, other: str) -> None:
     arguments = ["--workers", "1", "3", "0.1", "0", "600"]
     jobs = meeting_pair(eiba, *arguments)
-    jobs[told].send_signal(signal.SIGTERM)
+    jobs[message].send_signal(signal.SIGTERM)
     reports = {node: finish(job) for node, job in jobs.items()}
-    assert reports[told][0] == reports[other][0] == 143
+    assert reports[message][0] == reports[other][0] == 143
     assert reports["0"][1]["state"] == "terminated"
 
 

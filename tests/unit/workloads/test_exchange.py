@@ -106,8 +106,8 @@ def test_a_workload_of_another_user_is_read(tmp_path: Path) -> None:
     assert said.code == 0, said.err
     assert "1 job without a number for a name" in said.out
     trace = read_swf(out)
-    told = [(job.job_number, job.submit_s, job.run_s, job.procs, job.requested_s) for job in trace.jobs]
-    assert told == [
+    reported = [(job.job_number, job.submit_s, job.run_s, job.procs, job.requested_s) for job in trace.jobs]
+    assert reported == [
         (1, 0, 20.25, 3, 30.5),
         (4, 2.25, 60.5, 8, None),
         (3, 7, 5, 1, None),

@@ -14,14 +14,14 @@ _COLUMNS = ("start_us", "end_us", "ready_us", "held_node_us", "lost_us", "setup_
 
 
 def digest(worlds: list[HybridWorld]) -> str:
-    told = hashlib.sha256()
+    digest_now = hashlib.sha256()
     for world in worlds:
         found = run_jobs(world.jobs, world.nodes, world.mechanism, records=True)
         for name in _COLUMNS:
-            told.update(found.column(name).tobytes())
+            digest_now.update(found.column(name).tobytes())
         for name in ("job", "from_us", "to_us", "why", "setup_us", "lost_us", "node", "mask"):
-            told.update(getattr(found.stretches, name).tobytes())
-    return told.hexdigest()
+            digest_now.update(getattr(found.stretches, name).tobytes())
+    return digest_now.hexdigest()
 
 
 @pytest.mark.long  # it compiles a loop of its own

@@ -131,7 +131,7 @@ def line(job: int, **fields: object) -> str:
     return FORM.format(job=job, **(usual | fields))
 
 
-def told(text: str, *jobs: int, at_s: float = SUBMITTED) -> dict[int, Accounted]:
+def accounted(text: str, *jobs: int, at_s: float = SUBMITTED) -> dict[int, Accounted]:
     log = Completions()
     log.read(text.split("\n"))
     return log.accounted(dict.fromkeys(jobs, at_s))
@@ -145,7 +145,7 @@ def test_a_line_reports_how_a_job_ended_and_when() -> None:
         line(10, more=" ArrayJobId=10 ArrayTaskId=0", user="(null)(4711)"),
         line(11, more=" HetJobId=11 HetJobOffset=0", name="a b=c", folder="/with a blank"),
     ]
-    found = told("\n".join(lines), 7, 8, 9, 10, 11, 12)
+    found = accounted("\n".join(lines), 7, 8, 9, 10, 11, 12)
     assert found.keys() == {7, 8, 9, 10, 11}
     assert found[7] == Accounted(
         job_id=7,
@@ -161,7 +161,7 @@ def test_a_line_reports_how_a_job_ended_and_when() -> None:
 
 def test_the_zone_of_slurmctld_is_found_by_when_a_job_was_submitted() -> None:
     there = line(7, submit="2026-11-25T14:45:01", start="2026-11-25T14:45:11", end="2026-11-25T14:46:01")
-    [one] = told(there, 7).values()
+    [one] = accounted(there, 7).values()
     assert (one.submit_time, one.end_time) == (SUBMITTED + 1, SUBMITTED + 61)
 
 
@@ -175,7 +175,7 @@ def test_no_zone_is_invented_for_a_job_of_another_time(face_s: int, zone_s: int 
 
 
 def test_a_job_of_the_same_number_that_was_submitted_last_year_is_another_job() -> None:
-    assert told(line(7, submit="2025-11-25T09:00:00"), 7) == {}
+    assert accounted(line(7, submit="2025-11-25T09:00:00"), 7) == {}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_job_of_the_same_number_that_was_submitted_last_year_is_another_job() 
 )
 def test_a_line_that_is_not_wholly_of_the_form_counts_for_nothing(wrong: dict[str, object]) -> None:
     assert read_line(line(7, **wrong)) is None
-    assert told(line(7, **wrong) + "\n" + line(8), 7, 8).keys() == {8}
+    assert accounted(line(7, **wrong) + "\n" + line(8), 7, 8).keys() == {8}
 
 
 # Forgeries: 5 is the victim's job, 7 the attacker's.
@@ -239,13 +239,13 @@ def test_who_forges_a_line_of_anothers_job_can_only_have_it_count_as_unknown(
     attack: str, first: bool
 ) -> None:
     text = f"{attack}\n{OWN}" if first else f"{OWN}\n{attack}"
-    assert told(text, 5).get(5) in {None, TRUE}
+    assert accounted(text, 5).get(5) in {None, TRUE}
 
 
 def test_a_line_that_was_cut_takes_the_next_with_it_and_a_forged_one_cannot_replace_it() -> None:
     cut = line(7, name="x" * 1023)[:1023]
-    assert told(f"{cut}{OWN}\n{FORGED}", 5) == {}
-    assert told(f"{FORGED}\n{cut}{OWN}", 5) == {}
+    assert accounted(f"{cut}{OWN}\n{FORGED}", 5) == {}
+    assert accounted(f"{FORGED}\n{cut}{OWN}", 5) == {}
 
 
 def test_a_job_that_was_put_back_counts_by_its_last_life() -> None:
@@ -255,20 +255,20 @@ def test_a_job_that_was_put_back_counts_by_its_last_life() -> None:
         line(5, state="REQUEUED", **again),
         line(5, state="TIMEOUT", **again),
     ]
-    [one] = told("\n".join(lives), 5).values()
+    [one] = accounted("\n".join(lives), 5).values()
     assert (one.state, one.end_time) == (SlurmJobState.TIMEOUT, SUBMITTED + 240)
-    assert told("\n".join([lives[0], line(5, user="mallory(666)", **again)]), 5) == {}
-    assert told("\n".join([line(5), lives[2]]), 5) == {}  # who has completed has no other life
+    assert accounted("\n".join([lives[0], line(5, user="mallory(666)", **again)]), 5) == {}
+    assert accounted("\n".join([line(5), lives[2]]), 5) == {}  # who has completed has no other life
 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    told(text, 5, 7)
+    accounted(text, 5, 7)
 
 
 @given(st.text(alphabet="JobIdNameStae= \n0123456789abc():-T/", max_size=300))
 def test_no_name_makes_a_line_about_another_job_that_is_believed(name: str) -> None:
-    found = told(f"{line(7, name=name)}\n{OWN}", 5)
+    found = accounted(f"{line(7, name=name)}\n{OWN}", 5)
     assert found.get(5) in {None, TRUE}
 
 

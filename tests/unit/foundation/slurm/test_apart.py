@@ -62,7 +62,7 @@ def job(number: int, state: SlurmJobState = SlurmJobState.RUNNING, comment: str 
     )
 
 
-class Told:
+class ScriptedSource:
     """A source that says what it is told to."""
 
     def __init__(self) -> None:
@@ -72,8 +72,8 @@ class Told:
         return self.snapshot
 
 
-def reader(source: Told, *, all_jobs: bool = True) -> Reader:
-    return Reader(ChosenSource({"told": source}), NodeBook(list), all_jobs=all_jobs)
+def reader(source: ScriptedSource, *, all_jobs: bool = True) -> Reader:
+    return Reader(ChosenSource({"scripted": source}), NodeBook(list), all_jobs=all_jobs)
 
 
 def messages(raw: bytes) -> Iterator[object]:
@@ -109,32 +109,32 @@ def answer(one: Reader, nodes: list[SlurmNode] | None = None) -> list[object]:
 
 
 def test_only_what_changed_is_sent() -> None:
-    source = Told()
+    source = ScriptedSource()
     one = reader(source)
     source.snapshot = JobSnapshot((job(1), job(2)))
-    assert answer(one) == [Jobs([job(1), job(2)]), AnswerComplete(2, "told")]
-    assert answer(one) == [AnswerComplete(2, "told")]
+    assert answer(one) == [Jobs([job(1), job(2)]), AnswerComplete(2, "scripted")]
+    assert answer(one) == [AnswerComplete(2, "scripted")]
     bad = UnreadableJob(4, "another form")
     source.snapshot = JobSnapshot((job(2, comment="new"), job(3)), (bad,))
     assert answer(one) == [
         Jobs([job(2, comment="new"), job(3)]),
         Gone([1]),
         UnreadJobs([bad]),
-        AnswerComplete(2, "told"),
+        AnswerComplete(2, "scripted"),
     ]
 
 
 def test_jobs_that_are_over_are_left_out_where_no_one_needs_them() -> None:
-    source = Told()
+    source = ScriptedSource()
     source.snapshot = JobSnapshot((job(1), job(2, SlurmJobState.PENDING), job(3, SlurmJobState.COMPLETED)))
     assert answer(reader(source, all_jobs=False)) == [
         Jobs([job(1), job(2, SlurmJobState.PENDING)]),
-        AnswerComplete(2, "told"),
+        AnswerComplete(2, "scripted"),
     ]
 
 
 def test_a_part_is_small_however_many_jobs_there_are() -> None:
-    source = Told()
+    source = ScriptedSource()
     source.snapshot = JobSnapshot(tuple(job(number) for number in range(1, 5_001)))
     to = io.BytesIO()
     reader(source).answer(None, to)
@@ -150,12 +150,12 @@ def test_a_part_is_small_however_many_jobs_there_are() -> None:
 
 
 def test_a_job_that_no_message_holds_is_unreadable_and_no_other_is_harmed() -> None:
-    source = Told()
+    source = ScriptedSource()
     source.snapshot = JobSnapshot((job(1), job(2, comment="x" * MOST_BYTES)))
     assert answer(reader(source)) == [
         Jobs([job(1)]),
         UnreadJobs([UnreadableJob(2, "its record is too long")]),
-        AnswerComplete(1, "told"),
+        AnswerComplete(1, "scripted"),
     ]
 
 
@@ -167,8 +167,8 @@ def test_a_job_that_no_message_holds_is_unreadable_and_no_other_is_harmed() -> N
     [SlurmUnreachableError("a"), SlurmRefusedError("b"), AnswerTooLongError("c"), UnknownFormatError("d")],
 )
 def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
-    told = AnswerFault.of(error).error()  # type: ignore[arg-type]
-    assert (type(told), str(told)) == (type(error), str(error))
+    reported = AnswerFault.of(error).error()  # type: ignore[arg-type]
+    assert (type(reported), str(reported)) == (type(error), str(error))
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def test_differences_add_up_and_what_is_unchanged_is_the_same_object(make: Make) -> None:
     slurm = make("""
-if looks == 1: say(Jobs([job(1), job(2)]), AnswerComplete(2, "told"))
-if looks == 2: say(Gone([1]), Jobs([job(3)]), AnswerComplete(2, "told"))
+if looks == 1: say(Jobs([job(1), job(2)]), AnswerComplete(2, "scripted"))
+if looks == 2: say(Gone([1]), Jobs([job(3)]), AnswerComplete(2, "scripted"))
 if looks == 3: say(AnswerFault("unreachable", "away"))
-if looks == 4: say(AnswerComplete(2, "told"))
+if looks == 4: say(AnswerComplete(2, "scripted"))
 """)
     first = slurm.jobs().jobs
     assert [each.job_id for each in first] == [1, 2]
@@ -245,15 +245,15 @@ if looks == 4: say(AnswerComplete(2, "told"))
     with pytest.raises(SlurmUnreachableError, match="away"):
         slurm.jobs()
     assert slurm.jobs().jobs == second
-    assert slurm.read_from == "told"
+    assert slurm.read_from == "scripted"
 
 
 def test_what_is_new_is_reported_with_the_jobs_though_nodes_were_asked_for_meanwhile(make: Make) -> None:
     slurm = make("""
-if looks == 1: say(Jobs([job(1), job(2), job(4)]), AnswerComplete(3, "told"))
-if looks == 2: say(Gone([1]), Jobs([job(3)]), AnswerComplete(3, "told"))
-if looks == 3: say(Gone([2, 3]), Jobs([job(1)]), AnswerComplete(2, "told"))
-if looks == 4: say(AnswerComplete(2, "told"))
+if looks == 1: say(Jobs([job(1), job(2), job(4)]), AnswerComplete(3, "scripted"))
+if looks == 2: say(Gone([1]), Jobs([job(3)]), AnswerComplete(3, "scripted"))
+if looks == 3: say(Gone([2, 3]), Jobs([job(1)]), AnswerComplete(2, "scripted"))
+if looks == 4: say(AnswerComplete(2, "scripted"))
 if looks == 5: os._exit(1)
 """)
     first = slurm.jobs().difference
@@ -279,7 +279,7 @@ if looks == 5: os._exit(1)
         ("os._exit(3)", "it ended"),
         ("os.kill(os.getpid(), 11)", "it ended"),
         ("os.write(1, b'garbage at length')", "message of"),
-        ("say(Jobs([job(1)]), AnswerComplete(5, 'told'))", "sent 1 jobs, and counts 5"),
+        ("say(Jobs([job(1)]), AnswerComplete(5, 'scripted'))", "sent 1 jobs, and counts 5"),
         ("say(Look())", "no message"),
         ("time.sleep(600)", "did not answer within"),
     ],
@@ -288,7 +288,7 @@ def test_a_process_that_fails_is_reported_and_followed_by_another(
     make: Make, tmp_path: Path, deed: str, why: str
 ) -> None:
     slurm = make(
-        f"if starts == 1: {deed}\nelse: say(Jobs([job(9)]), AnswerComplete(1, 'told'))", answer_s=5.0
+        f"if starts == 1: {deed}\nelse: say(Jobs([job(9)]), AnswerComplete(1, 'scripted'))", answer_s=5.0
     )
     with pytest.raises(SlurmUnreachableError, match=why):
         slurm.jobs()
@@ -308,7 +308,7 @@ say(AnswerComplete(0, sys.argv[-1]))
 
 
 def test_closing_ends_the_process_and_starts_none(make: Make, tmp_path: Path) -> None:
-    slurm = make("say(AnswerComplete(0, 'told'))")
+    slurm = make("say(AnswerComplete(0, 'scripted'))")
     slurm.jobs()
     slurm.close()
     slurm.close()

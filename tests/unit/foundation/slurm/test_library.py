@@ -132,7 +132,7 @@ def test_the_leader_of_a_heterogeneous_job_is_distinguished_from_none(
 
 
 @pytest.mark.parametrize(
-    ("state", "signal", "told"),
+    ("state", "signal", "message"),
     [
         ("COMPLETED", 0, (0, None)),
         ("FAILED", 0, (None, None)),
@@ -140,9 +140,9 @@ def test_the_leader_of_a_heterogeneous_job_is_distinguished_from_none(
         ("RUNNING", 0, (0, None)),
     ],
 )
-def test_an_exit_code_counts_only_where_it_is_sure(state: str, signal: int, told: object) -> None:
+def test_an_exit_code_counts_only_where_it_is_sure(state: str, signal: int, message: object) -> None:
     job = read_one(state=state, exit_code_signal=signal)
-    assert (job.exit_code, job.exit_signal) == told
+    assert (job.exit_code, job.exit_signal) == message
 
 
 # What cannot be believed

@@ -219,7 +219,7 @@ def test_why_a_configuration_cannot_be_read_is_reported(reason: str, end: str) -
 
 
 @pytest.mark.parametrize(
-    ("printed", "told"),
+    ("printed", "message"),
     [
         (
             "sbatch: error: lua: Say no --mem.\nsbatch: error: cli_filter plugin terminated with error\n",
@@ -232,13 +232,13 @@ def test_why_a_configuration_cannot_be_read_is_reported(reason: str, end: str) -
         ("sbatch: error: Invalid qos\n", "sbatch: error: Invalid qos"),
     ],
 )
-def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, told: str) -> None:
+def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, message: str) -> None:
     """As Slurm 22.05 prints them of cli_filter.lua and job_submit.lua."""
     script = Script(CommandOutput(1, "", printed), CommandOutput(1, "", printed))
     for ask in (script.client().check, script.client().submit):
         with pytest.raises(SlurmRefusedError) as caught:
             ask(REQUEST)
-        assert str(caught.value).endswith(f": {told}")
+        assert str(caught.value).endswith(f": {message}")
 
 
 PATH = {"PATH": "/bin:/usr/bin"}

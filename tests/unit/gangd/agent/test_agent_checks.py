@@ -434,16 +434,16 @@ def test_a_user_who_takes_all_of_inotify_takes_nothing_of_roots_agent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "told"),
+    ("limit", "message"),
     [("max_inotify_instances", "fs.inotify.max_user_instances"), ("max_inotify_watches", "False")],
 )
-def test_an_agent_whose_own_inotify_budget_is_taken_says_so(limit: str, told: str) -> None:
+def test_an_agent_whose_own_inotify_budget_is_taken_says_so(limit: str, message: str) -> None:
     script = f'echo 0 > /proc/sys/user/{limit} && exec "$@"'
     words = ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", sys.executable, "-c", WATCH]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode != 0:
         pytest.skip(f"no user namespace with a limit of its own: {done.stderr.strip()}")
-    assert told in done.stdout
+    assert message in done.stdout
 
 
 OUTSIDE_KEY, OTHER = StepKey(1, "batch"), StepKey(1, "0")

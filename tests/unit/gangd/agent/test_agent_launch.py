@@ -527,27 +527,27 @@ def test_nothing_is_looked_at_if_no_one_asks(tmp_path: Path) -> None:
     assert agenda.at(AgendaItem.CENSUS) == ROUND_NS
 
 
-def told(unseen: UnseenSteps, stepds: dict[StepKey, int], named: set[int], found: set[int]) -> set[StepKey]:
+def judged(unseen: UnseenSteps, stepds: dict[StepKey, int], named: set[int], found: set[int]) -> set[StepKey]:
     return set(unseen.judge(unseen.jobs(named, found), stepds))
 
 
 def test_job_that_runs_and_has_no_step_anywhere_is_reported() -> None:
     unseen = UnseenSteps()
-    assert told(unseen, {KEY: 10}, {12}, set()) == set()  # it may just begin
-    assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
-    assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
-    assert told(unseen, {KEY: 11}, {12}, set()) == set()  # another
+    assert judged(unseen, {KEY: 10}, {12}, set()) == set()  # it may just begin
+    assert judged(unseen, {KEY: 10}, {12}, set()) == {KEY}
+    assert judged(unseen, {KEY: 10}, {12}, set()) == {KEY}
+    assert judged(unseen, {KEY: 11}, {12}, set()) == set()  # another
 
 
 def test_job_whose_step_was_found_once_or_that_is_no_ones_concern_is_not_reported() -> None:
     unseen = UnseenSteps()
-    told(unseen, {KEY: 10}, {12}, {12})
+    judged(unseen, {KEY: 10}, {12}, {12})
     for _ in range(3):  # its step ends, slurmstepd cleans up
-        assert told(unseen, {KEY: 10}, {12}, set()) == set()
+        assert judged(unseen, {KEY: 10}, {12}, set()) == set()
     for _ in range(3):  # not in the schedule
-        assert told(unseen, {KEY: 10}, set(), set()) == set()
+        assert judged(unseen, {KEY: 10}, set(), set()) == set()
     for _ in range(3):  # no slurmstepd: an allocation in which nothing runs
-        assert told(unseen, {}, {12}, set()) == set()
+        assert judged(unseen, {}, {12}, set()) == set()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")

@@ -504,8 +504,8 @@ def test_job_that_falls_idle_is_reported_at_the_next_look_and_at_those_after_it(
     reported = compute(agent, 16 * SECOND, *other)
     assert reported[0] - began_ns <= 2 * looks_ns
     assert len([at_ns for at_ns in reported if at_ns - began_ns <= 10 * SECOND]) >= 6
-    told = [sample for report in agent.reports for each in report.slices for sample in each.samples]
-    assert any(sample.job == 1 and (sample.cpu_us > 0) is bool(idle) for sample in told[-8:])
+    received = [sample for report in agent.reports for each in report.slices for sample in each.samples]
+    assert any(sample.job == 1 and (sample.cpu_us > 0) is bool(idle) for sample in received[-8:])
 
 
 def test_job_that_ends_is_reported_at_once(steady: tuple[SimulatedAgent, tuple[StepKey, ...]]) -> None:
@@ -593,11 +593,11 @@ def test_what_is_added_up_is_what_was_used(jobs: list[set[int]], apart: int) -> 
         )
         for number, here in enumerate(jobs)
     ]
-    told = added_up(slices, apart)
-    assert [one.number for one in told] == [one.number for one in slices]
+    reported = added_up(slices, apart)
+    assert [one.number for one in reported] == [one.number for one in slices]
     for job in range(1, 6):
         before = [sample for one in slices for sample in one.samples if sample.job == job]
-        after = [(one.number, sample) for one in told for sample in one.samples if sample.job == job]
+        after = [(one.number, sample) for one in reported for sample in one.samples if sample.job == job]
         assert sum(sample.cpu_us for _, sample in after) == sum(sample.cpu_us for sample in before)
         assert sum(sample.span_us for _, sample in after) == sum(sample.span_us for sample in before)
         assert len(after) == min(len(before), 1 + apart)

@@ -44,8 +44,8 @@ def spy(spied: Path) -> Spy:
 
 
 @pytest.fixture
-def told(spy: Spy, tmp_path: Path) -> Iterator[Stage]:
-    """Return a stage on which each write of native code is told to ``spy``; job 1 has two cores."""
+def scene(spy: Spy, tmp_path: Path) -> Iterator[Stage]:
+    """Return a stage on which each write of native code goes to ``spy``; job 1 has two cores."""
     stage = Stage(tmp_path, spy.library, JOBS)
     stage.groups._groups[1].weight = WIDE
 
@@ -68,62 +68,62 @@ def began(stage: Stage, *keys: StepKey) -> None:
     stage.look()
 
 
-def test_job_of_several_steps_is_one_write(told: Stage, spy: Spy) -> None:
-    began(told, BATCH, EXTERN)
+def test_job_of_several_steps_is_one_write(scene: Stage, spy: Spy) -> None:
+    began(scene, BATCH, EXTERN)
     mine = (BATCH, A, EXTERN)
-    told.switch.prepare(
+    scene.switch.prepare(
         PreparedSwitch(1, 1, soon_ns(), mine, (B,)),
         PreparedSwitch(2, 1, soon_ns(30 * MS), (B,), mine),
         PreparedSwitch(3, 1, soon_ns(60 * MS), mine, (B,)),
     )
-    made = told.made(3)
+    made = scene.made(3)
     assert [each.held for each in made] == [{1}, {2}, {1}]
     low, normal, weight = ("cpu.idle", b"1"), ("cpu.idle", b"0"), ("cpu.shares", b"%d" % WIDE)
     assert spy.writes == [low, low, normal, weight, low, normal]
-    assert set(told.gate.held) == {*mine}
-    assert told.low() == told.recorded() == {1}
+    assert set(scene.gate.held) == {*mine}
+    assert scene.low() == scene.recorded() == {1}
 
 
-def test_release_of_two_writes_stays_on_record_until_both_are_made(told: Stage, spy: Spy) -> None:
-    told.gate.apply((A,), ())
+def test_release_of_two_writes_stays_on_record_until_both_are_made(scene: Stage, spy: Spy) -> None:
+    scene.gate.apply((A,), ())
     recorded: list[set[int]] = []
     check = spy.on_write
 
     def note() -> None:
         check()
-        recorded.append(told.recorded())
+        recorded.append(scene.recorded())
 
     spy.on_write = note
-    told.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (), (A,)))
-    told.made()
+    scene.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (), (A,)))
+    scene.made()
     assert recorded == [{1}] * 4
-    assert told.recorded() == set()
-    assert shares(told, 1) == WIDE
+    assert scene.recorded() == set()
+    assert shares(scene, 1) == WIDE
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 2])
-def test_write_that_fails_leaves_the_whole_switch_to_python(told: Stage, spy: Spy, fails_at: int) -> None:
+def test_write_that_fails_leaves_the_whole_switch_to_python(scene: Stage, spy: Spy, fails_at: int) -> None:
     for key, used_ns in {A: "7", B: "8"}.items():
-        told.account(key).parent.mkdir(parents=True)
-        told.account(key).write_text(used_ns)
-    told.look()
-    told.gate.apply((A,), ())
+        scene.account(key).parent.mkdir(parents=True)
+        scene.account(key).write_text(used_ns)
+    scene.look()
+    scene.gate.apply((A,), ())
     spy.fails_at = fails_at
-    told.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (B,), (A,)))
-    (switched,) = told.made()
+    scene.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (B,), (A,)))
+    (switched,) = scene.made()
     assert len(spy.writes) == fails_at
     assert switched.held == {2}
     assert not [each for each in switched.applied.outcomes if each.text is not None]
     assert switched.applied.used_ns == {1: 7, 2: 8}
-    assert told.low() == told.recorded() == {2}
-    assert shares(told, 1) == WIDE
+    assert scene.low() == scene.recorded() == {2}
+    assert shares(scene, 1) == WIDE
 
 
 @pytest.mark.parametrize("seed", range(choose(2, 4, 40)))
-def test_at_every_write_what_is_held_is_on_record(told: Stage, spy: Spy, seed: int) -> None:
+def test_at_every_write_what_is_held_is_on_record(scene: Stage, spy: Spy, seed: int) -> None:
     """What native code is doing when the agent dies, its guardian finds in the ledger."""
     dice = Random(seed)
-    began(told, BATCH)
+    began(scene, BATCH)
     keys = (*KEYS, BATCH)
     number = 0
     for _ in range(6):
@@ -134,15 +134,15 @@ def test_at_every_write_what_is_held_is_on_record(told: Stage, spy: Spy, seed: i
             held = tuple(key for key in keys if dice.random() < 0.5 or key == BATCH)
             queue.append(PreparedSwitch(number, 1, at_ns, held, tuple(set(keys) - set(held))))
         spy.fails_at = len(spy.writes) + dice.randrange(20)
-        told.let_yield(frozenset(job for job in JOBS if dice.random() < 0.8))
-        told.gate.apply(tuple(told.gate.held), ())
-        told.switch.prepare(*queue)
-        told.made(dice.randrange(1, 4))
+        scene.let_yield(frozenset(job for job in JOBS if dice.random() < 0.8))
+        scene.gate.apply(tuple(scene.gate.held), ())
+        scene.switch.prepare(*queue)
+        scene.made(dice.randrange(1, 4))
     assert spy.writes
-    told.switch.prepare()
-    told.gate.thaw_all()
-    assert not told.held()
-    assert not told.recorded()
+    scene.switch.prepare()
+    scene.gate.thaw_all()
+    assert not scene.held()
+    assert not scene.recorded()
 
 
 def test_what_jobs_had_used_by_the_switch_is_reported(stage: Stage) -> None:

@@ -287,9 +287,9 @@ def test_the_doctor_reports_what_it_cannot_recognise(host: Host) -> None:
     assert (job_folders(host.root).here, job_folders(host.root).found) == ("yes", "1 named by number")
     for number in range(12):
         host.step(f"{SCOPE}/new-{number}", "0")
-    told = job_folders(host.root)
-    assert told.here == "no"
-    assert f"{SCOPE}/new-0: it is named as no job" in told.found
-    assert "and 4 more" in told.found
-    assert "CgroupJobIdPaths=yes" in told.advice
+    reported = job_folders(host.root)
+    assert reported.here == "no"
+    assert f"{SCOPE}/new-0: it is named as no job" in reported.found
+    assert "and 4 more" in reported.found
+    assert "CgroupJobIdPaths=yes" in reported.advice
     assert set(recognise_host(host.root)) == {host.root}

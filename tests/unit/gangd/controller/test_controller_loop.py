@@ -406,8 +406,8 @@ def test_a_pause_lets_all_run_at_once_and_holds_after_a_restart(tmp_path: Path) 
         first.until(lambda: bool((status := first.status()) and status.orders))
         status = first.status()
         assert status is not None
-        told = {(job.job, job.state, job.ordered) for job in status.jobs}
-        assert told == {(number, "free", "everything is paused") for number in (1, 2)}
+        reported = {(job.job, job.state, job.ordered) for job in status.jobs}
+        assert reported == {(number, "free", "everything is paused") for number in (1, 2)}
 
     with first.play(scene):
         pass

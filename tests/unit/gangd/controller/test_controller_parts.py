@@ -303,8 +303,8 @@ def test_asking_for_all_at_once_says_what_asking_one_by_one_says(elsewhere: int)
 
     kept, foreign = own_words(report(ended=(1, 3)), where, partial(core.is_home, "n1"))
     assert (kept, foreign, asked) == (report(ended=(1, 3)), frozenset(), set())
-    told = own_words(report(ended=(1, elsewhere)), where, partial(core.is_home, "n1"))
-    assert told == own_words(report(ended=(1, elsewhere)), where)
+    reported = own_words(report(ended=(1, elsewhere)), where, partial(core.is_home, "n1"))
+    assert reported == own_words(report(ended=(1, elsewhere)), where)
     assert core.is_home("n1", {1, elsewhere}) is (elsewhere == 3)
 
 
@@ -510,7 +510,7 @@ def test_seats_part_just_the_dangerous_however_jobs_come_and_go(data: st.DataObj
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", ":1: no column victim, opponent, e_v"),
         ("victim,opponent\n", ":1: no column e_v"),
@@ -521,10 +521,10 @@ def test_seats_part_just_the_dangerous_however_jobs_come_and_go(data: st.DataObj
         (b"\xff\xfe", "no text in UTF-8"),
     ],
 )
-def test_a_table_of_pairs_that_is_none_is_one_line(tmp_path: Path, text: str | bytes, told: str) -> None:
+def test_a_table_of_pairs_that_is_none_is_one_line(tmp_path: Path, text: str | bytes, message: str) -> None:
     path = tmp_path / "pairs.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InputError, match=told) as found:
+    with pytest.raises(InputError, match=message) as found:
         read_pairs(path, 0.05, by_user=False)
     assert "\n" not in str(found.value)
 

@@ -305,8 +305,8 @@ class Scene:
             finally:
                 child.kill()
             out, _ = child.communicate()
-        told: dict[str, float] = json.loads(out)
-        return told
+        document: dict[str, float] = json.loads(out)
+        return document
 
 
 @contextmanager
@@ -367,24 +367,22 @@ def begin(scene: Scene) -> tuple[str, int]:
 
 def fuzz_with_keys(scene: Scene, count: int) -> None:
     incarnation, before_bytes = begin(scene)
-    told = scene.fuzz("keyed", str(scene.folder / "keys"), scene.reports, str(count), "1", *LIARS)
+    counts = scene.fuzz("keyed", str(scene.folder / "keys"), scene.reports, str(count), "1", *LIARS)
     scene.until(lambda: dropped(scene) >= count // 4, "frames are refused and counted")
     status = check(scene, incarnation, before_bytes)
     assert {"malformed", "foreign_job"} <= status.dropped.keys()
     grown_mib = (scene.memory_bytes() - before_bytes) / (1 << 20)
-    print(
-        f"\n{told}; refused: {status.dropped}; {grown_mib:.1f} MiB more; {scene.leaseless} of {scene.looks}"
-    )
+    print(f"\n{counts}; refused: {status.dropped}; {grown_mib:.1f} MiB; {scene.leaseless} of {scene.looks}")
 
 
 def fuzz_without_key(scene: Scene, count: int) -> None:
     incarnation, before_bytes = begin(scene)
-    told: dict[str, float] = {}
+    seen: dict[str, float] = {}
     for endpoint, share in ((scene.publish, count // 2), (scene.reports, count - count // 2)):
-        told |= scene.fuzz("bare", endpoint.rpartition(":")[2], str(share), "2")
+        seen |= scene.fuzz("bare", endpoint.rpartition(":")[2], str(share), "2")
     check(scene, incarnation, before_bytes)
     grown_mib = (scene.memory_bytes() - before_bytes) / (1 << 20)
-    print(f"\n{told} at each port; {grown_mib:.1f} MiB more")
+    print(f"\n{seen} at each port; {grown_mib:.1f} MiB more")
     print(f"without a lease in {scene.leaseless} of {scene.looks} looks")
 
 

@@ -18,7 +18,7 @@ from gangd.wire.sockets import ControllerSockets, Received
 NODES = [f"n{number}" for number in range(100)]
 
 
-class Told:
+class RecordingLoop:
     """What the intake would have carried out, in its order; a message comes when so much has been done."""
 
     def __init__(self) -> None:
@@ -73,26 +73,26 @@ class Told:
         return self.now_ns
 
 
-def stage() -> tuple[Told, Intake]:
-    told, cores = Told(), CoreMap(dict.fromkeys(NODES, 1))
+def stage() -> tuple[RecordingLoop, Intake]:
+    seen, cores = RecordingLoop(), CoreMap(dict.fromkeys(NODES, 1))
     scheduler = GangScheduler(CoreSettings(quantum_ns=10**9), 0, cores)
     uplink = Uplink(ControllerIdentity(b"c" * 16, 1), cores, scheduler.time, scheduler.place)
     intake = Intake(
-        cast("ControllerSockets", told),
+        cast("ControllerSockets", seen),
         cores,
         scheduler,
         uplink,
-        cast("CommandExecutor", told),
+        cast("CommandExecutor", seen),
         lambda: None,
         lambda _: None,
-        told.clock,
+        seen.clock,
     )
     for node in NODES:
         scheduler.handle(AgentJoined(0, node))
-        told.waiting.append(message(hello(node)))
+        seen.waiting.append(message(hello(node)))
     intake.take()
-    told.did.clear()
-    return told, intake
+    seen.did.clear()
+    return seen, intake
 
 
 def message(said: Hello | Ping | Report) -> Received:
@@ -122,84 +122,84 @@ def ping(node: str) -> Ping:
 
 
 def test_probes_overtake_the_reports_that_came_before_them() -> None:
-    told, intake = stage()
-    told.waiting.extend(message(report(node)) for node in NODES[:50])
-    told.waiting.extend(message(ping(node)) for node in NODES[50:53])
+    loop, intake = stage()
+    loop.waiting.extend(message(report(node)) for node in NODES[:50])
+    loop.waiting.extend(message(ping(node)) for node in NODES[50:53])
     intake.take()
-    assert told.did == [f"pong {node}" for node in NODES[50:53]] + [f"report {node}" for node in NODES[:50]]
+    assert loop.did == [f"pong {node}" for node in NODES[50:53]] + [f"report {node}" for node in NODES[:50]]
     assert not intake.has_more
 
 
 def test_a_probe_that_comes_while_reports_are_judged_waits_for_few_of_them() -> None:
-    told, intake = stage()
-    told.waiting.extend(message(report(node)) for node in NODES)
-    told.later[BETWEEN_LOOKS] = message(ping(NODES[0]))
+    loop, intake = stage()
+    loop.waiting.extend(message(report(node)) for node in NODES)
+    loop.later[BETWEEN_LOOKS] = message(ping(NODES[0]))
     intake.take()
-    assert told.did.index(f"pong {NODES[0]}") == BETWEEN_LOOKS
-    assert len(told.did) == len(NODES) + 1
+    assert loop.did.index(f"pong {NODES[0]}") == BETWEEN_LOOKS
+    assert len(loop.did) == len(NODES) + 1
 
 
 def test_what_is_no_message_is_counted_and_harms_no_one() -> None:
-    told, intake = stage()
-    told.waiting.append(Received(b"x", NODES[0], b"\xff" * 20))
-    told.waiting.append(Received(b"x", NODES[0], b"\xff" * 2000))
-    told.waiting.append(message(ping(NODES[1])))
-    told.waiting.append(message(report(NODES[2])))
+    loop, intake = stage()
+    loop.waiting.append(Received(b"x", NODES[0], b"\xff" * 20))
+    loop.waiting.append(Received(b"x", NODES[0], b"\xff" * 2000))
+    loop.waiting.append(message(ping(NODES[1])))
+    loop.waiting.append(message(report(NODES[2])))
     intake.take()
-    assert told.did == [f"pong {NODES[1]}", f"report {NODES[2]}"]
-    assert told.dropped == ["malformed", "malformed"]
+    assert loop.did == [f"pong {NODES[1]}", f"report {NODES[2]}"]
+    assert loop.dropped == ["malformed", "malformed"]
 
 
 def test_who_never_stops_talking_is_listened_to_for_a_turn() -> None:
-    told, intake = stage()
-    told.waiting.extend(message(report(node)) for node in NODES)
+    loop, intake = stage()
+    loop.waiting.extend(message(report(node)) for node in NODES)
 
     def slow() -> int:
-        told.now_ns += 20_000_000
-        return told.now_ns
+        loop.now_ns += 20_000_000
+        return loop.now_ns
 
     intake._clock = slow
     intake.take()
-    assert len(told.did) < len(NODES)
-    assert intake.has_more or told.waiting
-    intake._clock = told.clock
+    assert len(loop.did) < len(NODES)
+    assert intake.has_more or loop.waiting
+    intake._clock = loop.clock
     intake.take()
-    assert sorted(told.did) == sorted(f"report {node}" for node in NODES)
+    assert sorted(loop.did) == sorted(f"report {node}" for node in NODES)
 
 
 def test_of_what_is_said_faster_than_it_is_judged_little_waits_and_the_newest_counts() -> None:
-    told, intake = stage()
-    told.judging_ns = 10_000_000
+    loop, intake = stage()
+    loop.judging_ns = 10_000_000
     rounds, most, longest_ns = 200, 0, 0
     seen: dict[str, int] = {}
     for seq in range(1, rounds + 1):  # each round takes five times as long to judge as a turn lasts
-        told.waiting.extend(message(report(node, seq)) for node in NODES)
-        told.waiting.append(message(ping(NODES[seq % len(NODES)])))
+        loop.waiting.extend(message(report(node, seq)) for node in NODES)
+        loop.waiting.append(message(ping(NODES[seq % len(NODES)])))
         if seq == rounds // 2:
-            told.waiting.append(message(hello(NODES[7], b"restarted.......")))
-        began_ns = told.now_ns
+            loop.waiting.append(message(hello(NODES[7], b"restarted.......")))
+        began_ns = loop.now_ns
         intake.take()
-        longest_ns = max(longest_ns, told.now_ns - began_ns)
+        longest_ns = max(longest_ns, loop.now_ns - began_ns)
         most = max(most, len(intake._waiting))
         seen.update({node: agent.seq for node, agent in intake._uplink.agents.items()})
         assert max(seen.values()) >= seq - 2 * len(NODES) // BETWEEN_LOOKS, "what is judged is new"
     assert most <= 2 * len(NODES)
-    assert longest_ns <= TURN_NS + BETWEEN_LOOKS * told.judging_ns, "leases are renewed between turns"
-    assert told.did.count(f"pong {NODES[1]}") == rounds // len(NODES), "whatever waits"
+    assert longest_ns <= TURN_NS + BETWEEN_LOOKS * loop.judging_ns, "leases are renewed between turns"
+    assert loop.did.count(f"pong {NODES[1]}") == rounds // len(NODES), "whatever waits"
     while intake.has_more:
         intake.take()
     agents = intake._uplink.agents
     assert agents[NODES[7]].hello.incarnation == b"restarted......."
     assert {agents[node].seq for node in NODES if node != NODES[7]} == {rounds}
-    assert set(told.dropped) <= {"unknown_agent"}, "of the agent that was there before"
+    assert set(loop.dropped) <= {"unknown_agent"}, "of the agent that was there before"
 
 
 def test_what_is_said_once_is_heard_of_reports_that_were_never_judged_by_themselves() -> None:
-    told, intake = stage()
-    told.waiting.extend(message(report(NODES[0], seq, ended=(seq,))) for seq in range(1, 6))
+    loop, intake = stage()
+    loop.waiting.extend(message(report(NODES[0], seq, ended=(seq,))) for seq in range(1, 6))
     intake.take()
-    assert told.did == [f"report {NODES[0]}"]
-    assert told.ended == [1, 2, 3, 4, 5]
+    assert loop.did == [f"report {NODES[0]}"]
+    assert loop.ended == [1, 2, 3, 4, 5]
 
 
 FORMER_AGENT, FORMER_CONTROLLER = b"former agent....", b"former control.."
@@ -226,37 +226,37 @@ REPLAYED = {
 def test_recorded_frames_with_a_nodes_key_are_dropped_counted_and_an_alarm_names_the_node(
     replayed: Report | Farewell, kind: str
 ) -> None:
-    told, intake = stage()
-    told.waiting.extend(message(report("n1", seq)) for seq in range(1, 6))
+    loop, intake = stage()
+    loop.waiting.extend(message(report("n1", seq)) for seq in range(1, 6))
     intake.take()
-    told.did.clear()
-    told.waiting.append(Received(b"thief", "n1", encode(replayed)))
+    loop.did.clear()
+    loop.waiting.append(Received(b"thief", "n1", encode(replayed)))
     intake.take()
-    assert told.dropped == [kind]
-    assert "n1" in told.alarms[kind]
-    assert (told.did, told.ended) == ([], [])
-    told.now_ns += GHOST_NS
-    told.waiting.append(message(report("n1", 6)))
+    assert loop.dropped == [kind]
+    assert "n1" in loop.alarms[kind]
+    assert (loop.did, loop.ended) == ([], [])
+    loop.now_ns += GHOST_NS
+    loop.waiting.append(message(report("n1", 6)))
     intake.take()
-    assert told.did == ["report n1"], "the agent is heard all along"
+    assert loop.did == ["report n1"], "the agent is heard all along"
     if kind != "wrong_node":
-        assert "two connections speak with the key of n1" in told.alarms["key"]
+        assert "two connections speak with the key of n1" in loop.alarms["key"]
 
 
 def test_who_sends_far_more_than_is_read_is_cut() -> None:
-    told, intake = stage()
+    loop, intake = stage()
 
     def send(count: int) -> None:
-        told.waiting.extend([message(ping("n1"))] * count)
-        while told.waiting:
+        loop.waiting.extend([message(ping("n1"))] * count)
+        while loop.waiting:
             intake.take()
 
     send(AT_ONCE + MOST_BEYOND // 2)
-    assert told.cuts == []
+    assert loop.cuts == []
     send(MOST_BEYOND)
-    assert told.cuts == ["the key of n1 sends more than is read"]
+    assert loop.cuts == ["the key of n1 sends more than is read"]
     send(MOST_BEYOND)
-    assert len(told.cuts) == 2
-    told.waiting.append(message(ping("n2")))
+    assert len(loop.cuts) == 2
+    loop.waiting.append(message(ping("n2")))
     intake.take()
-    assert told.did[-1] == "pong n2"
+    assert loop.did[-1] == "pong n2"

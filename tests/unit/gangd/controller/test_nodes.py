@@ -91,9 +91,9 @@ def test_other_bounds_are_sent_to_every_node_and_the_same_to_none() -> None:
     assert fanout.messages(0, 1) == []
     shorter = Bounds(2_000_000_000, 0)
     fanout.set_terms(3_000_000_000, shorter)
-    told = fanout.messages(0, 1)
-    assert [one.bounds for one in told if isinstance(one, SlicePlan)] == [shorter] * 2
-    assert {one.lease_ns for one in told} == {3_000_000_000}
+    message = fanout.messages(0, 1)
+    assert [one.bounds for one in message if isinstance(one, SlicePlan)] == [shorter] * 2
+    assert {one.lease_ns for one in message} == {3_000_000_000}
 
 
 def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
@@ -103,9 +103,9 @@ def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
     frozen = TrackMember(8, ((8, cores.pack({"n1": (0,)})),))
     run = np.array([[True, False], [False, True]])
     fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, frozen), run, [0, 1], 0),), ()))
-    told = {message.node: message for message in fanout.messages(0, 5)}
-    assert all(isinstance(message, SlicePlan) for message in told.values())
-    holds = {node: [track.holds for track in getattr(one, "tracks", ())] for node, one in told.items()}
+    text = {message.node: message for message in fanout.messages(0, 5)}
+    assert all(isinstance(message, SlicePlan) for message in text.values())
+    holds = {node: [track.holds for track in getattr(one, "tracks", ())] for node, one in text.items()}
     assert holds == {"n1": [(JobHold(7, "yield"),)], "n2": [(JobHold(7, "yield"),)]}
 
 
@@ -118,8 +118,8 @@ def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
     free = TrackMember(9, ((9, cores.pack({"n2": (0, 1)})),))
     run = np.array([[True, False], [False, True]])
     fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, narrow), run, [0, 1], 0),), ()))
-    told = {message.node: message for message in fanout.messages(0, 5)}
-    assert {node: set(getattr(one, "cores", ())) for node, one in told.items()} == {
+    text = {message.node: message for message in fanout.messages(0, 5)}
+    assert {node: set(getattr(one, "cores", ())) for node, one in text.items()} == {
         "n1": {JobCores(7, 3), JobCores(8, 1)},
         "n2": {JobCores(7, 1)},
     }
@@ -313,14 +313,14 @@ def test_each_agent_has_its_beat_once_in_a_round(count: int) -> None:
 
 def test_a_controller_that_is_known_announces_itself_seldom() -> None:
     rounds, agents = BeatRounds(), [f"n{number}" for number in range(A_PART)]
-    told = []
+    seen = []
     for _ in range(2 * (FIRST_ROUNDS + 10 * ANNOUNCED_EVERY)):
-        told.append(rounds.announces)
+        seen.append(rounds.announces)
         rounds.take(agents)
     assert rounds.parts == 2
-    assert not any(told[1::2]), "once in a round at most"
-    assert all(told[: 2 * FIRST_ROUNDS : 2])
-    assert sum(told[2 * FIRST_ROUNDS :]) == 10
+    assert not any(seen[1::2]), "once in a round at most"
+    assert all(seen[: 2 * FIRST_ROUNDS : 2])
+    assert sum(seen[2 * FIRST_ROUNDS :]) == 10
 
 
 MIB = 1 << 20

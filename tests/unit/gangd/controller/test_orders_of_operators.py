@@ -126,13 +126,13 @@ def test_an_order_that_applies_already_changes_nothing_and_says_so() -> None:
     all_jobs, book = jobs(), OrderBook()  # they start at 101, 102, 103
     main, n1, n2 = OrderTarget("partition", "main"), OrderTarget("node", "n1"), OrderTarget("node", "n2")
     assert order(book, "drain", main, now_s=101.5).startswith("partition main: drained: jobs")
-    told = order(book, "drain", main, now_s=500.0)
-    assert told == "partition main: drained already, nothing changes"
+    reported = order(book, "drain", main, now_s=500.0)
+    assert reported == "partition main: drained already, nothing changes"
     assert let_run(book, all_jobs) == [2, 3]  # they started after the first order
     assert [one.since_s for one in book.orders] == [101.5]
     order(book, "pause", n1)
-    told = order(book, "pause", n1, n2)
-    assert told == "node n2: paused: everything runs there; node n1: paused already, nothing changes"
+    reported = order(book, "pause", n1, n2)
+    assert reported == "node n2: paused: everything runs there; node n1: paused already, nothing changes"
     order(book, "weight", main, weight=2.0)
     assert "weight was 2 already" in order(book, "weight", main, weight=2.0)
     assert "weight is 3" in order(book, "weight", main, weight=3.0)
@@ -141,8 +141,8 @@ def test_an_order_that_applies_already_changes_nothing_and_says_so() -> None:
 def test_who_takes_back_what_no_one_ordered_is_reported() -> None:
     book = OrderBook()
     order(book, "pause", OrderTarget("node", "n1"))
-    told = order(book, "resume", OrderTarget("node", "n11"))
-    assert told == "node n11: not paused or drained by name, nothing changes"
+    reported = order(book, "resume", OrderTarget("node", "n11"))
+    assert reported == "node n11: not paused or drained by name, nothing changes"
     assert "no weight was ordered there" in order(book, "weight", OrderTarget("job", "1"))
     assert order(book, "resume", OrderTarget("node", "n1")) == "node n1: resumed"
 
@@ -214,8 +214,8 @@ def test_orders_reach_the_core_through_the_view() -> None:
 )
 def test_who_may_order_what(uid: int, verb: Verb, target: OrderTarget, why: str | None) -> None:
     weight = 0.5 if verb == "weight" else None
-    told = refusal(OrderRequest(verb=verb, targets=(target,), weight=weight), Peer(uid, 1, "x"), facts())
-    assert (told is None) if why is None else (told is not None and why in told), told
+    reported = refusal(OrderRequest(verb=verb, targets=(target,), weight=weight), Peer(uid, 1, "x"), facts())
+    assert (reported is None) if why is None else (reported is not None and why in reported), reported
 
 
 def test_orders_are_bounded_and_wait_for_slurm() -> None:

@@ -176,13 +176,13 @@ def test_a_kill_at_any_moment_leaves_a_record_that_reads_and_goes_on(tmp_path: P
             [sys.executable, "-c", _WRITER, str(tmp_path), str(first)], stdout=subprocess.PIPE, text=True
         )
         assert child.stdout is not None
-        told = int(child.stdout.readline())
+        output = int(child.stdout.readline())
         child.send_signal(signal.SIGKILL)
         child.wait()
         child.stdout.close()
         found = numbers(tmp_path)
         assert found == list(range(len(found)))
-        assert len(found) >= told > expected
+        assert len(found) >= output > expected
         expected = first = len(found)
 
 
@@ -305,10 +305,10 @@ def test_the_command_reports_them(tmp_path: Path) -> None:
         shown = CliRunner().invoke(root, words)
         assert shown.exit_code == 0, shown.output
         assert "\x1b[2J" not in shown.output
-    told = json.loads(
+    result = json.loads(
         CliRunner().invoke(root, ["gang", "accounts", "--record", str(tmp_path), "--json"]).stdout
     )
-    assert [(each["name"], each["held_cpu_h"] * 3600) for each in told["sums"]] == [(1, 2.0), (2, 0.0)]
+    assert [(each["name"], each["held_cpu_h"] * 3600) for each in result["sums"]] == [(1, 2.0), (2, 0.0)]
     none = CliRunner().invoke(root, [*words, "--json", "--hours", "1"])
     assert none.exit_code == 0, none.output
     assert json.loads(none.stdout)["sums"] == []

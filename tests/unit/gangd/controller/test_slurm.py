@@ -437,14 +437,14 @@ def test_only_what_changed_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["nothing told", "an answer was missed", "unreadable", "policy", "reservations", "nodes"]
+    "what", ["no change", "an answer was missed", "unreadable", "policy", "reservations", "nodes"]
 )
 def test_all_jobs_are_looked_at_where_the_difference_is_not_enough(what: str) -> None:
     view, source = a_view(), Source()
     jobs = {1: job(1, (0, 0))}
     view.views(source.tell(jobs))
     following = source.tell(jobs)
-    if what == "nothing told":
+    if what == "no change":
         following = replace(following, difference=None)
     elif what == "an answer was missed":
         following = source.tell(jobs)
@@ -458,7 +458,7 @@ def test_all_jobs_are_looked_at_where_the_difference_is_not_enough(what: str) ->
         view.know_nodes([node("n0", 2 * CORES)])
     assert view.changes(following) is None
     assert len(view.views(following)) == (0 if what == "unreadable" else 1) or what == "unreadable"
-    assert view.changes(source.tell(jobs)) is None if what in {"nothing told", "unreadable"} else True
+    assert view.changes(source.tell(jobs)) is None if what in {"no change", "unreadable"} else True
 
 
 def node(name: str, cores: int) -> SlurmNode:

@@ -691,8 +691,8 @@ def test_agents_see_a_kill_before_slurm_says_so() -> None:
     assert only(commands, AskSlurm)
     bench.slice += 1
     bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.TERMINATING)
-    told = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
-    assert told == [(ExemptKind.FREE, False), (ExemptKind.TERMINATING, True)]
+    reported = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
+    assert reported == [(ExemptKind.FREE, False), (ExemptKind.TERMINATING, True)]
 
 
 def test_a_kill_of_a_part_of_a_job_is_over_when_agents_cease_to_say_so() -> None:
@@ -779,8 +779,8 @@ def test_a_strange_freeze_that_turns_out_to_be_slurms_is_left_to_slurm() -> None
     bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
     bench.slice += 1
     bench.jobs[1] = replace(bench.jobs[1], state=GangJobState.SUSPENDED)
-    told = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
-    assert told == [(ExemptKind.FREE, False), (ExemptKind.SUSPENDED, True)]
+    reported = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
+    assert reported == [(ExemptKind.FREE, False), (ExemptKind.SUSPENDED, True)]
     assert bench.state(1) is GangState.FOREIGN
 
 

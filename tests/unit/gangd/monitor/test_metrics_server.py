@@ -307,8 +307,8 @@ def exported(table: tuple[Metric, ...]) -> set[str]:
 
 
 def test_the_page_is_what_the_table_says() -> None:
-    told = "python -m gangd.monitor.metrics_document > docs/metrics.md"
-    assert (ROOT / "docs/metrics.md").read_text() == render(), told
+    reported = "python -m gangd.monitor.metrics_document > docs/metrics.md"
+    assert (ROOT / "docs/metrics.md").read_text() == render(), reported
 
 
 @pytest.mark.parametrize("table", [CONTROLLER, AGENT])

@@ -125,10 +125,10 @@ def without_cores(message: DownMessage) -> DownMessage:
 
 @pytest.mark.parametrize("message", DOWN, ids=lambda one: type(one).__name__)
 def test_an_agent_of_the_version_before_understands_what_it_receives(message: DownMessage) -> None:
-    told = wire3.decode_down(encode_down(message, OLDEST), "n1")
+    text = wire3.decode_down(encode_down(message, OLDEST), "n1")
     known = without_cores(message)
-    assert {**raw(told), "version": VERSION} == raw(known)
-    assert decode_down(wire3.encode_down(told), "n1") == msgspec.structs.replace(known, version=OLDEST)
+    assert {**raw(text), "version": VERSION} == raw(known)
+    assert decode_down(wire3.encode_down(text), "n1") == msgspec.structs.replace(known, version=OLDEST)
     with pytest.raises(OldVersionError):
         wire3.decode_down(encode_down(message), "n1")
 

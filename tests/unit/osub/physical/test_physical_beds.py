@@ -50,11 +50,11 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, ObservedCluster]:
 
 def test_the_program_gets_the_layout(tmp_path: Path, found: dict[str, ObservedCluster]) -> None:
     found["c"] = looked(NAIVE)
-    told = program(tmp_path, f'echo "$1" >> {tmp_path}/told')
-    beds = ConfiguredBeds(tmp_path / "c", told, {NAIVE.key: NAIVE})
+    message = program(tmp_path, f'echo "$1" >> {tmp_path}/calls')
+    beds = ConfiguredBeds(tmp_path / "c", message, {NAIVE.key: NAIVE})
     with beds.bed(NAIVE.key) as bed:
         assert bed is found["c"].bed
-    assert (tmp_path / "told").read_text() == "sq-m2-naive\n"
+    assert (tmp_path / "calls").read_text() == "sq-m2-naive\n"
 
 
 def test_a_program_that_fails_is_reported_with_its_last_words(tmp_path: Path) -> None:

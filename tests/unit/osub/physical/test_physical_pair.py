@@ -152,12 +152,12 @@ def of_losses(**losses: list[float]) -> Results:
     return results(pairs=found)
 
 
-def told(**losses: list[float]) -> str:
+def sentences(**losses: list[float]) -> str:
     return "\n".join(pair_findings(of_losses(**losses)))
 
 
 def test_a_loss_is_reported_where_the_interval_is_above_zero() -> None:
-    said = told(naive=[0.13, 0.15, 0.14], gangd=[0.01, 0.02, 0.015])
+    said = sentences(naive=[0.13, 0.15, 0.14], gangd=[0.01, 0.02, 0.015])
     assert "Naive two coupled jobs on the same cores lose 14 [" in said
     assert "in 3 trials (thesis, 12 ranks: 76%)" in said
     assert "gangd loses 12.5 [" in said
@@ -166,20 +166,20 @@ def test_a_loss_is_reported_where_the_interval_is_above_zero() -> None:
 
 
 def test_an_interval_that_includes_zero_is_undecided() -> None:
-    said = told(naive=[0.3, -0.1, 0.2], gangd=[-0.2, 0.1, 0.0])
+    said = sentences(naive=[0.3, -0.1, 0.2], gangd=[-0.2, 0.1, 0.0])
     assert "Naive it is undecided whether" in said
     assert "Under gangd it is undecided whether" in said
     assert "Whether gangd loses less than naive sharing is undecided" in said
 
 
 def test_a_gain_and_a_single_trial_are_reported_as_what_they_are() -> None:
-    assert "are together 3 [" in told(gangd=[-0.03, -0.031, -0.029])
-    assert "it is undecided what two coupled jobs on the same cores lose: 14%" in told(naive=[0.14])
-    assert told() == ""
+    assert "are together 3 [" in sentences(gangd=[-0.03, -0.031, -0.029])
+    assert "it is undecided what two coupled jobs on the same cores lose: 14%" in sentences(naive=[0.14])
+    assert sentences() == ""
 
 
 def test_gangd_that_loses_more_is_said_to() -> None:
-    assert "points more than naive sharing" in told(naive=[0.01, 0.02, 0.015], gangd=[0.2, 0.21, 0.22])
+    assert "points more than naive sharing" in sentences(naive=[0.01, 0.02, 0.015], gangd=[0.2, 0.21, 0.22])
 
 
 def test_trials_that_only_one_layout_has_are_not_compared_with_others() -> None:

@@ -144,8 +144,8 @@ def test_the_command_shows_its_plan_and_runs_nothing(osub: Osub, tmp_path: Path)
     plan = json.loads(done.stdout)
     assert plan["rounds"] >= 3
     assert plan["estimate_s"] <= 3600
-    told = osub(str(LOG), "--dry-run")
-    assert "For the budget" in told.stdout
+    output = osub(str(LOG), "--dry-run")
+    assert "For the budget" in output.stdout
     assert list(tmp_path.iterdir()) == []
 
 

@@ -61,8 +61,8 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SweepReplays,
             return subprocess.CompletedProcess(command, 1, "", "osub: Slurm took no job of this trace\n")
         if seed == "4":
             return subprocess.CompletedProcess(command, -9, "", "")
-        told = {"finished": True, "states": {"COMPLETED": 1}}
-        return subprocess.CompletedProcess(command, 0, json.dumps(told), "")
+        reported = {"finished": True, "states": {"COMPLETED": 1}}
+        return subprocess.CompletedProcess(command, 0, json.dumps(reported), "")
 
     monkeypatch.setattr(replays, "_ended", ended)
     monkeypatch.setattr(replays, "figures_of_run", lambda path: {"wait_mean_s": 1.0})
@@ -185,7 +185,7 @@ def test_a_sweep_of_both_kinds_gives_each_what_it_takes(trace: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "message"),
     [
         ('kind = "replay"\noverhead = 1.1\n', "overhead is nothing that a point of kind replay takes"),
         ('gang = "osub"\n', "gang is nothing that a point of kind simulate takes"),
@@ -193,8 +193,8 @@ def test_a_sweep_of_both_kinds_gives_each_what_it_takes(trace: Path, tmp_path: P
         ('kind = "replay"\n[base.set]\nwindow = 1\n', "set.window is nothing"),
     ],
 )
-def test_what_a_kind_does_not_take_is_refused(trace: Path, tmp_path: Path, lines: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_a_kind_does_not_take_is_refused(trace: Path, tmp_path: Path, lines: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         spec_of(tmp_path, f'[base]\ntrace = "{trace.name}"\nsystem = "N2C1"\n{lines}')
 
 

@@ -52,18 +52,18 @@ def test_a_process_that_ends_leaves_the_files_of_the_others(trace: Path, tmp_pat
 
 def test_what_is_done_is_not_done_again(trace: Path, tmp_path: Path) -> None:
     store = SweepStore(tmp_path / "out")
-    told: list[SweepProgress] = []
+    seen: list[SweepProgress] = []
     team = Processes(sweep_work.counts, 2)
-    first = run_sweep(points_of(trace, 3), store, team, watch=told.append)
+    first = run_sweep(points_of(trace, 3), store, team, watch=seen.append)
     assert (first.total, first.known, first.done, first.failures) == (3, 0, 3, {})
     again = run_sweep(points_of(trace, 5), store, team)
     assert (again.total, again.known, again.done) == (5, 3, 2)
     assert sorted((tmp_path / "calls").read_text().split()) == ["1", "2", "3", "4", "5"]
     assert again.table["multiplicity"].to_list() == [1, 2, 3, 4, 5]
     assert pl.read_parquet(tmp_path / "out" / "points.parquet").equals(again.table)
-    assert told[0].left_s is None
-    assert told[-1].done == 3
-    assert told[-1].left_s == 0.0
+    assert seen[0].left_s is None
+    assert seen[-1].done == 3
+    assert seen[-1].left_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_the_command_simulates_and_draws(
     assert command([*words, "--dry-run"]) == 0
     assert "6 points, 0 of them done; 6 to run" in capsys.readouterr().out
     assert command([*words, "--html", str(page), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["points"], told["done"], told["failed"]) == (6, 4, 2)
-    assert told["wall_s"] > 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["points"], document["done"], document["failed"]) == (6, 4, 2)
+    assert document["wall_s"] > 0
     table = pl.read_parquet(tmp_path / "out" / "points.parquet")
     alone = table.filter(multiplicity=1)
     assert alone["degradation_mean"].to_list() == [1.0, 1.0]
@@ -199,11 +199,11 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
 ) -> None:
     words = ["sweep", "tune", str(trace), "--system", "N2C2", "--out", str(tmp_path / "out")]
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["best"] == {"multiplicity": 2}
-    assert [one["overhead"] for one in told["scenarios"]] == [1.0, 1.4]
-    assert told["gain_over_seeds"]["count"] == 5
-    assert len(told["tried"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["best"] == {"multiplicity": 2}
+    assert [one["overhead"] for one in document["scenarios"]] == [1.0, 1.4]
+    assert document["gain_over_seeds"]["count"] == 5
+    assert len(document["tried"]) == 2
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
     answer = " ".join(capsys.readouterr().out.split())
     assert "Best of 2 settings, assuming C_o = 1.2: M=1. Jobs wait on average " in answer
@@ -238,9 +238,9 @@ def test_where_nothing_is_mild_enough_json_names_no_best(
     monkeypatch.setattr("osub.cli.sweep.under", lambda *_: found)
     words = ["sweep", "tune", "t.swf", "--system", "N2C2", "--out", str(tmp_path / "out")]
     assert command([*words, "--most-degradation", "1.2", "--json"]) == 1
-    told = capsys.readouterr()
-    assert json.loads(told.out)["best"] is None
-    assert "the mildest has 1.4" in told.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)["best"] is None
+    assert "the mildest has 1.4" in output.err
 
 
 def test_ctrl_c_says_what_is_kept_and_one_sweep_at_a_time_has_a_folder(
@@ -261,8 +261,10 @@ def test_ctrl_c_says_what_is_kept_and_one_sweep_at_a_time_has_a_folder(
 
     monkeypatch.setattr(Processes, "run", one_point)
     assert command(words) == 130
-    told = capsys.readouterr().err
-    assert "osub: interrupted: 1 of 3 points are done and kept; the same command goes on where it was" in told
+    output = capsys.readouterr().err
+    assert (
+        "osub: interrupted: 1 of 3 points are done and kept; the same command goes on where it was" in output
+    )
     assert pl.read_parquet(out / "points.parquet").height == 1
 
 

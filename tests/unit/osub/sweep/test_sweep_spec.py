@@ -51,7 +51,7 @@ def test_a_point_that_comes_twice_is_taken_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[base\n", "is no TOML"),
         ("\x00", "is no TOML"),
@@ -66,8 +66,8 @@ def test_a_point_that_comes_twice_is_taken_once(tmp_path: Path) -> None:
         ("base = 3\n", "\\[base\\] is a table"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_in_one_line(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(OsubError, match=told) as caught:
+def test_a_file_that_is_wrong_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(OsubError, match=message) as caught:
         spec_of(tmp_path, text)
     assert "\n" not in str(caught.value)
 
@@ -167,7 +167,7 @@ def test_the_front_has_what_none_beats_in_both(pairs: list[tuple[int, int]]) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (BASE + '[grid]\nmultiplicity = [1, "two"]\n', "multiplicity takes a whole number, not 'two'"),
         (BASE + "[grid]\nmultiplicity = [1, 2.0]\n", "multiplicity takes a whole number, not 2.0"),
@@ -180,8 +180,10 @@ def test_the_front_has_what_none_beats_in_both(pairs: list[tuple[int, int]]) -> 
         (BASE + "[grid]\nseed = [1]\n[[zip]]\n", "this one names none"),
     ],
 )
-def test_what_no_point_can_have_is_refused_before_anything_runs(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_no_point_can_have_is_refused_before_anything_runs(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
         spec_of(tmp_path, text)
 
 
@@ -241,9 +243,9 @@ def test_choices_are_ranked_under_each_overhead_and_never_across() -> None:
     assert one.choices == ("multiplicity",)
     assert [row[0] for row in one.rows(9)[1]] == ["2", "1"]
     assert [row[0] for row in other.rows(9)[1]] == ["1"]
-    told = answers([one, other])
-    assert "depends on the scenario" in told[0][0]
-    assert told[0][1] == "overhead 1.0: multiplicity 2; overhead 1.4: multiplicity 1."
+    reported = answers([one, other])
+    assert "depends on the scenario" in reported[0][0]
+    assert reported[0][1] == "overhead 1.0: multiplicity 2; overhead 1.4: multiplicity 1."
 
 
 def test_results_are_means_over_seeds_with_the_interval_of_student() -> None:
@@ -275,9 +277,9 @@ def test_what_repeats_names_is_averaged_over_and_no_choice(tmp_path: Path) -> No
     assert len(spec.combinations()) == 6
     assert spec.varied() == ["multiplicity", "trace"]
     assert spec.averaged() == ("seed", "trial", "trace")
-    for text, told in (
+    for text, reported in (
         (BASE + "[repeat]\nmultiplicity = [1, 2]\n", "is what a user chooses"),
         (BASE + "[grid]\nseed = [1]\n[repeat]\nseed = [1, 2]\n", "name it once"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=reported):
             spec_of(tmp_path, text)
