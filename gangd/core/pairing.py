@@ -1,0 +1,358 @@
+"""What applications lose to co-located ones, learnt from CPU time, and which pairs therefore alternate.
+
+The same work costs a job more CPU time when a co-located job takes caches and memory bandwidth from it. So of
+the jobs of one user, one application and one number of cores, the logarithm of the CPU time until the end is
+a constant, plus for each opponent a *log loss* times the share of its CPU time in which the job ran together
+with it. The posterior of a Bayesian regression (Gaussian prior, noise from the residuals; Gelman et al.,
+Bayesian Data Analysis, chapter 14) says what is known, and how surely. Where agents can count instructions,
+``observe`` takes CPU time an instruction in the place of CPU time.
+
+Two jobs alternate where one of the two loses more than ``threshold`` to the other by what is expected. As long
+as an interval has the threshold in it, the opposite is tried for a share of the pairs of jobs, ``explore``,
+drawn from a seed and the two job ids.
+
+An entry is learnt from its own user's jobs alone, and a name that users write themselves says only what *his*
+job does to others: it has its user in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import exp, isfinite, log, log1p, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangd.core.scheduler_events import NodeReport
+
+MOST_VICTIMS, MOST_OF_USER, MOST_OPPONENTS = 512, 32, 32
+"""Entries in all, of one user, and opponents in one; those that were not used for longest go."""
+LEAST_CPU_S = 2.0
+"""A job that used less says nothing: agents look about once a second."""
+_MEMORY = 0.98  # of an older job at each newer one
+_NOISE, _NOISE_JOBS = 0.05, 3.0  # of the logarithm of CPU time, as if so many jobs had shown it
+_BASE_SD, _LOSS_SD = 10.0, 0.1
+_WIDTH = 1.96
+_LARGEST = 0.95
+SEPARATOR = ":"
+
+
+class Victim(NamedTuple):
+    """Whose jobs are compared with each other: equal work is expected of them."""
+
+    user: str
+    application: str
+    cores: int
+
+
+class PairedJob(NamedTuple):
+    """A job of which it is known what it runs.
+
+    ``opponent`` is what it is called by those that it may harm: its application, or ``USER:APPLICATION`` where
+    users say themselves what they run.
+    """
+
+    job: int
+    start_s: int
+    victim: Victim
+    opponent: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairLoss:
+    """What a victim loses to an opponent, as shares of its speed, with the 95% interval, and from how many jobs."""
+
+    loss: float
+    low: float
+    high: float
+    jobs: float
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVictim:
+    """What is kept of a victim: sums over its jobs, older ones weighted less.
+
+    Attributes
+    ----------
+    opponents
+        Names, in the order of the columns that follow the constant's.
+    gram
+        Products of columns, the upper triangle by rows.
+    response
+        Products of each column with the logarithm of CPU time (s).
+    square
+        Sum of its squares.
+    """
+
+    user: str
+    application: str
+    cores: int
+    opponents: tuple[str, ...]
+    gram: tuple[float, ...]
+    response: tuple[float, ...]
+    square: float
+
+
+@dataclass(slots=True, eq=False)
+class _Sums:
+    opponents: list[str] = field(default_factory=list)
+    gram: NDArray[np.float64] = field(default_factory=lambda: np.zeros((1, 1)))
+    response: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    square: float = 0.0
+    posterior: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def column(self, opponent: str) -> int:
+        """Return the column of an opponent, which may be new; the least seen one makes place for it."""
+        if opponent not in self.opponents:
+            if len(self.opponents) == MOST_OPPONENTS:
+                least = 1 + int(np.argmin(np.diag(self.gram)[1:]))
+                del self.opponents[least - 1]
+                self.gram = np.delete(np.delete(self.gram, least, 0), least, 1)
+                self.response = np.delete(self.response, least)
+            self.opponents.append(opponent)
+            self.gram = np.pad(self.gram, (0, 1))
+            self.response = np.pad(self.response, (0, 1))
+        return self.opponents.index(opponent) + 1
+
+
+class PairLearner:
+    """Learns losses by pair, and decides which jobs alternate. Deterministic.
+
+    Parameters
+    ----------
+    seed
+        Of what is tried.
+
+    Attributes
+    ----------
+    prior
+        Losses by victim's and opponent's application, where a table says them; of no other pair is anything
+        expected.
+    threshold
+        Loss beyond which a victim is harmed.
+    explore
+        Share of the pairs of jobs for which the opposite is tried where it is not clear what is right.
+    version
+        Counts what was learnt: decisions are as they were while it is.
+    """
+
+    def __init__(self, seed: int, threshold: float, explore: float) -> None:
+        self.seed = seed
+        self.prior: Mapping[tuple[str, str], float] = {}
+        self.threshold = threshold
+        self.explore = explore
+        self.version = 0
+        self._victims: dict[Victim, _Sums] = {}
+
+    def set_policy(self, prior: Mapping[tuple[str, str], float], threshold: float, explore: float) -> None:
+        """Apply another table, threshold and share of trials from now on."""
+        self.prior, self.threshold, self.explore = dict(prior), threshold, explore
+        for sums in self._victims.values():
+            sums.posterior = None
+        self.version += 1
+
+    def observe(self, victim: Victim, cpu_s: float, exposure: Mapping[str, float]) -> None:
+        """Learn from a job that has ended well.
+
+        Parameters
+        ----------
+        cpu_s
+            CPU time that it used in all, seconds; below ``LEAST_CPU_S`` it says nothing.
+        exposure
+            Share of that in which an opponent ran, too, by opponent.
+        """
+        if not (LEAST_CPU_S <= cpu_s and isfinite(cpu_s)):
+            return
+        sums = self._victims.pop(victim, None) or _Sums()
+        self._victims[victim] = sums  # the one used last is last
+        self._evict(victim.user)
+        shares = {name: share for name, share in exposure.items() if share > 0}
+        for name in sorted(shares, key=shares.__getitem__)[-MOST_OPPONENTS:]:
+            sums.column(name)
+        row = np.array([1.0, *(shares.get(name, 0.0) for name in sums.opponents)])
+        value = log(cpu_s)
+        sums.gram = _MEMORY * sums.gram + np.outer(row, row)
+        sums.response = _MEMORY * sums.response + row * value
+        sums.square = _MEMORY * sums.square + value * value
+        sums.posterior = None
+        self.version += 1
+
+    def loss(self, victim: Victim, opponent: str) -> PairLoss:
+        """Return what is known, or expected, of a victim's loss to an opponent."""
+        mean, deviation, jobs = self._log_loss(victim, opponent)
+        low, high = (mean + sign * _WIDTH * deviation for sign in (-1, 1))
+        return PairLoss(1 - exp(-mean), 1 - exp(-low), 1 - exp(-high), jobs)
+
+    def alternate(self, one: PairedJob, other: PairedJob) -> bool:
+        """Whether two jobs on one node never run at the same time."""
+        losses = [self.loss(one.victim, other.opponent), self.loss(other.victim, one.opponent)]
+        harmful = [loss for loss in losses if loss.loss > self.threshold]
+        is_open = [loss.low <= self.threshold <= loss.high for loss in harmful or losses]
+        if self._is_drawn(one.job, other.job) and (all(is_open) if harmful else any(is_open)):
+            return not harmful
+        return bool(harmful)
+
+    def known(self) -> Iterator[tuple[Victim, str, PairLoss]]:
+        """Yield what was learnt, of each victim by opponent."""
+        for victim, sums in self._victims.items():
+            for opponent in sums.opponents:
+                yield victim, opponent, self.loss(victim, opponent)
+
+    def table(self) -> list[tuple[str, str, PairLoss, int]]:
+        """Return losses by pair of applications: the median of the users' losses, and how many users.
+
+        So no user moves a loss of an application further than to that of another user, unless they are half
+        of its users.
+        """
+        by_pair: dict[tuple[str, str], dict[str, PairLoss]] = {}
+        for victim, opponent, loss in self.known():
+            users = by_pair.setdefault((victim.application, opponent.rpartition(SEPARATOR)[2]), {})
+            if victim.user not in users or users[victim.user].jobs < loss.jobs:
+                users[victim.user] = loss
+        rows = []
+        for pair, users in sorted(by_pair.items()):
+            ordered = sorted(users.values(), key=lambda loss: loss.loss)
+            rows.append((*pair, ordered[(len(ordered) - 1) // 2], len(ordered)))
+        return rows
+
+    def state(self) -> list[KnownVictim]:
+        """Return what the next controller needs to go on."""
+        return [
+            KnownVictim(
+                *victim,
+                tuple(sums.opponents),
+                tuple(sums.gram[np.triu_indices(len(sums.gram))].tolist()),
+                tuple(sums.response.tolist()),
+                sums.square,
+            )
+            for victim, sums in self._victims.items()
+        ]
+
+    def recall(self, state: Iterable[KnownVictim]) -> None:
+        """Take in what an earlier controller knew; raises ``ValueError`` for what cannot have been learnt."""
+        for one in state:
+            size = len(one.opponents) + 1
+            values = (*one.gram, *one.response, one.square)
+            if (
+                size > MOST_OPPONENTS + 1
+                or len(set(one.opponents)) != size - 1
+                or len(one.gram) != size * (size + 1) // 2
+                or len(one.response) != size
+                or not all(map(isfinite, values))
+            ):
+                raise ValueError(f"{one.application} of {one.user} is no entry of a pair table")
+            gram = np.zeros((size, size))
+            gram[np.triu_indices(size)] = one.gram
+            gram = gram + np.triu(gram, 1).T
+            if np.linalg.eigvalsh(gram)[0] < -1e-6 * max(1.0, gram[0, 0]) or one.square < 0:
+                raise ValueError(f"{one.application} of {one.user} has sums that no jobs have")
+            victim = Victim(one.user, one.application, one.cores)
+            self._victims[victim] = _Sums(list(one.opponents), gram, np.array(one.response), one.square)
+            self._evict(one.user)
+        self.version += 1
+
+    def _is_drawn(self, one: int, other: int) -> bool:
+        pair = f"{self.seed} {min(one, other)} {max(one, other)}".encode()
+        return int.from_bytes(blake2b(pair, digest_size=8).digest()) < self.explore * 2**64
+
+    def _evict(self, user: str) -> None:
+        """Keep within bounds: a user with many entries loses his own."""
+        own = [victim for victim in self._victims if victim.user == user]
+        if len(own) > MOST_OF_USER:
+            del self._victims[own[0]]
+        elif len(self._victims) > MOST_VICTIMS:
+            most = Counter(victim.user for victim in self._victims).most_common(1)[0][0]
+            del self._victims[next(victim for victim in self._victims if victim.user == most)]
+
+    def _expected(self, victim: Victim, opponent: str) -> tuple[float, float]:
+        """Mean and deviation of a log loss before any job has ended: no table decides for good."""
+        loss = self.prior.get((victim.application, opponent.rpartition(SEPARATOR)[2]), 0.0)
+        mean = -log1p(-min(loss, _LARGEST))
+        return mean, _LOSS_SD + abs(mean + log1p(-min(self.threshold, _LARGEST))) / 2
+
+    def _log_loss(self, victim: Victim, opponent: str) -> tuple[float, float, float]:
+        sums = self._victims.get(victim)
+        if sums is None or opponent not in sums.opponents:
+            return *self._expected(victim, opponent), 0.0
+        mean, variance = sums.posterior or self._solve(victim, sums)
+        place = sums.opponents.index(opponent) + 1
+        return float(mean[place]), sqrt(max(0.0, float(variance[place]))), float(sums.gram[0, place])
+
+    def _solve(self, victim: Victim, sums: _Sums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Posterior mean and variance of each column; the noise is what the residuals say, in a few rounds."""
+        priors = [(0.0, _BASE_SD), *(self._expected(victim, name) for name in sums.opponents)]
+        centre = np.array([mean for mean, _ in priors])
+        precision = np.diag([deviation**-2 for _, deviation in priors])
+        noise = _NOISE**2
+        for _ in range(3):
+            covariance = np.linalg.inv(precision + sums.gram / noise)
+            mean = covariance @ (precision @ centre + sums.response / noise)
+            residual = sums.square - 2 * mean @ sums.response + mean @ sums.gram @ mean
+            fitted = np.trace(covariance @ sums.gram) / noise
+            free = max(0.0, float(sums.gram[0, 0] - fitted))
+            noise = (_NOISE_JOBS * _NOISE**2 + max(0.0, float(residual))) / (_NOISE_JOBS + free)
+        sums.posterior = mean, np.diag(np.linalg.inv(precision + sums.gram / noise))
+        return sums.posterior
+
+
+@dataclass(slots=True)
+class _Run:
+    job: PairedJob
+    is_whole: bool
+    cpu_us: int = 0
+    together_us: Counter[str] = field(default_factory=Counter)
+
+
+class PairObserver:
+    """Adds up what agents report of jobs, and has the learner learn from those that end well.
+
+    Jobs that run when it begins are left out, for what they did before is not known. No clock counts here,
+    so that none can be set wrong: shares are shares of CPU time.
+    """
+
+    def __init__(self, learner: PairLearner) -> None:
+        self._learner = learner
+        self._runs: dict[int, _Run] = {}
+        self._has_begun = False
+
+    def see(self, jobs: Iterable[PairedJob], completed: Iterable[int]) -> None:
+        """Take in the jobs that hold cores now, and those of Slurm's that have ended well."""
+        now = {job.job: job for job in jobs}
+        ended = self._runs.keys() - now.keys()
+        for number in sorted(ended & set(completed)):
+            run = self._runs[number]
+            if run.is_whole and run.cpu_us:
+                shares = {name: us / run.cpu_us for name, us in run.together_us.items()}
+                self._learner.observe(run.job.victim, run.cpu_us / 1e6, shares)
+        for number in ended:
+            del self._runs[number]
+        for number, job in now.items():
+            known = self._runs.get(number)
+            if known is None or known.job.start_s != job.start_s:
+                self._runs[number] = _Run(job, self._has_begun)
+            elif known.job != job:  # other cores, or another name: it is not the same work
+                self._runs[number] = _Run(job, is_whole=False)
+        self._has_begun = True
+
+    def report(self, report: NodeReport) -> None:
+        """Add what jobs of a node used, and with which others they ran."""
+        cpu_us: Counter[int] = Counter()
+        span_us: Counter[int] = Counter()
+        for sample in (*report.alone, *(one for use in report.slices for one in use.samples)):
+            if sample.job in self._runs:
+                cpu_us[sample.job] += sample.cpu_us
+                span_us[sample.job] += sample.span_us
+        held = [{*use.held, *use.yielding} for use in report.slices]
+        ran = {job: {place for place, jobs in enumerate(held) if job not in jobs} for job in cpu_us}
+        for job, used_us in cpu_us.items():
+            run = self._runs[job]
+            run.cpu_us += used_us
+            for other, slices in ran.items():
+                if other != job and span_us[other]:
+                    share = len(ran[job] & slices) / max(1, len(ran[job])) if held else 1.0
+                    share *= min(1.0, cpu_us[other] / span_us[other])
+                    run.together_us[self._runs[other].job.opponent] += round(used_us * share)
