@@ -30,6 +30,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Samples = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 Weight = Annotated[float, msgspec.Meta(ge=1 / 1024, le=1024)]
 HoldKind = Literal["freeze", "yield"]
+PairingWord = Literal["admin_comment", "comment", "name"]
 
 
 SlurmName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.+$@\\-][A-Za-z0-9_.+$@\\ -]{0,254}\Z")]
@@ -133,7 +134,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pairing_threshold
         See ``pairing``.
     pairing_word
-        Whose ``gangd-app=NAME`` says what a job runs: ``admin_comment``, or the job's own ``comment``.
+        Whose ``gangd-app=NAME`` says what a job runs: ``admin_comment`` or the job's own ``comment``; or that
+        its ``name`` is the application.
+    pairing_learn
+        Whether losses are learnt from CPU times of jobs, and decide; ``pairing`` is expected at first.
+    pairing_explore
+        Share of the pairs of jobs for which the opposite is tried while it is not clear what is right.
     opt_out_comments, opt_out_features
         Words in a job's comment, and node features that it asks for, by which it opts out where a rule of its
         partition, QOS, account or user has ``may_opt_out``.
@@ -178,7 +184,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     most_job_weight: Weight = 1.0
     pairing: Path | None = None
     pairing_threshold: Share = 0.05
-    pairing_word: Literal["admin_comment", "comment"] = "admin_comment"
+    pairing_word: PairingWord = "admin_comment"
+    pairing_learn: bool = False
+    pairing_explore: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.1
     opt_out_comments: tuple[str, ...] = ("gangd=off",)
     opt_out_features: tuple[str, ...] = ()
 
@@ -246,7 +254,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether jobs of a partition may be frozen."""
         said = self.partitions.get(partition, Saying())
         others = {one.hold for sayings in self.sayings()[1:] for one in sayings.values()}
-        return self.pairing is not None or "freeze" in (said.hold or self.hold, *others, *self.job_holds)
+        return (
+            self.pairing is not None
+            or self.pairing_learn
+            or "freeze" in (said.hold or self.hold, *others, *self.job_holds)
+        )
 
     def longest_quantum_ms(self, partition: str) -> float:
         """Return for how long a job of a partition may run at a stretch."""

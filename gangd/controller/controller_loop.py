@@ -42,6 +42,7 @@ from gangd.controller.failover import ANNOUNCE_NS, FailoverGrace, read_signals
 from gangd.controller.fanout import BeatRounds, Fanout
 from gangd.controller.intake import Intake
 from gangd.controller.job_policy import policy_of
+from gangd.controller.live_pairs import LivePairs
 from gangd.controller.operators import Operators
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_view import ClusterView
@@ -163,6 +164,9 @@ class ControllerLoop:
             self._fanout.resend,
             clock,
         )
+        self._pairs = LivePairs(keeper)
+        self._intake.on_report = self._pairs.report
+        self._view.seats.learner = self._pairs.follow(self._view.policy.pairing)
         self._control = keeper.control()
         self._operators = Operators(
             keeper, self._cores, partitions, os.geteuid(), lambda: wall() / 1e9, self._reorder
@@ -280,6 +284,7 @@ class ControllerLoop:
             if self._slices is not None:
                 self._orders.attempt("record slices", self._slices.flush)
             self._orders.attempt("save state", self._save)
+            self._orders.attempt("save pairs", self._pairs.save)
             pause_ns = SAVE_SHARE * (self._clock() - began_ns)
             self._save_ns = now_ns + min(max(SAVE_LEAST_NS, pause_ns), SAVE_EVERY_NS)
 
@@ -320,6 +325,7 @@ class ControllerLoop:
             self._operators.see(answer.snapshot)
             if self._slices is not None:
                 self._slices.know(answer.snapshot)
+            self._pairs.see(answer.snapshot)
             self._looked, self._looked_ns = answer, self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
             self._orders.alarm(self._unread.look(answer.snapshot.unreadable))
@@ -412,6 +418,7 @@ class ControllerLoop:
         self._worker.every_s = config.snapshot_s
         self._worker.mark_in(config.mark_field())
         self._view.set_policy(policy)
+        self._view.seats.learner = self._pairs.follow(policy.pairing)
         self._worker.ask()
         log.info("configuration reloaded; endpoints, folders and record stay as they were")
 
@@ -492,6 +499,7 @@ class ControllerLoop:
                 self._orders.publish([self._fanout.thaw_all(self._clock(), "the controller leaves")])
         if not lost:
             self._orders.attempt("save state", self._save)
+            self._orders.attempt("save pairs", self._pairs.save)
         if not (self._quiet or lost):
             self._orders.tell(Shutdown(self._clock()))
         if self._slices is not None:

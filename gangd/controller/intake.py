@@ -263,6 +263,8 @@ class Intake:
     ----------
     heard
         Nodes that have reported slices; the caller empties it.
+    on_report
+        Called with each report that the core took.
     caught_up_ns
         When nothing was left to take last: reports sent before then were read.
     """
@@ -280,6 +282,7 @@ class Intake:
     ) -> None:
         self.heard: set[str] = set()
         self.caught_up_ns = clock()
+        self.on_report: Callable[[NodeReport], None] = lambda _: None
         self._sockets = sockets
         self._cores = cores
         self._scheduler = scheduler
@@ -381,6 +384,8 @@ class Intake:
             if isinstance(event, NodeReport) and event.slices:
                 self.heard.add(event.node)
             self._orders.tell(event)
+            if isinstance(event, NodeReport):
+                self.on_report(event)
 
 
 class AgentConnections:

@@ -25,22 +25,26 @@ AdminComment, which operators and job-submit plugins write and users don't.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 from foundation.csv_table import LOSS_COLUMNS, csv_rows, losses_of
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.slurm import SlurmJob
 from foundation.trust import read_trusted
-from gangd.controller.controller_config import MS, Config, Saying
+from gangd.controller.controller_config import MS, Config, PairingWord, Saying
 from gangd.core import HoldMode
+from gangd.core.pairing import SEPARATOR, PairedJob, PairLearner, Victim
 
 APP_WORD = "gangd-app="
 _MOST_BYTES = 16 << 20
+_LEARNT_NAME = re.compile(r"[A-Za-z0-9_.+@$-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +55,53 @@ class PairRule:
     ----------
     pairs
         As (one, other) in ascending order; both may be the same.
-    by_user
-        Whether the job's own comment names its application, and not AdminComment.
+    word
+        What names a job's application: AdminComment, the job's own comment, or the job's name.
+    learns
+        Whether losses are learnt, and decide in the place of ``pairs``.
+    threshold, explore
+        See ``PairLearner``.
+    losses
+        What the table says, by victim and opponent.
     """
 
     pairs: frozenset[tuple[str, str]] = frozenset()
-    by_user: bool = False
+    word: PairingWord = "admin_comment"
+    learns: bool = False
+    threshold: float = 0.05
+    explore: float = 0.1
+    losses: Mapping[tuple[str, str], float] = field(default_factory=dict, compare=False)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may have jobs alternate."""
+        return self.learns or bool(self.pairs)
 
     def application(self, job: SlurmJob) -> str | None:
         """Return what a job runs; None where no field says it, or two fields disagree."""
-        if not self.pairs:
+        if not self.is_active:
             return None
-        text = (job.comment if self.by_user else job.admin_comment) or ""
+        if self.word == "name":
+            return job.name
+        text = (job.comment if self.word == "comment" else job.admin_comment) or ""
         said = {word for word in text.replace(",", " ").split() if word.startswith(APP_WORD)}
         return said.pop().removeprefix(APP_WORD) if len(said) == 1 else None
+
+    def paired(self, job: SlurmJob) -> PairedJob | None:
+        """Return what is learnt from a job, and of it; None for names that are none of the learner's."""
+        name = self.application(job)
+        if name is None or not all(map(_LEARNT_NAME.fullmatch, (name, job.user))):
+            return None
+        victim = Victim(job.user, name, sum(len(held.cores) for held in job.cores))
+        called = name if self.word == "admin_comment" else f"{job.user}{SEPARATOR}{name}"
+        return PairedJob(job.job_id, job.start_time or 0, victim, called)
 
     def is_harmful(self, one: str, other: str) -> bool:
         """Whether one of the two loses more than it may to the other."""
         return (min(one, other), max(one, other)) in self.pairs
 
 
-def read_pairs(path: Path, threshold: float, *, by_user: bool) -> PairRule:
+def read_pairs(path: Path, threshold: float, word: PairingWord) -> PairRule:
     """Read a table of losses (CSV ``victim,opponent,e_v``), as ``osub predict matrix --csv`` writes it.
 
     Parameters
@@ -80,7 +110,7 @@ def read_pairs(path: Path, threshold: float, *, by_user: bool) -> PairRule:
         A file that only root or the user could have written.
     threshold
         E_v above which a victim is harmed.
-    by_user
+    word
         See ``PairRule``.
 
     Raises
@@ -95,21 +125,39 @@ def read_pairs(path: Path, threshold: float, *, by_user: bool) -> PairRule:
     except OSError as error:
         raise InputError(f"cannot read the table of pairs {path}: {one_line(str(error))}") from error
     rows = csv_rows(path, raw, LOSS_COLUMNS, None, most_bytes=_MOST_BYTES)
-    harmful = {(min(one, other), max(one, other)) for one, other, loss in losses_of(rows) if loss > threshold}
-    return PairRule(frozenset(harmful), by_user)
+    losses: dict[tuple[str, str], float] = {}
+    for one, other, loss in losses_of(rows):  # of two rows of a pair the larger loss counts
+        losses[one, other] = max(loss, losses.get((one, other), loss))
+    harmful = {(min(pair), max(pair)) for pair, loss in losses.items() if loss > threshold}
+    return PairRule(frozenset(harmful), word, threshold=threshold, losses=losses)
 
 
 Seat = Mapping[str, tuple[int, ...]]
 """By node, the numbers of a job's seats there, from 0."""
 
 
+class _Seated(NamedTuple):
+    job: int
+    name: str
+    paired: PairedJob | None
+    nodes: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Seats:
-    """Gives pairs of jobs seats on their nodes; a pair keeps its seat for as long as both are there."""
+    """Gives pairs of jobs seats on their nodes; a pair keeps its seat for as long as both are there.
 
+    Attributes
+    ----------
+    learner
+        Decides where the rule learns; of jobs with names that are not learnt the table does.
+    """
+
+    learner: PairLearner | None = None
     _rule: PairRule = field(default_factory=PairRule)
     _taken: dict[str, dict[tuple[int, int], int]] = field(default_factory=dict)
-    _known: Sequence[tuple[int, str, tuple[str, ...]]] = ()
+    _known: Sequence[_Seated] = ()
+    _version: int | None = None
     _seats: Mapping[int, Seat] = field(default_factory=dict)
 
     def set_rule(self, rule: PairRule) -> None:
@@ -121,35 +169,39 @@ class Seats:
 
     def of(self, jobs: Iterable[SlurmJob]) -> Mapping[int, Seat]:
         """Return the seats of each job that must not run together with another one that holds cores."""
-        if not self._rule.pairs:
+        if not self._rule.is_active:
             return {}
+        version = None if self.learner is None else self.learner.version
         known = [
-            (job.job_id, name, job.nodes)
+            _Seated(job.job_id, name, None if version is None else self._rule.paired(job), job.nodes)
             for job in jobs
             if job.cores and (name := self._rule.application(job)) is not None
         ]
-        if known != self._known:
-            self._known, self._seats = known, self._assign(known)
+        if known != self._known or version != self._version:
+            self._known, self._version, self._seats = known, version, self._assign(known)
         return self._seats
 
     def most(self, node: str) -> int:
         """Return how many seat numbers a node needs."""
         return max(self._taken.get(node, {}).values(), default=-1) + 1
 
-    def _assign(
-        self, known: Sequence[tuple[int, str, tuple[str, ...]]]
-    ) -> dict[int, dict[str, tuple[int, ...]]]:
-        on_node: dict[str, list[tuple[int, str]]] = {}
-        for job, name, nodes in known:
-            for node in nodes:
-                on_node.setdefault(node, []).append((job, name))
+    def _alternate(self, one: _Seated, other: _Seated) -> bool:
+        if self.learner is None or one.paired is None or other.paired is None:
+            return self._rule.is_harmful(one.name, other.name)
+        return self.learner.alternate(one.paired, other.paired)
+
+    def _assign(self, known: Sequence[_Seated]) -> dict[int, dict[str, tuple[int, ...]]]:
+        on_node: dict[str, list[_Seated]] = {}
+        for seated in known:
+            for node in seated.nodes:
+                on_node.setdefault(node, []).append(seated)
         taken: dict[str, dict[tuple[int, int], int]] = {}
         seats: dict[int, dict[str, list[int]]] = {}
         for node, here in on_node.items():
             pairs = [
-                (min(one, other), max(one, other))
-                for (one, name), (other, opponent) in combinations(here, 2)
-                if self._rule.is_harmful(name, opponent)
+                (min(one.job, other.job), max(one.job, other.job))
+                for one, other in combinations(here, 2)
+                if self._alternate(one, other)
             ]
             before = self._taken.get(node, {})
             kept = {pair: before[pair] for pair in pairs if pair in before}
@@ -305,9 +357,14 @@ def policy_of(config: Config) -> Policy:
         opt_out_features=features,
         hold=HoldMode(config.hold),
         job_holds=frozenset(map(HoldMode, config.job_holds)),
-        pairing=PairRule()
-        if config.pairing is None
-        else read_pairs(config.pairing, config.pairing_threshold, by_user=config.pairing_word == "comment"),
+        pairing=replace(
+            PairRule(word=config.pairing_word)
+            if config.pairing is None
+            else read_pairs(config.pairing, config.pairing_threshold, config.pairing_word),
+            learns=config.pairing_learn,
+            threshold=config.pairing_threshold,
+            explore=config.pairing_explore,
+        ),
     )
 
 

@@ -45,6 +45,8 @@ class ClusterView:
     ----------
     book
         What operators ordered; call ``forget_views`` after a change.
+    seats
+        Of jobs that must not run at the same time.
     unusable
         Jobs of the last call that run on nodes that are not known, or on no cores that Slurm tells of.
     refused
@@ -60,8 +62,8 @@ class ClusterView:
         self._number: int | None = None
         self._unread = False
         self._reserved: tuple[Reservation, ...] = ()
-        self._seats = Seats()
-        self._seats.set_rule(policy.pairing)
+        self.seats = Seats()
+        self.seats.set_rule(policy.pairing)
         self._seated: Mapping[int, Seat] = {}
         self.book = OrderBook()
 
@@ -82,7 +84,7 @@ class ClusterView:
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy from the next call on."""
         if policy.pairing != self.policy.pairing:
-            self._seats.set_rule(policy.pairing)
+            self.seats.set_rule(policy.pairing)
         self.policy = policy
         self.forget_views()
 
@@ -103,7 +105,7 @@ class ClusterView:
         it differs from the one before, a job cannot be read, or every job is to be judged anew.
         """
         difference = snapshot.difference
-        whole = bool(snapshot.unreadable) or self._unread or bool(self.policy.pairing.pairs)
+        whole = bool(snapshot.unreadable) or self._unread or self.policy.pairing.is_active
         if difference is None or difference.since != self._number or whole:
             return None
         self._number = difference.number
@@ -146,7 +148,7 @@ class ClusterView:
         unusable = []
         before, self._seated = (
             self._seated,
-            self._seats.of(job for job in snapshot.jobs if job.state in STATES and job.cores),
+            self.seats.of(job for job in snapshot.jobs if job.state in STATES and job.cores),
         )
         for job in snapshot.jobs:
             if job.state not in STATES or not job.cores:
@@ -180,7 +182,7 @@ class ClusterView:
             self.refused[job.user or "unknown"] = job.job_id
         seats = self._seated.get(job.job_id, {})
         for node in seats:
-            self._cores.add_seats(node, self._seats.most(node))
+            self._cores.add_seats(node, self.seats.most(node))
         return JobView(
             job=job.job_id,
             gang=job.het_job_id if job.het_job_id is not None else job.job_id,

@@ -188,8 +188,9 @@ class Candidate:
 STATE_NAME = "controller.json"
 LOCK_NAME = "controller.lock"
 STATUS_NAME = "status.json"
+PAIRS_NAME, PAIRS_TABLE = "pairs.json", "pairs.csv"
 PRIVATE = 0o600
-_DAMAGED = "controller.damaged-"
+_DAMAGED, _DAMAGED_PAIRS = "controller.damaged-", "pairs.damaged-"
 """A state file that could not be read, or is of another cluster, is kept under this name and a number."""
 
 log = logging.getLogger("gangd")
@@ -311,6 +312,23 @@ class StateDirectory:
         """Write the status, all or nothing, for those to read who may (``status_mode``)."""
         self._write(STATUS_NAME, status, self.status_mode)
 
+    def read_pairs(self) -> bytes | None:
+        """Read what was learnt of pairs; None where nothing was."""
+        try:
+            return read_file(self._fd, PAIRS_NAME)
+        except FileNotFoundError:
+            return None
+
+    def write_pairs(self, content: bytes, table: str) -> None:
+        """Write what was learnt of pairs, and the table of it for placements."""
+        self._write(PAIRS_NAME, content, PRIVATE)
+        self._write(PAIRS_TABLE, table.encode(), self.status_mode)
+
+    def keep_pairs_aside(self, why: str) -> None:
+        """Keep a damaged file of pairs under another name."""
+        name = self._rename(PAIRS_NAME, _DAMAGED_PAIRS)
+        log.error("%s cannot be used (%s): kept as %s", self.folder / PAIRS_NAME, why, name)
+
     def control(self) -> ControlServer:
         """Open the control socket in the folder."""
         return ControlServer(self._fd, os.geteuid())
@@ -334,14 +352,20 @@ class StateDirectory:
         self._damaged = [name for name in self._damaged if self._is_there(name)]
         if not self._damaged:
             return None
+        name = self._damaged[-1]
+        if name.startswith(_DAMAGED_PAIRS):
+            return f"{self.folder / name} could not be used, and losses by pair are learnt anew: remove it"
         return (
-            f"{self.folder / self._damaged[-1]} could not be used, and what it held is not in force: compare "
+            f"{self.folder / name} could not be used, and what it held is not in force: compare "
             "`osub gang status` with the orders in it, give those that are missing again, then remove it"
         )
 
     def _read(self) -> KeptState:
         """State of the controller before; of a file that is damaged what orders can be read."""
-        self._damaged = sorted(name for name in names_in(self._fd) if name.startswith(_DAMAGED))
+        names = sorted(names_in(self._fd))
+        self._damaged = [
+            name for kind in (_DAMAGED_PAIRS, _DAMAGED) for name in names if name.startswith(kind)
+        ]
         try:
             content = read_file(self._fd, STATE_NAME)
         except FileNotFoundError:
@@ -353,16 +377,20 @@ class StateDirectory:
 
     def _keep_aside(self, content: bytes, why: str) -> KeptState:
         """Keep a damaged file under another name; returns what of it counts all the same."""
-        numbers = (f"{_DAMAGED}{number}.json" for number in range(1, 1 << 20))
-        name = next(name for name in numbers if not self._is_there(name))
-        os.rename(STATE_NAME, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-        self._damaged.append(name)
+        name = self._rename(STATE_NAME, _DAMAGED)
         state = KeptState(orders=list(_readable_orders(content)))
         log.error(
             "%s cannot be used (%s): kept as %s; orders that could be read of it: %d",
             *(self.folder / STATE_NAME, why, name, len(state.orders)),
         )
         return state
+
+    def _rename(self, damaged: str, prefix: str) -> str:
+        numbers = (f"{prefix}{number}.json" for number in range(1, 1 << 20))
+        name = next(name for name in numbers if not self._is_there(name))
+        os.rename(damaged, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        self._damaged.append(name)
+        return name
 
     def _is_there(self, name: str) -> bool:
         with suppress(FileNotFoundError):

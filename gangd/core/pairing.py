@@ -7,9 +7,9 @@ with it. The posterior of a Bayesian regression (Gaussian prior, noise from the 
 Bayesian Data Analysis, chapter 14) says what is known, and how surely. Where agents can count instructions,
 ``observe`` takes CPU time an instruction in the place of CPU time.
 
-Two jobs alternate where one of the two loses more than ``threshold`` to the other by what is expected. As long
-as an interval has the threshold in it, the opposite is tried for a share of the pairs of jobs, ``explore``,
-drawn from a seed and the two job ids.
+Two jobs alternate where one of the two loses more than ``threshold`` to the other by what is expected. As
+long as an interval has the threshold in it, the opposite is tried for a share of the pairs of jobs,
+``explore``, drawn from a seed and the two job ids.
 
 An entry is learnt from its own user's jobs alone, and a name that users write themselves says only what *his*
 job does to others: it has its user in it.
@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import product
 from math import exp, isfinite, log, log1p, sqrt
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ from gangd.core.scheduler_events import NodeReport
 
 MOST_VICTIMS, MOST_OF_USER, MOST_OPPONENTS = 512, 32, 32
 """Entries in all, of one user, and opponents in one; those that were not used for longest go."""
+MOST_IN_TABLE = 100
+"""Applications in the table for placements."""
 LEAST_CPU_S = 2.0
 """A job that used less says nothing: agents look about once a second."""
 _MEMORY = 0.98  # of an older job at each newer one
@@ -52,8 +55,8 @@ class Victim(NamedTuple):
 class PairedJob(NamedTuple):
     """A job of which it is known what it runs.
 
-    ``opponent`` is what it is called by those that it may harm: its application, or ``USER:APPLICATION`` where
-    users say themselves what they run.
+    ``opponent`` is what it is called by those that it may harm: its application, or ``USER:APPLICATION``
+    where users say themselves what they run.
     """
 
     job: int
@@ -62,9 +65,8 @@ class PairedJob(NamedTuple):
     opponent: str
 
 
-@dataclass(frozen=True, slots=True)
-class PairLoss:
-    """What a victim loses to an opponent, as shares of its speed, with the 95% interval, and from how many jobs."""
+class PairLoss(NamedTuple):
+    """What a victim loses to an opponent, in shares of its speed, its 95% interval, from how many jobs."""
 
     loss: float
     low: float
@@ -140,7 +142,7 @@ class PairLearner:
         Counts what was learnt: decisions are as they were while it is.
     """
 
-    def __init__(self, seed: int, threshold: float, explore: float) -> None:
+    def __init__(self, seed: int, threshold: float = 0.05, explore: float = 0.1) -> None:
         self.seed = seed
         self.prior: Mapping[tuple[str, str], float] = {}
         self.threshold = threshold
@@ -165,7 +167,7 @@ class PairLearner:
         exposure
             Share of that in which an opponent ran, too, by opponent.
         """
-        if not (LEAST_CPU_S <= cpu_s and isfinite(cpu_s)):
+        if not (cpu_s >= LEAST_CPU_S and isfinite(cpu_s)):
             return
         sums = self._victims.pop(victim, None) or _Sums()
         self._victims[victim] = sums  # the one used last is last
@@ -173,7 +175,8 @@ class PairLearner:
         shares = {name: share for name, share in exposure.items() if share > 0}
         for name in sorted(shares, key=shares.__getitem__)[-MOST_OPPONENTS:]:
             sums.column(name)
-        row = np.array([1.0, *(shares.get(name, 0.0) for name in sums.opponents)])
+        bent = {name: _bent(shares[name], self.loss(victim, name).loss) for name in shares}
+        row = np.array([1.0, *(bent.get(name, 0.0) for name in sums.opponents)])
         value = log(cpu_s)
         sums.gram = _MEMORY * sums.gram + np.outer(row, row)
         sums.response = _MEMORY * sums.response + row * value
@@ -203,20 +206,30 @@ class PairLearner:
                 yield victim, opponent, self.loss(victim, opponent)
 
     def table(self) -> list[tuple[str, str, PairLoss, int]]:
-        """Return losses by pair of applications: the median of the users' losses, and how many users.
+        """Return losses by pair of the applications in most entries: their median, and how many they are.
 
-        So no user moves a loss of an application further than to that of another user, unless they are half
-        of its users.
+        Each two users have one entry of a pair of applications at most, so that one who lies moves the loss
+        no further than to another entry, unless half of the entries are lies. A pair of which nothing was
+        learnt has the loss that is expected, and no entry.
         """
-        by_pair: dict[tuple[str, str], dict[str, PairLoss]] = {}
-        for victim, opponent, loss in self.known():
-            users = by_pair.setdefault((victim.application, opponent.rpartition(SEPARATOR)[2]), {})
-            if victim.user not in users or users[victim.user].jobs < loss.jobs:
-                users[victim.user] = loss
+        by_pair: dict[tuple[str, str], dict[tuple[str, str], PairLoss]] = {}
+        seen: Counter[str] = Counter()
+        for victim, called, loss in self.known():
+            opponent = called.rpartition(SEPARATOR)[2]
+            seen[victim.application] += 1
+            seen[opponent] += 1
+            entries = by_pair.setdefault((victim.application, opponent), {})
+            users = (victim.user, called)
+            if users not in entries or entries[users].jobs < loss.jobs:
+                entries[users] = loss
         rows = []
-        for pair, users in sorted(by_pair.items()):
-            ordered = sorted(users.values(), key=lambda loss: loss.loss)
-            rows.append((*pair, ordered[(len(ordered) - 1) // 2], len(ordered)))
+        names = sorted(name for name, _ in seen.most_common(MOST_IN_TABLE))
+        for pair in product(names, names):
+            ordered = sorted(by_pair.get(pair, {}).values())
+            middle = (
+                ordered[(len(ordered) - 1) // 2] if ordered else self.loss(Victim("", pair[0], 0), pair[1])
+            )
+            rows.append((*pair, middle, len(ordered)))
         return rows
 
     def state(self) -> list[KnownVictim]:
@@ -283,7 +296,7 @@ class PairLearner:
         return float(mean[place]), sqrt(max(0.0, float(variance[place]))), float(sums.gram[0, place])
 
     def _solve(self, victim: Victim, sums: _Sums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Posterior mean and variance of each column; the noise is what the residuals say, in a few rounds."""
+        """Posterior mean and variance of each column; the noise is what the residuals say, in rounds."""
         priors = [(0.0, _BASE_SD), *(self._expected(victim, name) for name in sums.opponents)]
         centre = np.array([mean for mean, _ in priors])
         precision = np.diag([deviation**-2 for _, deviation in priors])
@@ -297,6 +310,12 @@ class PairLearner:
             noise = (_NOISE_JOBS * _NOISE**2 + max(0.0, float(residual))) / (_NOISE_JOBS + free)
         sums.posterior = mean, np.diag(np.linalg.inv(precision + sums.gram / noise))
         return sums.posterior
+
+
+def _bent(share: float, loss: float) -> float:
+    """Return by how much of its log loss a victim's CPU time grows that is exposed for a share of it."""
+    loss = min(max(loss, 1e-3), _LARGEST)
+    return log1p(-share * loss) / log1p(-loss) if share <= 1 else share
 
 
 @dataclass(slots=True)

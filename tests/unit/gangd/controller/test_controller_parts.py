@@ -525,19 +525,19 @@ def test_a_table_of_pairs_that_is_none_is_one_line(tmp_path: Path, text: str | b
     path = tmp_path / "pairs.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=message) as found:
-        read_pairs(path, 0.05, by_user=False)
+        read_pairs(path, 0.05, "admin_comment")
     assert "\n" not in str(found.value)
 
 
 def test_a_table_of_pairs_is_read_with_its_threshold_and_from_no_one_else(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("victim,opponent,e_v\nb,a,0.2\na,b,0.0\na,a,0.05\n")
-    assert read_pairs(path, 0.05, by_user=True) == PairRule(frozenset({("a", "b")}), by_user=True)
+    assert read_pairs(path, 0.05, "comment") == PairRule(frozenset({("a", "b")}), word="comment")
     path.chmod(0o666)
     with pytest.raises(TrustError):
-        read_pairs(path, 0.05, by_user=True)
+        read_pairs(path, 0.05, "comment")
     with pytest.raises(InputError, match="cannot read"):
-        read_pairs(tmp_path / "none.csv", 0.05, by_user=True)
+        read_pairs(tmp_path / "none.csv", 0.05, "comment")
 
 
 def test_what_a_job_runs_is_said_once_and_by_operators_unless_users_may() -> None:
@@ -546,7 +546,7 @@ def test_what_a_job_runs_is_said_once_and_by_operators_unless_users_may() -> Non
     job = slurm.jobs().jobs[0]
     pairs = frozenset({("a", "b")})
     assert PairRule(pairs).application(job) is None
-    assert PairRule(pairs, by_user=True).application(job) == "a"
+    assert PairRule(pairs, word="comment").application(job) == "a"
     assert PairRule(pairs).application(replace(job, admin_comment="x, gangd-app=b")) == "b"
     assert PairRule(pairs).application(replace(job, admin_comment="gangd-app=a gangd-app=b")) is None
-    assert PairRule(frozenset(), by_user=True).application(job) is None
+    assert PairRule(frozenset(), word="comment").application(job) is None
