@@ -112,10 +112,14 @@ def test_a_pair_that_was_learnt_holds_a_seat_and_a_restart_changes_nothing(
         b'{"version": 2, "seed": 1}',
         b'{"version": 1}',
         b'{"version": 1, "seed": 1, "victims": [{"user": "a"}]}',
-        (b'{"version": 1, "seed": 1, "victims": [{"user": "a", "application": "b", "cores": 1, '
-        b'"opponents": ["c"], "gram": [1, 0], "response": [1, 1], "square": 1}]}'),
-        (b'{"version": 1, "seed": 1, "victims": [{"user": "a", "application": "b", "cores": 1, '
-        b'"opponents": [], "gram": [1e999], "response": [1], "square": 1}]}'),
+        (
+            b'{"version": 1, "seed": 1, "victims": [{"user": "a", "application": "b", "cores": 1, '
+            b'"opponents": ["c"], "gram": [1, 0], "response": [1, 1], "square": 1}]}'
+        ),
+        (
+            b'{"version": 1, "seed": 1, "victims": [{"user": "a", "application": "b", "cores": 1, '
+            b'"opponents": [], "gram": [1e999], "response": [1], "square": 1}]}'
+        ),
     ],
 )
 def test_damaged_pairs_are_kept_aside_with_an_alarm(tmp_path: Path, content: bytes) -> None:
