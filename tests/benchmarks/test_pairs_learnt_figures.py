@@ -2,7 +2,7 @@
 
 The measured pairs that come with osub, on different cores and, as shares beyond the half, on one core. At
 each meeting two jobs are drawn, each runs together with the other for 0.3 to 1 of its CPU time, and CPU times
-have log-normal noise. Together a meeting costs the larger loss of the two, alternating it costs the threshold:
+have log-normal noise. A meeting together costs the larger loss of the two, one that alternates the threshold:
 the loss at which an administrator gives the same for both. Regret is what a rule costs more than knowing
 every loss, in hundredths a meeting. "late" is the learner's in the second half; "covered" are 95% intervals
 that have the true loss, of pairs that met.
