@@ -65,7 +65,7 @@ def meet(losses: Table, noise: float, threshold: float, prior: Table, meetings: 
         learner.explore = 0.0
         tried += apart != learner.alternate(*jobs)
         learner.explore = 0.1
-        costs[number] = (threshold if apart else harm, harm, threshold) - np.float64(min(harm, threshold))
+        costs[number] = np.array([threshold if apart else harm, harm, threshold]) - min(harm, threshold)
         for one, opponent in (pair, reversed(pair)):
             exposed = 0.0 if apart else generator.uniform(0.3, 1)
             cpu_s = np.exp(work[one] + generator.normal(0, noise)) / (1 - exposed * losses[one, opponent])
