@@ -91,8 +91,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Slices that are final at any moment.
     adapt
         Whether slices and lookahead grow while switches are late.
-    quantum_most_ms
+    quantum_max_ms
         Length that slices grow to at most.
+    tune, quantum_min_ms, tune_holds
+        Whether each group of jobs gets slices between ``quantum_min_ms`` (None: ``quantum_ms``) and
+        ``quantum_max_ms`` by what is measured of it; and hold modes that it may get in the place of ``hold``.
     lease_ms
         How long agents hold jobs without a word from the controller, 1500 to 60,000. None: two seconds, and
         more where there are more than ``SMALL_CLUSTER`` nodes (``lease_ns``).
@@ -160,7 +163,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     quantum_ms: Milliseconds = 250
     lookahead: int = 2
     adapt: bool = True
-    quantum_most_ms: Milliseconds = 1000
+    quantum_max_ms: Milliseconds = 1000
+    tune: bool = False
+    quantum_min_ms: Milliseconds | None = None
+    tune_holds: tuple[Literal["freeze"], ...] = ()
     lease_ms: Milliseconds | None = None
     grace_ms: Annotated[float, msgspec.Meta(ge=0)] = 1000
     step_grace_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 200
@@ -220,7 +226,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 quantum_ns=round(self.quantum_ms * MS),
                 lookahead=self.lookahead,
                 adapt=self.adapt,
-                quantum_most_ns=round(self.quantum_most_ms * MS),
+                quantum_max_ns=round(self.quantum_max_ms * MS),
+                tune=self.tune,
+                quantum_min_ns=None if self.quantum_min_ms is None else round(self.quantum_min_ms * MS),
                 lease_ns=self.lease_ns(nodes),
                 grace_ns=round(self.grace_ms * MS),
                 freeze_cap_ns=round(self.freeze_cap_ms * MS),
@@ -254,11 +262,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether jobs of a partition may be frozen."""
         said = self.partitions.get(partition, Saying())
         others = {one.hold for sayings in self.sayings()[1:] for one in sayings.values()}
-        return (
-            self.pairing is not None
-            or self.pairing_learn
-            or "freeze" in (said.hold or self.hold, *others, *self.job_holds)
-        )
+        tuned = self.tune_holds if self.tune else ()
+        possible = (said.hold or self.hold, *others, *self.job_holds, *tuned)
+        return self.pairing is not None or self.pairing_learn or "freeze" in possible
 
     def longest_quantum_ms(self, partition: str) -> float:
         """Return for how long a job of a partition may run at a stretch."""

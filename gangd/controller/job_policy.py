@@ -285,6 +285,9 @@ class Policy:
         How jobs are held of which no rule says it.
     job_holds
         What a job may ask for (``gangd-hold=`` in its comment).
+    may_freeze
+        Whether slices that tune themselves may freeze jobs of which neither a rule nor the job says how they
+        are held.
     pairing
         Which applications must not run at the same time on a node.
     """
@@ -295,12 +298,20 @@ class Policy:
     opt_out_features: frozenset[str] = frozenset()
     hold: HoldMode = HoldMode.FREEZE
     job_holds: frozenset[HoldMode] = frozenset()
+    may_freeze: bool = False
     pairing: PairRule = field(default_factory=PairRule)
 
     def way(self, job: SlurmJob) -> HoldMode:
         """Return how a job is held: as it asks, if it may; of two words that it may say, none counts."""
+        return self._said(job) or self.hold
+
+    def tunes(self, job: SlurmJob) -> bool:
+        """Whether slices that tune themselves may freeze a job."""
+        return self.may_freeze and self._said(job) is None
+
+    def _said(self, job: SlurmJob) -> HoldMode | None:
         asked = {hold for hold in self.job_holds if HOLD_WORD + hold.value in _words(job.comment)}
-        return asked.pop() if len(asked) == 1 else self.rules.of(job).hold or self.hold
+        return asked.pop() if len(asked) == 1 else self.rules.of(job).hold
 
     def weight(self, job: SlurmJob) -> float:
         """Return the weight of a job: by the rules, times what it asks for as far as it may."""
@@ -357,6 +368,7 @@ def policy_of(config: Config) -> Policy:
         opt_out_features=features,
         hold=HoldMode(config.hold),
         job_holds=frozenset(map(HoldMode, config.job_holds)),
+        may_freeze=config.tune and "freeze" in config.tune_holds,
         pairing=replace(
             PairRule(word=config.pairing_word)
             if config.pairing is None

@@ -200,6 +200,7 @@ class ClusterView:
                 standing.free is not None or self.policy.opts_out(job) or job.state is SlurmState.STOPPED
             ),
             quantum_ns=self.policy.quantum_ns(job),
+            may_freeze=self.policy.tunes(job),
         )
 
 

@@ -33,6 +33,7 @@ from gangd.core.cores import CoreSet
 from gangd.core.demand import Demand, Level
 from gangd.core.gang_settings import SECOND
 from gangd.core.scheduler_events import ExemptKind, GangJobState, HoldMode, JobView, TrackMember
+from gangd.core.slice_timing import Tuned
 from gangd.core.states import GangInput, GangState
 
 
@@ -92,6 +93,10 @@ class Gang:
         Longest quantum of its jobs, 0 for one slice.
     hold
         Its hold mode: it yields if all of its jobs do.
+    may_freeze
+        Whether it may be frozen although it yields.
+    tuned
+        Turn and hold mode by what was measured of its group; None for what its jobs say.
     since_ns
         When it appeared.
     launched
@@ -128,6 +133,7 @@ class Gang:
         "hold",
         "launched",
         "lost",
+        "may_freeze",
         "member",
         "missing",
         "opt_out",
@@ -141,6 +147,7 @@ class Gang:
         "strange_ns",
         "suspended",
         "terminating",
+        "tuned",
         "views",
         "weight",
     )
@@ -164,6 +171,7 @@ class Gang:
         self.exempted: TrackMember | None = None
         self.member = TrackMember(gang, ())
         self.cores = NOWHERE
+        self.tuned: Tuned | None = None
         self.describe(views)
 
     def describe(self, views: dict[int, JobView]) -> None:
@@ -186,6 +194,11 @@ class Gang:
             self.weight = max(self.weight, view.weight)
             self.quantum_ns = max(self.quantum_ns, view.quantum_ns or 0)
             self.places += len(view.cores.nodes)
+        self.may_freeze = self.hold is HoldMode.FREEZE or all(view.may_freeze for view in views.values())
+        if self.tuned is not None:
+            self.quantum_ns = max(self.quantum_ns, self.tuned.turn_ns)
+            if self.tuned.freezes and self.may_freeze:
+                self.hold = HoldMode.FREEZE
         jobs = tuple([(job, view.cores) for job, view in views.items()])
         if self.member.jobs != jobs:
             self.cores = _union(jobs)

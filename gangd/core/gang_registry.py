@@ -26,7 +26,7 @@ from gangd.core.scheduler_events import (
     SlurmSnapshot,
 )
 from gangd.core.slice_scheduler import SliceScheduler
-from gangd.core.slice_timing import QuantumPace, Timebase
+from gangd.core.slice_timing import QuantumPace, Timebase, Tuned
 from gangd.core.states import AGENT_TABLE, AgentInput, AgentState, transition
 from gangd.core.wall_clock_limits import WallClockLimits
 
@@ -315,6 +315,13 @@ class GangRegistry:
         self._recall(gang)
         self._inhabit(gang)
         return gang
+
+    def retune(self, tuned: Mapping[int, Tuned]) -> None:
+        """Let each gang have what was measured to be right for it, and others what their jobs say."""
+        for gang in self.gangs.values():
+            if gang.tuned != tuned.get(gang.gang):
+                gang.tuned = tuned.get(gang.gang)
+                self._redescribe(gang, gang.views)
 
     def _redescribe(self, gang: Gang, views: dict[int, JobView]) -> bool:
         """Take in changed views; True if the cores changed."""

@@ -27,8 +27,13 @@ class CoreSettings:
         Slices that are final at any moment, the current one included.
     adapt
         Whether both grow while switches are late (``pace.py``); these are the least then.
-    quantum_most_ns
+    quantum_max_ns
         Length that slices grow to at most.
+    tune
+        Whether each group of gangs gets slices, and a hold mode, by what is measured of it
+        (``slice_timing.SliceTuner``), of ``quantum_min_ns`` to ``quantum_max_ns``.
+    quantum_min_ns
+        Length that slices shrink to at least where they tune themselves; None: not below ``quantum_ns``.
     lease_ns
         A node without a report for this long is lost; 1.5 s to 60 s.
     grace_ns
@@ -55,7 +60,9 @@ class CoreSettings:
     quantum_ns: int = 250 * MS
     lookahead: int = 2
     adapt: bool = True
-    quantum_most_ns: int = 1 * SECOND
+    quantum_max_ns: int = 1 * SECOND
+    tune: bool = False
+    quantum_min_ns: int | None = None
     lease_ns: int = 2 * SECOND
     grace_ns: int = 1 * SECOND
     freeze_cap_ns: int = 5 * SECOND
@@ -78,7 +85,17 @@ class CoreSettings:
                 LEAST_QUANTUM_NS <= self.quantum_ns <= GREATEST_QUANTUM_NS,
                 f"quantum is {quantum}; 20 ms to 5 s are possible",
             ),
-            (self.quantum_most_ns > 0, "the greatest length that slices grow to is not positive"),
+            (self.quantum_max_ns > 0, "the greatest length that slices grow to is not positive"),
+            (
+                not self.tune or LEAST_QUANTUM_NS <= self.least_ns <= self.quantum_ns,
+                f"slices tune themselves from {self.least_ns / MS:g} ms on (quantum_min_ms), which must be "
+                f"20 ms or more and no more than the quantum of {quantum}",
+            ),
+            (
+                not self.tune or self.quantum_ns <= self.quantum_max_ns <= GREATEST_QUANTUM_NS,
+                f"slices tune themselves up to {self.quantum_max_ns / MS:g} ms (quantum_max_ms), which must "
+                f"be at least the quantum of {quantum} and at most 5 s",
+            ),
             (1 <= self.lookahead <= 64, f"lookahead is {self.lookahead} slices; 1 to 64 are possible"),
             (
                 LEAST_LEASE_NS <= self.lease_ns <= GREATEST_LEASE_NS,
@@ -100,6 +117,11 @@ class CoreSettings:
         for right, wrong in checks:
             if not right:
                 raise InvalidSettings(wrong)
+
+    @property
+    def least_ns(self) -> int:
+        """Length that slices have at least."""
+        return self.quantum_ns if self.quantum_min_ns is None else self.quantum_min_ns
 
     def cap_slices(self, quantum_ns: int) -> int:
         """Whole slices of a length that a gang may be frozen without a break."""

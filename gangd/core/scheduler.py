@@ -43,7 +43,7 @@ from gangd.core.scheduler_events import (
 )
 from gangd.core.slice_rows import Unattended, slice_rows
 from gangd.core.slice_scheduler import SliceScheduler
-from gangd.core.slice_timing import QuantumPace, Timebase
+from gangd.core.slice_timing import Contenders, QuantumPace, Timebase
 from gangd.core.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
 from gangd.core.wall_clock_limits import Accounts, State, WallClockLimits
 
@@ -224,7 +224,8 @@ class GangScheduler:
 
     def _tick(self, heard_ns: int) -> None:
         number = self.time.slice_at(self.now_ns)
-        if self.pace.look(self.now_ns, int(self._graph.crowd.max(initial=1))):
+        crowd = int(self._graph.crowd.max(initial=1))
+        if self.pace.look(self.now_ns, crowd, self._contenders, self.gangs):
             self._follow_pace()
         first = max(self.horizon, number + (1 if self._in_haste else self.pace.lookahead))
         self._in_haste = False
@@ -243,13 +244,28 @@ class GangScheduler:
         wall_s = self._wall_s + (self.now_ns - self._wall_ns) / SECOND
         self._out += self._accounts.look(self.gangs, number, self.now_ns, wall_s, settings)
 
+    def _contenders(self) -> list[Contenders]:
+        """Return the groups that contend."""
+        found = []
+        for group in self._rotation.all_groups():
+            gangs = [self._people.by_slot[slot] for slot in group.slots.tolist()]
+            nodes = frozenset().union(*(gang.cores.nodes for gang in gangs))
+            crowd = int(self._graph.crowd[group.slots].max())
+            may_freeze = all(gang.may_freeze for gang in gangs)
+            found.append(Contenders(tuple(sorted(gang.gang for gang in gangs)), nodes, crowd, may_freeze))
+        return found
+
     def _follow_pace(self) -> None:
+        self._people.retune(self.pace.tuner.tuned())
         self._rebase = self._rebase or self.pace.quantum_ns != self.time.quantum_ns
+        said = str(self.pace) if self.pace.is_changed else None
+        if said == self._said:
+            return
         if self._said is not None:
             self._out.append(Alarm("late switches", self._said, self._said, cleared=True))
-        self._said = str(self.pace) if self.pace.is_changed else None
-        if self._said is not None:
-            self._out.append(Alarm("late switches", self._said, self._said))
+        self._said = said
+        if said is not None:
+            self._out.append(Alarm("late switches", said, said))
 
     def _publish(self, first: int) -> None:
         quantum_ns = self.pace.quantum_ns
@@ -313,7 +329,8 @@ class GangScheduler:
         if not self.agents.reports(node, self.now_ns):
             self._agent(report.node, AgentInput.REPORT, "")
         fresh = [use for use in report.slices if self.agents.fresh(node, use.number)]
-        self.pace.note(node, [use.freeze_us for use in fresh], report.rtt_us, self.now_ns)
+        switches = self.pace.switches(node, fresh)
+        self.pace.note(node, [use.freeze_us for use in switches], report.rtt_us, self.now_ns)
         for use in fresh:
             for sample in use.samples:
                 self._sample(node, use.number, sample)
@@ -345,6 +362,10 @@ class GangScheduler:
 
     def _sample(self, node: int, number: int, sample: CpuSample) -> None:
         gang = self._sampled(node, sample)
+        if gang is not None and self.settings.tune:
+            cores = gang.views[sample.job].cores
+            here = self.cores.counts(cores)[cores.nodes.index(node)]
+            self.pace.tuner.note(gang.gang, here, sample)
         if gang is not None and gang.demand.sample(
             number, sample.share, sample.tasks, gang.places, self.settings
         ):

@@ -61,6 +61,8 @@ class JobView:
         How it is held; a gang of several jobs yields only if all of them do.
     quantum_ns
         For how long it runs at a stretch when it is its turn, in whole slices; None for one slice.
+    may_freeze
+        Whether it may be frozen where slices tune themselves although ``hold`` says that it yields.
     """
 
     job: int
@@ -74,6 +76,7 @@ class JobView:
     opt_out: bool = False
     hold: HoldMode = HoldMode.FREEZE
     quantum_ns: int | None = None
+    may_freeze: bool = False
 
 
 @dataclass(frozen=True, slots=True)

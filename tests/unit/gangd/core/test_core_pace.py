@@ -43,7 +43,7 @@ def test_calm_host_keeps_what_was_asked_for() -> None:
 
 
 def test_slices_grow_with_lateness_up_to_a_bound_and_come_back() -> None:
-    pace = pace_of(quantum_ns=50 * MS, quantum_most_ns=300 * MS)
+    pace = pace_of(quantum_ns=50 * MS, quantum_max_ns=300 * MS)
     assert looks(pace, [2_000] * 3) == [50, 100, 100]
     assert looks(pace, [100_000] * 8) == [100, 200, 200, 300, 300, 300, 300, 300]
     back = looks(pace, [200] * 4 * GOOD_LOOKS)
@@ -66,7 +66,7 @@ def test_lateness_between_the_thresholds_does_not_swing(noise: float) -> None:
 
 
 def test_slices_never_grow_beyond_what_the_freeze_cap_allows() -> None:
-    pace = pace_of(quantum_ns=250 * MS, quantum_most_ns=5 * SECOND, freeze_cap_ns=2 * SECOND)
+    pace = pace_of(quantum_ns=250 * MS, quantum_max_ns=5 * SECOND, freeze_cap_ns=2 * SECOND)
     assert max(looks(pace, [900_000] * 20, crowd=4)) == 500
     assert looks(pace, [900_000] * 2, crowd=9)[-1] == 250  # a core became crowded: what was asked for is kept
 
@@ -110,7 +110,7 @@ def test_switched_off_nothing_adapts() -> None:
 
 def test_greatest_length_is_checked() -> None:
     with pytest.raises(InvalidSettings, match="slices grow"):
-        CoreSettings(quantum_most_ns=0)
+        CoreSettings(quantum_max_ns=0)
 
 
 @examples(100)
