@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,7 @@ from gangd.controller.state_directory import STATUS_NAME
 from gangd.controller.uplink import AgentInfo
 from gangd.core import AgentState, CoreMap, GangScheduler, HoldMode
 from gangd.core.gang import Gang
+from gangd.core.slice_timing import TunedGroup
 from gangd.core.states import GangState
 from gangd.daemon_process import Death
 from gangd.monitor.metrics_requests import Health
@@ -112,6 +114,16 @@ class OrderStatus(msgspec.Struct, frozen=True, kw_only=True):
     left: int | None = None
 
 
+class TunedStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A group whose slices tune themselves: its gangs, their turns, and why (``slice_timing.TunedGroup``)."""
+
+    gangs: list[int]
+    turn_ms: float
+    freezes: bool
+    cost_ms: float | None
+    left_share: float | None
+
+
 class ControllerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The controller at ``time_ms`` (wall clock).
 
@@ -120,7 +132,8 @@ class ControllerStatus(msgspec.Struct, frozen=True, kw_only=True):
     takes turns. ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped``
     counts messages that were refused, by kind; ``jobs_left_out`` jobs beyond the limit;
     ``record`` the folder into which slices are written, None where they are not; ``hold`` how jobs are held
-    for which nothing else is said; ``orders`` what operators ordered, ``orders_left_out`` how many more.
+    for which nothing else is said; ``orders`` what operators ordered, ``orders_left_out`` how many more;
+    ``tuned`` groups whose slices tune themselves, None where slices do not.
     """
 
     version: int = 1
@@ -147,6 +160,7 @@ class ControllerStatus(msgspec.Struct, frozen=True, kw_only=True):
     hold: HoldKind = "freeze"
     orders: list[OrderStatus] = []
     orders_left_out: int = 0
+    tuned: list[TunedStatus] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +218,9 @@ def describe(
         hold=vitals.hold,
         orders=[_order(order, vitals) for order in vitals.orders.orders[:MOST_SHOWN]],
         orders_left_out=max(0, len(vitals.orders.orders) - MOST_SHOWN),
+        tuned=[_tuned(one) for one in islice(scheduler.pace.tuner.groups.values(), MOST_SHOWN)]
+        if scheduler.settings.tune
+        else None,
     )
 
 
@@ -226,6 +243,16 @@ def read_status(state: Path) -> ControllerStatus:
         ) from error
     except msgspec.DecodeError as error:
         raise InputError(f"{path} is not the status of a gangd of this version: {error}") from error
+
+
+def _tuned(group: TunedGroup) -> TunedStatus:
+    return TunedStatus(
+        gangs=list(group.gangs[:MOST_SHOWN]),
+        turn_ms=group.turn_ns / 1e6,
+        freezes=group.freezes,
+        cost_ms=None if group.cost_ns is None else group.cost_ns / 1e6,
+        left_share=group.left,
+    )
 
 
 def _order(order: ActiveOrder, vitals: Vitals) -> OrderStatus:

@@ -33,7 +33,7 @@ from gangd.core.cores import CoreSet
 from gangd.core.demand import Demand, Level
 from gangd.core.gang_settings import SECOND
 from gangd.core.scheduler_events import ExemptKind, GangJobState, HoldMode, JobView, TrackMember
-from gangd.core.slice_timing import Tuned
+from gangd.core.slice_timing import TunedTurn
 from gangd.core.states import GangInput, GangState
 
 
@@ -171,7 +171,7 @@ class Gang:
         self.exempted: TrackMember | None = None
         self.member = TrackMember(gang, ())
         self.cores = NOWHERE
-        self.tuned: Tuned | None = None
+        self.tuned: TunedTurn | None = None
         self.describe(views)
 
     def describe(self, views: dict[int, JobView]) -> None:

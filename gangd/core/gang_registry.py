@@ -26,7 +26,7 @@ from gangd.core.scheduler_events import (
     SlurmSnapshot,
 )
 from gangd.core.slice_scheduler import SliceScheduler
-from gangd.core.slice_timing import QuantumPace, Timebase, Tuned
+from gangd.core.slice_timing import QuantumPace, Timebase, TunedTurn
 from gangd.core.states import AGENT_TABLE, AgentInput, AgentState, transition
 from gangd.core.wall_clock_limits import WallClockLimits
 
@@ -316,7 +316,7 @@ class GangRegistry:
         self._inhabit(gang)
         return gang
 
-    def retune(self, tuned: Mapping[int, Tuned]) -> None:
+    def retune(self, tuned: Mapping[int, TunedTurn]) -> None:
         """Let each gang have what was measured to be right for it, and others what their jobs say."""
         for gang in self.gangs.values():
             if gang.tuned != tuned.get(gang.gang):

@@ -88,13 +88,11 @@ class CoreSettings:
             (self.quantum_max_ns > 0, "the greatest length that slices grow to is not positive"),
             (
                 not self.tune or LEAST_QUANTUM_NS <= self.least_ns <= self.quantum_ns,
-                f"slices tune themselves from {self.least_ns / MS:g} ms on (quantum_min_ms), which must be "
-                f"20 ms or more and no more than the quantum of {quantum}",
+                f"quantum_min_ms is {self.least_ns / MS:g}; from 20 ms to {quantum} is possible",
             ),
             (
                 not self.tune or self.quantum_ns <= self.quantum_max_ns <= GREATEST_QUANTUM_NS,
-                f"slices tune themselves up to {self.quantum_max_ns / MS:g} ms (quantum_max_ms), which must "
-                f"be at least the quantum of {quantum} and at most 5 s",
+                f"quantum_max_ms is {self.quantum_max_ns / MS:g}; from {quantum} to 5 s is possible",
             ),
             (1 <= self.lookahead <= 64, f"lookahead is {self.lookahead} slices; 1 to 64 are possible"),
             (

@@ -364,7 +364,7 @@ class GangScheduler:
         gang = self._sampled(node, sample)
         if gang is not None and self.settings.tune:
             cores = gang.views[sample.job].cores
-            here = self.cores.counts(cores)[cores.nodes.index(node)]
+            here = dict(zip(cores.nodes, self.cores.counts(cores), strict=True)).get(node, 0)
             self.pace.tuner.note(gang.gang, here, sample)
         if gang is not None and gang.demand.sample(
             number, sample.share, sample.tasks, gang.places, self.settings

@@ -19,14 +19,15 @@ lose it: slices get longer. And plans reach their nodes after they should count:
 
 With ``tune`` each group of gangs that contend has turns and a hold mode of its own (``SliceTuner``):
 
-* A switch costs what the group's own nodes lose by it, and ``REFILL_NS``. More than ``TUNED_MOST`` of a turn in
-  two looks in a row: turns are doubled. Turns of half the length would cost less than ``TUNED_LITTLE`` in six
-  looks in a row: they are halved. Both between the administrator's bounds. Slices are as long as the shortest
-  turn of any group; a longer turn is several slices.
-* Gangs that yield are frozen while that takes little from them: while what is left to them in others' slices
-  is no more than ``LEFT_LITTLE`` of their own cores' time. They yield again as soon as an owner leaves more of
-  its slices. Each return doubles the looks that it takes to freeze them again. What a yielding gang costs the
-  owner in caches and memory is in no account of the kernel, so no gang yields that is to be frozen.
+* A switch costs what the group's own nodes lose by it, and ``REFILL_NS``. More than ``TUNED_MOST`` of a
+  turn in two looks in a row: turns are doubled. Turns of half the length would cost less than
+  ``TUNED_LITTLE`` in six looks in a row: they are halved. Both between the administrator's bounds. Slices
+  are as long as the shortest turn of any group; a longer turn is several slices.
+* Gangs that yield are frozen while that takes little from them: while what is left to them in others'
+  slices is no more than ``LEFT_LITTLE`` of their own cores' time. They yield again as soon as an owner
+  leaves more of its slices. Each return doubles the looks that it takes to freeze them again. What a
+  yielding gang costs the owner in caches and memory is in no account of the kernel, so no gang yields that
+  is to be frozen.
 * A group of other gangs begins anew from what was asked for; one that lost a gang goes on.
 """
 
@@ -101,7 +102,7 @@ _STALE_NS = 2 * LOOK_NS
 
 @dataclass(slots=True)
 class _Node:
-    """What a node reported since it was judged: slices, what they lost in all, its round trip (us), the held."""
+    """What a node reported since it was judged: slices, what they lost, its round trip (us); who is held."""
 
     heard_ns: int
     slices: int = 0
@@ -111,14 +112,14 @@ class _Node:
 
 
 REFILL_NS = 2 * MS
-"""What a switch takes from two coupled gangs beyond its own time (caches, a late tick): they made 0.994 of the
-dedicated speed with slices of 250 ms and 0.960 with 50 ms, which is 1.7 ms a switch."""
+"""What a switch takes from two coupled gangs beyond its own time (caches, a late tick): they made 0.994 of
+the dedicated speed with slices of 250 ms and 0.960 with 50 ms, which is 1.7 ms a switch."""
 TUNED_MOST, TUNED_LITTLE = 0.015, 0.010
 LEFT_LITTLE = 0.02
 MOST_PATIENCE = 64
 
 
-class Tuned(NamedTuple):
+class TunedTurn(NamedTuple):
     """For how long a gang runs at a stretch, and whether it is frozen although its jobs would yield."""
 
     turn_ns: int
@@ -126,7 +127,7 @@ class Tuned(NamedTuple):
 
 
 class Contenders(NamedTuple):
-    """A group of gangs that contend: their ids in order, nodes, gangs on a core, whether all may be frozen."""
+    """A group of gangs that contend: their ids in order, nodes, gangs on a core, if all may be frozen."""
 
     gangs: tuple[int, ...]
     nodes: frozenset[int]
@@ -143,7 +144,7 @@ class TunedGroup:
     gangs
         Ids of its gangs.
     turn_ns, freezes
-        See ``Tuned``.
+        See ``TunedTurn``.
     cost_ns
         What a switch costs at the last look, ``REFILL_NS`` included; None: not known.
     left
@@ -164,7 +165,7 @@ class TunedGroup:
 
 @dataclass(slots=True)
 class _GangUse:
-    """CPU time (us) of a gang since it was judged: its cores' in its own slices, used there, left elsewhere."""
+    """CPU time (us) of a gang since it was judged: of its cores in its slices, used there, and elsewhere."""
 
     cores_us: int = 0
     used_us: int = 0
@@ -179,10 +180,10 @@ class SliceTuner:
         self._uses: dict[int, _GangUse] = {}
         self._patience: dict[int, int] = {}
 
-    def tuned(self) -> dict[int, Tuned]:
+    def tuned(self) -> dict[int, TunedTurn]:
         """Return what each gang of a group is to have."""
         return {
-            gang: Tuned(group.turn_ns, group.freezes)
+            gang: TunedTurn(group.turn_ns, group.freezes)
             for group in self.groups.values()
             for gang in group.gangs
         }

@@ -21,7 +21,7 @@ from foundation.errors import ClusterError, UsageError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_hosts
 from foundation.units import counted
-from gangd.controller.controller_status import ControllerStatus, read_status
+from gangd.controller.controller_status import ControllerStatus, TunedStatus, read_status
 from gangd.controller.order_socket import ask
 from gangd.controller.orders import MOST_TARGETS, OrderRequest, OrderTarget, Verb, is_name
 from gangd.controller.slicelog import Hours, hours_by_job, read_rows, summed
@@ -193,10 +193,11 @@ def weight(
 
 @app.command()
 def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> None:
-    """Show which orders stand and what becomes of them; exit code 1 if gangd writes no more."""
+    """Show orders in force, and slices that tune themselves; exit code 1 if gangd writes no more."""
     found = read_status(find_status(state, gangd))
     if as_json:
-        fields = ("time_ms", "controller", "pid", "running_jobs", "shared_jobs", "orders", "orders_left_out")
+        about = ("time_ms", "controller", "pid", "running_jobs", "shared_jobs", "quantum_ms", "tuned")
+        fields = (*about, "orders", "orders_left_out")
         answer = {name: getattr(found, name) for name in fields}
         answer["free_jobs"] = {job.job: job.ordered for job in found.jobs if job.ordered is not None}
         typer.echo(msgspec.json.encode(answer).decode())
@@ -217,8 +218,23 @@ def _show(status: ControllerStatus) -> None:
         lines.append(f"and {counted(status.orders_left_out, 'more order')}")
     if not status.orders:
         lines.append("no order is in force")
+    if status.tuned is not None:
+        asked = f"asked for: {status.asked_quantum_ms:g} ms"
+        lines.append(f"slices of {status.quantum_ms:g} ms tune themselves ({asked})")
+        lines += map(_tuned_line, status.tuned)
     for line in lines:
         console.print(line, markup=False, highlight=False)
+
+
+def _tuned_line(group: TunedStatus) -> str:
+    jobs = ", ".join(map(str, group.gangs[:8])) + (", ..." if len(group.gangs) > 8 else "")
+    line = f"jobs {jobs}: turns of {group.turn_ms:g} ms"
+    if group.cost_ms is not None:
+        line += f", as a switch costs {group.cost_ms:.1f} ms ({group.cost_ms / group.turn_ms:.1%})"
+    if group.left_share is None:
+        return f"{line}; hold mode as configured"
+    mode = "frozen" if group.freezes else "not frozen"
+    return f"{line}; {mode}, as owners of slices leave {group.left_share:.1%}"
 
 
 def _targets(
