@@ -15,7 +15,14 @@ from rich.console import Console
 from deploy.local import GangKind
 from foundation.interruption import interrupted_by_signals
 from foundation.slurm import JobSnapshot
-from gangd.controller.controller_status import AlarmStatus, ControllerStatus, JobStatus, NodeStatus, Role
+from gangd.controller.controller_status import (
+    AlarmStatus,
+    ControllerStatus,
+    JobStatus,
+    NodeStatus,
+    Role,
+    TunedStatus,
+)
 from osub.cli.main import run
 from osub.cli.terminal import Console as Terminal
 from osub.cli.top import command
@@ -273,6 +280,24 @@ def test_a_host_s_own_gangd_need_not_be_named(
     for words in (["top"], ["top", "--json"], ["gang", "status"]):
         assert run(words) == 0
         assert capsys.readouterr().out
+
+
+def test_gang_status_shows_what_slices_tune_themselves_to_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = TunedStatus(gangs=[1, 2], turn_ms=500, freezes=True, cost_ms=4.0, left_share=0.013)
+    new = TunedStatus(gangs=[*range(3, 23)], turn_ms=250, freezes=False, cost_ms=None, left_share=None)
+    (tmp_path / "status.json").write_bytes(msgspec.json.encode(status(tuned=[known, new])))
+    run(["gang", "status", "--gangd", str(tmp_path)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "slices of 250 ms tune themselves" in said
+    assert (
+        "jobs 1, 2: turns of 500 ms, as a switch costs 4.0 ms (0.8%); frozen, as owners of slices leave 1.3%"
+        in said
+    )
+    assert "jobs 3, 4, 5, 6, 7, 8, 9, 10, ...: turns of 250 ms; hold mode as configured" in said
+    run(["gang", "status", "--json", "--gangd", str(tmp_path)])
+    assert json.loads(capsys.readouterr().out)["tuned"][0]["turn_ms"] == 500
 
 
 def test_a_terminal_that_cannot_be_redrawn_gets_one_picture(

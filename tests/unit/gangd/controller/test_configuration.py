@@ -63,6 +63,7 @@ def test_what_yields_is_never_frozen_for_too_long() -> None:
     for other in (
         Config(hold="freeze", quantum_ms=2000),
         Config(hold="yield", quantum_ms=2000, job_holds=("freeze",)),
+        Config(hold="yield", quantum_ms=2000, quantum_max_ms=2000, tune=True, tune_holds=("freeze",)),
     ):
         with pytest.raises(ClusterError, match="make quantum_ms shorter"):
             check_slurm(slurm, partitions, other.settings(), other.may_freeze)
@@ -76,7 +77,12 @@ def test_newcomers_yield_where_any_job_does() -> None:
 
 def test_an_unknown_way_of_holding_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "gangd.toml"
-    for text in ('hold = "sleep"', 'job_holds = ["sleep"]', '[partitions.main]\nhold = "sleep"'):
+    for text in (
+        'hold = "sleep"',
+        'job_holds = ["sleep"]',
+        'tune_holds = ["yield"]',
+        '[partitions.main]\nhold = "sleep"',
+    ):
         file.write_text(text + "\n")
         with pytest.raises(UsageError):
             load_config(file)
@@ -159,6 +165,11 @@ def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path
         ("lease_ms = 100", "1500 ms to 60 s are possible"),
         ("lease_ms = 60001", "1500 ms to 60 s are possible"),
         ("step_grace_ms = 60001", "step_grace_ms"),
+        ("tune = true\nquantum_min_ms = 300", "quantum_min_ms is 300; from 20 ms to 250 ms"),
+        ("tune = true\nquantum_min_ms = -1", "quantum_min_ms"),
+        ("tune = true\nquantum_max_ms = 200", "quantum_max_ms is 200; from 250 ms to 5 s"),
+        ("tune = true\nquantum_ms = 2000", "quantum_max_ms is 1000; from 2000 ms to 5 s"),
+        ("tune = 'yes'", "tune"),
     ],
 )
 def test_a_wrong_configuration_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
@@ -220,6 +231,23 @@ def test_what_a_job_asks_for_is_a_factor_on_what_the_rules_say() -> None:
     policy = Policy(EVERYWHERE, most_job_weight=1.0)
     assert policy.weight(job(comment="gangd-weight=0.25")) == 1.0
     assert policy.weight(job(comment="gangd-weight=9")) == 4.0
+
+
+def test_what_may_be_frozen_by_measurement_is_what_neither_rule_nor_job_decides(tmp_path: Path) -> None:
+    path = tmp_path / "gangd.toml"
+    path.write_text(
+        'tune = true\ntune_holds = ["freeze"]\njob_holds = ["yield"]\n[users.alice]\nweight = 2\n'
+        '[partitions.debug]\nhold = "yield"\n'
+    )
+    policy = policy_of(load_config(path))
+    asks, ruled = job(comment="gangd-hold=yield"), job(partition="debug")
+    assert [policy.tunes(one) for one in (job(), asks, ruled)] == [True, False, False]
+    view = ClusterView(CoreMap({"n1": 1}), policy)
+    assert [(one.hold, one.may_freeze) for one in view.views(JobSnapshot((job(),)))] == [
+        (HoldMode.YIELD, True)
+    ]
+    assert not policy_of(load_config(path, tune=False)).tunes(job())
+    assert not policy_of(Config(tune=True)).tunes(job())
 
 
 def test_the_quantum_reaches_the_core() -> None:

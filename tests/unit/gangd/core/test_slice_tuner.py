@@ -60,7 +60,9 @@ class Hours:
         for node in {node for group in self.groups for node in group.nodes}:
             lost = lost_us if isinstance(lost_us, int) else lost_us[node]
             pace.note(node, [lost] * 9, 300, self.now_ns)
-        for group in self.groups if left is not None else ():
+        for group in self.groups:
+            if left is None:
+                break
             freezes = pace.tuner.tuned().get(group.gangs[0], TunedTurn(0, False)).freezes
             for gang in group.gangs:
                 used_us, left_us = (1_000_000 * (1 - left), 0) if freezes else (10**6, 1_000_000 * left)
@@ -208,7 +210,7 @@ def test_a_clock_that_leaps_is_one_look() -> None:
 def test_bounds_that_cannot_be_obeyed_are_refused(bounds: dict[str, int], named: str) -> None:
     with pytest.raises(InvalidSettings, match=named):
         tuned_settings(**bounds)
-    CoreSettings(**bounds)  # they count only where slices tune themselves
+    CoreSettings(**bounds)  # type: ignore[arg-type]  # they count only where slices tune themselves
 
 
 def test_equal_bounds_leave_no_choice() -> None:
