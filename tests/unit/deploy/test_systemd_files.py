@@ -30,7 +30,7 @@ FOLDER = Path(deploy.__file__).parent / "systemd"
 NEEDS_A_VALUE = {"lease_ms", "mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"}
 
 
-NEEDS_A_VALUE |= {"metrics", "metrics_token"}
+NEEDS_A_VALUE |= {"metrics", "metrics_token", "quantum_min_ms"}
 
 
 """Keys whose default is that they are not set: the file shows an example."""
