@@ -382,3 +382,24 @@ def test_slices_that_grow_and_shrink_change_nothing_but_their_length(
     assert world.scheduler.time.length_ns(world.slice) == 250 * MS
     shares = [job.ran / job.entitled for job in jobs if job is not None]
     assert jain(shares) >= 0.99
+
+
+@examples(10)
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1_000, 5_000, 90_000]), st.integers(1, 60)), max_size=8),
+    st.integers(2, 4),
+)
+def test_turns_that_tune_themselves_are_fair_and_every_node_agrees(
+    hours: list[tuple[int, int]], most: int
+) -> None:
+    settings = CoreSettings(grace_ns=0, freeze_cap_ns=60_000 * MS, tune=True, quantum_min_ns=125 * MS)
+    world = World(nodes=2, multiplicity=most, settings=settings)
+    jobs = [world.start({"n0": 2, "n1": 2}) for _ in range(most)]
+    for world.lost_us, slices in hours:
+        for _ in range(slices):
+            world.step()
+            assert 125 * MS <= world.scheduler.time.length_ns(world.slice) <= 1000 * MS
+    for _ in range(160):
+        world.step()
+    shares = [job.ran / job.entitled for job in jobs if job is not None]
+    assert jain(shares) >= 0.99
