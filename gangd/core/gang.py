@@ -194,7 +194,7 @@ class Gang:
             self.weight = max(self.weight, view.weight)
             self.quantum_ns = max(self.quantum_ns, view.quantum_ns or 0)
             self.places += len(view.cores.nodes)
-        self.may_freeze = self.hold is HoldMode.FREEZE or all(view.may_freeze for view in views.values())
+        self.may_freeze = all(view.may_freeze for view in views.values())
         if self.tuned is not None:
             self.quantum_ns = max(self.quantum_ns, self.tuned.turn_ns)
             if self.tuned.freezes and self.may_freeze:

@@ -239,18 +239,26 @@ class SliceTuner:
         seen = [use for use in uses if use is not None and use.cores_us]
         if not facts.may_freeze:
             group.freezes = False
-        elif len(seen) == len(uses):
+        elif group.calm < 0 or len(seen) == len(uses):
+            self._judge_use(group, seen)
+            for gang in group.gangs:
+                self._uses.pop(gang, None)
+
+    def _judge_use(self, group: TunedGroup, seen: Sequence[_GangUse]) -> None:
+        if group.calm < 0:
+            group.calm = 0  # what was reported meanwhile began under the former hold mode
+        else:
             cores_us = sum(use.cores_us for use in seen)
             spent_us = sum(use.cores_us - use.used_us if group.freezes else use.left_us for use in seen)
             group.left = spent_us / cores_us
             group.calm = group.calm + 1 if group.left <= LEFT_LITTLE else 0
             if group.freezes and not group.calm:
-                group.freezes = False
+                group.freezes, group.calm = False, -1
                 self._tire(group.gangs)
-            elif group.calm >= max(self._patience.get(gang, BAD_LOOKS) for gang in group.gangs):
-                group.freezes = True
-            for gang in group.gangs:
-                del self._uses[gang]
+            elif not group.freezes and group.calm >= max(
+                self._patience.get(gang, BAD_LOOKS) for gang in group.gangs
+            ):
+                group.freezes, group.calm = True, -1
 
     def _tire(self, gangs: Iterable[int]) -> None:
         for gang in gangs:

@@ -130,7 +130,15 @@ def test_gangs_that_leave_nothing_are_frozen_and_yield_again_at_once() -> None:
     hours = Hours(tuned_settings())
     assert [hours.look(left=0.01).freezes for _ in range(3)] == [False, True, True]
     assert not hours.look(left=0.2).freezes
-    assert [hours.look(left=0.01).freezes for _ in range(5)] == [False, False, False, True, True]
+    assert [hours.look(left=0.01).freezes for _ in range(6)] == [False] * 4 + [True] * 2
+
+
+def test_what_was_used_under_the_former_hold_mode_does_not_count() -> None:
+    hours = Hours(tuned_settings())
+    while not hours.look(left=0.01).freezes:
+        pass
+    assert hours.look(left=0.5).freezes  # reported since, and begun before
+    assert not hours.look(left=0.5).freezes
 
 
 def test_gangs_that_leave_something_are_never_frozen() -> None:
@@ -143,7 +151,7 @@ def test_one_gang_that_must_yield_keeps_its_group_yielding() -> None:
     assert not any(hours.look(left=0.0).freezes for _ in range(9))
 
 
-def test_gangs_that_come_and_go_between_looks_wear_the_patience_out_only_so_far() -> None:
+def test_patience_wears_out_only_so_far() -> None:
     hours = Hours(tuned_settings())
     waited = []
     for _ in range(8):
@@ -151,8 +159,9 @@ def test_gangs_that_come_and_go_between_looks_wear_the_patience_out_only_so_far(
         while not hours.look(left=0.0).freezes:
             looks += 1
         waited.append(looks)
-        hours.look(left=0.5)
-    assert waited == [2, 4, 8, 16, 32, MOST_PATIENCE, MOST_PATIENCE, MOST_PATIENCE]
+        while hours.look(left=0.5).freezes:
+            pass
+    assert waited == [2, 5, 9, 17, 33, *[MOST_PATIENCE + 1] * 3]
 
 
 def test_a_frozen_gang_that_falls_idle_takes_longer_to_be_frozen_again() -> None:
