@@ -24,10 +24,10 @@ With ``tune`` each group of gangs that contend has turns and a hold mode of its 
   ``TUNED_LITTLE`` in six looks in a row: they are halved. Both between the administrator's bounds. Slices
   are as long as the shortest turn of any group; a longer turn is several slices.
 * Gangs that yield are frozen while that takes little from them: while what is left to them in others'
-  slices is no more than ``LEFT_LITTLE`` of their own cores' time. They yield again as soon as an owner
-  leaves more of its slices. Each return doubles the looks that it takes to freeze them again. What a
-  yielding gang costs the owner in caches and memory is in no account of the kernel, so no gang yields that
-  is to be frozen.
+  slices is no more than ``LEFT_LITTLE`` of their own cores' time. They yield again as soon as owners leave
+  more than ``IDLE_LITTLE`` of their slices. Each return doubles the looks that it takes to freeze them
+  again. What a yielding gang costs the owner in caches and memory is in no account of the kernel, so no gang
+  yields that is to be frozen.
 * A group of other gangs begins anew from what was asked for; one that lost a gang goes on.
 """
 
@@ -115,10 +115,9 @@ REFILL_NS = 2 * MS
 """What a switch takes from two coupled gangs beyond its own time (caches, a late tick): they made 0.994 of
 the dedicated speed with slices of 250 ms and 0.960 with 50 ms, which is 1.7 ms a switch."""
 TUNED_MOST, TUNED_LITTLE = 0.015, 0.010
-LEFT_LITTLE = 0.03
-"""What a gang that yields beside a busy one gets anyway is 1.1%: half a tick of 4 ms a switch of 250 ms, and
-3 of 1024 parts. A frozen group of gangs that always compute seems to leave 1.4% (measured). So freezing takes
-2% at most."""
+LEFT_LITTLE, IDLE_LITTLE = 0.03, 0.02
+"""Beside a busy gang one that yields gets 1.1% anyway: half a tick of 4 ms a switch of 250 ms, and 3 of 1024
+parts. The owner of the slice gets that when it is frozen, so freezing takes 2% at most."""
 MOST_PATIENCE = 64
 
 
@@ -251,7 +250,8 @@ class SliceTuner:
             cores_us = sum(use.cores_us for use in seen)
             spent_us = sum(use.cores_us - use.used_us if group.freezes else use.left_us for use in seen)
             group.left = spent_us / cores_us
-            group.calm = group.calm + 1 if group.left <= LEFT_LITTLE else 0
+            little = IDLE_LITTLE if group.freezes else LEFT_LITTLE
+            group.calm = group.calm + 1 if group.left <= little else 0
             if group.freezes and not group.calm:
                 group.freezes, group.calm = False, -1
                 self._tire(group.gangs)

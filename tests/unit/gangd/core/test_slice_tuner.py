@@ -25,7 +25,7 @@ from gangd.core.gang_settings import MS, SECOND
 from gangd.core.slice_timing import (
     BAD_LOOKS,
     GOOD_LOOKS,
-    LEFT_LITTLE,
+    IDLE_LITTLE,
     LOOK_NS,
     MOST_PATIENCE,
     REFILL_NS,
@@ -257,18 +257,17 @@ def test_turns_stay_within_bounds_converge_and_lose_no_more_than_what_was_asked_
 
 @examples(100)
 @given(st.lists(st.floats(0, 0.1), min_size=1, max_size=300))
-def test_being_frozen_takes_little_beyond_the_looks_that_end_it(leaves: list[float]) -> None:
-    """What owners leave unused while others are frozen, over all looks, and one look for each return."""
+def test_being_frozen_takes_two_percent_at_most_but_for_the_looks_that_find_out(leaves: list[float]) -> None:
+    """Each return takes two looks, and the next one takes twice as long to come."""
     hours = Hours(tuned_settings())
     lost, returns, frozen = 0.0, 0, False
     for left in leaves:
         now = hours.look(left=left).freezes
-        if frozen and now:
-            lost += left
+        lost += min(left, IDLE_LITTLE) if frozen and now else 0.0
         returns += frozen and not now
         frozen = now
-    assert lost <= LEFT_LITTLE * len(leaves)
-    assert returns <= 1 + len(leaves) // 6
+    assert lost <= IDLE_LITTLE * len(leaves)
+    assert sum(2**number for number in range(1, returns + 1)) <= len(leaves)
 
 
 # In the scheduler
