@@ -289,10 +289,10 @@ def first_jobs(workload: Workload, count: int) -> Workload:
     return replace(workload, periods=workload.periods.select(chosen), **taken)
 
 
-def steady_load(folder: Path, jobs: int, cores: int, share: float) -> SwfColumns:
+def steady_load(folder: Path, jobs: int, cores: int, share: float, narrowest: int = 1) -> SwfColumns:
     """Return jobs that come at random and ask for a share of the cores' time, however many they are."""
     rng = np.random.default_rng(2)
-    procs = np.minimum(2 ** rng.integers(0, 7, jobs), cores)
+    procs = np.minimum(narrowest * 2 ** rng.integers(0, 7, jobs), cores)
     run_s = np.ceil(rng.lognormal(math.log(1200), 1.5, jobs))
     submit_s = np.cumsum(rng.exponential(float((procs * run_s).mean()) / (share * cores), jobs)).astype(int)
     path = folder / "steady.swf"
@@ -330,6 +330,20 @@ def test_growth(figures: Figures, tmp_path: Path, multiplicity: int, share: floa
     whole = make_workload(steady_load(tmp_path, SIZES[-1], 1800, share), setting.queues, Cleaning())
     name = f"{share:.0%} of N150C12 asked for, M={multiplicity}"
     note_growth(figures, name, costs_of(whole, setting), reach)
+
+
+@pytest.mark.parametrize("multiplicity", [1, 2])
+def test_growth_with_nodes(figures: Figures, tmp_path: Path, multiplicity: int) -> None:
+    """The same 20,000 jobs on machines of one core a node: each is as large a part of every machine."""
+    costs_s: dict[int, float] = {}
+    for nodes in (1_000, 3_000, 10_000, 30_000, 100_000):
+        spec = SimulationSpec(system=f"N{nodes}C1", multiplicity=multiplicity, placement="lln")
+        setting = setting_of(spec)
+        load = steady_load(tmp_path, 20_000, nodes, 0.85, nodes // 500)
+        whole = make_workload(load, setting.queues, Cleaning())
+        simulate(first_jobs(whole, 100), setting)
+        costs_s[nodes] = min(simulate(whole, setting).engine_cpu_s for _ in range(3))
+    note_growth(figures, f"by nodes, 20,000 jobs, M={multiplicity}", costs_s, "-")
 
 
 def test_growth_along_a_real_trace(figures: Figures) -> None:

@@ -154,9 +154,21 @@ def _count_fitting(state: EngineState, mirror: RowMirror, node_class: int, cores
 
 
 @kernel
+def _may_fit(state: EngineState, rows: Rows, cores: int) -> bool:
+    """Return whether so many cores may be free in some row: no two jobs of a row have one in common."""
+    least = rows.size[0]
+    for row in range(1, len(rows.size)):
+        least = min(least, rows.size[row])
+    return state.rules[0].nodes * state.rules[0].cores - least >= cores
+
+
+@kernel
 def _takes(state: EngineState, mirror: RowMirror, head: int) -> bool:
     """Return whether enough nodes suit ``head`` in some row; where it finds idle cores, it does in any."""
     asked = state.jobs[head]
+    if not _may_fit(state, mirror.rows, asked.nodes * asked.cores):
+        sort_rows(mirror.rows)
+        return False
     for row in range(len(mirror.fitting)):
         mirror.fitting[row] = 0
     for node_class in range(state.clock[0].classes):
