@@ -82,6 +82,23 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
             swept=False,
         ),
     ] = None
+    on_demand: Annotated[
+        str | None,
+        about(
+            "Free nodes for on-demand jobs: n-paa, n-spaa, cua-paa, cua-spaa, cup-paa, cup-spaa, or share.",
+            metavar="MECHANISM",
+            swept=False,
+        ),
+    ] = None
+    settings: Annotated[
+        Sequence[str] | None,
+        about(
+            "An option of {on_demand} (docs/hybrid.md), such as jobs=FILE.csv; may be repeated.",
+            metavar="NAME=VALUE",
+            option="--set",
+            swept=False,
+        ),
+    ] = None
     no_requeue: Annotated[bool, about("Slurm may not start a job a second time.", swept=False)] = False
     patience: Annotated[
         float,

@@ -273,6 +273,37 @@ class CommandSlurm:
         """Send a signal to a job; see :class:`SlurmClient`."""
         self._tell(*signal_words(job, signal_name, receiver))
 
+    def reserve(self, name: str, nodes: Iterable[str], length_s: int, user: str, *, anew: bool) -> None:
+        """Keep nodes, whatever runs on them, for jobs that name a reservation (administrators only).
+
+        Parameters
+        ----------
+        name, nodes, user
+            Of the reservation, which other reservations may overlap.
+        length_s
+            It ends by itself after so many seconds from now.
+        anew
+            Whether it is made, or changed.
+
+        Raises
+        ------
+        SlurmRefusedError
+            The caller may not, or Slurm has another reason.
+        """
+        verb = ("create", "StartTime=now", f"Users={user}", "Flags=IGNORE_JOBS,OVERLAP")
+        words = (f"ReservationName={name}", f"Nodes={','.join(nodes)}", f"EndTime=now+{length_s}")
+        self._ask("scontrol", *(verb if anew else ("update",)), *words)
+
+    def unreserve(self, name: str) -> None:
+        """End a reservation; raises SlurmRefusedError where a job is in it, or there is none."""
+        self._ask("scontrol", "delete", f"reservation={name}")
+
+    def change_job(self, job: int | str, **fields: str) -> None:
+        """Change fields of a job, by their names in ``scontrol update``; raises SlurmRefusedError."""
+        self._ask(
+            "scontrol", "update", f"JobId={job}", *(f"{name}={value}" for name, value in fields.items())
+        )
+
     def _update(self, what: str, job_ids: Sequence[int], script: str) -> Mapping[int, str]:
         """Carry out one update of each job; returns why Slurm refused, by job."""
         answer = self._runner(["scontrol"], script, self._environment, self._timeout_s)

@@ -288,6 +288,14 @@ def check_options(options: Sequence[str]) -> tuple[str, ...]:
     return tuple(options)
 
 
+def _shape(request: SubmitRequest) -> list[str]:
+    """Return the words for nodes and tasks; a number of tasks would keep Slurm from giving fewer nodes."""
+    if request.most_nodes is not None:
+        return [f"--nodes={request.nodes}-{request.most_nodes}"]
+    tasks = request.nodes * request.tasks_per_node
+    return [f"--nodes={request.nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={request.tasks_per_node}"]
+
+
 def _as_it_is(path: Path) -> str:
     """Return a path as ``--output`` takes it: Slurm expands ``%j`` in it, unless a backslash is there.
 
@@ -303,9 +311,7 @@ def sbatch_options(request: SubmitRequest) -> list[str]:
         "--parsable",
         "--export=ALL",
         f"--job-name={request.name}",
-        f"--nodes={request.nodes}",
-        f"--ntasks={request.nodes * request.tasks_per_node}",
-        f"--ntasks-per-node={request.tasks_per_node}",
+        *_shape(request),
         f"--output={_as_it_is(request.output or Path(os.devnull))}",
         "--open-mode=append",  # a job that starts again keeps what it printed before
     ]

@@ -196,6 +196,8 @@ class SubmitRequest:
         Partition; None for the default one.
     nodes
         Number of nodes, at least 1.
+    most_nodes
+        The job takes as many nodes as are free, from ``nodes`` to so many; None: it takes ``nodes``.
     tasks_per_node
         Tasks on each node, one core each, at least 1.
     tasks_per_core
@@ -227,6 +229,7 @@ class SubmitRequest:
     script: str
     name: str
     nodes: int = 1
+    most_nodes: int | None = None
     tasks_per_node: int = 1
     tasks_per_core: int | None = None
     partition: str | None = None

@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -36,12 +36,20 @@ from osub.cli.terminal import Console
 from osub.live.cluster import find_cluster, meet
 from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
+from osub.live.on_demand import (
+    OnDemandDriver,
+    absolute_settings,
+    compared,
+    refuse_without_rights,
+    session_of,
+)
 from predictor.chosen import other_cpu
 from simulator.pairing import read_pair_table
 from submitter.plan import (
     ConflictPairs,
     ReplayOptions,
     RequestedTarget,
+    TargetCluster,
     checked_threshold,
     exported,
     fitting,
@@ -227,8 +235,16 @@ def replay(
         raise typer.Exit(code)
     client, embedded = find_cluster(cluster)
     meet(client)
+    driver: OnDemandDriver | None = None
+
+    def companion_of(stored: ReplayOptions, target: TargetCluster) -> OnDemandDriver | None:
+        nonlocal driver
+        if stored.on_demand is not None:
+            driver = _driver(out, client, stored, target)
+        return driver
+
     if resume:
-        session = Replay.resume(out, client)
+        session = Replay.resume(out, client, companion_of=companion_of)
     else:
         wanted = RequestedTarget(
             partition=spec.partition,
@@ -262,14 +278,26 @@ def replay(
             environment=exported(spec.export or (), os.environ, one_host=embedded is not None),
             patience_s=spec.patience,
             block_jobs=block_jobs,
+            on_demand=spec.on_demand,
+            on_demand_settings=absolute_settings(spec.settings or ()),
         )
+        if spec.on_demand is not None:
+            target = look_at_target(client, wanted)
+            driver = _driver(trace, client, asked, target)
+            if not dry_run:
+                refuse_without_rights(client, target.batch.names[0])
         danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
-        with _made_fit(trace, client, asked, spec.fit, apps, lenient=spec.lenient) as (path, wished):
+        with (
+            nullcontext(apps) if driver is None else driver.applications() as table,
+            _made_fit(trace, client, asked, spec.fit, table, lenient=spec.lenient) as (path, wished),
+        ):
             if dry_run:
-                _show(draw_up(path, client, wished, apps, danger, lenient=spec.lenient), wished, out)
+                _show(draw_up(path, client, wished, table, danger, lenient=spec.lenient), wished, out)
                 return
             clear_run(out, force, resumable=True)
-            session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=spec.lenient)
+            session = Replay.begin(
+                path, out, client, wished, table, danger=danger, lenient=spec.lenient, companion=driver
+            )
         for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
             typer.echo(f"osub: {line}", err=True)
     is_finished = watch_replay(
@@ -282,8 +310,20 @@ def replay(
         ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
         return
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
+    if driver is not None and is_finished and not as_json:
+        typer.echo("\n".join(compared(load_run(out).jobs, driver.simulated())))
     if is_noted():
         raise typer.Exit(status())
+
+
+def _driver(trace: Path, client: CommandSlurm, asked: ReplayOptions, target: TargetCluster) -> OnDemandDriver:
+    """Return what carries out a mechanism for on-demand jobs on the nodes of batch jobs."""
+    assert asked.on_demand is not None
+    pool = target.batch
+    session = session_of(
+        trace, f"N{pool.nodes}C{pool.cores}", asked.on_demand, asked.on_demand_settings, asked.seed
+    )
+    return OnDemandDriver(client, session, pool.names, pool.memory_mib)
 
 
 def _danger(
@@ -387,6 +427,18 @@ def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool) 
     if spec.patience < 0:
         raise UsageError.naming(f"{{patience}} must not be negative, as {spec.patience:g} is")
     _, _, apps, pairing, calibration = spec.paths
+    if spec.on_demand is None and spec.settings:
+        raise UsageError("--set is for --on-demand: name a mechanism, such as cua-paa")
+    if spec.on_demand is not None and (
+        any((apps, pairing, spec.fit, spec.no_requeue))
+        or spec.speedup != 1
+        or spec.start is not None
+        or spec.length
+    ):
+        raise UsageError(
+            "--on-demand replays a trace as it is, and its jobs save and go on: it goes with none of --apps, "
+            "--pairing, --fit, --speedup, --start, --length and --no-requeue"
+        )
     if pairing is not None:
         check_pairing(options, apps, spec.fit)
     if calibration is not None and not calibration.is_file():

@@ -330,7 +330,7 @@ def _next_job(world: HybridTables) -> int:
 
 
 @kernel
-def _first_over(world: HybridTables) -> int:
+def first_over(world: HybridTables) -> int:
     """Return the on-demand job whose reservation is over first; or none."""
     best = NO_JOB
     for place in range(world.clock[0].expected):
@@ -391,7 +391,7 @@ def _next(world: HybridTables) -> tuple[int, int, int]:
         kind = PLANNED
         at_us = world.plans[plan].at_us
         what = plan
-    late = _first_over(world)
+    late = first_over(world)
     if late != NO_JOB and world.jobs[late].predicted_us + world.rules[0].release_us < at_us:
         kind = TOO_LATE
         at_us = world.jobs[late].predicted_us + world.rules[0].release_us

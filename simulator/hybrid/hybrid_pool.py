@@ -123,7 +123,7 @@ def run_jobs(
         if progress is not None:
             progress(int(column(world.clock, "arrived")[0]))
         if plain.clock[0].asking != NO_JOB:
-            _name_victims(plain, int(plain.clock[0].asking))
+            name_victims(plain, int(plain.clock[0].asking))
         elif after_event is not None:
             after_event(world)
         if left == 0:
@@ -138,7 +138,7 @@ def _is_compiled(count: int, nodes: int) -> bool:
     return wanted is Compilation.ALWAYS
 
 
-def _name_victims(world: HybridTables, demand: int) -> None:
+def name_victims(world: HybridTables, demand: int) -> None:
     """Mark the running jobs whose preemption costs least together."""
     clock, rules = world.clock[0], world.rules[0]
     now_us = int(clock.now_us)

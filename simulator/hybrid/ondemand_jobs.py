@@ -57,7 +57,8 @@ def expect(world: HybridTables, demand: int) -> bool:
 
 
 @kernel
-def _forget_expected(world: HybridTables, demand: int) -> None:
+def forget_expected(world: HybridTables, demand: int) -> None:
+    """Take an on-demand job off the list of those that are to come."""
     count = world.clock[0].expected
     kept = 0
     for place in range(count):
@@ -84,7 +85,7 @@ def give_up_waiting(world: HybridTables, demand: int) -> None:
             unreserve(world, node)
     world.jobs[demand].notice = PAST
     world.jobs[demand].missing = 0
-    _forget_expected(world, demand)
+    forget_expected(world, demand)
     place = 0
     while place < world.clock[0].leases:
         if world.loans[place].borrower == demand:
@@ -253,7 +254,7 @@ def meet(world: HybridTables, demand: int) -> None:
     entry.status = WAITING  # no job squats or collects for it any more
     if known:
         _send_squatters_away(world, demand)
-        _forget_expected(world, demand)
+        forget_expected(world, demand)
     else:
         entry.missing = entry.asked
     entry.notice = PAST if entry.notice != NO_NOTICE else NO_NOTICE

@@ -108,6 +108,7 @@ def look_back_s(config: Mapping[str, str]) -> float:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 _FOREIGN = re.compile(r"(?:SLURM|SBATCH|SRUN|PMI|PMIX)_")
 _WORDS = ("partition", "interactive_partition", "account", "qos", "reservation")
+_TEXTS = ("calibration", "slices", "sbatch_options", "environment", "on_demand", "on_demand_settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,8 @@ class ReplayOptions:
         How long a job may wait for a reason that does not pass by itself.
     slices
         Where the gang scheduler writes its slices, None where there is none.
+    on_demand, on_demand_settings
+        The mechanism for on-demand jobs, such as ``cua-paa``, and its settings ``NAME=VALUE``; None: none.
     block_jobs
         The trace is the same so many jobs again and again; None: it is not known to repeat itself.
     run_id
@@ -180,6 +183,8 @@ class ReplayOptions:
     patience_s: float = PATIENCE_S
     slices: Path | None = None
     block_jobs: int | None = None
+    on_demand: str | None = None
+    on_demand_settings: tuple[str, ...] = ()
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def stored(self) -> dict[str, Option]:
@@ -204,6 +209,8 @@ class ReplayOptions:
             "patience_s": self.patience_s,
             "slices": None if self.slices is None else str(self.slices),
             "block_jobs": self.block_jobs,
+            "on_demand": self.on_demand,
+            "on_demand_settings": shlex.join(self.on_demand_settings),
         }
 
     def timing(self, look_s: float) -> Timing:
@@ -256,8 +263,7 @@ def restored(info: RunInfo) -> ReplayOptions:
     options = info.options
     run_id, queue = options.get("run_id"), options.get("interactive_queue")
     words = {
-        name: value if isinstance(value := options.get(name), str) else None
-        for name in (*_WORDS, "calibration", "slices", "sbatch_options", "environment")
+        name: value if isinstance(value := options.get(name), str) else None for name in (*_WORDS, *_TEXTS)
     }
     patience_s, block_jobs = options.get("patience_s"), options.get("block_jobs")
     if info.kind != "real" or not isinstance(run_id, str):
@@ -288,5 +294,7 @@ def restored(info: RunInfo) -> ReplayOptions:
         patience_s=patience_s if isinstance(patience_s, float) else PATIENCE_S,
         slices=None if words["slices"] is None else Path(words["slices"]),
         block_jobs=block_jobs if isinstance(block_jobs, int) else None,
+        on_demand=words["on_demand"],
+        on_demand_settings=tuple(shlex.split(words["on_demand_settings"] or "")),
         run_id=run_id,
     )

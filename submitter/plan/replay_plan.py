@@ -469,6 +469,7 @@ _TAIL = """\
 {command} &
 child=$!
 trap 'kill -TERM "$child" 2>/dev/null' TERM
+trap 'kill -USR1 "$child" 2>/dev/null' USR1
 wait "$child"
 code=$?
 while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done

@@ -7,7 +7,7 @@ import queue
 import resource
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import msgspec
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.one_line import last_words
 from foundation.records import JobEntry, JobRecord, RunWriter
-from foundation.slurm import SlurmClient
+from foundation.slurm import SlurmClient, SubmitRequest
 from foundation.units import counted
 from submitter.follow import (
     CLAIM,
@@ -60,6 +60,29 @@ class Worker(Protocol):
 
     def step(self) -> float | None:
         """Do what is due now; return after how many seconds to come again, None when nothing is left."""
+        ...
+
+
+class Companion(Worker, Protocol):
+    """A worker that acts on the jobs of a replay while they wait and run, such as for on-demand jobs."""
+
+    events: queue.SimpleQueue[tuple[str, dict[str, object]]]
+    """What it did, for the RUN's log."""
+
+    def begin(self, run_id: str, origin: float, run: Path) -> None:
+        """Take the run's id, the epoch second of its second 0, and the RUN."""
+        ...
+
+    def request(self, job: PlannedJob, request: SubmitRequest) -> SubmitRequest:
+        """Return what is asked of Slurm for a job."""
+        ...
+
+    def amended(self, entry: JobEntry) -> JobEntry:
+        """Return the entry of a job that has ended, with what the companion knows of it."""
+        ...
+
+    def close(self) -> None:
+        """Undo what must not outlast the replay."""
         ...
 
 
@@ -182,6 +205,7 @@ class Replay:
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
+        companion: Companion | None = None,
     ) -> None:
         self.plan = plan
         self.path = writer.path.resolve()
@@ -210,6 +234,9 @@ class Replay:
         self._began = self._clock.monotonic()
         self.remark: str | None = None
         self._left: tuple[float, float] | None = None
+        self._companion = companion
+        if companion is not None:
+            companion.begin(options.run_id, self._origin, self.path)
 
     @classmethod
     def begin(
@@ -225,11 +252,22 @@ class Replay:
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
+        companion: Companion | None = None,
     ) -> Replay:
         """Begin a replay of ``trace`` into the new RUN ``out``; see :func:`begin_run` for what it raises."""
         clock = clock or SystemClock()
         writer, plan, target = begin_run(trace, out, client, options, apps, clock, danger, lenient=lenient)
-        return cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
+        return cls(
+            writer,
+            plan,
+            target,
+            client,
+            options,
+            timing=timing,
+            clock=clock,
+            employ=employ,
+            companion=companion,
+        )
 
     @classmethod
     def resume(
@@ -240,6 +278,7 @@ class Replay:
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
+        companion_of: Callable[[ReplayOptions, TargetCluster], Companion | None] = lambda *_: None,
     ) -> Replay:
         """Go on with the RUN ``out`` of a replay that was killed or detached.
 
@@ -255,7 +294,17 @@ class Replay:
             options = restored(writer.info)
             plan, target = plan_again(writer, client, options)
             wait_for_orphans(options.run_id, os.getpid())
-            replay = cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
+            replay = cls(
+                writer,
+                plan,
+                target,
+                client,
+                options,
+                timing=timing,
+                clock=clock,
+                employ=employ,
+                companion=companion_of(options, target),
+            )
             known = replay._following.entries
             found = recover_rows(
                 replay._plans.values(),
@@ -323,10 +372,13 @@ class Replay:
             poll = Poll(self._client, self._timing, self._clock)
             submitter = self._employ("the submitting thread", submissions, True)
             asker = self._employ("the thread that asks Slurm", poll, False)
-            submitter.start()
-            asker.start()
+            workers = [submitter, asker]
+            if self._companion is not None:
+                workers.append(self._employ("the thread for on-demand jobs", self._companion, False))
+            for worker in workers:
+                worker.start()
             try:
-                if not self._until_over(submissions, submitter, poll, asker, watch, look):
+                if not self._until_over(submissions, workers, poll, watch, look):
                     submitter.stop()
                     self._drain(submissions)  # what it has submitted meanwhile counts, too
                     self._writer.event("detached", unsubmitted=len(self.plan.jobs) - len(known))
@@ -334,8 +386,13 @@ class Replay:
             finally:
                 submitter.stop()
                 asker.stop(_LAST_ANSWER_S)
+                if self._companion is not None:
+                    workers[-1].stop()
+                    self._companion.close()
                 with suppress(OsubError):
                     self._drain(submissions)
+            if self._companion is not None:
+                self._following.keep(*map(self._companion.amended, self._following.entries.values()))
             self._record_host(look, last=True)
             if collect is not None:
                 self._collect(collect)
@@ -371,16 +428,15 @@ class Replay:
     def _until_over(
         self,
         submissions: Submissions,
-        submitter: RunningWorker,
+        workers: Sequence[RunningWorker],
         poll: Poll,
-        asker: RunningWorker,
         watch: Watch,
         look: Look | None,
     ) -> bool:
         following = self._following
         while True:
             # What a thread left before it died is recorded before its death is reported.
-            fault = submitter.fault() or asker.fault()
+            fault = next(filter(None, (worker.fault() for worker in workers)), None)
             self._drain(submissions)
             if fault is not None:
                 raise fault
@@ -397,7 +453,7 @@ class Replay:
             if wish is Wish.DETACH:
                 return False
             if wish is Wish.CANCEL and not following.is_cancelling:
-                self._cancel(submissions, submitter)
+                self._cancel(submissions, workers[0])
             self._clock.sleep(self._timing.turn_s)
 
     def _record_host(self, look: Look | None, *, last: bool = False) -> None:
@@ -426,13 +482,20 @@ class Replay:
             later=len(left) - len(jobs),
             origin=self._origin,
             run_id=self._options.run_id,
-            request=lambda job: submit_request(job, self._target, self._options, self.path),
+            request=self._request,
             timing=self._timing,
             clock=self._clock,
         )
 
+    def _request(self, job: PlannedJob) -> SubmitRequest:
+        request = submit_request(job, self._target, self._options, self.path)
+        return request if self._companion is None else self._companion.request(job, request)
+
     def _drain(self, submissions: Submissions) -> None:
-        """Write rows of what was submitted since the last time."""
+        """Write rows of what was submitted since the last time, and what the companion did."""
+        while self._companion is not None and not self._companion.events.empty():
+            kind, fields = self._companion.events.get_nowait()
+            self._writer.event(kind, **fields)
         if submissions.results.empty():
             return
         with suppress(queue.Empty):

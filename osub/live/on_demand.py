@@ -1,0 +1,440 @@
+"""The hybrid mechanisms on a live Slurm: reservations, preemptions and shrinks for a replay's on-demand jobs.
+
+What is done is decided by the simulator's code (``simulator.hybrid.live_pool``); here it is carried out, half
+a second at a time. Each job that nodes are kept for has a reservation of its own. A reservation ends by
+itself within three minutes unless it is renewed, so a replay that is killed leaves none for long.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import queue
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from foundation.errors import ClusterError, OutputError
+from foundation.files import write_whole
+from foundation.one_line import one_line
+from foundation.records import JobEntry
+from foundation.slurm import Receiver, SlurmClient, SlurmJob, SlurmJobState, SubmitRequest
+from foundation.slurm.slurm_types import SlurmRefusedError
+from foundation.units import US_PER_S
+from simulator.hybrid.hybrid_family import Hybrid
+from simulator.hybrid.hybrid_state import (
+    FAR_US,
+    LEAVING,
+    MALLEABLE,
+    ON_DEMAND,
+    OVER,
+    RUNNING,
+    SHARE,
+    WAITING,
+)
+from simulator.hybrid.live_pool import LiveJob, LiveOrders, LivePool
+from simulator.recording import job_frame
+from simulator.simulation import cleaning_of
+from simulator.simulation_session import SimulationSession
+from simulator.simulation_spec import SimulationSpec
+from submitter.follow import JOBS_FOLDER, own_jobs
+from submitter.plan import Clock, PlannedJob, SystemClock
+
+_EVERY_S = 0.5
+_LEASE_S, _RENEWED_S = 180, 90
+_TOP_PRIORITY = 4294967290
+"""Above what Slurm gives to any job; sbatch takes less than 4294967294."""
+_GUEST_SHARE = 0.4
+"""Of a node's memory: two jobs of which one is on demand fit on a node, two others do not."""
+
+
+class ReservingSlurm(SlurmClient, Protocol):
+    """A Slurm that reserves nodes and changes jobs; see ``CommandSlurm``."""
+
+    def reserve(self, name: str, nodes: Sequence[str], length_s: int, user: str, *, anew: bool) -> None:
+        """Keep nodes for jobs that name a reservation."""
+        ...
+
+    def unreserve(self, name: str) -> None:
+        """End a reservation."""
+        ...
+
+    def change_job(self, job: int | str, **fields: str) -> None:
+        """Change fields of a job."""
+        ...
+
+
+def session_of(
+    trace: Path, system: str, mechanism: str, settings: Sequence[str], seed: int
+) -> SimulationSession:
+    """Return the simulation of a trace under a mechanism such as ``cua-paa``; see ``SimulationSession``."""
+    spec = SimulationSpec(
+        trace=trace,
+        system=system,
+        policy=f"hybrid-{mechanism}",
+        settings=list(settings),
+        interactive_queue=-1,
+        seed=seed,
+    )
+    return SimulationSession(trace, spec, cleaning_of(spec))
+
+
+def absolute_settings(settings: Sequence[str]) -> tuple[str, ...]:
+    """Return settings with the whole path of their file, so that ``--resume`` finds it from anywhere."""
+    pairs = [setting.partition("=") for setting in settings]
+    return tuple(
+        f"jobs={Path(value).absolute()}" if name == "jobs" else name + is_ + value
+        for name, is_, value in pairs
+    )
+
+
+def refuse_without_rights(client: ReservingSlurm, node: str) -> None:
+    """Raise ClusterError where this user may not reserve nodes."""
+    name = f"osub-trial-{os.getpid()}"
+    try:
+        client.reserve(name, [node], 60, _user(), anew=True)
+        client.unreserve(name)
+    except SlurmRefusedError as error:
+        raise ClusterError(
+            f"--on-demand reserves nodes, which only an administrator of Slurm may (SlurmUser, root, or an "
+            f"operator): {one_line(str(error))}"
+        ) from error
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+class OnDemandDriver:
+    """Carries a mechanism out for the jobs of one replay.
+
+    Parameters
+    ----------
+    client
+        Slurm, for this object alone.
+    session
+        Which jobs there are, of which kinds, and the mechanism.
+    nodes
+        Names of the nodes.
+    memory_mib
+        Of a node.
+    clock
+        Tests have their own.
+    """
+
+    def __init__(
+        self,
+        client: ReservingSlurm,
+        session: SimulationSession,
+        nodes: Sequence[str],
+        memory_mib: int,
+        clock: Clock | None = None,
+    ) -> None:
+        policy, workload = session.setting.rules.policy, session.workload
+        assert isinstance(policy, Hybrid)
+        self.events: queue.SimpleQueue[tuple[str, dict[str, object]]] = queue.SimpleQueue()
+        self._session = session
+        self._client, self._names, self._memory_mib = client, tuple(nodes), memory_mib
+        self._clock = clock or SystemClock()
+        jobs = workload.pool_jobs(np.arange(workload.count), with_memory=False)
+        self._mechanism = policy.mechanism
+        self._pool = LivePool(jobs, len(nodes), policy.mechanism)
+        self._index = {number: job for job, number in enumerate(workload.number.tolist())}
+        self._number = workload.number.tolist()
+        self._place = {name: place for place, name in enumerate(nodes)}
+        self._run_id, self._origin, self._folder = "", 0.0, Path()
+        self._made: dict[int, tuple[frozenset[int], float]] = {}
+        self._warned: dict[int, tuple[SlurmJob, float]] = {}
+        self._jobs: dict[int, SlurmJob] = {}
+        self._resized: set[int] = set()
+        self._is_away = False
+
+    def begin(self, run_id: str, origin: float, run: Path) -> None:
+        """Take id, epoch second 0 and RUN of the replay; drop what an earlier part of it left."""
+        self._run_id, self._origin, self._folder = run_id, origin, run / JOBS_FOLDER
+        for reservation in self._client.reservations():
+            if reservation.name.startswith(f"osub-{run_id}-"):
+                self._try("unreserve", None, self._client.unreserve, reservation.name)
+
+    @contextmanager
+    def applications(self) -> Iterator[Path]:
+        """Give, while the context lasts, a table of what each job runs (``submitter.plan.read_apps``)."""
+        with tempfile.TemporaryDirectory(prefix="osub-apps-") as folder:
+            path = Path(folder, "apps.csv")
+            rows = [f"{number},{sys.executable},{self._words(job)}" for number, job in self._index.items()]
+            write_whole(path, "\n".join(["trace_job,app,args", *rows, ""]))
+            yield path
+
+    def _words(self, job: int) -> str:
+        entry, rules = self._pool.world.jobs[job], self._pool.world.rules[0]
+        unit = rules.whole * US_PER_S
+        width = entry.asked if entry.kind == MALLEABLE else 1
+        seconds = {
+            "setup": entry.setup / unit,
+            "every": entry.every / unit,
+            "save": entry.save / unit,
+            "work": entry.work / width / unit,
+            "warning": rules.warning_us / US_PER_S,
+            "longest-tick": 0.1 if rules.strategy == SHARE else 0,
+        }
+        asked = f" --asked {entry.asked}" if entry.kind == MALLEABLE else ""
+        return (
+            "-P -m workloads.checkpointed"
+            + asked
+            + "".join(f" --{k} {v:.6f}" for k, v in seconds.items() if v)
+        )
+
+    def request(self, job: PlannedJob, request: SubmitRequest) -> SubmitRequest:
+        """Return what is asked of Slurm for a job, by its kind."""
+        index = self._index[job.trace_job]
+        entry = self._pool.world.jobs[index]
+        options, limit = ["requeue"], request.time_limit_minutes
+        if entry.kind == ON_DEMAND:
+            options = [f"priority={_TOP_PRIORITY - index}"]
+        elif entry.kind == MALLEABLE:
+            request = replace(request, nodes=entry.least, most_nodes=entry.asked)
+            limit = None if limit is None else -(-limit * entry.asked // entry.least)
+        shares = self._mechanism.strategy == SHARE
+        share = _GUEST_SHARE if entry.kind == ON_DEMAND else 1 - _GUEST_SHARE
+        if not shares:
+            options.append("exclusive")
+        return replace(
+            request,
+            options=(*request.options, *options),
+            time_limit_minutes=limit,
+            memory_per_cpu_mib=None,
+            memory_per_node_mib=int(self._memory_mib * share) if shares else None,
+            environment={**request.environment, "OSUB_STATE": str(self._state(job.trace_job))},
+        )
+
+    def _state(self, number: int) -> Path:
+        return self._folder / f"{number}.state"
+
+    def step(self) -> float | None:
+        """Ask Slurm, decide and act; see ``Worker``."""
+        try:
+            snapshot = self._client.jobs()
+            self._jobs = self._own(snapshot.jobs)
+            now_us = round((self._clock.wall() - self._origin) * US_PER_S)
+            orders = self._pool.step(now_us, *self._seen(snapshot.jobs))
+            self._is_away = False
+        except ClusterError as error:
+            if not self._is_away:
+                self._say("on-demand: Slurm is away", why=str(error))
+            self._is_away = True
+            return 2 * _EVERY_S
+        self._reserve({**orders.kept, **orders.reserved})
+        self._join(orders)
+        for job, warned in orders.preempt.items():
+            self._preempt(job, warned=warned)
+        for job, nodes in orders.shrink.items():
+            self._shrink(job, nodes)
+        for job, (slurm, until) in list(self._warned.items()):
+            if self._clock.monotonic() >= until:
+                del self._warned[job]
+                self._put_back(job, slurm)
+        return _EVERY_S
+
+    def _own(self, jobs: Sequence[SlurmJob]) -> dict[int, SlurmJob]:
+        found = own_jobs(jobs, self._run_id, {os.geteuid()})
+        return {self._index[key]: copies[0] for key, copies in found.items() if key in self._index}
+
+    def _seen(self, jobs: Sequence[SlurmJob]) -> tuple[dict[int, LiveJob], set[int]]:
+        """Return our jobs, and the nodes that are not ours to give."""
+        away = {
+            self._place[node.name]
+            for node in self._client.nodes()
+            if node.name in self._place and not node.is_up
+        }
+        ours = {job.job_id for job in self._jobs.values()}
+        for job in jobs:
+            if job.state.holds_cores and job.job_id not in ours:
+                away |= set(self._held(job))
+        return {index: self._live(job) for index, job in self._jobs.items()}, away
+
+    def _held(self, job: SlurmJob) -> tuple[int, ...]:
+        return tuple(sorted(self._place[cell.node] for cell in job.cores if cell.node in self._place))
+
+    def _live(self, job: SlurmJob) -> LiveJob:
+        if not job.state.holds_cores:
+            return LiveJob(OVER if job.state.is_over else WAITING, job.restarts)
+        status = LEAVING if job.state is SlurmJobState.COMPLETING else RUNNING
+        since_us = round(((job.start_time or self._origin) - self._origin) * US_PER_S)
+        return LiveJob(status, job.restarts, since_us, self._held(job))
+
+    def _reserve(self, wanted: Mapping[int, frozenset[int]]) -> None:
+        """Make reservations be as they are wanted: only differences are written, and what is about to end."""
+        now = self._clock.monotonic()
+        for job, nodes in wanted.items():
+            known, until = self._made.get(job, (None, 0.0))
+            if nodes == known and until - now > _RENEWED_S:
+                continue
+            names, anew = [self._names[node] for node in sorted(nodes)], known is None
+            name = self._name(job)
+            if self._try("reserve", job, self._client.reserve, name, names, _LEASE_S, _user(), anew=anew):
+                self._made[job] = nodes, now + _LEASE_S
+                if nodes != known:
+                    self._say("reserved", trace_job=self._number[job], nodes=names)
+            elif not anew:
+                del self._made[job]  # it may have ended: the next step makes it anew
+        for job in self._made.keys() - wanted.keys():
+            slurm = self._jobs.get(job)
+            if slurm is not None and slurm.reservation and not slurm.state.is_over:
+                self._try("leave", job, self._client.change_job, slurm.spec, ReservationName="")
+            if self._try("unreserve", job, self._client.unreserve, self._name(job)):
+                self._say("released", trace_job=self._number[job])
+            del self._made[job]
+
+    def _join(self, orders: LiveOrders) -> None:
+        """Send waiting jobs to their reservations; let jobs that were put back start again at once."""
+        for job, slurm in self._jobs.items():
+            changes: dict[str, str] = {}
+            if slurm.state is SlurmJobState.PENDING:
+                name = self._name(job) if job in orders.reserved and job in self._made else ""
+                if name != (slurm.reservation or ""):
+                    changes["ReservationName"] = name
+                if slurm.restarts and "begintime" in slurm.reason.lower():
+                    changes["StartTime"] = "now"
+                if job in self._resized:
+                    self._resized.discard(job)
+                    entry = self._pool.world.jobs[job]
+                    changes["NumNodes"] = f"{entry.least}-{entry.asked}"
+            elif slurm.reservation and slurm.state.holds_cores:
+                changes["ReservationName"] = ""
+            if changes:
+                self._try("change", job, self._client.change_job, slurm.spec, **changes)
+
+    def _preempt(self, job: int, *, warned: bool) -> None:
+        slurm = self._jobs[job]
+        self._say("preempted", trace_job=self._number[job], warned=warned)
+        if warned:
+            self._try("signal", job, self._client.signal, slurm.spec, "USR1", Receiver.BATCH)
+            warning_s = self._mechanism.warning_us / US_PER_S
+            self._warned[job] = slurm, self._clock.monotonic() + warning_s
+        else:
+            self._put_back(job, slurm)
+
+    def _put_back(self, job: int, slurm: SlurmJob) -> None:
+        """Put a job back to the queue, unless this run of it is over."""
+        now = self._jobs.get(job)
+        if now is None or now.restarts != slurm.restarts or not now.state.holds_cores:
+            return
+        if not self._try("put back", job, self._client.put_back, slurm.spec):
+            self._pool.meet_again(job)
+
+    def _shrink(self, job: int, nodes: Sequence[int]) -> None:
+        names, slurm = [self._names[node] for node in nodes], self._jobs[job]
+        if self._try("shrink", job, self._client.change_job, slurm.spec, ReqNodeList=",".join(names)):
+            self._say("shrank", trace_job=self._number[job], nodes=names)
+            self._resized.add(job)
+            with suppress(OutputError):
+                write_whole(self._state(self._number[job]).with_suffix(".state.nodes"), f"{len(names)}\n")
+        else:
+            self._pool.meet_again(job, rigid=True)
+
+    def close(self) -> None:
+        """Leave no reservation, and no job that has saved and waits to be put back."""
+        with suppress(ClusterError):
+            self._jobs = self._own(self._client.jobs().jobs)
+        for job, (slurm, _) in self._warned.items():
+            self._put_back(job, slurm)
+        self._warned.clear()
+        self._reserve({})
+
+    def amended(self, entry: JobEntry) -> JobEntry:
+        """Return the entry of a job with its kind, and what it lost as its checkpoints say."""
+        job = self._index.get(entry.job.trace_job)
+        if job is None:
+            return entry
+        known, lost = self._pool.world.jobs[job], [us / US_PER_S for us in self._pool.lost_us.get(job, ())]
+        sizes: dict[str, object] = {}
+        if known.kind == MALLEABLE:
+            sizes = {"elasticity": "malleable", "min_nodes": known.least, "preferred_nodes": known.asked}
+            sizes["max_nodes"] = known.asked
+        notice = known.notice_us < FAR_US
+        row = msgspec.structs.replace(
+            entry.job,
+            kind="ondemand" if known.kind == ON_DEMAND else "batch",
+            preemptions=max(entry.job.preemptions, len(lost)),
+            notice_s=known.notice_us / US_PER_S if notice else None,
+            predicted_s=known.predicted_us / US_PER_S if notice else None,
+            setup_s=known.setup_us / US_PER_S or None,
+            wasted_s=sum(lost) if lost else entry.job.wasted_s,
+            **sizes,
+        )
+        rows = list(entry.allocations or ())
+        for place, lost_s in enumerate(lost[: len(rows)]):
+            if rows[place].wasted_s is not None:
+                rows[place] = msgspec.structs.replace(
+                    rows[place], wasted_s=min(lost_s, rows[place].wasted_s or 0.0)
+                )
+        return msgspec.structs.replace(entry, job=row, allocations=tuple(rows) if rows else entry.allocations)
+
+    def simulated(self) -> pl.DataFrame:
+        """Return the jobs of the simulation of the same trace under the same mechanism."""
+        return job_frame(self._session.run())
+
+    def _name(self, job: int) -> str:
+        return f"osub-{self._run_id}-{self._number[job]}"
+
+    def _say(self, kind: str, **fields: object) -> None:
+        self.events.put((kind, fields))
+
+    def _try(
+        self, what: str, job: int | None, act: Callable[..., None], *args: object, **named: object
+    ) -> bool:
+        """Do something; what Slurm refuses, or does not answer, is recorded. Return whether it was done."""
+        try:
+            act(*args, **named)
+        except ClusterError as error:
+            known = {} if job is None else {"trace_job": self._number[job]}
+            self._say("on-demand: not done", what=what, why=one_line(str(error)), **known)
+            return False
+        return True
+
+
+_INSTANT_S = 5.0
+
+
+def compared(live: pl.DataFrame, simulated: pl.DataFrame) -> list[str]:
+    """Return lines that set a live run's jobs beside those of the simulation of its trace."""
+    rows = []
+    for jobs in (live, simulated):
+        wait_s, turnaround_s = pl.col("start_s") - pl.col("submit_s"), pl.col("end_s") - pl.col("submit_s")
+        demand, others = (jobs.filter((pl.col("kind") == "ondemand") == asked) for asked in (True, False))
+        wasted_s = (pl.col("wasted_s") if "wasted_s" in jobs.columns else pl.lit(0.0)).fill_null(0.0)
+        waits = demand.select(wait_s).to_series()
+        rows.append(
+            (
+                f"{(waits <= _INSTANT_S).sum()} of {demand.height}",
+                *(
+                    f"{_mean(frame, what):.1f} s"
+                    for frame, what in ((demand, wait_s), (others, turnaround_s))
+                ),
+                str(jobs["preemptions"].sum()),
+                f"{jobs.select((wasted_s * pl.col('nodes')).sum()).item():.0f}",
+            )
+        )
+    names = (
+        f"on-demand jobs that start within {_INSTANT_S:.0f} s",
+        "their mean wait",
+        "mean turnaround of the others",
+        "preemptions",
+        "node seconds of lost work",
+    )
+    width = max(map(len, names))
+    lines = [f"{name:{width}}  {one:>10}  {other:>10}" for name, one, other in zip(names, *rows, strict=True)]
+    return [f"{'':{width}}  {'live':>10}  {'simulated':>10}", *lines]
+
+
+def _mean(jobs: pl.DataFrame, what: pl.Expr) -> float:
+    value = jobs.select(what.mean()).item()
+    return float("nan") if value is None else float(value)

@@ -1,0 +1,329 @@
+"""The hybrid mechanisms on nodes whose jobs a real Slurm starts and ends: the simulator's decisions.
+
+The tables are those of a simulated pool. Before each step they are made to say what Slurm says: which job is
+on which node, and since when. Then the simulator's kernels decide: what a notice reserves, which plans are
+due, who is preempted or shrinks for a job that has come, to whom nodes go back. What the kernels do to jobs
+at once takes a real system seconds, so a node that they give to a job that does not hold it yet becomes a
+lease, and what they take from a job is an order.
+
+Unlike in the simulator no job is backfilled on reserved nodes, and a job that shrank does not grow again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
+
+from foundation.units import US_PER_S
+from simulator.hybrid.hybrid_build import Mechanism, build_world
+from simulator.hybrid.hybrid_lifecycles import end, reserve_free, unreserve
+from simulator.hybrid.hybrid_loop import first_over
+from simulator.hybrid.hybrid_pool import name_victims
+from simulator.hybrid.hybrid_state import (
+    COMING,
+    KNOWN,
+    LEAVING,
+    NO_JOB,
+    ON_DEMAND,
+    OVER,
+    PAST,
+    PLAN,
+    RUNNING,
+    SHARE,
+    SILENT,
+    WAITING,
+    HybridJobRecord,
+    saves_of,
+    settle,
+    wait,
+)
+from simulator.hybrid.ondemand_jobs import (
+    carry_out,
+    evict_for,
+    expect,
+    forget_expected,
+    give_up_waiting,
+    meet,
+    next_plan,
+    plan_for,
+)
+from simulator.jit.field_records import StateAllocator
+from simulator.model.jobs import PoolJobs
+
+_MISSED_US = 5 * US_PER_S
+"""So long after its decision an on-demand job may wait for nodes on which another job has started since."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJob:
+    """What Slurm says of a job.
+
+    Parameters
+    ----------
+    status
+        ``WAITING``, ``RUNNING``, ``LEAVING`` (it completes) or ``OVER``; see ``hybrid_state``.
+    attempt
+        How often it was started before.
+    since_us
+        Its start, in microseconds of the run.
+    nodes
+        Indices of the nodes that it holds.
+    """
+
+    status: int
+    attempt: int = 0
+    since_us: int = 0
+    nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOrders:
+    """What is to be done now.
+
+    Parameters
+    ----------
+    preempt
+        Jobs to preempt, each with whether it has a warning first.
+    shrink
+        The nodes that jobs keep.
+    reserved
+        By waiting job the nodes that only it may have.
+    kept
+        By running on-demand job the nodes that no other may have when it ends, because some go back.
+    """
+
+    preempt: Mapping[int, bool]
+    shrink: Mapping[int, tuple[int, ...]]
+    reserved: Mapping[int, frozenset[int]]
+    kept: Mapping[int, frozenset[int]]
+
+
+class LivePool:
+    """Decides for jobs by index, on nodes by index.
+
+    Parameters
+    ----------
+    jobs, nodes, mechanism
+        As of a simulated pool; see ``build_world``.
+    """
+
+    def __init__(self, jobs: PoolJobs, nodes: int, mechanism: Mechanism) -> None:
+        self.world = build_world(
+            StateAllocator(compiled=False), jobs, nodes, mechanism, Fraction(1), records=False
+        )
+        self.lost_us: dict[int, list[int]] = {}
+        """What each preemption of a job threw away, in order."""
+        self._none = jobs.count
+        self._records = cast("list[HybridJobRecord]", self.world.jobs)
+        self._records.append(HybridJobRecord(kind=ON_DEMAND, status=RUNNING))
+        self._evicted: dict[int, int] = {}
+        self._met_us: dict[int, int] = {}
+        self._lent_until_us: dict[int, int] = {}
+        self._live: dict[int, LiveJob] = {}
+        self._away: frozenset[int] = frozenset()
+
+    def step(self, now_us: int, live: Mapping[int, LiveJob], away: Collection[int] = ()) -> LiveOrders:
+        """Take what Slurm says, and decide.
+
+        Parameters
+        ----------
+        now_us
+            Microseconds since the run's second 0.
+        live
+            The jobs that Slurm has or had, by index; others have not come.
+        away
+            Nodes that are down, or that others' jobs hold.
+        """
+        world, clock = self.world, self.world.clock[0]
+        clock.now_us = now_us
+        counts = [(entry.preemptions, entry.shrinks, entry.lost_us) for entry in self._records]
+        for job in sorted(live):
+            if live[job].status == OVER and world.jobs[job].status != OVER:
+                self._end(job)
+        self._live, self._away = dict(live), frozenset(away)
+        self._take_over()
+        if world.rules[0].strategy != SHARE:
+            self._decide()
+        victims, shrunk = {}, {}
+        for job, (preemptions, shrinks, lost_us) in enumerate(counts):
+            entry = world.jobs[job]
+            if entry.preemptions > preemptions:
+                victims[job] = entry.status == LEAVING
+                self._evicted[job] = self._live[job].attempt
+                self.lost_us.setdefault(job, []).append(entry.lost_us - lost_us)
+            elif entry.shrinks > shrinks:
+                shrunk[job] = tuple(n for n in range(world.rules[0].nodes) if world.nodes[n].job == job)
+        self._take_over()
+        return LiveOrders(preempt=victims, shrink=shrunk, **self._wanted())
+
+    def meet_again(self, job: int, *, rigid: bool = False) -> None:
+        """Decide anew for the on-demand jobs that wait for nodes of a job that does not give them.
+
+        ``rigid``: it did not shrink, and never will.
+        """
+        nodes = self.world.nodes
+        if rigid:
+            self.world.jobs[job].least = self.world.jobs[job].asked
+        held = self._live[job].nodes if job in self._live else ()
+        for demand in {nodes[node].lease for node in held} & self._met_us.keys():
+            self._forget_decision(demand)
+
+    def _end(self, job: int) -> None:
+        """Let a job end that Slurm says has ended; its nodes go back to those that lent them."""
+        world, entry = self.world, self.world.jobs[job]
+        if entry.status in (RUNNING, LEAVING) and not self._is_evicted(job):
+            entry.status = RUNNING
+            end(world, job)
+        elif entry.kind == ON_DEMAND:
+            give_up_waiting(world, job)
+        entry.status = OVER
+        for node in range(world.rules[0].nodes):
+            live = self._live.get(world.nodes[node].job)
+            if live is not None and live.status == WAITING:
+                self._lent_until_us[world.nodes[node].job] = world.clock[0].now_us + world.rules[0].release_us
+
+    def _is_evicted(self, job: int) -> bool:
+        live = self._live.get(job)
+        return live is not None and self._evicted.get(job) == live.attempt
+
+    def _take_over(self) -> None:
+        """Make the tables say what Slurm says; what was given to a job that waits becomes its lease."""
+        world, clock, count = self.world, self.world.clock[0], self.world.rules[0].nodes
+        held = dict.fromkeys(self._away, self._none)
+        for job, live in self._live.items():
+            held |= dict.fromkeys(live.nodes, job)
+            self._take_over_job(job, live)
+        clock.free = clock.waiting = clock.active = 0
+        for entry in self._records:
+            entry.nodes = entry.plain = entry.got = 0
+        for node in range(count):
+            cell, holder = world.nodes[node], held.get(node, NO_JOB)
+            if cell.job not in (NO_JOB, holder) and world.jobs[cell.job].status == WAITING:
+                cell.lease = cell.job
+            cell.job = holder
+            if cell.lease != NO_JOB and not self._keeps_lease(cell.lease):
+                cell.lease = NO_JOB
+            if holder == NO_JOB:
+                clock.free += cell.lease == NO_JOB
+            else:
+                world.jobs[holder].nodes += 1
+                world.jobs[holder].plain += cell.lease == NO_JOB
+        leases = [world.nodes[node].lease for node in range(count)]
+        for job in range(world.rules[0].jobs):
+            entry = world.jobs[job]
+            if entry.kind == ON_DEMAND and entry.status in (COMING, WAITING):
+                entry.missing = entry.asked - leases.count(job) if self._collects(job) else 0
+            if entry.status in (RUNNING, LEAVING):
+                world.active[clock.active] = job
+                clock.active += 1
+            elif entry.status == WAITING:
+                wait(world, job)
+
+    def _take_over_job(self, job: int, live: LiveJob) -> None:
+        entry, world = self.world.jobs[job], self.world
+        if live.status == WAITING:
+            is_met = entry.kind != ON_DEMAND or job in self._met_us or world.rules[0].strategy == SHARE
+            entry.status = WAITING if is_met else COMING
+            entry.attempts = live.attempt
+        elif live.status != OVER and entry.attempts != live.attempt + 1:
+            entry.attempts = live.attempt + 1
+            entry.status, entry.share = RUNNING, world.rules[0].whole
+            entry.begun_us = entry.since_us = entry.stretch_us = min(live.since_us, world.clock[0].now_us)
+            entry.setup_left = entry.setup
+            entry.left = entry.total = entry.work + saves_of(entry, entry.work) * entry.save
+        elif live.status != OVER:
+            leaves = live.status == LEAVING or self._is_evicted(job)
+            if not leaves and entry.status == RUNNING and entry.nodes != len(live.nodes):
+                settle(world, entry)
+            if leaves and entry.status != LEAVING:
+                entry.next_us = world.clock[0].now_us
+            entry.status = LEAVING if leaves else RUNNING
+
+    def _keeps_lease(self, job: int) -> bool:
+        entry, now_us = self.world.jobs[job], self.world.clock[0].now_us
+        if entry.kind == ON_DEMAND:
+            return entry.status in (COMING, WAITING)
+        return entry.status in (RUNNING, WAITING, LEAVING) and (
+            self._live[job].status == WAITING and now_us < self._lent_until_us.get(job, 0)
+        )
+
+    def _collects(self, job: int) -> bool:
+        entry = self.world.jobs[job]
+        return entry.notice == KNOWN or (job in self._met_us and entry.status == WAITING)
+
+    def _decide(self) -> None:
+        """Let happen what is due, in the simulator's order."""
+        world, now_us = self.world, self.world.clock[0].now_us
+        while (plan := next_plan(world)) != NO_JOB and world.plans[plan].at_us <= now_us:
+            carry_out(world, plan)
+        while (late := first_over(world)) != NO_JOB and (
+            world.jobs[late].predicted_us + world.rules[0].release_us <= now_us
+        ):
+            give_up_waiting(world, late)
+        for job in range(world.rules[0].jobs):
+            entry = world.jobs[job]
+            is_due = entry.notice == SILENT and entry.notice_us <= now_us and job not in self._live
+            if is_due and expect(world, job) and world.rules[0].strategy == PLAN:
+                plan_for(world, job)
+        for job in sorted(self._live, key=lambda job: world.jobs[job].order):
+            if world.jobs[job].kind == ON_DEMAND and self._live[job].status != OVER:
+                self._look_at_demand(job)
+        waiting = [job for job in self._met_us if world.jobs[job].status == WAITING]
+        expected = [world.expected[place] for place in range(world.clock[0].expected)]
+        for job in waiting + expected:
+            if self._collects(job) and world.jobs[job].missing > 0:
+                reserve_free(world, job)
+
+    def _look_at_demand(self, demand: int) -> None:
+        """Decide for an on-demand job that has come, once; again if another job took its nodes meanwhile."""
+        world, now_us = self.world, self.world.clock[0].now_us
+        nodes = [world.nodes[node] for node in range(world.rules[0].nodes)]
+        if self._live[demand].status != WAITING:
+            if demand not in self._met_us:
+                self._met_us[demand] = now_us
+                world.jobs[demand].notice = PAST
+                forget_expected(world, demand)
+            return
+        if demand in self._met_us and now_us - self._met_us[demand] > _MISSED_US:
+            if any(cell.lease == demand and self._is_taken(cell.job) for cell in nodes):
+                self._forget_decision(demand)
+            return
+        if demand in self._met_us:
+            return
+        self._met_us[demand] = now_us
+        meet(world, demand)
+        if world.clock[0].asking == demand:
+            name_victims(world, demand)
+            world.clock[0].asking = NO_JOB
+            evict_for(world, demand)
+
+    def _is_taken(self, holder: int) -> bool:
+        return holder == self._none or (holder != NO_JOB and self.world.jobs[holder].status == RUNNING)
+
+    def _forget_decision(self, demand: int) -> None:
+        for node in range(self.world.rules[0].nodes):
+            if self.world.nodes[node].lease == demand:
+                unreserve(self.world, node)
+        self.world.jobs[demand].status = COMING
+        del self._met_us[demand]
+
+    def _wanted(self) -> dict[str, Mapping[int, frozenset[int]]]:
+        """Return which nodes are to be reserved for whom: all, until an on-demand job has enough."""
+        world, every = self.world, frozenset(range(self.world.rules[0].nodes))
+        reserved: dict[int, frozenset[int]] = {}
+        for node in sorted(every):
+            lease = world.nodes[node].lease
+            if lease != NO_JOB:
+                reserved[lease] = reserved.get(lease, frozenset()) | {node}
+        for job in range(world.rules[0].jobs):
+            if world.jobs[job].kind == ON_DEMAND and self._collects(job) and world.jobs[job].missing > 0:
+                reserved[job] = every
+        borrowers = {world.loans[place].borrower for place in range(world.clock[0].leases)}
+        kept = {
+            job: frozenset(self._live[job].nodes)
+            for job in borrowers
+            if job in self._live and self._live[job].status == RUNNING
+        }
+        return {"reserved": reserved, "kept": kept}
