@@ -40,7 +40,6 @@ from osub.live.on_demand import (
     OnDemandDriver,
     absolute_settings,
     compared,
-    refuse_without_rights,
     session_of,
 )
 from predictor.chosen import other_cpu
@@ -236,15 +235,9 @@ def replay(
     client, embedded = find_cluster(cluster)
     meet(client)
     driver: OnDemandDriver | None = None
-
-    def companion_of(stored: ReplayOptions, target: TargetCluster) -> OnDemandDriver | None:
-        nonlocal driver
-        if stored.on_demand is not None:
-            driver = _driver(out, client, stored, target)
-        return driver
-
     if resume:
-        session = Replay.resume(out, client, companion_of=companion_of)
+        session = Replay.resume(out, client)
+        driver = _driver(out, client, session.options, session.target)
     else:
         wanted = RequestedTarget(
             partition=spec.partition,
@@ -281,25 +274,25 @@ def replay(
             on_demand=spec.on_demand,
             on_demand_settings=absolute_settings(spec.settings or ()),
         )
-        if spec.on_demand is not None:
-            target = look_at_target(client, wanted)
-            driver = _driver(trace, client, asked, target)
-            if not dry_run:
-                refuse_without_rights(client, target.batch.names[0])
+        driver = (
+            None if spec.on_demand is None else _driver(trace, client, asked, look_at_target(client, wanted))
+        )
         danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
         with (
             nullcontext(apps) if driver is None else driver.applications() as table,
             _made_fit(trace, client, asked, spec.fit, table, lenient=spec.lenient) as (path, wished),
         ):
+            if driver is not None and not dry_run:
+                driver.refuse_without_rights()
             if dry_run:
                 _show(draw_up(path, client, wished, table, danger, lenient=spec.lenient), wished, out)
                 return
             clear_run(out, force, resumable=True)
-            session = Replay.begin(
-                path, out, client, wished, table, danger=danger, lenient=spec.lenient, companion=driver
-            )
+            session = Replay.begin(path, out, client, wished, table, danger=danger, lenient=spec.lenient)
         for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
             typer.echo(f"osub: {line}", err=True)
+    if driver is not None:
+        session.accompany(driver)
     is_finished = watch_replay(
         session,
         collect=collector_of(session.gang_folder, client.config()),
@@ -316,13 +309,15 @@ def replay(
         raise typer.Exit(status())
 
 
-def _driver(trace: Path, client: CommandSlurm, asked: ReplayOptions, target: TargetCluster) -> OnDemandDriver:
-    """Return what carries out a mechanism for on-demand jobs on the nodes of batch jobs."""
-    assert asked.on_demand is not None
+def _driver(
+    trace: Path, client: CommandSlurm, asked: ReplayOptions, target: TargetCluster
+) -> OnDemandDriver | None:
+    """Return what carries out the mechanism for on-demand jobs, if there is one, on nodes of batch jobs."""
+    if asked.on_demand is None:
+        return None
     pool = target.batch
-    session = session_of(
-        trace, f"N{pool.nodes}C{pool.cores}", asked.on_demand, asked.on_demand_settings, asked.seed
-    )
+    system = f"N{pool.nodes}C{pool.cores}"
+    session = session_of(trace, system, asked.on_demand, asked.on_demand_settings, asked.seed)
     return OnDemandDriver(client, session, pool.names, pool.memory_mib)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -26,20 +25,11 @@ from foundation.errors import ClusterError, OutputError
 from foundation.files import write_whole
 from foundation.one_line import one_line
 from foundation.records import JobEntry
-from foundation.slurm import Receiver, SlurmClient, SlurmJob, SlurmJobState, SubmitRequest
+from foundation.slurm import CommandSlurm, Receiver, SlurmJob, SlurmJobState, SubmitRequest
 from foundation.slurm.slurm_types import SlurmRefusedError
 from foundation.units import US_PER_S
+from simulator.hybrid import hybrid_state as state
 from simulator.hybrid.hybrid_family import Hybrid
-from simulator.hybrid.hybrid_state import (
-    FAR_US,
-    LEAVING,
-    MALLEABLE,
-    ON_DEMAND,
-    OVER,
-    RUNNING,
-    SHARE,
-    WAITING,
-)
 from simulator.hybrid.live_pool import LiveJob, LiveOrders, LivePool
 from simulator.recording import job_frame
 from simulator.simulation import cleaning_of
@@ -54,22 +44,6 @@ _TOP_PRIORITY = 4294967290
 """Above what Slurm gives to any job; sbatch takes less than 4294967294."""
 _GUEST_SHARE = 0.4
 """Of a node's memory: two jobs of which one is on demand fit on a node, two others do not."""
-
-
-class ReservingSlurm(SlurmClient, Protocol):
-    """A Slurm that reserves nodes and changes jobs; see ``CommandSlurm``."""
-
-    def reserve(self, name: str, nodes: Sequence[str], length_s: int, user: str, *, anew: bool) -> None:
-        """Keep nodes for jobs that name a reservation."""
-        ...
-
-    def unreserve(self, name: str) -> None:
-        """End a reservation."""
-        ...
-
-    def change_job(self, job: int | str, **fields: str) -> None:
-        """Change fields of a job."""
-        ...
 
 
 def session_of(
@@ -96,19 +70,6 @@ def absolute_settings(settings: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def refuse_without_rights(client: ReservingSlurm, node: str) -> None:
-    """Raise ClusterError where this user may not reserve nodes."""
-    name = f"osub-trial-{os.getpid()}"
-    try:
-        client.reserve(name, [node], 60, _user(), anew=True)
-        client.unreserve(name)
-    except SlurmRefusedError as error:
-        raise ClusterError(
-            f"--on-demand reserves nodes, which only an administrator of Slurm may (SlurmUser, root, or an "
-            f"operator): {one_line(str(error))}"
-        ) from error
-
-
 def _user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
@@ -132,7 +93,7 @@ class OnDemandDriver:
 
     def __init__(
         self,
-        client: ReservingSlurm,
+        client: CommandSlurm,
         session: SimulationSession,
         nodes: Sequence[str],
         memory_mib: int,
@@ -157,6 +118,18 @@ class OnDemandDriver:
         self._resized: set[int] = set()
         self._is_away = False
 
+    def refuse_without_rights(self) -> None:
+        """Raise ClusterError where this user may not reserve nodes."""
+        name = f"osub-trial-{os.getpid()}"
+        try:
+            self._client.reserve(name, self._names[:1], 60, _user(), anew=True)
+            self._client.unreserve(name)
+        except SlurmRefusedError as error:
+            raise ClusterError(
+                "--on-demand reserves nodes, which only an administrator of Slurm may (SlurmUser, root, an "
+                f"operator): {error}"
+            ) from error
+
     def begin(self, run_id: str, origin: float, run: Path) -> None:
         """Take id, epoch second 0 and RUN of the replay; drop what an earlier part of it left."""
         self._run_id, self._origin, self._folder = run_id, origin, run / JOBS_FOLDER
@@ -176,34 +149,27 @@ class OnDemandDriver:
     def _words(self, job: int) -> str:
         entry, rules = self._pool.world.jobs[job], self._pool.world.rules[0]
         unit = rules.whole * US_PER_S
-        width = entry.asked if entry.kind == MALLEABLE else 1
-        seconds = {
-            "setup": entry.setup / unit,
-            "every": entry.every / unit,
-            "save": entry.save / unit,
-            "work": entry.work / width / unit,
-            "warning": rules.warning_us / US_PER_S,
-            "longest-tick": 0.1 if rules.strategy == SHARE else 0,
-        }
-        asked = f" --asked {entry.asked}" if entry.kind == MALLEABLE else ""
-        return (
-            "-P -m workloads.checkpointed"
-            + asked
-            + "".join(f" --{k} {v:.6f}" for k, v in seconds.items() if v)
-        )
+        width = entry.asked if entry.kind == state.MALLEABLE else 1
+        units = {"setup": entry.setup, "every": entry.every, "save": entry.save, "work": entry.work // width}
+        seconds = {name: value / unit for name, value in units.items()}
+        seconds["warning"] = rules.warning_us / US_PER_S
+        seconds["longest-tick"] = 0.1 if rules.strategy == state.SHARE else 0
+        asked = f" --asked {entry.asked}" if entry.kind == state.MALLEABLE else ""
+        words = "".join(f" --{name} {value:.6f}" for name, value in seconds.items() if value)
+        return f"-P -m workloads.checkpointed{asked}{words}"
 
     def request(self, job: PlannedJob, request: SubmitRequest) -> SubmitRequest:
         """Return what is asked of Slurm for a job, by its kind."""
         index = self._index[job.trace_job]
         entry = self._pool.world.jobs[index]
         options, limit = ["requeue"], request.time_limit_minutes
-        if entry.kind == ON_DEMAND:
+        if entry.kind == state.ON_DEMAND:
             options = [f"priority={_TOP_PRIORITY - index}"]
-        elif entry.kind == MALLEABLE:
+        elif entry.kind == state.MALLEABLE:
             request = replace(request, nodes=entry.least, most_nodes=entry.asked)
             limit = None if limit is None else -(-limit * entry.asked // entry.least)
-        shares = self._mechanism.strategy == SHARE
-        share = _GUEST_SHARE if entry.kind == ON_DEMAND else 1 - _GUEST_SHARE
+        shares = self._mechanism.strategy == state.SHARE
+        share = _GUEST_SHARE if entry.kind == state.ON_DEMAND else 1 - _GUEST_SHARE
         if not shares:
             options.append("exclusive")
         return replace(
@@ -249,15 +215,10 @@ class OnDemandDriver:
 
     def _seen(self, jobs: Sequence[SlurmJob]) -> tuple[dict[int, LiveJob], set[int]]:
         """Return our jobs, and the nodes that are not ours to give."""
-        away = {
-            self._place[node.name]
-            for node in self._client.nodes()
-            if node.name in self._place and not node.is_up
-        }
+        down = {node.name for node in self._client.nodes() if not node.is_up}
+        away = {place for name, place in self._place.items() if name in down}
         ours = {job.job_id for job in self._jobs.values()}
-        for job in jobs:
-            if job.state.holds_cores and job.job_id not in ours:
-                away |= set(self._held(job))
+        away.update(*(self._held(job) for job in jobs if job.job_id not in ours and job.state.holds_cores))
         return {index: self._live(job) for index, job in self._jobs.items()}, away
 
     def _held(self, job: SlurmJob) -> tuple[int, ...]:
@@ -265,8 +226,8 @@ class OnDemandDriver:
 
     def _live(self, job: SlurmJob) -> LiveJob:
         if not job.state.holds_cores:
-            return LiveJob(OVER if job.state.is_over else WAITING, job.restarts)
-        status = LEAVING if job.state is SlurmJobState.COMPLETING else RUNNING
+            return LiveJob(state.OVER if job.state.is_over else state.WAITING, job.restarts)
+        status = state.LEAVING if job.state is SlurmJobState.COMPLETING else state.RUNNING
         since_us = round(((job.start_time or self._origin) - self._origin) * US_PER_S)
         return LiveJob(status, job.restarts, since_us, self._held(job))
 
@@ -355,20 +316,15 @@ class OnDemandDriver:
         if job is None:
             return entry
         known, lost = self._pool.world.jobs[job], [us / US_PER_S for us in self._pool.lost_us.get(job, ())]
-        sizes: dict[str, object] = {}
-        if known.kind == MALLEABLE:
-            sizes = {"elasticity": "malleable", "min_nodes": known.least, "preferred_nodes": known.asked}
-            sizes["max_nodes"] = known.asked
-        notice = known.notice_us < FAR_US
+        notice = known.notice_us < state.FAR_US
         row = msgspec.structs.replace(
             entry.job,
-            kind="ondemand" if known.kind == ON_DEMAND else "batch",
+            kind="ondemand" if known.kind == state.ON_DEMAND else "batch",
+            elasticity="malleable" if known.kind == state.MALLEABLE else "rigid",
             preemptions=max(entry.job.preemptions, len(lost)),
             notice_s=known.notice_us / US_PER_S if notice else None,
             predicted_s=known.predicted_us / US_PER_S if notice else None,
-            setup_s=known.setup_us / US_PER_S or None,
             wasted_s=sum(lost) if lost else entry.job.wasted_s,
-            **sizes,
         )
         rows = list(entry.allocations or ())
         for place, lost_s in enumerate(lost[: len(rows)]):

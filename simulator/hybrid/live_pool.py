@@ -17,38 +17,12 @@ from fractions import Fraction
 from typing import cast
 
 from foundation.units import US_PER_S
+from simulator.hybrid import hybrid_state as state
+from simulator.hybrid import ondemand_jobs as demands
 from simulator.hybrid.hybrid_build import Mechanism, build_world
 from simulator.hybrid.hybrid_lifecycles import end, reserve_free, unreserve
 from simulator.hybrid.hybrid_loop import first_over
 from simulator.hybrid.hybrid_pool import name_victims
-from simulator.hybrid.hybrid_state import (
-    COMING,
-    KNOWN,
-    LEAVING,
-    NO_JOB,
-    ON_DEMAND,
-    OVER,
-    PAST,
-    PLAN,
-    RUNNING,
-    SHARE,
-    SILENT,
-    WAITING,
-    HybridJobRecord,
-    saves_of,
-    settle,
-    wait,
-)
-from simulator.hybrid.ondemand_jobs import (
-    carry_out,
-    evict_for,
-    expect,
-    forget_expected,
-    give_up_waiting,
-    meet,
-    next_plan,
-    plan_for,
-)
 from simulator.jit.field_records import StateAllocator
 from simulator.model.jobs import PoolJobs
 
@@ -116,8 +90,8 @@ class LivePool:
         self.lost_us: dict[int, list[int]] = {}
         """What each preemption of a job threw away, in order."""
         self._none = jobs.count
-        self._records = cast("list[HybridJobRecord]", self.world.jobs)
-        self._records.append(HybridJobRecord(kind=ON_DEMAND, status=RUNNING))
+        self._records = cast("list[state.HybridJobRecord]", self.world.jobs)
+        self._records.append(state.HybridJobRecord(kind=state.ON_DEMAND, status=state.RUNNING))
         self._evicted: dict[int, int] = {}
         self._met_us: dict[int, int] = {}
         self._lent_until_us: dict[int, int] = {}
@@ -140,17 +114,17 @@ class LivePool:
         clock.now_us = now_us
         counts = [(entry.preemptions, entry.shrinks, entry.lost_us) for entry in self._records]
         for job in sorted(live):
-            if live[job].status == OVER and world.jobs[job].status != OVER:
+            if live[job].status == state.OVER and world.jobs[job].status != state.OVER:
                 self._end(job)
         self._live, self._away = dict(live), frozenset(away)
         self._take_over()
-        if world.rules[0].strategy != SHARE:
+        if world.rules[0].strategy != state.SHARE:
             self._decide()
         victims, shrunk = {}, {}
         for job, (preemptions, shrinks, lost_us) in enumerate(counts):
             entry = world.jobs[job]
             if entry.preemptions > preemptions:
-                victims[job] = entry.status == LEAVING
+                victims[job] = entry.status == state.LEAVING
                 self._evicted[job] = self._live[job].attempt
                 self.lost_us.setdefault(job, []).append(entry.lost_us - lost_us)
             elif entry.shrinks > shrinks:
@@ -173,15 +147,15 @@ class LivePool:
     def _end(self, job: int) -> None:
         """Let a job end that Slurm says has ended; its nodes go back to those that lent them."""
         world, entry = self.world, self.world.jobs[job]
-        if entry.status in (RUNNING, LEAVING) and not self._is_evicted(job):
-            entry.status = RUNNING
+        if entry.status in (state.RUNNING, state.LEAVING) and not self._is_evicted(job):
+            entry.status = state.RUNNING
             end(world, job)
-        elif entry.kind == ON_DEMAND:
-            give_up_waiting(world, job)
-        entry.status = OVER
+        elif entry.kind == state.ON_DEMAND:
+            demands.give_up_waiting(world, job)
+        entry.status = state.OVER
         for node in range(world.rules[0].nodes):
             live = self._live.get(world.nodes[node].job)
-            if live is not None and live.status == WAITING:
+            if live is not None and live.status == state.WAITING:
                 self._lent_until_us[world.nodes[node].job] = world.clock[0].now_us + world.rules[0].release_us
 
     def _is_evicted(self, job: int) -> bool:
@@ -199,78 +173,76 @@ class LivePool:
         for entry in self._records:
             entry.nodes = entry.plain = entry.got = 0
         for node in range(count):
-            cell, holder = world.nodes[node], held.get(node, NO_JOB)
-            if cell.job not in (NO_JOB, holder) and world.jobs[cell.job].status == WAITING:
+            cell, holder = world.nodes[node], held.get(node, state.NO_JOB)
+            if cell.job not in (state.NO_JOB, holder) and world.jobs[cell.job].status == state.WAITING:
                 cell.lease = cell.job
             cell.job = holder
-            if cell.lease != NO_JOB and not self._keeps_lease(cell.lease):
-                cell.lease = NO_JOB
-            if holder == NO_JOB:
-                clock.free += cell.lease == NO_JOB
+            if cell.lease != state.NO_JOB and not self._keeps_lease(cell.lease):
+                cell.lease = state.NO_JOB
+            if holder == state.NO_JOB:
+                clock.free += cell.lease == state.NO_JOB
             else:
                 world.jobs[holder].nodes += 1
-                world.jobs[holder].plain += cell.lease == NO_JOB
+                world.jobs[holder].plain += cell.lease == state.NO_JOB
         leases = [world.nodes[node].lease for node in range(count)]
         for job in range(world.rules[0].jobs):
             entry = world.jobs[job]
-            if entry.kind == ON_DEMAND and entry.status in (COMING, WAITING):
+            if entry.kind == state.ON_DEMAND and entry.status in (state.COMING, state.WAITING):
                 entry.missing = entry.asked - leases.count(job) if self._collects(job) else 0
-            if entry.status in (RUNNING, LEAVING):
+            if entry.status in (state.RUNNING, state.LEAVING):
                 world.active[clock.active] = job
                 clock.active += 1
-            elif entry.status == WAITING:
-                wait(world, job)
+            elif entry.status == state.WAITING:
+                state.wait(world, job)
 
     def _take_over_job(self, job: int, live: LiveJob) -> None:
         entry, world = self.world.jobs[job], self.world
-        if live.status == WAITING:
-            is_met = entry.kind != ON_DEMAND or job in self._met_us or world.rules[0].strategy == SHARE
-            entry.status = WAITING if is_met else COMING
+        if live.status == state.WAITING:
+            is_new = entry.kind == state.ON_DEMAND and job not in self._met_us
+            entry.status = state.COMING if is_new else state.WAITING
             entry.attempts = live.attempt
-        elif live.status != OVER and entry.attempts != live.attempt + 1:
+        elif live.status != state.OVER and entry.attempts != live.attempt + 1:
             entry.attempts = live.attempt + 1
-            entry.status, entry.share = RUNNING, world.rules[0].whole
+            entry.status, entry.share = state.RUNNING, world.rules[0].whole
             entry.begun_us = entry.since_us = entry.stretch_us = min(live.since_us, world.clock[0].now_us)
             entry.setup_left = entry.setup
-            entry.left = entry.total = entry.work + saves_of(entry, entry.work) * entry.save
-        elif live.status != OVER:
-            leaves = live.status == LEAVING or self._is_evicted(job)
-            if not leaves and entry.status == RUNNING and entry.nodes != len(live.nodes):
-                settle(world, entry)
-            if leaves and entry.status != LEAVING:
+            entry.left = entry.total = entry.work + state.saves_of(entry, entry.work) * entry.save
+        elif live.status != state.OVER:
+            leaves = live.status == state.LEAVING or self._is_evicted(job)
+            if not leaves and entry.status == state.RUNNING and entry.nodes != len(live.nodes):
+                state.settle(world, entry)
+            if leaves and entry.status != state.LEAVING:
                 entry.next_us = world.clock[0].now_us
-            entry.status = LEAVING if leaves else RUNNING
+            entry.status = state.LEAVING if leaves else state.RUNNING
 
     def _keeps_lease(self, job: int) -> bool:
         entry, now_us = self.world.jobs[job], self.world.clock[0].now_us
-        if entry.kind == ON_DEMAND:
-            return entry.status in (COMING, WAITING)
-        return entry.status in (RUNNING, WAITING, LEAVING) and (
-            self._live[job].status == WAITING and now_us < self._lent_until_us.get(job, 0)
-        )
+        if entry.kind == state.ON_DEMAND:
+            return entry.status in (state.COMING, state.WAITING)
+        return self._live[job].status == state.WAITING and now_us < self._lent_until_us.get(job, 0)
 
     def _collects(self, job: int) -> bool:
         entry = self.world.jobs[job]
-        return entry.notice == KNOWN or (job in self._met_us and entry.status == WAITING)
+        return entry.notice == state.KNOWN or (job in self._met_us and entry.status == state.WAITING)
 
     def _decide(self) -> None:
         """Let happen what is due, in the simulator's order."""
         world, now_us = self.world, self.world.clock[0].now_us
-        while (plan := next_plan(world)) != NO_JOB and world.plans[plan].at_us <= now_us:
-            carry_out(world, plan)
-        while (late := first_over(world)) != NO_JOB and (
+        while (plan := demands.next_plan(world)) != state.NO_JOB and world.plans[plan].at_us <= now_us:
+            demands.carry_out(world, plan)
+        while (late := first_over(world)) != state.NO_JOB and (
             world.jobs[late].predicted_us + world.rules[0].release_us <= now_us
         ):
-            give_up_waiting(world, late)
+            demands.give_up_waiting(world, late)
         for job in range(world.rules[0].jobs):
             entry = world.jobs[job]
-            is_due = entry.notice == SILENT and entry.notice_us <= now_us and job not in self._live
-            if is_due and expect(world, job) and world.rules[0].strategy == PLAN:
-                plan_for(world, job)
+            is_due = entry.notice == state.SILENT and entry.notice_us <= now_us and job not in self._live
+            if is_due and demands.expect(world, job) and world.rules[0].strategy == state.PLAN:
+                demands.plan_for(world, job)
         for job in sorted(self._live, key=lambda job: world.jobs[job].order):
-            if world.jobs[job].kind == ON_DEMAND and self._live[job].status != OVER:
+            if world.jobs[job].kind == state.ON_DEMAND and self._live[job].status != state.OVER:
                 self._look_at_demand(job)
-        waiting = [job for job in self._met_us if world.jobs[job].status == WAITING]
+        waiting = [job for job in self._met_us if world.jobs[job].status == state.WAITING]
         expected = [world.expected[place] for place in range(world.clock[0].expected)]
         for job in waiting + expected:
             if self._collects(job) and world.jobs[job].missing > 0:
@@ -280,11 +252,11 @@ class LivePool:
         """Decide for an on-demand job that has come, once; again if another job took its nodes meanwhile."""
         world, now_us = self.world, self.world.clock[0].now_us
         nodes = [world.nodes[node] for node in range(world.rules[0].nodes)]
-        if self._live[demand].status != WAITING:
+        if self._live[demand].status != state.WAITING:
             if demand not in self._met_us:
                 self._met_us[demand] = now_us
-                world.jobs[demand].notice = PAST
-                forget_expected(world, demand)
+                world.jobs[demand].notice = state.PAST
+                demands.forget_expected(world, demand)
             return
         if demand in self._met_us and now_us - self._met_us[demand] > _MISSED_US:
             if any(cell.lease == demand and self._is_taken(cell.job) for cell in nodes):
@@ -293,20 +265,20 @@ class LivePool:
         if demand in self._met_us:
             return
         self._met_us[demand] = now_us
-        meet(world, demand)
+        demands.meet(world, demand)
         if world.clock[0].asking == demand:
             name_victims(world, demand)
-            world.clock[0].asking = NO_JOB
-            evict_for(world, demand)
+            world.clock[0].asking = state.NO_JOB
+            demands.evict_for(world, demand)
 
     def _is_taken(self, holder: int) -> bool:
-        return holder == self._none or (holder != NO_JOB and self.world.jobs[holder].status == RUNNING)
+        return holder != state.NO_JOB and self.world.jobs[holder].status == state.RUNNING
 
     def _forget_decision(self, demand: int) -> None:
         for node in range(self.world.rules[0].nodes):
             if self.world.nodes[node].lease == demand:
                 unreserve(self.world, node)
-        self.world.jobs[demand].status = COMING
+        self.world.jobs[demand].status = state.COMING
         del self._met_us[demand]
 
     def _wanted(self) -> dict[str, Mapping[int, frozenset[int]]]:
@@ -315,15 +287,15 @@ class LivePool:
         reserved: dict[int, frozenset[int]] = {}
         for node in sorted(every):
             lease = world.nodes[node].lease
-            if lease != NO_JOB:
+            if lease != state.NO_JOB:
                 reserved[lease] = reserved.get(lease, frozenset()) | {node}
         for job in range(world.rules[0].jobs):
-            if world.jobs[job].kind == ON_DEMAND and self._collects(job) and world.jobs[job].missing > 0:
+            if self._collects(job) and world.jobs[job].missing > 0:
                 reserved[job] = every
         borrowers = {world.loans[place].borrower for place in range(world.clock[0].leases)}
         kept = {
             job: frozenset(self._live[job].nodes)
             for job in borrowers
-            if job in self._live and self._live[job].status == RUNNING
+            if job in self._live and self._live[job].status == state.RUNNING
         }
         return {"reserved": reserved, "kept": kept}

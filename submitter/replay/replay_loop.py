@@ -205,14 +205,13 @@ class Replay:
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
-        companion: Companion | None = None,
     ) -> None:
         self.plan = plan
         self.path = writer.path.resolve()
         self._writer = writer
-        self._target = target
+        self.target = target
         self._client = client
-        self._options = options
+        self.options = options
         self._origin = origin_of(writer.info)
         self._timing = timing or options.timing(look_back_s(client.config()))
         self._clock = clock or SystemClock()
@@ -234,9 +233,7 @@ class Replay:
         self._began = self._clock.monotonic()
         self.remark: str | None = None
         self._left: tuple[float, float] | None = None
-        self._companion = companion
-        if companion is not None:
-            companion.begin(options.run_id, self._origin, self.path)
+        self._companion: Companion | None = None
 
     @classmethod
     def begin(
@@ -252,22 +249,11 @@ class Replay:
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
-        companion: Companion | None = None,
     ) -> Replay:
         """Begin a replay of ``trace`` into the new RUN ``out``; see :func:`begin_run` for what it raises."""
         clock = clock or SystemClock()
         writer, plan, target = begin_run(trace, out, client, options, apps, clock, danger, lenient=lenient)
-        return cls(
-            writer,
-            plan,
-            target,
-            client,
-            options,
-            timing=timing,
-            clock=clock,
-            employ=employ,
-            companion=companion,
-        )
+        return cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
 
     @classmethod
     def resume(
@@ -278,7 +264,6 @@ class Replay:
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
-        companion_of: Callable[[ReplayOptions, TargetCluster], Companion | None] = lambda *_: None,
     ) -> Replay:
         """Go on with the RUN ``out`` of a replay that was killed or detached.
 
@@ -294,17 +279,7 @@ class Replay:
             options = restored(writer.info)
             plan, target = plan_again(writer, client, options)
             wait_for_orphans(options.run_id, os.getpid())
-            replay = cls(
-                writer,
-                plan,
-                target,
-                client,
-                options,
-                timing=timing,
-                clock=clock,
-                employ=employ,
-                companion=companion_of(options, target),
-            )
+            replay = cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
             known = replay._following.entries
             found = recover_rows(
                 replay._plans.values(),
@@ -321,6 +296,11 @@ class Replay:
             raise
         return replay
 
+    def accompany(self, companion: Companion) -> None:
+        """Let a companion act on the jobs while ``run`` lasts."""
+        self._companion = companion
+        companion.begin(self.options.run_id, self._origin, self.path)
+
     @property
     def steps(self) -> Mapping[int, int]:
         """How many steps each rrba job that has ended made, by the trace's number."""
@@ -335,7 +315,7 @@ class Replay:
     @property
     def gang_folder(self) -> Path | None:
         """Where the RUN's gang scheduler writes its slices, None where it has none."""
-        return self._options.slices
+        return self.options.slices
 
     def run(
         self,
@@ -481,14 +461,14 @@ class Replay:
             sorted(jobs, key=lambda job: job.due_s),
             later=len(left) - len(jobs),
             origin=self._origin,
-            run_id=self._options.run_id,
+            run_id=self.options.run_id,
             request=self._request,
             timing=self._timing,
             clock=self._clock,
         )
 
     def _request(self, job: PlannedJob) -> SubmitRequest:
-        request = submit_request(job, self._target, self._options, self.path)
+        request = submit_request(job, self.target, self.options, self.path)
         return request if self._companion is None else self._companion.request(job, request)
 
     def _drain(self, submissions: Submissions) -> None:
@@ -601,7 +581,7 @@ class Replay:
     def _left_s(self, now: float) -> float:
         """Return a guess at the time left, made anew every second: it looks at every job."""
         if self._left is None or not 0 <= now - self._left[0] < _LEFT_ANEW_S:
-            cores = len(self._target.node_names) * self._target.cores
+            cores = len(self.target.node_names) * self.target.cores
             self._left = now, time_left_s(self.plan.jobs, self._following.entries, now, cores)
         return self._left[1]
 
