@@ -201,19 +201,18 @@ class LivePool:
             is_new = entry.kind == state.ON_DEMAND and job not in self._met_us
             entry.status = state.COMING if is_new else state.WAITING
             entry.attempts = live.attempt
-        elif live.status != state.OVER and entry.attempts != live.attempt + 1:
+        elif live.status == state.RUNNING and entry.attempts != live.attempt + 1:
             entry.attempts = live.attempt + 1
             entry.status, entry.share = state.RUNNING, world.rules[0].whole
             entry.begun_us = entry.since_us = entry.stretch_us = min(live.since_us, world.clock[0].now_us)
             entry.setup_left = entry.setup
             entry.left = entry.total = entry.work + state.saves_of(entry, entry.work) * entry.save
-        elif live.status != state.OVER:
-            leaves = live.status == state.LEAVING or self._is_evicted(job)
-            if not leaves and entry.status == state.RUNNING and entry.nodes != len(live.nodes):
-                state.settle(world, entry)
-            if leaves and entry.status != state.LEAVING:
+        elif live.status == state.LEAVING or (live.status == state.RUNNING and self._is_evicted(job)):
+            if entry.status != state.LEAVING:
                 entry.next_us = world.clock[0].now_us
-            entry.status = state.LEAVING if leaves else state.RUNNING
+            entry.status = state.LEAVING
+        elif live.status == state.RUNNING and entry.nodes != len(live.nodes):
+            state.settle(world, entry)
 
     def _keeps_lease(self, job: int) -> bool:
         entry, now_us = self.world.jobs[job], self.world.clock[0].now_us

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.hybrid.hybrid_family import Hybrid
-from simulator.hybrid.hybrid_state import OVER, RUNNING, WAITING
+from simulator.hybrid.hybrid_state import LEAVING, OVER, RUNNING, WAITING
 from simulator.hybrid.live_pool import LiveJob, LiveOrders, LivePool
 from simulator.simulation import cleaning_of
 from simulator.simulation_session import SimulationSession
@@ -137,6 +137,17 @@ def test_nodes_go_back_to_the_job_that_was_preempted(tmp_path: Path) -> None:
     again = lent | {MALLEABLE: running(2, 3, since_s=71, attempt=1), DEMAND: LiveJob(OVER)}
     assert pool.step(72 * S, again) == NONE
     assert pool.world.jobs[MALLEABLE].left == 65 * 2 * S
+
+
+def test_a_victim_that_completes_is_no_new_run_of_it(tmp_path: Path) -> None:
+    pool = pool_of(tmp_path, "n-paa")
+    live = {RIGID: running(0, 1), LATE: running(2), DEMAND: LiveJob(WAITING)}
+    pool.step(10 * S, {RIGID: running(0, 1), LATE: running(2)})
+    pool.step(35 * S, live)
+    leaves = live | {RIGID: LiveJob(LEAVING, 1, 0, (0, 1))}
+    orders = [pool.step(at * S, leaves) for at in (36, 41, 42)]
+    assert [one.preempt for one in orders] == [{}, {}, {}]
+    assert {nodes for one in orders for nodes in one.reserved.values()} == {frozenset({1, 3})}
 
 
 def test_nodes_are_not_kept_for_long_for_a_job_that_does_not_start(tmp_path: Path) -> None:
