@@ -1,10 +1,14 @@
-"""Applications that harm each other never run beside each other on a node, though their cores differ."""
+"""What the example of a job-submit plugin does: harmful pairs alternate, and requested memory is lowered."""
 
 from __future__ import annotations
 
+import getpass
+import json
+import math
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +16,8 @@ import pytest
 
 import deploy
 from deploy.local import GangKind, LocalCluster, Shape
+from foundation.slurm import SlurmJobState
+from predictor.memory import PeakHistory, table_of
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
@@ -25,7 +31,7 @@ PLUGINS = (
     "/usr/lib/slurm",
     "/usr/lib/aarch64-linux-gnu/slurm-wlm",
 )
-TABLE_NAME = "pairs.csv"
+TABLE_NAME, PEAKS_NAME = "pairs.csv", "memory.json"
 TABLE = """victim,opponent,e_v
 lu.W,chase.2048K,0.02
 chase.2048K,lu.W,0.40
@@ -49,7 +55,8 @@ def pair_stage() -> Iterator[Stage]:
             stage = Stage(cluster, shape)
             yield stage
             # ``down`` removes what ``up`` made, and nothing else.
-            for made in (stage.layout.conf.with_name(LUA.name), stage.layout.gang / TABLE_NAME):
+            lua = stage.layout.conf.with_name(LUA.name)
+            for made in (lua, lua.with_name(PEAKS_NAME), stage.layout.gang / TABLE_NAME):
                 made.unlink(missing_ok=True)
         finally:
             end_cluster(cluster)
@@ -121,3 +128,40 @@ def test_a_dangerous_pair_takes_turns_on_a_node_and_others_do_not(pair_stage: St
     # Once the chase is gone nobody is held any more.
     stage.client.cancel([chase])
     wait_until(lambda: stage.job_status(lu) is None, 60, "nobody shares anything")
+    stage.clear()
+    more_jobs_fit_by_predicted_memory(stage)
+
+
+def more_jobs_fit_by_predicted_memory(stage: Stage) -> None:
+    """Jobs use 0.4 of what they ask for, a third of the node's memory: three run at once, and then six."""
+    said = stage.run("scontrol", "show", "node", "-o").stdout
+    asked = int(said.split(" RealMemory=")[1].split()[0]) // 3
+    asking = (f"--mem={asked}", "--ntasks=1", "--job-name=lean", "--oversubscribe")
+    jobs = [stage.submit("sleep 600", options=asking) for _ in range(6)]
+    wait_until(lambda: running(stage, jobs) == 3, 60, "as many jobs run as the memory is enough for")
+    waiting = [job for job in jobs if stage.state(job) is SlurmJobState.PENDING]
+    assert len(waiting) == 3
+    stage.clear()
+
+    history = PeakHistory()
+    for _ in range(history.least):
+        user = getpass.getuser()
+        keys = ((user, "lean", asked), (user, None, asked), (user, None, None))
+        history.add(keys, 0.4 * 1024 * asked)
+    lua = stage.layout.conf.with_name(LUA.name)
+    table = lua.with_name(PEAKS_NAME)
+    table.write_text(json.dumps(table_of(history), indent=1))
+    lua.write_text(LUA.read_text().replace("local MEMORY = nil", f"local MEMORY = {json.dumps(str(table))}"))
+    newer_s = time.time() + 5
+    os.utime(lua, (newer_s, newer_s))  # Slurm reads a script again that is newer than when it read it
+    jobs = [stage.submit("sleep 600", options=asking) for _ in range(6)]
+    wait_until(lambda: running(stage, jobs) == 6, 60, "twice as many run at once")
+    kept = stage.submit("sleep 600", options=(*asking, "--comment=osub-memory=off"))
+    listed = stage.run("squeue", "-h", "--noconvert", "-O", "JobID,MinMemory").stdout.split()
+    memory = dict(zip(listed[::2], listed[1::2], strict=True))
+    assert memory[str(jobs[0])] == f"{math.ceil(0.4 * asked)}M"
+    assert memory[str(kept)] == f"{asked}M"
+
+
+def running(stage: Stage, jobs: list[int]) -> int:
+    return [stage.state(job) for job in jobs].count(SlurmJobState.RUNNING)

@@ -1,4 +1,4 @@
-"""The example of a job-submit plugin, in the Lua that Slurm runs it in: what it does to a job's description."""
+"""The example of a job-submit plugin, in Slurm's Lua: what it does to a job's description."""
 
 from __future__ import annotations
 
