@@ -196,7 +196,7 @@ def test_the_table_of_a_history_says_what_its_predictions_say(tmp_path: Path) ->
         end_s=np.arange(jobs, dtype=np.float64) + 0.5,
         procs=np.ones(jobs),
         requested_kib=1024.0 * random.choice([1000, 2000], jobs),
-        used_kib=1024.0 * random.integers(100, 900, jobs),
+        used_kib=np.asarray(1024 * random.integers(100, 900, jobs), dtype=np.float64),
     )
     history: PeakHistory = replayed(log)[1]
     table = tmp_path / "memory.json"
