@@ -8,6 +8,7 @@ Which images watch a cluster, and at which ports of this host's loopback.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -54,6 +55,11 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "_switch.so*", "*.pem", "pip.co
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _BUILD_S = 3600.0
+_UNREACHABLE = re.compile(
+    r"Temporary failure|could(?: not|n't) resolve|name resolution|Name or service not known"
+    r"|(?:could not|unable to) connect|Network is unreachable|No route to host|NewConnectionError|ProxyError",
+    re.IGNORECASE,
+)
 
 
 def own_base(debian: int) -> str:
@@ -163,7 +169,13 @@ def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> 
     answer = engine.run(*words, str(context), within_s=_BUILD_S, extra=extra)
     if answer.returncode == 0:
         return
-    lines = [line.strip() for line in (answer.stdout + "\n" + answer.stderr).splitlines() if line.strip()]
+    fault = build_fault(f"{answer.stdout}\n{answer.stderr}", base)
+    raise ClusterError(f"the image {name} cannot be built: {fault}")
+
+
+def build_fault(output: str, base: str) -> str:
+    """Return the line of a build's output with the first cause of its failure, and what to do about it."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     faults = [line for line in lines if "error" in line.lower() or line.startswith("E: ")]
     # Of podman the last one repeats the step, and the one before has what went wrong.
     telling = (
@@ -172,10 +184,17 @@ def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> 
         or lines
         or ["?"]
     )
-    advice = ""
     if base.startswith("docker.io/") and any("pull" in line or base in line for line in telling[-3:]):
-        advice = "; where no registry can be reached, deploy/compose/bootstrap-base makes the base"
-    raise ClusterError(f"the image {name} cannot be built: {one_line(telling[-1], 400)}{advice}")
+        advice = "where no registry can be reached, deploy/compose/bootstrap-base makes the base"
+        return f"{one_line(telling[-1], 400)}; {advice}"
+    # What was not fetched is missed by later steps, whose errors say nothing of the network.
+    for line in lines:
+        if _UNREACHABLE.search(line):
+            return (
+                f"{one_line(line, 400)}; the build fetches packages of Debian and PyPI: does this host "
+                "resolve their names, or need http_proxy and https_proxy?"
+            )
+    return one_line(telling[-1], 400)
 
 
 _PULL_S = 900.0

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from deploy.compose.cluster import ComposeCluster, Options, StuckError, live_folders, wait_until_whole
 from deploy.compose.containers import read_containers
 from deploy.compose.engine import Engine, EngineFacts, EngineName, find_engine, read_facts
-from deploy.compose.image import build_context, choose_watchers, free_port
+from deploy.compose.image import build_context, build_fault, choose_watchers, free_port
 from deploy.compose.inside.slurm_says import Ready
 from deploy.compose.plan import (
     ComposeState,
@@ -481,6 +481,38 @@ def test_the_build_gets_sources_and_certificates_and_nothing_else(tmp_path: Path
         assert not list(context.rglob("__pycache__"))
         assert not [path for path in context.rglob("*") if path.is_symlink()]
     assert not context.exists()
+
+
+NO_NAMES = """\
+Err:1 http://deb.debian.org/debian trixie InRelease
+  Temporary failure resolving 'deb.debian.org'
+W: Some index files failed to download. They have been ignored, or old ones used instead.
+E: Unable to locate package gcc
+Error: building at STEP "RUN apt-get update": while running runtime: exit status 100
+"""
+NO_INDEX = """\
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/msgspec/
+ERROR: Could not find a version that satisfies the requirement msgspec==0.21.1
+ERROR: No matching distribution found for msgspec==0.21.1
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "base", "cause", "advice"),
+    [
+        (NO_NAMES, "osub-base:13", "Temporary failure resolving", "https_proxy"),
+        (NO_INDEX, "osub-base:13", "NewConnectionError", "https_proxy"),
+        ("error: pull access denied\n", "docker.io/library/debian:13-slim", "denied", "bootstrap-base"),
+        ("gcc: error: no space left on device\n", "osub-base:13", "no space left on device", ""),
+        ("", "osub-base:13", "?", ""),
+    ],
+)
+def test_a_build_that_fails_names_its_first_cause(output: str, base: str, cause: str, advice: str) -> None:
+    fault = build_fault(output, base)
+    assert cause in fault
+    assert advice in fault
+    assert "\n" not in fault
+    assert bool(advice) == (";" in fault)
 
 
 def test_a_name_in_the_environment_does_not_reach_the_state(engine: FakeEngine, home: Path) -> None:
