@@ -95,6 +95,8 @@ class Gang:
         Its hold mode: it yields if all of its jobs do.
     may_freeze
         Whether it may be frozen although it yields.
+    widths
+        Cores of its jobs on each node, as far as that was asked for.
     tuned
         Turn and hold mode by what was measured of its group; None for what its jobs say.
     since_ns
@@ -150,6 +152,7 @@ class Gang:
         "tuned",
         "views",
         "weight",
+        "widths",
     )
 
     def __init__(self, gang: int, slot: int, views: dict[int, JobView], now_ns: int) -> None:
@@ -171,6 +174,7 @@ class Gang:
         self.exempted: TrackMember | None = None
         self.member = TrackMember(gang, ())
         self.cores = NOWHERE
+        self.widths: dict[int, dict[int, int]] = {}
         self.tuned: TunedTurn | None = None
         self.describe(views)
 
@@ -201,7 +205,7 @@ class Gang:
                 self.hold = HoldMode.FREEZE
         jobs = tuple([(job, view.cores) for job, view in views.items()])
         if self.member.jobs != jobs:
-            self.cores = _union(jobs)
+            self.cores, self.widths = _union(jobs), {}
         if self.member.jobs != jobs or self.member.hold is not self.hold:
             self.member = TrackMember(self.gang, jobs, self.hold)
 

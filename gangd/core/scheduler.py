@@ -364,8 +364,9 @@ class GangScheduler:
         gang = self._sampled(node, sample)
         if gang is not None and self.settings.tune:
             cores = gang.views[sample.job].cores
-            here = dict(zip(cores.nodes, self.cores.counts(cores), strict=True)).get(node, 0)
-            self.pace.tuner.note(gang.gang, here, sample)
+            if sample.job not in gang.widths:
+                gang.widths[sample.job] = dict(zip(cores.nodes, self.cores.counts(cores), strict=True))
+            self.pace.tuner.note(gang.gang, gang.widths[sample.job].get(node, 0), sample)
         if gang is not None and gang.demand.sample(
             number, sample.share, sample.tasks, gang.places, self.settings
         ):
