@@ -166,6 +166,11 @@ class CommandSlurm:
             raise UnreadableJobError("; ".join(map(str, snapshot.unreadable[:3])))
         return None
 
+    def completed(self) -> frozenset[int]:
+        """Return the jobs that ended well and that slurmctld still knows."""
+        words = ("squeue", "--noheader", "--all", "--states=COMPLETED", "--format=%A")
+        return frozenset(int(word) for word in self._ask(*words).split() if word.isdigit())
+
     def nodes(self) -> Sequence[SlurmNode]:
         """Return every node."""
         nodes = self._ask_nodes()

@@ -278,6 +278,10 @@ class SlurmClient(Protocol):
         """
         ...
 
+    def completed(self) -> frozenset[int]:
+        """Return the jobs that ended well (COMPLETED) and that slurmctld still knows."""
+        ...
+
     def nodes(self) -> Sequence[SlurmNode]:
         """Return every node."""
         ...

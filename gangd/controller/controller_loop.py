@@ -166,7 +166,7 @@ class ControllerLoop:
         )
         self._pairs = LivePairs(keeper)
         self._intake.on_report = self._pairs.report
-        self._view.seats.learner = self._pairs.follow(self._view.policy.pairing)
+        self._learn_pairs()
         self._control = keeper.control()
         self._operators = Operators(
             keeper, self._cores, partitions, os.geteuid(), lambda: wall() / 1e9, self._reorder
@@ -325,7 +325,7 @@ class ControllerLoop:
             self._operators.see(answer.snapshot)
             if self._slices is not None:
                 self._slices.know(answer.snapshot)
-            self._pairs.see(answer.snapshot)
+            self._pairs.see(answer.snapshot, answer.completed)
             self._looked, self._looked_ns = answer, self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
             self._orders.alarm(self._unread.look(answer.snapshot.unreadable))
@@ -418,9 +418,14 @@ class ControllerLoop:
         self._worker.every_s = config.snapshot_s
         self._worker.mark_in(config.mark_field())
         self._view.set_policy(policy)
-        self._view.seats.learner = self._pairs.follow(policy.pairing)
+        self._learn_pairs()
         self._worker.ask()
         log.info("configuration reloaded; endpoints, folders and record stay as they were")
+
+    def _learn_pairs(self) -> None:
+        """Learn pairs from now on, or no more, as the policy says."""
+        self._view.seats.learner = self._pairs.follow(self._view.policy.pairing)
+        self._worker.asks_ends = self._view.policy.pairing.learns
 
     def _write_status(self) -> None:
         now_ns = self._clock()

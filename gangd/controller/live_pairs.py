@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from foundation.slurm import JobSnapshot, SlurmJobState
+from foundation.slurm import JobSnapshot
 from gangd.controller.job_policy import PairRule
 from gangd.controller.slurm_view import STATES
 from gangd.controller.state_directory import StateDirectory
@@ -50,13 +50,12 @@ class LivePairs:
         self._rule = rule
         return self._learner
 
-    def see(self, snapshot: JobSnapshot) -> None:
-        """Take in what Slurm said of all jobs; one that failed or was cancelled teaches nothing."""
+    def see(self, snapshot: JobSnapshot, completed: frozenset[int]) -> None:
+        """Take in what Slurm said of all jobs, and which ended well: others teach nothing."""
         if self._observer is not None:
             holding = [job for job in snapshot.jobs if job.cores and job.state in STATES]
             paired = filter(None, map(self._rule.paired, holding))
-            done = [job.job_id for job in snapshot.jobs if job.state is SlurmJobState.COMPLETED]
-            self._observer.see(paired, done)
+            self._observer.see(paired, completed)
 
     def report(self, report: NodeReport) -> None:
         """Take in what a node reports."""

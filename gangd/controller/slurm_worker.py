@@ -19,6 +19,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,13 +45,15 @@ MOVE_AGAIN_S = 5.0
 class SlurmObserved:
     """Slurm answered: all jobs; nodes and reservations if they were asked for too.
 
-    Instants are on CLOCK_MONOTONIC.
+    Instants are on CLOCK_MONOTONIC. ``completed``: jobs that ended well, where that was
+    asked for.
     """
 
     asked_ns: int
     snapshot: JobSnapshot
     nodes: Sequence[SlurmNode] | None
     reservations: Sequence[Reservation] | None = None
+    completed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,11 @@ class SlurmWorker:
         When ends are moved again that Slurm did not answer.
     nodes_soon_s
         How often nodes are asked for at most while they come and go.
+
+    Attributes
+    ----------
+    asks_ends
+        Whether Slurm is asked which jobs ended well when some are gone.
     """
 
     def __init__(
@@ -123,6 +131,7 @@ class SlurmWorker:
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.every_s = every_s
+        self.asks_ends = False
         self._client = client
         self._clock = clock
         self._again_s = again_s
@@ -246,10 +255,15 @@ class SlurmWorker:
         reservations = self._client.reservations() if with_nodes else None
         asked_ns = self._clock()
         snapshot = self._client.jobs()
+        before = frozenset(self._seen) if self.asks_ends else frozenset()
         fresh = self._note(snapshot)
         if nodes is None and self._strange(fresh):
             nodes = self._ask_nodes()
-        return SlurmObserved(asked_ns, snapshot, nodes, reservations)
+        completed: frozenset[int] = frozenset()
+        if before - self._seen.keys():
+            with suppress(OsubError):  # then these jobs teach nothing
+                completed = self._client.completed()
+        return SlurmObserved(asked_ns, snapshot, nodes, reservations, completed)
 
     def _note(self, snapshot: JobSnapshot) -> Sequence[SlurmJob]:
         """Note the jobs that hold cores; returns those that are new or not as they were."""

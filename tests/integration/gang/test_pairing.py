@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,27 @@ chase.2048K,lu.W,0.40
 lu.W,lu.W,0.01
 chase.2048K,chase.2048K,0.03
 """
+OPPONENT = "echo $$ >{folder}/{name}.pid; while :; do :; done"
+VICTIM = """exec {python} - <<'END'
+import os, pathlib, time
+
+def ticks() -> int:
+    try:
+        pid = pathlib.Path("{folder}/chase.pid").read_text().strip()
+        return sum(map(int, pathlib.Path("/proc", pid, "stat").read_text().split()[13:15]))
+    except (OSError, ValueError):
+        return 0
+
+before = ticks()
+for _ in range(100):
+    now = ticks()
+    until_s = time.process_time() + 0.05 * (2 if now > before else 1)
+    before = now
+    while time.process_time() < until_s:
+        pass
+END
+"""
+"""5 s of CPU time, and twice as much while the chase runs: harm that does not depend on the host."""
 needs_lua = pytest.mark.skipif(
     not any(Path(folder, "job_submit_lua.so").exists() for folder in PLUGINS),
     reason="this Slurm has no job_submit/lua: install slurm-wlm-basic-plugins",
@@ -165,3 +187,74 @@ def more_jobs_fit_by_predicted_memory(stage: Stage) -> None:
 
 def running(stage: Stage, jobs: list[int]) -> int:
     return [stage.state(job) for job in jobs].count(SlurmJobState.RUNNING)
+
+
+
+
+def run_victims(stage: Stage, node: str, times: int) -> list[int]:
+    """Run as many victims as that, one after the other."""
+    jobs = []
+    for _ in range(times):
+        body = VICTIM.format(folder=stage.layout.gang / "state", python=sys.executable)
+        jobs.append(stage.submit(body, node, options=("--job-name=lu",)))
+        assert stage.finish(jobs[-1], within_s=300) == [SlurmJobState.COMPLETED]
+    return jobs
+
+
+def together(stage: Stage, begin: int, *jobs: int) -> list[set[int]]:
+    """Return which of the jobs ran in each slice from ``begin`` on that the record has of all of them."""
+    by_slice: dict[int, dict[int, str]] = {}
+    for row in stage.rows(*jobs, past=stage.status().slice):
+        if row.slice >= begin:
+            by_slice.setdefault(row.slice, {})[row.job] = str(row.role)
+    return [
+        {job for job, role in roles.items() if role == "run"}
+        for roles in by_slice.values()
+        if len(roles) == len(jobs)
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_harmful_pair_is_learnt_and_alternates_also_after_a_restart(pair_stage: Stage) -> None:
+    stage = pair_stage
+    (node,) = stage.nodes
+    state = stage.layout.gang / "state"
+    file = stage.layout.gang / "gangd.toml"
+    learn = 'pairing_learn = true\npairing_threshold = 0.2\npairing_explore = 0\npairing_word = "name"\n'
+    file.write_text(learn + file.read_text())
+    os.kill(stage.daemon("gangd").pid, signal.SIGHUP)
+    wait_until((state / "pairs.json").exists, 60, "the controller learns")
+    quiet = stage.start(OPPONENT.format(folder=state, name="quiet"), node, options=("--job-name=quiet",))
+    run_victims(stage, node, 3)
+    chase = stage.start(OPPONENT.format(folder=state, name="chase"), node, options=("--job-name=chase",))
+    run_victims(stage, node, 3)
+
+    def losses() -> dict[str, float]:
+        rows = [line.split(",") for line in (state / "pairs.csv").read_text().splitlines()]
+        return {row[1]: float(row[2]) for row in rows if row[0] == "lu"}
+
+    wait_until(lambda: losses().get("chase", 0.0) > 0.2, 60, f"the harm is learnt, {losses()}")
+    print((state / "pairs.csv").read_text())
+    assert losses()["quiet"] < 0.2
+    before = stage.daemon("gangd")
+    for restarted in (False, True):
+        if restarted:
+            os.kill(before.pid, signal.SIGKILL)
+            wait_until(
+                lambda: stage.status().pid == stage.daemon("gangd").pid != before.pid, 60, "a new gangd"
+            )
+        lu = stage.start(SPIN, node, options=("--job-name=lu",))
+        for job in (lu, chase):
+            stage.wait_state(job, "busy")
+        begin = stage.status().slice + 2
+        wait_until(lambda begin=begin: stage.status().slice > begin + 12, 60, "turns")  # type: ignore[misc]
+        running = together(stage, begin, lu, chase)
+        assert len(running) >= 6
+        assert {lu, chase} not in running, f"restarted: {restarted}"
+        assert {lu} in running
+        assert {chase} in running
+        assert stage.job_status(quiet) is None, "the harmless one is never held"
+        stage.client.cancel([lu])
+        wait_until(lambda lu=lu: not stage.job(lu).state.holds_cores, 60, "it is gone")  # type: ignore[misc]
+    assert "they alternate" in (stage.layout.logs / "gangd.out").read_text()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, SubmitRequest
+from foundation.slurm import JobSnapshot, SlurmJob, SubmitRequest
 from gangd.controller.controller_config import Config
 from gangd.controller.job_policy import PairRule, Policy, policy_of
 from gangd.controller.live_pairs import LivePairs
@@ -37,11 +37,11 @@ LU, CHASE, SLEEP = (
 
 def run(pairs: LivePairs, job: SlurmJob, cpu_s: float, *others: SlurmJob) -> None:
     """Let a job begin, use CPU time while others run, and end well."""
-    pairs.see(JobSnapshot(others))
-    pairs.see(JobSnapshot((job, *others)))
+    pairs.see(JobSnapshot(others), frozenset())
+    pairs.see(JobSnapshot((job, *others)), frozenset())
     used = [CpuSample(one.job_id, round(cpu_s * 1e6), 0, round(cpu_s * 1e6), 1) for one in (job, *others)]
     pairs.report(NodeReport(0, job.nodes[0], alone=tuple(used)))
-    pairs.see(JobSnapshot((replace(job, state=SlurmJobState.COMPLETED), *others)))
+    pairs.see(JobSnapshot(others), frozenset((job.job_id,)))
 
 
 def teach(pairs: LivePairs) -> None:
