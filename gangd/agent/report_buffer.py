@@ -119,7 +119,8 @@ class SliceBook:
 
     def on_alone(self, sample: JobSample) -> None:
         """Note what a job did that no slice names."""
-        self._alone[sample.job] = sample
+        before = self._alone.get(sample.job)
+        self._alone[sample.job] = sample if before is None else _sum(before, sample)
         self._compare(sample)
 
     def _compare(self, sample: JobSample) -> None:

@@ -322,6 +322,7 @@ def _bent(share: float, loss: float) -> float:
 class _Run:
     job: PairedJob
     is_whole: bool
+    nodes: set[str] = field(default_factory=set)
     cpu_us: int = 0
     together_us: Counter[str] = field(default_factory=Counter)
 
@@ -336,6 +337,7 @@ class PairObserver:
     def __init__(self, learner: PairLearner) -> None:
         self._learner = learner
         self._runs: dict[int, _Run] = {}
+        self._active: dict[str, dict[int, float]] = {}
         self._has_begun = False
 
     def see(self, jobs: Iterable[PairedJob], completed: Iterable[int]) -> None:
@@ -348,9 +350,11 @@ class PairObserver:
                 shares = {name: us / run.cpu_us for name, us in run.together_us.items()}
                 self._learner.observe(run.job.victim, run.cpu_us / 1e6, shares)
         for number in ended:
-            del self._runs[number]
+            self._forget(number)
         for number, job in now.items():
             known = self._runs.get(number)
+            if known is not None and known.job != job:
+                self._forget(number)
             if known is None or known.job.start_s != job.start_s:
                 self._runs[number] = _Run(job, self._has_begun)
             elif known.job != job:  # other cores, or another name: it is not the same work
@@ -358,20 +362,27 @@ class PairObserver:
         self._has_begun = True
 
     def report(self, report: NodeReport) -> None:
-        """Add what jobs of a node used, and with which others they ran."""
+        """Add what jobs of a node used, and with which others they ran; not all are read at one instant."""
         cpu_us: Counter[int] = Counter()
         span_us: Counter[int] = Counter()
         for sample in (*report.alone, *(one for use in report.slices for one in use.samples)):
             if sample.job in self._runs:
                 cpu_us[sample.job] += sample.cpu_us
                 span_us[sample.job] += sample.span_us
+        active = self._active.setdefault(report.node, {})
+        for job, us in span_us.items():
+            self._runs[job].nodes.add(report.node)
+            active[job] = min(1.0, cpu_us[job] / max(1, us))
         held = [{*use.held, *use.yielding} for use in report.slices]
-        ran = {job: {place for place, jobs in enumerate(held) if job not in jobs} for job in cpu_us}
+        ran = {job: {place for place, jobs in enumerate(held) if job not in jobs} for job in active}
         for job, used_us in cpu_us.items():
             run = self._runs[job]
             run.cpu_us += used_us
-            for other, slices in ran.items():
-                if other != job and span_us[other]:
-                    share = len(ran[job] & slices) / max(1, len(ran[job])) if held else 1.0
-                    share *= min(1.0, cpu_us[other] / span_us[other])
-                    run.together_us[self._runs[other].job.opponent] += round(used_us * share)
+            for other, share in active.items():
+                if other != job:
+                    both = len(ran[job] & ran[other]) / max(1, len(ran[job])) if held else 1.0
+                    run.together_us[self._runs[other].job.opponent] += round(used_us * both * share)
+
+    def _forget(self, number: int) -> None:
+        for node in self._runs.pop(number).nodes:
+            del self._active[node][number]

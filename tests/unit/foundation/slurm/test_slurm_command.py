@@ -58,6 +58,13 @@ class Script:
         return CommandSlurm(Path("/etc/x/slurm.conf"), runner=self, pause=self.pauses.append)
 
 
+def test_jobs_that_ended_well_are_read_by_their_raw_ids() -> None:
+    script = Script(CommandOutput(0, "12\n13\n\nslurm_load_jobs\n", ""))
+    assert script.client().completed() == {12, 13}
+    words = script.calls[0][0]
+    assert {"--states=COMPLETED", "--format=%A", "--all"} <= set(words)
+
+
 def test_a_read_is_tried_again_while_slurm_is_away() -> None:
     script = Script(AWAY, AWAY, CommandOutput(0, "SLURM_VERSION = 22.05.8\n", ""))
     assert script.client().version() == "22.05.8"

@@ -25,7 +25,7 @@ from foundation.slurm import (
 )
 from foundation.slurm import SlurmJobState as SlurmState
 from foundation.slurm.slurm_client import MarkField
-from foundation.slurm.slurm_types import SlurmUnreachableError
+from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 from gangd.controller.controller_config import Config
 from gangd.controller.examine_slurm import check_marks
 from gangd.controller.job_policy import JobRule, JobRules, Policy, policy_of
@@ -243,6 +243,45 @@ def test_the_worker_looks_moves_and_survives_an_outage() -> None:
         answers_of(worker, lambda taken: any(isinstance(one, SlurmObserved) for one in taken))
     finally:
         worker.stop()
+
+
+class Asked(FakeSlurm):
+    """Says only of jobs that are not over, as gangd asks; refuses once to say which ended well."""
+
+    asked = 0
+
+    def jobs(self) -> JobSnapshot:
+        return JobSnapshot(tuple(job for job in super().jobs().jobs if not job.state.is_over))
+
+    def completed(self) -> frozenset[int]:
+        self.asked += 1
+        if self.asked == 1:
+            raise SlurmRefusedError("slurm_load_jobs error: Access denied")
+        return super().completed()
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_the_worker_asks_which_jobs_ended_well_only_where_they_teach(*, asks: bool) -> None:
+    slurm = Asked(nodes=1, cores=4, run_time=lambda _: 60.0)
+    jobs = [slurm.submit(worker_request()) for _ in range(3)]
+    worker = SlurmWorker(slurm, every_s=0.01)
+    worker.asks_ends = asks
+    worker.start()
+
+    def look_after(end: Callable[[], object]) -> frozenset[int]:
+        answers_of(worker, lambda taken: len(taken) >= 2)
+        end()
+        found = answers_of(worker, lambda taken: len(taken) >= 8)
+        assert all(isinstance(one, SlurmObserved) for one in found)
+        return frozenset().union(*[one.completed for one in found if isinstance(one, SlurmObserved)])
+
+    try:
+        assert look_after(lambda: slurm.cancel(jobs[:1])) == frozenset(), "refused; the look counts"
+        assert look_after(lambda: slurm.cancel(jobs[1:2])) == frozenset(), "cancelled is not well"
+        assert look_after(lambda: slurm.advance(60)) == (frozenset(jobs[2:]) if asks else frozenset())
+    finally:
+        worker.stop()
+    assert slurm.asked == (3 if asks else 0)
 
 
 def test_the_worker_looks_less_often_while_nothing_changes() -> None:

@@ -171,6 +171,7 @@ def test_exposure_is_the_share_of_cpu_time_in_which_an_opponent_ran() -> None:
     observer.see([lu], [])
     alone = NodeReport(0, "n1", alone=(sample(1, 1.0),))
     both = NodeReport(0, "n1", alone=(sample(1, 1.0), sample(2, 1.0)))
+    later = NodeReport(0, "n1", alone=(sample(1, 1.0),))  # the other is read another time
     idle = NodeReport(0, "n1", alone=(sample(1, 1.0), sample(2, 0.0)))
     # In slices of which each has half, or in half of which the other runs, too.
     turns = NodeReport(
@@ -186,12 +187,12 @@ def test_exposure_is_the_share_of_cpu_time_in_which_an_opponent_ran() -> None:
     )
     seen_by(observer, [alone, alone])
     observer.see([lu, chase], [])
-    seen_by(observer, [both, idle, turns, partly, NodeReport(0, "n1", alone=(sample(9, 5.0),))])
+    seen_by(observer, [both, later, idle, turns, partly, NodeReport(0, "n1", alone=(sample(9, 5.0),))])
     observer.see([chase], [1])
     (kept,) = learner.state()
     assert (kept.user, kept.opponents) == ("ann", ("chase",))
-    assert kept.response[0] == pytest.approx(np.log(7.0))
-    assert kept.gram[1] == pytest.approx((1 + 0 + 0 + 1) / 7, abs=1e-3)
+    assert kept.response[0] == pytest.approx(np.log(8.0))
+    assert kept.gram[1] == pytest.approx((1 + 1 + 0 + 0 + 1) / 8, abs=1e-3)
 
 
 def test_jobs_of_several_nodes_and_of_arrays_count_by_themselves() -> None:
