@@ -173,9 +173,9 @@ class PairLearner:
         self._victims[victim] = sums  # the one used last is last
         self._evict(victim.user)
         shares = {name: share for name, share in exposure.items() if share > 0}
+        bent = {name: _bent(shares[name], self.loss(victim, name).loss) for name in shares}
         for name in sorted(shares, key=shares.__getitem__)[-MOST_OPPONENTS:]:
             sums.column(name)
-        bent = {name: _bent(shares[name], self.loss(victim, name).loss) for name in shares}
         row = np.array([1.0, *(bent.get(name, 0.0) for name in sums.opponents)])
         value = log(cpu_s)
         sums.gram = _MEMORY * sums.gram + np.outer(row, row)

@@ -119,6 +119,18 @@ def test_users_fill_no_more_than_their_share() -> None:
     assert "chase" in kept, "the one that is seen most stays"
 
 
+def test_what_is_known_is_asked_for_at_any_time() -> None:
+    learner = PairLearner(1)
+    generator = np.random.default_rng(3)
+    for _ in range(200):
+        names = generator.choice(3 * MOST_OPPONENTS, 3)
+        learner.observe(LU, float(generator.uniform(5, 9)), {f"o{name}": 0.3 for name in names})
+        for name in names:
+            found = learner.loss(LU, f"o{name}")
+            assert found.low < found.loss < found.high
+        assert len(list(learner.known())) <= MOST_OPPONENTS
+
+
 @pytest.mark.parametrize("cpu_s", [0.0, -1.0, 1.9, nan, inf])
 def test_a_job_that_used_next_to_nothing_teaches_nothing(cpu_s: float) -> None:
     learner = PairLearner(1)
