@@ -189,8 +189,6 @@ def running(stage: Stage, jobs: list[int]) -> int:
     return [stage.state(job) for job in jobs].count(SlurmJobState.RUNNING)
 
 
-
-
 def run_victims(stage: Stage, node: str, times: int) -> list[int]:
     """Run as many victims as that, one after the other."""
     jobs = []
