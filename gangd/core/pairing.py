@@ -39,6 +39,7 @@ LEAST_CPU_S = 2.0
 _MEMORY = 0.98  # of an older job at each newer one
 _NOISE, _NOISE_JOBS = 0.05, 3.0  # of the logarithm of CPU time, as if so many jobs had shown it
 _BASE_SD, _LOSS_SD = 10.0, 0.1
+_LOOSE = 0.01
 _WIDTH = 1.96
 _LARGEST = 0.95
 SEPARATOR = ":"
@@ -296,19 +297,22 @@ class PairLearner:
         return float(mean[place]), sqrt(max(0.0, float(variance[place]))), float(sums.gram[0, place])
 
     def _solve(self, victim: Victim, sums: _Sums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Posterior mean and variance of each column; the noise is what the residuals say, in rounds."""
+        """Posterior mean and variance of each column.
+
+        Noise is what residuals say of a fit that the prior hardly pulls: else a loss that is not expected
+        would pass for noise.
+        """
         priors = [(0.0, _BASE_SD), *(self._expected(victim, name) for name in sums.opponents)]
         centre = np.array([mean for mean, _ in priors])
         precision = np.diag([deviation**-2 for _, deviation in priors])
-        noise = _NOISE**2
-        for _ in range(3):
-            covariance = np.linalg.inv(precision + sums.gram / noise)
-            mean = covariance @ (precision @ centre + sums.response / noise)
-            residual = sums.square - 2 * mean @ sums.response + mean @ sums.gram @ mean
-            fitted = np.trace(covariance @ sums.gram) / noise
-            free = max(0.0, float(sums.gram[0, 0] - fitted))
-            noise = (_NOISE_JOBS * _NOISE**2 + max(0.0, float(residual))) / (_NOISE_JOBS + free)
-        sums.posterior = mean, np.diag(np.linalg.inv(precision + sums.gram / noise))
+        covariance = np.linalg.inv(_LOOSE * precision + sums.gram / _NOISE**2)
+        mean = covariance @ (_LOOSE * precision @ centre + sums.response / _NOISE**2)
+        residual = sums.square - 2 * mean @ sums.response + mean @ sums.gram @ mean
+        free = max(0.0, float(sums.gram[0, 0] - np.trace(covariance @ sums.gram) / _NOISE**2))
+        noise = (_NOISE_JOBS * _NOISE**2 + max(0.0, float(residual))) / (_NOISE_JOBS + free)
+        covariance = np.linalg.inv(precision + sums.gram / noise)
+        mean = covariance @ (precision @ centre + sums.response / noise)
+        sums.posterior = mean, np.diag(covariance)
         return sums.posterior
 
 

@@ -48,6 +48,16 @@ def test_a_loss_is_learnt_and_lies_in_its_interval(loss: float) -> None:
     assert found.high - found.low < 0.12
 
 
+def test_a_large_loss_that_is_not_expected_does_not_pass_for_noise() -> None:
+    learner = PairLearner(1)
+    for _ in range(3):
+        learner.observe(LU, 5.0, {"quiet": 0.4})
+    for _ in range(3):
+        learner.observe(LU, 10.0, {"quiet": 0.3, "chase": 0.3})
+    assert learner.loss(LU, "chase").low > learner.threshold
+    assert learner.loss(LU, "quiet").loss < learner.threshold
+
+
 def test_a_harmful_pair_alternates_and_a_harmless_one_runs_together() -> None:
     learner = PairLearner(1)
     assert not learner.alternate(job(1, LU), job(2, CHASE)) or learner.explore
