@@ -316,6 +316,8 @@ def _driver(
     if asked.on_demand is None:
         return None
     pool = target.batch
+    if asked.on_demand == "share" and pool.multiplicity < 2:
+        raise UsageError("--on-demand share needs a partition of two jobs a core, best under gangd")
     system = f"N{pool.nodes}C{pool.cores}"
     session = session_of(trace, system, asked.on_demand, asked.on_demand_settings, asked.seed)
     return OnDemandDriver(client, session, pool.names, pool.memory_mib)

@@ -38,7 +38,7 @@ from simulator.simulation_spec import SimulationSpec
 from submitter.follow import JOBS_FOLDER, own_jobs
 from submitter.plan import Clock, PlannedJob, SystemClock
 
-_EVERY_S = 0.5
+_EVERY_S, _NODES_EVERY_S = 0.5, 10.0
 _LEASE_S, _RENEWED_S = 180, 90
 _TOP_PRIORITY = 4294967290
 """Above what Slurm gives to any job; sbatch takes less than 4294967294."""
@@ -116,6 +116,8 @@ class OnDemandDriver:
         self._warned: dict[int, tuple[SlurmJob, float]] = {}
         self._jobs: dict[int, SlurmJob] = {}
         self._resized: set[int] = set()
+        self._down: set[str] = set()
+        self._nodes_at = 0.0
         self._is_away = False
 
     def refuse_without_rights(self) -> None:
@@ -168,16 +170,20 @@ class OnDemandDriver:
         elif entry.kind == state.MALLEABLE:
             request = replace(request, nodes=entry.least, most_nodes=entry.asked)
             limit = None if limit is None else -(-limit * entry.asked // entry.least)
-        shares = self._mechanism.strategy == state.SHARE
-        share = _GUEST_SHARE if entry.kind == state.ON_DEMAND else 1 - _GUEST_SHARE
-        if not shares:
-            options.append("exclusive")
+        share = 1.0
+        if self._mechanism.strategy != state.SHARE:
+            options.append("exclusive")  # where cores are shared by force all memory keeps others off
+        elif entry.kind == state.ON_DEMAND:
+            share = _GUEST_SHARE
+            request = replace(request, comment=f"{request.comment} gangd-weight={self._mechanism.weight}")
+        else:
+            share -= _GUEST_SHARE
         return replace(
             request,
             options=(*request.options, *options),
             time_limit_minutes=limit,
             memory_per_cpu_mib=None,
-            memory_per_node_mib=int(self._memory_mib * share) if shares else None,
+            memory_per_node_mib=int(self._memory_mib * share),
             environment={**request.environment, "OSUB_STATE": str(self._state(job.trace_job))},
         )
 
@@ -215,8 +221,10 @@ class OnDemandDriver:
 
     def _seen(self, jobs: Sequence[SlurmJob]) -> tuple[dict[int, LiveJob], set[int]]:
         """Return our jobs, and the nodes that are not ours to give."""
-        down = {node.name for node in self._client.nodes() if not node.is_up}
-        away = {place for name, place in self._place.items() if name in down}
+        if self._clock.monotonic() >= self._nodes_at:
+            self._nodes_at = self._clock.monotonic() + _NODES_EVERY_S
+            self._down = {node.name for node in self._client.nodes() if not node.is_up}
+        away = {place for name, place in self._place.items() if name in self._down}
         ours = {job.job_id for job in self._jobs.values()}
         away.update(*(self._held(job) for job in jobs if job.job_id not in ours and job.state.holds_cores))
         return {index: self._live(job) for index, job in self._jobs.items()}, away
