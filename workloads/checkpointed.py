@@ -43,7 +43,7 @@ def main() -> None:
     nodes = float(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     asked: list[int] = []
     signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
-    done, setup, saving = _number(state, 0.0), given.setup, 0.0
+    done, pause, saves = _number(state, 0.0), given.setup, False
     safe, last = done, time.monotonic()
     while done < given.work:
         time.sleep(_TICK_S)
@@ -57,20 +57,15 @@ def main() -> None:
             asked.clear()
             safe, last = done, time.monotonic()
             continue
-        for _ in range(2):  # what a phase leaves of a tick is the next one's
-            used = min(setup, left) if setup else min(saving, left)
-            if setup:
-                setup -= used
-            elif saving:
-                saving -= used
-                if not saving:
-                    safe = done
-                    write_whole(state, f"{done}\n")
-            left -= used
+        used = min(pause, left)  # what set-up or a checkpoint leaves of a tick is work's
+        pause, left = pause - used, left - used
+        if saves and not pause:
+            saves, safe = False, done
+            write_whole(state, f"{done}\n")
         nodes = _number(resized, nodes)
         done += left * (nodes / given.asked if given.asked else 1.0)
-        if given.every and safe + given.every <= done < given.work and not saving:
-            done, saving = safe + given.every, given.save or 1e-9
+        if given.every and safe + given.every <= done < given.work and not saves:
+            done, pause, saves = safe + given.every, given.save, True
 
 
 if __name__ == "__main__":

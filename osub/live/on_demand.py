@@ -70,10 +70,6 @@ def absolute_settings(settings: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _user() -> str:
-    return pwd.getpwuid(os.geteuid()).pw_name
-
-
 class OnDemandDriver:
     """Carries a mechanism out for the jobs of one replay.
 
@@ -102,9 +98,12 @@ class OnDemandDriver:
         policy, workload = session.setting.rules.policy, session.workload
         assert isinstance(policy, Hybrid)
         self.events: queue.SimpleQueue[tuple[str, dict[str, object]]] = queue.SimpleQueue()
-        self._session = session
-        self._client, self._names, self._memory_mib = client, tuple(nodes), memory_mib
-        self._clock = clock or SystemClock()
+        self._session, self._client, self._clock = session, client, clock or SystemClock()
+        self._names, self._memory_mib, self._user = (
+            tuple(nodes),
+            memory_mib,
+            pwd.getpwuid(os.geteuid()).pw_name,
+        )
         jobs = workload.pool_jobs(np.arange(workload.count), with_memory=False)
         self._mechanism = policy.mechanism
         self._pool = LivePool(jobs, len(nodes), policy.mechanism)
@@ -124,7 +123,7 @@ class OnDemandDriver:
         """Raise ClusterError where this user may not reserve nodes."""
         name = f"osub-trial-{os.getpid()}"
         try:
-            self._client.reserve(name, self._names[:1], 60, _user(), anew=True)
+            self._client.reserve(name, self._names[:1], 60, self._user, anew=True)
             self._client.unreserve(name)
         except SlurmRefusedError as error:
             raise ClusterError(
@@ -248,7 +247,7 @@ class OnDemandDriver:
                 continue
             names, anew = [self._names[node] for node in sorted(nodes)], known is None
             name = self._name(job)
-            if self._try("reserve", job, self._client.reserve, name, names, _LEASE_S, _user(), anew=anew):
+            if self._try("reserve", job, self._client.reserve, name, names, _LEASE_S, self._user, anew=anew):
                 self._made[job] = nodes, now + _LEASE_S
                 if nodes != known:
                     self._say("reserved", trace_job=self._number[job], nodes=names)
@@ -335,12 +334,10 @@ class OnDemandDriver:
             wasted_s=sum(lost) if lost else entry.job.wasted_s,
         )
         rows = list(entry.allocations or ())
-        for place, lost_s in enumerate(lost[: len(rows)]):
-            if rows[place].wasted_s is not None:
-                rows[place] = msgspec.structs.replace(
-                    rows[place], wasted_s=min(lost_s, rows[place].wasted_s or 0.0)
-                )
-        return msgspec.structs.replace(entry, job=row, allocations=tuple(rows) if rows else entry.allocations)
+        for place, (held, lost_s) in enumerate(zip(rows, lost, strict=False)):
+            if held.wasted_s is not None:
+                rows[place] = msgspec.structs.replace(held, wasted_s=min(lost_s, held.wasted_s))
+        return msgspec.structs.replace(entry, job=row, allocations=tuple(rows) or None)
 
     def simulated(self) -> pl.DataFrame:
         """Return the jobs of the simulation of the same trace under the same mechanism."""
@@ -370,35 +367,21 @@ _INSTANT_S = 5.0
 
 def compared(live: pl.DataFrame, simulated: pl.DataFrame) -> list[str]:
     """Return lines that set a live run's jobs beside those of the simulation of its trace."""
-    rows = []
-    for jobs in (live, simulated):
-        wait_s, turnaround_s = pl.col("start_s") - pl.col("submit_s"), pl.col("end_s") - pl.col("submit_s")
-        demand, others = (jobs.filter((pl.col("kind") == "ondemand") == asked) for asked in (True, False))
-        wasted_s = (pl.col("wasted_s") if "wasted_s" in jobs.columns else pl.lit(0.0)).fill_null(0.0)
-        waits = demand.select(wait_s).to_series()
-        rows.append(
-            (
-                f"{(waits <= _INSTANT_S).sum()} of {demand.height}",
-                *(
-                    f"{_mean(frame, what):.1f} s"
-                    for frame, what in ((demand, wait_s), (others, turnaround_s))
-                ),
-                str(jobs["preemptions"].sum()),
-                f"{jobs.select((wasted_s * pl.col('nodes')).sum()).item():.0f}",
-            )
-        )
-    names = (
-        f"on-demand jobs that start within {_INSTANT_S:.0f} s",
-        "their mean wait",
-        "mean turnaround of the others",
-        "preemptions",
-        "node seconds of lost work",
-    )
-    width = max(map(len, names))
-    lines = [f"{name:{width}}  {one:>10}  {other:>10}" for name, one, other in zip(names, *rows, strict=True)]
+    left, right = _figures(live), _figures(simulated)
+    width = max(map(len, left))
+    lines = [f"{name:{width}}  {left[name]:>10}  {right[name]:>10}" for name in left]
     return [f"{'':{width}}  {'live':>10}  {'simulated':>10}", *lines]
 
 
-def _mean(jobs: pl.DataFrame, what: pl.Expr) -> float:
-    value = jobs.select(what.mean()).item()
-    return float("nan") if value is None else float(value)
+def _figures(jobs: pl.DataFrame) -> dict[str, str]:
+    demand, others = (jobs.filter((pl.col("kind") == "ondemand") == asked) for asked in (True, False))
+    waits_s = demand["start_s"] - demand["submit_s"]
+    instant = (waits_s <= _INSTANT_S).sum()
+    lost = jobs["wasted_s"].fill_null(0) * jobs["nodes"] if "wasted_s" in jobs.columns else jobs["nodes"] * 0
+    return {
+        f"on-demand jobs that start within {_INSTANT_S:.0f} s": f"{instant} of {len(waits_s)}",
+        "their mean wait": f"{waits_s.mean() or 0:.1f} s",
+        "mean turnaround of the others": f"{(others['end_s'] - others['submit_s']).mean() or 0:.1f} s",
+        "preemptions": str(jobs["preemptions"].sum()),
+        "node seconds of lost work": f"{lost.sum():.0f}",
+    }

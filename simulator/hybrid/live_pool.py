@@ -250,28 +250,21 @@ class LivePool:
     def _look_at_demand(self, demand: int) -> None:
         """Decide for an on-demand job that has come, once; again if another job took its nodes meanwhile."""
         world, now_us = self.world, self.world.clock[0].now_us
-        nodes = [world.nodes[node] for node in range(world.rules[0].nodes)]
+        met_us = self._met_us.setdefault(demand, now_us)
         if self._live[demand].status != state.WAITING:
-            if demand not in self._met_us:
-                self._met_us[demand] = now_us
-                world.jobs[demand].notice = state.PAST
-                demands.forget_expected(world, demand)
-            return
-        if demand in self._met_us and now_us - self._met_us[demand] > _MISSED_US:
-            if any(cell.lease == demand and self._is_taken(cell.job) for cell in nodes):
+            world.jobs[demand].notice = state.PAST
+            demands.forget_expected(world, demand)
+        elif world.jobs[demand].status == state.COMING:
+            demands.meet(world, demand)
+            if world.clock[0].asking == demand:
+                name_victims(world, demand)
+                world.clock[0].asking = state.NO_JOB
+                demands.evict_for(world, demand)
+        elif now_us - met_us > _MISSED_US:
+            cells = [world.nodes[node] for node in range(world.rules[0].nodes)]
+            holders = [cell.job for cell in cells if cell.lease == demand and cell.job != state.NO_JOB]
+            if any(world.jobs[holder].status == state.RUNNING for holder in holders):
                 self._forget_decision(demand)
-            return
-        if demand in self._met_us:
-            return
-        self._met_us[demand] = now_us
-        demands.meet(world, demand)
-        if world.clock[0].asking == demand:
-            name_victims(world, demand)
-            world.clock[0].asking = state.NO_JOB
-            demands.evict_for(world, demand)
-
-    def _is_taken(self, holder: int) -> bool:
-        return holder != state.NO_JOB and self.world.jobs[holder].status == state.RUNNING
 
     def _forget_decision(self, demand: int) -> None:
         for node in range(self.world.rules[0].nodes):
