@@ -380,8 +380,13 @@ def _figures(jobs: pl.DataFrame) -> dict[str, str]:
     lost = jobs["wasted_s"].fill_null(0) * jobs["nodes"] if "wasted_s" in jobs.columns else jobs["nodes"] * 0
     return {
         f"on-demand jobs that start within {_INSTANT_S:.0f} s": f"{instant} of {len(waits_s)}",
-        "their mean wait": f"{waits_s.mean() or 0:.1f} s",
-        "mean turnaround of the others": f"{(others['end_s'] - others['submit_s']).mean() or 0:.1f} s",
+        "their mean wait": f"{_mean(waits_s):.1f} s",
+        "mean turnaround of the others": f"{_mean(others['end_s'] - others['submit_s']):.1f} s",
         "preemptions": str(jobs["preemptions"].sum()),
         "node seconds of lost work": f"{lost.sum():.0f}",
     }
+
+
+def _mean(values: pl.Series) -> float:
+    known = values.drop_nulls().to_list()
+    return float(sum(known)) / max(1, len(known))
