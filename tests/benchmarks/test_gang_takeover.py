@@ -48,8 +48,8 @@ def test_takeovers(tmp_path: Path) -> None:
         company.lead(1)
         now = company.all_hold()
         for turn in range(int(os.environ.get("OSUB_TAKEOVERS", "20"))):
-            leads, stands = turn % 2, 1 - turn % 2
-            _wait_standby(company, stands, turn // 2)
+            leads, standby = turn % 2, 1 - turn % 2
+            _wait_standby(company, standby, turn // 2)
             number = (signal.SIGKILL, signal.SIGSTOP)[turn // 2 % 2]
             child = company.controllers[leads]
             at_ns = blow(child, number)

@@ -28,7 +28,7 @@ def prepare(cluster: MachineCluster) -> None:
 cluster = cluster_of_module(prepare)
 
 
-def stands(cluster: MachineCluster) -> list[str]:
+def set_freeze_files(cluster: MachineCluster) -> list[str]:
     """Return the freeze files that are set."""
     found = cluster.machine.run(f"find {SCOPE} -name cgroup.freeze -exec grep -lx 1 {{}} + 2>/dev/null")
     return found.text.split()
@@ -55,7 +55,7 @@ def goes_down_and_comes_back(cluster: MachineCluster, go_down: Callable[[], None
         cluster.wait_held()
         go_down()
         assert machine.must("cat /proc/sys/kernel/random/boot_id") != boot
-        assert stands(cluster) == []
+        assert set_freeze_files(cluster) == []
         cluster.wait_up()
         assert machine.must("sha256sum /etc/gangd/keys/*.key* /etc/gangd/keys/agents/*") == keys
         machine.until(f"grep -q '\"weight\":{weight}' {UNITS_STATE}/status.json", SLOW_S, "the order stands")

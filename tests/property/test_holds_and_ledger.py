@@ -219,7 +219,7 @@ class Machine(RuleBasedStateMachine):
         assert not self.frozen(), "frozen, and unknown to the guardian"
 
     @invariant()
-    def what_stands_still_is_on_record(self) -> None:
+    def each_held_process_is_on_record(self) -> None:
         assert self.frozen() <= self.recorded()
 
 

@@ -20,8 +20,8 @@ PROJECT = Path(__file__).parents[3]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 
 
-# What stands for something else on a page: `up|down`, `[--queues mq]`, `...`.
-STANDS_FOR = re.compile(r"\.\.\.|…|\[|\]|\||^[A-Z]+$")
+# Placeholders on a page: `up|down`, `[--queues mq]`, `...`.
+PLACEHOLDER = re.compile(r"\.\.\.|…|\[|\]|\||^[A-Z]+$")
 
 
 INLINE = re.compile(r"(?<!`)`(osub [^`\n]+)`(?!`)")
@@ -56,7 +56,7 @@ def complaint(words: list[str]) -> str | None:
     command: click.Command = root
     rest = words[1:]
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-        if STANDS_FOR.search(rest[0]):
+        if PLACEHOLDER.search(rest[0]):
             return None
         try:
             _, inner, rest = command.resolve_command(click.Context(command), rest)
@@ -77,7 +77,7 @@ def complaint(words: list[str]) -> str | None:
 
 def too_many(command: click.Command, words: list[str]) -> str | None:
     """Return which word of a command nothing takes, or ``None``; a sentence may name an option alone."""
-    if any(STANDS_FOR.search(word) for word in words):
+    if any(PLACEHOLDER.search(word) for word in words):
         return None
     try:
         _, left, _ = command.make_parser(click.Context(command)).parse_args(list(words))
@@ -135,8 +135,8 @@ NAME = re.compile(rf"`((?:{ROOMS})(?:\.\w+)+)`")
 NO_NAME = re.compile(r"\.(?:py|toml|md|service|so|json|yaml)$")
 
 
-# Names in capitals stand for the reader's own; the two are labels of containers.
-STANDS_FOR_ANOTHER = re.compile(r"/[A-Z]+\.py$")
+# Names in capitals are placeholders; the two are labels of containers.
+PLACEHOLDER_PATH = re.compile(r"/[A-Z]+\.py$")
 
 
 LABELS = {"osub.home", "osub.cluster"}
@@ -161,7 +161,7 @@ def is_there(name: str) -> bool:
 
 def missing(text: str) -> list[str]:
     """Return what a page names that is not there."""
-    files = [one for one in FILE.findall(text) if not STANDS_FOR_ANOTHER.search(one)]
+    files = [one for one in FILE.findall(text) if not PLACEHOLDER_PATH.search(one)]
     names = [one for one in NAME.findall(text) if not NO_NAME.search(one) and one not in LABELS]
     return sorted(
         {one for one in files if not (PROJECT / one).exists()}

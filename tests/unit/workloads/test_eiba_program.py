@@ -235,11 +235,11 @@ def test_idle_job_consumes_no_cpu_time(eiba: Launcher) -> None:
     # Members may still be on their way to the wait; once there, twenty looks find nothing added.
     seen: list[int] = []
 
-    def stands_still() -> bool:
+    def is_idle() -> bool:
         seen.append(consumed())
         return len(seen) >= 20 and len(set(seen[-20:])) == 1
 
-    wait_until(stands_still)
+    wait_until(is_idle)
 
 
 SLURM_PAIR = {"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "0", "SLURM_NNODES": "2"}

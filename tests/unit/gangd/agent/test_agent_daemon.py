@@ -23,7 +23,7 @@ from gangd.freezer.procfs import read_stat
 from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.wire.messages import ExemptJobs
-from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, is_suspended, runs, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 
 pytestmark = pytest.mark.slow
@@ -329,7 +329,7 @@ def test_step_born_in_a_held_job_is_held_soon(stage: Stage) -> None:
     late = stage.cgroups.make("slurm_a/uid_0/job_1/step_7")
     pid = stage.cgroups.spawn(late, TICK)
     until(lambda: (late / "freezer.state").read_text() == "FROZEN\n", 2, "the late step held")
-    assert stands(pid)
+    assert is_suspended(pid)
 
 
 def test_dry_run_writes_nothing(stage: Stage) -> None:

@@ -257,14 +257,14 @@ def is_others(agent: SimulatedAgent, job: int) -> bool:
 
 def in_others_slices(agent: SimulatedAgent, job: int) -> tuple[set[bool], set[bool]]:
     """Whether a job yields, and is frozen, in slices in which it is planned to be held, for a second."""
-    yields, stands = set(), set()
+    yields, freezes = set(), set()
     for _ in range(1000):
         agent.run(MS)
         if is_others(agent, job):
             yields.add(job in agent.yielder.low)
-            stands.add(job in {key.job for key in agent.freezer.frozen})
+            freezes.add(job in {key.job for key in agent.freezer.frozen})
     assert not [found for report in agent.reports for found in report.found], "what we did is no stranger's"
-    return yields, stands
+    return yields, freezes
 
 
 @pytest.mark.parametrize("exempt", [ExemptJobs(opt_out=(1,)), ExemptJobs(never_freeze=(1,))])

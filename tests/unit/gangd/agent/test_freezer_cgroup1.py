@@ -8,7 +8,7 @@ from foundation.errors import HostError
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.tree import CGROUP1
-from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, is_suspended, runs, until
 from tests.fixtures.no_ledger import NoLedger
 
 BATCH = StepKey(12, "batch")
@@ -134,7 +134,7 @@ def test_real_step_stays_stopped_and_goes_on(real_v1: RealCgroups) -> None:
     assert freezer.pids(BATCH) == (spinner,)
     freezer.hold(BATCH)
     until(lambda: freezer.state(BATCH) is StepState.FROZEN)
-    assert stands(spinner)
+    assert is_suspended(spinner)
     assert runs(other)
     freezer.release(BATCH)
     assert freezer.state(BATCH) is StepState.THAWED
@@ -163,7 +163,7 @@ def test_real_processes_in_cgroups_of_the_job_itself_are_found(real_v1: RealCgro
     assert freezer.pids(BATCH) == (spinner,)
     freezer.hold(BATCH)
     until(lambda: freezer.state(BATCH) is StepState.FROZEN)
-    assert stands(spinner)
+    assert is_suspended(spinner)
     freezer.close()
 
 
@@ -200,7 +200,7 @@ def test_real_cgroup_that_the_job_froze_itself_stays_frozen_and_is_a_trouble(rea
     freezer.adopt(freezer.look())
     assert freezer.troubles() == []
     (inner / "freezer.state").write_text("FROZEN")
-    until(lambda: stands(nested))
+    until(lambda: is_suspended(nested))
     assert freezer.state(BATCH) is StepState.THAWED  # by what gangd did, not by what is below
     for _ in range(2):
         freezer.hold(BATCH)
@@ -209,7 +209,7 @@ def test_real_cgroup_that_the_job_froze_itself_stays_frozen_and_is_a_trouble(rea
         freezer.release(BATCH)
         until(lambda: freezer.state(BATCH) is StepState.THAWED)
         assert runs(spinner)
-        assert stands(nested)
+        assert is_suspended(nested)
     (trouble,) = freezer.troubles()
     assert trouble.job == 12
     assert "inner" not in trouble.text  # a name that a user chose

@@ -11,7 +11,7 @@ from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.tree import CGROUP2
 from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile
-from tests.fixtures.gang_host import SLEEP, SPIN, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SLEEP, SPIN, RealCgroups, is_suspended, runs, until
 from tests.fixtures.no_ledger import NoLedger
 
 SCOPE = "system.slice/a_slurmstepd.scope"
@@ -50,8 +50,8 @@ def test_freezes_tasks_and_leaves_slurmstepds_cgroup_alone(real_v2: RealCgroups)
     assert set(freezer.pids(KEY)) == {first, second}
     assert freezer.hold(KEY).did is Did.WROTE
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
-    assert stands(first)
-    assert stands(second)
+    assert is_suspended(first)
+    assert is_suspended(second)
     assert runs(stepd)
     freezer.release(KEY)
     until(lambda: freezer.state(KEY) is StepState.THAWED)
@@ -71,7 +71,7 @@ def test_task_that_starts_in_a_held_step_is_caught_by_the_next_look(real_v2: Rea
     freezer.adopt(freezer.look())
     assert freezer.hold(KEY).did is Did.WROTE
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
-    assert stands(late)
+    assert is_suspended(late)
     freezer.close()
 
 
@@ -83,7 +83,7 @@ def test_suspension_by_slurm_outlives_our_thaw(real_v2: RealCgroups) -> None:
     (real_v2.root / SCOPE / "job_12/step_0/user/cgroup.freeze").write_text("1")  # as Slurm suspends
     freezer.release(KEY)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
-    assert stands(spinner)
+    assert is_suspended(spinner)
     freezer.close()
 
 
@@ -160,7 +160,7 @@ def test_task_that_comes_late_leaves_what_is_frozen_on_record(real_v2: RealCgrou
     freezer.adopt(freezer.look())
     assert [held.path for held in ledger.held()] == [USER]
     assert freezer.hold(KEY).did is Did.WROTE  # the task itself
-    assert stands(late)
+    assert is_suspended(late)
     assert freezer.release(KEY).did is Did.WROTE
     assert (real_v2.root / USER / "cgroup.freeze").read_text() == "0\n"
     assert runs(late)
@@ -224,7 +224,7 @@ def test_finds_jobs_by_number_and_by_sluid(real_v2: RealCgroups, tmp_path: Path)
     assert {str(step.key) for step in freezer.adopt(freezer.look())} == {"11.batch", "12.0"}
     freezer.hold(KEY)
     until(lambda: freezer.state(KEY) is StepState.FROZEN, 60)
-    assert stands(spinner)
+    assert is_suspended(spinner)
     (daemon / "cgroup.kill").write_text("1")
     until(lambda: not (daemon / "cgroup.procs").read_text(), what="the end of slurmstepd")
     for job in range(2, 4):  # a job that was told once is not forgotten
@@ -242,13 +242,13 @@ def test_cgroup_that_the_job_froze_itself_stays_frozen_and_is_a_trouble(real_v2:
     freezer = freezer_on(real_v2.root)
     freezer.adopt(freezer.look())
     (inner / "cgroup.freeze").write_text("1")
-    until(lambda: stands(nested))
+    until(lambda: is_suspended(nested))
     assert freezer.state(KEY) is StepState.THAWED
     freezer.hold(KEY)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     freezer.release(KEY)
     until(lambda: freezer.state(KEY) is StepState.THAWED)
     assert runs(spinner)
-    assert stands(nested)
+    assert is_suspended(nested)
     assert [(one.kind, one.job) for one in freezer.troubles()] == [("nested_freeze", 12)]
     freezer.close()

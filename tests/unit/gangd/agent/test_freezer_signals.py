@@ -13,7 +13,7 @@ import pytest
 from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.procfs import ProcStat, is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
-from tests.fixtures.gang_host import SPIN, runs, stands, until
+from tests.fixtures.gang_host import SPIN, is_suspended, runs, until
 from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]
@@ -113,8 +113,8 @@ def test_stops_the_tree_but_not_slurmstepd(
     assert is_slurmstepd(stepd)
     hold(freezer)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
-    assert stands(parent)
-    assert stands(child)
+    assert is_suspended(parent)
+    assert is_suspended(child)
     stat = read_stat(stepd)
     assert stat is not None
     assert stat.state != "T"
@@ -139,7 +139,7 @@ def test_double_fork_into_a_session_of_its_own_is_stopped(
     (orphan,) = escaped()
     hold(freezer)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
-    assert stands(orphan)
+    assert is_suspended(orphan)
     freezer.release(KEY)
     assert runs(orphan)
     freezer.close()
@@ -156,7 +156,7 @@ def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, free
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     freezer.release(KEY)
     assert runs(other)
-    assert stands(stopped)
+    assert is_suspended(stopped)
     freezer.close()
 
 
@@ -172,7 +172,7 @@ def test_process_that_its_user_stops_while_it_is_held_stays_stopped(
     for _ in range(3):
         freezer.release(KEY)
         assert runs(other)
-        assert stands(stopped)
+        assert is_suspended(stopped)
         hold(freezer)
         until(lambda: freezer.state(KEY) is StepState.FROZEN)
     freezer.release(KEY)
@@ -263,7 +263,7 @@ def test_process_is_stopped_whatever_it_is_called(
     until(lambda: Path(f"/proc/{task}/comm").read_bytes() not in (b"sh\n", b"dash\n", b"env\n"), what="name")
     hold(freezer)
     until(lambda: freezer.state(KEY) is StepState.FROZEN, what="the task stands still")
-    assert stands(task)
+    assert is_suspended(task)
     freezer.release(KEY)
     assert runs(task)
     freezer.close()
@@ -291,7 +291,7 @@ def test_step_is_frozen_although_a_first_thread_does_not_stop(
         until(lambda: any((stat := read_stat(pid)) and stat.state in "DZ" for pid in members(freezer)), 60)
         hold(freezer)
         until(lambda: freezer.state(KEY) is StepState.FROZEN, 60, "all of it stands still")
-        assert stands(running)
+        assert is_suspended(running)
         assert freezer.release(KEY).did is Did.WROTE
         assert runs(running), Path(f"/proc/{running}/status").read_text()
     finally:  # without a first thread it has no environment by which it is ended

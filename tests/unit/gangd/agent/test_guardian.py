@@ -22,7 +22,7 @@ from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.state_folders import forget_folder, note_folder, noted_folders, registry_folders
 from gangd.guardian.statefile import RECORDS, StateFile, Word
-from tests.fixtures.gang_host import SPIN, TICK, FakeV1, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SPIN, TICK, FakeV1, RealCgroups, is_suspended, runs, until
 
 PROGRAM = """
 import os, sys, time
@@ -118,7 +118,7 @@ def start(real_v1: RealCgroups, tmp_path: Path) -> Iterator[Start]:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
 def test_thaws_when_the_agent_dies(start: Start, number: signal.Signals) -> None:
     program = start(60)
-    until(lambda: stands(program.spinner), what="the held job")
+    until(lambda: is_suspended(program.spinner), what="the held job")
     program.child.send_signal(number)
     until(program.thawed, 1.0, what="thaw by the guardian")
     assert runs(program.spinner)
@@ -264,13 +264,13 @@ def test_recorded_process_is_continued_and_a_reused_pid_is_not(
         assert slot is not None
         state.hold(slot)
         child.send_signal(signal.SIGSTOP)
-        until(lambda child=child: stands(child.pid), what="stopped spinner")  # type: ignore[misc]
+        until(lambda child=child: is_suspended(child.pid), what="stopped spinner")  # type: ignore[misc]
     users.send_signal(signal.SIGSTOP)  # its user's own stop, while it is held
     revived = thaw_held(state)
     assert (revived.jobs, revived.gone, revived.failures) == (frozenset({12}), 1, ())
     assert runs(ours.pid)
-    assert stands(other.pid)
-    assert stands(users.pid)
+    assert is_suspended(other.pid)
+    assert is_suspended(users.pid)
     state.close()
 
 
