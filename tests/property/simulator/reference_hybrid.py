@@ -146,7 +146,7 @@ class Reference:
     def hold(self, job: RefJob) -> None:
         if job.start is None:
             job.start = self.now
-        job.life += 1
+        job.attempt += 1
         job.begun = self.now
 
     # Ends.
@@ -165,7 +165,7 @@ class Reference:
     def give_back(self, job: RefJob, loan: Loan) -> None:
         lender = loan.lender
         nodes = self.plain_of(job)[: loan.nodes]
-        if lender.life != loan.life:
+        if lender.attempt != loan.attempt:
             return
         if loan.shrank and lender.status == RUNNING:
             nodes = nodes[: lender.asked - len(self.nodes_of(lender))]
@@ -220,7 +220,7 @@ class Reference:
         for job in self.victims():
             if not job.squats:
                 at = self.when(demand, job)
-                options.append(Plan(demand, job, job.life, at, self.overhead(job, at)))
+                options.append(Plan(demand, job, job.attempt, at, self.overhead(job, at)))
         options.sort(key=lambda plan: self.rank(plan.victim, plan.overhead))
         chosen = []
         for option in options:
@@ -278,7 +278,7 @@ class Reference:
 
     def is_good(self, plan: Plan) -> bool:
         waits = plan.borrower in self.expected()
-        return waits and plan.victim.life == plan.life and plan.victim in self.victims()
+        return waits and plan.victim.attempt == plan.attempt and plan.victim in self.victims()
 
     def give_up(self, demand: RefJob) -> None:
         for node in self.leased_to(demand):
@@ -325,7 +325,7 @@ class Reference:
         for node in nodes:
             self.node_lease[node] = demand
         if nodes:
-            self.loans.append(Loan(demand, victim, len(nodes), victim.life, False))
+            self.loans.append(Loan(demand, victim, len(nodes), victim.attempt, False))
         self.preempt(victim)
 
     def shrink_for(self, demand: RefJob, need: int) -> bool:
@@ -344,7 +344,7 @@ class Reference:
             need -= 1
         for job, count in gives.items():
             if count:
-                self.loans.append(Loan(demand, job, count, job.life, True))
+                self.loans.append(Loan(demand, job, count, job.attempt, True))
                 nodes = list(reversed(self.plain_of(job)))[:count]
                 for node in nodes:
                     self.node_lease[node] = demand

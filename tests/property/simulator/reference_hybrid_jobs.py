@@ -36,7 +36,7 @@ class RefJob:
     slack: int
     status: str = COMING
     known: bool = False
-    life: int = 0
+    attempt: int = 0
     begun: int = 0
     setup_left: int = 0
     since_saved: int = 0
@@ -96,18 +96,18 @@ class RefJob:
         return self.setup_left == 0 and self.done >= self.work
 
     def saved_work(self) -> int:
-        """Return the work of this life that is safe."""
+        """Return the work of this attempt that is safe."""
         return len(self.commits) * self.every
 
 
 @dataclass
 class Loan:
-    """What a lender gave, in which of its lives."""
+    """What a lender gave, in which of its attempts."""
 
     borrower: RefJob
     lender: RefJob
     nodes: int
-    life: int
+    attempt: int
     shrank: bool
 
 
@@ -117,7 +117,7 @@ class Plan:
 
     borrower: RefJob
     victim: RefJob
-    life: int
+    attempt: int
     at: int
     overhead: int
 
@@ -127,33 +127,35 @@ def jobs_of(world: HybridWorld) -> list[RefJob]:
     jobs = []
     mechanism = world.mechanism
     assert world.jobs.lifecycles is not None
-    for number, life in enumerate(world.jobs.lifecycles):
+    for number, lifecycle in enumerate(world.jobs.lifecycles):
         run, asked = int(world.jobs.run_us[number]), int(world.jobs.nodes[number])
-        setup, work = life.setup_us, run - life.setup_us
-        every = life.checkpoint_every_us or 0 if life.sizes is None and not life.on_demand else 0
+        setup, work = lifecycle.setup_us, run - lifecycle.setup_us
+        every = (
+            lifecycle.checkpoint_every_us or 0 if lifecycle.sizes is None and not lifecycle.on_demand else 0
+        )
         if every:
             work = max(
                 done
                 for done in range(run - setup + 1)
-                if done + life.checkpoint_us * max(0, (done - 1) // every) <= run - setup
+                if done + lifecycle.checkpoint_us * max(0, (done - 1) // every) <= run - setup
             )
-            setup = run - work - life.checkpoint_us * max(0, (work - 1) // every)
+            setup = run - work - lifecycle.checkpoint_us * max(0, (work - 1) // every)
             every = max(1, int(every * mechanism.interval))
-        soft = life.sizes is not None
+        soft = lifecycle.sizes is not None
         jobs.append(
             RefJob(
                 number=number,
-                kind=ON_DEMAND if life.on_demand else 1 if soft else RIGID,
+                kind=ON_DEMAND if lifecycle.on_demand else 1 if soft else RIGID,
                 asked=asked,
-                least=life.sizes.least
-                if life.sizes is not None and mechanism.strategy != BASELINE
+                least=lifecycle.sizes.least
+                if lifecycle.sizes is not None and mechanism.strategy != BASELINE
                 else asked,
                 submit=int(world.jobs.submit_us[number]),
-                notice=life.notice_us if life.on_demand else None,
-                predicted=life.predicted_us,
+                notice=lifecycle.notice_us if lifecycle.on_demand else None,
+                predicted=lifecycle.predicted_us,
                 setup=setup,
                 every=every,
-                save=life.checkpoint_us,
+                save=lifecycle.checkpoint_us,
                 work=work * (asked if soft else 1),
                 slack=int(world.jobs.requested_us[number] - run) * (asked if soft else 1),
             )

@@ -88,7 +88,7 @@ def test_useful_work_is_what_the_jobs_set_out_to_do(seed: int) -> None:
     malleable = found.column("kind") == 1
     useful = found.column("useful_node_us")[malleable]
     assert jobs.lifecycles is not None
-    setup = np.array([life.setup_us for life in jobs.lifecycles], dtype=np.int64)
+    setup = np.array([lifecycle.setup_us for lifecycle in jobs.lifecycles], dtype=np.int64)
     work = ((jobs.run_us - setup) * jobs.nodes)[malleable]
     changes = np.bincount(found.stretches.job, minlength=jobs.count)[malleable]
     assert (useful >= work).all()
@@ -144,7 +144,7 @@ def jobs_took_no_longer(found: HybridOutcome, world: HybridWorld, whole: int) ->
 @given(seed=SEEDS)
 def test_jobs_without_lifecycles_are_rigid(seed: int) -> None:
     world = world_of(seed, kinds=("rigid",))
-    plain_lives = replace(world.jobs, lifecycles=[PLAIN_LIFECYCLE] * world.jobs.count)
+    plain_jobs = replace(world.jobs, lifecycles=[PLAIN_LIFECYCLE] * world.jobs.count)
     bare = replace(world.jobs, lifecycles=None)
-    both = [run_jobs(jobs, world.nodes, world.mechanism) for jobs in (plain_lives, bare)]
+    both = [run_jobs(jobs, world.nodes, world.mechanism) for jobs in (plain_jobs, bare)]
     assert (both[0].column("end_us") == both[1].column("end_us")).all()

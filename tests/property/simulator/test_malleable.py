@@ -15,8 +15,8 @@ from simulator.engine.pool_run import PoolRun
 from simulator.model.jobs import SimulatedJob
 from simulator.policies.malleable_family import STRATEGIES, Malleable
 from tests.fixtures.tier import choose, examples
-from tests.property.simulator.lives_cases import LivesWorld, lives_worlds, world_of
-from tests.property.simulator.lives_engine import engine_run, engine_story
+from tests.property.simulator.lifecycle_cases import LifecycleCase, lifecycle_cases, world_of
+from tests.property.simulator.lifecycle_engine import engine_run, engine_story
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,7 +38,7 @@ POLICIES = st.builds(
 )
 
 
-def alone(world: LivesWorld) -> LivesWorld:
+def alone(world: LifecycleCase) -> LifecycleCase:
     """Return the world with one job a core, jobs that come together, and in half of the cases no checkpoints.
 
     Without them the kernels know when a job ends by its request; else they project.
@@ -46,22 +46,22 @@ def alone(world: LivesWorld) -> LivesWorld:
 
     def changed(job: SimulatedJob) -> SimulatedJob:
         every_us = job.life.checkpoint_every_us if world.seed % 2 else None
-        life = replace(job.life, checkpoint_every_us=every_us)
-        return replace(job, submit_us=job.submit_us // 20 * 20, life=life)
+        lifecycle = replace(job.life, checkpoint_every_us=every_us)
+        return replace(job, submit_us=job.submit_us // 20 * 20, life=lifecycle)
 
     jobs = tuple(map(changed, world.jobs))
     return replace(world, multiplicity=1, jobs=jobs)
 
 
-def compare(world: LivesWorld, policy: Malleable) -> None:
+def compare(world: LifecycleCase, policy: Malleable) -> None:
     world = alone(world)
     kernels = engine_run(world, policy, stepping=False)
     assert engine_story(world, kernels) == engine_story(world, engine_run(world, policy))
 
 
 @examples(30)
-@given(world=lives_worlds(), policy=POLICIES)
-def test_the_kernels_give_what_the_policy_gives_at_its_desk(world: LivesWorld, policy: Malleable) -> None:
+@given(world=lifecycle_cases(), policy=POLICIES)
+def test_the_kernels_give_what_the_policy_gives_at_its_desk(world: LifecycleCase, policy: Malleable) -> None:
     compare(world, policy)
 
 
@@ -74,17 +74,17 @@ def test_so_they_do_on_two_hundred_nodes(name: str, seed: int) -> None:
 
 
 @examples(20)
-@given(world=lives_worlds(), policy=POLICIES)
-def test_after_every_event_the_invariants_hold(world: LivesWorld, policy: Malleable) -> None:
+@given(world=lifecycle_cases(), policy=POLICIES)
+def test_after_every_event_the_invariants_hold(world: LifecycleCase, policy: Malleable) -> None:
     invariants = Invariants()
     engine_run(alone(world), policy, after_event=invariants)
     assert invariants.events > 12
 
 
 @examples(30)
-@given(world=lives_worlds(), policy=POLICIES)
+@given(world=lifecycle_cases(), policy=POLICIES)
 def test_work_is_the_same_however_often_a_job_is_resized_and_no_core_is_held_twice(
-    world: LivesWorld, policy: Malleable
+    world: LifecycleCase, policy: Malleable
 ) -> None:
     world = alone(world)
     run = engine_run(world, policy, stepping=False)
@@ -111,7 +111,7 @@ def test_work_is_the_same_however_often_a_job_is_resized_and_no_core_is_held_twi
         assert [(b, a) for b, a in pairwise(sorted(times)) if b[1] > a[0]] == []
 
 
-def held_by(world: LivesWorld, run: PoolRun) -> dict[int, list[tuple[int, int, Mapping[int, list[int]]]]]:
+def held_by(world: LifecycleCase, run: PoolRun) -> dict[int, list[tuple[int, int, Mapping[int, list[int]]]]]:
     """Return what each job held from when to when."""
     held: dict[int, list[tuple[int, int, Mapping[int, list[int]]]]] = {}
     for stretch in run.stretches or ():

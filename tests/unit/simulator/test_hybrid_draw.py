@@ -91,19 +91,19 @@ def test_notices_come_as_the_mix_says(mix: str) -> None:
     lifecycles = draw_lives(jobs, NODES, replace(Draw(), mix=mix, on_demand=1.0, malleable=0.0), 5).lifecycles
     assert lifecycles is not None
     classes = [0, 0, 0, 0]
-    for job, life in enumerate(lifecycles):
-        if not life.on_demand:
-            assert life.notice_us is None
+    for job, lifecycle in enumerate(lifecycles):
+        if not lifecycle.on_demand:
+            assert lifecycle.notice_us is None
             continue
-        if life.notice_us is None or life.predicted_us is None:
+        if lifecycle.notice_us is None or lifecycle.predicted_us is None:
             classes[0] += 1
             continue
         arrival_us = int(jobs.submit_us[job])
-        lead_s = (life.predicted_us - life.notice_us) / 1e6
-        assert life.notice_us <= arrival_us
+        lead_s = (lifecycle.predicted_us - lifecycle.notice_us) / 1e6
+        assert lifecycle.notice_us <= arrival_us
         assert lead_s <= 1800
-        assert lead_s >= 900 or life.notice_us == 0
-        late_us = arrival_us - life.predicted_us
+        assert lead_s >= 900 or lifecycle.notice_us == 0
+        late_us = arrival_us - lifecycle.predicted_us
         classes[1 if late_us == 0 else 2 if late_us < 0 else 3] += 1
         assert late_us <= 1800 * 10**6
     shares = np.array(classes) / sum(classes)
@@ -114,21 +114,21 @@ def test_set_up_and_sizes_are_the_paper_s() -> None:
     jobs = workload()
     lifecycles = draw_lives(jobs, NODES, Draw(), 2).lifecycles
     assert lifecycles is not None
-    for job, life in enumerate(lifecycles):
-        share = life.setup_us / jobs.run_us[job]
-        if life.sizes is not None:
+    for job, lifecycle in enumerate(lifecycles):
+        share = lifecycle.setup_us / jobs.run_us[job]
+        if lifecycle.sizes is not None:
             assert 0 <= share <= 0.05
-            assert life.sizes.least == -(-int(jobs.nodes[job]) // 5)
-            assert life.sizes.most == jobs.nodes[job]
-        elif not life.on_demand:
+            assert lifecycle.sizes.least == -(-int(jobs.nodes[job]) // 5)
+            assert lifecycle.sizes.most == jobs.nodes[job]
+        elif not lifecycle.on_demand:
             assert 0.0499 <= share <= 0.1
-            assert life.checkpoint_us == 600 * 10**6
+            assert lifecycle.checkpoint_us == 600 * 10**6
 
 
 def test_other_notices_leave_the_kinds_as_they_are() -> None:
     jobs = workload(300)
     kinds = [
-        [(life.on_demand, life.sizes, life.setup_us) for life in drawn.lifecycles or ()]
+        [(lifecycle.on_demand, lifecycle.sizes, lifecycle.setup_us) for lifecycle in drawn.lifecycles or ()]
         for drawn in (draw_lives(jobs, NODES, replace(Draw(), mix=mix), 4) for mix in ("W1", "W4"))
     ]
     assert kinds[0] == kinds[1]

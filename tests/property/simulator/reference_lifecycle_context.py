@@ -1,4 +1,4 @@
-"""What a policy sees of general lives, and what it does to them."""
+"""What a policy sees of jobs with general lifecycles, and what it does to them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,35 @@ from fractions import Fraction
 
 from simulator.model.jobs import SimulatedJob
 from simulator.policy_interface import NodeState, PolicyError, Preemption, Timer
-from tests.property.simulator.reference_life import FAR_US, Cores, Doing, LifecycleRecord, Progress, Status
-from tests.property.simulator.reference_lives_at_work import LivesAtWork
+from tests.property.simulator.reference_lifecycle_progress import LifecycleProgress
+from tests.property.simulator.reference_lifecycle_record import (
+    FAR_US,
+    Cores,
+    Doing,
+    LifecycleRecord,
+    Progress,
+    Status,
+)
 
 
-class LivesDesk(LivesAtWork):
+class LifecycleContext(LifecycleProgress):
     """A ``SchedulerContext``: it takes the same policies as the engine's."""
 
     # what a policy sees
 
     @property
     def waiting(self) -> list[SimulatedJob]:
-        waiting = [life for life in self.lifecycles if life.status is Status.WAITING]
-        waiting.sort(key=lambda life: (not life.in_front, life.job.submit_us, life.job.index))
-        return [life.job for life in waiting]
+        waiting = [record for record in self.lifecycles if record.status is Status.WAITING]
+        waiting.sort(key=lambda record: (not record.in_front, record.job.submit_us, record.job.index))
+        return [record.job for record in waiting]
 
     @property
     def running(self) -> list[SimulatedJob]:
-        return [life.job for life in self.lifecycles if life.status is Status.RUNNING]
+        return [record.job for record in self.lifecycles if record.status is Status.RUNNING]
 
     @property
     def suspended(self) -> list[SimulatedJob]:
-        return [life.job for life in self.lifecycles if life.status is Status.SUSPENDED]
+        return [record.job for record in self.lifecycles if record.status is Status.SUSPENDED]
 
     @property
     def nodes(self) -> int:
@@ -56,31 +63,31 @@ class LivesDesk(LivesAtWork):
         return self.node_state(node) is NodeState.UP and self.leases.get(node) in (None, job)
 
     def idle_nodes(self, job: SimulatedJob | None = None) -> list[int]:
-        busy = {node for life in self.lifecycles if life.status is Status.RUNNING for node in life.held}
+        busy = {node for record in self.lifecycles if record.status is Status.RUNNING for node in record.held}
         return [node for node in range(self.nodes) if node not in busy and self.takes(node, job)]
 
     def held(self, job: SimulatedJob) -> Cores:
         return self.lifecycles[job.index].held
 
     def remaining_us(self, job: SimulatedJob, nodes: int | None = None) -> int:
-        life = self.lifecycles[job.index]
-        runs = life.status in (Status.RUNNING, Status.SUSPENDED)
-        size = nodes or (life.nodes if runs else job.nodes)
-        if runs and life.doing is Doing.LEAVE:
-            return math.ceil(life.pause_left)
+        record = self.lifecycles[job.index]
+        runs = record.status in (Status.RUNNING, Status.SUSPENDED)
+        size = nodes or (record.nodes if runs else job.nodes)
+        if runs and record.doing is Doing.LEAVE:
+            return math.ceil(record.pause_left)
         pause = Fraction(job.life.setup_us) if not runs else Fraction(0)
-        if runs and life.doing is not Doing.WORK:
-            pause = life.pause_left
-        return math.ceil(pause) + math.ceil(life.now.request / job.rate(size))
+        if runs and record.doing is not Doing.WORK:
+            pause = record.pause_left
+        return math.ceil(pause) + math.ceil(record.now.request / job.rate(size))
 
     def unsaved_us(self, job: SimulatedJob) -> int:
         return self.lifecycles[job.index].fresh_us
 
     def load(self, node: int) -> int:
         return sum(
-            len(life.held[node])
-            for life in self.lifecycles
-            if life.status is Status.RUNNING and node in life.held
+            len(record.held[node])
+            for record in self.lifecycles
+            if record.status is Status.RUNNING and node in record.held
         )
 
     def free_memory_kib(self, node: int) -> int:
@@ -88,7 +95,9 @@ class LivesDesk(LivesAtWork):
             return FAR_US
         held = (Status.RUNNING, Status.SUSPENDED)
         return self.memory_kib - sum(
-            life.job.memory_kib for life in self.lifecycles if life.status in held and node in life.held
+            record.job.memory_kib
+            for record in self.lifecycles
+            if record.status in held and node in record.held
         )
 
     def free_cores(self, node: int) -> list[int]:
@@ -124,10 +133,10 @@ class LivesDesk(LivesAtWork):
         return PolicyError(f"job {job.number} {what}")
 
     def expect(self, job: SimulatedJob, status: Status) -> LifecycleRecord:
-        life = self.lifecycles[job.index]
-        if life.status is not status:
+        record = self.lifecycles[job.index]
+        if record.status is not status:
             raise self.refuse(job, f"is not {status.name}")
-        return life
+        return record
 
     def check_cores(self, job: SimulatedJob, on: Cores, count: int, *, lent: bool) -> None:
         mine = self.lifecycles[job.index].held if self.lifecycles[job.index].status is Status.RUNNING else {}
@@ -156,7 +165,7 @@ class LivesDesk(LivesAtWork):
     def start(
         self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
     ) -> bool:
-        life = self.expect(job, Status.WAITING)
+        record = self.expect(job, Status.WAITING)
         count = self.size_of(job, nodes, on)
         if on is None:
             cores = self.choose(job, count, set())
@@ -166,23 +175,23 @@ class LivesDesk(LivesAtWork):
             self.check_cores(job, on, count, lent=lent)
             cores = {node: sorted(on[node]) for node in sorted(on)}
         self.release_leases(job)
-        life.held, life.status, life.in_front = cores, Status.RUNNING, False
-        life.starts += 1
-        life.start_us = life.stretch_us = self.now_us
-        self.save(life)
+        record.held, record.status, record.in_front = cores, Status.RUNNING, False
+        record.starts += 1
+        record.start_us = record.stretch_us = self.now_us
+        self.save(record)
         if job.life.setup_us > 0:
-            life.doing, life.pause_left = Doing.SETUP, Fraction(job.life.setup_us)
+            record.doing, record.pause_left = Doing.SETUP, Fraction(job.life.setup_us)
         else:
-            life.doing = Doing.WORK
+            record.doing = Doing.WORK
         return True
 
     def resize(
         self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
     ) -> bool:
-        life = self.expect(job, Status.RUNNING)
+        record = self.expect(job, Status.RUNNING)
         if job.life.sizes is None:
             raise self.refuse(job, "rigid")
-        if life.doing is Doing.LEAVE:
+        if record.doing is Doing.LEAVE:
             raise self.refuse(job, "leaves")
         if nodes is None and on is None:
             raise self.refuse(job, "no size")
@@ -190,56 +199,56 @@ class LivesDesk(LivesAtWork):
         if on is not None:
             self.check_cores(job, on, count, lent=False)
             cores = {node: sorted(on[node]) for node in sorted(on)}
-        elif count <= life.nodes:
-            cores = {node: life.held[node] for node in sorted(life.held)[:count]}
+        elif count <= record.nodes:
+            cores = {node: record.held[node] for node in sorted(record.held)[:count]}
         else:
-            more = self.choose(job, count - life.nodes, set(life.held))
+            more = self.choose(job, count - record.nodes, set(record.held))
             if more is None:
                 return False
-            cores = {node: (life.held | more)[node] for node in sorted(life.held | more)}
-        if cores == life.held:
+            cores = {node: (record.held | more)[node] for node in sorted(record.held | more)}
+        if cores == record.held:
             return True
-        before = life.rate
-        if self.now_us > life.stretch_us:
-            self.end_stretch(life)
-            life.stretch_us, life.why = self.now_us, "resize"
-        life.held = cores
-        if life.doing is not Doing.WORK and before != life.rate:
-            units = math.ceil(life.pause_left * self.scale * life.rate)
-            life.pause_left = Fraction(units, self.scale * life.rate)
-        if cost_us and life.doing is Doing.WORK:
-            life.doing, life.pause_left = Doing.SETUP, Fraction(0)
-        life.pause_left += cost_us
+        before = record.rate
+        if self.now_us > record.stretch_us:
+            self.end_stretch(record)
+            record.stretch_us, record.why = self.now_us, "resize"
+        record.held = cores
+        if record.doing is not Doing.WORK and before != record.rate:
+            units = math.ceil(record.pause_left * self.scale * record.rate)
+            record.pause_left = Fraction(units, self.scale * record.rate)
+        if cost_us and record.doing is Doing.WORK:
+            record.doing, record.pause_left = Doing.SETUP, Fraction(0)
+        record.pause_left += cost_us
         return True
 
     def preempt(self, job: SimulatedJob, how: Preemption, *, warning_us: int = 0) -> None:
-        life = self.expect(job, Status.RUNNING)
-        if life.doing is Doing.LEAVE:
+        record = self.expect(job, Status.RUNNING)
+        if record.doing is Doing.LEAVE:
             raise self.refuse(job, "leaves already")
         if warning_us < 0 or (warning_us and how is not Preemption.CHECKPOINT):
             raise self.refuse(job, "warning")
-        life.preemptions += 1
+        record.preemptions += 1
         if how is Preemption.SUSPEND:
-            self.leave(life, "preemption")
-            life.status = Status.SUSPENDED
+            self.leave(record, "preemption")
+            record.status = Status.SUSPENDED
         elif how is Preemption.KILL:
-            self.lose(life)
-            self.leave(life, "preemption")
+            self.lose(record)
+            self.leave(record, "preemption")
         elif warning_us == 0:
-            self.save(life)
-            self.leave(life, "checkpoint")
+            self.save(record)
+            self.leave(record, "checkpoint")
         else:
-            life.doing, life.pause_left = Doing.LEAVE, Fraction(warning_us)
+            record.doing, record.pause_left = Doing.LEAVE, Fraction(warning_us)
 
     def put_first(self, job: SimulatedJob) -> None:
         self.expect(job, Status.WAITING).in_front = True
 
     def resume(self, job: SimulatedJob) -> bool:
-        life = self.expect(job, Status.SUSPENDED)
-        for node, cores in life.held.items():
+        record = self.expect(job, Status.SUSPENDED)
+        for node, cores in record.held.items():
             if not self.takes(node, job) or not set(cores) <= set(self.free_cores(node)):
                 return False
-        life.status, life.stretch_us = Status.RUNNING, self.now_us
+        record.status, record.stretch_us = Status.RUNNING, self.now_us
         return True
 
     def reserve(self, nodes: Sequence[int], job: SimulatedJob, until_us: int | None = None) -> None:
@@ -285,27 +294,27 @@ class LivesDesk(LivesAtWork):
         self, job: SimulatedJob, beside: SimulatedJob | None = None, *, nodes: int | None = None
     ) -> int:
         world = copy.copy(self)
-        world.lifecycles = [copy.copy(life) for life in self.lifecycles]
+        world.lifecycles = [copy.copy(record) for record in self.lifecycles]
         world.rows, world.leases = [], dict(self.leases)
-        for life in world.lifecycles:
-            life.node_us = dict(life.node_us)
+        for record in world.lifecycles:
+            record.node_us = dict(record.node_us)
         return world.project(job, beside, nodes or job.nodes)
 
     def project(self, job: SimulatedJob, beside: SimulatedJob | None, nodes: int) -> int:
-        """Let every job that runs compute until its request is done, and find when ``job`` has room."""
+        """Let every job that runs compute until its request is done, and find when ``job`` fits."""
         if beside is not None and not self.start(beside):
             raise PolicyError(f"job {beside.number} does not fit now")
-        for life in self.lifecycles:
-            if life.status is Status.RUNNING:
-                pause = Fraction(0) if life.doing is Doing.WORK else life.pause_left * life.rate
-                work = Fraction(0) if life.doing is Doing.LEAVE else life.now.request
-                life.now = Progress(len(life.job.phases_us) - 1 | 1, work + pause, Fraction(0))
-                life.doing, life.until_save = Doing.WORK, None
+        for record in self.lifecycles:
+            if record.status is Status.RUNNING:
+                pause = Fraction(0) if record.doing is Doing.WORK else record.pause_left * record.rate
+                work = Fraction(0) if record.doing is Doing.LEAVE else record.now.request
+                record.now = Progress(len(record.job.phases_us) - 1 | 1, work + pause, Fraction(0))
+                record.doing, record.until_save = Doing.WORK, None
         while True:
             running = [
-                (self.segment_end(life), life.job.index)
-                for life in self.lifecycles
-                if life.status is Status.RUNNING
+                (self.segment_end(record), record.job.index)
+                for record in self.lifecycles
+                if record.status is Status.RUNNING
             ]
             room = sum(
                 self.takes(node, job)

@@ -1,4 +1,4 @@
-"""What became of a job with a general life: its phase, what it holds, what its node time was spent on."""
+"""Record of a job with a general lifecycle: its phase, its allocation, what its node time was spent on."""
 
 from __future__ import annotations
 

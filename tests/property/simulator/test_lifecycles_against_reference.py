@@ -1,4 +1,4 @@
-"""The engine gives the lives that the plainest implementation gives, whatever a policy does."""
+"""The engine gives the lifecycles that the plainest implementation gives, for all actions of a policy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from simulator.placement import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
 from simulator.policy_interface import QueuePolicy
 from tests.fixtures.tier import choose, examples
-from tests.property.simulator.lives_cases import LivesWorld, Restless, lives_worlds, world_of
-from tests.property.simulator.lives_engine import engine_run, engine_story, oracle_story
-from tests.property.simulator.reference_lives import ReferenceLives
+from tests.property.simulator.lifecycle_cases import (
+    LifecycleCase,
+    RandomActionPolicy,
+    lifecycle_cases,
+    world_of,
+)
+from tests.property.simulator.lifecycle_engine import engine_run, engine_story, oracle_story
+from tests.property.simulator.reference_lifecycles import ReferenceLifecycles
 
 
-def oracle(world: LivesWorld, policy: object, *, together: bool = False) -> ReferenceLives:
-    return ReferenceLives(
+def oracle(world: LifecycleCase, policy: object, *, together: bool = False) -> ReferenceLifecycles:
+    return ReferenceLifecycles(
         world.jobs,
         policy,
         nodes=world.nodes,
@@ -35,8 +40,8 @@ def oracle(world: LivesWorld, policy: object, *, together: bool = False) -> Refe
     )
 
 
-def compare(world: LivesWorld, *, together: bool = False) -> None:
-    expected, seen = Restless(world.seed), Restless(world.seed)
+def compare(world: LifecycleCase, *, together: bool = False) -> None:
+    expected, seen = RandomActionPolicy(world.seed), RandomActionPolicy(world.seed)
     reference = oracle(world, expected, together=together)
     run = engine_run(world, seen, together=together)
     assert seen.chosen == expected.chosen
@@ -44,17 +49,17 @@ def compare(world: LivesWorld, *, together: bool = False) -> None:
 
 
 @examples(30)
-@given(world=lives_worlds(), slurm=st.booleans())
-def test_after_every_event_the_invariants_hold(world: LivesWorld, slurm: bool) -> None:
+@given(world=lifecycle_cases(), slurm=st.booleans())
+def test_after_every_event_the_invariants_hold(world: LifecycleCase, slurm: bool) -> None:
     invariants = Invariants()
-    engine_run(world, Restless(world.seed), SlurmPlacement() if slurm else None, invariants)
+    engine_run(world, RandomActionPolicy(world.seed), SlurmPlacement() if slurm else None, invariants)
     assert invariants.events > 12
 
 
 @pytest.mark.parametrize(
     ("field", "message"), [("useful_node_us", "books say"), ("leased", "reserved"), ("in_front", "the queue")]
 )
-def test_a_spoilt_life_is_noticed(field: str, message: str) -> None:
+def test_a_spoilt_lifecycle_is_noticed(field: str, message: str) -> None:
     world = world_of(5, nodes=4, jobs=30)
     invariants = Invariants()
 
@@ -65,18 +70,18 @@ def test_a_spoilt_life_is_noticed(field: str, message: str) -> None:
             setattr(stepper.lifecycles.jobs[victim.index], field, 1)
 
     with pytest.raises(InvariantError, match=message):
-        engine_run(world, Restless(world.seed), after_event=check)
+        engine_run(world, RandomActionPolicy(world.seed), after_event=check)
 
 
 @examples(40)
-@given(world=lives_worlds())
-def test_whatever_a_policy_does_gives_the_reference_lifecycles(world: LivesWorld) -> None:
+@given(world=lifecycle_cases())
+def test_whatever_a_policy_does_gives_the_reference_lifecycles(world: LifecycleCase) -> None:
     compare(world)
 
 
 @examples(30)
-@given(world=lives_worlds())
-def test_a_policy_that_takes_an_instant_together_gives_the_reference_lifecycles(world: LivesWorld) -> None:
+@given(world=lifecycle_cases())
+def test_a_policy_that_takes_an_instant_together_gives_the_reference_lifecycles(world: LifecycleCase) -> None:
     compare(world, together=True)
 
 
@@ -88,9 +93,9 @@ def test_so_it_does_on_two_hundred_nodes(seed: int) -> None:
 
 @pytest.mark.parametrize("policy", [Fcfs(), Easy()], ids=["fcfs", "easy"])
 @examples(30)
-@given(world=lives_worlds(), together=st.booleans())
+@given(world=lifecycle_cases(), together=st.booleans())
 def test_built_in_policies_give_the_reference_lifecycles_as_kernels_and_in_plain_python(
-    world: LivesWorld, policy: QueuePolicy, together: bool
+    world: LifecycleCase, policy: QueuePolicy, together: bool
 ) -> None:
     expected = oracle_story(oracle(world, policy, together=together))
     assert engine_story(world, engine_run(world, policy, together=together)) == expected
@@ -99,22 +104,24 @@ def test_built_in_policies_give_the_reference_lifecycles_as_kernels_and_in_plain
 
 
 @examples(40)
-@given(world=lives_worlds())
-def test_every_node_second_of_the_oracle_is_booked_once(world: LivesWorld) -> None:
-    reference = oracle(world, Restless(world.seed))
-    for life in reference.lifecycles:
+@given(world=lifecycle_cases())
+def test_every_node_second_of_the_oracle_is_booked_once(world: LifecycleCase) -> None:
+    reference = oracle(world, RandomActionPolicy(world.seed))
+    for record in reference.lifecycles:
         held = sum(
-            (to - since) * len(cores) for job, since, to, cores, _ in reference.rows if job == life.job.number
+            (to - since) * len(cores)
+            for job, since, to, cores, _ in reference.rows
+            if job == record.job.number
         )
-        assert held == sum(life.node_us.values())
-        assert life.node_us["fresh"] == 0
-        assert life.end_us is not None
+        assert held == sum(record.node_us.values())
+        assert record.node_us["fresh"] == 0
+        assert record.end_us is not None
 
 
 @examples(30)
-@given(world=lives_worlds())
-def test_no_core_of_the_oracle_has_more_jobs_than_slots(world: LivesWorld) -> None:
-    reference = oracle(world, Restless(world.seed))
+@given(world=lifecycle_cases())
+def test_no_core_of_the_oracle_has_more_jobs_than_slots(world: LifecycleCase) -> None:
+    reference = oracle(world, RandomActionPolicy(world.seed))
     for _, since, *_ in reference.rows:
         here = [row for row in reference.rows if row[1] <= since < row[2]]
         for node in range(world.nodes):
@@ -125,9 +132,9 @@ def test_no_core_of_the_oracle_has_more_jobs_than_slots(world: LivesWorld) -> No
 
 
 @examples(40)
-@given(world=lives_worlds(), slurm=st.booleans())
-def test_every_node_second_of_the_engine_is_booked_once(world: LivesWorld, slurm: bool) -> None:
-    run = engine_run(world, Restless(world.seed), SlurmPlacement() if slurm else None)
+@given(world=lifecycle_cases(), slurm=st.booleans())
+def test_every_node_second_of_the_engine_is_booked_once(world: LifecycleCase, slurm: bool) -> None:
+    run = engine_run(world, RandomActionPolicy(world.seed), SlurmPlacement() if slurm else None)
     books = run.books
     assert books is not None
     held = [0] * len(world.jobs)

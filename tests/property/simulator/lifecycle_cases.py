@@ -1,4 +1,4 @@
-"""Random worlds of general lives, and policies that do all that a policy can, whatever engine they sit at."""
+"""Random jobs with general lifecycles, and a policy that does all that a policy can, on any engine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from simulator.policy_interface import (
     SimulationStarted,
     Timer,
 )
-from tests.property.simulator.reference_life import Outage
+from tests.property.simulator.reference_lifecycle_record import Outage
 
 
 @dataclass(frozen=True)
-class LivesWorld:
+class LifecycleCase:
     """A pool, the jobs that come to it, and when its nodes fail."""
 
     nodes: int
@@ -87,12 +87,12 @@ def _outages(dice: Random, nodes: int) -> tuple[Outage, ...]:
     return tuple(found)
 
 
-def world_of(seed: int, *, nodes: int, jobs: int, cores: int | None = None) -> LivesWorld:
+def world_of(seed: int, *, nodes: int, jobs: int, cores: int | None = None) -> LifecycleCase:
     """Return a world of this size."""
     dice = Random(seed)
     cores = cores or dice.randint(1, 4)
     memory = dice.choice((None, None, dice.randint(6, 20)))
-    return LivesWorld(
+    return LifecycleCase(
         nodes=nodes,
         cores=cores,
         multiplicity=dice.choice((1, 1, 2, 3)),
@@ -106,17 +106,17 @@ def world_of(seed: int, *, nodes: int, jobs: int, cores: int | None = None) -> L
 
 
 @st.composite
-def lives_worlds(draw: st.DrawFn) -> LivesWorld:
+def lifecycle_cases(draw: st.DrawFn) -> LifecycleCase:
     """Draw 12 to 40 jobs on 2 to 8 nodes."""
     dice = Random(draw(st.integers(0, 2**32 - 1)))
     return world_of(dice.randint(0, 2**32), nodes=dice.randint(2, 8), jobs=dice.randint(12, 40))
 
 
 @dataclass
-class Restless:
-    """Does whatever comes to its mind, as its dice say: all that a policy can do, and nothing sensible.
+class RandomActionPolicy:
+    """Takes random actions: all that a policy can do, and nothing sensible.
 
-    ``chosen`` has what it saw and did, so that two engines at which it sits can be compared step by step.
+    ``chosen`` has what it saw and did, so that two engines that run it can be compared step by step.
     """
 
     seed: int
@@ -127,7 +127,7 @@ class Restless:
         self._steps = 0
         self._leaving: dict[int, int] = {}
 
-    def __deepcopy__(self, memo: object) -> Restless:
+    def __deepcopy__(self, memo: object) -> RandomActionPolicy:
         return self  # so that the test sees what it chose
 
     def note(self, context: SchedulerContext, what: str) -> None:

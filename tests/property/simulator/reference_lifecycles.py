@@ -1,4 +1,4 @@
-"""General lives in the plainest Python: jobs that are resized, preempted, suspended, lost, started again.
+"""General lifecycles in the plainest Python: jobs are resized, preempted, suspended, lost, started again.
 
 The oracle for the engine's actions. Written from ``docs/mechanisms.md``, not from the engine: work is counted
 in exact fractions, everything is recomputed at every event, and looking ahead copies the whole world. It
@@ -9,11 +9,11 @@ protocol.
 from __future__ import annotations
 
 from simulator.policy_interface import Event, JobArrived, NodeDown, NodeState, NodeUp
-from tests.property.simulator.reference_life import Status
-from tests.property.simulator.reference_lives_desk import LivesDesk
+from tests.property.simulator.reference_lifecycle_context import LifecycleContext
+from tests.property.simulator.reference_lifecycle_record import Status
 
 
-class ReferenceLives(LivesDesk):
+class ReferenceLifecycles(LifecycleContext):
     """Runs jobs to their end on construction; ``lifecycles`` and ``rows`` then tell what became of them."""
 
     # the loop
@@ -26,14 +26,15 @@ class ReferenceLives(LivesDesk):
 
         def candidates() -> list[tuple[int, int, int]]:
             unfinished = arrivals or any(
-                life.status in (Status.WAITING, Status.RUNNING, Status.SUSPENDED) for life in self.lifecycles
+                record.status in (Status.WAITING, Status.RUNNING, Status.SUSPENDED)
+                for record in self.lifecycles
             )
             if not unfinished:
                 return []
             found = [
-                (self.segment_end(life), 0 if self.frees(life) else 1, life.job.index)
-                for life in self.lifecycles
-                if life.status is Status.RUNNING
+                (self.segment_end(record), 0 if self.frees(record) else 1, record.job.index)
+                for record in self.lifecycles
+                if record.status is Status.RUNNING
             ]
             found += [(at, 2, node) for at, node in ups[:1]]
             found += [(at, 3, node) for at, node in downs[:1]]
@@ -59,9 +60,9 @@ class ReferenceLives(LivesDesk):
             else:
                 job = arrivals.pop(0)
                 event = JobArrived(job)
-                life = self.lifecycles[which]
-                life.status = Status.WAITING
-                life.now = life.saved = self.beginning(job)
+                record = self.lifecycles[which]
+                record.status = Status.WAITING
+                record.now = record.saved = self.beginning(job)
             if event is not None:
                 self.tell(event)
                 is_pass_due = True
@@ -75,20 +76,20 @@ class ReferenceLives(LivesDesk):
     def fail(self, node: int) -> Event:
         self.states[node] = NodeState.DOWN
         lost = []
-        for life in self.lifecycles:
-            if life.status in (Status.RUNNING, Status.SUSPENDED) and node in life.held:
-                lost.append(life.job)
-                self.lose(life)
-                if life.status is Status.RUNNING:
-                    self.leave(life, "requeue")
+        for record in self.lifecycles:
+            if record.status in (Status.RUNNING, Status.SUSPENDED) and node in record.held:
+                lost.append(record.job)
+                self.lose(record)
+                if record.status is Status.RUNNING:
+                    self.leave(record, "requeue")
                 if self.after_failure == "scratch":
-                    life.now = life.saved = self.beginning(life.job)
-                    life.node_us["lost"] += life.node_us["useful"]
-                    life.wasted_us += life.useful_us
-                    life.node_us["useful"] = life.useful_us = 0
-                life.status, life.why = Status.WAITING, "checkpoint" if life.useful_us else "requeue"
+                    record.now = record.saved = self.beginning(record.job)
+                    record.node_us["lost"] += record.node_us["useful"]
+                    record.wasted_us += record.useful_us
+                    record.node_us["useful"] = record.useful_us = 0
+                record.status, record.why = Status.WAITING, "checkpoint" if record.useful_us else "requeue"
                 if self.after_failure == "fail":
-                    life.status, life.end_us, life.given_up = Status.ENDED, self.now_us, True
+                    record.status, record.end_us, record.given_up = Status.ENDED, self.now_us, True
         return NodeDown(node, tuple(lost))
 
     def repair(self, node: int) -> Event:

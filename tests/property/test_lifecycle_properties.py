@@ -1,4 +1,4 @@
-"""Jobs with several lives: what charts draw, what metrics say and what the tables hold is the same."""
+"""Jobs with several attempts: charts, metrics and tables agree."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from analysis.metrics.run_metrics import measure
 from analysis.metrics.slice_metrics import core_lists, node_entries, occupancy
 from foundation.records import Run, parse_cores
 from foundation.records.record_checks import check_agreement
-from tests.fixtures.lives_world import LivesWorld, lives_world
+from tests.fixtures.lifecycle_world import LifecycleWorld, lifecycle_world
 from tests.fixtures.tier import examples
 
 worlds = st.builds(
-    lives_world,
+    lifecycle_world,
     seed=st.integers(0, 2**32 - 1),
     jobs=st.sampled_from([1, 2, 20, 400]),
     nodes=st.sampled_from([1, 3, 200]),
@@ -30,13 +30,13 @@ worlds = st.builds(
 )
 
 
-def held_of(world: LivesWorld) -> pl.DataFrame:
+def held_of(world: LifecycleWorld) -> pl.DataFrame:
     """Return the stretches of a world, which agrees with itself."""
     check_agreement(world.jobs, world.allocations, world.info, "a", "j")
     return stretches(world.jobs, world.allocations)
 
 
-def core_seconds(world: LivesWorld) -> float:
+def core_seconds(world: LifecycleWorld) -> float:
     """Add up the rows one by one."""
     several = {row.job for row in world.held_rows}
     total = 0.0
@@ -53,7 +53,9 @@ def core_seconds(world: LivesWorld) -> float:
 
 @examples(40)
 @given(worlds)
-def test_core_seconds_of_lanes_load_map_and_metrics_are_those_of_the_allocations(world: LivesWorld) -> None:
+def test_core_seconds_of_lanes_load_map_and_metrics_are_those_of_the_allocations(
+    world: LifecycleWorld,
+) -> None:
     held = held_of(world)
     total = core_seconds(world)
     run = Run(Path("RUN"), world.info, world.jobs, world.allocations, None, complete=True)
@@ -74,7 +76,7 @@ def test_core_seconds_of_lanes_load_map_and_metrics_are_those_of_the_allocations
 
 @examples(40)
 @given(worlds)
-def test_time_in_use_is_useful_lost_or_set_up_again(world: LivesWorld) -> None:
+def test_time_in_use_is_useful_lost_or_set_up_again(world: LifecycleWorld) -> None:
     held = held_of(world)
     used = occupancy(held)
     assert used is not None
@@ -94,7 +96,7 @@ def test_time_in_use_is_useful_lost_or_set_up_again(world: LivesWorld) -> None:
 @examples(15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 30, 120]), st.sampled_from([1, 3, 200]))
 def test_use_is_what_counting_second_by_second_gives(seed: int, jobs: int, nodes: int) -> None:
-    world = lives_world(seed, jobs=jobs, nodes=nodes)
+    world = lifecycle_world(seed, jobs=jobs, nodes=nodes)
     held = held_of(world)
     cells: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for row in held.iter_rows(named=True):
@@ -120,14 +122,14 @@ def test_use_is_what_counting_second_by_second_gives(seed: int, jobs: int, nodes
 
 @examples(40)
 @given(worlds)
-def test_a_job_waits_when_it_holds_nothing_between_submission_and_end(world: LivesWorld) -> None:
+def test_a_job_waits_when_it_holds_nothing_between_submission_and_end(world: LifecycleWorld) -> None:
     derived = with_derived(world.jobs, held=held_of(world))
-    lives: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    allocated: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for one in world.held_rows:
         assert one.to_s is not None
-        lives[one.job].append((one.from_s, one.to_s))
+        allocated[one.job].append((one.from_s, one.to_s))
     for row in derived.iter_rows(named=True):
-        spans = lives.get(row["job_id"], [(row["start_s"], row["end_s"])])
+        spans = allocated.get(row["job_id"], [(row["start_s"], row["end_s"])])
         run_s = sum(end - start for start, end in spans)
         assert row["run_s"] == run_s
         assert row["wait_s"] == row["end_s"] - row["submit_s"] - run_s
@@ -139,7 +141,7 @@ def test_a_job_waits_when_it_holds_nothing_between_submission_and_end(world: Liv
 
 @given(st.integers(0, 2**32 - 1))
 def test_the_order_of_the_rows_changes_nothing(seed: int) -> None:
-    world = lives_world(seed, jobs=20)
+    world = lifecycle_world(seed, jobs=20)
     shuffled = world.allocations.sample(fraction=1.0, shuffle=True, seed=seed)
     lasting = pl.col("end_s") > pl.col("start_s")
     one, other = stretches(world.jobs, world.allocations), stretches(world.jobs, shuffled)

@@ -1,4 +1,4 @@
-"""Runs the engine and its oracle on worlds of general lives, and tells what became of each job alike."""
+"""Runs the engine and its oracle on jobs with general lifecycles, and returns their results in one form."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from simulator.placement import PlacementRule, ThesisPlacement
 from simulator.policy_interface import QueuePolicy
 from simulator.sharing import Proportional
 from tests.fixtures.kinds import as_this_tier_compiles
-from tests.property.simulator.lives_cases import LivesWorld
-from tests.property.simulator.reference_lives import ReferenceLives
+from tests.property.simulator.lifecycle_cases import LifecycleCase
+from tests.property.simulator.reference_lifecycles import ReferenceLifecycles
 
 Story = list[tuple[Any, ...]]
 
 
-def pool_jobs_of(world: LivesWorld) -> PoolJobs:
+def pool_jobs_of(world: LifecycleCase) -> PoolJobs:
     def column(name: str) -> np.ndarray:
         return np.array([getattr(job, name) for job in world.jobs], dtype=np.int64)
 
@@ -38,7 +38,7 @@ def pool_jobs_of(world: LivesWorld) -> PoolJobs:
 
 
 def engine_run(
-    world: LivesWorld,
+    world: LifecycleCase,
     policy: QueuePolicy,
     placement: PlacementRule | None = None,
     after_event: Any = None,
@@ -64,7 +64,7 @@ def engine_run(
         return run_pool(pool_jobs_of(world), numbers, pool, rules, stepping=stepping, after_event=after_event)
 
 
-def engine_story(world: LivesWorld, run: PoolRun) -> Story:
+def engine_story(world: LifecycleCase, run: PoolRun) -> Story:
     """Return what each job held when, and what its time was spent on."""
     assert run.books is not None
     rows = [
@@ -105,20 +105,20 @@ def engine_story(world: LivesWorld, run: PoolRun) -> Story:
     return [*sorted(rows, key=lambda row: row[:3]), *spent]
 
 
-def oracle_story(reference: ReferenceLives) -> Story:
+def oracle_story(reference: ReferenceLifecycles) -> Story:
     """Return the same of the oracle."""
     spent = [
         (
-            life.job.number,
-            -1 if life.start_us is None else life.start_us,
-            -1 if life.end_us is None else life.end_us,
-            life.starts,
-            life.preemptions,
-            int(life.given_up),
-            life.wasted_us,
-            life.setup_us,
-            *(life.node_us[kind] for kind in ("useful", "lost", "setup", "save", "fresh")),
+            record.job.number,
+            -1 if record.start_us is None else record.start_us,
+            -1 if record.end_us is None else record.end_us,
+            record.starts,
+            record.preemptions,
+            int(record.given_up),
+            record.wasted_us,
+            record.setup_us,
+            *(record.node_us[kind] for kind in ("useful", "lost", "setup", "save", "fresh")),
         )
-        for life in reference.lifecycles
+        for record in reference.lifecycles
     ]
     return [*sorted(reference.rows, key=lambda row: row[:3]), *spent]
