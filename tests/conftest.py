@@ -20,7 +20,7 @@ LAST = "simulat"
 TOGETHER = ("tests/integration/gang/", "tests/unit/gangd/agent/test_hold")
 """Tests that share a cluster, or the cores that their processes are pinned to: one worker has each kind."""
 
-# Reproducible in quick and default: whoever breaks a property sees it on the same example as CI did. The
+# Reproducible in quick and default: a broken property fails on the same example here and in CI. The
 # long tier looks for new ones. A busy host makes examples late, not wrong: no deadline, no complaint of it.
 for name, count in EXAMPLES.items():
     settings.register_profile(

@@ -59,7 +59,7 @@ class Scene:
     shared
         A folder like ``/tmp``: everybody may write, and it is sticky.
     precious
-        A folder of root's with a file that nobody may touch.
+        A folder of root's with a file that no other user may touch.
     """
 
     cluster: LocalCluster

@@ -114,8 +114,8 @@ def test_cost_of_deciding(by_changes: bool) -> None:
         print(f"  {what}: {spread(values)}")
 
 
-class Nobody:
-    """Sockets to agents that are not there: what they said waits, and what they are told is gone."""
+class IdleSockets:
+    """Sockets to agents that are not there: their messages wait, and messages to them are dropped."""
 
     def __init__(self) -> None:
         self.said: deque[Received] = deque()
@@ -137,10 +137,10 @@ def test_cost_of_hearing() -> None:
     scheduler = GangScheduler(settings, 0, cores)
     controller = ControllerIdentity(b"c" * 16, 1)
     fanout = Fanout(controller, cores, scheduler.time, settings.lease_ns, Bounds(settings.freeze_cap_ns, 0))
-    nobody, clock = Nobody(), Hand()
-    sockets = cast("ControllerSockets", nobody)
+    inbox, clock = IdleSockets(), Hand()
+    sockets = cast("ControllerSockets", inbox)
     uplink = Uplink(controller, cores, scheduler.time, scheduler.place, scheduler.is_home)
-    orders = CommandExecutor(scheduler, fanout, sockets, cast("Any", nobody), None, clock)
+    orders = CommandExecutor(scheduler, fanout, sockets, cast("Any", inbox), None, clock)
     orders.version_of = uplink.version
     intake = Intake(sockets, cores, scheduler, uplink, orders, lambda: None, fanout.resend, clock)
     jobs: dict[str, list[int]] = {node: [] for node in cores}
@@ -149,7 +149,7 @@ def test_cost_of_hearing() -> None:
             jobs[held.node].append(job.job_id)
     calm_collector()
     for node in cores:
-        nobody.said.append(Received(node.encode(), node, encode(greeting(node))))
+        inbox.said.append(Received(node.encode(), node, encode(greeting(node))))
     clock.now_ns = settings.quantum_ns
     intake.take()
     snapshot = crowd.jobs()
@@ -164,10 +164,10 @@ def test_cost_of_hearing() -> None:
         clock.now_ns = (number + 1) * settings.quantum_ns + 1
         orders.tell(Tick(clock.now_ns))
         for node in cores:
-            nobody.said.append(Received(node.encode(), node, encode(report_of(node, number, jobs[node][:6]))))
+            inbox.said.append(Received(node.encode(), node, encode(report_of(node, number, jobs[node][:6]))))
         began_s = time.process_time()
         intake.take()
-        while intake.has_more or nobody.said:
+        while intake.has_more or inbox.said:
             intake.take()
         heard_s = time.process_time()
         orders.publish(fanout.beats(list(uplink.agents), clock.now_ns, scheduler.horizon))

@@ -33,7 +33,7 @@ def summary(name: str, changes: list[Change]) -> str:
     freed = sum(one.freed for one in changes)
     return (
         f"{name}, {len(changes)} times: first agent follows after {first} s, last {last} s; held beyond the "
-        f"lease {beyond_s:.3f} s at most; {freed} of {NODES * len(changes)} nodes held nobody for a while, "
+        f"lease {beyond_s:.3f} s at most; {freed} of {NODES * len(changes)} nodes held no job for a while, "
         f"{freed_s:.2f} s at most"
     )
 
@@ -80,7 +80,7 @@ def test_takeovers(tmp_path: Path) -> None:
 
 
 def _wait_back(company: Company, part: int) -> None:
-    """Start the agents of a part anew and wait until each of them holds somebody."""
+    """Start the agents of a part anew and wait until each of them holds a job."""
     since_ns = time.monotonic_ns()
     company.board(part)
     names = {f"n{number + 1}" for number in range(part, NODES, company.parts)}

@@ -10,7 +10,7 @@ seed draws, and are replayed (``osub replay``) under three rules, one after the 
 
 * ``as Slurm has it``: wherever there is a free slot;
 * ``no twins``: applications of one family never share (``--pairing``);
-* ``apart``: nobody shares with whom it loses, or makes lose, more than 0.6, as measured.
+** ``apart``: no two jobs share a core where one of them loses more than 0.6, as measured.
 
 The losses are measured first, on this host and in this hour (a minute and a half): those that another
 host measured, or another hour, may be of the other side of the threshold.

@@ -5,7 +5,7 @@ Run it on a calm host::
     OSUB_FIGURES=conserving.md pytest -m benchmark -s tests/benchmarks/test_work_conserving.py
 
 Settings are interleaved: the operating system alone, gangd with held gangs frozen and yielding, and Slurm's
-gang scheduler. "Nobody used" is what the kernel counts as idle of the node's CPU (``/proc/stat``) while the
+gang scheduler. "Unused" is what the kernel counts as idle of the node's CPU (``/proc/stat``) while the
 busy job, which could always use it, runs. ``OSUB_TRIALS`` (default 3) sets the number of trials,
 ``OSUB_DAY_S`` (default 150) into how many seconds a day of interactive work is compressed.
 """
@@ -90,7 +90,7 @@ class IdleTime:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """How a busy job fared: its share in the seconds that matter, and CPU time nobody used in them."""
+    """How a busy job fared: its share in the seconds that matter, and CPU time left unused in them."""
 
     shares: tuple[float, ...]
     unused_s: float
@@ -168,7 +168,7 @@ def summary(figures: Figures, measure: str, found: dict[str, list[Shared]], shar
         seconds = " ".join(f"{statistics.median(column):.2f}" for column in by_second)
         figures.add(
             f"{measure}, {name}",
-            f"share {middle(means)}; nobody used {middle([each.unused_s for each in trials])} s",
+            f"share {middle(means)}; unused {middle([each.unused_s for each in trials])} s",
             f"{share}; {unused} s" if name == "gangd, yield" else "(for comparison)",
             f"second by second: {seconds}",
         )
@@ -201,8 +201,8 @@ def test_a_burst_next_to_a_busy_job(figures: Figures) -> None:
             f"stretch {middle([each[0] for each in trials])}; first progress "
             f"{middle([each[1] for each in trials])} ms; "
             f"the neighbour loses {middle([each[2] for each in trials])} s; "
-            f"nobody used {middle([each[3].unused_s for each in trials])} s",
-            "as alone; nobody used 0.2 s" if name == "gangd, yield" else "(for comparison)",
+            f"unused {middle([each[3].unused_s for each in trials])} s",
+            "as alone; unused 0.2 s" if name == "gangd, yield" else "(for comparison)",
             "neighbour, second by second: "
             + " ".join(f"{statistics.median(column):.2f}" for column in by_second)
             + f"; {host}",
@@ -243,7 +243,7 @@ def test_a_day_of_interactive_work_next_to_a_gang(figures: Figures) -> None:
     for name, days in found.items():
         figures.add(
             f"a day of interactive work beside a gang, N2C1, M=3, {name}",
-            f"nobody used {middle([100 * unused for unused, _ in days])} %; "
+            f"unused {middle([100 * unused for unused, _ in days])} %; "
             f"steps of the gang {middle([steps for _, steps in days])} a second",
             "at most 3 %" if name == "gangd, yield" else "(for comparison)",
             f"idle time of both CPUs while a spinning gang of two ranks runs; a day in {DAY_S:g} s; {host}",
@@ -257,7 +257,7 @@ def periods_of(pattern: InteractivePattern) -> list[float]:
 
 
 def day_under(setting: str, seed: int) -> tuple[float, float]:
-    """Share of both CPUs that nobody used, and steps a second of the gang that always could have."""
+    """Share of both CPUs that is left unused, and steps a second of the gang that always could have."""
     dice = np.random.default_rng(seed)
     with cluster_under(setting, 2, 3) as cluster:
         cpus = [cpu for node in cluster.state().layout.nodes for cpu in node.cpus]

@@ -1,4 +1,4 @@
-"""The end of single daemons of an embedded cluster, as nobody but chaos wants it."""
+"""Ends single daemons of an embedded cluster, as only chaos campaigns do."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NOTES = """## What is covered, and what is not
   link of an agent in a network namespace of its own.
 * With agent and guardian gone at once only slurmd's health check thaws (`gang-agent thaw --expired`), within
   HealthCheckInterval and what slurmctld takes to send it round. Slurm asks for it through slurmctld: while
-  that is away too, nobody is left to thaw; a timer of the node's service manager closes this gap.
+  that is away too, nothing is left that thaws; a timer of the node's service manager closes this gap.
 * What slurmctld had not saved when it was killed is Slurm's to lose; the campaign waits for its save.
 * "stepped clock" sets the host's wall clock; CLOCK_MONOTONIC, by which gangd acts, cannot be set.
 * The stage's Slurm is on cgroup v1; "late task on cgroup v2" has a step, a ledger and a holder of its own.

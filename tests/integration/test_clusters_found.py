@@ -63,5 +63,5 @@ def test_a_cluster_of_which_no_one_says_where_is_in_the_users_state(monkeypatch:
     monkeypatch.setenv("XDG_STATE_HOME", "/var/own")
     assert default_state() == Path("/var/own/osub/cluster")
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert default_state() == Path("/home/somebody/.local/state/osub/cluster")
+    monkeypatch.setenv("HOME", "/home/user")
+    assert default_state() == Path("/home/user/.local/state/osub/cluster")

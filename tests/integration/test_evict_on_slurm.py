@@ -25,7 +25,7 @@ from tests.integration.waiting import wait_until
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 START_S = 90.0
-NOBODY = 65534
+NOBODY_ID = 65534
 SLEEPER = "#!/bin/sh\nexec sleep 100000\n"
 
 
@@ -258,7 +258,7 @@ def test_a_command_that_is_not_there_is_reported_before_anything_is_done(site: S
     assert site.state(job) is SlurmJobState.RUNNING
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_slurm_refuses_who_may_not_and_each_refusal_is_reported(site: Site) -> None:
     jobs = [site.sleeper("-N1", "-n2") for _ in range(2)]
     gone = site.sleeper("-N1", "-n2")
@@ -271,7 +271,7 @@ def test_slurm_refuses_who_may_not_and_each_refusal_is_reported(site: Site) -> N
     ) -> CommandOutput:
         if words[0] == "squeue":
             return run_command(words, stdin, environment, timeout_s)
-        changed = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *words)
+        changed = ("setpriv", f"--reuid={NOBODY_ID}", f"--regid={NOBODY_ID}", "--clear-groups", *words)
         return run_command(changed, stdin, environment, timeout_s)
 
     eviction = Eviction(

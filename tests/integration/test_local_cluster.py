@@ -185,7 +185,7 @@ def test_two_queues_are_two_partitions(make_cluster: Make) -> None:
     assert (len(parts["interactive"].nodes), parts["interactive"].multiplicity) == (1, 3)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_a_plain_user_has_a_cluster_too(tmp_path: Path) -> None:
     """Everything as user `nobody`: own munged, no cgroups; the job runs and nothing is left."""
     folder = Path("/tmp") / f"osub-nobody-{os.getpid()}"

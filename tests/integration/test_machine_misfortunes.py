@@ -1,4 +1,4 @@
-"""What befalls a host with gangd that nobody asked for: its clock is stepped, its cgroups run out.
+"""Faults of a host with gangd: its clock is stepped, its cgroups run out.
 
 Linux as a process with systemd and cgroup v2, a Slurm of one node and one core: nothing is timed but what
 must end.

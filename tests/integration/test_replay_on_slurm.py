@@ -140,7 +140,7 @@ def test_killed_at_random_instants_no_job_is_lost_or_doubled(
 def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_meanwhile(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """The second life passes while nobody looks; the third begins after the replay was resumed."""
+    """The second attempt passes while no replay runs; the third begins after the replay was resumed."""
     trace = swf(tmp_path / "t.swf", (1, 0, 8, 1, 1), (2, 0.5, 1, 1, 1))
     apps = tmp_path / "apps.csv"
     apps.write_text("trace_job,app,args\n1,sleep,8\n2,sleep,1\n")

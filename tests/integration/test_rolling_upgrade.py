@@ -54,7 +54,7 @@ def test_no_job_is_stopped_beyond_the_lease_while_twenty_agents_are_upgraded(
         until(
             lambda node=node: any(held[0] == node for held in troop.tree.held()),  # type: ignore[misc]
             60,
-            f"the new agent of {node} holds somebody",
+            f"the new agent of {node} holds a job",
         )
     troop.speak()
     until(lambda: protocols(troop) == {VERSION}, 30, "all agents speak this version")

@@ -19,7 +19,7 @@ from tests.integration.conftest import end_cluster, quick_to_kill
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.parallel,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be attacked and to become somebody else"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be attacked and to become another user"),
 ]
 
 

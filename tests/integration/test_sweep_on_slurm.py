@@ -70,7 +70,7 @@ def test_points_run_in_jobs_and_a_killed_sweep_goes_on(shared_cluster: LocalClus
     assert facts["known"] >= min(done, 1)
     assert facts["known"] + facts["done"] == 6
     assert pl.read_parquet(facts["table"]).height == 6
-    # Those of the sweep that was killed notice by themselves that nobody asks any more.
+    # Those of the sweep that was killed notice by themselves that it asks no more.
     wait_until(lambda: not jobs_of(shared_cluster).strip(), 150, "jobs were left")
 
 

@@ -186,14 +186,14 @@ def small_disk(place: Path) -> Iterator[Path]:
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(disk)], check=False)
     if done.returncode != 0:
         disk.rmdir()
-        pytest.skip("this host lets nobody mount a small file system")
+        pytest.skip("this host does not allow mounting a small file system")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
     disk.rmdir()
 
 
 def fill(disk: Path) -> Path:
-    """Write a file until nothing more fits beside it; return it."""
+    """Write a file until the file system is full; return it."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as stream, suppress(OSError):
         while True:

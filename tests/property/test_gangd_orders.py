@@ -1,4 +1,4 @@
-"""Orders at run time keep what the schedule promises: one gang a core, nobody held for ever, shares."""
+"""Orders at run time keep what the schedule promises: one gang a core, no job held for ever, shares."""
 
 from __future__ import annotations
 

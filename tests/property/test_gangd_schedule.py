@@ -179,7 +179,7 @@ class World:
         return {job for jobs in together.values() if len(jobs) > 1 for job in jobs}
 
     def takes_turns(self, number: int) -> bool:
-        """Whether a job must not run beside its like."""
+        """Whether a job must not share cores with its like."""
         job = self.known[number]
         return job.view.hold is HoldMode.FREEZE or len(job.cores) > 1
 
@@ -202,7 +202,7 @@ class World:
             if number in frozen:
                 job.waited += 1
                 job.rivals = max(job.rivals, len(rivals))
-                assert rivals - frozen, f"job {number} is held for nobody"
+                assert rivals - frozen, f"job {number} is held for no other job"
                 assert any(map(self.takes_turns, {number} | rivals)), f"job {number} is held for its like"
                 assert job.waited <= self.multiplicity * job.rivals, f"job {number} waits {job.waited} slices"
             else:
@@ -349,9 +349,7 @@ def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
         for number in world.jobs:
             began.setdefault(number, world.slice)
         for ahead, node in launches[place : place + 1]:
-            job = (
-                len(world.jobs) and world.next_id - 1 - ahead % 3
-            )  # maybe one that nobody knows, or not there
+            job = len(world.jobs) and world.next_id - 1 - ahead % 3  # maybe one that is unknown, or not there
             if job > 0:
                 seen.add((job, node))
                 world.tell(world.scheduler.handle(NodeReport(world.scheduler.now_ns, node, launched=(job,))))

@@ -29,7 +29,7 @@ MOST_FILES = 6_000
 
 
 class Impostor(MessageFault):
-    """Somebody who stole a node's key says hello in its name and reports old things."""
+    """A thief of a node's key says hello in its name and sends old reports."""
 
     name = "impostor with a node's key"
 
@@ -54,7 +54,7 @@ class Impostor(MessageFault):
 
 
 class ForeignNodeKey(MessageFault):
-    """Somebody with the key of one node tells of a job that is on the other, and calls himself the other."""
+    """A holder of one node's key reports a job of the other node, and takes the other node's name."""
 
     name = "foreign node key"
     share = 2.0
@@ -147,7 +147,7 @@ class IdleConnections(MessageFault):
 
 
 class StrangerKey(MessageFault):
-    """Somebody without a key of the allow-list speaks and listens in a node's name: in vain."""
+    """A peer without a key of the allow-list sends and listens in a node's name: in vain."""
 
     name = "wrong key, stranger"
 

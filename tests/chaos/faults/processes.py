@@ -127,7 +127,7 @@ class GuardianStopped(GuardianKilled):
 
 
 class Progress:
-    """What jobs get that are held although nobody lives who would release them."""
+    """CPU time of jobs that are held while no process runs that would release them."""
 
     def __init__(self, stage: Stage, nodes: Iterable[str]) -> None:
         self._stage = stage
@@ -218,7 +218,7 @@ class AllKilled(BothKilled):
 
 
 class SecondController(Fault):
-    """Somebody starts another gangd: with the same state folder, or with the same ports."""
+    """A second gangd is started: with the same state folder, or with the same ports."""
 
     name = "second controller, refused"
 
@@ -239,7 +239,7 @@ class SecondController(Fault):
 
 
 class SecondAgent(Fault):
-    """Somebody starts another agent of a node that has one."""
+    """A second agent is started on a node that has one."""
 
     name = "second agent, refused"
 

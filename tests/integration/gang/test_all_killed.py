@@ -1,4 +1,4 @@
-"""Agents, guardians and controller killed at once: nobody is left but slurmd's health check."""
+"""Agents, guardians and controller killed at once: only slurmd's health check is left."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def guardians(stage: Stage) -> list[int]:
 
 
 def kill_all(stage: Stage) -> None:
-    """Leave a job frozen with nobody to thaw it."""
+    """Leave a job frozen with no process that thaws it."""
     daemons = [stage.daemon(f"gang-agent {node}").pid for node in stage.nodes] + [stage.daemon("gangd").pid]
     supervisor = stage.daemon("supervisor")
     os.kill(supervisor.pid, signal.SIGTERM)  # it would start them again
     wait_until(lambda: find_process(supervisor) is None, 60, "the supervisor has left")
     wait_until(lambda: bool(frozen_cgroups(stage.nodes)), 60, "a job is held")
-    # Whoever of agent and guardian sees the other die thaws: they are stopped first, so that neither does.
+    # Agent and guardian each thaw when they see the other die: they are stopped first, so that neither does.
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in (*daemons, *guardians(stage)):
             with suppress(ProcessLookupError):

@@ -203,7 +203,7 @@ def rules_are_evaluated(seen: Prometheus) -> None:
     for rule in rules:
         assert seen.ask("query", query=rule["expr"])["resultType"] == "vector", rule["alert"]
         for metric in _METRIC.findall(rule["expr"]):
-            assert seen.values(f"count({metric})"), f"{rule['alert']}: nobody tells {metric}"
+            assert seen.values(f"count({metric})"), f"{rule['alert']}: no exporter has {metric}"
 
     def healthy() -> bool:
         groups = seen.ask("rules")["groups"]

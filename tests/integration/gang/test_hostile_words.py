@@ -1,4 +1,4 @@
-"""Users who write what reads like Slurm, under gangd: nobody is held for it, or spared; nothing is run."""
+"""Users who write what reads like Slurm, under gangd: no job is held for it, or spared; nothing is run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_words_run_nothing_hold_no_job_and_hide_no_job(stage: Stage, tmp_path: P
         stage.submit(SPIN, options=("--hold", f"--job-name={words}", f"--comment={words}"))
     look_again(stage)
     assert not proof.exists()
-    assert stage.job_status(alone) is None, "it shares its core with nobody"
+    assert stage.job_status(alone) is None, "it is alone on its core"
     for job in pair:
         assert stage.job_status(job) is not None, "it is not hidden"
         stage.wait_frozen(*processes_of(job, here))

@@ -31,7 +31,7 @@ def roles_of(rows: Iterable[SliceRecord]) -> Roles:
     for row in rows:
         roles[row.slice][row.job, row.node] = str(row.role)
     contended = [number for number, slot in roles.items() if "held" in slot.values()]
-    assert contended, "nobody was ever held"
+    assert contended, "no job was ever held"
     return {number: slot for number, slot in roles.items() if min(contended) <= number <= max(contended)}
 
 
@@ -82,7 +82,7 @@ def test_demand_distinguishes_spinners_sleepers_and_blocked_ranks(stage: Stage) 
     held = {(row.job, row.node) for row in rows if begin <= row.slice <= end and str(row.role) == "held"}
     assert held == {(gang, first), (gang, second)}
     roles = {str(row.role) for row in rows if row.job == gang and row.slice >= alone}
-    assert roles == {"run"}, "a batch job beside an idle one is not rotated"
+    assert roles == {"run"}, "a batch job that shares a core with an idle one is not rotated"
 
 
 def test_jobs_of_two_partitions_on_one_core_take_turns(stage: Stage) -> None:

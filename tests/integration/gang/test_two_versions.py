@@ -1,7 +1,7 @@
 """Two versions of the project on one cluster: controllers and agents of the one with those of the other.
 
 The older one is a whole second copy, out of the project's history, with the packages that are installed. Jobs
-share cores all the while; a thread looks at them every few milliseconds, and none may stand still beyond the
+share cores all the while; a thread looks at them every few milliseconds, and none may be suspended beyond the
 lease.
 """
 
@@ -36,7 +36,7 @@ TURNS = 4
 
 
 class Watch(threading.Thread):
-    """Notes for how long processes stand still at a stretch, at most."""
+    """Notes for how long processes are suspended at a stretch, at most."""
 
     def __init__(self, pids: tuple[int, ...]) -> None:
         super().__init__(daemon=True)
@@ -46,7 +46,7 @@ class Watch(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Look until told to end."""
+        """Look until the end is asked for."""
         since: dict[int, float] = {}
         while not self._over.wait(LOOK_S):
             now_s = time.monotonic()
@@ -155,7 +155,7 @@ def take_turns(pids: tuple[int, ...]) -> None:
     """Wait until each has stood still and run again several times."""
     for _ in range(TURNS):
         for pid in pids:
-            wait_until(lambda pid=pid: is_frozen(pid), 60, f"{pid} stands still")  # type: ignore[misc]
+            wait_until(lambda pid=pid: is_frozen(pid), 60, f"{pid} is suspended")  # type: ignore[misc]
             wait_until(lambda pid=pid: not is_frozen(pid), 10, f"{pid} runs again")  # type: ignore[misc]
 
 
@@ -176,7 +176,7 @@ def test_agents_of_the_version_before_under_this_controller(mixed: Mixed) -> Non
         longest_s = watch.end()
     assert spoken == {OLDEST}
     assert longest_s <= LEASE_S + SLACK_S
-    print(f"older agents: nobody stood still for more than {longest_s:.2f} s")
+    print(f"older agents: no process was suspended for more than {longest_s:.2f} s")
 
 
 def test_agents_of_this_version_under_the_controller_before(mixed: Mixed) -> None:
@@ -188,7 +188,7 @@ def test_agents_of_this_version_under_the_controller_before(mixed: Mixed) -> Non
         take_turns(pids)
         longest_s = watch.end()
     assert longest_s <= LEASE_S + SLACK_S
-    print(f"older controller: nobody stood still for more than {longest_s:.2f} s")
+    print(f"older controller: no process was suspended for more than {longest_s:.2f} s")
 
 
 def test_an_upgrade_of_all_daemons_while_jobs_share(mixed: Mixed) -> None:
@@ -208,4 +208,4 @@ def test_an_upgrade_of_all_daemons_while_jobs_share(mixed: Mixed) -> None:
         longest_s = watch.end()
     assert spoken == {VERSION}
     assert longest_s <= LEASE_S + SLACK_S
-    print(f"an upgrade: nobody stood still for more than {longest_s:.2f} s")
+    print(f"an upgrade: no process was suspended for more than {longest_s:.2f} s")

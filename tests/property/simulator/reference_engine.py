@@ -89,8 +89,8 @@ class ReferenceEngine:
     """Runs jobs to their end on construction; they then have ``start_us``, ``end_us`` and ``placement``.
 
     A pass follows every end and every arrival, or with ``together`` all that happens at one instant.
-    ``promises`` is the earliest start that a job had when it first was the head and somebody was to overtake
-    it.
+    ``promises`` is the earliest start that a job had when it first was the head and another job was to
+    overtake it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The head of the queue starts when it was told, Slurm's rows or not."""
+"""The head of the queue starts at its reservation, with placement in Slurm's order and without."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def exact(world: World) -> World:
 
 
 def promises(world: World, placement: str) -> dict[int, int]:
-    """Return the earliest start of each job when it first was the head and somebody was to overtake it."""
+    """Return the earliest start of each job when it first was the head and another was to overtake it."""
     pool = world.pool
     cluster = RefCluster(pool.nodes, pool.cores, pool.multiplicity, world.memory_kib)
     jobs = copy.deepcopy(list(world.jobs))

@@ -138,7 +138,7 @@ def test_a_verdict_on_a_contaminated_run_is_not_clear_and_says_why(tmp_path: Pat
 
 
 def test_what_a_busy_host_adds_is_not_called_start_up(run: Run) -> None:
-    """Nobody shares a core, and yet half of the time is others'."""
+    """No job shares a core, and yet half of the time is others'."""
     real = replace(run, info=msgspec.structs.replace(run.info, kind="real"))
     slow = replace(real, jobs=in_a_minute(real.jobs).with_columns(dedicated_s=pl.lit(20.0)))
     assert any("is start-up" in note for note in measure(slow).notes)

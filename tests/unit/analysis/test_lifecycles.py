@@ -205,7 +205,7 @@ def test_what_stretches_do_not_say_is_taken_from_the_job(
 
 def test_what_is_not_known_is_no_figure(tmp_path: Path) -> None:
     jobs = [
-        job(1, 0, 20, 30),  # nobody saw its first life end
+        job(1, 0, 20, 30),  # the end of its first attempt was not seen
         job(2, 0, 0, None, state="LOST"),  # nor this one
         job(3, 0, 20, 30, placement=at("n2", TWO)),  # nor where its first life was
         make_ended(4, job_id=4, start_s=None, end_s=9.0, state="CANCELLED", placement=None),
@@ -330,7 +330,7 @@ def test_runs_are_compared_by_first_starts_all_waits_and_all_places(run: Run, tm
 
 
 def test_sharers_in_a_slice_are_those_of_that_life() -> None:
-    """Job 1 shares a core with job 2 in its first life and with nobody in its second."""
+    """Job 1 shares a core with job 2 in its first attempt and with no job in its second."""
     jobs = frame_of(
         [job(1, 0, 20, 24, placement=at("n1", (3,))), job(2, 0, 0, 24, placement=at("n1", (0,)))], JOBS
     )

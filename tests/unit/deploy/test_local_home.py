@@ -129,7 +129,7 @@ def test_what_others_put_into_a_home_stays_and_so_does_its_mark(place: Path) -> 
     assert clear(path) == left
     assert names(path) == [MARK, "gang", "log", "run", "run1", "spool"]
     assert names(path / "log") == ["notes.txt"]
-    # The mark is still there, so the folder may have another cluster, which takes nobody's place.
+    # The mark is still there, so the folder may have another cluster, which replaces no other.
     with take_home(path, create=True) as home:
         assert home is not None
         home.empty()
@@ -236,7 +236,7 @@ def test_a_file_is_no_home(place: Path) -> None:
         pass
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder to another user")
 def test_a_home_of_another_user_is_refused_and_left(place: Path) -> None:
     with furnished(place / "c"):
         pass

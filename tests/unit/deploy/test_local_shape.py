@@ -388,7 +388,7 @@ def test_a_process_is_pinned_by_its_start_too(sleeper: subprocess.Popen[bytes]) 
     sleeper.kill()
     sleeper.wait()
     assert not pinned.is_alive()
-    pinned.send(signal.SIGKILL)  # reaches nobody
+    pinned.send(signal.SIGKILL)  # reaches no process
     os.close(pinned.pidfd)
     assert read_facts(sleeper.pid) is None
     assert pin(sleeper.pid, known.start_ticks) is None

@@ -223,7 +223,7 @@ _NOBODY = 65534
 
 @pytest.fixture
 def shown() -> Iterator[Path]:
-    """Yield a folder that every user can reach, and nobody but us can write to."""
+    """Yield a folder that every user can reach, and only we can write to."""
     path = Path(tempfile.mkdtemp(prefix="osub-writable-", dir="/tmp"))
     path.chmod(0o755)
     yield path
@@ -292,7 +292,7 @@ def test_links_lead_where_they_lead(tmp_path: Path) -> None:
 OTHER = 61_234
 
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 
 def opens(path: Path, *, own: bool = True) -> bool:
@@ -367,7 +367,7 @@ def test_links_on_the_way_are_followed_where_no_other_user_may_write(sticky: Pat
     assert opens(tmp_path / "relative" / "inner")
     with pytest.raises(TrustError, match="is a link"):
         opens(tmp_path / "absolute")
-    # In a sticky folder a stranger can have made a second name of a link of ours.
+    # In a sticky folder another user can have made a second name of a link of ours.
     (sticky / "ours").symlink_to(tmp_path / "real")
     with pytest.raises(TrustError, match="is a link"):
         opens(sticky / "ours" / "inner")

@@ -1,4 +1,4 @@
-"""Telling systemd: what is sent, how often, and that nothing goes wrong where nobody listens."""
+"""Messages to systemd: what is sent, how often, and that nothing goes wrong where systemd does not listen."""
 
 from __future__ import annotations
 

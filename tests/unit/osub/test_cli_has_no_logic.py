@@ -1,8 +1,8 @@
-"""A command parses, calls and prints: what else it needs is a function of the room that owns the subject.
+"""A command parses, calls and prints: what else it needs is a function of the package that owns the subject.
 
-What a module of ``osub.cli`` may have: commands, readers of options, and what tells people or programs. A
-function is told apart by what it mentions; the few that are none of these, for a terminal and its signals
-are nobody else's, are listed with the reason.
+What a module of ``osub.cli`` may have: commands, readers of options, and output for people or programs. A
+function is classified by what it mentions; the few that are none of these, since only a command has a
+terminal and its signals, are listed with the reason.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def unread() -> Iterator[TextIO]:
-    """Have standard output be a pipe that nobody reads any more."""
+    """Have standard output be a pipe whose reader has closed it."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w", encoding="utf-8") as stream, redirect_stdout(stream):  # noqa: PTH123

@@ -22,7 +22,7 @@ HOSTILE = "$(reboot); <b>x</b> \x1b[2J ts_min=0"
 
 @dataclass
 class Live:
-    """A fake Slurm, and what happens while somebody waits."""
+    """A fake Slurm, and what happens while the command waits."""
 
     slurm: FakeSlurm
     meanwhile: Callable[[], object] = lambda: None

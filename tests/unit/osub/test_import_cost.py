@@ -1,4 +1,4 @@
-"""What ``import osub`` and ``osub --help`` import: nothing that takes long, whoever is in a hurry."""
+"""What ``import osub`` and ``osub --help`` import: nothing that takes long."""
 
 from __future__ import annotations
 

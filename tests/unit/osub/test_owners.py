@@ -17,7 +17,7 @@ from tests.fixtures.records import make_info, make_trace
 OTHER = 61_234
 
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 
 def test_a_slurm_conf_that_others_may_write_is_not_used(tmp_path: Path) -> None:

@@ -329,7 +329,7 @@ def test_the_benchmarks_that_are_there_are_applications(folder: Path) -> None:
         "npb.bt.C",
         "npb.mg.S",
     ]
-    # Whoever means LU means all of them: they are alike.
+    # The name LU means all of them: they are alike.
     assert {"lu.S", "lu.W", "npb.lu.S"} <= {each.name for each in applications_named(["lu"], given)}
     assert not any(name.startswith("npb.") for name in known_applications({}))
 
@@ -387,7 +387,7 @@ def test_benchmarks_that_print_no_steps_are_run_whole_again_and_again(folder: Pa
 
 
 def is_over(pid: int) -> bool:
-    """Whether a process is gone, or dead and only not reaped yet by whoever adopted it."""
+    """Whether a process is gone, or dead and only not reaped yet by its new parent."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

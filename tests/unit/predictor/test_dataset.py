@@ -172,7 +172,7 @@ def test_writing_again_replaces_and_leaves_no_drafts(tmp_path: Path) -> None:
         ("trials", "e_v", None, "is null"),
         ("pairs", "e_v_low", 0.9, "is above e_v"),
         ("pairs", "trials", 0, "is below 1"),
-        ("pairs", "opponent", "nobody", "is not in applications.parquet"),
+        ("pairs", "opponent", "unknown", "is not in applications.parquet"),
     ],
 )
 def test_a_row_that_breaks_a_rule_is_refused_by_name(

@@ -154,9 +154,9 @@ def test_what_others_take_of_the_core_is_not_laid_to_the_pair() -> None:
     # A program that sleeps half the time, and loses nothing to others who run meanwhile.
     sleeper = ProgramPace(steps=100, wall_s=1.0, busy_s=0.5, cpu_s=0.5)
     assert share_taken(1.0, 0.4, [sleeper]) == 0.0
-    # One that waits for a disk as long as it computes: nobody took that.
+    # One that waits for a disk as long as it computes: no other job took that.
     assert share_taken(1.0, 0.0, [ProgramPace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.5)]) == 0.0
-    # On a CPU of its own each has lost what it wanted and did not get; of jobs of two ranks nobody knows.
+    # On a CPU of its own each has lost what it wanted and did not get; of jobs of two ranks it is unknown.
     half = ProgramPace(steps=100, wall_s=1.0, busy_s=1.0, cpu_s=0.5)
     assert shares_taken(1.0, 0.6, [half, always], 1, 2) == [pytest.approx(0.1)] * 2
     assert shares_taken(1.0, 0.6, [half, always], 2, 2) == [pytest.approx(0.5), pytest.approx(0.6)]

@@ -306,11 +306,11 @@ def test_evidence_is_next_to_the_verdict_and_with_the_facts(tmp_path: Path) -> N
 
 def test_what_came_of_a_study_is_said_before_its_claims(tmp_path: Path) -> None:
     claim = Claim(id="R1", where="Table 1", setting="any", quantity="wait", paper="1 s")
-    facts = ["Whole day: nobody waits.", "Evidence: 3 replays.", "How it was made."]
+    facts = ["Whole day: no job waits.", "Evidence: 3 replays.", "How it was made."]
     row = ClaimRow.of(claim, not_comparable("other sizes"), "2 s")
     write_page(tmp_path / "page.html", "A study", facts, [], [], [row])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    said = [page.index(text) for text in ("nobody waits.", "3 replays.", "cannot be compared")]
+    said = [page.index(text) for text in ("no job waits.", "3 replays.", "cannot be compared")]
     assert said == sorted(said)
     assert "How it was made." not in page[: page.index('id="claims"')]
 

@@ -151,7 +151,7 @@ def test_a_rigid_job_is_preempted_right_after_its_last_checkpoint(tmp_path: Path
 
 
 def test_jobs_that_end_in_time_are_counted_on(tmp_path: Path) -> None:
-    """Nobody is preempted for what comes free by its request before the predicted arrival."""
+    """No job is preempted for what comes free by its request before the predicted arrival."""
     jobs = [(1, 0, 40, 4), (2, 0, 100, 4), (3, 60, 20, 4), (4, 5, 90, 4)]
     found, rows = simulate(tmp_path, jobs, {1: RIGID, 2: RIGID, 3: noticed(10, 60), 4: RIGID}, "cup-paa")
     assert rows["preemptions"].sum() == 0

@@ -1,4 +1,4 @@
-"""The hybrid mechanisms on nodes whose jobs somebody else starts: what is decided, step by step."""
+"""The hybrid mechanisms on nodes whose jobs another program starts: what is decided, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of applications in the simulator: who runs what, what they lose, and who is put beside whom."""
+"""Pairs of applications in the simulator: what jobs run, what they lose, and which are co-located."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_two_on_a_core_lose_what_the_table_says(tmp_path: Path, table: Path) -> 
         two, "N1C1", multiplicity=2, sharing="pairwise", pairs=table, apps=said(tmp_path / "apps.csv", "ab")
     )
     ends = dict(zip(made.jobs["trace_job"], made.jobs["end_s"], strict=True))
-    assert ends[1] == pytest.approx(100 / (1 - 0.8), rel=1e-3)  # a beside b does a fifth of its work
+    assert ends[1] == pytest.approx(100 / (1 - 0.8), rel=1e-3)  # a on b's core does a fifth of its work
     assert ends[2] == pytest.approx(500 + (1000 - 500 * 0.4), rel=1e-3)  # b loses 0.6 meanwhile
     assert made.jobs["app"].to_list() == ["a", "b"]
 
@@ -79,7 +79,7 @@ def test_harmless_neighbours_are_preferred_and_no_one_waits_for_them(tmp_path: P
         )
 
     paired = places("lln-paired")
-    assert paired[3] == paired[1] != paired[2]  # a beside a costs 1.0 together, beside b 1.4
+    assert paired[3] == paired[1] != paired[2]  # a with a costs 1.0 together, with b 1.4
 
 
 def starts(path: Path, table: Path, apps: str, **options: Any) -> dict[int, float]:
@@ -89,13 +89,13 @@ def starts(path: Path, table: Path, apps: str, **options: Any) -> dict[int, floa
 
 
 def test_who_would_be_harmed_waits_for_other_cores(tmp_path: Path, table: Path) -> None:
-    # b beside a costs a 0.8: the third waits until one of its like is beside it, or nobody.
+    # b on a's core costs a 0.8: the third waits until it shares with its like, or with no job.
     three = trace(tmp_path / "three.swf", [(0, 100, 1, 1), (0, 100, 1, 2), (1, 10, 1, 3)])
     apps = said(tmp_path / "apps.csv", "aab")
     assert starts(three, table, apps, placement="lln-paired")[3] == 1.0
     assert starts(three, table, apps, placement="lln-apart")[3] == 100.0
     assert starts(three, table, apps, placement="lln-apart", pairing_threshold=0.81)[3] == 1.0
-    # Where somebody harmless holds a core, that is where it goes.
+    # Where a harmless job holds a core, that is where it goes.
     mixed = said(tmp_path / "mixed.csv", "abb")
     assert starts(three, table, mixed, placement="lln-apart")[3] == 1.0
 

@@ -131,7 +131,7 @@ def test_families_are_those_of_names() -> None:
 
 
 def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
-    """Two users, one whose program loses nearly all beside its like and nothing beside the other's."""
+    """Two users, one whose program loses nearly all with its like and nothing with the other's."""
     loss = np.array([[0.9, 0.1], [0.1, 0.9]])
     table = PairTable(("lu.W", "sort"), loss)
     pairs = tmp_path / "pairs.csv"
@@ -156,7 +156,7 @@ def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
         assert made[MEASURED][at].mean_loss < made[RANDOM][at].mean_loss
         # Here twins are the harmful ones, so to know that is nearly as good.
         assert made[TWINS][at].mean_loss < made[RANDOM][at].mean_loss
-        # Who never meets its like loses a tenth at most; in gang slices nobody loses more, either.
+        # A job that never meets its like loses a tenth at most; in gang slices none loses more, either.
         assert made[APART][at].worst_loss <= 0.1 + 1e-3
         assert made[GANG][at].worst_loss <= 0.1 + 1e-3
         assert made[RANDOM][at].worst_loss > 0.8

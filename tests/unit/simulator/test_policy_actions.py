@@ -1,4 +1,4 @@
-"""What policies do beside starting jobs: it works through the whole chain, and what cannot be is one line."""
+"""Actions of policies besides starts: they work through the whole chain; an impossible one is one line."""
 
 from __future__ import annotations
 
@@ -148,11 +148,11 @@ WRONG = {
         "context.start(job) and context.preempt(job, Preemption.KILL, warning_us=5)",
         "job 1 cannot be warned for 5 us before it is preempted by kill",
     ),
-    "resumes who waits": ("context.resume(job)", "job 1 waits: the policy cannot resume it"),
+    "resumes a waiting job": ("context.resume(job)", "job 1 waits: the policy cannot resume it"),
     "a timer in the past": ("context.set_timer(-1, 'tick')", "in the past"),
     "raises": ("[][1]", "raised IndexError: list index out of range"),
     "raises on many lines": ("int('one\\ntwo')", "raised ValueError: invalid literal"),
-    "starts nobody": ("None", "job 1 waits for ever: nothing more happens"),
+    "starts no job": ("None", "job 1 waits for ever: nothing more happens"),
     "never resumes": (
         "context.start(job) and context.preempt(job, Preemption.SUSPEND)",
         "job 1 is suspended for ever",

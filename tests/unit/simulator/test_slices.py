@@ -80,7 +80,7 @@ def test_a_held_slice_has_one_busy_job_a_core(tmp_path: Path) -> None:
 def test_an_idle_interactive_job_costs_its_neighbour_next_to_nothing(tmp_path: Path) -> None:
     lines = [line(1, 0, 60, 1), line(2, 0, 40, 1, queue=0, more=PATTERN)]
     batch, interactive = ends_s(run(tmp_path, lines, system="N1C1"))
-    # 4 s of bursts cost the batch job 4 s, and the slices until the scheduler knows that nobody computes a
+    # 4 s of bursts cost the batch job 4 s, and the slices until the scheduler knows that no other computes a
     # little more
     assert 64 <= batch <= 66.5
     assert 42 <= interactive <= 45

@@ -29,7 +29,7 @@ KILL, APP, SYSTEM = Fate.KILL, Fate.APP, Fate.SYSTEM
 
 @dataclass
 class Stage:
-    """A fake cluster, time that passes when somebody waits, and what came of it all."""
+    """A fake cluster, time that passes when the replay waits, and what came of it all."""
 
     slurm: FakeSlurm = field(default_factory=lambda: FakeSlurm(nodes=8, run_time=lambda _: 100_000.0))
     outcomes: list[OrderOutcome] = field(default_factory=list)

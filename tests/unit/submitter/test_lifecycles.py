@@ -101,7 +101,7 @@ def test_a_job_that_ended_and_is_requeued_later_is_followed_again(trace: Path, t
 
 
 def test_two_requeues_between_two_sessions_are_three_attempts(trace: Path, tmp_path: Path) -> None:
-    """Nobody saw the second one: its stamps tell when it was, and nothing tells where."""
+    """The second one was not seen: its stamps say when it was, and nothing says where."""
     world = make_world(tmp_path, run_s=10.0)
     assert not world.begin(trace).run(lambda now: Wish.DETACH if now.now_s > 4 else Wish.GO_ON)
     world.slurm.requeue(1, after_s=2.0)

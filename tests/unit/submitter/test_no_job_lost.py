@@ -174,7 +174,7 @@ def test_a_job_whose_submission_always_fails_is_refused_with_the_reason(trace: P
 
 
 class Dies:
-    """Work that fails in a way that nobody foresaw."""
+    """Work that fails in an unforeseen way."""
 
     def step(self) -> float | None:
         raise MemoryError

@@ -307,7 +307,7 @@ def test_the_folder_is_what_elastisim_runs(tmp_path: Path) -> None:
     assert "walltime" not in second
     configuration = json.loads((out / "configuration.json").read_text())
     assert configuration["schedule_on_job_finalize"], (
-        "who waits starts when somebody ends, not at the next look"
+        "a waiting job starts when another ends, not at the next look"
     )
     for key in ("jobs_file", "platform_file"):
         assert (out / configuration[key]).exists()

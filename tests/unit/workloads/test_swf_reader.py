@@ -239,7 +239,7 @@ def test_a_job_gets_the_processors_it_asked_for(
 TEXT = b"""; Version: 2.2
 ; Computer: Bull
 ;  Installation: Gaia
-; Acknowledge: Somebody
+; Acknowledge: Jane Doe
 ; Information: http://one
 ;              http://two
 ; UnixStartTime: 1400749079
@@ -266,7 +266,7 @@ def header(text: bytes = TEXT) -> SwfHeader:
 def test_fields_are_typed() -> None:
     head = header()
     assert head.version == "2.2"
-    assert (head.computer, head.installation, head.acknowledge) == ("Bull", "Gaia", ("Somebody",))
+    assert (head.computer, head.installation, head.acknowledge) == ("Bull", "Gaia", ("Jane Doe",))
     assert head.information == ("http://one http://two",)
     assert (head.max_nodes, head.max_procs, head.max_queues) == (151, 2004, 2)
     assert head.queues == {0: "Interactive jobs", 1: "batch"}

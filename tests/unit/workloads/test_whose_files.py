@@ -24,7 +24,7 @@ OTHER = 61_234
 ENVIRONMENT = {"PMI_JOBID": "1.0"}
 NAME = "mpich_shm_eb421bf2_0"
 """What MPICH calls the memory of step 1.0."""
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 
 class FakeHost:

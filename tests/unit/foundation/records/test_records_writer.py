@@ -188,7 +188,7 @@ def test_an_unwritable_folder_says_so(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     if os.geteuid() == 0:
-        closed = Path("/sys")  # nobody, not even root, may make a folder there
+        closed = Path("/sys")  # no user, not even root, may make a folder there
     with pytest.raises(OutputError, match="choose another folder"):
         RunWriter.create(closed / "RUN", make_info(), make_trace(tmp_path))
 

@@ -50,7 +50,7 @@ def on(node: str, sockets: object) -> Record:
 
 
 def reread(job_id: int, **changes: object) -> JobSnapshot:
-    """Read a record with some fields changed, beside a sound one."""
+    """Read a record with some fields changed, and a sound one."""
     return read(document(record(job_id) | changes, record(9)))
 
 
@@ -205,7 +205,7 @@ def test_what_24_11_printed_is_what_its_squeue_lists() -> None:
         listed = facts[job.job_id]
         assert listed is not None
         said = Written(job.comment, job.features)
-        assert job.extra == ""  # its JSON has it, and nobody wrote there; the list has none
+        assert job.extra == ""  # its JSON has it, and it is empty; the list has none
         assert replace(job, extra=None) == job_of(listed, job.cores, said, job.name, job.reason)
     cores = {
         job.job_id: [(held.node, held.cores, held.memory_mib) for held in job.cores] for job in snapshot.jobs

@@ -1,4 +1,4 @@
-"""Jobs where Slurm prints no JSON: facts in which nobody writes, and cores among what users write."""
+"""Jobs where Slurm prints no JSON: facts that no user can write, and cores among what users write."""
 
 from __future__ import annotations
 

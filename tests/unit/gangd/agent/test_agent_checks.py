@@ -387,7 +387,7 @@ def test_start_without_inotify_or_threads_says_what_to_raise(monkeypatch: pytest
         SwitchThread(HoldController(RecordingFreezer(), Lease(None)), lambda: None)
 
 
-NOBODY = 65_534
+NOBODY_ID = 65_534
 
 
 WATCH = """
@@ -413,8 +413,8 @@ def test_a_user_who_takes_all_of_inotify_takes_nothing_of_roots_agent() -> None:
         try:
             os.close(over_write)
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(NOBODY_ID)
+            os.setuid(NOBODY_ID)
             while linux_host._libc.inotify_init1(0) >= 0:
                 pass
             os.write(taken_write, str(ctypes.get_errno()).encode())

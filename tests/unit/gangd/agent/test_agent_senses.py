@@ -40,7 +40,7 @@ for _ in range(2):
 """
 
 
-NOBODY = frozenset[int]()
+NO_JOBS = frozenset[int]()
 
 
 def test_meter_counts_all_threads_and_processes(children: Children) -> None:
@@ -105,8 +105,8 @@ def test_only_time_in_which_a_job_ran_is_its_span() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
     assert meters.sample(1, {"s": 0}, 100_000) == Samples()
-    meters.on_held(frozenset({1}), NOBODY, 300_000, {})
-    meters.on_held(frozenset(), NOBODY, 900_000, {})
+    meters.on_held(frozenset({1}), NO_JOBS, 300_000, {})
+    meters.on_held(frozenset(), NO_JOBS, 900_000, {})
     found = meters.sample(1, {"s": 350_000}, 1_000_000)
     assert found.own is not None
     assert (found.own.cpu_us, found.own.span_us, found.own.held_us) == (350, 300, 0)
@@ -185,7 +185,7 @@ def test_what_a_held_job_uses_is_a_leak() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
     meters.sample(1, {"s": 0}, 0)
-    meters.on_held(frozenset({1}), NOBODY, 100, {})
+    meters.on_held(frozenset({1}), NO_JOBS, 100, {})
     assert meters.leak(1, {"s": 9_000_000}) is None  # not read since its freeze: nothing to compare with
     meters.sample(1, {"s": 10_000_000}, 200)
     assert meters.leak(1, {"s": 10_000_000}) is None

@@ -159,7 +159,7 @@ def test_what_jobs_had_used_by_the_switch_is_reported(stage: Stage) -> None:
     assert first.applied.used_ns == {1: 771}
     stage.switch.prepare(PreparedSwitch(2, 1, soon_ns(), (B, C), (A, BATCH)))
     (second,) = stage.made()
-    assert second.applied.used_ns == {1: 771, 2: 9_000_000_000_123}  # nobody accounts for job 3
+    assert second.applied.used_ns == {1: 771, 2: 9_000_000_000_123}  # no cgroup accounts for job 3
 
 
 def test_account_that_cannot_be_read_is_none_until_the_next_look(stage: Stage) -> None:
@@ -248,7 +248,7 @@ def test_what_was_planned_for_the_other_way_is_dropped(native: Stage) -> None:
     assert not native.switch.is_planned
 
 
-@pytest.mark.parametrize("why", ["the job left", "somebody removed its group"])
+@pytest.mark.parametrize("why", ["the job left", "its group was removed"])
 def test_job_that_leaves_is_not_written_to_any_more(native: Stage, tmp_path: Path, why: str) -> None:
     """The number of its file may be another file's by the instant."""
     native.switch.prepare(PreparedSwitch(1, 1, soon_ns(50 * MS), (A, B), ()))

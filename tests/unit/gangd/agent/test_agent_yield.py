@@ -232,7 +232,7 @@ def test_what_shares_cores_with_a_job_that_yields_is_weighed_against_it(agent: S
     agent.freezer.steps -= {ONE, TWO}
     agent.rotate(())
     agent.run(2 * SECOND)
-    assert agent.yielder.gathered.keys() == set()  # nobody shares: back to where they were
+    assert agent.yielder.gathered.keys() == set()  # no cores are shared: back to where they were
 
 
 @pytest.fixture
@@ -263,7 +263,9 @@ def in_others_slices(agent: SimulatedAgent, job: int) -> tuple[set[bool], set[bo
         if is_others(agent, job):
             yields.add(job in agent.yielder.low)
             freezes.add(job in {key.job for key in agent.freezer.frozen})
-    assert not [found for report in agent.reports for found in report.found], "what we did is no stranger's"
+    assert not [found for report in agent.reports for found in report.found], (
+        "our own writes are not external"
+    )
     return yields, freezes
 
 

@@ -17,7 +17,7 @@ from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]
 SCOPE = "system.slice/a_slurmstepd.scope"
-NOBODY = dict.fromkeys((1, 2, 3), lambda: ())
+NO_PROCESSES = dict.fromkeys((1, 2, 3), lambda: ())
 
 
 def step2(job: int) -> Step:
@@ -59,7 +59,7 @@ def test_job_folder_is_turned_and_turned_back(
     job = fake2.job(1)
     other = fake2.job(2)
     folders = JobFolders(fake2.root, knob, NoLedger())
-    assert not folders.gather(NOBODY)
+    assert not folders.gather(NO_PROCESSES)
     folders.adopt((step2(1), step2(2)))
     assert folders.hold(1).did is Did.WROTE
     assert folders.hold(1).did is Did.NOTHING
@@ -74,7 +74,7 @@ def test_job_folder_is_turned_and_turned_back(
 def test_weight_that_the_site_gave_comes_back(fake2: FakeCpu2) -> None:
     job = fake2.job(1, weight="250")
     folders = JobFolders(fake2.root, IDLE2, NoLedger())
-    folders.gather(NOBODY)
+    folders.gather(NO_PROCESSES)
     folders.adopt((step2(1),))
     folders.hold(1)
     (job / "cpu.weight").write_text("100")  # as the kernel leaves it
@@ -94,7 +94,7 @@ def test_jobs_that_do_not_yield_are_not_opened(fake2: FakeCpu2) -> None:
 def test_job_that_yields_no_more_or_is_gone_is_let_go(fake2: FakeCpu2) -> None:
     job = fake2.job(1)
     folders = JobFolders(fake2.root, IDLE2, NoLedger())
-    folders.gather(NOBODY)
+    folders.gather(NO_PROCESSES)
     folders.adopt((step2(1),))
     folders.hold(1)
     folders.gather({})
@@ -107,7 +107,7 @@ def test_job_that_yields_no_more_or_is_gone_is_let_go(fake2: FakeCpu2) -> None:
 def test_cpu_is_enabled_in_slurms_own_scope_and_nowhere_else(fake2: FakeCpu2) -> None:
     fake2.job(1, cpu=False)
     folders = JobFolders(fake2.root, IDLE2, NoLedger())
-    folders.gather(NOBODY)
+    folders.gather(NO_PROCESSES)
     folders.adopt((step2(1),))
     assert (fake2.root / SCOPE / "cgroup.subtree_control").read_text() == "+cpu"
     assert not (fake2.root / "system.slice" / "cgroup.subtree_control").exists()
@@ -122,7 +122,7 @@ def test_follows_no_symbolic_link(fake2: FakeCpu2, tmp_path: Path) -> None:
     (outside / "cpu.weight").write_text("100")
     (fake2.root / SCOPE / "job_1").symlink_to(outside)
     folders = JobFolders(fake2.root, IDLE2, NoLedger())
-    folders.gather(NOBODY)
+    folders.gather(NO_PROCESSES)
     folders.adopt((step2(1),))
     assert folders.hold(1).did is Did.GONE
     assert (outside / "cpu.idle").read_text() == "0"
@@ -139,7 +139,7 @@ def test_users_folder_yields_while_all_of_his_jobs_do(tmp_path: Path, knob: CpuW
         return fake.read(path, knob.file)[: len(low)] == low and fake.read(path, knob.file) != "1024"
 
     folders = JobFolders(fake.root, knob, NoLedger())
-    folders.gather(NOBODY)
+    folders.gather(NO_PROCESSES)
     steps = (step1(1, 7), step1(2, 7), step1(3, 8))
     folders.adopt(steps)
     folders.hold(1)
@@ -206,7 +206,7 @@ def test_really_yields_to_another_user_also_while_another_job_of_his_runs(
     held = inside(children, tree / "uid_7/job_1/step_0/task_0", a_cpu())
     owner = inside(children, tree / "uid_8/job_3/step_0/task_0", a_cpu())
     folders = JobFolders(CPU1, IDLE1, NoLedger())
-    folders.gather(NOBODY)
+    folders.gather(NO_PROCESSES)
     folders.adopt((step1(1, 7, node), step1(3, 8, node)))
     folders.hold(1)
     assert shares([held, owner])[0] < 0.1

@@ -36,8 +36,8 @@ def test_low_groups_of_all_kinds_are_found_and_others_are_not(tmp_path: Path) ->
         fake.make(path)
     for path in ("gangd_a_job_1", "gangd_b_job_2", "slurm_a/uid_7", "slurm_a/uid_7/job_4"):
         (fake.root / path / "cpu.idle").write_text("1")
-    fake.make("somebody")
-    (fake.root / "somebody" / "cpu.idle").write_text("1")
+    fake.make("other")
+    (fake.root / "other" / "cpu.idle").write_text("1")
     (fake.root / "gangd_a_job_3" / "cpu.shares").write_text("2")
     (tmp_path / "cpu,cpuacct").symlink_to(fake.root)
     of_a = [
@@ -51,7 +51,7 @@ def test_low_groups_of_all_kinds_are_found_and_others_are_not(tmp_path: Path) ->
     for root, path, knob in low_groups(None, tmp_path):
         assert knob.restore(root, path)
     assert found(tmp_path) == []
-    assert fake.read("somebody") == "1"
+    assert fake.read("other") == "1"
 
 
 def test_low_jobs_of_a_unified_hierarchy_are_found(tmp_path: Path) -> None:

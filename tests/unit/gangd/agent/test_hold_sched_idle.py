@@ -108,7 +108,7 @@ def test_process_that_was_born_while_its_parent_yielded_is_released(children: Ch
     yielder.hold(A)
     say(parent)
     born = int(line(parent))
-    yielder.release(A)  # nobody has seen it yet
+    yielder.release(A)  # it has not been seen yet
     assert policies(born) == {os.SCHED_IDLE}
     members.append(born)
     assert yielder.gather({A: lambda: tuple(members)})

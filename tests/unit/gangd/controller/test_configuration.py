@@ -102,7 +102,7 @@ def test_cores_shared_without_memory_as_a_resource_deserve_a_warning() -> None:
 
 
 def test_what_a_configuration_allows_the_wire_carries() -> None:
-    """Settings that only the agents refuse would leave them without a plan, and nobody would know why."""
+    """Settings that only the agents refuse would leave them without a plan, and no message would say why."""
     nothing: dict[str, Any] = {"tracks": ()}
     for text in (
         "lease_ms = 1500\nfreeze_cap_ms = 250\nstep_grace_ms = 0",

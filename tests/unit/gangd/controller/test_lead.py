@@ -164,7 +164,7 @@ class Flooded:
         self.access = self
 
     def turned(self) -> None:
-        """The thread at the door sees to it that somebody reads."""
+        """The thread of access control checks that messages are read."""
 
     def receive(self) -> Received | None:
         self.left -= 1

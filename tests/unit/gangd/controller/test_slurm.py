@@ -322,7 +322,7 @@ def test_asking_at_once_for_nothing_becomes_as_rare_as_looking_is() -> None:
 
 
 class BrokenOnce(FakeSlurm):
-    """Breaks its reader once, as an answer that nobody expected does."""
+    """Breaks its reader once, as an unexpected answer does."""
 
     broken = 0
 
@@ -412,7 +412,7 @@ def test_nodes_that_come_are_known_soon() -> None:
         taken += answers_of(worker, lambda taken: len(taken) >= 4)
     finally:
         worker.stop()
-    assert len(with_nodes(taken)) == 2, "nobody came or went since: a minute will do"
+    assert len(with_nodes(taken)) == 2, "no job came or went since: a minute will do"
 
 
 NODES, CORES = 3, 2

@@ -119,7 +119,7 @@ def test_strangers_without_number_cost_few_files_and_agents_are_served(
                 with suppress(OSError):
                     one.send(said)
         if not said:  # who babbles is cut off at once, and need not be shut out
-            until(lambda: news_of(controller, ShutOut, taken), "somebody is shut out")
+            until(lambda: news_of(controller, ShutOut, taken), "a peer is shut out")
         until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
         origins = {one.origin for one in news_of(controller, ShutOut, taken) if isinstance(one, ShutOut)}
         assert origins <= {"127.0.0.1", NOWHERE}
@@ -142,7 +142,7 @@ def test_an_agent_comes_in_again_when_the_flood_is_over(
         one.setblocking(False)
         one.connect_ex(("127.0.0.1", port))
         strangers.append(one)
-    until(lambda: news_of(controller, ShutOut, taken), "somebody is shut out")
+    until(lambda: news_of(controller, ShutOut, taken), "a peer is shut out")
     for one in strangers:
         one.close()
     agent.connect_reports()

@@ -157,7 +157,7 @@ def test_whatever_a_client_calls_itself_it_gets_its_own_answers(
         liar.connect(controller.report_endpoint)
         liar.send(encode(Ping(node="node10", agent_ns=6)))
         assert not liar.poll(300)
-        assert controller.receive() is None, "a name that is taken makes nobody heard"
+        assert controller.receive() is None, "a peer with a taken name is not heard"
         assert controller.reply(got.connection, AccessRefused(node="node1", reason="for one alone"))
         assert one.reports.poll(int(DEADLINE_S * 1000))
         assert not liar.poll(0)
@@ -168,11 +168,11 @@ def test_the_shared_key_speaks_for_any_node(tmp_path: Path) -> None:
     make_keys(tmp_path, [SHARED_AGENT])
     with (
         ControllerSockets(load_controller_keys(tmp_path), LOCAL, LOCAL) as controller,
-        agent(controller, tmp_path, "whoever") as one,
+        agent(controller, tmp_path, "anynode") as one,
     ):
-        one.reports.send(encode(Ping(node="whoever", agent_ns=5)))
+        one.reports.send(encode(Ping(node="anynode", agent_ns=5)))
         got = poll(controller.receive)
-        assert decode_up(got.body, got.node).node == "whoever"
+        assert decode_up(got.body, got.node).node == "anynode"
         assert controller.has_shared_key
 
 
