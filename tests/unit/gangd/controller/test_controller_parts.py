@@ -50,7 +50,7 @@ def row(number: int, start_ns: int) -> SliceRow:
 
 
 def test_recorded_slices_are_read_in_the_time_of_a_run(tmp_path: Path) -> None:
-    log = SliceLog(tmp_path, wall_ms=1_000_000_000.0, monotonic_ns=5_000_000_000)
+    log = SliceLog(tmp_path, wall_ms=1_000_000_000.0, monotonic_ns=5_000_000_000, clock=lambda: 5_000_000_000)
     log.append([row(1, 4_000_000_000), row(2, 6_500_000_000)])
     log.close()
     assert list(read_slices(tmp_path, 1_000_000.0, {8})) == []
@@ -71,20 +71,20 @@ def test_recorded_slices_are_read_in_the_time_of_a_run(tmp_path: Path) -> None:
 
 def test_a_restarted_controller_goes_on_in_the_same_record(tmp_path: Path) -> None:
     for wall_ms, start_ns in ((1_000_000.0, 0), (2_000_000.0, 1_000_000_000)):
-        log = SliceLog(tmp_path, wall_ms, start_ns)
+        log = SliceLog(tmp_path, wall_ms, start_ns, clock=lambda: 0)
         log.append([row(0, start_ns)])
         log.close()
     assert [record.start_s for record in read_slices(tmp_path, 1000.0)] == [0.0, 1000.0]
 
 
 def test_a_torn_line_is_skipped_and_a_foreign_file_refused(tmp_path: Path) -> None:
-    log = SliceLog(tmp_path, 0.0, 0)
+    log = SliceLog(tmp_path, 0.0, 0, clock=lambda: 0)  # whatever the host's uptime, no file is a day old
     log.append([row(0, 0)])
     log.close()
     path = tmp_path / NAME
     path.write_bytes(path.read_bytes() + b'[1, 2, "to')
     assert len(list(read_slices(path, 0.0))) == 1
-    later = SliceLog(tmp_path, 5000.0, 0)
+    later = SliceLog(tmp_path, 5000.0, 0, clock=lambda: 0)
     later.append([row(9, 0)])
     later.close()
     assert [(record.slice, record.start_s) for record in read_slices(path, 0.0)] == [(0, 0.0), (9, 5.0)]
