@@ -234,63 +234,14 @@ def replay(
         raise typer.Exit(code)
     client, embedded = find_cluster(cluster)
     meet(client)
-    driver: OnDemandDriver | None = None
     if resume:
         session = Replay.resume(out, client)
         driver = _driver(out, client, session.options, session.target)
     else:
-        wanted = RequestedTarget(
-            partition=spec.partition,
-            interactive_partition=spec.interactive_partition,
-            down_nodes=spec.down_nodes,
-        )
-        found = _gang(spec.gangd, embedded, client, wanted)
-        # It takes a moment, and the run's clock starts with it.
-        busy = None if embedded is None or dry_run else busy_warning()
-        asked = ReplayOptions(
-            start_s=spec.start,
-            length_s=spec.length,
-            speedup=spec.speedup,
-            interactive_queue=None if spec.interactive_queue < 0 else spec.interactive_queue,
-            seed=spec.seed,
-            oversize=spec.oversize,
-            dependencies=spec.dependencies,
-            use_memory=spec.memory,
-            gang=found.settings,
-            slices=found.slices,
-            pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
-            calibration=calibration.resolve() if calibration else None,
-            label=spec.label,
-            trial=spec.trial,
-            wanted=wanted,
-            account=spec.account,
-            qos=spec.qos,
-            reservation=spec.reservation,
-            sbatch_options=options,
-            no_requeue=spec.no_requeue,
-            environment=exported(spec.export or (), os.environ, one_host=embedded is not None),
-            patience_s=spec.patience,
-            block_jobs=block_jobs,
-            on_demand=spec.on_demand,
-            on_demand_settings=absolute_settings(spec.settings or ()),
-        )
-        driver = (
-            None if spec.on_demand is None else _driver(trace, client, asked, look_at_target(client, wanted))
-        )
-        danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
-        with (
-            nullcontext(apps) if driver is None else driver.applications() as table,
-            _made_fit(trace, client, asked, spec.fit, table, lenient=spec.lenient) as (path, wished),
-        ):
-            if driver is not None and not dry_run:
-                driver.refuse_without_rights()
-            if dry_run:
-                _show(draw_up(path, client, wished, table, danger, lenient=spec.lenient), wished, out)
-                return
-            clear_run(out, force, resumable=True)
-            session = Replay.begin(path, out, client, wished, table, danger=danger, lenient=spec.lenient)
-        for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
-            typer.echo(f"osub: {line}", err=True)
+        begun = _begin(spec, options, client, embedded, force=force, dry_run=dry_run, block_jobs=block_jobs)
+        if begun is None:
+            return
+        session, driver = begun
     if driver is not None:
         session.accompany(driver)
     is_finished = watch_replay(
@@ -307,6 +258,71 @@ def replay(
         typer.echo("\n".join(compared(load_run(out).jobs, driver.simulated())))
     if is_noted():
         raise typer.Exit(status())
+
+
+def _begin(
+    spec: ReplaySpec,
+    options: tuple[str, ...],
+    client: CommandSlurm,
+    embedded: ClusterState | None,
+    *,
+    force: bool,
+    dry_run: bool,
+    block_jobs: int | None,
+) -> tuple[Replay, OnDemandDriver | None] | None:
+    """Begin a new replay, with what carries out its on-demand jobs; or show it, and begin none."""
+    trace, out, apps, pairing, calibration = spec.paths
+    wanted = RequestedTarget(
+        partition=spec.partition,
+        interactive_partition=spec.interactive_partition,
+        down_nodes=spec.down_nodes,
+    )
+    found = _gang(spec.gangd, embedded, client, wanted)
+    # It takes a moment, and the run's clock starts with it.
+    busy = None if embedded is None or dry_run else busy_warning()
+    asked = ReplayOptions(
+        start_s=spec.start,
+        length_s=spec.length,
+        speedup=spec.speedup,
+        interactive_queue=None if spec.interactive_queue < 0 else spec.interactive_queue,
+        seed=spec.seed,
+        oversize=spec.oversize,
+        dependencies=spec.dependencies,
+        use_memory=spec.memory,
+        gang=found.settings,
+        slices=found.slices,
+        pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
+        calibration=calibration.resolve() if calibration else None,
+        label=spec.label,
+        trial=spec.trial,
+        wanted=wanted,
+        account=spec.account,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        sbatch_options=options,
+        no_requeue=spec.no_requeue,
+        environment=exported(spec.export or (), os.environ, one_host=embedded is not None),
+        patience_s=spec.patience,
+        block_jobs=block_jobs,
+        on_demand=spec.on_demand,
+        on_demand_settings=absolute_settings(spec.settings or ()),
+    )
+    driver = None if spec.on_demand is None else _driver(trace, client, asked, look_at_target(client, wanted))
+    danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
+    with (
+        nullcontext(apps) if driver is None else driver.applications() as table,
+        _made_fit(trace, client, asked, spec.fit, table, lenient=spec.lenient) as (path, wished),
+    ):
+        if driver is not None and not dry_run:
+            driver.refuse_without_rights()
+        if dry_run:
+            _show(draw_up(path, client, wished, table, danger, lenient=spec.lenient), wished, out)
+            return None
+        clear_run(out, force, resumable=True)
+        session = Replay.begin(path, out, client, wished, table, danger=danger, lenient=spec.lenient)
+    for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
+        typer.echo(f"osub: {line}", err=True)
+    return session, driver
 
 
 def _driver(
