@@ -424,6 +424,7 @@ class ControllerLoop:
 
     def _learn_pairs(self) -> None:
         """Learn pairs from now on, or no more, as the policy says."""
+        self._orders.attempt("save pairs", self._pairs.save)
         self._view.seats.learner = self._pairs.follow(self._view.policy.pairing)
         self._worker.asks_ends = self._view.policy.pairing.learns
 

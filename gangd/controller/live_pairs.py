@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from foundation.errors import OsubError
 from foundation.slurm import JobSnapshot
 from gangd.controller.job_policy import PairRule
 from gangd.controller.slurm_view import STATES
@@ -40,7 +41,6 @@ class LivePairs:
     def follow(self, rule: PairRule) -> PairLearner | None:
         """Apply a rule; returns who decides on pairs, None where the table does."""
         if not rule.learns:
-            self.save()
             self._learner = self._observer = None
         elif self._learner is None or rule.word != self._rule.word:
             self._learner = self._learner or self._read()
@@ -90,15 +90,15 @@ class LivePairs:
 
     def _read(self) -> PairLearner:
         """Return a learner that knows what the last one did; of a damaged file nothing counts."""
-        content = self._keeper.read_pairs()
         learner = PairLearner(secrets.randbits(48))
-        if content is None:
-            return learner
         try:
+            content = self._keeper.read_pairs()
+            if content is None:
+                return learner
             kept = msgspec.json.decode(content, type=KeptPairs)
             known = PairLearner(kept.seed)
             known.recall(kept.victims)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (OsubError, OSError, msgspec.DecodeError, ValueError) as error:
             self._keeper.keep_pairs_aside(str(error))
             return learner
         self._saved = known.version

@@ -326,7 +326,9 @@ class StateDirectory:
 
     def keep_pairs_aside(self, why: str) -> None:
         """Keep a damaged file of pairs under another name."""
-        name = self._rename(PAIRS_NAME, _DAMAGED_PAIRS)
+        name = "it is"
+        with suppress(OSError):
+            name = self._rename(PAIRS_NAME, _DAMAGED_PAIRS)
         log.error("%s cannot be used (%s): kept as %s", self.folder / PAIRS_NAME, why, name)
 
     def control(self) -> ControlServer:

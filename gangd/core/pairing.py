@@ -40,6 +40,7 @@ _MEMORY = 0.98  # of an older job at each newer one
 _NOISE, _NOISE_JOBS = 0.05, 3.0  # of the logarithm of CPU time, as if so many jobs had shown it
 _BASE_SD, _LOSS_SD = 10.0, 0.1
 _LOOSE = 0.01
+_MOST_SUM = 1e9
 _WIDTH = 1.96
 _LARGEST = 0.95
 SEPARATOR = ":"
@@ -256,7 +257,7 @@ class PairLearner:
                 or len(set(one.opponents)) != size - 1
                 or len(one.gram) != size * (size + 1) // 2
                 or len(one.response) != size
-                or not all(map(isfinite, values))
+                or not all(abs(value) < _MOST_SUM for value in values)
             ):
                 raise ValueError(f"{one.application} of {one.user} is no entry of a pair table")
             gram = np.zeros((size, size))

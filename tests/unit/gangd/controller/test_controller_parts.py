@@ -533,6 +533,8 @@ def test_a_table_of_pairs_is_read_with_its_threshold_and_from_no_one_else(tmp_pa
     path = tmp_path / "pairs.csv"
     path.write_text("victim,opponent,e_v\nb,a,0.2\na,b,0.0\na,a,0.05\n")
     assert read_pairs(path, 0.05, "comment") == PairRule(frozenset({("a", "b")}), word="comment")
+    path.write_text("victim,opponent,e_v\na,b,0.2\na,b,-0.1\n")
+    assert read_pairs(path, 0.05, "name").losses == {("a", "b"): 0.2}, "the larger loss of two counts"
     path.chmod(0o666)
     with pytest.raises(TrustError):
         read_pairs(path, 0.05, "comment")

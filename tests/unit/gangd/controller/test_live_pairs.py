@@ -144,6 +144,19 @@ def test_damaged_pairs_are_kept_aside_with_an_alarm(tmp_path: Path, content: byt
     later.close()
 
 
+def test_pairs_that_another_user_could_have_written_are_kept_aside(tmp_path: Path) -> None:
+    keeper = StateDirectory(tmp_path)
+    keeper.write_pairs(b'{"version": 1, "seed": 7}', "")
+    (tmp_path / PAIRS_NAME).chmod(0o666)
+    learner = LivePairs(keeper).follow(RULE)
+    assert learner is not None
+    assert learner.seed != 7
+    assert "pairs.damaged-1.json" in (keeper.damaged or "")
+    (tmp_path / PAIRS_NAME).symlink_to("/dev/zero")
+    assert LivePairs(keeper).follow(RULE) is not None
+    keeper.close()
+
+
 @pytest.mark.parametrize(
     "name", [None, "", "a,b", "a\nb", 'a"b', "a b", "a:b", "../x", "=SUM(A1)", "é", "x" * 65, "\x1b[2J"]
 )

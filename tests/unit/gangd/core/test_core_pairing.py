@@ -170,6 +170,8 @@ def test_what_was_learnt_is_recalled_and_nonsense_is_not() -> None:
         replace(kept, opponents=tuple(f"o{number}" for number in range(MOST_OPPONENTS + 1))),
         replace(kept, square=nan),
         replace(kept, square=-1.0),
+        replace(kept, square=1e300),
+        replace(kept, response=(inf, *kept.response[1:])),
         replace(kept, gram=tuple(-value for value in kept.gram)),
     ):
         with pytest.raises(ValueError, match="lu of ann"):
