@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analysis.metrics import host_use
+from deploy.compose.inside.controller import HOST_USER
 from deploy.local.host import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
@@ -40,7 +41,9 @@ from osub.live.on_demand import (
     OnDemandDriver,
     absolute_settings,
     compared,
+    is_on_demand,
     session_of,
+    setting_files,
 )
 from predictor.chosen import other_cpu
 from simulator.pairing import read_pair_table
@@ -224,12 +227,13 @@ def replay(
         code = forward_replay(
             cluster,
             on_signals,
-            (trace, apps, pairing, calibration),
+            (trace, apps, pairing, calibration, *setting_files(spec.settings or ())),
             out,
             finds_gangd=spec.gangd == AUTO,
             dry_run=dry_run,
             resume=resume,
             force=force,
+            user="root" if spec.on_demand or (resume and is_on_demand(out)) else HOST_USER,
         )
         raise typer.Exit(code)
     client, embedded = find_cluster(cluster)
