@@ -56,7 +56,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileOrF
 def pytest_configure(config: pytest.Config) -> None:
     # Ended from outside, a run ends its clusters and thaws what it froze, as it does at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    NodeManager.EXIT_TIMEOUT = 60  # seconds in which a worker that is told to end takes its clusters down
+    NodeManager.EXIT_TIMEOUT = 60  # seconds in which a worker that is to end takes its clusters down
     cpu_durations.register(config)
     is_worker = hasattr(config, "workerinput")
     if not is_worker and not config.option.collectonly:

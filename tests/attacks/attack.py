@@ -121,7 +121,7 @@ class Scene:
 
 
 @contextmanager
-def beside(loop: Callable[[], None], user: int = STRANGER) -> Iterator[None]:
+def concurrently(loop: Callable[[], None], user: int = STRANGER) -> Iterator[None]:
     """Let the second user do something over and over, in a process of his own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the child does nothing that needs a thread

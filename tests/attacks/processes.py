@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.daemons import find_process
-from tests.attacks.attack import STRANGER, Scene, attack, beside
+from tests.attacks.attack import STRANGER, Scene, attack, concurrently
 from tests.integration.waiting import agents_joined, wait_until
 
 
@@ -78,7 +78,7 @@ def no_key(scene: Scene) -> None:
             line.close()
 
     began = time.time()
-    with beside(knock):
+    with concurrently(knock):
         time.sleep(3.0)
     status = layout.gang / "state" / "status.json"
     wait_until(lambda: status.stat().st_mtime > began + 3.0, 60, "the controller goes on")

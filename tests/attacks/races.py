@@ -12,7 +12,7 @@ from foundation.errors import OsubError, TrustError
 from foundation.files import write_whole
 from foundation.slurm import SubmitRequest
 from foundation.trust import open_parent
-from tests.attacks.attack import ACCOUNT, STRANGER, Scene, attack, beside
+from tests.attacks.attack import ACCOUNT, STRANGER, Scene, attack, concurrently
 from tests.fixtures.tier import choose
 from tests.integration.waiting import wait_until
 
@@ -35,7 +35,7 @@ def swap_above(scene: Scene) -> None:
             one.rename(name)
             name.rename(one)
 
-    with beside(swap):
+    with concurrently(swap):
         for _ in range(choose(300, 1000, 20_000)):
             try:
                 os.close(open_parent(name / "c"))
@@ -67,7 +67,7 @@ def swap_below(scene: Scene) -> None:
             (mine / "inner").unlink()
             (mine / "hidden").rename(mine / "inner")
 
-        with beside(swap):
+        with concurrently(swap):
             for _ in range(5):
                 if not cluster.down().left and not home.exists():
                     break
@@ -86,7 +86,7 @@ def swap_files(scene: Scene) -> None:
             with suppress(OSError):
                 entry.symlink_to(scene.precious / "file")
 
-    with beside(swap):
+    with concurrently(swap):
         for _ in range(choose(200, 500, 5000)):
             try:
                 write_whole(report, "a report", 0o644)

@@ -45,7 +45,7 @@ def options() -> argparse.Namespace:
 
 
 def measured(area: Area, size: Size) -> tuple[list[Row], bool]:
-    """Run an area's benchmarks; returns what they told, and whether they ended well."""
+    """Run an area's benchmarks; returns their results, and whether they ended well."""
     with tempfile.TemporaryDirectory(prefix="osub-bench-") as folder:
         target = Path(folder, "figures.jsonl")
         environment = os.environ | area.sizes.get(size, {}) | {TARGET: str(target), SIZE: size}
@@ -58,7 +58,7 @@ def measured(area: Area, size: Size) -> tuple[list[Row], bool]:
 
 
 def commit() -> str:
-    """Return the commit that is measured; changes that are in none are told by a plus."""
+    """Return the commit that is measured; a plus marks changes that are in none."""
     words = ("describe", "--always", "--dirty=+", "--exclude=*")
     done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

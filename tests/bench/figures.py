@@ -36,7 +36,7 @@ class Row:
 
 
 def rows_of(lines: Iterable[str]) -> list[Row]:
-    """Return the rows that benchmarks told, a line of JSON each."""
+    """Return the rows that benchmarks printed, a line of JSON each."""
     return [_row(json.loads(line)) for line in lines if line.strip()]
 
 
@@ -86,14 +86,14 @@ def _interval(values: Sequence[float]) -> Interval:
 
 def table(rows: Sequence[Row]) -> str:
     """Return the table in Markdown."""
-    head = ("area", "figure", "value", "beside", "ratio", "load", "how")
+    head = ("area", "figure", "value", "baseline", "ratio", "load", "how")
     lines = [
         (
             row.area,
             row.figure,
-            f"{_told(row.value, row.interval)} {row.unit}",
+            f"{_formatted(row.value, row.interval)} {row.unit}",
             row.baseline or "",
-            _told(row.ratio, row.ratio_interval),
+            _formatted(row.ratio, row.ratio_interval),
             f"{row.load:.1f}",
             row.method,
         )
@@ -102,7 +102,7 @@ def table(rows: Sequence[Row]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, ("---",) * len(head), *lines))
 
 
-def _told(value: float | None, interval: Interval) -> str:
+def _formatted(value: float | None, interval: Interval) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if interval is None else f"{value:.4g} ({interval[0]:.4g} to {interval[1]:.4g})"

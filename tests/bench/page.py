@@ -12,7 +12,7 @@ from analysis.pages import Page, PageBlock, PageTable, Section, VerdictParagraph
 from tests.bench.figures import Row
 from tests.bench.history import Run
 
-_HEAD = ("figure", "value", "95% interval", "unit", "beside", "ratio", "load")
+_HEAD = ("figure", "value", "95% interval", "unit", "baseline", "ratio", "load")
 
 
 def draw(target: Path, runs: Sequence[Run]) -> None:

@@ -5,7 +5,7 @@ Run it on a calm host::
     OSUB_FIGURES=demand.md pytest -m benchmark -s tests/benchmarks/test_demand_of_programs.py
 
 Each program shares its cores with jobs that compute all the time, under both holds. A program that flaps is
-taken for idle again and again while it works: then it runs beside others rather than in slices of its own.
+taken for idle again and again while it works: then it runs with others rather than in slices of its own.
 ``OSUB_TRIAL_S`` (default 20) is how long each is watched.
 """
 
@@ -111,5 +111,5 @@ def test_demand(figures: Figures, number: int, hold: HoldSetting) -> None:
         f"{program.name}, {hold.value}: taken for busy",
         f"{busy:.0%} of the time; {60 * flips / WATCHED_S:.1f} changes a minute",
         "100%; none" if program.is_busy else "0%; none",
-        f"status four times a second for {WATCHED_S:g} s, beside jobs that spin on both cores",
+        f"status four times a second for {WATCHED_S:g} s, with jobs that spin on both cores",
     )

@@ -8,7 +8,7 @@ One core of two jobs (M=2): the victim is one loop of root's, the attacker a job
 a trick of ``tests/fixtures/fair_tricks.py``, most with 16 processes in sessions of their own. The share is
 the CPU time that the victim got, by that of the same loop on the same core while it was alone; 0.5 is fair.
 Two nodes of one core are measured at the same time, with different tricks, so ``none`` (an honest attacker of
-one process) is measured with them again and again. Beside it: the victim's part of what the two jobs used
+one process) is measured with them again and again. Also shown: the victim's part of what the two jobs used
 (with cgroup v1's cpuacct), which other work on the host changes less, and what of the core was not used.
 
 All of it takes about half an hour. ``--tricks a,b``, ``--modes freeze,yield,signals`` measure some only;
@@ -109,7 +109,7 @@ TRICKS = {
     "bursts (two slices of three)": Trick("bursts-rest"),
     "bursts (small)": Trick("bursts-small"),
     "work after own slices": Trick("after-slices"),
-    "short lives": Trick("short-lives"),
+    "short processes": Trick("short-processes"),
     "600 sleeping threads": Trick("sleepers"),
     "moved": Trick("moved"),
     "niced": Trick("niced"),

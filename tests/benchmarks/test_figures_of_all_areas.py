@@ -1,4 +1,4 @@
-"""One figure or two of each area, beside a baseline of the same run: what ``make bench`` asks for.
+"""One figure or two of each area, with a baseline of the same run: what ``make bench`` asks for.
 
 A part of it by itself: ``pytest -m benchmark -s tests/benchmarks/test_figures_of_all_areas.py -k sweep``.
 Trials of a figure and of its baseline are interleaved, for the pace of a host drifts.
@@ -91,7 +91,7 @@ def test_install_sizes() -> None:
         "simulation": [*PROJECT["project"]["dependencies"], *extras["sim"]],
     }
     everything = [text for name in ("controller", "metrics", *EXTRAS) for text in extras[name]]
-    sources = [path for room in PACKAGES for path in (ROOT / room).rglob("*")]
+    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*")]
     own = sum(path.stat().st_size for path in sources if path.is_file() and path.suffix != ".pyc")
     whole = own + bytes_of(closure([*PROJECT["project"]["dependencies"], *everything]))
     for name, wanted in groups.items():
@@ -103,7 +103,7 @@ def test_install_sizes() -> None:
             better="less",
             baseline="osub[all]",
             baseline_trials=[whole / 1e6],
-            method="files of osub and of what it stands on, without compiled Python",
+            method="files of osub and of its dependencies, without compiled Python",
         )
 
 

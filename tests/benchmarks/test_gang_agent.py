@@ -1,6 +1,6 @@
 """What a switch costs on this host; run with ``pytest -m benchmark -s tests/benchmarks/test_gang_agent.py``.
 
-Real cgroups and processes; both cores, if there are two, are kept busy beside the two jobs under test.
+Real cgroups and processes; both cores, if there are two, are kept busy by other processes.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 cost without sockets, as CPU time, which a busy host does not change. ``-k very`` has the real controller, its
 reader of Slurm (100,000 jobs, of which some end and begin all the time) in a process of its own, and agents
 over CURVE sockets of their own in several processes on the same host, which take most of its CPUs: first with
-slices of 1 s, then of 250 ms, for which two CPUs are too few. As it stands that takes five minutes.
+slices of 1 s, then of 250 ms, for which two CPUs are too few. By default that takes five minutes.
 
 ``OSUB_CROWD`` sets the number of nodes (ten jobs each), ``OSUB_CROWD_QUANTUM_MS`` the one slice to try,
 ``OSUB_CROWD_CHURN`` the jobs that end a second, ``OSUB_CROWD_PROCESSES`` the processes,
@@ -182,7 +182,7 @@ def test_cost_of_hearing() -> None:
 
 
 class Hand:
-    """A clock that stands still until it is set."""
+    """A clock that stops until it is set."""
 
     now_ns = 0
 

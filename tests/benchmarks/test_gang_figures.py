@@ -147,8 +147,8 @@ SPIN_LEAST = ["nice", "-n", "19", "sh", "-c", "while :; do :; done"]
 
 
 @contextmanager
-def strangers(cluster: LocalCluster) -> Iterator[None]:
-    """Beside all jobs, on each node's core, a process of least priority that spins and is no job."""
+def foreign_processes(cluster: LocalCluster) -> Iterator[None]:
+    """Run on each node's core a process of least priority that spins and is no job."""
     cpus = {cpu for node in cluster.state().layout.nodes for cpu in node.cpus or ()}
     spinners = [subprocess.Popen(["taskset", "-c", str(cpu), *SPIN_LEAST]) for cpu in sorted(cpus)]
     try:
@@ -164,38 +164,38 @@ def strangers(cluster: LocalCluster) -> Iterator[None]:
 def test_coupled_jobs_next_to_a_spinning_process(
     figures: Figures, coupled: int, jobs: int, hold: HoldSetting
 ) -> None:
-    """Beside: a job of one process that spins on one of the nodes, or (``jobs`` 0) strangers.
+    """Co-located: a job of one process that spins on one of the nodes, or (``jobs`` 0) foreign processes.
 
-    A stranger of another session has half of a core whatever its nice value, where the kernel groups tasks by
-    session (``sched_autogroup_enabled``); so there the same job beside the same strangers, without gangd, is
-    what speeds are told by.
+    A process of another session has half of a core whatever its nice value, where the kernel groups tasks by
+    session (``sched_autogroup_enabled``); so there speeds are relative to the
+    same job with the same foreign processes, without gangd.
     """
     window_s = max(SHARED_S, 12 * (coupled + jobs) * 0.25)
     totals, raws = [], []
     for _ in range(TRIALS):
         with cluster_of(GangKind.NONE, 1) as cluster, noise() as host:
             bench = Bench(cluster.client(), cluster.folder)
-            with nullcontext() if jobs else strangers(cluster):
+            with nullcontext() if jobs else foreign_processes(cluster):
                 alone_of = {True: bench.in_step(1, SHARED_S, LAUNCH_S)[0]}
             alone_of[False] = bench.in_step(0, SHARED_S, LAUNCH_S, spinning=1)[0]
         with cluster_of(GangKind.OSUB, coupled + 1, hold=hold) as cluster, noise() as host:
             bench = Bench(cluster.client(), cluster.folder)
-            with nullcontext() if jobs else strangers(cluster):
+            with nullcontext() if jobs else foreign_processes(cluster):
                 paces = bench.in_step(coupled, window_s, LAUNCH_S + 1.5 * (coupled + jobs), spinning=jobs)
         kinds = [True] * coupled + [False] * jobs
         totals.append(sum(pace.work / alone_of[kind].work for pace, kind in zip(paces, kinds, strict=True)))
         raws.append(
             sum(pace.steps_s / alone_of[kind].steps_s for pace, kind in zip(paces, kinds, strict=True))
         )
-        say(f"  {coupled} coupled, {jobs} spinning beside: {totals[-1]:.3f}, raw {raws[-1]:.3f}; {host}")
-    beside = "a job of one process that spins" if jobs else "a stranger of nice 19 that spins on each core"
+        say(f"  {coupled} coupled, {jobs} spinning: {totals[-1]:.3f}, raw {raws[-1]:.3f}; {host}")
+    other = "a job of one process that spins" if jobs else "a process of nice 19 that spins on each core"
     figures.add(
-        f"{coupled} tightly coupled job{'s' * (coupled > 1)}, beside {beside}, gangd 250 ms, {hold.value}: "
+        f"{coupled} tightly coupled job{'s' * (coupled > 1)}, with {other}, gangd 250 ms, {hold.value}: "
         "speeds added up",
         f"{middle(totals)}; raw {middle(raws)}",
         "at least 0.95",
         f"median (range) of {TRIALS} trials, each over the same jobs alone"
-        + ("" if jobs else ", beside the same strangers"),
+        + ("" if jobs else ", with the same foreign processes"),
     )
 
 
@@ -289,15 +289,15 @@ def test_batch_job_next_to_an_idle_interactive_job(figures: Figures, hold: HoldS
             bench.eiba([0.99, 0.01] * 200)
             works += [bench.in_step(1, window_s, LAUNCH_S)[0].work for _ in range(2)]
             slow = [works[0] / work for work in works[1:]]
-            say(f"  beside an idle eiba: {slow[0]:.3f}, then {slow[1]:.3f}")
+            say(f"  with an idle eiba: {slow[0]:.3f}, then {slow[1]:.3f}")
             bench.cancel()
             first = max(first, slow[0])
             slowdowns.append(slow[1])
     figures.add(
-        f"batch job beside an idle interactive job (1% busy), {hold.value}: its slowdown",
+        f"batch job with an idle interactive job (1% busy), {hold.value}: its slowdown",
         middle(slowdowns),
         "at most 1.03",
-        f"2-rank job for {window_s:g} s beside an eiba, over the same alone before; the first job beside an "
+        f"2-rank job for {window_s:g} s with an eiba, over the same alone before; the first job with an "
         f"eiba that is new: {first:.3f} at worst; {host}",
     )
 
@@ -318,7 +318,7 @@ def test_burst_of_an_interactive_job_next_to_a_busy_batch_gang(figures: Figures,
     stretches = [each["wall_s"] / each["busy_s"] for each in found]
     first = [1000 * each["first_s"] for each in found]
     figures.add(
-        f"1 s burst of an interactive job beside a busy batch gang, {hold.value}: stretch",
+        f"1 s burst of an interactive job with a busy batch gang, {hold.value}: stretch",
         middle(stretches),
         "at most 2.1",
         f"{bursts} bursts, 2.5 s apart; wall time from its due instant over its CPU time; {host}",

@@ -1,4 +1,4 @@
-"""What the field's methods say of programs never measured, beside nearest pair and majority; asserts nothing.
+"""What the field's methods say of programs never measured, nearest pair and majority; asserts nothing.
 
 Run it, two minutes on an idle core::
 

@@ -99,7 +99,7 @@ def note_rate(
     reach: str,
     runs: int = 7,
 ) -> None:
-    """Add how many jobs the engine schedules, as the median of ratios to the plain EASY beside it."""
+    """Add how many jobs the engine schedules, as the median of ratios to the plain EASY of the same trial."""
     setting = setting_of(words)
     workload = make_workload(trace, setting.queues, Cleaning())
     simulate(first_jobs(workload, 100), setting)  # compiled, or loaded

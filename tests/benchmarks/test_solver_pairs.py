@@ -27,7 +27,7 @@ from tests.fixtures.voice import say
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(900)]
 
 PAIR_S = float(os.environ.get("OSUB_PAIR_S", "6"))
-# Without turns some solvers all but stand still: shorter, that the trial may end.
+# Without time slices some solvers hardly progress: shorter, that the trial may end.
 NAIVE_SHARE = 0.4
 SLURM_SHARE = 4.0  # Slurm's least slice is 5 s: several turns of each job
 NODES = {"lu": 2, "mg": 2, "bt": 1, "sp": 1}
@@ -57,7 +57,7 @@ class Speeds:
             say(f"{name}.{CLASSES[name]} x{NODES[name]}: {1e3 * self.step_s[name]:.3f} ms")
 
     def add(self, how: str, names: tuple[str, str], speeds: list[float], host: object) -> None:
-        pair = " beside ".join(f"{name}.{CLASSES[name]} x{NODES[name]}" for name in names)
+        pair = " with ".join(f"{name}.{CLASSES[name]} x{NODES[name]}" for name in names)
         message = " and ".join(f"{speed:.3f} ({2 * speed - 1:+.0%})" for speed in speeds)
         self.lines.append(f"| {how} | {pair} | {message} | {host} |")
         say(self.lines[-1])

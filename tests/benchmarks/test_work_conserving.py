@@ -1,4 +1,4 @@
-"""What a busy job gets beside one that idles most of the time, second by second; prints tables.
+"""CPU share of a busy job co-located with one that mostly idles, second by second; prints tables.
 
 Run it on a calm host::
 
@@ -177,7 +177,7 @@ def summary(figures: Figures, measure: str, found: dict[str, list[Shared]], shar
 def test_a_busy_job_starts_next_to_one_that_idles(figures: Figures) -> None:
     with noise() as host:
         found = interleaved("idle", "busy", "busy")
-    summary(figures, "busy job starts beside one that has idled for 8 s", found, "0.97", "0.2")
+    summary(figures, "busy job starts on the core of one that has idled for 8 s", found, "0.97", "0.2")
     say(f"  {host}")
 
 
@@ -197,7 +197,7 @@ def test_a_burst_next_to_a_busy_job(figures: Figures) -> None:
     for name, trials in found.items():
         by_second = zip(*(each[3].shares for each in trials), strict=False)
         figures.add(
-            f"burst of 1 s beside a busy job, {name}",
+            f"burst of 1 s with a busy job, {name}",
             f"stretch {middle([each[0] for each in trials])}; first progress "
             f"{middle([each[1] for each in trials])} ms; "
             f"the neighbour loses {middle([each[2] for each in trials])} s; "
@@ -242,7 +242,7 @@ def test_a_day_of_interactive_work_next_to_a_gang(figures: Figures) -> None:
                 found[name].append(day_under(name, seed=number))
     for name, days in found.items():
         figures.add(
-            f"a day of interactive work beside a gang, N2C1, M=3, {name}",
+            f"a day of interactive work with a gang, N2C1, M=3, {name}",
             f"unused {middle([100 * unused for unused, _ in days])} %; "
             f"steps of the gang {middle([steps for _, steps in days])} a second",
             "at most 3 %" if name == "gangd, yield" else "(for comparison)",

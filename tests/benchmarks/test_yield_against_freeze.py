@@ -1,11 +1,11 @@
-"""Gangs that yield beside gangs that are frozen, trial by trial; prints tables, asserts nothing about time.
+"""Gangs that yield against gangs that are frozen, trial by trial; prints tables, asserts nothing about time.
 
 Run it on a calm host::
 
     OSUB_FIGURES=holds.md pytest -m benchmark -s tests/benchmarks/test_yield_against_freeze.py
 
 In each trial the same jobs run under both holds, one after the other, now this one first and now that one;
-what is told is the median of the trials' ratios, beside the speeds themselves. The ratios are of raw speeds:
+the figure is the median of the trials' ratios, with the speeds themselves. The ratios are of raw speeds:
 what a job that yields does in others' slices it does in pieces: the length of a step does not tell the
 pace of its core there. ``OSUB_TRIALS`` and ``OSUB_TRIAL_S`` are as in ``test_gang_figures``.
 """
@@ -84,7 +84,7 @@ def test_gangs_that_go_through_memory(figures: Figures) -> None:
 
 
 def test_a_gang_next_to_a_job_of_one_percent(figures: Figures) -> None:
-    """Beside a gang of two ranks: a job of one process, on one of its cores, that computes 10 ms a second."""
+    """A gang of two ranks shares one of its cores with a job of one process that computes 10 ms a second."""
     settings = {
         "operating system alone": (GangKind.NONE, HoldSetting.FREEZE),
         **{f"gangd, {hold.value}": (GangKind.OSUB, hold) for hold in HoldSetting},
@@ -93,22 +93,22 @@ def test_a_gang_next_to_a_job_of_one_percent(figures: Figures) -> None:
     for number in range(TRIALS):
         names = [*settings]
         for name in names[number % 3 :] + names[: number % 3]:
-            found[name].append(beside_one_percent(*settings[name]))
+            found[name].append(with_one_percent(*settings[name]))
             say(f"  {name}: {found[name][-1]:.3f}")
     for name, speeds in found.items():
         figures.add(
-            f"gang of two ranks beside a job of 1 % on one of its cores, {name}: speed",
+            f"gang of two ranks with a job of 1 % on one of its cores, {name}: speed",
             middle(speeds),
             "at least 0.97" if name != "operating system alone" else "(for comparison)",
             "median (range) over the same gang on the same cluster before the other job began",
         )
 
 
-def beside_one_percent(gang: GangKind, hold: HoldSetting) -> float:
+def with_one_percent(gang: GangKind, hold: HoldSetting) -> float:
     with cluster_of(gang, 2, hold=hold) as cluster:
         bench = Bench(cluster.client(), cluster.folder)
         (before,) = bench.in_step(1, SHARED_S, LAUNCH_S)
         bench.submit("idle", [sys.executable, str(SHARES), "--pattern", "idle", "--until", "4000000000"])
-        (beside,) = bench.in_step(1, SHARED_S, LAUNCH_S + SETTLE_S)
+        (co_located,) = bench.in_step(1, SHARED_S, LAUNCH_S + SETTLE_S)
         bench.cancel()
-    return beside.work / before.work
+    return co_located.work / before.work

@@ -1,7 +1,7 @@
 """A campaign: faults drawn by a seed, one after the other, and the invariants after each.
 
 After every fault: (1) no job stood still for longer than lease + 1 s (with agent and guardian killed at
-once: the health check's interval), and what stands still now takes turns; (2) every job is in the state in
+once: the health check's interval), and what is suspended now runs by turns; (2) every job is in the state in
 which it should be; (3) cancelled jobs are gone in time; (4) no node is drained or down; and the gang
 scheduler works again: every agent has joined and the residents take turns on every node.
 """
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def draw(kinds: Sequence[type[Fault]], count: int, dice: random.Random) -> list[type[Fault]]:
-    """Draw faults: every kind once if there is room, the rest by their share (0: not again), shuffled."""
+    """Draw faults: every kind once if there are enough, the rest by their share (0: not again), shuffled."""
     chosen = list(kinds[:count])
     if count > len(chosen):
         chosen += dice.choices(kinds, [kind.share or 1e-9 for kind in kinds], k=count - len(chosen))
@@ -56,7 +56,7 @@ class Campaign:
     brief
         Whether every fault is to be as short as it can be.
     say
-        Told the outcome of each fault.
+        Called with the outcome of each fault.
     """
 
     def __init__(

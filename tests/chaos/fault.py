@@ -17,7 +17,7 @@ class Fault:
     name
         Its kind, as the table has it.
     allowance_s
-        How long a job may stand still without a break while it lasts.
+        How long a job may be suspended without a break while it lasts.
     holds_s
         How long the campaign waits between ``inject`` and ``heal``.
     """

@@ -38,7 +38,7 @@ def client(
 
 
 class Recorder:
-    """Listens to the plans of every node, beside the agents, and keeps them with their frames."""
+    """Listens to the plans of every node, as the agents do, and keeps them with their frames."""
 
     def __init__(self, keys: Path, nodes: Sequence[str], port: int) -> None:
         self._frames: dict[str, collections.deque[list[bytes]]] = {
@@ -130,7 +130,7 @@ def spoil(body: bytes, dice: random.Random) -> bytes:
 
 
 def send_all(socket: zmq.Socket[bytes], messages: Sequence[Sequence[bytes]], within_s: float) -> int:
-    """Send messages, waiting for room; returns how many the library took before the time was over."""
+    """Send messages, waiting for free buffers; returns how many the library took before the time was over."""
     until_s = time.monotonic() + within_s
     for number, frames in enumerate(messages):
         while True:

@@ -43,7 +43,7 @@ KILL_WAIT_S = 5
 HEALTH_CHECK_S = 5
 QUANTUM_MS = 50
 MULTIPLICITY = 6
-"""Room for the residents and for the guests of several faults at a time."""
+"""Enough for the residents and for the guests of several faults at a time."""
 CONTROLLER = "gangd"
 FUZZ = "fuzz"
 """Name of an agent's key that is on the allow-list and of no node."""
@@ -208,7 +208,7 @@ class Stage:
         )
 
     def is_alive(self, role: str) -> bool:
-        """Whether a daemon of the gang scheduler lives."""
+        """Whether a daemon of the gang scheduler runs."""
         return role in self.gang and find_process(self.gang[role]) is not None
 
     def revive(self) -> None:

@@ -2,7 +2,7 @@
 
 A thread reads ``freezer.state`` of every step of the nodes some fifty times a second, at irregular instants
 so that it does not beat with the time slices, and the state of the tasks (T: stopped) five times a second.
-Where jobs yield it reads which of them do. Those are held, and take turns, but do not stand still.
+Where jobs yield it reads which of them do. Those are held, and run by turns, but are not frozen.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Window:
     Attributes
     ----------
     allowance_s
-        How long a job may stand still without a break.
+        How long a job may be suspended without a break.
     worst_s
         The longest that one did.
     blind_s
@@ -61,7 +61,7 @@ class Watcher:
     Attributes
     ----------
     spared
-        Jobs that Slurm has suspended: they may stand still for as long as they like.
+        Jobs that Slurm has suspended: gangd does not limit for how long.
     """
 
     def __init__(self, nodes: Iterable[str], allowance_s: float, *, yields: bool = False) -> None:
@@ -78,7 +78,7 @@ class Watcher:
         self._thread.start()
 
     def open(self, allowance_s: float) -> Window:
-        """Begin a new window; what stands still already is counted from its beginning."""
+        """Begin a new window; what is suspended already is counted from its beginning."""
         if not self._thread.is_alive():
             raise RuntimeError("the watcher has ended: nothing that follows would be seen")
         with self._lock:

@@ -48,7 +48,7 @@ def read_as(raw: bytes) -> str | None:
 
 
 class Hostile:
-    """Submits and asks beside the client that is tested."""
+    """Submits and asks next to the client that is tested."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster

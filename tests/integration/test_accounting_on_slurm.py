@@ -78,17 +78,17 @@ def database(folder: Path) -> Iterator[int]:
         timeout=300,
         env={"PATH": PATH},
     )
-    port, door = free_port(), folder / "my.sock"
-    words = ("mariadbd", *places, f"--socket={door}", f"--pid-file={folder}/my.pid", f"--port={port}")
+    port, socket_path = free_port(), folder / "my.sock"
+    words = ("mariadbd", *places, f"--socket={socket_path}", f"--pid-file={folder}/my.pid", f"--port={port}")
     small = ("--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900")
     with daemon(folder / "mariadb.log", *words, *small):
-        wait_until(door.exists, START_S, "MariaDB listens")
+        wait_until(socket_path.exists, START_S, "MariaDB listens")
         grants = "".join(
             f"create user 'slurm'@'{host}' identified by 'pw'; "
             f"grant all on slurm_acct_db.* to 'slurm'@'{host}';"
             for host in ("localhost", "127.0.0.1")
         )
-        client = ["mariadb", "--no-defaults", f"--socket={door}", "-uroot", "-e", grants]
+        client = ["mariadb", "--no-defaults", f"--socket={socket_path}", "-uroot", "-e", grants]
         subprocess.run(client, check=True, timeout=60, env={"PATH": PATH})
         yield port
 
@@ -107,7 +107,7 @@ def accounted(cluster: LocalCluster, folder: Path, *settings: str, ready: str = 
     settings
         Lines of slurm.conf that are added.
     ready
-        What ``sacctmgr`` is told before, a command a line.
+        Commands for ``sacctmgr`` before, one a line.
     """
     with ExitStack() as stack:
         port = stack.enter_context(database(folder / "db"))
@@ -227,7 +227,7 @@ def test_rules_of_qos_and_account_count_for_jobs_of_a_live_slurmdbd(
             assert (policy.weight(jobs[other]), policy.quantum_ns(jobs[other])) == (1.0, None), name
         if apart is not None:
             apart.close()
-        weights, warned = told_by_gangd(conf, tmp_path, file)
+        weights, warned = seen_by_gangd(conf, tmp_path, file)
         assert weights == {ruled: 2.0, other: 1.0}
         assert "account nobodys has a rule, and Slurm has no account nobodys" in warned
         assert "physics" not in warned
@@ -235,7 +235,7 @@ def test_rules_of_qos_and_account_count_for_jobs_of_a_live_slurmdbd(
         client.cancel([ruled, other])
 
 
-def told_by_gangd(conf: Path, folder: Path, rules: Path) -> tuple[dict[int, float], str]:
+def seen_by_gangd(conf: Path, folder: Path, rules: Path) -> tuple[dict[int, float], str]:
     """Run a gangd until it tells of two jobs that share; returns their weights, and what ``check`` prints."""
     ports = free_port(), free_port()
     places = f'keys = "{folder}/keys"\nstate = "{folder}/state"\nslurm_conf = "{conf}"\nmove_ends = false\n'

@@ -143,7 +143,7 @@ def until(what: str, done: Callable[[], bool], within_s: float = 120.0) -> None:
 def jobs_of_the_trace() -> list[tuple[float, int, float]]:
     """Return the first jobs of a real trace as (due, nodes, run), squeezed to a minute and 3 nodes.
 
-    None is so short that it has ended before a busy host's Slurm has told the gang scheduler of it.
+    None is so short that it has ended before a busy host's Slurm has reported it to the gang scheduler.
     """
     found = [job for job in islice(iter_swf(TRACE), 400) if job.run_s and job.allocated_procs][:JOBS]
     first, last = found[0].submit_s, found[-1].submit_s

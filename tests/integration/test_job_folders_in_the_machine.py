@@ -1,7 +1,7 @@
-"""Job folders of other names, under a real kernel and a real agent: found, or told of, and never missed.
+"""Job folders of other names, under a real kernel and a real agent: found, or reported, and never missed.
 
 Slurm 26.05 names the folder of a job by its SLUID. This machine's Slurm does not, so folders of that shape
-are made beside its own, in the scope that carries the node's name (Debian's multiple-slurmd).
+are made next to its own, in the scope that carries the node's name (Debian's multiple-slurmd).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def look_alike(cluster: MachineCluster, folder: str, step: str, title: str = "")
 def wait_for_fault(cluster: MachineCluster, kind: str) -> None:
     """Wait until the controller knows of a fault of the agent."""
     cluster.machine.until(
-        f"grep -q '\"{kind}\":' /var/lib/gangd/state/status.json", SLOW_S, f"a fault {kind} is told of"
+        f"grep -q '\"{kind}\":' /var/lib/gangd/state/status.json", SLOW_S, f"a fault {kind} is reported"
     )
 
 
@@ -79,7 +79,7 @@ def test_a_step_in_a_folder_named_by_sluid_is_held_and_let_run_with_its_job(
                 break
         alike = sum(one is two for one, two in looks)
         assert {(True, True), (False, False)} <= set(looks)
-        assert alike >= 0.9 * len(looks), "the two steps of a job do not stand and run together"
+        assert alike >= 0.9 * len(looks), "the two steps of a job are not suspended and resumed together"
         found = job_folders(cluster)
         assert found["here"] == "yes"
         assert "1 named by SLUID" in found["found"]

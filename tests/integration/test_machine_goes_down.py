@@ -58,7 +58,9 @@ def goes_down_and_comes_back(cluster: MachineCluster, go_down: Callable[[], None
         assert set_freeze_files(cluster) == []
         cluster.wait_up()
         assert machine.must("sha256sum /etc/gangd/keys/*.key* /etc/gangd/keys/agents/*") == keys
-        machine.until(f"grep -q '\"weight\":{weight}' {UNITS_STATE}/status.json", SLOW_S, "the order stands")
+        machine.until(
+            f"grep -q '\"weight\":{weight}' {UNITS_STATE}/status.json", SLOW_S, "the order is in force"
+        )
         # What ran is put back or ended: nothing is taken for running of which no process is left. Slurm
         # sees that when a node registers, of jobs that are older than its BatchStartTimeout.
         machine.must("sleep 25; systemctl restart slurmd", 120)
@@ -79,7 +81,7 @@ def goes_down_and_comes_back(cluster: MachineCluster, go_down: Callable[[], None
         before_s = [cluster.cpu_s(job) for job in jobs]
         deadline_s = time.monotonic() + SLOW_S
         while any(cluster.cpu_s(job) <= spent for job, spent in zip(jobs, before_s, strict=True)):
-            assert time.monotonic() < deadline_s, "a job stands still"
+            assert time.monotonic() < deadline_s, "a job is suspended"
             machine.must("sleep 1")
         machine.must("systemctl is-active gangd gang-agent")
     finally:

@@ -1,6 +1,6 @@
 """Gangd on a machine with systemd and cgroup v2: Linux as a process, a Slurm of one node and one core.
 
-What runs there is many times slower than here, and beside other programs slower still: nothing is timed but
+What runs there is many times slower than here, and on a busy host slower still: nothing is timed but
 what must end.
 """
 
@@ -69,7 +69,7 @@ def test_two_jobs_that_yield_take_turns_and_a_crash_of_everything_leaves_none_st
     # What a job got in one tick of 10 ms while it yielded counts 341 times, and it waits for that long.
     deadline_s = time.monotonic() + 2 * SLOW_S
     while min(cluster.cpu_s(job) - before for job, before in zip(yielding, before_s, strict=True)) <= 0.1:
-        assert time.monotonic() < deadline_s, "a job stands still"
+        assert time.monotonic() < deadline_s, "a job is suspended"
         machine.must("sleep 1")
     cluster.start_gang()
 

@@ -95,7 +95,7 @@ def test_the_page_leads_there_and_back(cluster: MachineCluster) -> None:
         page.follow("Is it well?")
         machine.must('! journalctl -q --no-pager -u gang-agent | grep -q \'"event": "fault"\'')
         page.follow("And back")
-        # Beside jobs that compute on the one core, what follows a stop may be too slow for systemd.
+        # While jobs compute on the one core, what follows a stop may be too slow for systemd.
         assert not {"active", "activating"} & set(
             machine.run("systemctl is-active gangd gang-agent").text.split()
         )

@@ -181,7 +181,7 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_ha
     stage = Stage(cluster, tmp_path, jobs)
 
     def hold() -> None:
-        """Put jobs back once their first life is on record."""
+        """Put jobs back once their first attempt is on record."""
         if not stage.is_begun(4):
             stage.at(0.0, hold)
             return
@@ -191,7 +191,7 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_ha
         stage.at(0.0, again)
 
     def again() -> None:
-        """Slurm lets a job that it puts back wait for two minutes, unless it is told otherwise."""
+        """Slurm lets a job that it puts back wait for two minutes, unless it is configured otherwise."""
         job = stage.job_of(4)
         if "JobState=PENDING" in stage.scontrol("show", "job", "-o", job):
             stage.scontrol("update", f"JobId={job}", "TimeLimit=1", f"StartTime=now+{REVOKED_S:.0f}")
@@ -207,7 +207,7 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_ha
             stage.at(0.0, lift)
 
     def shut() -> None:
-        """Let the last job find the partition down, and the one that lives twice find it up."""
+        """Let the last job find the partition down, and the one with two attempts find it up."""
         if stage.is_over(4) or "JobState=RUNNING" in stage.scontrol("show", "job", "-o", stage.job_of(4)):
             stage.partition(State="DOWN")
         else:
@@ -228,16 +228,16 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_ha
     assert (why[2], why[3], why[5]) == ("PartitionTimeLimit", "PartitionNodeLimit", "PartitionDown")
     twice = rows(run)[3]
     assert run.allocations is not None
-    lives = [held for held in run.allocations.to_dicts() if held["job"] == twice["job_id"]]
-    assert [held["why"] for held in lives] == ["start", "requeue"]
-    assert lives[0]["to_s"] <= lives[1]["from_s"] == twice["start_s"]
-    assert lives[1]["to_s"] == twice["end_s"]
+    attempts = [held for held in run.allocations.to_dicts() if held["job"] == twice["job_id"]]
+    assert [held["why"] for held in attempts] == ["start", "requeue"]
+    assert attempts[0]["to_s"] <= attempts[1]["from_s"] == twice["start_s"]
+    assert attempts[1]["to_s"] == twice["end_s"]
     assert number(twice, "end_s") - number(twice, "start_s") == pytest.approx(3.0, abs=1.0)
     assert number(twice, "wasted_s") > 0
 
 
 def silenced(stage: Stage, begin_s: float, length_s: float) -> None:
-    """Let this cluster's slurmctld stand still for a while."""
+    """Stop this cluster's slurmctld for a while."""
     (daemon,) = (one for one in stage.cluster.state().daemons if one.role == "slurmctld")
     stage.at(begin_s, lambda: os.kill(daemon.pid, signal.SIGSTOP))
     stage.at(begin_s + length_s, lambda: os.kill(daemon.pid, signal.SIGCONT))

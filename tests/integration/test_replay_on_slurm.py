@@ -148,13 +148,13 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
     more = ("--apps", str(apps), "--sbatch-option", "requeue")
     replay = subprocess.Popen(words(trace, shared_cluster, out, *more), stdout=subprocess.DEVNULL)
 
-    def begun(life: int) -> bool:
-        return (out / "jobs" / f"1.life{life}.start").exists()
+    def begun(attempt: int) -> bool:
+        return (out / "jobs" / f"1.life{attempt}.start").exists()
 
     def seen() -> bool:
         return (out / "run.json").exists() and load_run(out).allocations is not None
 
-    wait_until(seen, 60, "the first life is in the RUN")
+    wait_until(seen, 60, "the first attempt is in the RUN")
     replay.kill()
     replay.wait(timeout=30)
     number = load_run(out).jobs.row(by_predicate=pl.col("trace_job") == 1, named=True)["job_id"]
@@ -165,19 +165,19 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
                 words(trace, shared_cluster, out, "--resume"), stdout=subprocess.DEVNULL
             )
         start_now(shared_cluster, number)
-        wait_until(partial(begun, again), 60, f"life {again} has begun")
+        wait_until(partial(begun, again), 60, f"attempt {again} has begun")
     assert resumed.wait(timeout=120) == 0
     run = load_run(out)
     assert states(run) == ["COMPLETED"] * 2
     row = run.jobs.row(0, named=True)
     assert run.allocations is not None
-    lives = run.allocations.filter(pl.col("job") == number).to_dicts()
-    assert [life["why"] for life in lives] == ["start", "requeue", "requeue"]
-    assert [life["placement"] is None for life in lives] == [False, True, False]
-    for life, following in pairwise(lives):
-        assert life["from_s"] < life["to_s"] < following["from_s"]
-        assert life["wasted_s"] == pytest.approx(life["to_s"] - life["from_s"], abs=0.002)
-    assert (lives[2]["from_s"], lives[2]["to_s"]) == (row["start_s"], row["end_s"])
+    attempts = run.allocations.filter(pl.col("job") == number).to_dicts()
+    assert [attempt["why"] for attempt in attempts] == ["start", "requeue", "requeue"]
+    assert [attempt["placement"] is None for attempt in attempts] == [False, True, False]
+    for attempt, following in pairwise(attempts):
+        assert attempt["from_s"] < attempt["to_s"] < following["from_s"]
+        assert attempt["wasted_s"] == pytest.approx(attempt["to_s"] - attempt["from_s"], abs=0.002)
+    assert (attempts[2]["from_s"], attempts[2]["to_s"]) == (row["start_s"], row["end_s"])
     assert 7.9 <= row["end_s"] - row["start_s"] < 60
     metrics = measure(run)
     assert (metrics.work.requeues, metrics.work.jobs_again) == (2, 1)

@@ -1,4 +1,4 @@
-"""Reservations of a real Slurm, and the ends of jobs beside and in them."""
+"""Reservations of a real Slurm, and the ends of jobs outside and in them."""
 
 from __future__ import annotations
 

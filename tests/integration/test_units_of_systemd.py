@@ -32,7 +32,7 @@ def test_units_are_sound_and_their_exposure_is_bounded(cluster: MachineCluster) 
         cluster.machine.must("ps -o user= -p $(systemctl show -p MainPID --value gangd)").strip() == "gangd"
     )
     heard = "systemctl show -p StatusText --value gangd | grep -q '1 of 1 node'"
-    cluster.machine.until(heard, SLOW_S, "systemd is told how many agents are heard")
+    cluster.machine.until(heard, SLOW_S, "systemd's status has the number of agents heard")
 
 
 def test_jobs_take_turns_and_a_hung_agent_is_restarted_by_the_watchdog(

@@ -47,7 +47,7 @@ class Site:
         return WALL_S + self.bench.now_ns / 1e9
 
     def lost_s(self, job: int) -> float:
-        """What the job can have lost at most: it was to be held, and a node told so."""
+        """What the job can have lost at most: it was to be held, and a node was sent that."""
         return SLICE_S * min(len(self.reported[job]), len(self.planned[job]))
 
     def report(self, node: str, number: int) -> None:

@@ -68,7 +68,7 @@ def test_the_rotation_goes_on_where_it_stood(wanted: Wanted, slices: int) -> Non
     for number in range(slices):
         former.step(number)
     memory = msgspec.json.decode(msgspec.json.encode(former.scheduler.memory()), type=list[Remembered])
-    begin = max(former.scheduler.horizon, slices - 1)  # the memory tells how all stand before this slice
+    begin = max(former.scheduler.horizon, slices - 1)  # the memory has all credits before this slice
     later = Line(wanted, memory, begin * QUANTUM - QUANTUM)
     levels = {number: gang.demand.level for number, gang in former.scheduler.gangs.items()}
     assert {number: gang.demand.level for number, gang in later.scheduler.gangs.items()} == levels

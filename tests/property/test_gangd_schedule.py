@@ -95,7 +95,7 @@ class World:
         return self.scheduler.time.start_ns(self.slice) + self.settings.quantum_ns // 4
 
     def start(self, wanted: dict[str, int], weight: float = 1.0, **more: object) -> Job | None:
-        """Start a job on the least loaded cores of some nodes, if there is room below the multiplicity."""
+        """Start a job on the least loaded cores of some nodes, if they have free slots."""
         load = {
             (name, core): sum((name, core) in job.cores for job in self.jobs.values())
             for name in wanted

@@ -74,7 +74,7 @@ def weighted(weights: dict[str, int]) -> st.SearchStrategy[str]:
 
 
 class SmallLedger(StateFile):
-    """A state file with room for a few records only."""
+    """A state file that holds a few records only."""
 
     room: int = 9
 
@@ -107,7 +107,7 @@ class Machine(RuleBasedStateMachine):
         "die": 1,
         "trouble": 1,
     }
-    """What the agent does, and how often, beside what happens in its world."""
+    """Acts of the agent by weight, without the events of its world."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Machine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def frozen(self) -> set[str]:
-        """What stands still for our sake."""
+        """Names of what we froze."""
         raise NotImplementedError
 
     def recorded(self) -> set[str]:
@@ -387,7 +387,7 @@ class SignalMachine(Machine):
 
     @rule(event=weighted(Machine.acts | events), key=KEYS, number=NUMBERS, room=ROOM, which=WHICH)
     def happens(self, event: str, key: StepKey, number: int | None, room: int, which: int) -> None:
-        strangers = sorted(set(self.children) - self.ours)
+        others = sorted(set(self.children) - self.ours)
         children = sorted(self.children)
         if event in self.acts:
             self.act(event, key, number, room)
@@ -399,8 +399,8 @@ class SignalMachine(Machine):
             pid = children[which % len(children)]
             os.kill(pid, signal.SIGSTOP)
             self.ours.discard(pid)  # it stays stopped, whatever becomes of our own stop
-        elif event == "continue" and strangers:
-            os.kill(strangers[which % len(strangers)], signal.SIGCONT)
+        elif event == "continue" and others:
+            os.kill(others[which % len(others)], signal.SIGCONT)
         elif event in ("end", "leave") and self.members:
             pid = sorted(self.members)[which % len(self.members)]
             if event == "end":
@@ -410,7 +410,7 @@ class SignalMachine(Machine):
 
 
 class PuppetSignals(SignalFreezer):
-    """Finds what it is told."""
+    """Finds what a test sets."""
 
     def __init__(
         self,

@@ -190,7 +190,7 @@ def test_each_job_of_the_trace_has_one_row_in_slurm_s_own_end_state(
             job = known[row["job_id"]]
             assert job.state.is_over
             assert row["state"] == _STATES[job.state], row
-        # No life of a job did the work twice, and nothing that ran is missing from the RUN.
+        # No attempt of a job did the work twice, and nothing that ran is missing from the RUN.
         assert all(count == 1 for count in theatre.work.values() if count)
         ran = {name for (name, _), count in theatre.work.items() if count}
         recorded = {
@@ -202,13 +202,13 @@ def test_each_job_of_the_trace_has_one_row_in_slurm_s_own_end_state(
         held = [] if run.allocations is None else run.allocations.to_dicts()
         assert len({(one["job"], one["from_s"]) for one in held}) == len(held)
         assert {one["job"] for one in held} <= {row["job_id"] for row in run.jobs.to_dicts()}
-        # Each life that did work is there, seen or not; a job of one life may stand in its row alone.
+        # Each attempt that did work is there, seen or not; a job of one attempt may be in its row alone.
         if not late_stamps_s:
             for row in run.jobs.drop_nulls("start_s").to_dicts():
                 name = f"osub-{run.info.options['run_id']}-{row['trace_job']}"
-                lives = sum(count for (who, _), count in theatre.work.items() if who == name)
+                done = sum(count for (who, _), count in theatre.work.items() if who == name)
                 reported = sum(one["job"] == row["job_id"] for one in held)
-                assert reported == lives or (reported, lives) == (0, 1)
+                assert reported == done or (reported, done) == (0, 1)
         world.sleep(60.0)
         assert all(count <= 1 for count in theatre.work.values())
         assert not [job for job in FakeJobs(world) if not job.state.is_over]

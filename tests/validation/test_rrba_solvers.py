@@ -191,17 +191,17 @@ def lines(*shape: int) -> NDArray[np.float64]:
 
 def test_block_elimination_in_two_cells_is_the_solution_of_the_whole_line() -> None:
     rng = np.random.default_rng(5)
-    beside = np.asarray(-0.2 * rng.random((5, 5)))
-    diagonal = np.eye(5) + 2 * np.diag(np.abs(beside).sum(axis=1))
+    off_diagonal = np.asarray(-0.2 * rng.random((5, 5)))
+    diagonal = np.eye(5) + 2 * np.diag(np.abs(off_diagonal).sum(axis=1))
     values = lines(7, 5)
-    matrix = np.kron(np.eye(7), diagonal) + np.kron(np.eye(7, k=1) + np.eye(7, k=-1), beside)
+    matrix = np.kron(np.eye(7), diagonal) + np.kron(np.eye(7, k=1) + np.eye(7, k=-1), off_diagonal)
     expected = np.linalg.solve(matrix, values.reshape(-1)).reshape(7, 5)
     carry, cells = np.zeros(30), (values[:3].copy(), values[3:].copy())
     blocks = [np.empty(cell.size * 5) for cell in cells]
     for cell, block in zip(cells, blocks, strict=True):
         leaving = np.empty(30)
         bt_kernels.eliminate(
-            cell.reshape(-1), block, carry, leaving, diagonal, beside, len(cell), 1, 1, 5, 5, 5
+            cell.reshape(-1), block, carry, leaving, diagonal, off_diagonal, len(cell), 1, 1, 5, 5, 5
         )
         carry = leaving
     carry = np.zeros(5)

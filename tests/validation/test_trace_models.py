@@ -136,8 +136,8 @@ def test_interactive_jobs_have_the_measured_statistics() -> None:
     assert np.percentile(longest_s, 54) == pytest.approx(30, abs=4)
     for hours in (1, 2, 4, 6, 12):
         at_limit = np.mean((sessions_s >= hours * 3600) & (sessions_s < hours * 3600 + 60))
-        beside = np.mean((sessions_s >= hours * 3600 + 60) & (sessions_s < hours * 3600 + 120))
-        assert at_limit > 5 * beside
+        after_limit = np.mean((sessions_s >= hours * 3600 + 60) & (sessions_s < hours * 3600 + 120))
+        assert at_limit > 5 * after_limit
 
 
 GAIA = "UniLu-Gaia-2014-1.swf.gz"

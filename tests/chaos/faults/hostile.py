@@ -1,4 +1,4 @@
-"""What users and a full host can do without touching a daemon: names that lie, no room, late tasks."""
+"""What users and a full host can do without touching a daemon: misleading names, full disks, late tasks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class HostileNames(Fault):
 
 
 class FullMemoryFolder(Fault):
-    """An agent restarts where ``/dev/shm`` is full: it holds nothing, and comes back once there is room."""
+    """An agent restarts where ``/dev/shm`` is full: it holds nothing, and comes back once there is space."""
 
     name = "full /dev/shm"
 

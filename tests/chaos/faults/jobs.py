@@ -49,7 +49,7 @@ class Scancel(SlurmFault):
 
 
 class ScancelDeaf(Scancel):
-    """As above; one job ignores SIGTERM and lives until SIGKILL."""
+    """As above; one job ignores SIGTERM and runs until SIGKILL."""
 
     name = "scancel, SIGTERM ignored"
     share = 0.7

@@ -113,7 +113,7 @@ class ForeignNodeKey(MessageFault):
 
 
 class IdleConnections(MessageFault):
-    """A stranger opens connections by the thousand, says nothing or rubbish, and opens more."""
+    """An unknown client opens connections by the thousand, says nothing or rubbish, and opens more."""
 
     name = "idle connections"
 

@@ -1,4 +1,4 @@
-"""Daemons of the gang scheduler that die or stand still, alone and together."""
+"""Daemons of the gang scheduler that die or are stopped, alone and together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether processes stand still, read from the kernel and not from gangd, whichever way they were frozen."""
+"""Whether processes are frozen, read from the kernel and not from gangd, whichever way they were frozen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def processes_of(job: int, node: str) -> list[int]:
-    """Processes of a job on one of the cluster's nodes, told by the environment that Slurm gave them."""
+    """Processes of a job on one of the cluster's nodes, found by the environment that Slurm gave them."""
     marks = {f"SLURM_JOB_ID={job}".encode(), f"SLURMD_NODENAME={node}".encode()}
     found = []
     for pid in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit()):  # noqa: PTH208  (often)

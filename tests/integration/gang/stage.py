@@ -112,11 +112,11 @@ class Stage:
         wait_until(reached, within_s, f"job {job} is {state}; {self.status().jobs}")
 
     def wait_frozen(self, *pids: int, within_s: float = TURN_S) -> None:
-        """Wait for an instant at which all these processes stand still."""
+        """Wait for an instant at which all these processes are frozen."""
         wait_until(lambda: all(is_frozen(pid) for pid in pids), within_s, f"{pids} are frozen")
 
     def wait_thawed(self, *pids: int, within_s: float = TURN_S) -> None:
-        """Wait for an instant at which none of these processes stands still."""
+        """Wait for an instant at which none of these processes is frozen."""
         wait_until(lambda: not any(is_frozen(pid) for pid in pids), within_s, f"{pids} are thawed")
 
     def rows(self, *jobs: int, past: int = 0) -> list[SliceRecord]:

@@ -1,4 +1,4 @@
-"""Jobs that begin to share cores are told so in their AdminComment, on a real Slurm."""
+"""The AdminComment of jobs that begin to share cores says so, on a real Slurm."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def osub(stage: Stage, *words: str, code: int = 0) -> str:
 
 @pytest.fixture
 def ordered(stage: Stage) -> Iterator[Stage]:
-    """The shared cluster; afterwards no order stands."""
+    """The shared cluster; afterwards no order is in force."""
     yield stage
     for order in json.loads(osub(stage, "status", "--json"))["orders"]:
         kind, _, name = order["target"].partition(" ")
@@ -55,7 +55,7 @@ def test_a_paused_node_lets_all_its_jobs_run_over_a_crash_of_the_controller(orde
     killed = stage.status().controller
     os.kill(stage.daemon("gangd").pid, signal.SIGKILL)
     wait_until(lambda: stage.status().controller != killed, 60, "another controller serves")
-    wait_until(lambda: [order.jobs for order in stage.status().orders] == [2], 60, "the order stands")
+    wait_until(lambda: [order.jobs for order in stage.status().orders] == [2], 60, "the order is in force")
     for job in (one, two):
         stage.wait_state(job, "free")
     status = json.loads(osub(stage, "status", "--json"))

@@ -329,17 +329,17 @@ class Reference:
         self.preempt(victim)
 
     def shrink_for(self, demand: RefJob, need: int) -> bool:
-        room = {
+        capacity = {
             job: max(0, min(len(self.nodes_of(job)) - job.least, len(self.plain_of(job))))
             for job in self.active()
             if job.kind == 1 and job.status == RUNNING
         }
-        if sum(room.values()) < need:
+        if sum(capacity.values()) < need:
             return False
-        gives = dict.fromkeys(room, 0)
+        gives = dict.fromkeys(capacity, 0)
         while need:
-            level = min(given for job, given in gives.items() if given < room[job])
-            job = next(job for job, given in gives.items() if given == level and given < room[job])
+            level = min(given for job, given in gives.items() if given < capacity[job])
+            job = next(job for job, given in gives.items() if given == level and given < capacity[job])
             gives[job] += 1
             need -= 1
         for job, count in gives.items():

@@ -60,7 +60,7 @@ def test_crowds_on_rows_give_the_reference_schedule(world: World, multiplicity: 
 
 
 def test_a_job_of_no_length_gives_the_reference_schedule() -> None:
-    """At 60 the room that the head once had is in the past, and job 18 ends as soon as it starts."""
+    """At 60 the reservation that the head once had is in the past, and job 18 ends as soon as it starts."""
     lines = [
         (1, 3, 3, 1, 5, 6),
         (3, 5, 2, 1, 80, 87),

@@ -80,7 +80,7 @@ def test_what_a_trace_or_a_user_or_a_policy_wants_is_no_fault(
 
 
 @pytest.mark.parametrize(
-    ("state", "columns", "told_as"),
+    ("state", "columns", "reported_as"),
     [
         ("FAILED", {"app": "rrba", "exit_code": 9}, "failed with exit code 9"),
         ("NODE_FAIL", {}, "its node failed"),
@@ -90,11 +90,11 @@ def test_what_a_trace_or_a_user_or_a_policy_wants_is_no_fault(
     ],
 )
 def test_what_became_of_a_job_is_named(
-    run: Run, state: str | None, columns: dict[str, object], told_as: str
+    run: Run, state: str | None, columns: dict[str, object], reported_as: str
 ) -> None:
     faults = job_faults(with_fault(run, state, **columns))
     assert faults is not None
-    assert f"job 3 first: {told_as}" in faults
+    assert f"job 3 first: {reported_as}" in faults
 
 
 def test_more_than_one_per_cent_of_many_jobs_is_too_much(tmp_path: Path) -> None:

@@ -171,6 +171,6 @@ def test_the_command_prints_json(runs: tuple[Run, Run]) -> None:
 
 def test_one_run_or_runs_of_other_traces_are_reported(runs: tuple[Run, Run], tmp_path: Path) -> None:
     assert isinstance(CliRunner().invoke(app, [str(runs[0].path)]).exception, UsageError)
-    stranger = make_run(tmp_path / "c", "C", [(99, 0, 1, [("n1", "0")])])
-    outcome = CliRunner().invoke(app, [str(runs[0].path), str(stranger.path)])
+    other = make_run(tmp_path / "c", "C", [(99, 0, 1, [("n1", "0")])])
+    outcome = CliRunner().invoke(app, [str(runs[0].path), str(other.path)])
     assert isinstance(outcome.exception, UsageError)

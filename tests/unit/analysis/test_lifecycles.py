@@ -68,7 +68,7 @@ JOBS_OF_ALL_KINDS = [
     job(4, 50.0, 70.0, 100.0, setup_s=4.0),
     # put back, and cancelled in the queue
     job(5, 40.0, 40.0, 60.0, placement=at("n3", FOUR), cores=4, state="CANCELLED"),
-    # one life
+    # one attempt
     job(6, 30.0, 32.0, 42.0, placement=at("n2", FOUR), cores=4, dedicated_s=10.0),
 ]
 
@@ -198,8 +198,8 @@ def test_what_a_resize_sets_up_is_set_up_again_and_the_first_set_up_is_not() -> 
 def test_what_stretches_do_not_say_is_taken_from_the_job(
     said: dict[str, object], rows: list[AllocationCause], lost_s: float, again_s: float
 ) -> None:
-    lives = [held(1, 0, 10), held(1, 20, 30, rows[0]), held(1, 40, 50, rows[1])]
-    (row,) = derived_of([job(1, 0, 40, 50, **said)], lives)
+    held_rows = [held(1, 0, 10), held(1, 20, 30, rows[0]), held(1, 40, 50, rows[1])]
+    (row,) = derived_of([job(1, 0, 40, 50, **said)], held_rows)
     assert (row["lost_s"], row["again_s"]) == (pytest.approx(lost_s), pytest.approx(again_s))
 
 
@@ -207,7 +207,7 @@ def test_what_is_not_known_is_no_figure(tmp_path: Path) -> None:
     jobs = [
         job(1, 0, 20, 30),  # the end of its first attempt was not seen
         job(2, 0, 0, None, state="LOST"),  # nor this one
-        job(3, 0, 20, 30, placement=at("n2", TWO)),  # nor where its first life was
+        job(3, 0, 20, 30, placement=at("n2", TWO)),  # nor where its first attempt was
         make_ended(4, job_id=4, start_s=None, end_s=9.0, state="CANCELLED", placement=None),
     ]
     rows = [
@@ -264,8 +264,8 @@ def test_the_table_reports_of_interruptions(run: Run) -> None:
 
 
 def test_bars_are_distinguished_by_their_beginning_and_hatched_where_they_did_not_count(run: Run) -> None:
-    lives = stretches(run.jobs, run.allocations)
-    chart = gantt(with_derived(run.jobs, held=lives), run.info, held=lives)
+    held_rows = stretches(run.jobs, run.allocations)
+    chart = gantt(with_derived(run.jobs, held=held_rows), run.info, held=held_rows)
     assert chart is not None
     bars = [trace for trace in chart.figure.data if trace.customdata is not None]
     *others, labels = (trace for trace in chart.figure.data if trace.customdata is None)
@@ -346,8 +346,8 @@ def test_sharers_in_a_slice_are_those_of_that_life() -> None:
         ],
         SLICES,
     )
-    lives = stretches(jobs, frame_of(rows, ALLOCATIONS))
-    shares, missing = attained_shares(slices, busy_slices(slices), jobs, lives)
+    held_rows = stretches(jobs, frame_of(rows, ALLOCATIONS))
+    shares, missing = attained_shares(slices, busy_slices(slices), jobs, held_rows)
     assert missing == 0
     assert shares.select("job", "entitled_s", "attained_s").rows() == [(1, 2.0, 2.0), (2, 2.0, 2.0)]
 

@@ -113,7 +113,7 @@ def test_a_comparison_is_drawn_quiet_and_readable(
     assert tab.complaints == []
     assert [one for one in tab.requests if not one.startswith(("file:", "blob:", "data:"))] == []
     assert tab.run("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
-    # The numbers of jobs stand on bars, whose colours are chosen for white (charts.py).
+    # The numbers of jobs are on bars, whose colours are chosen for white (charts.py).
     tab.run("document.querySelectorAll('.bartext').forEach((one) => one.classList.add('bars'))")
     assert tab.run(CONTRASTS) == []
 
@@ -129,7 +129,7 @@ def test_the_answer_comes_first_then_the_reference_naive_and_gangd_and_where_it_
     script = "[...document.querySelectorAll('#schedule h3')].map((one) => one.innerText)"
     assert tab.run(script) == ["M=1", "M=2 naive", "M=2 gangd"]
     tops = tab.run("[...document.querySelectorAll('#schedule figure')].map((one) => one.offsetTop)")
-    assert len(set(tops)) == 1, "they stand side by side"
+    assert len(set(tops)) == 1, "they are side by side"
     bottom = (
         "[...document.querySelectorAll('#schedule figure')].map((one) => one.getBoundingClientRect().bottom)"
     )

@@ -1,4 +1,4 @@
-"""One definition of a quantile: by hand, by numpy, by polars, by ``statistics``; no other is in the house."""
+"""One definition of a quantile: by hand, by numpy, by polars, by ``statistics``; there is no other."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_numpy_polars_and_statistics_say_the_same(count: int) -> None:
 def test_no_other_definition_is_used() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
+        for package in ROOMS
+        for path in (ROOT / package).rglob("*.py")
         if path.relative_to(ROOT).as_posix() != "analysis/quantiles.py"
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Attribute)

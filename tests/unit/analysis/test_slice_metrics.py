@@ -159,7 +159,7 @@ def test_the_share_lost_to_switching_is_up_to_the_last_task_thawed() -> None:
 
 
 def test_crowds_that_change_in_every_slice_are_distinguished() -> None:
-    # Job 3 comes and goes beside two jobs that take turns: entitled 1/3 where it is busy, else 1/2.
+    # Job 3 comes and goes on the cores of two jobs of two gangs: entitled 1/3 where it is busy, else 1/2.
     shares, _ = shares_of(
         slices_of({1: "rhhrhh", 2: "hrhhrh", 3: "iiriir"}), jobs_on({job: {"n1": (0,)} for job in (1, 2, 3)})
     )

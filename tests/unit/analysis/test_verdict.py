@@ -1,4 +1,4 @@
-"""The verdict: clear gains are told, noise is not, and a simulation of a real run is no setting."""
+"""The verdict: clear gains are stated, noise is not, and a simulation of a real run is no setting."""
 
 from __future__ import annotations
 

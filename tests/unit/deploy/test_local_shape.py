@@ -231,7 +231,7 @@ def test_two_clusters_of_a_host_number_their_jobs_apart(tmp_path: Path) -> None:
     assert abs(one - two) >= 1000
     assert one == int(conf(shape, state=tmp_path / "a")["FirstJobId"])
     assert min(one, two) > 0
-    assert max(one, two) < 0x03FF0000 - 200_000, "Slurm's MaxJobId, and room for jobs"
+    assert max(one, two) < 0x03FF0000 - 200_000, "Slurm's MaxJobId, and numbers for jobs"
 
 
 def test_free_ports_are_distinct() -> None:

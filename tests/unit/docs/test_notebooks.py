@@ -1,4 +1,4 @@
-"""The notebooks run as they stand, from the first cell to the last, and are kept without outputs."""
+"""The notebooks run unchanged, from the first cell to the last, and are kept without outputs."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def second_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def second_said(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
-    """Run a command; return its one line of complaint, beside which it says nothing."""
+    """Run a command; return its error, which is one line and all that it prints."""
     assert run(list(words)) == code
     output = capsys.readouterr()
     assert output.out == ""

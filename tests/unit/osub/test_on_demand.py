@@ -25,10 +25,10 @@ R, P = SlurmJobState.RUNNING, SlurmJobState.PENDING
 
 
 class Scripted:
-    """A Slurm whose jobs a test writes, and a clock; it notes what it is told."""
+    """A Slurm whose jobs a test writes, and a clock; it notes its commands."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, ...]] = []
+        self.commands: list[tuple[str, ...]] = []
         self.known: dict[int, SlurmJob] = {}
         self.refuses: set[str] = set()
         self.made: set[str] = set()
@@ -70,7 +70,7 @@ class Scripted:
     def _take(self, *words: str) -> None:
         if words[0] in self.refuses:
             raise SlurmRefusedError(f"`scontrol` failed: no {words[0]}")
-        self.told.append(words)
+        self.commands.append(words)
 
     def reserve(self, name: str, nodes: Sequence[str], length_s: int, user: str, *, anew: bool) -> None:
         assert anew == (name not in self.made)
@@ -134,7 +134,7 @@ def busy(slurm: Scripted, driver: OnDemandDriver) -> None:
     slurm.job(2, R, "n3", "n4")
     slurm.now = ORIGIN + 10
     driver.step()
-    assert slurm.told == []
+    assert slurm.commands == []
 
 
 def test_a_malleable_job_is_warned_and_then_put_back_and_started_again(tmp_path: Path) -> None:
@@ -145,26 +145,26 @@ def test_a_malleable_job_is_warned_and_then_put_back_and_started_again(tmp_path:
     slurm.now = ORIGIN + 35
     driver.step()
     mine = "osub-ab-4"
-    assert slurm.told == [
+    assert slurm.commands == [
         ("reserve", mine, "n3,n4"),
         ("change", "4", f"ReservationName={mine}"),
         ("signal", "2", "USR1", "batch"),
     ]
-    slurm.told.clear()
+    slurm.commands.clear()
     slurm.now += 11
     driver.step()
-    assert slurm.told == [("put back", "2")]
-    slurm.told.clear()
+    assert slurm.commands == [("put back", "2")]
+    slurm.commands.clear()
     slurm.job(2, P, restarts=1)
     slurm.job(4, R, "n3", "n4", start_s=47)
     slurm.now += 2
     driver.step()
-    assert ("change", "2", "StartTime=now") in slurm.told
-    assert ("change", "4", "ReservationName=") in slurm.told
-    slurm.told.clear()
+    assert ("change", "2", "StartTime=now") in slurm.commands
+    assert ("change", "4", "ReservationName=") in slurm.commands
+    slurm.commands.clear()
     slurm.job(4, SlurmJobState.COMPLETED)
     driver.step()
-    assert slurm.told[0] == ("reserve", "osub-ab-2", "n3,n4")
+    assert slurm.commands[0] == ("reserve", "osub-ab-2", "n3,n4")
     driver.close()
     assert slurm.made == set()
 
@@ -178,9 +178,9 @@ def test_a_shrink_that_slurm_refuses_becomes_a_preemption(tmp_path: Path) -> Non
     for _ in range(3):
         slurm.now += 1
         driver.step()
-    assert ("signal", "2", "USR1", "batch") in slurm.told
-    told = [driver.events.get() for _ in range(driver.events.qsize())]
-    assert any(fields.get("what") == "shrink" for _, fields in told)
+    assert ("signal", "2", "USR1", "batch") in slurm.commands
+    events = [driver.events.get() for _ in range(driver.events.qsize())]
+    assert any(fields.get("what") == "shrink" for _, fields in events)
 
 
 def test_a_job_that_shrinks_is_written_the_nodes_it_keeps(tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ def test_a_job_that_shrinks_is_written_the_nodes_it_keeps(tmp_path: Path) -> Non
     busy(slurm, driver)
     slurm.job(4, P)
     driver.step()
-    assert ("change", "2", "ReqNodeList=n3") in slurm.told
+    assert ("change", "2", "ReqNodeList=n3") in slurm.commands
     assert (tmp_path / "jobs" / "2.state.nodes").read_text() == "1\n"
     slurm.job(2, P, restarts=1)
     slurm.now += 1
     driver.step()
-    assert ("change", "2", "StartTime=now", "NumNodes=1-2") in slurm.told
+    assert ("change", "2", "StartTime=now", "NumNodes=1-2") in slurm.commands
 
 
 def test_refused_reservations_are_recorded_and_tried_again(tmp_path: Path) -> None:
@@ -204,10 +204,10 @@ def test_refused_reservations_are_recorded_and_tried_again(tmp_path: Path) -> No
     slurm.job(4, P)
     slurm.refuses = {"reserve"}
     driver.step()
-    assert slurm.told == [("signal", "2", "USR1", "batch")]
+    assert slurm.commands == [("signal", "2", "USR1", "batch")]
     slurm.refuses.clear()
     driver.step()
-    assert ("reserve", "osub-ab-4", "n3,n4") in slurm.told
+    assert ("reserve", "osub-ab-4", "n3,n4") in slurm.commands
 
 
 def test_the_end_leaves_no_reservation_and_no_job_that_only_waits_to_be_put_back(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_the_end_leaves_no_reservation_and_no_job_that_only_waits_to_be_put_back
     busy(slurm, driver)
     slurm.job(4, P)
     driver.step()
-    slurm.told.clear()
+    slurm.commands.clear()
     driver.close()
-    assert slurm.told == [
+    assert slurm.commands == [
         ("put back", "2"),
         ("change", "4", "ReservationName="),
         ("unreserve", "osub-ab-4"),

@@ -301,7 +301,7 @@ def samples(misses: int, rows: int = 3) -> str:
 
 
 def files_of(programs: int = 8) -> dict[str, str]:
-    """Return the files of an archive with SP and others beside it; the more misses, the more is lost."""
+    """Return the files of an archive with SP and others on its cores; the more misses, the more is lost."""
     found = {
         "./bc5/solorun/8core/NPB/SP/result.json": times(SP=100.0),
         "./bc5/solorun/8core/NPB/SP/config.json": "{}",
@@ -336,7 +336,7 @@ def test_losses_are_of_the_overlap_and_counters_of_an_instruction(tmp_path: Path
     assert read.about.kinds == [PairKind.CORES]
     assert read.pairs.height == 16
     (row,) = read.pairs.filter(victim="p3", opponent="SP").to_dicts()
-    # 70 s beside SP and 50 s alone, all of it in SP's 104 s.
+    # 70 s with SP and 50 s alone, all of it in SP's 104 s.
     assert row["e_v"] == pytest.approx(20 / 70)
     assert row["e_o"] == pytest.approx(4 / 104)
     assert (row["ideal"], row["trials"], row["e_v_low"]) == (0.0, 1, None)

@@ -52,7 +52,7 @@ RUNNER = CliRunner()
 
 
 def with_stressors(pairs: Pairs) -> Pairs:
-    """Return these pairs with what each application and four stressors lose beside each other.
+    """Return these pairs with what each application and four stressors lose when they share.
 
     What a victim loses to itself tells its misses (``made_pairs``); a stressor's dial counts as misses do.
     """
@@ -523,11 +523,11 @@ def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:
     assert read_pair_table(table).applications == tuple(sorted(f"app{number}" for number in range(8)))
     some = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--apps", "app1,app2"])
     assert "2 app2" in some.stdout
-    for words, told_words in (
+    for words, expected in (
         (["--data", str(folder), "--csv", str(table)], "--force"),
         (["--data", str(folder), "--apps", "tea"], "no pair of tea"),
         (["--data", str(folder), "--model", "x"], "--model and --data"),
         (["--kind", "cores"], "--kind goes with --data"),
     ):
         failed = RUNNER.invoke(app, ["matrix", *words])
-        assert told_words in str(failed.exception)
+        assert expected in str(failed.exception)

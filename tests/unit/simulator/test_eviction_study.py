@@ -438,7 +438,7 @@ def test_writes_that_leave_bandwidth_pass_side_by_side() -> None:
     assert done("half", "other half", "most") == 3 + 2 + 3.2  # the storage is the limit
     assert done("half", "long") == 20  # the longest alone
     late = replace(job("late", 1, 1, ta=8, wait=5), share=0.5)
-    # At 5, the half write has one minute left beside it; both fit.
+    # At 5, the half write has one minute left; both fit.
     assert overlapped_min([*jobs, late], {"late": APP, "half": SYSTEM}) == 8
 
 

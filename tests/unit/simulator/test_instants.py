@@ -132,7 +132,7 @@ def test_what_makes_its_own_passes_refuses_the_option(
         osub.simulate(trace_of(tmp_path, [(0, 1, 1, 1)]), "N1C1", **words)
 
 
-def test_ncs_goes_one_by_one_unless_told(tmp_path: Path) -> None:
+def test_ncs_goes_one_by_one_by_default(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, [(0, 20, procs, limit) for procs, limit in WAVES])
     reported = {
         instants: osub.simulate(trace, "N4C1", policy="easy-ncs", instants=instants).info.options.get(

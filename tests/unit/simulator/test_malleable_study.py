@@ -200,7 +200,7 @@ Value = Callable[[str, str, int, int], float]
 RIGID_VALUES = {"turnaround_s": 1000.0, "wait_s": 200.0, "run_s": 800.0, "utilisation": 0.72}
 
 
-def as_told(system: str) -> Value:
+def as_in_paper(system: str) -> Value:
     """Return measures of a world in which everything is as the paper says."""
 
     def value(metric: str, policy: str, share: int, seed: int) -> float:
@@ -208,9 +208,9 @@ def as_told(system: str) -> Value:
         if metric == "soon":
             return 0.8
         if metric in ("expansions", "shrinks"):
-            return operations_as_told(system, metric, policy, share) * noise
+            return operations_as_in_paper(system, metric, policy, share) * noise
         if system == "THETA":
-            return theta_as_told(metric, policy, share / 100) * noise
+            return theta_as_in_paper(metric, policy, share / 100) * noise
         if metric == "utilisation":
             risen = min(0.95, 0.72 + 0.004 * share) if system == "KNL" else 0.72 + 0.0026 * share
             return risen + 1e-6 * (100 - share) * seed
@@ -224,7 +224,7 @@ def as_told(system: str) -> Value:
 EXPANSIONS = {MIN: 3.0, PREF: 2.5, AVG: 9.0, KEEP: 9.5}
 
 
-def operations_as_told(system: str, metric: str, policy: str, share: int) -> float:
+def operations_as_in_paper(system: str, metric: str, policy: str, share: int) -> float:
     is_pref = float(policy == PREF)
     if system == "THETA":
         shrinks = {MIN: 9.0, PREF: 8.0, AVG: 10.0, KEEP: 4.0}[policy]
@@ -238,7 +238,7 @@ def operations_as_told(system: str, metric: str, policy: str, share: int) -> flo
     return 10.0 - is_pref - float(share >= 40)
 
 
-def theta_as_told(metric: str, policy: str, gain: float) -> float:
+def theta_as_in_paper(metric: str, policy: str, gain: float) -> float:
     keeps = policy == KEEP
     if metric == "run_s":
         return 800 * (1 - 0.16 * gain if keeps else 1 + 0.6 * gain)
@@ -279,7 +279,7 @@ UNJUDGED = {"M6", "M7", "M13", "M14", "M19"}
 
 
 def test_in_a_world_as_the_paper_describes_it_its_claims_hold() -> None:
-    rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS})
+    rows = claim_rows({system: outcomes(system, as_in_paper(system)) for system in SYSTEMS})
     assert [row.id for row in rows] == [f"M{number}" for number in range(1, 33)]
     message = {row.id: (row.verdict.value, row.note) for row in rows if row.verdict is not ClaimVerdict.HOLDS}
     assert set(message) == CONTRADICTED | UNJUDGED, message
@@ -299,13 +299,15 @@ def test_in_a_world_in_which_malleability_harms_its_claims_fail() -> None:
 
 
 def test_one_window_leaves_the_other_systems_and_their_differences_out() -> None:
-    rows = claim_rows({"THETA": outcomes("THETA", as_told("THETA"))})
+    rows = claim_rows({"THETA": outcomes("THETA", as_in_paper("THETA"))})
     out = [row.id for row in rows if row.verdict is ClaimVerdict.NOT_COMPARABLE]
     assert out == [*(f"M{number}" for number in range(1, 21)), "M29"]
 
 
 def test_without_theta_its_claims_are_not_judged_and_rows_say_what_was_made() -> None:
-    rows = claim_rows({system: outcomes(system, as_told(system)) for system in SYSTEMS if system != "THETA"})
+    rows = claim_rows(
+        {system: outcomes(system, as_in_paper(system)) for system in SYSTEMS if system != "THETA"}
+    )
     out = [row.id for row in rows if row.verdict is ClaimVerdict.NOT_COMPARABLE]
     assert out == sorted({*UNJUDGED, *(f"M{number}" for number in range(21, 27)), "M28"}, key=_number)
     assert all("direction only, on HASWELL made" in row.note for row in rows if row.id not in out)
@@ -316,7 +318,7 @@ def _number(name: str) -> int:
 
 
 def test_one_seed_decides_nothing() -> None:
-    rows = claim_rows({system: outcomes(system, as_told(system), seeds=1) for system in SYSTEMS})
+    rows = claim_rows({system: outcomes(system, as_in_paper(system), seeds=1) for system in SYSTEMS})
     assert all(row.verdict in (ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.FAILS) for row in rows)
 
 

@@ -153,8 +153,8 @@ def test_no_job_shares_with_one_that_it_harms_and_all_jobs_end(
     met = {
         frozenset((app, other))
         for at, (app, start, end, cores) in enumerate(held)
-        for other, begins, ends, beside in held[:at]
-        if cores & beside and min(end, ends) - max(start, begins) > 1e-5
+        for other, begins, ends, others_cores in held[:at]
+        if cores & others_cores and min(end, ends) - max(start, begins) > 1e-5
     }
     assert met == {frozenset("a"), frozenset("b")}  # who shares at all shares with its like
 

@@ -1,4 +1,4 @@
-"""Plug-ins in plain Python: the documented ones work, and what cannot be is told."""
+"""Plug-ins in plain Python: the documented ones work, and what cannot be is reported."""
 
 from __future__ import annotations
 

@@ -105,10 +105,10 @@ def test_two_that_are_dangerous_never_may_share_a_node_unless_that_is_reported(
     for one in made:
         assert nodes - len(one.away_from) >= one.nodes, "it could never start"
         for other in made:
-            name, beside = str(one.application), str(other.application)
+            name, rival = str(one.application), str(other.application)
             meet = len({*one.away_from, *other.away_from}) < nodes and not one.is_alone and not other.is_alone
-            if what(name, beside) and meet:
-                assert (min(name, beside), max(name, beside)) in apart.together
+            if what(name, rival) and meet:
+                assert (min(name, rival), max(name, rival)) in apart.together
     if not forced or memory:
         assert apart.together == ()
     used = {str(one.application) for one in made}
@@ -133,12 +133,12 @@ def test_one_that_is_dangerous_next_to_itself_asks_to_be_alone() -> None:
         where = target(forced=forced)
         alone, other = decided(plan, where, danger("aa")).jobs
         request = submit_request(alone, where, ReplayOptions(), Path("/run"))
-        beside = submit_request(other, where, ReplayOptions(), Path("/run"))
+        others_request = submit_request(other, where, ReplayOptions(), Path("/run"))
         assert request.memory_per_node_mib == (8000 if forced else None)
         assert request.memory_per_cpu_mib == (None if forced else 100)
         assert request.oversubscribe is False
-        assert beside.oversubscribe is not forced
-        assert beside.memory_per_cpu_mib == 100
+        assert others_request.oversubscribe is not forced
+        assert others_request.memory_per_cpu_mib == 100
 
 
 def test_nodes_to_keep_away_from_are_passed_to_slurm_with_those_left_out() -> None:

@@ -55,11 +55,14 @@ def test_a_requeued_job_has_two_attempts_and_one_row(trace: Path, tmp_path: Path
     run = world.replay(trace)
     first, _ = rows(run)
     assert (first["state"], first["exit_code"]) == ("COMPLETED", 0)
-    lives = [held for held in allocations(world) if held["job"] == first["job_id"]]
-    assert [held["why"] for held in lives] == ["start", "requeue"]
-    assert [held["from_s"] for held in lives] == [pytest.approx(0.0, abs=0.2), pytest.approx(35.5, abs=1.5)]
-    assert lives[0]["to_s"] == pytest.approx(5.5, abs=1.5)
-    assert (lives[1]["from_s"], lives[1]["to_s"]) == (first["start_s"], first["end_s"])
+    attempts = [held for held in allocations(world) if held["job"] == first["job_id"]]
+    assert [held["why"] for held in attempts] == ["start", "requeue"]
+    assert [held["from_s"] for held in attempts] == [
+        pytest.approx(0.0, abs=0.2),
+        pytest.approx(35.5, abs=1.5),
+    ]
+    assert attempts[0]["to_s"] == pytest.approx(5.5, abs=1.5)
+    assert (attempts[1]["from_s"], attempts[1]["to_s"]) == (first["start_s"], first["end_s"])
     assert first["wasted_s"] == pytest.approx(5.5, abs=1.5)
     assert events(run, "requeued")[0]["trace_job"] == 1
 
@@ -73,8 +76,8 @@ def test_a_requeued_job_that_is_cancelled_in_the_queue_keeps_its_first_life(
     first, _ = rows(world.replay(trace))
     assert first["state"] == "CANCELLED"
     assert first["end_s"] == pytest.approx(59.5, abs=1.5)
-    (life, _) = allocations(world)
-    assert life["to_s"] == pytest.approx(5.5, abs=1.5)
+    (attempt, _) = allocations(world)
+    assert attempt["to_s"] == pytest.approx(5.5, abs=1.5)
 
 
 def test_a_job_whose_node_failed_may_live_again(trace: Path, tmp_path: Path) -> None:

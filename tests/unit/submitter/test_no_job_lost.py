@@ -121,7 +121,7 @@ def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path
     def with_stranger() -> JobSnapshot:
         known = original()
         run_id = load_run(world.out).info.options["run_id"]
-        stranger = SlurmJob(
+        other_job = SlurmJob(
             job_id=777,
             name=f"osub-{run_id}-1",
             user="mallory",
@@ -131,7 +131,7 @@ def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path
             reason="None",
             num_nodes=1,
         )
-        return JobSnapshot((*known.jobs, stranger))
+        return JobSnapshot((*known.jobs, other_job))
 
     world.slurm.jobs = with_stranger  # type: ignore[method-assign]
     found = rows(world.replay(trace))

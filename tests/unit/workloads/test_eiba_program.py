@@ -222,7 +222,7 @@ def test_busy_workers_end_when_their_coordinator_is_killed(eiba: Launcher) -> No
 
 @pytest.mark.slow
 def test_idle_job_consumes_no_cpu_time(eiba: Launcher) -> None:
-    """While two workers idle, their and their coordinator's CPU clocks stand still."""
+    """While two workers idle, their and their coordinator's CPU clocks stop."""
     process = eiba("--workers", "2", "1", "600")
     wait_until(lambda: len(workers_of(process)) == 2)
     job = [psutil.Process(process.pid), *workers_of(process)]

@@ -180,7 +180,7 @@ def test_kernels_are_not_loaded_from_a_cache_that_others_may_write(
 
 
 def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """As root, a file would otherwise stand in the place of /dev/null."""
+    """As root, a file would otherwise replace /dev/null."""
     before = Path("/dev/null").stat()
     write_whole(Path("/dev/null"), "a report")
     after = Path("/dev/null").stat()

@@ -99,7 +99,7 @@ def shadow_of(wanted: int, free: int, now: int, running: list[tuple[int, int, in
 def flat_easy(
     jobs: list[tuple[int, int, int, int, int]], procs: int, *, together: bool = False
 ) -> dict[int, int]:
-    """EASY on a pool, straight from the rules beside the golden schedules.
+    """EASY on a pool, straight from the rules of the golden schedules.
 
     ``jobs`` are (number, submit, run, processors, requested); times are whole seconds. With ``together`` a
     pass follows all ends and arrivals of an instant, else each of them.

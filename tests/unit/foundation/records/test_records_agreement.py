@@ -1,4 +1,4 @@
-"""Allocations that contradict the jobs, themselves or the system are told by file, column and job."""
+"""Allocations that contradict the jobs, themselves or the system are reported by file, column and job."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CONTRADICTIONS: dict[str, tuple[list[JobRecord], list[AllocationRecord], str]] =
         [held(1, 10), *GOOD[1:]],
         "from_s of job 101: 1.0 is before the job's submit_s",
     ),
-    "lives that overlap": ([JOB], [held(2, 21), *GOOD[1:]], "from_s of job 101: 20.0 is before the end"),
+    "attempts that overlap": ([JOB], [held(2, 21), *GOOD[1:]], "from_s of job 101: 20.0 is before the end"),
     "a row twice": ([JOB], [*GOOD, GOOD[1]], "from_s of job 101: 20.0 is there twice"),
     "an open row twice": ([JOB], [held(20, None), held(20, None)], "from_s of job 101: 20.0 is there twice"),
     "after the end": (
@@ -178,9 +178,9 @@ def test_a_run_that_goes_on_is_checked_in_its_journal(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_one_wrong_row_of_a_million_is_found() -> None:
-    jobs, lives = 200_000, 5
-    number = np.repeat(np.arange(jobs), lives)
-    turn = np.tile(np.arange(lives), jobs)
+    jobs, attempts = 200_000, 5
+    number = np.repeat(np.arange(jobs), attempts)
+    turn = np.tile(np.arange(attempts), jobs)
     texts = pl.Series(["0-3", "0", "1-2"]).gather(pl.Series(number % 3))
     place = pl.DataFrame({"node": pl.Series(["n1", "n2"]).gather(pl.Series(turn % 2)), "cores": texts})
     rows = pl.DataFrame(
@@ -194,7 +194,7 @@ def test_the_one_wrong_row_of_a_million_is_found() -> None:
             "wasted_s": pl.Series([None], dtype=pl.Float64).new_from_index(0, len(number)),
         }
     )
-    last = rows.filter(pl.Series(turn == lives - 1))
+    last = rows.filter(pl.Series(turn == attempts - 1))
     table = pl.DataFrame({"job_id": last["job"], "submit_s": 0.0, "start_s": last["from_s"], "end_s": 60.0})
     table = table.with_columns(last["placement"], trace_job=pl.col("job_id"))
     check_agreement(table, rows, INFO, "a", "j")

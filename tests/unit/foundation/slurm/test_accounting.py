@@ -15,7 +15,7 @@ from foundation.slurm.completions import CompletionFile, Completions, read_line,
 from foundation.slurm.slurm_client import FIELDS, Accounted, accounting_words, read_accounting
 
 FAKE = """#!/bin/sh
-# Prints what is in the file beside it; refuses every word that it does not know.
+# Prints what is in the file next to it; refuses every word that it does not know.
 for word in "$@"; do
   case $word in
     --noheader | --parsable2 | --allocations | --duplicates) ;;
@@ -250,15 +250,15 @@ def test_a_line_that_was_cut_takes_the_next_with_it_and_a_forged_one_cannot_repl
 
 def test_a_job_that_was_put_back_counts_by_its_last_life() -> None:
     again = {"submit": "2026-11-25T09:02:00", "start": "2026-11-25T09:03:00", "end": "2026-11-25T09:04:00"}
-    lives = [
+    attempts = [
         line(5, state="NODE_FAIL"),
         line(5, state="REQUEUED", **again),
         line(5, state="TIMEOUT", **again),
     ]
-    [one] = accounted("\n".join(lives), 5).values()
+    [one] = accounted("\n".join(attempts), 5).values()
     assert (one.state, one.end_time) == (SlurmJobState.TIMEOUT, SUBMITTED + 240)
-    assert accounted("\n".join([lives[0], line(5, user="mallory(666)", **again)]), 5) == {}
-    assert accounted("\n".join([line(5), lives[2]]), 5) == {}  # who has completed has no other life
+    assert accounted("\n".join([attempts[0], line(5, user="mallory(666)", **again)]), 5) == {}
+    assert accounted("\n".join([line(5), attempts[2]]), 5) == {}  # a completed job has no other attempt
 
 
 @given(st.text())

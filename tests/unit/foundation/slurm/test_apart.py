@@ -63,7 +63,7 @@ def job(number: int, state: SlurmJobState = SlurmJobState.RUNNING, comment: str 
 
 
 class ScriptedSource:
-    """A source that says what it is told to."""
+    """A source whose answers a test sets."""
 
     def __init__(self) -> None:
         self.snapshot = JobSnapshot(())
@@ -187,7 +187,7 @@ def test_what_is_no_message_is_refused(raw: bytes, why: str) -> None:
 Make = Callable[..., ApartSlurm]
 
 
-# Our side, with processes that do what they are told
+# Our side, with processes that a test scripts
 
 
 PRELUDE = """
@@ -257,7 +257,7 @@ if looks == 4: say(AnswerComplete(2, "scripted"))
 if looks == 5: os._exit(1)
 """)
     first = slurm.jobs().difference
-    slurm.nodes()  # what was told with the nodes is not lost
+    slurm.nodes()  # what came with the nodes is not lost
     second, third = slurm.jobs().difference, slurm.jobs().difference
     assert first is not None
     assert second is not None

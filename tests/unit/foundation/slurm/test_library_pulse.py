@@ -27,7 +27,7 @@ static long changed, now, version, wholes, jobs;
 void set(long at, long clock, long release) {
   changed = at; now = clock; version = release; wholes = 0; jobs = 1; }
 void empty(void) { jobs = 0; }
-long told_whole(void) { return wholes; }
+long whole_loads(void) { return wholes; }
 long slurm_api_version(void) { return version << 16; }
 static int say(int code) { errno = code; return -1; }
 int slurm_load_jobs(long since, answer_t **to, uint16_t flags) {
@@ -106,7 +106,7 @@ def test_that_something_has_changed_is_reported_in_few_bytes_where_the_library_c
     loaded.set(now_s, now_s, version)
     assert pulse.is_short == (wholes == 0)
     assert [pulse.since(0), pulse.since(now_s)] == [now_s, now_s]
-    assert loaded.told_whole() == wholes
+    assert loaded.whole_loads() == wholes
 
 
 def test_a_change_is_reported_although_there_are_no_jobs(library: Path) -> None:

@@ -20,7 +20,7 @@ def snapshot(state: SlurmJobState = SlurmJobState.RUNNING) -> JobSnapshot:
 
 
 class Slurm:
-    """A Slurm that says what it is told to, and counts who asks."""
+    """A Slurm whose answers a test sets; it counts requests."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

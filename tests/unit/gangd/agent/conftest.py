@@ -38,7 +38,7 @@ def spied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["python", "native"])
 def maker(request: pytest.FixtureRequest) -> ctypes.CDLL | None:
-    """Who makes the switches: Python alone (None), or native code beside it."""
+    """What makes the switches: Python alone (None), or Python and native code."""
     return None if request.param == "python" else load(request.getfixturevalue("library"))
 
 

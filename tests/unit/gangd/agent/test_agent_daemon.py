@@ -121,10 +121,10 @@ def stage(real_v1: RealCgroups, puppet: Puppet, tmp_path: Path) -> Iterator[Stag
     for daemon in stage.daemons:
         daemon.end()
     for daemon in stage.daemons:
-        until(lambda daemon=daemon: not guardian_lives(daemon), what="end of the guardian")  # type: ignore[misc]
+        until(lambda daemon=daemon: not guardian_runs(daemon), what="end of the guardian")  # type: ignore[misc]
 
 
-def guardian_lives(daemon: Daemon) -> bool:
+def guardian_runs(daemon: Daemon) -> bool:
     if not state_path(daemon.state_dir, "a").exists():
         return False
     try:
@@ -154,7 +154,7 @@ def test_a_job_whose_prolog_rings_is_reported_before_it_has_a_process(stage: Sta
         folder_fd = os.open(daemon.state_dir, os.O_RDONLY)
         ringer.sendto(b"begin 4711", f"/proc/self/fd/{folder_fd}/bell-a")
         os.close(folder_fd)
-    until(lambda: any(4711 in report.born for report in stage.puppet.reports), 60, "the job is told of")
+    until(lambda: any(4711 in report.born for report in stage.puppet.reports), 60, "the job is reported")
     daemon.child.terminate()
     assert daemon.child.wait(5) == 0
     assert not (daemon.state_dir / "bell-a").exists()
@@ -283,7 +283,10 @@ def test_suspension_in_the_off_slice_outlives_the_next_on_slices(stage: Stage) -
     for _ in range(100):
         time.sleep(0.01)
         assert stage.state(1) == "FROZEN"
-    until(lambda: stage.puppet.last(lambda report: report.found) is not None, what="report of the stranger")
+    until(
+        lambda: stage.puppet.last(lambda report: report.found) is not None,
+        what="report of the external change",
+    )
     stage.write(1, b"THAWED")  # resumed: it takes part again
     until(lambda: stage.state(1) == "FROZEN", 30, "held again after its resumption")
     until(lambda: stage.state(1) == "THAWED", 5, "its own slice")
@@ -420,7 +423,7 @@ def test_cgroup2_freezer_alternates_and_an_agents_death_thaws(
         )
     finally:
         daemon.end()
-        until(lambda: not guardian_lives(daemon), what="end of the guardian")
+        until(lambda: not guardian_runs(daemon), what="end of the guardian")
 
 
 def test_signal_freezer_alternates_processes(
@@ -472,7 +475,7 @@ def test_task_that_comes_late_in_a_held_job_is_held_and_let_go(
         assert runs(late)
     finally:
         daemon.end()
-        until(lambda: not guardian_lives(daemon), what="end of the guardian")
+        until(lambda: not guardian_runs(daemon), what="end of the guardian")
 
 
 def test_sighup_reads_keys_and_controllers_again_and_thaws_nothing(stage: Stage, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ A, B = StepKey(1, "0"), StepKey(2, "0")
 
 
 class Clock:
-    """A clock that says what it is told, or walks through a script."""
+    """A clock that a test sets, or that walks through a script."""
 
     def __init__(self) -> None:
         self.now_ns = 1_000

@@ -122,7 +122,7 @@ def test_exchanged_state_files_never_freeze_and_thaw_what_is_left(
     for source, target in ((one, between), (other, one), (between, other)):
         source.rename(target)
     thaw(left, capsys, "--expired", "--node", "b")
-    assert (frozen(healthy), frozen(dead)) == (True, True), "a record says whose it is, and its agent lives"
+    assert (frozen(healthy), frozen(dead)) == (True, True), "a record says whose it is, and its agent runs"
     thaw(left, capsys, "--expired", "--node", "a")
     assert (frozen(healthy), frozen(dead)) == (True, False)
 

@@ -57,7 +57,7 @@ def test_step_that_was_launched_runs_once_its_tasks_are_no_slurmstepd(
     assert not table.refresh(1).launched
     put(freezer, FIRST, TASK, TASK + 1)
     assert table.refresh(2).launched == {1}
-    assert not table.refresh(3).launched  # it is told once
+    assert not table.refresh(3).launched  # it is reported once
 
 
 def test_job_launches_until_the_grace_after_its_tasks_have_begun(

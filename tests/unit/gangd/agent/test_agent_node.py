@@ -116,7 +116,7 @@ def test_job_of_which_only_a_helper_was_killed_is_held_again(agent: SimulatedAge
     assert agent.reports[-1].dying == ()
 
 
-@pytest.mark.parametrize("what", ["a deadly signal", "a stranger's thaw"])
+@pytest.mark.parametrize("what", ["a deadly signal", "an external thaw"])
 def test_step_that_ends_leaves_its_job_to_be_held(agent: SimulatedAgent, what: str) -> None:
     side = StepKey(1, "1")
     agent.freezer.members |= {ONE: (100,), side: (101,)}

@@ -212,7 +212,9 @@ def test_watch_without_space_for_a_folder_says_so(tmp_path: Path) -> None:
     watch = FolderWatch()
     watch.set_folders([str(tmp_path), str(tmp_path / "gone")])
     assert watch.complete
-    (tmp_path / "file").touch()  # it exists, but can't be watched for entries, as when inotify has no room
+    (
+        tmp_path / "file"
+    ).touch()  # it exists, but can't be watched for entries, as when inotify has no free watch
     watch.set_folders([str(tmp_path), str(tmp_path / "file")])
     assert not watch.complete
     watch.set_folders([str(tmp_path)])

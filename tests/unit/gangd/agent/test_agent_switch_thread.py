@@ -1,4 +1,4 @@
-"""The switch thread's contract, for both of its makers: Python alone, and native code beside it."""
+"""The switch thread's contract, for both of its makers: Python alone, and Python and native code."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_write_that_fails_is_reported_and_the_rest_is_done(stage: Stage, which: 
 def test_part_of_a_switch_that_was_written_is_held_by_us(
     freezing: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the thread goes on with the rest: else what it froze looks like a stranger's work."""
+    """Before the thread goes on with the rest: else what it froze looks like an external change."""
     stage, goes_on, fire = freezing, threading.Event(), freezing.switch.fire
 
     def fire_late() -> None:

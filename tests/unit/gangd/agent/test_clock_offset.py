@@ -14,7 +14,7 @@ SECOND = 1_000 * MS
 
 @dataclass
 class Host:
-    """An agent's clock beside a controller's: ``offset_ns`` apart and drifting, with delays either way."""
+    """An agent's clock against a controller's: ``offset_ns`` apart and drifting, with delays either way."""
 
     offset_ns: int = 40 * SECOND
     drift_ppm: int = 0

@@ -227,7 +227,7 @@ def test_finds_jobs_by_number_and_by_sluid(real_v2: RealCgroups, tmp_path: Path)
     assert is_suspended(spinner)
     (daemon / "cgroup.kill").write_text("1")
     until(lambda: not (daemon / "cgroup.procs").read_text(), what="the end of slurmstepd")
-    for job in range(2, 4):  # a job that was told once is not forgotten
+    for job in range(2, 4):  # a job that was reported once is not forgotten
         real_v2.make(f"{SCOPE}/job_{job}/step_0/user/task_0")
         assert KEY in {step.key for step in freezer.adopt(freezer.look())}
     freezer.release(KEY)

@@ -18,7 +18,7 @@ from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]
 JOB = 1_000_000 + os.getpid()
-"""Other runs of these tests may go on beside this one."""
+"""Other runs of these tests may go on at the same time."""
 KEY = StepKey(JOB, "0")
 TASK_ENV = {
     "PATH": os.environ["PATH"],
@@ -150,7 +150,7 @@ def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, free
     until(lambda: len(members(freezer)) == 2, what="two tasks")
     stopped, other = freezer.pids(KEY)
     os.kill(stopped, signal.SIGSTOP)
-    # A process that waits for a core stands, too, and takes the signal only when it gets one.
+    # A process that waits for a core makes no progress, too, and takes the signal only when it gets one.
     until(lambda: (stat := read_stat(stopped)) is not None and stat.state == "T", what="the user's own stop")
     hold(freezer)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
@@ -262,7 +262,7 @@ def test_process_is_stopped_whatever_it_is_called(
     (task,) = freezer.pids(KEY)
     until(lambda: Path(f"/proc/{task}/comm").read_bytes() not in (b"sh\n", b"dash\n", b"env\n"), what="name")
     hold(freezer)
-    until(lambda: freezer.state(KEY) is StepState.FROZEN, what="the task stands still")
+    until(lambda: freezer.state(KEY) is StepState.FROZEN, what="the task is suspended")
     assert is_suspended(task)
     freezer.release(KEY)
     assert runs(task)
@@ -290,7 +290,7 @@ def test_step_is_frozen_although_a_first_thread_does_not_stop(
         gate.unlink()
         until(lambda: any((stat := read_stat(pid)) and stat.state in "DZ" for pid in members(freezer)), 60)
         hold(freezer)
-        until(lambda: freezer.state(KEY) is StepState.FROZEN, 60, "all of it stands still")
+        until(lambda: freezer.state(KEY) is StepState.FROZEN, 60, "all of it is suspended")
         assert is_suspended(running)
         assert freezer.release(KEY).did is Did.WROTE
         assert runs(running), Path(f"/proc/{running}/status").read_text()

@@ -340,8 +340,8 @@ def test_where_nothing_can_be_noted_an_agent_is_informed(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two other users")
 def test_a_taken_name_of_a_users_registry_hinders_no_user() -> None:
-    """A stranger makes the folder, a link and files of that name first; the user's agent notes and finds."""
-    user, stranger = 61_235, 61_236
+    """A second user makes the folder, a link and files of that name first; the agent notes and finds."""
+    user, other_user = 61_235, 61_236
     with tempfile.TemporaryDirectory(prefix="osub-registry-") as folder:
         shm, own = Path(folder, "shm"), Path(folder, "own")
         for path, mode, owner in ((Path(folder), 0o755, 0), (shm, 0o1777, 0), (own, 0o700, user)):
@@ -350,9 +350,9 @@ def test_a_taken_name_of_a_users_registry_hinders_no_user() -> None:
             os.chown(path, owner, owner)
         taken = shm / f"gangd-{user}-known"
         taken.mkdir(mode=0o777)
-        os.chown(taken, stranger, stranger)
+        os.chown(taken, other_user, other_user)
         (shm / f"gangd-{user}-known-0").symlink_to(own)
-        os.chown(shm / f"gangd-{user}-known-0", stranger, stranger, follow_symlinks=False)
+        os.chown(shm / f"gangd-{user}-known-0", other_user, other_user, follow_symlinks=False)
         assert as_user(user, lambda: found_by_user(shm, own)) == str(own)
         assert list(taken.iterdir()) == []
         assert list(own.iterdir()) == []

@@ -75,9 +75,7 @@ def test_the_thaw_tool_reports_what_yields_for_no_agent_and_scan_gives_it_back(t
     slot = state.claim_cgroup(IDLE1.kind, "gangd_a_job_1", 1)
     assert slot is not None
     state.hold(slot)
-    state.set_word(
-        Word.LEASE_NS, time.monotonic_ns() + 60_000_000_000
-    )  # this process is the agent, and lives
+    state.set_word(Word.LEASE_NS, time.monotonic_ns() + 60_000_000_000)  # this process is the agent, and runs
     blow = ThawReport()
     find_low(folder, None, blow, mount=tmp_path)
     assert blow.low == [str(fake.root / "gangd_a_job_2")]

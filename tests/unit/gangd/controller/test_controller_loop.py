@@ -234,7 +234,7 @@ def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_
     slurm = no_jobs()
     stage = Stage(tmp_path, slurm, quantum_ms=3_000.0, grace_ms=60_000.0)
     agents = [stage.agent("n1"), stage.agent("n2")]
-    told_in: list[int] = []
+    seen_in: list[int] = []
     began_s = [time.time()]  # slice 0, a moment ago
 
     def since_s() -> float:
@@ -242,7 +242,7 @@ def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_
         status = stage.status()
         if status is None or status.shared_jobs < 2:
             return -1.0
-        told_in.append(status.slice)
+        seen_in.append(status.slice)
         return status.time_ms / 1000 - began_s[0] - status.slice * 3.0
 
     def scene() -> None:
@@ -255,7 +255,7 @@ def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_
         for agent in agents:
             agent.launched = (1, 2)
         stage.until(lambda: bool(agents[0].timeline.jobs(agents[0].timeline.horizon)))
-        assert agents[0].timeline.horizon == told_in[-1] + 2
+        assert agents[0].timeline.horizon == seen_in[-1] + 2
 
     with stage.play(scene):
         pass

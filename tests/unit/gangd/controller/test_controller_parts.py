@@ -504,8 +504,8 @@ def test_seats_part_just_the_dangerous_however_jobs_come_and_go(data: st.DataObj
         views = view.views(snapshot)
         for place, one in enumerate(views):
             for other in views[place + 1 :]:
-                name, beside = said.get(f"j{one.job}"), said.get(f"j{other.job}")
-                harm = name is not None and beside is not None and rule.is_harmful(name, beside)
+                name, rival = said.get(f"j{one.job}"), said.get(f"j{other.job}")
+                harm = name is not None and rival is not None and rule.is_harmful(name, rival)
                 assert shares(one, other) == (harm and bool(nodes[one.job] & nodes[other.job]))
 
 

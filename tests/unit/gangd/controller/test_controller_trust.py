@@ -296,7 +296,7 @@ class Scene:
             assert (exempt.never_freeze, exempt.opt_out, exempt.suspended) == ((), (), ())
 
     def fuzz(self, *words: str) -> dict[str, float]:
-        """Run a fuzzer to its end beside the honest agents; returns what it tells."""
+        """Run a fuzzer to its end while honest agents run; returns its output."""
         program = [sys.executable, "-m", "tests.fixtures.gang_fuzz", *words]
         with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
             try:

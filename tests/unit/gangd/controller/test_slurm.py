@@ -446,7 +446,7 @@ def a_view(cores: CoreMap | None = None) -> ClusterView:
 
 
 class Source:
-    """Tells of jobs, and how they differ from what it told before."""
+    """Returns jobs, and how they differ from those it returned before."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, SlurmJob] = {}
@@ -540,7 +540,7 @@ def test_a_job_that_runs_on_no_known_cores_and_ends_is_forgotten() -> None:
 
 
 class World:
-    """A core that is told all jobs each time, or what changed."""
+    """A core that receives all jobs each time, or what changed."""
 
     def __init__(self, *, by_changes: bool) -> None:
         self.cores = CoreMap(dict.fromkeys((f"n{number}" for number in range(NODES)), CORES))

@@ -14,7 +14,7 @@ def test_no_more_is_lost_than_was_planned_to_be() -> None:
     assert lost.take(0) == 500 * MS
     assert lost.take(0) == 0
     lost.plan(5_000 * MS)
-    assert lost.take(0) == 2_000 * MS, "what was told of is not forgotten"
+    assert lost.take(0) == 2_000 * MS, "what was reported is not forgotten"
 
 
 def test_no_more_is_lost_than_was_reported() -> None:
@@ -28,8 +28,8 @@ def test_no_more_is_lost_than_was_reported() -> None:
 def test_of_several_nodes_the_one_that_lost_most_of_a_slice_counts() -> None:
     lost = LostTime()
     lost.plan(SECOND)
-    for told_ms in (100, 240, 0, 170, 900):
-        lost.tell(7, told_ms * MS, 250 * MS, again=True)
+    for lost_ms in (100, 240, 0, 170, 900):
+        lost.tell(7, lost_ms * MS, 250 * MS, again=True)
     assert lost.reported_ns == 250 * MS
 
 

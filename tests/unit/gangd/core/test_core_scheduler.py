@@ -179,7 +179,7 @@ def test_run_queue_delay_counts_as_demand() -> None:
     assert bench.state(1) is GangState.BUSY
 
 
-def idle_beside_busy() -> Bench:
+def idle_with_busy() -> Bench:
     bench = shared()
     bench.tick()
     while bench.state(1) is not GangState.IDLE:
@@ -192,7 +192,7 @@ def idle_beside_busy() -> Bench:
 
 
 def test_a_job_that_wakes_is_not_held_and_first_in_line() -> None:
-    bench = idle_beside_busy()
+    bench = idle_with_busy()
     bench.see(1, 0.8)
     bench.tick()
     bench.see(1, 0.8)
@@ -206,7 +206,7 @@ def test_a_job_that_wakes_is_not_held_and_first_in_line() -> None:
 
 
 def test_a_burst_shorter_than_a_slice_costs_the_owner_no_slice() -> None:
-    bench = idle_beside_busy()
+    bench = idle_with_busy()
     bench.see(1, 0.8)
     commands = bench.tick()
     for _ in range(5):
@@ -217,7 +217,7 @@ def test_a_burst_shorter_than_a_slice_costs_the_owner_no_slice() -> None:
 
 
 def test_a_short_burst_is_forgotten_sooner_than_a_long_history() -> None:
-    bench = idle_beside_busy()
+    bench = idle_with_busy()
     for _ in range(3):
         bench.tick()
         bench.see(1, 0.9)
@@ -446,7 +446,7 @@ def holding(*nodes: str) -> Bench:
 
 
 def ends_after(bench: Bench, seconds: int, limit_s: float = 120.0) -> dict[int, float]:
-    """How much later the ends of jobs 1 and 2 are made in some time; Slurm does as it is told."""
+    """How much later the ends of jobs 1 and 2 are made in some time; Slurm obeys."""
     ends = dict.fromkeys((1, 2), WALL_S + limit_s)
     for _ in range(4 * seconds):
         for number in (1, 2):

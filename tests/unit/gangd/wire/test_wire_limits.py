@@ -108,13 +108,13 @@ def test_strangers_without_number_cost_few_files_and_agents_are_served(
 ) -> None:
     before, taken = files(), []  # type: ignore[var-annotated]
     ports = [port_of(controller.publish_endpoint), port_of(controller.report_endpoint)]
-    strangers = []
+    unknown_peers = []
     try:
         for number in range(1_500):
             one = socket.socket()
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", ports[number % 2]))
-            strangers.append(one)
+            unknown_peers.append(one)
             if said:
                 with suppress(OSError):
                     one.send(said)
@@ -124,9 +124,9 @@ def test_strangers_without_number_cost_few_files_and_agents_are_served(
         origins = {one.origin for one in news_of(controller, ShutOut, taken) if isinstance(one, ShutOut)}
         assert origins <= {"127.0.0.1", NOWHERE}
         until(lambda: controller.access.keeper.open <= CONNECTIONS, "who says nothing is cut off soon")
-        assert files() - before - len(strangers) < 1_000, "most were never let in"
+        assert files() - before - len(unknown_peers) < 1_000, "most were never let in"
     finally:
-        for one in strangers:
+        for one in unknown_peers:
             one.close()
     until(lambda: hears_and_is_answered(controller, agent), "the agent is served still")
 
@@ -136,14 +136,14 @@ def test_an_agent_comes_in_again_when_the_flood_is_over(
 ) -> None:
     taken: list[News] = []
     port = port_of(controller.report_endpoint)
-    strangers = []
+    unknown_peers = []
     for _ in range(500):
         one = socket.socket()
         one.setblocking(False)
         one.connect_ex(("127.0.0.1", port))
-        strangers.append(one)
+        unknown_peers.append(one)
     until(lambda: news_of(controller, ShutOut, taken), "a peer is shut out")
-    for one in strangers:
+    for one in unknown_peers:
         one.close()
     agent.connect_reports()
     agent.connect_plans()
@@ -291,22 +291,22 @@ def test_who_proves_no_key_is_cut_off_within_seconds_and_an_agent_comes_in_meanw
     controller: ControllerSockets, keys: Path
 ) -> None:
     began_s, cut_s = time.monotonic(), dict[str, float]()
-    strangers = {}
+    unknown_peers = {}
     for endpoint in (controller.publish_endpoint, controller.report_endpoint):
         for name, (said, drips) in SLOW.items():
             for number in range(5):
                 one = socket.create_connection(("127.0.0.1", port_of(endpoint)))
                 one.setblocking(False)
                 one.send(said)
-                strangers[f"{name}, {port_of(endpoint)}, {number}"] = (one, drips)
+                unknown_peers[f"{name}, {port_of(endpoint)}, {number}"] = (one, drips)
     known = load_agent_keys(keys, "n1")
     try:
         with connect_agent(known, "n1", controller.publish_endpoint, controller.report_endpoint) as agent:
             until(lambda: hears_and_is_answered(controller, agent), "an agent comes in meanwhile")
             second = 0
-            while len(cut_s) < len(strangers):
-                assert time.monotonic() < began_s + DEADLINE_S, strangers.keys() - cut_s.keys()
-                for name, (one, drips) in strangers.items():
+            while len(cut_s) < len(unknown_peers):
+                assert time.monotonic() < began_s + DEADLINE_S, unknown_peers.keys() - cut_s.keys()
+                for name, (one, drips) in unknown_peers.items():
                     with suppress(BlockingIOError):
                         try:
                             one.send(drips[second : second + 1])
@@ -319,7 +319,7 @@ def test_who_proves_no_key_is_cut_off_within_seconds_and_an_agent_comes_in_meanw
                 time.sleep(0.5)
             assert hears_and_is_answered(controller, agent)
     finally:
-        for one, _ in strangers.values():
+        for one, _ in unknown_peers.values():
             one.close()
     assert max(cut_s.values()) < 25, "the library alone takes half a minute"
 

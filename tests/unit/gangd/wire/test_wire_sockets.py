@@ -180,12 +180,12 @@ def test_a_stranger_hears_and_says_nothing(controller: ControllerSockets, keys: 
     make_keys(tmp_path / "strange", ["node1"])
     (tmp_path / "strange" / "controller.key").write_bytes((keys / "controller.key").read_bytes())
     with (
-        agent(controller, tmp_path / "strange", "node1") as stranger,
+        agent(controller, tmp_path / "strange", "node1") as outsider,
         agent(controller, keys, "node1") as friend,
     ):
         friend.reports.send(encode(Ping(node="node1", agent_ns=7)))
         with pytest.raises(zmq.Again):  # IMMEDIATE: no handshake, no queue
-            stranger.reports.send(encode(Ping(node="node1", agent_ns=666)), zmq.NOBLOCK)
+            outsider.reports.send(encode(Ping(node="node1", agent_ns=666)), zmq.NOBLOCK)
         seq = 0
 
         def friend_hears() -> list[bytes] | None:
@@ -195,7 +195,7 @@ def test_a_stranger_hears_and_says_nothing(controller: ControllerSockets, keys: 
             return received(friend)
 
         poll(friend_hears)
-        assert received(stranger) is None
+        assert received(outsider) is None
         got = poll(controller.receive)
         assert decode_up(got.body, got.node) == Ping(node="node1", agent_ns=7)
         assert controller.receive() is None

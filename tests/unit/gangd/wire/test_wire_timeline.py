@@ -361,10 +361,10 @@ def test_a_job_that_opted_out_gets_as_much_next_to_owners_as_each_of_them(gangs:
     span = range(10, 10 + gangs * (gangs + 1) * 2)
     for number in span:
         (owner,) = timeline.run(number)
-        beside = 99 not in timeline.held(number, frozenset({99}))
+        co_located = 99 not in timeline.held(number, frozenset({99}))
         assert timeline.held(number, frozenset({99, 98})) - {99} == set(jobs) - {owner}
-        shares[owner] += 0.5 if beside else 1.0
-        shares[99] += 0.5 if beside else 0.0
+        shares[owner] += 0.5 if co_located else 1.0
+        shares[99] += 0.5 if co_located else 0.0
         assert 99 not in timeline.held(number), "it cannot yield"
     assert all(share / len(span) == pytest.approx(1 / (gangs + 1)) for share in shares.values())
 

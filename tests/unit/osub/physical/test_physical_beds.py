@@ -1,4 +1,4 @@
-"""A cluster that the user's program changes, and those in containers: what goes wrong is told."""
+"""A cluster that the user's program changes, and those in containers: what goes wrong is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from deploy.compose.engine import EngineName
 from deploy.shape import Shape
 from foundation.errors import ClusterError, UsageError
-from osub.physical import cluster_provider as rooms
+from osub.physical import cluster_provider
 from osub.physical.cluster_provider import (
     AskedReplay,
     ConfiguredBeds,
@@ -42,9 +42,9 @@ def looked(layout: SharingLayout | None, nodes: int = 4) -> ObservedCluster:
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, ObservedCluster]:
-    """Return clusters by folder, which the room finds."""
+    """Return clusters by folder, which the provider finds."""
     known: dict[str, ObservedCluster] = {}
-    monkeypatch.setattr(rooms, "look_at", lambda folder: known[folder.name])
+    monkeypatch.setattr(cluster_provider, "look_at", lambda folder: known[folder.name])
     return known
 
 
@@ -133,7 +133,7 @@ def test_a_layout_in_containers_is_replayed_by_the_command_and_its_cluster_ends(
         assert out == asked.out
         return code
 
-    monkeypatch.setattr(rooms, "ComposeCluster", Cluster)
+    monkeypatch.setattr(cluster_provider, "ComposeCluster", Cluster)
     monkeypatch.setattr("osub.live.forward.forward_replay", forward)
     asked = AskedReplay(
         swf=tmp_path / "t.swf",

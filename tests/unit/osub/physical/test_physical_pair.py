@@ -43,7 +43,7 @@ def _replayed(tmp_path: Path) -> Callable[..., Run]:
     return replayed
 
 
-def beside(run: Run, foreign_s: Callable[[int], float]) -> Run:
+def with_foreign_load(run: Run, foreign_s: Callable[[int], float]) -> Run:
     """Give a run samples of a host of two CPUs of which others used so much in each second."""
     samples = [
         HostRecord(
@@ -118,11 +118,11 @@ def test_others_on_the_host_leave_the_trial_out_also_if_only_next_to_the_one_alo
 ) -> None:
     run = replayed(ALONE, (9.0, 29.0), (9.0, 29.0))
     item = PlannedReplay(workload=PAIR, layout=GANGD.key, trial=1)
-    assert why_unfit(beside(run, lambda _: 0.0), item) is None
-    assert str(why_unfit(beside(run, lambda _: 1.0), item)).startswith("others used 50%")
-    early = why_unfit(beside(run, lambda second: 0.6 if second < 7 else 0.0), item)
+    assert why_unfit(with_foreign_load(run, lambda _: 0.0), item) is None
+    assert str(why_unfit(with_foreign_load(run, lambda _: 1.0), item)).startswith("others used 50%")
+    early = why_unfit(with_foreign_load(run, lambda second: 0.6 if second < 7 else 0.0), item)
     assert str(early).startswith("while one ran alone others used")
-    late = why_unfit(beside(run, lambda second: 0.25 if second > 10 else -0.1), item)
+    late = why_unfit(with_foreign_load(run, lambda second: 0.25 if second > 10 else -0.1), item)
     assert str(late).startswith("while the two ran others used")
 
 
