@@ -215,7 +215,7 @@ class OnDemandDriver:
                 self._say("on-demand: Slurm is away", why=str(error))
             self._is_away = True
             return 2 * _EVERY_S
-        self._reserve({**orders.kept, **orders.reserved})
+        self._reserve(orders.reserved)
         self._join(orders)
         for job, warned in orders.preempt.items():
             self._preempt(job, warned=warned)

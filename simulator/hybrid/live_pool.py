@@ -63,15 +63,12 @@ class LiveOrders:
     shrink
         The nodes that jobs keep.
     reserved
-        By waiting job the nodes that only it may have.
-    kept
-        By running on-demand job the nodes that no other may have when it ends, because some go back.
+        By job the nodes that no other may have: those that it waits for, or its own if some are to go back.
     """
 
     preempt: Mapping[int, bool]
     shrink: Mapping[int, tuple[int, ...]]
     reserved: Mapping[int, frozenset[int]]
-    kept: Mapping[int, frozenset[int]]
 
 
 class LivePool:
@@ -97,6 +94,7 @@ class LivePool:
         self._lent_until_us: dict[int, int] = {}
         self._live: dict[int, LiveJob] = {}
         self._away: frozenset[int] = frozenset()
+        self._held: dict[int, int] = {}
 
     def step(self, now_us: int, live: Mapping[int, LiveJob], away: Collection[int] = ()) -> LiveOrders:
         """Take what Slurm says, and decide.
@@ -130,7 +128,7 @@ class LivePool:
             elif entry.shrinks > shrinks:
                 shrunk[job] = tuple(n for n in range(world.rules[0].nodes) if world.nodes[n].job == job)
         self._take_over()
-        return LiveOrders(preempt=victims, shrink=shrunk, **self._wanted())
+        return LiveOrders(preempt=victims, shrink=shrunk, reserved=self._reserved())
 
     def meet_again(self, job: int, *, rigid: bool = False) -> None:
         """Decide anew for the on-demand jobs that wait for nodes of a job that does not give them.
@@ -174,7 +172,8 @@ class LivePool:
             entry.nodes = entry.plain = entry.got = 0
         for node in range(count):
             cell, holder = world.nodes[node], held.get(node, state.NO_JOB)
-            if cell.job not in (state.NO_JOB, holder) and world.jobs[cell.job].status == state.WAITING:
+            was_given = cell.job not in (state.NO_JOB, holder, self._held.get(node))
+            if was_given and world.jobs[cell.job].status == state.WAITING:
                 cell.lease = cell.job
             cell.job = holder
             if cell.lease != state.NO_JOB and not self._keeps_lease(cell.lease):
@@ -184,6 +183,7 @@ class LivePool:
             else:
                 world.jobs[holder].nodes += 1
                 world.jobs[holder].plain += cell.lease == state.NO_JOB
+        self._held = held
         leases = [world.nodes[node].lease for node in range(count)]
         for job in range(world.rules[0].jobs):
             entry = world.jobs[job]
@@ -273,7 +273,7 @@ class LivePool:
         self.world.jobs[demand].status = state.COMING
         del self._met_us[demand]
 
-    def _wanted(self) -> dict[str, Mapping[int, frozenset[int]]]:
+    def _reserved(self) -> dict[int, frozenset[int]]:
         """Return which nodes are to be reserved for whom: all, until an on-demand job has enough."""
         world, every = self.world, frozenset(range(self.world.rules[0].nodes))
         reserved: dict[int, frozenset[int]] = {}
@@ -284,10 +284,7 @@ class LivePool:
         for job in range(world.rules[0].jobs):
             if self._collects(job) and world.jobs[job].missing > 0:
                 reserved[job] = every
-        borrowers = {world.loans[place].borrower for place in range(world.clock[0].leases)}
-        kept = {
-            job: frozenset(self._live[job].nodes)
-            for job in borrowers
-            if job in self._live and self._live[job].status == state.RUNNING
-        }
-        return {"reserved": reserved, "kept": kept}
+        for borrower in {world.loans[place].borrower for place in range(world.clock[0].leases)}:
+            if borrower in self._live and self._live[borrower].status == state.RUNNING:
+                reserved[borrower] = frozenset(self._live[borrower].nodes)
+        return reserved

@@ -54,7 +54,7 @@ def running(*nodes: int, since_s: int = 0, attempt: int = 0) -> LiveJob:
 
 
 BUSY = {RIGID: running(0, 1), MALLEABLE: running(2, 3)}
-NONE = LiveOrders(preempt={}, shrink={}, reserved={}, kept={})
+NONE = LiveOrders(preempt={}, shrink={}, reserved={})
 
 
 def test_without_on_demand_jobs_nothing_is_ordered(tmp_path: Path) -> None:
@@ -81,6 +81,9 @@ def test_a_rigid_victim_goes_at_once_and_loses_what_it_has_not_saved(tmp_path: P
     orders = pool.step(35 * S, live | {DEMAND: LiveJob(WAITING)})
     assert orders.preempt == {RIGID: False}
     assert pool.lost_us == {RIGID: [15 * S]}
+    assert orders.reserved == {DEMAND: frozenset({1, 3})}
+    gone = {RIGID: LiveJob(WAITING, 1), LATE: running(2), DEMAND: LiveJob(WAITING)}
+    assert pool.step(36 * S, gone).reserved == orders.reserved
 
 
 def test_a_malleable_job_shrinks_and_one_that_cannot_is_preempted(tmp_path: Path) -> None:
@@ -131,7 +134,7 @@ def test_nodes_go_back_to_the_job_that_was_preempted(tmp_path: Path) -> None:
     pool.step(35 * S, BUSY | {DEMAND: LiveJob(WAITING)})
     lent = {RIGID: running(0, 1), MALLEABLE: LiveJob(WAITING, 1)}
     runs = pool.step(46 * S, lent | {DEMAND: running(2, 3, since_s=46)})
-    assert runs.kept == {DEMAND: frozenset({2, 3})}
+    assert runs.reserved == {DEMAND: frozenset({2, 3})}
     back = pool.step(70 * S, lent | {DEMAND: LiveJob(OVER)})
     assert back.reserved == {MALLEABLE: frozenset({2, 3})}
     again = lent | {MALLEABLE: running(2, 3, since_s=71, attempt=1), DEMAND: LiveJob(OVER)}
