@@ -142,7 +142,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pairing_learn
         Whether losses are learnt from CPU times of jobs, and decide; ``pairing`` is expected at first.
     pairing_explore
-        Share of the pairs of jobs for which the opposite is tried while it is not clear what is right.
+        Largest share of the pairs of jobs for which the opposite is tried while it is not clear what is
+        right.
     opt_out_comments, opt_out_features
         Words in a job's comment, and node features that it asks for, by which it opts out where a rule of its
         partition, QOS, account or user has ``may_opt_out``.

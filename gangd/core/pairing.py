@@ -7,9 +7,10 @@ with it. The posterior of a Bayesian regression (Gaussian prior, noise from the 
 Bayesian Data Analysis, chapter 14) says what is known, and how surely. Where agents can count instructions,
 ``observe`` takes CPU time an instruction in the place of CPU time.
 
-Two jobs alternate where one of the two loses more than ``threshold`` to the other by what is expected. As
-long as an interval has the threshold in it, the opposite is tried for a share of the pairs of jobs,
-``explore``, drawn from a seed and the two job ids.
+Two jobs alternate where one of the two loses more than ``threshold`` to the other by what is expected. For a
+share of the pairs of jobs, ``explore``, losses are drawn from their posteriors instead (Thompson sampling;
+Russo et al., A Tutorial on Thompson Sampling, 2018), by a hash of a seed and the two job ids: so what is not
+clear is tried, and what is clear is not.
 
 An entry is learnt from its own user's jobs alone, and a name that users write themselves says only what *his*
 job does to others: it has its user in it.
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import product
 from math import exp, isfinite, log, log1p, sqrt
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +44,7 @@ _BASE_SD, _LOSS_SD = 10.0, 0.1
 _LOOSE = 0.01
 _MOST_SUM = 1e9
 _WIDTH = 1.96
+_NORMAL = NormalDist()
 _LARGEST = 0.95
 SEPARATOR = ":"
 
@@ -139,7 +142,7 @@ class PairLearner:
     threshold
         Loss beyond which a victim is harmed.
     explore
-        Share of the pairs of jobs for which the opposite is tried where it is not clear what is right.
+        Share of the pairs of jobs for which losses are drawn: of no more the opposite is tried.
     version
         Counts what was learnt: decisions are as they were while it is.
     """
@@ -194,12 +197,15 @@ class PairLearner:
 
     def alternate(self, one: PairedJob, other: PairedJob) -> bool:
         """Whether two jobs on one node never run at the same time."""
-        losses = [self.loss(one.victim, other.opponent), self.loss(other.victim, one.opponent)]
-        harmful = [loss for loss in losses if loss.loss > self.threshold]
-        is_open = [loss.low <= self.threshold <= loss.high for loss in harmful or losses]
-        if self._is_drawn(one.job, other.job) and (all(is_open) if harmful else any(is_open)):
-            return not harmful
-        return bool(harmful)
+        limit = -log1p(-min(self.threshold, _LARGEST))
+        first, second = sorted((one, other))
+        for victim, opponent, score in zip(
+            (first, second), (second, first), self._draw(first, second), strict=True
+        ):
+            mean, deviation, _ = self._log_loss(victim.victim, opponent.opponent)
+            if mean + score * deviation > limit:
+                return True
+        return False
 
     def known(self) -> Iterator[tuple[Victim, str, PairLoss]]:
         """Yield what was learnt, of each victim by opponent."""
@@ -270,9 +276,13 @@ class PairLearner:
             self._evict(one.user)
         self.version += 1
 
-    def _is_drawn(self, one: int, other: int) -> bool:
-        pair = f"{self.seed} {min(one, other)} {max(one, other)}".encode()
-        return int.from_bytes(blake2b(pair, digest_size=8).digest()) < self.explore * 2**64
+    def _draw(self, one: PairedJob, other: PairedJob) -> tuple[float, float]:
+        """Return by how many deviations each loss is drawn off what is expected; none for most pairs."""
+        pair = blake2b(f"{self.seed} {one.job} {other.job}".encode(), digest_size=12).digest()
+        shares = [(int.from_bytes(pair[at : at + 4]) + 0.5) / 2**32 for at in (0, 4, 8)]
+        if shares[0] >= self.explore:
+            return 0.0, 0.0
+        return _NORMAL.inv_cdf(shares[1]), _NORMAL.inv_cdf(shares[2])
 
     def _evict(self, user: str) -> None:
         """Keep within bounds: a user with many entries loses his own."""
