@@ -69,6 +69,14 @@ def send_signal(pidfd: int, number: signal.Signals) -> str | None:
     return None
 
 
+def _is_stopping(pid: int) -> bool:
+    """Return whether a stop waits for a process that was seen running, or was taken since."""
+    if pending_signals(pid) & _STOP_BIT:
+        return True
+    stat = read_stat(pid)
+    return stat is not None and is_stopped(stat)
+
+
 class SignalFreezer(WithoutFolders):
     """Stops and continues the processes of the steps of ``node``.
 
@@ -167,7 +175,7 @@ class SignalFreezer(WithoutFolders):
                 or stat.start_ticks != member.start_ticks
                 or not stat.alive
                 or is_stopped(stat)
-                or pending_signals(member.pid) & _STOP_BIT  # another's stop is under way
+                or _is_stopping(member.pid)  # another's stop is under way
             ):
                 continue
             if member.slot is None:
@@ -221,7 +229,7 @@ class SignalFreezer(WithoutFolders):
         if all(stopped for _, stopped in alive):
             return StepState.FROZEN
         ours = [(member.pid, stopped) for member, stopped in alive if member.ours]
-        if any(stopped or pending_signals(pid) & _STOP_BIT for pid, stopped in ours):
+        if any(stopped or _is_stopping(pid) for pid, stopped in ours):
             return StepState.FREEZING
         return StepState.THAWED
 

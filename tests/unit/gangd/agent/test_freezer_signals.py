@@ -160,6 +160,34 @@ def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, free
     freezer.close()
 
 
+def test_a_stop_that_is_taken_between_two_reads_is_seen(
+    tmp_path: Path, children: Children, freezer: SignalFreezer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user's stop is neither a state yet at the first read nor a waiting signal at the second."""
+    start_step(tmp_path, children, ["sh", "-c", "while :; do :; done"])
+    until(lambda: len(members(freezer)) == 1, what="one task")
+    (task,) = freezer.pids(KEY)
+
+    def stop(pid: int) -> int:
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: (stat := read_stat(pid)) is not None and stat.state == "T", what="the stop")
+        return 0
+
+    monkeypatch.setattr("gangd.freezer.signal_freezer.pending_signals", stop)
+    assert freezer.hold(KEY).did is Did.NOTHING
+    monkeypatch.undo()
+    freezer.release(KEY)
+    assert is_suspended(task)
+    os.kill(task, signal.SIGCONT)
+    hold(freezer)
+    os.kill(task, signal.SIGCONT)
+
+    monkeypatch.setattr("gangd.freezer.signal_freezer.pending_signals", stop)
+    assert freezer.state(KEY) is StepState.FREEZING
+    monkeypatch.undo()
+    freezer.close()
+
+
 def test_process_that_its_user_stops_while_it_is_held_stays_stopped(
     tmp_path: Path, children: Children, freezer: SignalFreezer
 ) -> None:
