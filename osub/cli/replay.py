@@ -19,7 +19,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analysis.metrics import host_use
-from deploy.compose.inside.controller import HOST_USER
 from deploy.local.host import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
@@ -41,9 +40,7 @@ from osub.live.on_demand import (
     OnDemandDriver,
     absolute_settings,
     compared,
-    is_on_demand,
     session_of,
-    setting_files,
 )
 from predictor.chosen import other_cpu
 from simulator.pairing import read_pair_table
@@ -222,18 +219,17 @@ def replay(
         out, dry_run=dry_run, resume=resume, force=force, repeat=repeat, contained=is_in_containers(cluster)
     )
     options = check_options(spec.sbatch_option or ())
-    _check_inputs(spec, options, from_file=bool(ctx.default_map) and is_in_containers(cluster))
+    _check_inputs(spec, options, from_file=bool(ctx.default_map), contained=is_in_containers(cluster))
     if cluster is not None and is_in_containers(cluster):
         code = forward_replay(
             cluster,
             on_signals,
-            (trace, apps, pairing, calibration, *setting_files(spec.settings or ())),
+            (trace, apps, pairing, calibration),
             out,
             finds_gangd=spec.gangd == AUTO,
             dry_run=dry_run,
             resume=resume,
             force=force,
-            user="root" if spec.on_demand or (resume and is_on_demand(out)) else HOST_USER,
         )
         raise typer.Exit(code)
     client, embedded = find_cluster(cluster)
@@ -436,7 +432,7 @@ def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, repeat: i
         raise UsageError(f"--resume: there is no RUN in {out}")
 
 
-def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool) -> None:
+def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool, contained: bool) -> None:
     for name in ("start", "length", "speedup", "patience", "fit"):
         number = getattr(spec, name)
         if number is not None and not math.isfinite(number):
@@ -460,7 +456,12 @@ def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool) 
         check_pairing(options, apps, spec.fit)
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
-    if from_file:
+    if contained and spec.on_demand is not None:
+        raise UsageError(
+            "--on-demand reserves nodes, which the user of a replay in containers may not: take an embedded "
+            "cluster (osub cluster up without --engine), or a Slurm of your own"
+        )
+    if contained and from_file:
         raise UsageError("--spec is read on this host: name the options for a cluster in containers")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +18,6 @@ Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
 _SIGNALLED = 128
 GANGD = "/var/lib/gangd/state"
 """gangd's state folder in a controller's container."""
-_PATH = re.compile(r"(?P<name>--[\w-]+=(?:jobs=)?|jobs=)?(?P<path>/.*)", re.DOTALL)
 
 
 def is_in_containers(cluster: Path | None) -> bool:
@@ -79,12 +77,10 @@ def forward_replay(
     dry_run: bool = False,
     resume: bool = False,
     force: bool = False,
-    user: str = HOST_USER,
 ) -> int:
     """Run this replay in the controller's container and copy the RUN to ``out``; returns its exit code.
 
-    A RUN that is not finished stays in the cluster, too, and goes on there with ``--resume``. ``user`` is
-    who submits the jobs there.
+    A RUN that is not finished stays in the cluster, too, and goes on there with ``--resume``.
 
     Raises
     ------
@@ -113,11 +109,7 @@ def forward_replay(
     gangd = ["--gangd", GANGD] if finds_gangd and controller.has_gangd else []
     try:
         code = _run(
-            controller,
-            hear,
-            () if resume else inputs,
-            [*(sys.argv[1:] if words is None else words), *gangd],
-            user,
+            controller, hear, () if resume else inputs, [*(sys.argv[1:] if words is None else words), *gangd]
         )
     finally:
         if not dry_run:
@@ -181,10 +173,10 @@ def _run(
 
 def _word(word: str) -> str:
     """Return a word of the command line as the container has it: absolute paths are below ``HOST``."""
-    match = _PATH.fullmatch(word)
-    if match is None or Path(match["path"]).is_relative_to(GANGD):
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if Path(value).is_relative_to(GANGD):
         return word
-    return f"{match['name'] or ''}{HOST}{match['path']}"
+    return f"{option}{equals}{HOST}{value}" if value.startswith("/") else word
 
 
 def _bring(controller: ControllerContainer, out: Path) -> None:

@@ -21,11 +21,10 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from foundation.errors import ClusterError, InputError, OutputError
+from foundation.errors import ClusterError, OutputError
 from foundation.files import write_whole
 from foundation.one_line import one_line
 from foundation.records import JobEntry
-from foundation.records.records_folder import read_info
 from foundation.slurm import CommandSlurm, Receiver, SlurmJob, SlurmJobState, SubmitRequest
 from foundation.slurm.slurm_types import SlurmRefusedError
 from foundation.units import US_PER_S
@@ -69,18 +68,6 @@ def absolute_settings(settings: Sequence[str]) -> tuple[str, ...]:
         f"jobs={Path(value).absolute()}" if name == "jobs" else name + is_ + value
         for name, is_, value in pairs
     )
-
-
-def setting_files(settings: Sequence[str]) -> list[Path]:
-    """Return the files that settings name."""
-    return [Path(setting.removeprefix("jobs=")) for setting in settings if setting.startswith("jobs=")]
-
-
-def is_on_demand(run: Path) -> bool:
-    """Whether a RUN, if there is one, is of a replay with a mechanism for on-demand jobs."""
-    with suppress(InputError):
-        return read_info(run).options.get("on_demand") is not None
-    return False
 
 
 class OnDemandDriver:

@@ -179,15 +179,10 @@ def test_a_replay_runs_in_the_controller_and_its_run_comes_out(place: Place) -> 
     assert (place.inside(place.here) / "trace.swf").read_text() == "; a trace\n"
 
 
-def test_a_replay_with_on_demand_jobs_runs_as_root_with_the_file_of_their_kinds(place: Place) -> None:
-    kinds = place.here / "kinds.csv"
-    kinds.write_text("job\n")
-    words = ("--on-demand", "cua-paa", "--set", f"jobs={kinds}")
-    code, _, err = place.replay(*words)
-    assert (code, err) == (0, "osub: a warning\n")
-    assert f"jobs={place.root}/shared/host{kinds}" in place.called
-    assert place.inside(kinds).read_text() == "job\n"
-    assert "root" in (place.root / "users").read_text().split()
+def test_a_replay_with_on_demand_jobs_is_refused_for_its_user_may_not_reserve(place: Place) -> None:
+    code, _, err = place.replay("--on-demand", "cua-paa")
+    assert (code, "embedded cluster" in err) == (2, True)
+    assert not (place.root / "called.json").exists()
 
 
 def test_a_run_that_exists_is_replaced_only_by_force(place: Place) -> None:
