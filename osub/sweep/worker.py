@@ -29,7 +29,8 @@ def main() -> NoReturn:
     """Run points until the input ends."""
     Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(lines, sys.argv[2]), daemon=True).start()
+    reader = threading.Thread(target=_read, args=(lines, sys.argv[2]), daemon=True)
+    reader.start()
     module, _, name = sys.argv[1].partition(":")
     work = getattr(importlib.import_module(module), name)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
@@ -41,8 +42,11 @@ def main() -> NoReturn:
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             answer = {"raised": why, "again": not isinstance(error, OsubError)}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        try:
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        except OSError:  # the sweep was killed: its input has ended, too, and the folder is to be removed
+            reader.join()
 
 
 def _read(lines: queue.SimpleQueue[str], scratch: str) -> None:

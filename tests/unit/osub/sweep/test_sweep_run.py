@@ -95,6 +95,25 @@ def test_a_point_whose_process_dies_once_is_done_in_the_end(trace: Path, tmp_pat
     assert (sweep.done, sweep.failures) == (5, {})
 
 
+def test_a_worker_whose_answer_is_not_read_leaves_no_folder(tmp_path: Path) -> None:
+    scratch = tmp_path / "osub-sweep-x" / "0"
+    words = [sys.executable, "-m", "osub.sweep.worker", f"{__name__}:_double", str(scratch)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdout.close()
+        worker.stdin.write("{}\n")
+        worker.stdin.flush()
+        time.sleep(3)  # it answers meanwhile, unless the host is very busy
+        worker.stdin.close()
+        assert worker.wait(60) == 0
+    assert not scratch.parent.exists()
+
+
+def _double(parameters: dict[str, object]) -> dict[str, object]:
+    return {**parameters, "double": True}
+
+
 def test_a_killed_sweep_loses_no_finished_point(trace: Path, tmp_path: Path) -> None:
     out, spec = tmp_path / "out", tmp_path / "sweep.toml"
     seeds = list(range(400))
