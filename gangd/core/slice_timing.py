@@ -116,7 +116,7 @@ REFILL_NS = 2 * MS
 the dedicated speed with slices of 250 ms and 0.960 with 50 ms, which is 1.7 ms a switch."""
 TUNED_MOST, TUNED_LITTLE = 0.015, 0.010
 LEFT_LITTLE, IDLE_LITTLE = 0.03, 0.02
-"""Beside a busy gang one that yields gets 1.1% anyway: half a tick of 4 ms a switch of 250 ms, and 3 of 1024
+"""A gang that yields to a busy one gets 1.1% anyway: half a tick of 4 ms a switch of 250 ms, and 3 of 1024
 parts. The owner of the slice gets that when it is frozen, so freezing takes 2% at most."""
 MOST_PATIENCE = 64
 

@@ -366,7 +366,7 @@ _INSTANT_S = 5.0
 
 
 def compared(live: pl.DataFrame, simulated: pl.DataFrame) -> list[str]:
-    """Return lines that set a live run's jobs beside those of the simulation of its trace."""
+    """Return lines that compare a live run's jobs with those of the simulation of its trace."""
     left, right = _figures(live), _figures(simulated)
     width = max(map(len, left))
     lines = [f"{name:{width}}  {left[name]:>10}  {right[name]:>10}" for name in left]
