@@ -36,12 +36,7 @@ from osub.cli.terminal import Console
 from osub.live.cluster import find_cluster, meet
 from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
-from osub.live.on_demand import (
-    OnDemandDriver,
-    absolute_settings,
-    compared,
-    session_of,
-)
+from osub.live.on_demand import OnDemandDriver, absolute_settings, compared, session_of
 from predictor.chosen import other_cpu
 from simulator.pairing import read_pair_table
 from submitter.plan import (
@@ -313,11 +308,11 @@ def _begin(
         nullcontext(apps) if driver is None else driver.applications() as table,
         _made_fit(trace, client, asked, spec.fit, table, lenient=spec.lenient) as (path, wished),
     ):
-        if driver is not None and not dry_run:
-            driver.refuse_without_rights()
         if dry_run:
             _show(draw_up(path, client, wished, table, danger, lenient=spec.lenient), wished, out)
             return None
+        if driver is not None:
+            driver.refuse_without_rights()
         clear_run(out, force, resumable=True)
         session = Replay.begin(path, out, client, wished, table, danger=danger, lenient=spec.lenient)
     for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
