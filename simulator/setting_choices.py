@@ -13,6 +13,7 @@ import numpy as np
 
 from foundation.errors import InputError, UsageError
 from foundation.units import seconds_to_us
+from predictor.dataset import PairKind, harmful_loss
 from predictor.memory import PeakHistory
 from simulator.engine.build_state import AFTER_FAILURE
 from simulator.engine.gang_stepper import ExactSlices
@@ -340,7 +341,7 @@ def _placement(spec: SimulationSpec, pairing: PairTable | None) -> PlacementRule
 def _most_loss(spec: SimulationSpec) -> float:
     """Return the loss beyond which two do not share: as said, or a twentieth above the ideal 1 - 1/M."""
     if spec.pairing_threshold is None:
-        return 1.0 - 1.0 / spec.multiplicity + 0.05
+        return harmful_loss(PairKind.TIMESLICE, spec.multiplicity)
     if not 0 < spec.pairing_threshold < 1:
         raise UsageError.naming(
             "{pairing_threshold} is a share between 0 and 1, not {given:g}", given=spec.pairing_threshold

@@ -54,6 +54,11 @@ def ideal_loss(kind: PairKind, multiplicity: int = 2) -> float:
     return 0.0 if kind is PairKind.CORES else 1.0 - 1.0 / multiplicity
 
 
+def harmful_loss(kind: PairKind, multiplicity: int = 2) -> float:
+    """Return E_v beyond which a pair is kept apart: a twentieth above the ideal, as losses scatter there."""
+    return ideal_loss(kind, multiplicity) + 0.05
+
+
 def victim_loss(alone: float, shared: float, opponent_busy: float = 1.0) -> float:
     """Return E_v: dedicated seconds that a victim loses in a second in which its opponent is busy.
 

@@ -26,6 +26,7 @@ from predictor.dataset import STRESSOR, CounterSource, PairKind
 from predictor.measure.frozen_program import FrozenProgram, ProgramError
 from predictor.measure.pair_trial import Bench, Lengths, ProgramPool, Row, TrialCpus, measure
 from predictor.measure.pairs_store import PairsStore, thread_siblings
+from predictor.model.pair_records import MeasuredPair
 from predictor.programs.program_catalogue import CatalogueApplication
 from predictor.programs.repeated_command import run_whole
 
@@ -384,13 +385,10 @@ def places(kind: PairKind, settings: MeasurementSettings) -> list[TrialCpus]:
 
 def pair_measured_here(
     first: CatalogueApplication, second: CatalogueApplication, budget_s: float
-) -> tuple[PairKind, dict[tuple[str, str], list[float]]]:
+) -> MeasuredPair:
     """Measure one pair here, until its interval is narrow or the time is spent; nothing is kept.
 
-    Returns
-    -------
-    How they shared, and E_v of each trial, by victim and opponent. Windows are as long as the slower one's
-    steps need.
+    Windows are as long as the slower one's steps need.
 
     Raises
     ------
@@ -421,7 +419,7 @@ def pair_measured_here(
                     break
         finally:
             pool.close()
-    return kind, plan.losses
+    return MeasuredPair(kind, {pair: estimate(values) for pair, values in plan.losses.items() if values})
 
 
 class Measurement:

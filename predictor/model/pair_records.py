@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from analysis.claims import Estimate
 from foundation.errors import InputError
-from predictor.dataset import STRESSOR, PairKind, Pairs
+from predictor.dataset import STRESSOR, PairKind, Pairs, harmful_loss, ideal_loss
 
 Floats = npt.NDArray[np.float64]
 
@@ -230,7 +231,31 @@ def threshold_of(kind: PairKind, multiplicity: int = 2) -> float:
     With cores of one's own the ideal is 0. Measured losses there scatter about it, so t is a twentieth:
     what co-located jobs may cost before it is called harm.
     """
-    return 0.05 if kind is PairKind.CORES else 1.0 - 1.0 / multiplicity
+    return (harmful_loss if kind is PairKind.CORES else ideal_loss)(kind, multiplicity)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPair:
+    """What two applications lose to each other as measured: E_v by victim and opponent."""
+
+    kind: PairKind
+    losses: Mapping[tuple[str, str], Estimate]
+
+    @property
+    def threshold(self) -> float:
+        """The loss beyond which they are kept apart."""
+        return harmful_loss(self.kind)
+
+    @property
+    def is_harmful(self) -> bool | None:
+        """Whether an interval lies above the threshold; None: none does, and one spans it or is missing."""
+        verdicts = [
+            None
+            if found.low is None or found.high is None or found.low <= self.threshold < found.high
+            else found.mean > self.threshold
+            for found in self.losses.values()
+        ]
+        return True if True in verdicts else None if None in verdicts else False
 
 
 def records_of(pairs: Pairs, kind: PairKind, threshold: float | None = None) -> Records:

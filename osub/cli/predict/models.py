@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from analysis.claims import estimate
 from foundation.errors import UsageError
 from foundation.files import write_whole
 from foundation.one_line import one_line
@@ -253,7 +252,6 @@ def _unknown_sentence(model: Model, names: list[str], a: str, b: str) -> str:
 def _measured_pair(a: str, b: str, programs: list[str], budget_s: float, *, as_json: bool) -> None:
     """Measure two applications here, and say whether they may share a core."""
     from predictor.measure.measure_pairs import pair_measured_here
-    from predictor.model.pair_records import threshold_of
     from predictor.programs.program_catalogue import applications_named, own_program
 
     own = {}
@@ -266,22 +264,14 @@ def _measured_pair(a: str, b: str, programs: list[str], budget_s: float, *, as_j
     odd = next((one.name for name, one in zip((a, b), chosen, strict=True) if one.name != name), None)
     if odd is not None:
         raise UsageError(f"{odd} is one of several; give one application, such as {odd}")
-    kind, losses = pair_measured_here(chosen[0], chosen[1], budget_s)
-    threshold = threshold_of(kind) + 0.05
-    shown = {(victim, opponent): estimate(values) for (victim, opponent), values in losses.items() if values}
-    verdicts = [
-        None
-        if found.low is None or found.high is None or found.low <= threshold < found.high
-        else found.mean > threshold
-        for found in shown.values()
-    ]
-    harmful = True if True in verdicts else None if None in verdicts else False
+    measured = pair_measured_here(chosen[0], chosen[1], budget_s)
+    harmful = measured.is_harmful
     if as_json:
         typer.echo(
             json.dumps(
                 {
-                    "kind": str(kind),
-                    "threshold": threshold,
+                    "kind": str(measured.kind),
+                    "threshold": measured.threshold,
                     "well_matched": None if harmful is None else not harmful,
                     "unknown": [],
                     "victims": [
@@ -293,19 +283,22 @@ def _measured_pair(a: str, b: str, programs: list[str], budget_s: float, *, as_j
                             "high": found.high,
                             "trials": found.count,
                         }
-                        for (victim, opponent), found in shown.items()
+                        for (victim, opponent), found in measured.losses.items()
                     ],
                 }
             )
         )
         return
-    for (victim, opponent), found in shown.items():
+    for (victim, opponent), found in measured.losses.items():
         typer.echo(f"{victim} with {opponent}: loses {found.text('')} of each second ({found.count} trials)")
     if harmful is None:
-        typer.echo(f"undecided: an interval has {threshold:g} in it; measure longer with --budget ({kind})")
+        typer.echo(
+            f"undecided: an interval has {measured.threshold:g} in it; measure longer with --budget "
+            f"({measured.kind})"
+        )
     else:
         verdict = "not well matched: keep them apart" if harmful else "well matched: they may share a core"
-        typer.echo(f"{verdict} ({kind}, measured here, harmful beyond {threshold:g})")
+        typer.echo(f"{verdict} ({measured.kind}, measured here, harmful beyond {measured.threshold:g})")
 
 
 def matrix(

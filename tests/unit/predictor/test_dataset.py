@@ -34,6 +34,7 @@ from predictor.dataset import (
     MeasuredHost,
     PairKind,
     Pairs,
+    harmful_loss,
     ideal_loss,
     opponent_loss,
     read_pairs,
@@ -274,6 +275,9 @@ def test_ideal_losses() -> None:
     assert victim_loss(10, 5) == opponent_loss(8, 4) == ideal_loss(PairKind.TIMESLICE) == 0.5
     assert ideal_loss(PairKind.CORES) == 0
     assert ideal_loss(PairKind.NAIVE, 4) == 0.75
+    assert [
+        harmful_loss(*one) for one in ((PairKind.TIMESLICE, 2), (PairKind.GANG, 4), (PairKind.CORES, 2))
+    ] == [pytest.approx(loss) for loss in (0.55, 0.8, 0.05)]
 
 
 def test_the_data_that_come_with_osub_are_whole_and_say_where_they_were_measured() -> None:

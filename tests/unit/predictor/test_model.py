@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from analysis.claims import estimate
 from foundation.errors import InputError
 from osub.cli.predict.command import app
 from predictor.dataset import (
@@ -41,7 +42,14 @@ from predictor.model.linear_models import (
 )
 from predictor.model.model_fit import fit_model
 from predictor.model.model_judges import KindReport, curves_of, evaluate_kind, predict_unseen, rank_of
-from predictor.model.pair_records import Records, features_of, records_of, threshold_of, with_cpu
+from predictor.model.pair_records import (
+    MeasuredPair,
+    Records,
+    features_of,
+    records_of,
+    threshold_of,
+    with_cpu,
+)
 from predictor.model.stepwise import fit_stepwise
 from predictor.model.stored_model import UnseenVictims
 from simulator.pairing import read_pair_table
@@ -204,6 +212,25 @@ def test_pairs_whose_interval_has_t_in_it_are_excluded_and_counted() -> None:
     report = evaluate_kind(records)
     assert report.excluded == int(spans.sum()) > 0
     assert len(report.records) + report.excluded == len(records)
+
+
+@pytest.mark.parametrize(
+    ("trials", "harmful"),
+    [
+        ([[0.6, 0.61, 0.6], [0.5, 0.51, 0.5]], True),
+        ([[0.5, 0.51, 0.5], [0.5, 0.5, 0.5]], False),
+        ([[0.3, 0.8, 0.5], [0.5, 0.51, 0.5]], None),
+        ([[0.3, 0.8, 0.5], [0.6, 0.61, 0.6]], True),
+        ([[0.9], [0.5, 0.51, 0.5]], None),
+    ],
+)
+def test_a_measured_pair_harms_where_an_interval_lies_above_a_twentieth_over_the_half(
+    trials: list[list[float]], harmful: bool | None
+) -> None:
+    losses = {(str(place), "b"): estimate(values) for place, values in enumerate(trials)}
+    found = MeasuredPair(PairKind.TIMESLICE, losses)
+    assert found.threshold == pytest.approx(0.55)
+    assert found.is_harmful is harmful
 
 
 def test_t_follows_kind_and_multiplicity() -> None:
