@@ -62,6 +62,15 @@ def close_stretch(world: HybridTables, job: int, lost_us: int) -> None:
 
 
 @kernel
+def _begin_resized(world: HybridTables, job: int) -> None:
+    """Begin another stretch of a job that changes its size, unless its stretch has just begun."""
+    entry = world.jobs[job]
+    if entry.stretch_us < world.clock[0].now_us:
+        close_stretch(world, job, 0)
+        entry.why = BY_RESIZE
+
+
+@kernel
 def enter(world: HybridTables, job: int) -> None:
     """Put a job on the list of those that hold nodes."""
     place = world.clock[0].active
@@ -188,10 +197,8 @@ def _gather(world: HybridTables, node: int, job: int) -> None:
     settle(world, entry)
     if entry.nodes == 0:
         entry.start_us = now_us
-    elif entry.stretch_us < now_us:
-        close_stretch(world, job, 0)
-        entry.why = BY_RESIZE
-    entry.stretch_us = now_us
+        entry.stretch_us = now_us
+    _begin_resized(world, job)
     occupy(world, node, job)
 
 
@@ -319,8 +326,7 @@ def shrink(world: HybridTables, job: int, demand: int, count: int) -> None:
     """Take so many nodes, whose leases an on-demand job has, from a running malleable job."""
     entry = world.jobs[job]
     settle(world, entry)
-    close_stretch(world, job, 0)
-    entry.why = BY_RESIZE
+    _begin_resized(world, job)
     entry.shrinks += 1
     for place in range(world.rules[0].nodes):
         node = world.rules[0].nodes - 1 - place
@@ -337,8 +343,7 @@ def _grow(world: HybridTables, giver: int, taker: int, count: int) -> None:
     """Give nodes of a job that ends to a running malleable one."""
     entry = world.jobs[taker]
     settle(world, entry)
-    close_stretch(world, taker, 0)
-    entry.why = BY_RESIZE
+    _begin_resized(world, taker)
     hand_over(world, giver, taker, count)
     foresee(world, entry)
 

@@ -20,8 +20,11 @@ from simulator.model.system import NodePool
 from simulator.placement import ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing import Proportional
+from simulator.state.lifecycle_state import BY_RESIZE
 from tests.fixtures.tier import examples
 from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, sharing, world_of
+
+RESIZED_AS_THEY_START = (103, 938)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -64,6 +67,21 @@ def _no_node_twice(found: HybridOutcome, nodes: int) -> None:
     for own in begins:
         own.sort()
         assert all(before[1] <= after[0] for before, after in pairwise(own))
+
+
+@examples(150)
+@given(seed=SEEDS)
+@example(seed=RESIZED_AS_THEY_START[0])
+@example(seed=RESIZED_AS_THEY_START[1])
+def test_a_resize_follows_a_stretch_that_took_time(seed: int) -> None:
+    held = run(world_of(seed)).stretches
+    order = np.lexsort((held.from_us, held.job))
+    job, why = held.job[order], held.why[order]
+    first = np.append(True, job[1:] != job[:-1])[: len(job)]
+    assert not (first & (why == BY_RESIZE)).any()
+    follows = np.append(False, held.from_us[order][1:] == held.to_us[order][:-1])[: len(job)] & ~first
+    assert follows[why == BY_RESIZE].all()
+    assert (held.to_us > held.from_us).all()
 
 
 @examples(100)
