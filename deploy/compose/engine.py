@@ -99,10 +99,10 @@ def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
         facts = read_facts(name, answer.stdout, _api(name, version))
     if facts is None:
         said = last_word(answer)
-        raise HostError(
-            f"{name} does not answer ({said}): is its daemon running, and may you use it? "
-            f"`{name} info` says more"
-        )
+        advice = "is its daemon running?"
+        if "permission denied" in said.lower():
+            advice = f"root may use it, and whom an administrator adds to the group {name}."
+        raise HostError(f"{name} does not answer ({said}): {advice} `{name} info` says more")
     return Engine(name=name, facts=facts, compose=_find_compose(name) if with_compose else ())
 
 

@@ -169,11 +169,11 @@ def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> 
     answer = engine.run(*words, str(context), within_s=_BUILD_S, extra=extra)
     if answer.returncode == 0:
         return
-    fault = build_fault(f"{answer.stdout}\n{answer.stderr}", base)
+    fault = build_fault(f"{answer.stdout}\n{answer.stderr}", base, engine.name)
     raise ClusterError(f"the image {name} cannot be built: {fault}")
 
 
-def build_fault(output: str, base: str) -> str:
+def build_fault(output: str, base: str, engine: EngineName) -> str:
     """Return the line of a build's output with the first cause of its failure, and what to do about it."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     faults = [line for line in lines if "error" in line.lower() or line.startswith("E: ")]
@@ -184,9 +184,9 @@ def build_fault(output: str, base: str) -> str:
         or lines
         or ["?"]
     )
-    if base.startswith("docker.io/") and any("pull" in line or base in line for line in telling[-3:]):
-        advice = "where no registry can be reached, deploy/compose/bootstrap-base makes the base"
-        return f"{one_line(telling[-1], 400)}; {advice}"
+    if base.startswith("docker.io/") and any(re.search("pull|registry", line) for line in telling[-3:]):
+        words = f"ENGINE={engine} deploy/compose/bootstrap-base {''.join(re.findall(r':([0-9]+)', base))}"
+        return f"{one_line(telling[-1], 400)}; where no registry can be reached, `{words}` makes the base"
     # What was not fetched is missed by later steps, whose errors say nothing of the network.
     for line in lines:
         if _UNREACHABLE.search(line):

@@ -115,9 +115,16 @@ def test_an_engine_says_what_it_offers(
     assert read_facts(EngineName(name), json.dumps(info), api) == expected
 
 
-def test_an_engine_that_does_not_answer_is_no_traceback(engine: FakeEngine) -> None:
-    engine.change(away=True)
-    with pytest.raises(HostError, match=r"docker does not answer \(Cannot connect to the daemon\)"):
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("Cannot connect to the daemon", "is its daemon running"),
+        ("permission denied while trying to connect to the Docker daemon socket", "group docker"),
+    ],
+)
+def test_an_engine_that_does_not_answer_says_why(engine: FakeEngine, said: str, advice: str) -> None:
+    engine.change(away=said)
+    with pytest.raises(HostError, match=rf"docker does not answer \({said}\): .*{advice}"):
         find_engine(EngineName.DOCKER)
 
 
@@ -371,7 +378,7 @@ def test_down_says_what_it_could_not_remove_and_keeps_the_state(engine: FakeEngi
 
 
 def test_down_without_its_engine_keeps_the_state(engine: FakeEngine, home: Path) -> None:
-    engine.change(away=True)
+    engine.change(away="Cannot connect to the daemon")
     with pytest.raises(HostError):
         ComposeCluster(home).down()
     assert (home / "compose.json").exists()
@@ -490,6 +497,17 @@ W: Some index files failed to download. They have been ignored, or old ones used
 E: Unable to locate package gcc
 Error: building at STEP "RUN apt-get update": while running runtime: exit status 100
 """
+NO_REGISTRY = """\
+Step 2/3 : FROM ${BASE} AS debian
+DEPRECATED: The legacy builder is deprecated and will be removed in a future release.
+            environment-variable.
+Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io on 10.0.0.53:53: no such host
+"""
+NO_REGISTRY_OF_PODMAN = """\
+STEP 1/2: FROM docker.io/library/debian:12-slim AS debian
+Trying to pull docker.io/library/debian:12-slim...
+Error: creating build container: initializing source: pinging container registry: no such host
+"""
 NO_INDEX = """\
 WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/msgspec/
 ERROR: Could not find a version that satisfies the requirement msgspec==0.21.1
@@ -502,13 +520,21 @@ ERROR: No matching distribution found for msgspec==0.21.1
     [
         (NO_NAMES, "osub-base:13", "Temporary failure resolving", "https_proxy"),
         (NO_INDEX, "osub-base:13", "NewConnectionError", "https_proxy"),
-        ("error: pull access denied\n", "docker.io/library/debian:13-slim", "denied", "bootstrap-base"),
+        ("error: pull access denied\n", "docker.io/library/debian:13-slim", "denied", "bootstrap-base 13"),
+        (NO_REGISTRY, "docker.io/library/debian:13-slim", "no such host", "bootstrap-base 13"),
+        (
+            NO_REGISTRY_OF_PODMAN,
+            "docker.io/library/debian:12-slim",
+            "no such host",
+            "ENGINE=podman deploy/compose/bootstrap-base 12",
+        ),
         ("gcc: error: no space left on device\n", "osub-base:13", "no space left on device", ""),
         ("", "osub-base:13", "?", ""),
     ],
 )
 def test_a_build_that_fails_names_its_first_cause(output: str, base: str, cause: str, advice: str) -> None:
-    fault = build_fault(output, base)
+    name = EngineName.PODMAN if output == NO_REGISTRY_OF_PODMAN else EngineName.DOCKER
+    fault = build_fault(output, base, name)
     assert cause in fault
     assert advice in fault
     assert "\n" not in fault
