@@ -34,6 +34,7 @@ class AgendaItem(enum.IntEnum):
     REPORT = 11  # tell the controller
     WELL = 12  # see whether guardian, switch thread and lines are well
     CENSUS = 13  # go on looking at all processes of the host
+    MEMORY = 14  # see whether memory is measured that is to be
 
 
 class Rest(enum.IntEnum):

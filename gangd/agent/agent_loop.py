@@ -16,6 +16,7 @@ from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.controller_lines import ControllerLines
 from gangd.agent.conversation import GOOD_NEWS
 from gangd.agent.linux_host import Bell, FolderWatch, demote, promote
+from gangd.agent.memory_process import MeasuredMemory, MemoryProcess, MemoryTask
 from gangd.agent.node_agent import NodeAgent
 from gangd.agent.process_scan import SLACK_NS, ProcessScan, UnseenSteps
 from gangd.agent.switch_thread import SwitchThread
@@ -24,7 +25,7 @@ from gangd.freezer.procfs import WORK, WORK_NS, is_shortage
 from gangd.freezer.slurm_layout import MOST_NAMED
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
-from gangd.wire import Farewell, Message
+from gangd.wire import Farewell, Message, ReportedJobMemory, ReportedMemory
 
 WELL_NS = 1_000_000_000
 RECOVERY_NS = 5_000_000_000
@@ -76,6 +77,9 @@ class Loop:
     _folders_from_ns: int = 0
     _unseen: UnseenSteps = field(default_factory=UnseenSteps)
     _guardian: Guardian | None = None
+    _memory: MemoryProcess | None = None
+    _measured: MeasuredMemory | None = None
+    _pids: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
     _socket_fds: set[int] = field(default_factory=set)
@@ -95,6 +99,7 @@ class Loop:
         signal.signal(signal.SIGXCPU, self._exhausted)
         reason = "failed"
         self.agenda.set(AgendaItem.CENSUS, 0, SLACK_NS)
+        self.agenda.set(AgendaItem.MEMORY, 0)
         try:
             self._start_guardian(time.monotonic_ns())
             self._watch_folders(time.monotonic_ns())
@@ -176,6 +181,10 @@ class Loop:
             self.lines.look_after(now_ns, self.node.talk.line, self.node.talk.timeline.lease_ns)
             if self.metrics.is_served:
                 self.metrics.update(self._reading(now_ns))
+        if self.agenda.take(AgendaItem.MEMORY, now_ns):
+            self._look_after_memory(now_ns)
+        if self._memory is not None:
+            self._follow_memory(self._memory, ready)
         if self.agenda.take(AgendaItem.CENSUS, now_ns):
             self._take_census(now_ns)
         if self.node.wants_report(now_ns):
@@ -323,6 +332,59 @@ class Loop:
             self._look_at(now_ns + WELL_NS)
             self.log("guardian_started", pid=self._guardian.pid)
 
+    def _look_after_memory(self, now_ns: int) -> None:
+        """Have memory measured, or no more, as the schedule says; by another process where one has died."""
+        self.agenda.set(AgendaItem.MEMORY, now_ns + WELL_NS, now_ns + WELL_NS + SLACK_NS)
+        if self.node.talk.timeline.memory is None:
+            self._end_memory()
+            return
+        table = self.node.table
+        self._pids = {job: table.pids_of_job(job) for job in sorted(table.jobs())}
+        if self._memory is None:
+            try:
+                self._memory = MemoryProcess()
+            except HostError as error:
+                self.node.book.on_fault("memory", str(error))
+            else:
+                self._poller.register(self._memory.fd, select.POLLIN)
+
+    def _follow_memory(self, memory: MemoryProcess, ready: set[int]) -> None:
+        """Say who is frozen and who runs next, and take what was measured."""
+        terms, switch = self.node.talk.timeline.memory, self.switch.prepared()
+        held = {key.job for key in self.node.gate.held_lately} - self.node.ways.yielding
+        task = MemoryTask(self._pids, frozenset(held), reclaim_kib=0)
+        if terms is not None and terms.reclaim:
+            task = task._replace(reclaim_kib=terms.short_kib)
+        if switch is not None and terms is not None and terms.reclaim:
+            lasts_ns = self.node.talk.timeline.length_ns(switch.number) or 0
+            task = task._replace(
+                coming=frozenset(key.job for key in switch.thaw),
+                coming_ns=switch.instant_ns,
+                lasts_ns=lasts_ns,
+            )
+        memory.tell(task)
+        try:
+            measured = memory.take() if memory.fd in ready else None
+        except HostError as error:
+            self.node.book.on_fault("memory", str(error))
+            self._end_memory()
+            return
+        if measured is not None and terms is not None:
+            self._measured = measured
+            reported = ReportedMemory(
+                measured.available,
+                measured.stall,
+                measured.stalled_us,
+                tuple([ReportedJobMemory(*one) for one in measured.jobs]),
+            )
+            self.node.book.on_memory(reported, short=measured.available < terms.short_kib)
+
+    def _end_memory(self) -> None:
+        if self._memory is not None:
+            self._poller.unregister(self._memory.fd)
+            self._memory.close()
+            self._memory = self._measured = None
+
     def _look_at(self, at_ns: int) -> None:
         """Check at an instant whether all is well, or a little later if the loop sleeps."""
         self.agenda.set(AgendaItem.WELL, at_ns, at_ns + SLACK_NS)
@@ -350,6 +412,7 @@ class Loop:
             leaked_s=tally.leaked_s,
             faults=dict(tally.faults),
             reports=tally.reports,
+            memory=self._measured,
         )
 
     def _take_census(self, now_ns: int) -> None:
@@ -391,6 +454,8 @@ class Loop:
 
     def _leave(self, reason: str) -> None:
         hello = self.node.talk.hello
+        if self._memory is not None:
+            self._memory.close()
         self._send_one(Farewell(node=hello.node, incarnation=hello.incarnation, reason=reason))
         if self._guardian is not None:
             if self.node.gate.held or any(self.state.held()):

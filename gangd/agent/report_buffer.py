@@ -19,7 +19,7 @@ import msgspec
 
 from gangd.agent.switch_thread import Switched
 from gangd.monitor.metrics_table import SWITCH_S, Histogram
-from gangd.wire import AgentFault, FoundState, JobSample, Leak, Report, SliceReport
+from gangd.wire import AgentFault, FoundState, JobSample, Leak, Report, ReportedMemory, SliceReport
 
 MAX_SLICES = 64
 MAX_FAULTS = 128
@@ -72,6 +72,8 @@ class SliceBook:
         self._dying: set[int] = set()
         self._demand: dict[int, tuple[float, int]] = {}
         self._moving: set[int] = set()
+        self._memory: ReportedMemory | msgspec.UnsetType = msgspec.UNSET
+        self._short = False
 
     @property
     def current(self) -> Switched | None:
@@ -173,9 +175,13 @@ class SliceBook:
         """Note jobs that were found to be dying."""
         self._dying |= jobs
 
+    def on_memory(self, memory: ReportedMemory, *, short: bool) -> None:
+        """Note the memory of the node, and whether it is short of it."""
+        self._memory, self._short = memory, short
+
     def has_urgent(self) -> bool:
         """Whether something waits that the controller should know before the next slice ends."""
-        return bool(self._found or self._born or self._launched or self._ended or self._dying)
+        return self._short or bool(self._found or self._born or self._launched or self._ended or self._dying)
 
     @property
     def has_moved(self) -> bool:
@@ -209,7 +215,9 @@ class SliceBook:
             leaks=tuple(Leak(job, cpu_ns // 1000) for job, cpu_ns in self._leaks.items()),
             faults=tuple(self._faults.values()),
             foreign_controllers=foreign,
+            memory=self._memory,
         )
+        self._memory, self._short = msgspec.UNSET, False
         self._slices.clear()
         self._alone = {}
         self._faults, self._found, self._leaks = {}, {}, {}

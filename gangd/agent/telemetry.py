@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gangd.agent.memory_process import MeasuredMemory
 from gangd.daemon_process import Death
 from gangd.monitor.metrics_requests import Health
 from gangd.monitor.metrics_table import UNKNOWN, Buckets, Figures
@@ -84,6 +85,7 @@ class AgentReading:
     leaked_s: float
     faults: Mapping[str, int]
     reports: int
+    memory: MeasuredMemory | None = None
 
 
 @dataclass
@@ -148,10 +150,19 @@ class AgentMetrics:
             "gang_agent_up_seconds": (now_ns - self._since_ns) / 1e9,
             "gang_agent_healthy": {(check,): float(holds) for check, holds in self.health().checks.items()},
             "gang_agent_clock_bound_seconds": UNKNOWN,
+            "gang_agent_memory_available_bytes": UNKNOWN,
         }
         if reading is None:
             return known
         bound_s = reading.clock_bound_s
+        memory = reading.memory
+        if memory is not None:
+            known |= {
+                "gang_agent_memory_available_bytes": 1024.0 * memory.available,
+                "gang_agent_memory_jobs_bytes": 1024.0 * sum(used for _, used, _ in memory.jobs),
+                "gang_agent_memory_stalled_seconds_total": memory.stalled_us / 1e6,
+                "gang_agent_memory_paged_out_bytes_total": 1024.0 * memory.paged,
+            }
         return {
             **known,
             "gang_agent_lease_seconds": max(0.0, (reading.lease_until_ns - now_ns) / 1e9),

@@ -16,10 +16,11 @@ from gangd.controller.slicefiles import HOUR_NS, MIB, Retention
 from gangd.core import CoreSettings, InvalidSettings
 from gangd.core.gang_settings import GREATEST_LEASE_NS
 from gangd.monitor.address import ListenAddress, read_address
-from gangd.wire import Bounds
+from gangd.wire import Bounds, MemoryTerms
 
 MS = 1_000_000
 LONGEST_QUANTUM_MS = 5_000
+KIB_PER_MIB = 1024
 SMALL_CLUSTER, LEASE_A_NODE_NS = 1_600, 1_250_000
 """Nodes of which each may say every second what it sees, and what a lease is longer by for each beyond: so
 there are never many more messages a second than of a small cluster."""
@@ -144,6 +145,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pairing_explore
         Largest share of the pairs of jobs for which the opposite is tried while it is not clear what is
         right.
+    memory_mib
+        A node with less memory available is short of it: the youngest gang there is suspended, and those that
+        use more than they asked for before it. None: memory counts for nothing, and is not measured.
+    memory_stall
+        Where some task of a node waited for memory for a larger share of 10 s it is short of it, too.
+    memory_freeze_ms
+        After so long a gang that is suspended for memory runs for a slice; None: ``freeze_cap_ms``.
+    memory_reclaim
+        Whether agents page out frozen jobs of a node that is short of memory, and in before they run.
     opt_out_comments, opt_out_features
         Words in a job's comment, and node features that it asks for, by which it opts out where a rule of its
         partition, QOS, account or user has ``may_opt_out``.
@@ -194,6 +204,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pairing_word: PairingWord = "admin_comment"
     pairing_learn: bool = False
     pairing_explore: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.1
+    memory_mib: Annotated[float, msgspec.Meta(gt=0, le=1 << 30)] | None = None
+    memory_stall: Share | None = None
+    memory_freeze_ms: Annotated[float, msgspec.Meta(gt=0, le=60_000)] | None = None
+    memory_reclaim: bool = False
     opt_out_comments: tuple[str, ...] = ("gangd=off",)
     opt_out_features: tuple[str, ...] = ()
 
@@ -239,6 +253,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 idle_samples=self.idle_samples,
                 idle_samples_multi=self.idle_samples_multi,
                 record=self.record is not None,
+                memory_kib=None if self.memory_mib is None else round(self.memory_mib * KIB_PER_MIB),
+                memory_stall=self.memory_stall,
+                memory_freeze_ns=round((self.memory_freeze_ms or self.freeze_cap_ms) * MS),
             )
         except InvalidSettings as error:
             raise UsageError(f"configuration of gangd: {error}") from error
@@ -257,7 +274,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Return the terms sent to every agent: how long it may freeze, and how jobs and steps begin."""
         said = {one.hold for sayings in self.sayings() for one in sayings.values()}
         newcomers_yield = "yield" in (self.hold, *said)
-        return Bounds(round(self.freeze_cap_ms * MS), round(self.step_grace_ms * MS), newcomers_yield)
+        longest_ms = self.freeze_cap_ms
+        if self.memory_mib is not None:
+            longest_ms = max(longest_ms, self.memory_freeze_ms or 0)
+        return Bounds(round(longest_ms * MS), round(self.step_grace_ms * MS), newcomers_yield)
+
+    def memory_terms(self) -> MemoryTerms | msgspec.UnsetType:
+        """Return what agents are to do about memory."""
+        if self.memory_mib is None:
+            return msgspec.UNSET
+        return MemoryTerms(round(self.memory_mib * KIB_PER_MIB), self.memory_reclaim)
 
     def may_freeze(self, partition: str) -> bool:
         """Whether jobs of a partition may be frozen."""
@@ -265,7 +291,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         others = {one.hold for sayings in self.sayings()[1:] for one in sayings.values()}
         tuned = self.tune_holds if self.tune else ()
         possible = (said.hold or self.hold, *others, *self.job_holds, *tuned)
-        return self.pairing is not None or self.pairing_learn or "freeze" in possible
+        suspends = self.pairing is not None or self.pairing_learn or self.memory_mib is not None
+        return suspends or "freeze" in possible
 
     def longest_quantum_ms(self, partition: str) -> float:
         """Return for how long a job of a partition may run at a stretch."""

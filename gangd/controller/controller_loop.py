@@ -136,7 +136,12 @@ class ControllerLoop:
         )
         self._comeback = FailoverGrace(keeper.state.joined, now_ns, settings.lease_ns)
         self._fanout = Fanout(
-            self.controller, self._cores, self._scheduler.time, settings.lease_ns, config.bounds()
+            self.controller,
+            self._cores,
+            self._scheduler.time,
+            settings.lease_ns,
+            config.bounds(),
+            config.memory_terms(),
         )
         core = self._scheduler
         self._uplink = Uplink(self.controller, self._cores, core.time, core.place, core.is_home)
@@ -356,7 +361,7 @@ class ControllerLoop:
     def _put_in_force(self) -> None:
         settings = self._config.settings(len(self._cores))
         self._orders.tell(Reload(self._clock(), settings))
-        self._fanout.set_terms(settings.lease_ns, self._config.bounds())
+        self._fanout.set_terms(settings.lease_ns, self._config.bounds(), self._config.memory_terms())
 
     def _tell_jobs(self, looked: SlurmObserved) -> None:
         """Tell the core what Slurm said of jobs, as policy and orders are now."""

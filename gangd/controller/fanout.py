@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import UNSET, UnsetType
+
 from gangd.core.cores import CoreMap
 from gangd.core.scheduler_events import Exempt, ExemptKind, HoldMode, Publish, TrackMember, TrackPlan
 from gangd.core.slice_timing import Timebase
@@ -26,6 +28,7 @@ from gangd.wire import (
     DownMessage,
     JobCores,
     JobHold,
+    MemoryTerms,
     PlanChange,
     SlicePlan,
     SliceSets,
@@ -151,14 +154,21 @@ class Fanout:
         The core's slices.
     lease_ns
         Lease that every message grants.
-    bounds
-        How holding is bounded.
+    bounds, memory
+        How holding is bounded, and what agents do about memory.
     """
 
     def __init__(
-        self, controller: ControllerIdentity, cores: CoreMap, time: Timebase, lease_ns: int, bounds: Bounds
+        self,
+        controller: ControllerIdentity,
+        cores: CoreMap,
+        time: Timebase,
+        lease_ns: int,
+        bounds: Bounds,
+        memory: MemoryTerms | UnsetType = UNSET,
     ) -> None:
         self.controller = controller
+        self._memory = memory
         self._lease_ns = lease_ns
         self._bounds = bounds
         self.plans: dict[str, NodePlan] = {}
@@ -200,11 +210,11 @@ class Fanout:
             else:
                 self._plan(node).outdated = True
 
-    def set_terms(self, lease_ns: int, bounds: Bounds) -> None:
+    def set_terms(self, lease_ns: int, bounds: Bounds, memory: MemoryTerms | UnsetType = UNSET) -> None:
         """Grant another lease from the next message on, and tell every node other bounds."""
         self._lease_ns = lease_ns
-        if bounds != self._bounds:
-            self._bounds = bounds
+        if (bounds, memory) != (self._bounds, self._memory):
+            self._bounds, self._memory = bounds, memory
             for node in self.plans:
                 self.resend(node)
 
@@ -315,6 +325,7 @@ class Fanout:
             tracks=tuple(plan.tracks.values()),
             exempt=plan.exemptions(),
             cores=plan.allocated(plan.tracks, exempt=True),
+            memory=self._memory,
         )
 
     def _plan(self, node: str) -> NodePlan:

@@ -155,6 +155,7 @@ def condensed(older: Report, newer: Report) -> Report:
         leaks=(*older.leaks, *newer.leaks)[-MAX_JOBS_PER_LIST:],
         faults=(*older.faults, *newer.faults)[-MOST_FAULTS:],
         foreign_controllers=older.foreign_controllers + newer.foreign_controllers,
+        memory=newer.memory or older.memory,
     )
 
 

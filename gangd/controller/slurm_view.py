@@ -201,6 +201,7 @@ class ClusterView:
             ),
             quantum_ns=self.policy.quantum_ns(job),
             may_freeze=self.policy.tunes(job),
+            memory_kib=max((held.memory_mib or 0 for held in job.cores), default=0) * 1024 or None,
         )
 
 

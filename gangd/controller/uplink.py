@@ -29,7 +29,7 @@ from gangd.core import (
     NodeReport,
     SliceUse,
 )
-from gangd.core.scheduler_events import Event
+from gangd.core.scheduler_events import Event, JobMemory, NodeMemory
 from gangd.core.slice_timing import Timebase
 from gangd.wire import (
     AccessRefused,
@@ -42,6 +42,7 @@ from gangd.wire import (
     Pong,
     ReplyMessage,
     Report,
+    ReportedMemory,
     Resend,
     SliceReport,
     UpMessage,
@@ -292,6 +293,7 @@ class Uplink:
             launched=report.launched,
             rtt_us=report.rtt_us,
             acts=acts,
+            memory=_memory(report.memory),
         )
 
     def _is_ours(self, one: SliceReport) -> bool:
@@ -310,6 +312,13 @@ class Uplink:
         if info is None:
             raise UnknownAgentError(f"the agent of {node} did not say hello")
         return info
+
+
+def _memory(reported: ReportedMemory | msgspec.UnsetType) -> NodeMemory | None:
+    if reported is msgspec.UNSET:
+        return None
+    jobs = tuple([JobMemory(one.job, one.used_kib, one.peak_kib) for one in reported.jobs])
+    return NodeMemory(reported.available_kib, reported.stall, reported.stalled_us, jobs)
 
 
 def _samples(samples: tuple[JobSample, ...]) -> tuple[CpuSample, ...]:
@@ -343,6 +352,7 @@ def own_words(
         found=tuple([one for one in report.found if one.job in here]),
         leaks=tuple([one for one in report.leaks if one.job in here]),
         faults=tuple([one for one in report.faults if one.job is None or one.job in here]),
+        memory=report.memory and _own_memory(report.memory, here),
     )
     return kept, frozenset(job for job, place in places.items() if place is NodePresence.ELSEWHERE)
 
@@ -358,7 +368,13 @@ def _named(report: Report) -> set[int]:
     jobs.update([one.job for one in report.found])
     jobs.update([one.job for one in report.leaks])
     jobs.update([one.job for one in report.faults if one.job is not None])
+    if report.memory:
+        jobs.update([one.job for one in report.memory.jobs])
     return jobs
+
+
+def _own_memory(memory: ReportedMemory, here: frozenset[int]) -> ReportedMemory:
+    return msgspec.structs.replace(memory, jobs=tuple([one for one in memory.jobs if one.job in here]))
 
 
 def _own_slice(one: SliceReport, here: frozenset[int]) -> SliceReport:

@@ -105,6 +105,8 @@ class Gang:
         Whether its tasks are known to run on all of its nodes.
     lost
         The time for which it stood still.
+    deferred
+        Whether it is suspended as a node of it is short of memory.
     missing
         How many of its nodes have no joined agent.
     dying_ns
@@ -125,6 +127,7 @@ class Gang:
 
     __slots__ = (
         "cores",
+        "deferred",
         "demand",
         "dying_ns",
         "ended",
@@ -164,6 +167,7 @@ class Gang:
         self.launched = False
         self.lost = LostTime(now_ns)
         self.missing = 0
+        self.deferred = False
         self.dying_ns: int | None = None
         self.strange_ns: int | None = None
         self.strange_nodes: list[str] = []
@@ -203,6 +207,8 @@ class Gang:
             self.quantum_ns = max(self.quantum_ns, self.tuned.turn_ns)
             if self.tuned.freezes and self.may_freeze:
                 self.hold = HoldMode.FREEZE
+        if self.deferred:
+            self.hold = HoldMode.FREEZE
         jobs = tuple([(job, view.cores) for job, view in views.items()])
         if self.member.jobs != jobs:
             self.cores, self.widths = _union(jobs), {}
@@ -273,6 +279,10 @@ class Gang:
             return GangInput.RECLAIM
         if state is GangState.NEW:
             return GangInput.SETTLE if self.is_settled(now_ns, grace_ns) else None
+        if self.deferred:
+            return None if state is GangState.DEFERRED else GangInput.DEFER
+        if state is GangState.DEFERRED:
+            return GangInput.RELIEVE
         return self._demanded(shares)
 
     def _demanded(self, shares: bool) -> GangInput | None:

@@ -323,6 +323,12 @@ class GangRegistry:
                 gang.tuned = tuned.get(gang.gang)
                 self._redescribe(gang, gang.views)
 
+    def defer(self, gang: Gang, *, on: bool) -> None:
+        """Suspend a gang for want of memory, or no more."""
+        gang.deferred = on
+        self._redescribe(gang, gang.views)
+        self._rotation.move(gang.slot)
+
     def _redescribe(self, gang: Gang, views: dict[int, JobView]) -> bool:
         """Take in changed views; True if the cores changed."""
         cores, member = gang.cores, gang.member

@@ -55,6 +55,12 @@ class CoreSettings:
         until it is worth a call (a minute, or a tenth of what remains).
     record
         Whether ``RecordRows`` commands are wanted.
+    memory_kib
+        A node with less memory available is short of it (``memory_pressure``); None: memory does not count.
+    memory_stall
+        A node is short of memory, too, where some task waited for memory for a larger share of the last 10 s.
+    memory_freeze_ns
+        A gang that is deferred for memory runs for a slice after so long, from ``freeze_cap_ns`` to 60 s.
     """
 
     quantum_ns: int = 250 * MS
@@ -74,6 +80,9 @@ class CoreSettings:
     move_interval_ns: int = 60 * SECOND
     move_near_ns: int = 180 * SECOND
     record: bool = False
+    memory_kib: int | None = None
+    memory_stall: float | None = None
+    memory_freeze_ns: int = 5 * SECOND
 
     def __post_init__(self) -> None:
         freeze = f"{self.freeze_cap_ns / MS:g} ms"
@@ -108,6 +117,10 @@ class CoreSettings:
             (
                 0 < self.idle_share <= self.busy_share <= 1,
                 f"{shares} must satisfy 0 < idle share <= busy share <= 1",
+            ),
+            (
+                self.memory_kib is None or self.freeze_cap_ns <= self.memory_freeze_ns <= GREATEST_FREEZE_NS,
+                f"memory_freeze_ms is {self.memory_freeze_ns / MS:g}; from {freeze} to 60 s is possible",
             ),
             (samples >= 1, "at least one sample is needed to change a demand class"),
             (min(self.move_interval_ns, self.move_near_ns) >= 0, "a time of the end's moving is negative"),

@@ -18,6 +18,7 @@ from gangd.core.gang import Gang, Launches, NodePresence, Remembered
 from gangd.core.gang_group import GangGroup
 from gangd.core.gang_registry import Agents, GangRegistry, check_event
 from gangd.core.gang_settings import SECOND, CoreSettings
+from gangd.core.memory_pressure import Deferral, MemoryPressure
 from gangd.core.scheduler_events import (
     AgentJoined,
     AgentLost,
@@ -56,6 +57,8 @@ ACTS = {
 }
 """What was done to a job by another than gangd, as agents say it."""
 ALWAYS = np.ones((1, 1), dtype=np.bool_)
+SELDOM = np.array([[False], [True]])
+MOST_ROWS = 256  # of a track, in a plan
 
 
 class GangScheduler:
@@ -116,6 +119,8 @@ class GangScheduler:
         self._unattended = Unattended(self.agents, cores, self._people, self.time)
         self._in_haste = bool(kept)
         self._accounts = Accounts(self._rotation, self._limits, start_ns)
+        self._memory = MemoryPressure()
+        self._deferred_ns = start_ns
         self._young: dict[int, Gang] = {}
         self._suspects: dict[int, Gang] = {}
         self._launches = Launches()
@@ -166,7 +171,8 @@ class GangScheduler:
         """Gangs that are not held in slice ``number``, as far as it is worked out and still decided anew."""
         gangs = self._people.by_slot
         held = [gangs[slot].gang for group in self._rotation.all_groups() for slot in group.held(number)]
-        return self.gangs.keys() - held
+        deferred = [gang.gang for gang in self._memory.deferred if gang.state is GangState.DEFERRED]
+        return self.gangs.keys() - held - set(deferred)
 
     def neighbours(self, gang: int) -> set[int]:
         """Gangs that share a core with ``gang``."""
@@ -241,6 +247,10 @@ class GangScheduler:
         self._launches.clear(self.now_ns)
         self._publish(first)
         self.horizon = first
+        for gang in self._memory.deferred:
+            if gang.state is GangState.DEFERRED:
+                self._rotation.held_ns[gang.slot] += self.now_ns - self._deferred_ns
+        self._deferred_ns = self.now_ns
         wall_s = self._wall_s + (self.now_ns - self._wall_ns) / SECOND
         self._out += self._accounts.look(self.gangs, number, self.now_ns, wall_s, settings)
 
@@ -280,7 +290,11 @@ class GangScheduler:
             tracks = [self._track(group, first, rows) for group in advance.publish]
             for slot in advance.watch:
                 gang = self._people.by_slot[slot]
-                tracks.append(TrackPlan(gang.gang, first, True, (gang.member,), ALWAYS, [0], 0))
+                table, rows_of = ALWAYS, [0]
+                if gang.state is GangState.DEFERRED:
+                    held = min(max(2, self.settings.memory_freeze_ns // quantum_ns), MOST_ROWS) - 1
+                    table, rows_of = SELDOM, [0] * held + [1]
+                tracks.append(TrackPlan(gang.gang, first, True, (gang.member,), table, rows_of, 0))
             self._out.append(Publish(self._epoch, first, tuple(tracks), tuple(advance.drop), self._rebase))
             self._rebase = False
 
@@ -305,6 +319,7 @@ class GangScheduler:
             update = self._people.update(snapshot.jobs, self.now_ns, total)
         for gang in update.gone:
             self._young.pop(gang.gang, None)
+            self._out += [deferral.alarm() for deferral in self._memory.forget(gang)]
             self._launches.forget(gang)
             self._apply(gang, GangInput.VANISH)
         for gang in update.new:
@@ -349,8 +364,24 @@ class GangScheduler:
                 self._out.append(AskSlurm(f"job {job} has begun on {report.node}"))
         for job in report.launched:
             self._launched(node, job)
+        self._judge_memory(report, node)
         for place, job in enumerate(report.strange):
             self._touched(report.node, job, report.acts[place] if place < len(report.acts) else "")
+
+    def _judge_memory(self, report: NodeReport, node: int) -> None:
+        if report.memory is not None:
+            self.pace.note_stall(node, report.memory.stalled_us, self.now_ns)
+        gangs = self._people.on_node(node) if self.settings.memory_kib is not None else []
+        for deferral in self._memory.judge(
+            report.node, node, report.memory, gangs, self.settings, self.now_ns
+        ):
+            self._defer(deferral)
+
+    def _defer(self, deferral: Deferral) -> None:
+        """Suspend a gang on all of its nodes for the memory of some, or let it run again."""
+        self._people.defer(deferral.gang, on=deferral.node is not None)
+        self._settle(deferral.gang)
+        self._out.append(deferral.alarm())
 
     def _lose(self, use: SliceUse) -> None:
         """Note who has lost a node's slice: a job that was frozen all of it, one that yielded nothing."""
@@ -453,6 +484,8 @@ class GangScheduler:
             self._former_ns = self._patience_ns()
             self._former_until_ns = self.now_ns + self._former_ns
         self.settings = settings
+        for deferral in self._memory.relieve_all() if settings.memory_kib is None else ():
+            self._defer(deferral)
         self.pace.ask(settings)
         self._follow_pace()
 
@@ -476,7 +509,8 @@ class GangScheduler:
         elif happened is GangInput.CONFIRM:
             woke_for = max(0, self.horizon - gang.stirred)
         wants = gang.state is GangState.BUSY
-        self._rotation.want(gang.slot, wants, gang.state in RULED_BY_DEMAND, woke_for=woke_for)
+        is_named = gang.state in RULED_BY_DEMAND or gang.state is GangState.DEFERRED
+        self._rotation.want(gang.slot, wants, is_named, woke_for=woke_for)
         kind = gang.exemption
         if gang.state is GangState.FREE and before is GangState.NEW:
             kind = None  # it was in no slice yet: there is nothing to take back

@@ -63,6 +63,8 @@ class JobView:
         For how long it runs at a stretch when it is its turn, in whole slices; None for one slice.
     may_freeze
         Whether it may be frozen where slices tune themselves although ``hold`` says that it yields.
+    memory_kib
+        Memory that it asked for on a node, the most of any of its nodes; None where memory is no resource.
     """
 
     job: int
@@ -77,6 +79,7 @@ class JobView:
     hold: HoldMode = HoldMode.FREEZE
     quantum_ns: int | None = None
     may_freeze: bool = False
+    memory_kib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,35 @@ class SliceUse(NamedTuple):
     yielding: tuple[int, ...] = ()
 
 
+class JobMemory(NamedTuple):
+    """Memory of a job on one node: now, and the most so far."""
+
+    job: int
+    used_kib: int
+    peak_kib: int
+
+
+class NodeMemory(NamedTuple):
+    """Memory of a node.
+
+    Attributes
+    ----------
+    available_kib
+        What can be allocated there without paging.
+    stall
+        Share of the last 10 s for which some task waited for memory; None where the kernel does not tell.
+    stalled_us
+        For how long in all one did, since the agent began.
+    jobs
+        Memory of the jobs there.
+    """
+
+    available_kib: int
+    stall: float | None = None
+    stalled_us: int = 0
+    jobs: tuple[JobMemory, ...] = ()
+
+
 class NodeReport(NamedTuple):
     """What an agent reports.
 
@@ -148,6 +180,8 @@ class NodeReport(NamedTuple):
         Round trip between the agent and the controller.
     launched
         Jobs whose tasks have begun to run on this node: each is named once, maybe before a snapshot has it.
+    memory
+        Memory of the node; None where it was not measured since the last report.
     """
 
     now_ns: int
@@ -161,6 +195,7 @@ class NodeReport(NamedTuple):
     launched: tuple[int, ...] = ()
     rtt_us: int = 0
     acts: tuple[str, ...] = ()
+    memory: NodeMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ lose it: slices get longer. And plans reach their nodes after they should count:
   not so far that the turns of the most crowded core would exceed the freeze cap.
 * Slices of half the length would lose less than ``LITTLE_LOST`` in six looks in a row: they are halved, down
   to what the administrator asked for. ``LITTLE_LOST`` is less than ``MOST_LOST``: nothing swings.
+* Where tasks wait for memory for more than ``MOST_PAGING`` of the time slices are doubled, too: the longer a
+  gang runs, the less often its pages are read anew. They are not halved above ``LITTLE_PAGING``.
 * Slices are final so far ahead that a plan has ``LEADS`` round trips, and as many times what is lost, to
   reach its node; never fewer than the administrator asked for. They grow at once and shrink slowly.
 
@@ -94,6 +96,7 @@ class Timebase:
 LOOK_NS = 5 * SECOND
 MOST_LOST, LITTLE_LOST = 0.03, 0.02
 BAD_LOOKS, GOOD_LOOKS = 2, 6
+MOST_PAGING, LITTLE_PAGING = 0.05, 0.02
 LEADS = 4
 MORE_LOOKAHEAD = 6
 _ENOUGH = 8
@@ -102,13 +105,18 @@ _STALE_NS = 2 * LOOK_NS
 
 @dataclass(slots=True)
 class _Node:
-    """What a node reported since it was judged: slices, what they lost, its round trip (us); who is held."""
+    """What a node reported since it was judged: slices, what they lost, its round trip (us); who is held.
+
+    ``stalled`` is for how long in all some task had waited for memory (us), and when that was told (ns).
+    """
 
     heard_ns: int
     slices: int = 0
     lost_us: int = 0
     rtt_us: int = 0
     held: frozenset[int] = frozenset()
+    stalled: tuple[int, int] | None = None
+    paging: float = 0.0
 
 
 REFILL_NS = 2 * MS
@@ -205,6 +213,7 @@ class SliceTuner:
         groups: Iterable[Contenders],
         lost_ns: Callable[[Iterable[int]], float | None],
         known: Container[int],
+        paging: Callable[[Iterable[int]], float],
     ) -> None:
         """Decide anew.
 
@@ -224,7 +233,7 @@ class SliceTuner:
         for facts in groups:
             group = before.get(facts.gangs) or _begun(facts, formers)
             self.groups[facts.gangs] = group
-            _lengthen(group, facts, settings, lost_ns(facts.nodes))
+            _lengthen(group, facts, settings, lost_ns(facts.nodes), paging(facts.nodes))
             self._choose_hold(group, facts)
         inside = {gang for gangs in self.groups for gang in gangs}
         for group in before.values():
@@ -273,7 +282,9 @@ def _begun(facts: Contenders, formers: dict[int, TunedGroup]) -> TunedGroup:
     return TunedGroup(facts.gangs, former.turn_ns, former.freezes, doublings=former.doublings)
 
 
-def _lengthen(group: TunedGroup, facts: Contenders, settings: CoreSettings, lost_ns: float | None) -> None:
+def _lengthen(
+    group: TunedGroup, facts: Contenders, settings: CoreSettings, lost_ns: float | None, paging: float
+) -> None:
     least_ns = settings.least_ns
     most_ns = max(least_ns, min(settings.quantum_max_ns, settings.freeze_cap_ns // max(1, facts.crowd)))
     group.cost_ns = None if lost_ns is None else lost_ns + REFILL_NS
@@ -284,8 +295,10 @@ def _lengthen(group: TunedGroup, facts: Contenders, settings: CoreSettings, lost
 
     if group.cost_ns is not None:
         now_ns, half_ns = turn_ns(group.doublings), turn_ns(group.doublings - 1)
-        group.bad = group.bad + 1 if group.cost_ns > TUNED_MOST * now_ns else 0
-        group.good = group.good + 1 if half_ns < now_ns and group.cost_ns < TUNED_LITTLE * half_ns else 0
+        is_bad = group.cost_ns > TUNED_MOST * now_ns or paging > MOST_PAGING
+        is_good = group.cost_ns < TUNED_LITTLE * half_ns and paging < LITTLE_PAGING
+        group.bad = group.bad + 1 if is_bad else 0
+        group.good = group.good + 1 if half_ns < now_ns and is_good else 0
         step = (group.bad >= BAD_LOOKS and now_ns < most_ns) - (group.good >= GOOD_LOOKS)
         if step:
             group.doublings, group.bad, group.good = group.doublings + step, 0, 0
@@ -345,6 +358,16 @@ class QuantumPace:
         known.slices += len(lost_us)
         known.lost_us += sum(lost_us)
 
+    def note_stall(self, node: int, stalled_us: int, now_ns: int) -> None:
+        """Take in for how long in all some task of a node has waited for memory."""
+        known = self._nodes.get(node)
+        if known is None or (known.stalled is not None and now_ns < known.stalled[1] + LOOK_NS):
+            return
+        if known.stalled is not None:
+            before_us, since_ns = known.stalled
+            known.paging = 1000 * max(0, stalled_us - before_us) / (now_ns - since_ns)
+        known.stalled = stalled_us, now_ns
+
     def switches(self, node: int, uses: Sequence[SliceUse]) -> list[SliceUse]:
         """Return those of a node's slices that began with a switch; all where turns are one slice."""
         if not self._settings.tune or node not in self._nodes:
@@ -387,7 +410,10 @@ class QuantumPace:
                 found = [1000 * lost_us[node] for node in nodes if node in lost_us]
                 return _most(found) if found else None
 
-            self.tuner.judge(self._settings, groups(), lost_ns, known)
+            def paging(nodes: Iterable[int]) -> float:
+                return max((ready[node].paging for node in nodes if node in ready), default=0.0)
+
+            self.tuner.judge(self._settings, groups(), lost_ns, known, paging)
             turns = [group.turn_ns for group in self.tuner.groups.values()]
             self.quantum_ns = min(turns, default=self._settings.quantum_ns)
         if ready or not self._nodes:
@@ -395,19 +421,22 @@ class QuantumPace:
             rtt_us = _most([one.rtt_us for one in ready.values()]) if ready else 0.0
             late_ns = 1000 * (self.lost_us or 0.0)
             if not self._settings.tune:
-                self._stretch(late_ns, crowd)
+                paging = [one.paging for one in ready.values()]
+                self._stretch(late_ns, crowd, _most(paging) if paging else 0.0)
             self._foresee(late_ns + 1000 * rtt_us)
         for one in ready.values():
             one.slices = one.lost_us = 0
         return self._settings.tune or before != (self.quantum_ns, self.lookahead)
 
-    def _stretch(self, lost_ns: float, crowd: int) -> None:
+    def _stretch(self, lost_ns: float, crowd: int, paging_share: float) -> None:
         asked_ns = self._settings.quantum_ns
         most_ns = min(
             self._settings.quantum_max_ns, GREATEST_QUANTUM_NS, self._settings.freeze_cap_ns // max(1, crowd)
         )
-        self._bad = self._bad + 1 if lost_ns > MOST_LOST * self.quantum_ns else 0
-        eased = self._doublings > 0 and 2 * lost_ns < LITTLE_LOST * self.quantum_ns
+        is_bad = lost_ns > MOST_LOST * self.quantum_ns or paging_share > MOST_PAGING
+        self._bad = self._bad + 1 if is_bad else 0
+        is_good = 2 * lost_ns < LITTLE_LOST * self.quantum_ns and paging_share < LITTLE_PAGING
+        eased = self._doublings > 0 and is_good
         self._good = self._good + 1 if eased else 0
         if self._bad >= BAD_LOOKS and self.quantum_ns < most_ns:
             self._doublings, self._bad = self._doublings + 1, 0

@@ -11,6 +11,8 @@ slice, or none of them does. A gang is in one of these states:
 * IDLE: it shares cores but does not want them, for its user thinks. It runs, and takes no slice.
 * WAKING: an IDLE gang was seen to be busy. It runs, together with the owner of the slice, until a second look
   confirms it. Then it is BUSY, and first in line at the next boundary that is not final yet.
+* DEFERRED: one of its nodes is short of memory (``memory_pressure``). It is suspended on all of its nodes,
+  but for a slice now and then, until there is memory again.
 * FREE: it may not be held, or not safely. It runs as far as it is up to us. It may not be held if it opted
   out, if an operator paused it, or if `scancel --signal=STOP` stopped it. It is not safe where one of its
   nodes has no agent.
@@ -54,6 +56,7 @@ class GangState(StrEnum):
     BUSY = "busy"
     IDLE = "idle"
     WAKING = "waking"
+    DEFERRED = "deferred"
     FREE = "free"
     FOREIGN = "foreign"
     TERMINATING = "terminating"
@@ -70,6 +73,8 @@ class GangInput(StrEnum):
     STIR = "stir"
     CONFIRM = "confirm"
     REST = "rest"
+    DEFER = "defer"
+    RELIEVE = "relieve"
     RELEASE = "release"
     RECLAIM = "reclaim"
     SUSPEND = "suspend"
@@ -86,6 +91,8 @@ MEANING: dict[GangInput, str] = {
     GangInput.STIR: "one sample above the busy share of a core",
     GangInput.CONFIRM: "enough samples above the busy share",
     GangInput.REST: "enough samples in a row, of all its nodes, below the idle share",
+    GangInput.DEFER: "a node of it is short of memory, and it is to give way to the others there",
+    GangInput.RELIEVE: "its nodes have memory again, or it is the first in line on each that has not",
     GangInput.RELEASE: "it opted out, is paused, was stopped by a signal, or a node of it has no agent",
     GangInput.RECLAIM: "the reason for RELEASE is gone",
     GangInput.SUSPEND: (
@@ -125,6 +132,8 @@ AGENT_MEANING: dict[AgentInput, str] = {
 _S = GangState
 _I = GangInput
 
+_HOLDABLE = (_S.NEW, _S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING, _S.DEFERRED)
+
 GANG_TABLE: dict[tuple[GangState, GangInput], GangState] = {
     (_S.NEW, _I.SETTLE): _S.SOLO,
     (_S.SOLO, _I.SHARE_BUSY): _S.BUSY,
@@ -136,14 +145,13 @@ GANG_TABLE: dict[tuple[GangState, GangInput], GangState] = {
     (_S.WAKING, _I.CONFIRM): _S.BUSY,
     (_S.WAKING, _I.REST): _S.IDLE,
     (_S.WAKING, _I.UNSHARE): _S.SOLO,
+    (_S.DEFERRED, _I.RELIEVE): _S.SOLO,
     (_S.FREE, _I.RECLAIM): _S.SOLO,
     (_S.FOREIGN, _I.RESUME): _S.SOLO,
-    **{(state, _I.RELEASE): _S.FREE for state in (_S.NEW, _S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING)},
-    **{(state, _I.SUSPEND): _S.FOREIGN for state in (_S.NEW, _S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING, _S.FREE)},
-    **{
-        (state, _I.TERMINATE): _S.TERMINATING
-        for state in (_S.NEW, _S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING, _S.FREE, _S.FOREIGN)
-    },
+    **{(state, _I.DEFER): _S.DEFERRED for state in (_S.SOLO, _S.BUSY, _S.IDLE, _S.WAKING)},
+    **{(state, _I.RELEASE): _S.FREE for state in _HOLDABLE},
+    **{(state, _I.SUSPEND): _S.FOREIGN for state in (*_HOLDABLE, _S.FREE)},
+    **{(state, _I.TERMINATE): _S.TERMINATING for state in (*_HOLDABLE, _S.FREE, _S.FOREIGN)},
     **{(state, _I.VANISH): _S.GONE for state in GangState if state is not _S.GONE},
 }
 

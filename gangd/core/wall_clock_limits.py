@@ -237,7 +237,7 @@ class Accounts:
             near = near or is_near
             if move is not None:
                 moves.append(move)
-        if near and self._rotation.groups[gang.slot] is not None:
+        if near and (gang.deferred or self._rotation.groups[gang.slot] is not None):
             self._near[id(gang)] = gang
         else:
             self._near.pop(id(gang), None)

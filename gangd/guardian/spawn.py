@@ -57,7 +57,7 @@ class Guardian:
         try:
             words = [str(fd) for fd in (state.fd, pipe_read, ready_write)]
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, _import_path(), *words, str(os.getpid())],
+                [sys.executable, "-I", "-S", "-c", _BOOT, import_path(), *words, str(os.getpid())],
                 pass_fds=(state.fd, pipe_read, ready_write),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -119,7 +119,7 @@ def _is_ready(fd: int, within_s: float) -> bool:
     return bool(poller.poll(within_s * 1000))
 
 
-def _import_path() -> str:
+def import_path() -> str:
     """Return the folders that hold ``gangd`` and ``foundation``: the guardian runs without site-packages."""
     from foundation import version
 

@@ -125,6 +125,7 @@ ALARMS = (
     "late switches",
     "limits",
     "marks",
+    "memory",
     "message",
     "placement",
     "shared key",
@@ -163,6 +164,7 @@ FAULTS = (
     "late_switch",
     "lease_over",
     "malformed",
+    "memory",
     "missed_plan",
     "nested_freeze",
     "no_step",
@@ -185,7 +187,7 @@ DECISION_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 SWITCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 CHECKS = ("agents", "lease", "slurm")
 # As gangd.core.states has them; an agent does without that package, which needs numpy.
-STATES = ("new", "solo", "busy", "idle", "waking", "free", "foreign", "terminating")
+STATES = ("new", "solo", "busy", "idle", "waking", "deferred", "free", "foreign", "terminating")
 AGENTS = ("unknown", "joined", "lost")
 
 CONTROLLER = (
@@ -333,6 +335,24 @@ AGENT = (
         MetricKind.COUNTER,
         "What went wrong here, by kind.",
         (("kind", FAULTS),),
+    ),
+    Metric(
+        "gang_agent_memory_available_bytes",
+        MetricKind.GAUGE,
+        "Memory that can be allocated without paging; NaN where it is not measured (`memory_mib`).",
+    ),
+    Metric(
+        "gang_agent_memory_jobs_bytes", MetricKind.GAUGE, "Memory of all jobs here; 0 where not measured."
+    ),
+    Metric(
+        "gang_agent_memory_stalled_seconds_total",
+        MetricKind.COUNTER,
+        "Time for which some task waited for memory, as the kernel counts it (/proc/pressure/memory).",
+    ),
+    Metric(
+        "gang_agent_memory_paged_out_bytes_total",
+        MetricKind.COUNTER,
+        "Memory of frozen jobs that was advised to be paged out (`memory_reclaim`).",
     ),
     Metric("gang_agent_reports_total", MetricKind.COUNTER, "Reports to the controller."),
 )

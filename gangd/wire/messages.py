@@ -17,7 +17,7 @@ one version apart:
 * An agent begins with its own version. Where it is not answered it tries the one before now and then.
 
 History: 2, strict both ways; 3, as said here, agents keep the plan of a former controller; 4, plans say how
-many cores jobs have.
+many cores jobs have, and whether memory is measured.
 
 The bounded types of message fields: every number has a range, every list and text a greatest length.
 
@@ -241,6 +241,21 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
     newcomers_yield: bool = False
 
 
+class MemoryTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """What an agent does about memory.
+
+    Parameters
+    ----------
+    short_kib
+        Where less is available the node is short of memory, and says so at once.
+    reclaim
+        Whether frozen jobs are paged out then.
+    """
+
+    short_kib: Count
+    reclaim: bool = False
+
+
 class Down(Message, frozen=True, kw_only=True):
     """What every message of the controller carries.
 
@@ -261,7 +276,8 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     """The whole schedule of one node from ``first_slice`` on; it replaces what was known from there on.
 
     Slice ``n >= first_slice`` begins at ``first_start_ns + (n - first_slice) * quantum_ns``. Slices below
-    ``horizon`` are final. ``cores`` are those of the jobs that are named here; version 3 has none.
+    ``horizon`` are final. ``cores`` are those of the jobs that are named here; version 3 has none. Without
+    ``memory`` it counts for nothing.
     """
 
     first_slice: SliceNumber
@@ -272,6 +288,7 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=MAX_TRACKS)]
     exempt: ExemptJobs = ExemptJobs()
     cores: AllocatedCores = msgspec.UNSET
+    memory: MemoryTerms | msgspec.UnsetType = msgspec.UNSET
 
 
 class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
@@ -440,6 +457,23 @@ class AgentFault(msgspec.Struct, frozen=True, array_like=True):
     job: JobId | None = None
 
 
+class ReportedJobMemory(msgspec.Struct, frozen=True, array_like=True):
+    """Memory of a job on this node: now, and the most so far."""
+
+    job: JobId
+    used_kib: Count
+    peak_kib: Count
+
+
+class ReportedMemory(msgspec.Struct, frozen=True, array_like=True):
+    """Memory of this node, as ``gangd.core`` has it (``NodeMemory``)."""
+
+    available_kib: Count
+    stall: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    stalled_us: Count = 0
+    jobs: Annotated[tuple[ReportedJobMemory, ...], msgspec.Meta(max_length=MAX_JOBS_PER_LIST)] = ()
+
+
 class Report(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="report"):
     """Agent to controller, at least once a slice while jobs are shared, else once a second.
 
@@ -466,6 +500,7 @@ class Report(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, ta
     leaks: Annotated[tuple[Leak, ...], msgspec.Meta(max_length=MAX_JOBS_PER_LIST)] = ()
     faults: Annotated[tuple[AgentFault, ...], msgspec.Meta(max_length=256)] = ()
     foreign_controllers: Count = 0  # messages of other controllers dropped since the last report
+    memory: ReportedMemory | msgspec.UnsetType = msgspec.UNSET
 
 
 class Farewell(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="farewell"):

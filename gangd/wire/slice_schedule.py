@@ -48,6 +48,7 @@ from gangd.wire.messages import (
     ExemptJobs,
     ForeignControllerError,
     MalformedError,
+    MemoryTerms,
     MissedPlanError,
     PlanChange,
     ReplayedError,
@@ -161,6 +162,7 @@ class SliceSchedule:
         self._plans: list[ScheduleRevision] = []
         self.cores: Mapping[int, int] = {}
         self.bounds: Bounds | None = None
+        self.memory: MemoryTerms | None = None
         self._epoch: int | None = None
         self._seqs: dict[ControllerIdentity, int] = {}
         self._lease_until_ns: int | None = None
@@ -357,6 +359,7 @@ class SliceSchedule:
             self._set_exempt(message.exempt)
             self._note_cores(message.cores)
             self.bounds = message.bounds
+            self.memory = message.memory if isinstance(message.memory, MemoryTerms) else None
         elif isinstance(message, PlanChange):
             if self._epoch is None or message.base_epoch != self._epoch:
                 raise self._missed(message.base_epoch)

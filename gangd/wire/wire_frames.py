@@ -29,7 +29,7 @@ from gangd.wire.messages import (
 )
 
 CORES_SINCE = 4
-"""First version whose plans have ``cores``."""
+"""First version whose plans have ``cores``, and ``memory``."""
 ALL_NODES_TOPIC = b"*/"
 """Every agent subscribes to this topic and to its own."""
 
@@ -60,6 +60,8 @@ def encode(message: Message, version: int = VERSION) -> bytes:
         message = msgspec.structs.replace(message, version=version)
         if version < CORES_SINCE and isinstance(message, SlicePlan | PlanChange):
             message = msgspec.structs.replace(message, cores=msgspec.UNSET)
+            if isinstance(message, SlicePlan):
+                message = msgspec.structs.replace(message, memory=msgspec.UNSET)
     return _encoder.encode(message)
 
 

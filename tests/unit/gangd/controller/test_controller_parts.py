@@ -35,7 +35,16 @@ from gangd.controller.slurm_view import ClusterView, latest_end
 from gangd.controller.state_directory import StateDirectory
 from gangd.controller.uplink import own_words
 from gangd.core import Alarm, CoreMap, HoldMode, JobView, NodePresence, SliceRow
-from gangd.wire import AgentFault, FoundState, JobSample, Leak, Report, SliceReport
+from gangd.wire import (
+    AgentFault,
+    FoundState,
+    JobSample,
+    Leak,
+    Report,
+    ReportedJobMemory,
+    ReportedMemory,
+    SliceReport,
+)
 from gangd.wire.connection_limiter import Denied
 from gangd.wire.messages import printable
 from tests.fixtures.core_bench import Bench
@@ -247,6 +256,7 @@ EVERYTHING: dict[str, Any] = {
     "found": tuple(FoundState(job, "frozen", "thawed") for job in ALL),
     "leaks": tuple(Leak(job, 5) for job in ALL),
     "faults": (AgentFault("kind", 1, "text"), *(AgentFault("kind", 1, "text", job) for job in ALL)),
+    "memory": ReportedMemory(9, 0.5, 7, tuple(ReportedJobMemory(job, 1, 2) for job in ALL)),
 }
 
 
@@ -262,6 +272,7 @@ OWN: dict[str, Any] = {
         AgentFault("kind", 1, "text", 1),
         AgentFault("kind", 1, "text", 4),
     ),
+    "memory": ReportedMemory(9, 0.5, 7, (ReportedJobMemory(1, 1, 2), ReportedJobMemory(4, 1, 2))),
 }
 
 

@@ -361,3 +361,19 @@ def test_switched_off_nothing_is_tuned() -> None:
     bench.tell(Reload(0, CoreSettings(freeze_cap_ns=5 * SECOND)))
     run(bench, {"n0": 100, "n1": 100}, 100)
     assert {gang.tuned for gang in bench.scheduler.gangs.values()} == {None}
+
+
+@pytest.mark.parametrize("tune", [True, False])
+def test_slices_grow_while_tasks_wait_for_memory_and_shrink_when_they_do_not(tune: bool) -> None:
+    settings = CoreSettings(tune=tune, quantum_max_ns=SECOND)
+    hours, stalled_us, lengths = Hours(settings), 0, []
+    for share in (*[0.06] * 10, *[0.03] * 10, *[0.01] * 20):
+        stalled_us += int(share * LOOK_NS / 1000)
+        hours.now_ns += LOOK_NS
+        hours.pace.note(0, [100] * 9, 300, hours.now_ns)
+        hours.pace.note_stall(0, stalled_us, hours.now_ns)
+        hours.pace.look(hours.now_ns, 2, lambda: hours.groups, {1, 2})
+        lengths.append(hours.pace.quantum_ns // MS)
+    assert lengths[9] == 1000, "as long as they may be"
+    assert lengths[19] == 1000, "3% is no reason to make them shorter"
+    assert lengths[-1] == 250
