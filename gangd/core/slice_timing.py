@@ -421,8 +421,8 @@ class QuantumPace:
             rtt_us = _most([one.rtt_us for one in ready.values()]) if ready else 0.0
             late_ns = 1000 * (self.lost_us or 0.0)
             if not self._settings.tune:
-                paging = [one.paging for one in ready.values()]
-                self._stretch(late_ns, crowd, _most(paging) if paging else 0.0)
+                shares = [one.paging for one in ready.values()]
+                self._stretch(late_ns, crowd, _most(shares) if shares else 0.0)
             self._foresee(late_ns + 1000 * rtt_us)
         for one in ready.values():
             one.slices = one.lost_us = 0
