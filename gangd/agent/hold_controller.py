@@ -178,7 +178,7 @@ class HoldController:
             freeze = tuple(key for key in prepared.freeze if key.job not in self._barred)
             held = held.union(freeze).difference(prepared.thaw)
             following_ns = queue[place + 1].instant_ns if place + 1 < len(queue) else 0
-            if not ahead.push(prepared, freeze, following_ns, ours, self.yielding, held_after=bool(held)):
+            if not ahead.push(prepared, freeze, following_ns, ours, held_after=bool(held)):
                 return
 
     def apply(
@@ -252,10 +252,10 @@ class HoldController:
             self._shown = self._held.copy()
             return steps
 
-    def cpu_ns(self, key: StepKey) -> int | None:
-        """CPU time of a step, as ``Holder.cpu_ns`` tells it; both threads ask."""
+    def cpu_ns(self, job: int) -> int | None:
+        """CPU time of a job, as ``Holder.cpu_ns`` tells it; both threads ask."""
         with self._alone(changes=False):
-            return self.holder.cpu_ns(key)
+            return self.holder.cpu_ns(job)
 
     def watch_files(self, files: dict[str, StepKey]) -> bool:
         """Watch exactly these control files; returns whether all can be watched."""
@@ -339,16 +339,11 @@ class HoldController:
                 self._held.setdefault(write.key, now_ns)
 
     def _used_ns(self, outcomes: Iterable[HoldOutcome]) -> Mapping[int, int]:
-        """CPU time so far of the jobs that yield and were held or let go just now."""
-        used: dict[int, int] = {}
+        """CPU time so far of the jobs that were held or let go just now."""
         wrote = {outcome.key.job for outcome in outcomes if outcome.did is Did.WROTE}
-        jobs = (wrote | self._begun) & self.yielding
+        used = {job: self.holder.cpu_ns(job) for job in wrote | self._begun}
         self._begun = frozenset()  # what native code had written of the same switch
-        for key in {outcome.key for outcome in outcomes if outcome.key.job in jobs}:
-            step_ns = self.holder.cpu_ns(key)
-            if step_ns is not None:
-                used[key.job] = used.get(key.job, 0) + step_ns
-        return used
+        return {job: used_ns for job, used_ns in used.items() if used_ns is not None}
 
     def _look_for_strangers(self) -> None:
         self._see()

@@ -5,6 +5,9 @@ has one reading at the end of each of its slices, and what it uses between that 
 thaw is a leak. A job that yields runs all the time: what it used while it was held is counted separately, by
 its account when it was held and when it was let go.
 
+What a job used while it was held, by freezing or yielding, and what Slurm's daemons computed for its launches
+meanwhile, it owes to those that waited in their slices (``SliceDebts``), and pays with the ends of its own.
+
 ``UsageMeter`` reads CPU time and run-queue delay of a job's processes, cheaply. CPU time comes from the
 step's accounting cgroup if there is one, else from each process's CPU clock (one system call, all threads,
 nanoseconds; clock_getcpuclockid(3)). Run-queue delay is the second number of
@@ -18,10 +21,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gangd.freezer.procfs import WORK, has_spare_files
+from gangd.freezer.procfs import WORK, has_spare_files, process_ns
 from gangd.wire import JobSample
 
 STEADY_SHARE = 0.5
@@ -29,12 +32,16 @@ STEADY_NS = 4_000_000_000
 """A job that used more than this share of a core in all samples of so long goes on so, as a rule."""
 LEAK_NOISE_NS = 200_000
 """Less than this within one hold is the freeze taking effect, not a leak."""
+LEAST_DEBT_NS, LEAST_DEBT_SHARE, MOST_DEBT_SHARE = 3_000_000, 1 / 50, 7 / 8
+"""What is less, or less than this share of a slice, is paid later; no more than that share of one is paid."""
+MOST_DEBT_NS = 2_000_000_000
+LOOSE_SHARE, LOOSE_NS = 0.1, 10_000_000_000
+"""A job that used more than this share of a core while it was frozen yields for so long."""
 
 MIN_SPAN_NS = 200_000_000
 COST_SHARE = 400
 THREADS_NS = 1_000_000_000
 MAX_THREADS = 256
-_CPUCLOCK_SCHED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class UsageMeter:
 
     def __init__(self) -> None:
         self._processes: dict[int, _Process] = {}
-        self._cgroup_ns: dict[str, int] = {}
+        self._account_ns: int | None = None
         self._cpu_ns = 0
         self._delay_ns = 0
         self._next_ns = 0
@@ -90,18 +97,16 @@ class UsageMeter:
                 continue
             threads += _open_threads(pid, process, MAX_THREADS - threads)
 
-    def read(self, cgroups_ns: dict[str, int], now_ns: int | None = None) -> MeterSums:
-        """Read all processes now; ``cgroups_ns`` is the CPU time of each accounting cgroup, if any."""
+    def read(self, account_ns: int | None, now_ns: int | None = None) -> MeterSums:
+        """Read all processes now; ``account_ns`` is the job's CPU time, where there is an account of it."""
         begin_ns = time.monotonic_ns()
         now_ns = begin_ns if now_ns is None else now_ns
         for process in self._processes.values():
             WORK.pause_if_spent()
             self._delay_ns += _delay_since(process)
-        if cgroups_ns:
-            for name, used_ns in cgroups_ns.items():
-                before_ns = self._cgroup_ns.get(name, 0 if self._cgroup_ns else used_ns)
-                self._cpu_ns += max(0, used_ns - before_ns)
-            self._cgroup_ns = cgroups_ns
+        if account_ns is not None:
+            before_ns, self._account_ns = self._account_ns, account_ns
+            self._cpu_ns += max(0, account_ns - (account_ns if before_ns is None else before_ns))
         else:
             for pid, process in self._processes.items():
                 WORK.pause_if_spent()
@@ -118,9 +123,8 @@ class UsageMeter:
 
 
 def _cpu_since(pid: int, process: _Process) -> int:
-    try:
-        now_ns = time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
-    except OSError:  # it has ended
+    now_ns = process_ns(pid)
+    if now_ns is None:
         return 0
     last_ns, process.cpu_ns = process.cpu_ns, now_ns
     return 0 if last_ns is None else max(0, now_ns - last_ns)
@@ -187,15 +191,23 @@ class _MeteredJob:
     mark_ns: int | None = None  # its account then, or when it was read since
     unreported_ns: int = 0  # CPU time that was read, and belongs to the next report
     steady_ns: int | None = None  # since when it was clearly busy in all samples
+    outside_ns: int = 0  # CPU time that it used while it was held, until that was charged
+    lost_ns: int | None = None  # for how long it waited in its own slices; None: not read since
+    daemon_ns: int = 0  # CPU time of Slurm's daemons for it, up to the last reading
+    loose_ns: int | None = None  # when a freeze was last seen not to hold it
 
     def advance(self, now_ns: int, used_ns: int | None = None) -> None:
         """Count the time that has passed, and what it used while it yielded."""
-        passed_ns = max(0, now_ns - self.since_ns)
+        passed_ns, used_since_ns = max(0, now_ns - self.since_ns), self.since_mark(used_ns)
+        if self.low or self.held:
+            self.outside_ns += used_since_ns
         if self.low:
             self.low_ns += passed_ns
-            self.left_ns += self.since_mark(used_ns)
+            self.left_ns += used_since_ns
         elif not self.held:
             self.ran_ns += passed_ns
+        elif used_since_ns > max(LEAST_DEBT_NS, LOOSE_SHARE * passed_ns):
+            self.loose_ns = now_ns
         self.since_ns, self.mark_ns = now_ns, used_ns
 
     def judge(self, used_ns: int, ran_ns: int, now_ns: int) -> None:
@@ -241,6 +253,37 @@ class JobMeters:
                 self._jobs[job] = _MeteredJob(since_ns=now_ns)
             self._jobs[job].meter.watch(pids)
 
+    def on_launch(self, job: int, total_ns: int, own_ns: int) -> None:
+        """Note what launches cost: Slurm's daemons in all, and the agent since it looked last."""
+        known = self._jobs.get(job)
+        if known is not None:
+            passed_ns, known.daemon_ns = max(0, total_ns - known.daemon_ns), total_ns
+            known.outside_ns += passed_ns + own_ns if known.held or known.low else 0
+
+    def loose_at(self, now_ns: int) -> frozenset[int]:
+        """Jobs that a freeze does not hold, as they used much while they were frozen a while ago."""
+        return frozenset(
+            job
+            for job, known in self._jobs.items()
+            if known.loose_ns is not None and now_ns < known.loose_ns + LOOSE_NS
+        )
+
+    def charge(self, run: Iterable[int], held: Iterable[int]) -> dict[int, int]:
+        """Return what held jobs used of what owners of slices lacked, since the last call, by job."""
+        owners = [self._jobs[job] for job in run if job in self._jobs]
+        others = {job: self._jobs[job] for job in held if job in self._jobs}
+        if all(owner.lost_ns is None for owner in owners):
+            return {}
+        lost_ns = sum(owner.lost_ns or 0 for owner in owners)
+        used_ns = sum(other.outside_ns for other in others.values())
+        part = min(1.0, lost_ns / max(1, used_ns))
+        owes = {job: round(other.outside_ns * part) for job, other in others.items() if other.outside_ns}
+        for owner in owners:
+            owner.lost_ns = None
+        for other in others.values():
+            other.outside_ns = 0
+        return owes
+
     def on_held(
         self, held: frozenset[int], yielding: frozenset[int], at_ns: int, used_ns: Mapping[int, int]
     ) -> None:
@@ -265,19 +308,18 @@ class JobMeters:
         return seen and known is not None and known.meter.due(now_ns)
 
     def sample(
-        self, job: int, cgroups_ns: dict[str, int], now_ns: int, begun_ns: int | None = None
+        self, job: int, used_ns: int | None, now_ns: int, begun_ns: int | None = None, cores: int = 1
     ) -> Samples:
         """Read a job that was not frozen; nothing at the first reading, which has nothing to compare with.
 
         A job that yields and was suspended or resumed when the slice that runs began, at ``begun_ns``, is
-        reported up to then: its state differs since.
+        reported up to then: its state differs since. ``cores`` are those that it has here.
         """
         known = self._jobs[job]
-        used_ns = sum(cgroups_ns.values()) if cgroups_ns else None
         turned = known.yields and begun_ns is not None and known.turned_ns >= begun_ns
         if not turned:
             known.advance(now_ns, used_ns)
-        before, known.last = known.last, known.meter.read(cgroups_ns, now_ns)
+        before, known.last = known.last, known.meter.read(used_ns, now_ns)
         earlier_ns, known.unreported_ns = known.unreported_ns, known.since_mark(used_ns) if turned else 0
         ran_ns, known.ran_ns = known.ran_ns, 0
         low_ns, known.low_ns = known.low_ns, 0
@@ -293,6 +335,10 @@ class JobMeters:
             left_ns = cpu_ns if low_ns else 0
         left_ns = min(left_ns, cpu_ns)
         known.judge(cpu_ns - left_ns + delay_ns, ran_ns, now_ns)
+        # Its tasks wait also while it yields, for the owner of that slice.
+        waited_ns = low_ns + (now_ns - known.turned_ns if turned and known.low else 0)
+        lost_ns = min(delay_ns - max(1, tasks) * waited_ns + left_ns, cores * ran_ns - (cpu_ns - left_ns))
+        known.lost_ns = (known.lost_ns or 0) + max(0, lost_ns)
         if not low_ns:
             return Samples(_sample(job, cpu_ns, delay_ns, ran_ns, tasks))
         # A yielding job waits; in its own slices no job precedes it.
@@ -304,20 +350,80 @@ class JobMeters:
         known = self._jobs.get(job)
         return known is not None and known.steady_ns is not None and now_ns >= known.steady_ns + STEADY_NS
 
-    def leak(self, job: int, cgroups_ns: dict[str, int]) -> int | None:
+    def leak(self, job: int, used_ns: int | None) -> int | None:
         """CPU time (ns) that a held job has used since it was read after its freeze; None for nothing."""
         known = self._jobs.get(job)
         if known is None or not known.held or not known.fresh_hold or known.last is None:
             return None
-        before, known.last = known.last, known.meter.read(cgroups_ns)
-        used_ns = known.last.cpu_ns - before.cpu_ns
-        return used_ns if used_ns > LEAK_NOISE_NS else None
+        before, known.last = known.last, known.meter.read(used_ns)
+        leaked_ns = known.last.cpu_ns - before.cpu_ns
+        return leaked_ns if leaked_ns > LEAK_NOISE_NS else None
 
     def close(self) -> None:
         """Close all files."""
         for job in self._jobs.values():
             job.meter.close()
         self._jobs.clear()
+
+
+class SliceDebts:
+    """What jobs owe to those that waited for them, and how they pay. Pure.
+
+    A claim names the jobs that were held in the slice in which they used CPU time. It is paid at the end of a
+    slice of the debtor: from then on those are held. So who lost the time gets it, however many take turns.
+    """
+
+    def __init__(self) -> None:
+        self._owed: dict[int, dict[frozenset[int], int]] = {}
+
+    def owe(self, held: frozenset[int], amounts: Mapping[int, int]) -> None:
+        """Note what jobs owe for a slice in which ``held`` were held."""
+        for job, amount_ns in amounts.items():
+            claims = self._owed.setdefault(job, {})
+            claims[held] = min(MOST_DEBT_NS, claims.get(held, 0) + amount_ns)
+
+    def level(self, jobs: frozenset[int]) -> None:
+        """Forgive jobs that take turns what each of them owes: then none gains by it."""
+        common_ns = min((sum(self._owed.get(job, {}).values()) for job in jobs), default=0)
+        for job in jobs if common_ns else ():
+            self._forgive(job, common_ns)
+
+    def due(self, run: frozenset[int], length_ns: int) -> tuple[frozenset[int], int] | None:
+        """Return which jobs are held instead of others at the end of a slice of ``run``, and for how long."""
+        claims = {held for job in run for held in self._owed.get(job, {})}
+        sums = [
+            (min(self._owed.get(job, {}).get(held, 0) for job in held & run), held)
+            for held in claims
+            if held & run
+        ]
+        owed_ns, held = max(sums, key=lambda each: each[0], default=(0, frozenset()))
+        if owed_ns < max(LEAST_DEBT_NS, LEAST_DEBT_SHARE * length_ns):
+            return None
+        return held, min(owed_ns, int(MOST_DEBT_SHARE * length_ns))
+
+    def pay(self, run: frozenset[int], held: frozenset[int], paid_ns: int) -> None:
+        """Note that owners of a slice were held for so long."""
+        for job in held & run:
+            claims = self._owed.get(job, {})
+            claims[held] = max(0, claims.get(held, 0) - paid_ns)
+
+    def keep(self, jobs: frozenset[int]) -> None:
+        """Forget what others owe, and what is owed for slices of others."""
+        kept = {job: claims for job, claims in self._owed.items() if job in jobs}
+        self._owed = {
+            job: {held: owed_ns for held, owed_ns in claims.items() if held <= jobs and owed_ns}
+            for job, claims in kept.items()
+        }
+
+    def __bool__(self) -> bool:
+        return any(sum(claims.values()) > LEAST_DEBT_NS for claims in self._owed.values())
+
+    def _forgive(self, job: int, amount_ns: int) -> None:
+        claims = self._owed[job]
+        for held in sorted(claims, key=lambda each: claims[each], reverse=True):
+            part_ns = min(amount_ns, claims[held])
+            claims[held] -= part_ns
+            amount_ns -= part_ns
 
 
 def _sample(job: int, cpu_ns: int, delay_ns: int, span_ns: int, tasks: int, held_ns: int = 0) -> JobSample:

@@ -79,7 +79,7 @@ class NodeObserver:
         self.is_notified = False
         self.for_new = True
         self._sees_writes = True
-        self._cost_ns = 0
+        self._cost_ns = self._own_ns = 0
         self._talk = talk
         self._switch = switch
         self._table = table
@@ -104,6 +104,12 @@ class NodeObserver:
 
     def end(self, now_ns: int) -> None:
         """End a look for steps: where one is being launched, another follows soon."""
+        before_ns, self._own_ns = self._own_ns, time.process_time_ns()
+        launching = self._table.launching_at(now_ns, YOUNG_NS)
+        for job in launching:
+            WORK.pause_if_spent()
+            own_ns = (self._own_ns - before_ns) // len(launching)
+            self._meters.on_launch(job, self._gate.holder.daemon_ns(job), own_ns)
         if self._is_notified() and self._table.is_empty_since(now_ns - LAUNCH_NS):
             self.for_new = True
             self._agenda.sooner(AgendaItem.LOOK, now_ns + max(TASKS_LOOK_NS, TASKS_SHARE * self._cost_ns))
@@ -165,6 +171,7 @@ class NodeObserver:
         bounds = self._talk.timeline.bounds
         restless = self._memory.restless_at(now_ns).union(
             self._table.launching_at(now_ns, 0 if bounds is None else bounds.grace_ns),
+            self._meters.loose_at(now_ns),
             (key.job for key in self._checks.stuck_at(now_ns)),
         )
         timeline, number = self._talk.timeline, self._turns.number(now_ns)
@@ -201,6 +208,8 @@ class NodeObserver:
     def is_calm(self, jobs: frozenset[int], now_ns: int) -> bool:
         """Whether all goes on as it has for seconds: then the next looks may be left out."""
         if not self._is_notified() or self._has_young(now_ns) or self._memory.has_strangers:
+            return False
+        if self._turns.debts:
             return False
         return not self._memory.dying_at(now_ns) and all(self._meters.is_steady(job, now_ns) for job in jobs)
 
@@ -341,6 +350,7 @@ class NodeAgent:
             reassert = True
             self._looks.again_at(now_ns + AGAIN_NS)
         self._bar(now_ns)
+        pays_ns = self._turns.pay(now_ns)
         verdict = decide(self._situation(now_ns, for_now=True), self.limits)
         held = self.gate.held
         freeze = [key for key in verdict.hold if reassert or key not in held]
@@ -354,10 +364,10 @@ class NodeAgent:
                 self._looks.again_at(now_ns + AGAIN_NS)  # until nothing new turns up
         if self.agenda.may(AgendaItem.LEASE, now_ns):
             self.agenda.set(AgendaItem.LEASE, now_ns + STUCK_NS)
-        if verdict.again_ns is None:
-            self.agenda.strike(AgendaItem.DECIDE)
-        else:
-            self.agenda.set(AgendaItem.DECIDE, verdict.again_ns)
+        times = [at_ns for at_ns in (verdict.again_ns, pays_ns) if at_ns is not None]
+        self.agenda.strike(AgendaItem.DECIDE)
+        if times:
+            self.agenda.set(AgendaItem.DECIDE, min(times))
         for key, why in verdict.spared.items():
             if why is Why.LONG:
                 self.checks.stuck[key] = REST_OF_SLICE_NS

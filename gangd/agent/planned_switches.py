@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gangd.agent.decide import HoldLimits, Situation, decide
-from gangd.agent.native import NativeSwitch, SwitchInstants
+from gangd.agent.native import MOST_ACCOUNTS, NativeSwitch, SwitchInstants
 from gangd.freezer.holder import CpuTimeFile, Holder, HoldOutcome, StepKey, Write
 from gangd.wire.slice_schedule import SliceSchedule, is_look, looks_a_calm_look, slices_a_look
 
@@ -34,8 +34,8 @@ class Applied:
     """One pass through the gate: its instants (agent's clock), and every outcome but ``NOTHING``.
 
     ``begin_ns`` before the first write, ``frozen_ns`` after the last freeze, ``end_ns`` after the last thaw.
-    ``refused`` if the lease did not allow the freezes. ``used_ns`` is what the jobs that yield, and were held
-    or let go, had used by the end, where there is an account of it.
+    ``refused`` if the lease did not allow the freezes. ``used_ns`` is what the jobs that were held or let go
+    had used by the end, where there is an account of it.
     """
 
     begin_ns: int
@@ -70,10 +70,8 @@ class Planned:
 
     def applied(self, done: SwitchInstants) -> Applied:
         """Return what came of it."""
-        used: dict[int, int] = {}
-        for (job, _), used_ns in zip(self.accounts, done.used_ns, strict=True):
-            if used_ns is not None:
-                used[job] = used.get(job, 0) + used_ns
+        read = zip(self.accounts, done.used_ns, strict=True)
+        used = {job: used_ns for (job, _), used_ns in read if used_ns is not None}
         return Applied(done.begin_ns, done.frozen_ns, done.end_ns, (), refused=False, used_ns=used)
 
 
@@ -115,7 +113,6 @@ class NativeSwitches:
         freeze: tuple[StepKey, ...],
         following_ns: int,
         ours: dict[int, bool],
-        yielding: frozenset[int],
         *,
         held_after: bool,
     ) -> bool:
@@ -131,8 +128,6 @@ class NativeSwitches:
             When something is to happen after it, by whomever; 0 for never.
         ours
             As of ``Holder.plan``.
-        yielding
-            Jobs that yield when they are held.
         held_after
             Whether anything is held then.
         """
@@ -143,7 +138,7 @@ class NativeSwitches:
                 if planned is None:
                     return False
                 writes += planned
-        accounts = self._accounts(writes, (*freeze, *prepared.thaw), yielding)
+        accounts = self._accounts(writes)
         read = [account for _, account in accounts]
         if not self.native.push(prepared.instant_ns, following_ns, writes, read, held_after=held_after):
             return False
@@ -163,13 +158,13 @@ class NativeSwitches:
         part = self.native.partial()
         return self._planned[0].writes[:part] if part else ()
 
-    def _accounts(
-        self, writes: Iterable[Write], keys: tuple[StepKey, ...], yielding: frozenset[int]
-    ) -> tuple[tuple[int, CpuTimeFile], ...]:
-        """List what is read after these writes, as the gate does it, and of which job each is."""
-        jobs = {write.key.job for write in writes} & yielding
-        found = ((key.job, self._holder.account(key)) for key in dict.fromkeys(keys) if key.job in jobs)
-        return tuple((job, account) for job, account in found if account is not None)
+    def _accounts(self, writes: Iterable[Write]) -> tuple[tuple[int, CpuTimeFile], ...]:
+        """List what is read after these writes: of all jobs that yield, of others as many as there is room."""
+        yielding = dict.fromkeys(write.key.job for write in writes if write.yields)
+        jobs = yielding | dict.fromkeys(write.key.job for write in writes)
+        found = ((job, self._holder.account(job)) for job in jobs)
+        accounts = [(job, account) for job, account in found if account is not None]
+        return tuple(accounts[: max(MOST_ACCOUNTS, len(yielding))])
 
 
 def switches_to_look(

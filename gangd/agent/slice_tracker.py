@@ -6,13 +6,13 @@ are prepared up to the next look, and one more (``prepare``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import HoldLimits, Situation
 from gangd.agent.freeze_verifier import Checks
-from gangd.agent.job_meters import JobMeters
+from gangd.agent.job_meters import JobMeters, SliceDebts
 from gangd.agent.planned_switches import Applied, switches_to_look
 from gangd.agent.report_buffer import SliceBook
 from gangd.agent.steps import HoldModes, StepTable
@@ -38,6 +38,8 @@ class SliceTracker:
         The slice that runs, as far as one was switched to.
     turn
         The gate's count of switches, as of the last one that was taken in.
+    debts
+        What jobs owe for what they used in others' slices.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class SliceTracker:
     ) -> None:
         self.current: int | None = None
         self.turn = 0
+        self.debts = SliceDebts()
+        self._instead: dict[int, frozenset[int]] = {}
         self._talk = talk
         self._switch = switch
         self._table = table
@@ -76,11 +80,33 @@ class SliceTracker:
         """Jobs that the schedule holds in the slice that runs."""
         if self.current is None:
             return frozenset()
-        return self._talk.timeline.held(self.current, self._table.gate.yielding)
+        return self._talk.timeline.held(self.current, self._table.gate.yielding, self._instead)
+
+    def pay(self, now_ns: int) -> int | None:
+        """Let slices of debtors end early; returns when the next of them does."""
+        offset = self._talk.offset(now_ns)
+        end_ns = None if self.current is None else self._talk.timeline.start_ns(self.current + 1)
+        if not self.debts or self.current is None or offset is None or end_ns is None:
+            return None
+        left_ns = end_ns - offset.offset_ns - now_ns
+        length_ns = self._talk.timeline.length_ns(self.current) or 1
+        times = []
+        for name, (run, _) in self._talk.timeline.sets(self.current).items():
+            due = None if name in self._instead else self.debts.due(run, length_ns)
+            if due is None:
+                continue
+            held, owed_ns = due
+            if left_ns > owed_ns:
+                times.append(now_ns + left_ns - owed_ns)
+            elif left_ns > AGAIN_NS:
+                self._instead[name] = held
+                self.debts.pay(run, held, left_ns)
+        return min(times, default=None)
 
     def begin_anew(self, now_ns: int) -> None:
         """Drop what was prepared: another controller counts its slices anew, and one of them may run."""
         self._switch.prepare()
+        self.debts, self._instead = SliceDebts(), {}
         offset = self._talk.offset(now_ns)
         timeline = self._talk.timeline
         self.current = None if offset is None else timeline.slice_at(now_ns + offset.offset_ns)
@@ -95,6 +121,9 @@ class SliceTracker:
             self._meters.on_held(switched.held, yielding, applied.frozen_ns, applied.used_ns)
         ended = [self._book.current, *made[:-1]]
         samples = self._sample(ended, yielding, now_ns, made[-1].applied.begin_ns) if made else {}
+        if made:
+            self._charge(ended)
+            self._instead.clear()
         for place, switched in enumerate(made):
             for sample in samples.get(place, ()):
                 self._book.on_sample(sample)
@@ -140,6 +169,7 @@ class SliceTracker:
             self._switch.prepare(*queue)
         if self._agenda.at(AgendaItem.COLLECT) is None:
             look = next_look(number, timeline.length_ns(number) or 1, calm=calm)
+            look = number if self.debts else look  # a debtor pays in each of its slices
             look_ns = next((each.instant_ns for each in queue if each.number >= look), queue[-1].instant_ns)
             self._agenda.set(AgendaItem.COLLECT, max(look_ns, now_ns) + LOOK_AFTER_NS)
 
@@ -148,6 +178,14 @@ class SliceTracker:
         held = frozenset(key.job for key in self._table.gate.held)
         self._meters.on_held(held, yielding, applied.end_ns, applied.used_ns)
         self._note_outcomes(applied)
+
+    def _charge(self, ended: Iterable[Switched | None]) -> None:
+        """Charge jobs for what they used in slices of others that have ended."""
+        for switched in ended:
+            sets = {} if switched is None else self._talk.timeline.sets(switched.prepared.number)
+            for run, held in sets.values():
+                self.debts.owe(held, self._meters.charge(run, held))
+                self.debts.level(run | held)
 
     def _following(self, now_ns: int) -> tuple[int, int, int] | None:
         """Return the slice after the one that runs, its instant on our clock, and the controller's offset."""
@@ -180,6 +218,7 @@ class SliceTracker:
         self.current = switched.prepared.number
         self.turn = switched.turn
         self._talk.timeline.prune(self.current)
+        self.debts.keep(self._talk.timeline.ahead(self.current))
         self._checks.begin_slice(switched.prepared.thaw)
         self._note_outcomes(switched.applied)
 
@@ -208,7 +247,7 @@ def sample_slices(
     timeline: SliceSchedule,
     yielding: frozenset[int],
     meters: JobMeters,
-    read: Callable[[int], dict[str, int]],
+    read: Callable[[int], int | None],
     now_ns: int,
     begun_ns: int | None = None,
 ) -> dict[int, list[JobSample]]:
@@ -247,7 +286,7 @@ def sample_slices(
         WORK.pause_if_spent()
         if not meters.due(job, now_ns):
             continue
-        found = meters.sample(job, read(job), now_ns, begun_ns)
+        found = meters.sample(job, read(job), now_ns, begun_ns, timeline.cores.get(job, 1))
         if found.own is not None:
             samples.setdefault(ran.get(job, yielded.get(job, 0)), []).append(found.own)
         if found.leftover is not None:

@@ -214,10 +214,9 @@ class StepTable:
         seen.turn += count
         return (seen.pids + seen.pids)[at : at + min(count, len(seen.pids))]
 
-    def used_ns(self, job: int) -> dict[str, int]:
-        """CPU time of the steps of a job that have an account of it, by their names."""
-        used = {str(key): self.gate.cpu_ns(key) for key in self.keys_of(frozenset((job,)))}
-        return {name: cpu_ns for name, cpu_ns in used.items() if cpu_ns is not None}
+    def used_ns(self, job: int) -> int | None:
+        """CPU time of a job; None where there is no account of it."""
+        return self.gate.cpu_ns(job)
 
     def control_files(self) -> dict[str, StepKey]:
         """Return the control files of all steps."""

@@ -31,7 +31,7 @@ from gangd.freezer.holder import (
     Unknown,
     Write,
 )
-from gangd.freezer.procfs import WORK, has_spare_files, is_shortage
+from gangd.freezer.procfs import WORK, has_spare_files, is_shortage, process_ns
 from gangd.freezer.slurm_layout import find_steps, slurm_roots, unknown_folders, watched_folders
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 
@@ -151,18 +151,30 @@ LIST_EVERY = 8
 
 @dataclass(slots=True)
 class _Known:
-    """A step, its open cgroups, and its account. ``ended``: its cgroup may be another by now."""
+    """A step, and its open cgroups."""
 
     step: Step
     handles: dict[str, OpenCgroup] = field(default_factory=dict)
-    usage_fd: int | None = None
-    ended: bool = False
 
-    def close_usage(self) -> None:
+
+@dataclass(slots=True)
+class _Account:
+    """What a job has used: its open file; daemons that launch its steps, by pid, and those that ended.
+
+    ``ended``: its cgroup may be another by now.
+    """
+
+    fd: int | None = None
+    ended: bool = False
+    daemons: dict[int, int] = field(default_factory=dict)
+    daemons_ns: int = 0
+
+    def close(self) -> None:
+        """Close the file."""
         self.ended = False
-        if self.usage_fd is not None:
-            os.close(self.usage_fd)
-            self.usage_fd = None
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
 
 
 class CgroupFreezer:
@@ -217,6 +229,7 @@ class CgroupFreezer:
         self._looks = 0
         self._sluids: dict[str, int] = {}
         self._known: dict[StepKey, _Known] = {}
+        self._accounts: dict[int, _Account] = {}
         self.unseen: frozenset[int] = frozenset()
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -288,12 +301,16 @@ class CgroupFreezer:
         self.unseen = frozenset(unseen)
         for key in [key for key, known in self._known.items() if not known.handles]:
             if key not in steps or not steps[key].is_empty:
-                self._known.pop(key).close_usage()
-        for known in self._known.values():
+                del self._known[key]
+        jobs = {key.job for key, known in self._known.items() if known.handles}
+        for job in [job for job in self._accounts if job not in jobs]:
+            self._accounts.pop(job).close()
+        for job in jobs:
             pause()
-            if known.ended:
-                known.close_usage()
-            self._usage_fd(known)
+            account = self._accounts.setdefault(job, _Account())
+            if account.ended:
+                account.close()
+            self._open_account(job, account)
         return tuple(known.step for known in self._known.values())
 
     def hold(self, key: StepKey) -> HoldOutcome:
@@ -323,12 +340,12 @@ class CgroupFreezer:
         """See ``Holder``."""
         write.target.note(write)
 
-    def account(self, key: StepKey) -> CpuTimeFile | None:
+    def account(self, job: int) -> CpuTimeFile | None:
         """See ``Holder``."""
-        known = self._known.get(key)
-        if known is None or known.usage_fd is None:
+        account = self._accounts.get(job)
+        if account is None or account.fd is None:
             return None
-        return CpuTimeFile(known.usage_fd, in_lines=self.dialect is not CGROUP1)
+        return CpuTimeFile(account.fd, in_lines=self.dialect is not CGROUP1)
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``. A v2 task has a bit of its own besides Slurm's: ours is cleared, Slurm's stays."""
@@ -351,20 +368,38 @@ class CgroupFreezer:
         """See ``Holder``. Cgroups that the job made below its own are included."""
         return tuple(pid for handle in self._handles(key) for pid in handle.pids())
 
-    def cpu_ns(self, key: StepKey) -> int | None:
+    def cpu_ns(self, job: int) -> int | None:
         """See ``Holder``."""
-        known = self._known.get(key)
-        fd = None if known is None else self._usage_fd(known)
-        if known is None or fd is None:
+        account = self._accounts.get(job)
+        if account is not None:
+            self._open_account(job, account)
+        if account is None or account.fd is None:
             return None
         try:
-            raw = os.pread(fd, 4096, 0)
+            raw = os.pread(account.fd, 4096, 0)
             if self.dialect is CGROUP1:
                 return int(raw)
             return 1000 * int(raw.split(b"usage_usec ", 1)[1].split(None, 1)[0])
         except (OSError, IndexError, ValueError):
-            known.ended = True  # closed by the next ``adopt``: a plan may name it
+            account.ended = True  # closed by the next ``adopt``: a plan may name it
             return None
+
+    def daemon_ns(self, job: int) -> int:
+        """See ``Holder``: with v1 slurmstepd is in the job's freezer cgroup, and in no account."""
+        account, path = self._accounts.get(job), self._job_path(job)
+        if account is None or path is None or self.dialect is not CGROUP1:
+            return 0
+        try:
+            pids = [int(word) for word in (self.root / path / "cgroup.procs").read_bytes().split()]
+        except OSError:
+            pids = []
+        before, account.daemons = account.daemons, {}
+        for pid in pids:
+            used_ns = process_ns(pid)
+            if used_ns is not None:
+                account.daemons[pid] = used_ns
+                account.daemons_ns += max(0, used_ns - before.get(pid, 0))
+        return account.daemons_ns
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """See ``Holder``."""
@@ -372,8 +407,9 @@ class CgroupFreezer:
 
     def close(self) -> None:
         """See ``Holder``."""
+        for account in self._accounts.values():
+            account.close()
         for known in self._known.values():
-            known.close_usage()
             for handle in known.handles.values():
                 self._discard(handle)
         self._known.clear()
@@ -399,7 +435,8 @@ class CgroupFreezer:
             elif handle.ours or path in paths:
                 continue
             self._discard(known.handles.pop(path))
-            known.ended = True
+            if known.step.key.job in self._accounts:
+                self._accounts[known.step.key.job].ended = True
 
     def _open_new(self, known: _Known) -> None:
         job = known.step.key.job
@@ -411,18 +448,20 @@ class CgroupFreezer:
             if handle.slot is None:  # also one that did not fit in the ledger before
                 handle.slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
 
-    def _usage_fd(self, known: _Known) -> int | None:
-        """Return the account of a step, opened if it is there: v1 makes it late, v2 has one for all tasks."""
-        version2 = self.dialect is not CGROUP1
+    def _job_path(self, job: int) -> str | None:
+        """Folder of a job that has an open cgroup."""
+        paths = (path for key, known in self._known.items() if key.job == job for path in known.handles)
+        path = next(paths, None)
+        return None if path is None else path.partition("/step_")[0]
+
+    def _open_account(self, job: int, account: _Account) -> None:
+        """Open the account of a job if it is there: v1 makes it late."""
+        version2, path = self.dialect is not CGROUP1, self._job_path(job)
         top = self.root if version2 else self._cpuacct_root
-        if known.usage_fd is None and top is not None and known.handles:
-            path = next(iter(known.handles))
-            if version2 and not path.endswith("/user"):
-                path = path.rpartition("/")[0]
+        if account.fd is None and top is not None and path is not None:
+            name = "cpu.stat" if version2 else "cpuacct.usage"
             with contextlib.suppress(OSError):
-                name = "cpu.stat" if version2 else "cpuacct.usage"
-                known.usage_fd = os.open(top / path / name, os.O_RDONLY | os.O_CLOEXEC)
-        return known.usage_fd
+                account.fd = os.open(top / path / name, os.O_RDONLY | os.O_CLOEXEC)
 
     def _thaw_late(self, handle: OpenCgroup) -> None:
         """Thaw what is not held any more; what cannot be written is tried again at each look."""

@@ -82,9 +82,9 @@ class DryFreezer(WithoutFolders):
         """See ``Holder``."""
         return self._inner.pids(key)
 
-    def cpu_ns(self, key: StepKey) -> int | None:
+    def cpu_ns(self, job: int) -> int | None:
         """See ``Holder``."""
-        return self._inner.cpu_ns(key)
+        return self._inner.cpu_ns(job)
 
     def folders(self) -> list[str]:
         """See ``Holder``."""
@@ -188,7 +188,7 @@ class RecordingFreezer(WithoutFolders):
         """See ``Holder``."""
         return self.members.get(key, ()) if key in self.steps else ()
 
-    def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002 - as its protocol has it
+    def cpu_ns(self, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: nothing runs, so nothing is known."""
         return None
 

@@ -245,8 +245,11 @@ class Holder(Protocol):
     def pids(self, key: StepKey) -> tuple[int, ...]:
         """Return the processes of the step; empty if it is gone."""
 
-    def cpu_ns(self, key: StepKey) -> int | None:
-        """CPU time of the step from its accounting cgroup, ended processes included; None without one."""
+    def cpu_ns(self, job: int) -> int | None:
+        """CPU time of a job from its accounting cgroup, ended steps included; None without one."""
+
+    def daemon_ns(self, job: int) -> int:
+        """CPU time of the daemons of Slurm's that launch the job's steps, where ``cpu_ns`` has it not."""
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """Absolute paths of the files whose modification by others matters (empty if there are none)."""
@@ -267,7 +270,7 @@ class Holder(Protocol):
     def note(self, write: Write) -> None:
         """Take note that a planned write was made, its mark in the ledger included."""
 
-    def account(self, key: StepKey) -> CpuTimeFile | None:
+    def account(self, job: int) -> CpuTimeFile | None:
         """Return the file that ``cpu_ns`` reads; None where it tells nothing."""
 
     def close(self) -> None:
@@ -305,6 +308,10 @@ class WithoutFolders:
     def note(self, write: Write) -> None:
         """See ``Holder``: nothing was planned."""
 
-    def account(self, key: StepKey) -> CpuTimeFile | None:  # noqa: ARG002 - as its protocol has it
+    def account(self, job: int) -> CpuTimeFile | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: there is none."""
         return None
+
+    def daemon_ns(self, job: int) -> int:  # noqa: ARG002 - as its protocol has it
+        """See ``Holder``: none are known."""
+        return 0

@@ -24,6 +24,7 @@ _SUFFIX = re.compile(r"(-[a-z0-9.]+)?")
 LAUNCHERS = frozenset({"srun"})
 SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
 _TERMINAL_STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+_CPUCLOCK_SCHED = 2
 _STOP_BIT = 1 << (signal.SIGSTOP - 1)
 WORK_NS, PAUSE_S = 20_000_000, 0.001
 """A thread of real-time priority works so long (ns) without a pause, and pauses so long (s) then."""
@@ -206,6 +207,14 @@ def owner(pid: int, proc: Path = PROC) -> int | None:
     """Effective user of a process; None if it is gone."""
     try:
         return os.stat(f"{proc}/{pid}").st_uid  # noqa: PTH116  (asked for every process of the host)
+    except OSError:
+        return None
+
+
+def process_ns(pid: int) -> int | None:
+    """CPU time of a process, all threads (``clock_getcpuclockid(3)``); None if it has ended."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
     except OSError:
         return None
 

@@ -237,7 +237,7 @@ class SignalFreezer(WithoutFolders):
         """See ``Holder``."""
         return tuple(member.pid for member in self._known.get(key, {}).values())
 
-    def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002 - as its protocol has it
+    def cpu_ns(self, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: there is no account of ended processes."""
         return None
 

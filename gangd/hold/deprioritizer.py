@@ -214,9 +214,9 @@ class BothWays:
         elif write.completes:
             (self._low.add if write.holds else self._low.discard)(write.key.job)
 
-    def account(self, key: StepKey) -> CpuTimeFile | None:
+    def account(self, job: int) -> CpuTimeFile | None:
         """See ``Holder``."""
-        return self.freezer.account(key)
+        return self.freezer.account(job)
 
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``: what the freezer sees, for a job that yields is frozen by others only."""
@@ -226,9 +226,13 @@ class BothWays:
         """See ``Holder``."""
         return self.freezer.pids(key)
 
-    def cpu_ns(self, key: StepKey) -> int | None:
+    def cpu_ns(self, job: int) -> int | None:
         """See ``Holder``."""
-        return self.freezer.cpu_ns(key)
+        return self.freezer.cpu_ns(job)
+
+    def daemon_ns(self, job: int) -> int:
+        """See ``Holder``."""
+        return self.freezer.daemon_ns(job)
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """See ``Holder``: of a job that yields by a plan, none matters to us."""

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gangd.wire.messages import (
     AllocatedCores,
@@ -113,6 +114,7 @@ def next_look(number: int, quantum_ns: int, *, calm: bool = False) -> int:
 
 
 _NO_JOBS: frozenset[int] = frozenset()
+_NOTHING: Mapping[int, frozenset[int]] = MappingProxyType({})
 MAX_PENDING_PLANS = 256
 REMEMBERED_CONTROLLERS = 16
 
@@ -265,8 +267,15 @@ class SliceSchedule:
             self._latched &= jobs
             self._exempt_now()
 
-    def held(self, number: int, yielding: frozenset[int] = _NO_JOBS) -> frozenset[int]:
+    def held(
+        self,
+        number: int,
+        yielding: frozenset[int] = _NO_JOBS,
+        instead: Mapping[int, frozenset[int]] = _NOTHING,
+    ) -> frozenset[int]:
         """Jobs that are held in slice ``number`` on this node, exemptions applied; lease not looked at.
+
+        ``instead`` has, by track, jobs that are held instead of those of its plan.
 
         Of the jobs that are ``yielding`` those are exempt that are suspended, and no others. One that is
         exempt and that the plan does not name runs together with the owner of the slice: where m gangs take
@@ -275,7 +284,11 @@ class SliceSchedule:
         plan = self._plan(number)
         if plan is None:
             return _NO_JOBS
-        held = {job for track in plan.tracks.values() for job in _sets(track, number)[1]}
+        held = {
+            job
+            for name, track in plan.tracks.items()
+            for job in instead.get(name, _NO_JOBS) or _sets(track, number)[1]
+        }
         exempt = self.exempt
         free = {*exempt.never_freeze, *exempt.opt_out}
         gangs = max((_gangs(track) for track in plan.tracks.values()), default=1)
@@ -313,6 +326,11 @@ class SliceSchedule:
         """Tracks in force in slice ``number``."""
         plan = self._plan(number)
         return () if plan is None else tuple(plan.tracks.values())
+
+    def sets(self, number: int) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
+        """Jobs that own slice ``number`` and those that are held in it, by track."""
+        tracks = {track.track: _sets(track, number) for track in self.tracks(number)}
+        return {name: (frozenset(run), frozenset(held)) for name, (run, held) in tracks.items() if held}
 
     def slice_at(self, instant_ns: int) -> int | None:
         """Tell the slice of an instant of the controller's clock; None before any plan is in force."""

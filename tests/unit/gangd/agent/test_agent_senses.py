@@ -49,10 +49,10 @@ def test_meter_counts_all_threads_and_processes(children: Children) -> None:
     until(lambda: len(list(Path(f"/proc/{threaded.pid}/task").iterdir())) == 3)
     meter = UsageMeter()
     meter.watch((threaded.pid, single.pid))
-    meter.read({})
+    meter.read(None)
     before = cpu_ns(threaded.pid) + cpu_ns(single.pid)
     until(lambda: cpu_ns(threaded.pid) + cpu_ns(single.pid) - before > 100_000_000)
-    reading = meter.read({})
+    reading = meter.read(None)
     used = cpu_ns(threaded.pid) + cpu_ns(single.pid) - before
     assert reading.tasks == 2
     assert abs(reading.cpu_ns - used) < 50_000_000
@@ -65,8 +65,8 @@ def test_meter_sees_the_delay_of_processes_that_wait_for_a_core(children: Childr
     until(lambda: all(cpu_ns(pid) > 20_000_000 for pid in pids))
     meter = UsageMeter()
     meter.watch(pids)
-    first = meter.read({})
-    until(lambda: meter.read({}).delay_ns - first.delay_ns > 20_000_000, what="run-queue delay")
+    first = meter.read(None)
+    until(lambda: meter.read(None).delay_ns - first.delay_ns > 20_000_000, what="run-queue delay")
     meter.close()
 
 
@@ -75,28 +75,30 @@ def test_meter_keeps_what_ended_processes_used(children: Children) -> None:
     children.append(child)
     meter = UsageMeter()
     meter.watch((child.pid,))
-    meter.read({})
-    until(lambda: meter.read({}).cpu_ns > 20_000_000)
-    used = meter.read({}).cpu_ns
+    meter.read(None)
+    until(lambda: meter.read(None).cpu_ns > 20_000_000)
+    used = meter.read(None).cpu_ns
     child.kill()
     child.wait()
     meter.watch(())
-    assert meter.read({}).cpu_ns >= used
+    assert meter.read(None).cpu_ns >= used
 
 
 def test_meter_prefers_the_accounting_cgroup() -> None:
     meter = UsageMeter()
     meter.watch((os.getpid(),))
-    meter.read({"1.0": 1_000})
-    assert meter.read({"1.0": 5_000}).cpu_ns == 4_000
-    assert meter.read({"1.0": 5_000, "1.1": 700}).cpu_ns == 4_700  # a step born since: all of it counts
+    meter.read(0)
+    assert meter.read(4_000).cpu_ns == 4_000
+    assert meter.read(4_700).cpu_ns == 4_700
+    assert meter.read(300).cpu_ns == 4_700  # the job began anew
+    assert meter.read(500).cpu_ns == 4_900
     meter.close()
 
 
 def test_meter_is_not_due_again_at_once() -> None:
     meter = UsageMeter()
     assert meter.due(0)
-    meter.read({})
+    meter.read(None)
     assert not meter.due(time.monotonic_ns())
     assert meter.due(time.monotonic_ns() + 10**9)
 
@@ -104,10 +106,10 @@ def test_meter_is_not_due_again_at_once() -> None:
 def test_only_time_in_which_a_job_ran_is_its_span() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
-    assert meters.sample(1, {"s": 0}, 100_000) == Samples()
+    assert meters.sample(1, 0, 100_000) == Samples()
     meters.on_held(frozenset({1}), NO_JOBS, 300_000, {})
     meters.on_held(frozenset(), NO_JOBS, 900_000, {})
-    found = meters.sample(1, {"s": 350_000}, 1_000_000)
+    found = meters.sample(1, 350_000, 1_000_000)
     assert found.own is not None
     assert (found.own.cpu_us, found.own.span_us, found.own.held_us) == (350, 300, 0)
     assert found.leftover is None
@@ -117,17 +119,17 @@ def test_what_a_job_that_yields_gets_is_distinguished_from_what_is_its_own() -> 
     meters = JobMeters()
     meters.track({1: ()}, 0)
     meters.on_held(frozenset(), frozenset({1}), 0, {})
-    meters.sample(1, {"a": 0, "b": 50_000}, 0)
+    meters.sample(1, 50_000, 0)
     meters.on_held(frozenset({1}), frozenset({1}), 200_000, {1: 250_000})  # 200 of its own
     meters.on_held(frozenset(), frozenset({1}), 700_000, {1: 280_000})  # 30 of others' time
     meters.on_held(frozenset({1}), frozenset({1}), 900_000, {1: 470_000})  # 190 of its own
-    found = meters.sample(1, {"a": 400_000, "b": 75_000}, 1_000_000)  # and 5 of others'
+    found = meters.sample(1, 475_000, 1_000_000)  # and 5 of others'
     assert found.own is not None
     assert found.leftover is not None
     assert (found.own.cpu_us, found.own.span_us, found.own.held_us) == (390, 400, 0)
     assert (found.leftover.cpu_us, found.leftover.span_us, found.leftover.held_us) == (35, 600, 600)
     meters.on_held(frozenset(), frozenset({1}), 1_100_000, {1: 476_000})
-    found = meters.sample(1, {"a": 500_000, "b": 75_000}, 1_200_000)
+    found = meters.sample(1, 575_000, 1_200_000)
     assert found.own is not None
     assert found.leftover is not None
     assert (found.own.cpu_us, found.leftover.cpu_us) == (99, 1)
@@ -138,18 +140,18 @@ def test_what_belongs_to_the_slice_that_runs_is_reported_with_it() -> None:
     meters.track({1: ()}, 0)
     both = frozenset({1})
     meters.on_held(frozenset(), both, 0, {})
-    meters.sample(1, {"a": 0}, 0)
+    meters.sample(1, 0, 0)
     meters.on_held(both, both, 200_000, {1: 190_000})
-    found = meters.sample(1, {"a": 191_000}, 208_000, 200_000)
+    found = meters.sample(1, 191_000, 208_000, 200_000)
     assert found.leftover is None
     assert found.own is not None
     assert (found.own.cpu_us, found.own.span_us) == (190, 200)
     meters.on_held(frozenset(), both, 400_000, {1: 200_000})
-    found = meters.sample(1, {"a": 207_000}, 408_000, 400_000)
+    found = meters.sample(1, 207_000, 408_000, 400_000)
     assert found.own is None
     assert found.leftover is not None
     assert (found.leftover.cpu_us, found.leftover.span_us) == (10, 200)
-    found = meters.sample(1, {"a": 397_000}, 600_000)
+    found = meters.sample(1, 397_000, 600_000)
     assert found.own is not None
     assert (found.own.cpu_us, found.own.span_us, found.leftover) == (197, 200, None)
 
@@ -157,9 +159,9 @@ def test_what_belongs_to_the_slice_that_runs_is_reported_with_it() -> None:
 def test_without_an_account_what_is_too_much_for_its_own_time_was_left_over() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
-    meters.sample(1, {}, 0)
+    meters.sample(1, None, 0)
     meters.on_held(frozenset({1}), frozenset({1}), 200_000, {})
-    found = meters.sample(1, {}, 1_000_000)
+    found = meters.sample(1, None, 1_000_000)
     assert found.own is not None
     assert found.leftover is not None
     assert (found.own.span_us, found.leftover.span_us) == (200, 800)
@@ -176,7 +178,7 @@ def test_job_that_yields_is_steady_by_what_it_does_in_its_own_slices(
         at_ns, held = turn * 250 * MS, turn % 2 == 0
         used_ns += int((left if held else own) * 250 * MS)
         meters.on_held(frozenset() if held else both, both, at_ns, {1: used_ns})
-        meters.sample(1, {"a": used_ns}, at_ns + 8 * MS, at_ns)
+        meters.sample(1, used_ns, at_ns + 8 * MS, at_ns)
     assert meters.is_steady(1, 41 * 250 * MS) is steady
     assert not meters.is_steady(1, SECOND)
 
@@ -184,12 +186,12 @@ def test_job_that_yields_is_steady_by_what_it_does_in_its_own_slices(
 def test_what_a_held_job_uses_is_a_leak() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
-    meters.sample(1, {"s": 0}, 0)
+    meters.sample(1, 0, 0)
     meters.on_held(frozenset({1}), NO_JOBS, 100, {})
-    assert meters.leak(1, {"s": 9_000_000}) is None  # not read since its freeze: nothing to compare with
-    meters.sample(1, {"s": 10_000_000}, 200)
-    assert meters.leak(1, {"s": 10_000_000}) is None
-    assert meters.leak(1, {"s": 15_000_000}) == 5_000_000
+    assert meters.leak(1, 9_000_000) is None  # not read since its freeze: nothing to compare with
+    meters.sample(1, 10_000_000, 200)
+    assert meters.leak(1, 10_000_000) is None
+    assert meters.leak(1, 15_000_000) == 5_000_000
 
 
 def test_watch_reports_of_folders_that_come_and_go(tmp_path: Path) -> None:

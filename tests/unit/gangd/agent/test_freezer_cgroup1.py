@@ -49,15 +49,15 @@ def test_account_that_is_made_after_the_step_is_found_when_it_is_asked_for(
     step = fake_v1.step(12, "batch")
     freezer = CgroupFreezer(fake_v1.root, CGROUP1, "a", NoLedger(), tmp_path / "cpuacct")
     freezer.adopt(freezer.look())
-    assert freezer.cpu_ns(BATCH) is None
-    assert freezer.account(BATCH) is None
-    account = tmp_path / "cpuacct" / step.relative_to(fake_v1.root) / "cpuacct.usage"
+    assert freezer.cpu_ns(12) is None
+    assert freezer.account(12) is None
+    account = tmp_path / "cpuacct" / step.parent.relative_to(fake_v1.root) / "cpuacct.usage"
     account.parent.mkdir(parents=True)
     account.write_text("17\n")
-    assert freezer.cpu_ns(BATCH) == 17
-    assert freezer.account(BATCH) is not None
+    assert freezer.cpu_ns(12) == 17
+    assert freezer.account(12) is not None
     account.write_text("torn")
-    assert freezer.cpu_ns(BATCH) is None
+    assert freezer.cpu_ns(12) is None
     freezer.close()
 
 

@@ -93,27 +93,27 @@ def test_accounts_the_cpu_time_of_ended_processes_too(real_v2: RealCgroups) -> N
     freezer.adopt(freezer.look())
     real_v2.spawn(task, ["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"])
     until(lambda: freezer.pids(KEY) == (), what="the end of the task")
-    until(lambda: (freezer.cpu_ns(KEY) or 0) > 1_000_000, what="accounted CPU time")
+    until(lambda: (freezer.cpu_ns(12) or 0) > 1_000_000, what="accounted CPU time")
     freezer.close()
 
 
-def test_a_step_has_one_account_which_its_ended_tasks_stay_in(real_v2: RealCgroups) -> None:
+def test_a_job_has_one_account_which_its_ended_tasks_stay_in(real_v2: RealCgroups) -> None:
     tasks = [real_v2.make(f"{SCOPE}/job_12/step_0/user/task_{number}") for number in range(2)]
     real_v2.spawn(tasks[1], SLEEP)
     freezer = freezer_on(real_v2.root)
     freezer.adopt(freezer.look())
-    account = freezer.account(KEY)
+    account = freezer.account(12)
     assert account is not None
     assert account.in_lines
     pid = real_v2.spawn(tasks[0], SPIN)
-    until(lambda: (freezer.cpu_ns(KEY) or 0) > 10_000_000, what="accounted CPU time")
+    until(lambda: (freezer.cpu_ns(12) or 0) > 10_000_000, what="accounted CPU time")
     os.kill(pid, signal.SIGKILL)
     until(lambda: not (tasks[0] / "cgroup.procs").read_text(), what="the end of the task")
-    used_ns = freezer.cpu_ns(KEY)
+    used_ns = freezer.cpu_ns(12)
     assert used_ns is not None
     tasks[0].rmdir()
     freezer.adopt(freezer.look())
-    assert (freezer.cpu_ns(KEY) or 0) >= used_ns
+    assert (freezer.cpu_ns(12) or 0) >= used_ns
     freezer.close()
 
 
