@@ -423,7 +423,7 @@ JUDGES: dict[str, dict[str, Judge]] = {
         "M22": _m22,
         "M23": _m23,
         "M24": _m24,
-        "M25": _m25,
+        "M25": unexplained(_m25),
         "M26": _m26,
     },
 }

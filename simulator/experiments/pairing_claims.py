@@ -19,7 +19,7 @@ from predictor.dataset import PairKind
 from predictor.model.linear_models import Clustering
 from predictor.model.stepwise import accuracy_of
 from simulator.experiment_page import ExperimentTable
-from simulator.experiments.claim_study import claim_of
+from simulator.experiments.claim_study import WorldFigure, claim_of
 from simulator.experiments.pairing_tables import SOLVERS, UNFIT, Floats, Folds, MeasuredPairs, family, share
 
 THREADS = "hardware threads there, turns on one core here"
@@ -39,6 +39,17 @@ def rows(found: MeasuredPairs, folds: Folds) -> list[ClaimRow]:
         *_phase_one(found),
         *_phase_two(found, folds),
     ]
+
+
+def world_of(found: MeasuredPairs) -> list[WorldFigure]:
+    """Return what the thesis prints of its pairs of serial programs, and ours."""
+    serial = frozenset(f"P{number}" for number in range(6, 20))
+    rows = (
+        ("hardware threads that two programs have", 2, 1),
+        ("applications", 29, len(found.shared["victim"].unique())),
+        ("ordered pairs of batch programs", 800, found.batch().height),
+    )
+    return [WorldFigure(name, paper, ours, "", serial) for name, paper, ours in rows]
 
 
 def _losses(found: MeasuredPairs) -> list[ClaimRow]:

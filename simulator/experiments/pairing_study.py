@@ -24,7 +24,7 @@ from predictor.dataset import PairKind
 from predictor.model.judges_page import calibration_chart, map_chart
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, run_grid
-from simulator.experiments.pairing_claims import by_victim, coupled_table, rows
+from simulator.experiments.pairing_claims import by_victim, coupled_table, rows, world_of
 from simulator.experiments.pairing_tables import Floats, MeasuredPairs, family, folds_of, look_at
 from simulator.experiments.pairing_tables import tables as thesis_tables
 from simulator.model.jobs import SimulatedJob
@@ -118,6 +118,7 @@ def examine(request: StudyRequest) -> StudyFindings:
             _victim_table(found),
         ],
         figures=lambda: _drawings(found, made, of_coupled),
+        world=world_of(found),
     )
 
 

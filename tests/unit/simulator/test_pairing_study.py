@@ -13,7 +13,7 @@ import pytest
 from analysis.claims import ClaimVerdict
 from osub.cli.main import run
 from predictor.dataset import PAIRS, PairKind
-from simulator.experiments.pairing_claims import coupled_table, rows
+from simulator.experiments.pairing_claims import coupled_table, rows, world_of
 from simulator.experiments.pairing_study import (
     APART,
     APART_PREDICTED,
@@ -61,6 +61,13 @@ def test_every_claim_is_judged_once(found: MeasuredPairs, folds: Folds) -> None:
     assert verdicts(found)["P16"] is ClaimVerdict.NOT_COMPARABLE
     assert found.shared.height == 676
     assert found.of_kind(PairKind.NAIVE).height == 64
+
+
+def test_the_world_of_serial_pairs_is_compared_with_the_thesis(found: MeasuredPairs) -> None:
+    figures = {one.name: (one.paper, one.ours) for one in world_of(found)}
+    assert figures["applications"] == (29, 26)
+    assert figures["ordered pairs of batch programs"] == (800, found.batch().height)
+    assert all("P16" in one.claims and "P2" not in one.claims for one in world_of(found))
 
 
 def test_claims_follow_what_was_measured(found: MeasuredPairs) -> None:
@@ -197,4 +204,5 @@ def test_the_command_reports_claims_and_effect(tmp_path: Path, capsys: pytest.Ca
     assert run(["experiment", "pairing", "--quick", "--seeds", "1", "--html", str(page), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in document["claims"]] == IDS
+    assert "fails" not in {row["verdict"] for row in document["claims"] if row["id"] == "P16"}
     assert "Losses of jobs by who shares with whom" in page.read_text()
