@@ -25,6 +25,8 @@ SMALL_CLUSTER, LEASE_A_NODE_NS = 1_600, 1_250_000
 """Nodes of which each may say every second what it sees, and what a lease is longer by for each beyond: so
 there are never many more messages a second than of a small cluster."""
 
+FORMER_KEYS = {"quantum_most_ms": "quantum_max_ms"}
+
 Milliseconds = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -336,7 +338,7 @@ def load_config(path: Path | None, **overrides: object) -> Config:
     if path is not None:
         with suppress(OSError):  # what cannot be read is reported below
             read_trusted(path)
-    table = {} if path is None else load_toml(path, known)
+    table = {} if path is None else load_toml(path, known, FORMER_KEYS)
     table |= {name: value for name, value in overrides.items() if value is not None}
     try:
         config = msgspec.convert(table, Config, dec_hook=_path)

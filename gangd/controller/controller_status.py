@@ -128,7 +128,7 @@ class ControllerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The controller at ``time_ms`` (wall clock).
 
     ``quantum_ms`` is the length of the present slice, ``asked_quantum_ms`` the one that was asked for,
-    ``lookahead`` how many slices are final, ``lost_share`` what switches take of a slice, None while no job
+    ``lookahead`` how many slices are final, ``lost_share`` what switches take of time, None while no job
     takes turns. ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped``
     counts messages that were refused, by kind; ``jobs_left_out`` jobs beyond the limit;
     ``record`` the folder into which slices are written, None where they are not; ``hold`` how jobs are held

@@ -345,7 +345,8 @@ class GangScheduler:
             self._agent(report.node, AgentInput.REPORT, "")
         fresh = [use for use in report.slices if self.agents.fresh(node, use.number)]
         switches = self.pace.switches(node, fresh)
-        self.pace.note(node, [use.freeze_us for use in switches], report.rtt_us, self.now_ns)
+        ran_ns = sum(self.time.length_ns(use.number) for use in fresh)
+        self.pace.note(node, [use.freeze_us for use in switches], report.rtt_us, self.now_ns, ran_ns)
         for use in fresh:
             for sample in use.samples:
                 self._sample(node, use.number, sample)

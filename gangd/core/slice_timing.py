@@ -105,7 +105,7 @@ _STALE_NS = 2 * LOOK_NS
 
 @dataclass(slots=True)
 class _Node:
-    """What a node reported since it was judged: slices, what they lost, its round trip (us); who is held.
+    """What a node reported since it was judged: switches, what they took of what time; the last share.
 
     ``stalled`` is for how long in all some task had waited for memory (us), and when that was told (ns).
     """
@@ -113,6 +113,8 @@ class _Node:
     heard_ns: int
     slices: int = 0
     lost_us: int = 0
+    ran_ns: int = 0
+    share: float | None = None
     rtt_us: int = 0
     held: frozenset[int] = frozenset()
     stalled: tuple[int, int] | None = None
@@ -338,8 +340,9 @@ class QuantumPace:
 
     @property
     def lost_share(self) -> float | None:
-        """Share of a slice that is lost to switching; None while no gang takes turns."""
-        return None if self.lost_us is None else 1000 * self.lost_us / self.quantum_ns
+        """Share of time that switches take; None while no gang takes turns."""
+        shares = [one.share for one in self._nodes.values() if one.share is not None]
+        return _most(shares) if shares else None
 
     def ask(self, settings: CoreSettings) -> None:
         """Begin anew from what the administrator asks for now."""
@@ -347,13 +350,30 @@ class QuantumPace:
         self._doublings = self._bad = self._good = self._eased = 0
         self.quantum_ns, self.lookahead = settings.quantum_ns, settings.lookahead
 
-    def note(self, node: int, lost_us: Sequence[int], rtt_us: int, now_ns: int) -> None:
-        """Take in what a node lost in some slices, and its round trip to the controller."""
-        if not lost_us:
-            return
+    def note(
+        self, node: int, lost_us: Sequence[int], rtt_us: int, now_ns: int, ran_ns: int | None = None
+    ) -> None:
+        """Take in what a node lost to switches, and its round trip to the controller.
+
+        Parameters
+        ----------
+        node, now_ns
+            Of which node, when.
+        lost_us
+            What each switch took.
+        rtt_us
+            The round trip.
+        ran_ns
+            Length of all slices that were reported, with a switch or without; None: each began with one.
+        """
         known = self._nodes.get(node)
         if known is None:
+            if not lost_us:
+                return
             known = self._nodes[node] = _Node(now_ns)
+        known.ran_ns += len(lost_us) * self.quantum_ns if ran_ns is None else ran_ns
+        if not lost_us:
+            return
         known.heard_ns, known.rtt_us = now_ns, rtt_us
         known.slices += len(lost_us)
         known.lost_us += sum(lost_us)
@@ -425,7 +445,8 @@ class QuantumPace:
                 self._stretch(late_ns, crowd, _most(shares) if shares else 0.0)
             self._foresee(late_ns + 1000 * rtt_us)
         for one in ready.values():
-            one.slices = one.lost_us = 0
+            one.share = 1000 * one.lost_us / max(1, one.ran_ns)
+            one.slices = one.lost_us = one.ran_ns = 0
         return self._settings.tune or before != (self.quantum_ns, self.lookahead)
 
     def _stretch(self, lost_ns: float, crowd: int, paging_share: float) -> None:

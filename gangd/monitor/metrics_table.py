@@ -226,7 +226,7 @@ CONTROLLER = (
     Metric(
         "gangd_switch_lost_ratio",
         MetricKind.GAUGE,
-        "Part of a slice that nine of ten nodes lose to switching at most; NaN while no gang takes turns.",
+        "Part of time that nine of ten nodes lose to switches at most; NaN while no gang takes turns.",
     ),
     Metric(
         "gangd_decision_seconds",

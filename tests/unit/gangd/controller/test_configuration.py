@@ -152,6 +152,17 @@ def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path
     assert config.settings().record
 
 
+def test_a_key_by_its_former_name_is_taken_with_a_warning_that_has_the_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "gangd.toml"
+    path.write_text("quantum_most_ms = 800\n")
+    assert load_config(path).quantum_max_ms == 800
+    assert [(one.levelname, "quantum_max_ms" in one.getMessage()) for one in caplog.records] == [
+        ("WARNING", True)
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -168,6 +179,7 @@ def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path
         ("tune = true\nquantum_min_ms = 300", "quantum_min_ms is 300; from 20 ms to 250 ms"),
         ("tune = true\nquantum_min_ms = -1", "quantum_min_ms"),
         ("tune = true\nquantum_max_ms = 200", "quantum_max_ms is 200; from 250 ms to 5 s"),
+        ("quantum_max_ms = 800\nquantum_most_ms = 900", "remove quantum_most_ms"),
         ("tune = true\nquantum_ms = 2000", "quantum_max_ms is 1000; from 2000 ms to 5 s"),
         ("tune = 'yes'", "tune"),
     ],

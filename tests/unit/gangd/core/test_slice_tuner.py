@@ -319,6 +319,7 @@ def test_scheduler_gives_each_group_its_turns_and_its_hold_mode() -> None:
     assert {gang: track.members[0].hold for track in published for gang in [track.name]}[1] is HoldMode.FREEZE
     group = bench.scheduler.pace.tuner.groups[1, 2]
     assert (group.turn_ns, group.freezes, group.left) == (1000 * MS, True, 0.0)
+    assert bench.scheduler.pace.lost_share == pytest.approx(6 / 1000, rel=0.25)  # of its turn, not of a slice
     run(bench, {"n0": 6_000, "n1": 100}, 60, spare=0.3)
     assert gangs[1].hold is HoldMode.YIELD
 
