@@ -15,6 +15,9 @@ LONGEST_MESSAGE = 4_000
 _LAUNCHERS = re.compile(
     r"srun: |slurmstepd(?:-\S+)?: |mpiexec: |\[mpiexec@|\[proxy:|Abort\(|===|internal ABORT"
 )
+_CANCELLED = re.compile(
+    r"^(?:slurmstepd(?:-\S+)?|srun): error: \*\*\* JOB \S+ ON \S+ CANCELLED AT .*$", re.MULTILINE
+)
 _OWN = ("rrba: ", "eiba: ")
 _REPORT = '{"app":'
 """How an application's account of itself begins, which is no word on why it failed."""
@@ -41,14 +44,16 @@ def last_words(output: Path) -> str | None:
     """Return the line of a job's output that says why it failed, None where no plain file has one.
 
     What our applications say comes first, then what neither a launcher nor their report said: srun tells of
-    each rank that it ended, after the rank has said why.
+    each rank that it ended, after the rank has said why. What a job says after it was cancelled is no cause.
     """
     ends = _ends(output)
     if ends is None:
         return None
     if (fault := _launch_fault("\n".join(ends))) is not None:
         return fault
-    lines = [line.strip() for line in ends[-1].splitlines() if line.strip()]
+    cancelled = _CANCELLED.search(ends[-1])
+    text = ends[-1] if cancelled is None else ends[-1][: cancelled.end()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(_OWN)]
     others = [line for line in lines if not _LAUNCHERS.match(line) and not line.startswith(_REPORT)]
     said = own or others or lines

@@ -21,7 +21,7 @@ from statistics import median
 
 from analysis.comparison import RunErrors, run_errors
 from analysis.comparison.comparison_page import comparison_section
-from analysis.metrics import RunMetrics, job_faults
+from analysis.metrics import RunMetrics, cut_short, host_use, job_faults
 from analysis.report import write_report
 from analysis.verdict import Verdict, verdict_of
 from deploy.compose.cluster import ComposeCluster, Options
@@ -426,11 +426,15 @@ def replayed(
     """Replay under one setting, once more where jobs hung or failed; see ``replay_under``.
 
     A run with job faults says nothing of its setting. The first one is kept, for its cause is to be found.
+    Where time was over because others used the host, it would be over again.
     """
     path = stage.out / setting.folder
     made = replay_under(setting, stage, steps, most_s, watch)
     run = load_run(path)
-    if job_faults(run) is not None:
+    faults = job_faults(run)
+    if faults is not None and cut_short(run) is not None and (busy := host_use(run).unfit) is not None:
+        say(f"{setting.label}: {faults}; and {busy}.")
+    elif faults is not None:
         say(f"{setting.label}: {job_faults(load_run(set_aside(path)))}. The setting is repeated once.")
         made = replay_under(setting, stage, steps, most_s, watch)
         run = load_run(path)

@@ -13,7 +13,16 @@ from analysis.metrics.derived_columns import (
     stretches,
     with_derived,
 )
-from analysis.metrics.fitness import LEAST_JOBS, HostUse, Unfit, host_use, job_faults, pace_of, unfit
+from analysis.metrics.fitness import (
+    LEAST_JOBS,
+    HostUse,
+    Unfit,
+    cut_short,
+    host_use,
+    job_faults,
+    pace_of,
+    unfit,
+)
 from analysis.metrics.run_metrics import (
     KINDS,
     KindMetrics,
@@ -61,6 +70,7 @@ __all__ = [
     "completion_by_cpu_time",
     "completion_by_jobs",
     "core_lists",
+    "cut_short",
     "host_use",
     "in_stretches",
     "job_faults",

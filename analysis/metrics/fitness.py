@@ -198,7 +198,10 @@ def unfit(
     faults = job_faults(run)
     found = []
     if faults is not None:
-        found.append(Unfit(faults, faults.partition(";")[0], "Find the cause, then run it again."))
+        cure = "Find the cause, then run it again."
+        if cut_short(run) is not None:
+            cure = "Find what took so long, or give it more time."
+        found.append(Unfit(faults, faults.partition(";")[0], cure))
     if not run.complete:
         found.append(Unfit("it is not finished", "not finished", "Let it finish, or resume it."))
     alone = unattended(run, unattended_share)
@@ -223,6 +226,16 @@ def unattended(run: Run, share: float | None = None) -> str | None:
     )
 
 
+def cut_short(run: Run) -> str | None:
+    """Return when a replay was cancelled, at its time limit or by a user; None for one that was not."""
+    event = next((one for one in run.events() if one.get("kind") == "cancelled"), None)
+    if event is None:
+        return None
+    after_s = event.get("after_s")
+    after = f" after {duration(after_s, rough=True)}" if isinstance(after_s, float) else ""
+    return f"the replay was cancelled{after}"
+
+
 def job_faults(run: Run) -> str | None:
     """Return how many jobs did not end as they should, and of the first what became of it; None for few.
 
@@ -245,10 +258,10 @@ def job_faults(run: Run) -> str | None:
     left = (
         f"its last line: {one_line(said, _MOST_LINE)} ({output})" if said else f"it left no output ({output})"
     )
-    return (
-        f"{counted_of(faulty.height, run.jobs.height, 'job')} hung, failed or never ended; "
-        f"job {first['trace_job']} first: {_what_became(first)}, {left}"
-    )
+    many = counted_of(faulty.height, run.jobs.height, "job")
+    cut = cut_short(run) if set(faulty["state"]) == {"CANCELLED"} else None
+    head = f"{many} hung, failed or never ended" if cut is None else f"{cut}, when {many} had not ended"
+    return f"{head}; job {first['trace_job']} first: {_what_became(first)}, {left}"
 
 
 def _what_became(job: dict[str, object]) -> str:

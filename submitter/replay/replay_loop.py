@@ -500,7 +500,8 @@ class Replay:
         submitter.stop()
         self._drain(submissions)
         self._following.is_cancelling = True
-        self._writer.event("cancelled", left=len(self._following.open_rows()))
+        after_s = round(self._clock.wall() - self._origin, 3)
+        self._writer.event("cancelled", left=len(self._following.open_rows()), after_s=after_s)
         for job in self.plan.jobs:
             if job.trace_job in self._following.entries:
                 continue

@@ -54,6 +54,18 @@ def test_one_fault_below_a_hundred_jobs_is_reported_with_job_line_and_path(run: 
     assert measure(with_fault(run, "TIMEOUT")).unfit == faults
 
 
+def test_jobs_that_were_cancelled_with_their_replay_neither_hung_nor_failed(run: Run) -> None:
+    (run.path / "log.jsonl").write_text('{"at":"x","kind":"cancelled","left":2,"after_s":32.4}\n')
+    faults = job_faults(with_fault(run, "CANCELLED", 3, 9))
+    assert faults is not None
+    assert faults.startswith(
+        "the replay was cancelled after 32 s, when 2 of 50 jobs had not ended; job 3 first"
+    )
+    hung = job_faults(with_fault(with_fault(run, "CANCELLED", 9), "TIMEOUT", 3))
+    assert hung is not None
+    assert hung.startswith("2 of 50 jobs hung, failed or never ended")
+
+
 def test_the_first_is_the_one_that_began_first(run: Run) -> None:
     hung = with_fault(with_fault(run, "CANCELLED", 7, 9), "CANCELLED", 2, start_s=None)
     faults = job_faults(hung)

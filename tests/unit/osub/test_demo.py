@@ -130,6 +130,41 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
         assert (tmp_path / "m1-failed" / "run.json").exists()
 
 
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_setting_whose_time_others_took_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, busy: bool
+) -> None:
+    replays: list[str] = []
+
+    def replay(setting: DemoSetting, stage: Stage, *_: object) -> dict[int, int]:
+        clear_run(stage.out / setting.folder)
+        host = {
+            "host": "h",
+            "cpus": 2,
+            "load": 9.0,
+            "steal_s": 0.0,
+            "used_s": 2.0,
+            "own_s": 0.5 if busy else 2.0,
+        }
+        run = real_run(stage.out / setting.folder, JOBS, 1)
+        seconds = [{"at_s": float(at), "length_s": 1.0, **host} for at in range(2, 12)]
+        pl.DataFrame(seconds).write_parquet(run.path / "host.parquet")
+        run.jobs.with_columns(state=pl.lit("CANCELLED")).write_parquet(run.path / "jobs.parquet")
+        with (run.path / "log.jsonl").open("a") as log:
+            log.write('{"at":"x","kind":"cancelled","left":1,"after_s":20.0}\n')
+        replays.append(setting.folder)
+        return {}
+
+    monkeypatch.setattr("osub.demo.replay_under", replay)
+    chosen, swf = choose_trace(None, 1, 1, 25.0, 1), tmp_path / "t.swf"
+    stage = Stage(swf=swf, chosen=chosen, out=tmp_path, state=tmp_path / "c", nodes=1, cores=1)
+    said: list[str] = []
+    replayed(SETTINGS[0], stage, {}, 60.0, lambda *_: True, said.append)
+    assert len(replays) == (1 if busy else 2)
+    assert "the replay was cancelled after 20 s, when 1 of 1 job had not ended" in said[0]
+    assert ("others used 75%" in said[0]) is busy
+
+
 @pytest.mark.parametrize("code", [0, 1, 130])
 def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

@@ -246,6 +246,13 @@ srun: error: n1: tasks 0-1: Exited with exit code 15
             '{"app":"rrba","state":"terminated"}\nsrun: error: n1: task 0: 143\n',
             "srun: error: n1: task 0: 143",
         ),
+        (
+            (
+                "step 1\nslurmstepd-n1: error: *** JOB 5 ON n1 CANCELLED AT 2026-11-27T16:21:41 ***\n"
+                "MPIDI_OFI_handle_cq_error(593): OFI poll failed\n"
+            ),
+            "step 1",
+        ),
         ("", None),
         ("\n\n", None),
     ],
