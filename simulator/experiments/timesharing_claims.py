@@ -539,6 +539,8 @@ JUDGES: dict[str, Judge] = {
 
 MEMORY_CLAIMS = frozenset({"T4", "T5", "T28", "T29"})
 """What follows from memory, and is judged over a range of it."""
+UTILISATION_CLAIMS = frozenset({"T5", "T6", "T7"})
+"""What follows from the number of days: work that the last of them leaves counts for neither scheduler."""
 
 
 def world_of(survey: TimesharingSurvey) -> list[WorldFigure]:
@@ -562,5 +564,6 @@ def world_of(survey: TimesharingSurvey) -> list[WorldFigure]:
         WorldFigure("node-hours of jobs over 100 nodes", 50, of(lambda jobs: use(jobs, 100)), "%"),
         WorldFigure("node-hours of jobs over 1,000 nodes", 20, of(lambda jobs: use(jobs, 1000)), "%"),
         WorldFigure("jobs a day", 4000, of(lambda jobs: len(jobs.nodes) / survey.world.days)),
+        WorldFigure("days", 600, survey.world.days, "", UTILISATION_CLAIMS),
         WorldFigure("node-hours under 60% of a node's memory", 90, of(below), "%", rest),
     ]

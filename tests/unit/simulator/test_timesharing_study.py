@@ -27,7 +27,13 @@ from simulator.experiments.edison import (
     generated,
     of_trace,
 )
-from simulator.experiments.timesharing_claims import MEMORY_CLAIMS, claim_rows, direction, over_settings
+from simulator.experiments.timesharing_claims import (
+    MEMORY_CLAIMS,
+    claim_rows,
+    direction,
+    over_settings,
+    world_of,
+)
 from simulator.experiments.timesharing_study import drawings, tables
 from simulator.experiments.timesharing_survey import FORMS, SETTINGS, TimesharingSurvey, steps_of, survey
 from simulator.timeshare.timeshare_pool import MemoryForm, draw_memory, draw_memory_below
@@ -66,6 +72,14 @@ def test_judgements_of_equal_numbers_of_numpy_are_plain_data() -> None:
     values = [np.float64(2.0), np.float64(2.0)]
     for judged in (direction(values), over_settings({"a": values})):
         assert b"2.0" in msgspec.json.encode(judged)
+
+
+@pytest.mark.slow
+def test_few_days_are_another_world_for_utilisation_alone(small: TimesharingSurvey) -> None:
+    (days,) = (one for one in world_of(small) if one.name == "days")
+    assert (days.paper, days.ours, days.is_alike) == (600, 2, False)
+    assert "T5" in days.claims
+    assert not days.claims & (MEMORY_CLAIMS - {"T5"})
 
 
 @pytest.mark.slow
