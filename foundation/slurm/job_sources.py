@@ -179,14 +179,13 @@ class TextSource:
             self._left -= 1
             self._cores[run] = self._ask_cores(facts, nodes)
             if state.holds_cores:
-                address = address_of(facts)
                 self._written[run] = Written(
-                    comment=self._of(address, "Comment"),
-                    admin_comment=self._of(address, "admin_comment"),
-                    features=self._of(address, "Feature"),
-                    account=self._of(address, "Account"),
-                    qos=self._of(address, "QOS"),
-                    reservation=self._of(address, "Reservation"),
+                    comment=self._of(facts, "Comment"),
+                    admin_comment=self._of(facts, "admin_comment"),
+                    features=self._of(facts, "Feature"),
+                    account=self._of(facts, "Account"),
+                    qos=self._of(facts, "QOS"),
+                    reservation=self._of(facts, "Reservation"),
                 )
         cores = self._cores.get(run, ())
         if isinstance(cores, BadRecordError):
@@ -210,14 +209,26 @@ class TextSource:
         except (BadRecordError, ClusterError) as error:
             return BadRecordError(str(error))
 
-    def _of(self, address: str, field: str) -> str | None:
-        """Return one field of one job, asked for alone: no other user's text is in the answer."""
-        words = ("squeue", "--noheader", "--all", "--states=all")
+    def _of(self, facts: dict[str, str], field: str) -> str | None:
+        """Return one field of one job, asked for alone: no other user's text is in the answer.
+
+        ``squeue --jobs`` prints all components of a heterogeneous job, also for ``ID+OFFSET``: then each line
+        is to begin with the component's id. These lines are one user's, so a forged one harms only himself.
+        """
+        address, form = address_of(facts), f"{field}:0"
+        is_component = "+" in address
+        if is_component:
+            form = f"JobID:0{SEPARATOR},{form}"
+        words = ("squeue", "--noheader", "--all", "--states=all", f"--jobs={address}")
         try:
-            text = self._ask(*words, f"--jobs={address}", f"--Format={field}:0")
+            said = self._ask(*words, f"--Format={form}")
         except (SlurmRefusedError, AnswerTooLongError):
             return None
-        said = text.removesuffix("\n")
+        if is_component:
+            bar = re.escape(SEPARATOR)
+            own = re.search(rf"(?:\A|\n){facts['JobID']}{bar}(.*?)(?=\n[0-9]+{bar}|\n?\Z)", said, re.DOTALL)
+            said = own[1] if own else ""
+        said = said.removesuffix("\n")
         return None if said in {"", "(null)"} else said
 
     def _column(self, field: str, *which: str) -> dict[int, str]:

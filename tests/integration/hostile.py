@@ -83,6 +83,11 @@ class Hostile:
             int(number): state for number, state in (line.split() for line in printed.decode().splitlines())
         }
 
+    def queue(self) -> str:
+        """Return jobs and nodes with Slurm's reasons, for the message of a test that failed."""
+        jobs = self.run("squeue", "--all", "--states=all", "--format=%A %t %M %r").stdout
+        return (jobs + self.run("sinfo", "--Node", "--format=%N %T %E").stdout).decode(errors="replace")
+
     def cancel(self, jobs: Iterable[int]) -> None:
         """Cancel jobs, in one call."""
         self.run("scancel", "--quiet", *map(str, jobs))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -36,10 +37,10 @@ NEW_YORK = "America/New_York"
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Hostile]:
-    """Two nodes of two cores of two threads, M=2."""
+    """Two nodes of two cores of two threads, M=3: more slots than jobs that run at one time."""
     with tempfile.TemporaryDirectory(prefix="osub-prints-") as folder:
         cluster = LocalCluster(Path(folder, "c"))
-        cluster.up(quick_to_kill(Shape(nodes=2, cores=2, threads=2, virtual=True, multiplicity=2)))
+        cluster.up(quick_to_kill(Shape(nodes=2, cores=2, threads=2, virtual=True, multiplicity=3)))
         try:
             yield Hostile(cluster)
         finally:
@@ -58,7 +59,7 @@ def running(slurm: Hostile, *options: str, words: Words | None = None) -> SlurmJ
     """Start a job and return it as it is when it runs."""
     number = slurm.submit(words or Words(), *options)
     assert number is not None
-    wait_until(lambda: slurm.states()[number] == "R", START_S, f"job {number} runs")
+    wait_until(lambda: slurm.states()[number] == "R", START_S, f"job {number} runs", slurm.queue)
     return by_id(slurm.cluster.client().jobs())[number]
 
 
@@ -167,18 +168,30 @@ def jobs_of_every_kind(slurm: Hostile) -> dict[str, int]:
     }
     assert None not in kinds.values(), kinds
     number = {kind: known for kind, known in kinds.items() if known is not None}
-    wait_until(lambda: slurm.states()[number["stopped"]] == "R", START_S, "the job to suspend runs")
+
+    def runs(job: int) -> bool:
+        return slurm.states()[job] == "R"
+
+    wait_until(partial(runs, number["stopped"]), START_S, "the job to suspend runs", slurm.queue)
     slurm.run("scontrol", "suspend", str(number["stopped"]))
-    wait_until(lambda: slurm.states()[number["again"]] == "R", START_S, "the job to requeue runs")
+    wait_until(partial(runs, number["again"]), START_S, "the job to requeue runs", slurm.queue)
     slurm.run("scontrol", "requeue", str(number["again"]))
     slurm.cancel([number["cancelled"]])
     settled = {"failed": "F", "killed": "F", "stopped": "S", "again": "PD", "cancelled": "CA"}
     wait_until(
         lambda: all(slurm.states()[number[kind]] == state for kind, state in settled.items()),
         START_S,
-        f"jobs are {settled}; {slurm.states()}",
+        f"jobs are {settled}",
+        slurm.queue,
     )
     return number
+
+
+def test_components_of_a_heterogeneous_job_have_their_own_words(slurm: Hostile) -> None:
+    first = running(slurm, "-n1", "--comment=one", ":", "-n1", "--comment=gangd=off").job_id
+    plain, book = plain_text(slurm)
+    for jobs in by_id(plain.read(book)), by_id(slurm.cluster.client().jobs()):
+        assert (jobs[first].comment, jobs[first + 1].comment) == ("one", "gangd=off")
 
 
 def test_all_sources_say_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
@@ -193,7 +206,7 @@ def test_all_sources_say_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
     assert {job.time_limit_s for job in tasks} == {1800}
     assert 5 in {job.array_task_id for job in tasks}
     assert sorted(
-        (job.het_job_id, job.het_job_offset) for job in jobs.values() if job.het_job_id is not None
+        (job.het_job_id, job.het_job_offset) for job in jobs.values() if job.het_job_id == number["het"]
     ) == [(number["het"], 0), (number["het"], 1)]
     assert (jobs[number["failed"]].exit_code, jobs[number["killed"]].exit_signal) == (3, 9)
     assert jobs[number["again"]].restarts == 1

@@ -18,12 +18,14 @@ So Slurm itself lets two minutes pass.
 """
 
 
-def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> None:
-    """Poll until ``condition`` holds; fail, naming ``what``, after ``within_s`` seconds."""
+def wait_until(
+    condition: Callable[[], bool], within_s: float, what: str, found: Callable[[], object] = str
+) -> None:
+    """Poll until ``condition`` holds; fail, naming ``what`` and ``found``, after ``within_s`` seconds."""
     for _ in looks(within_s):
         if condition():
             return
-    raise AssertionError(f"not within {within_s:g} s: {what}")
+    raise AssertionError(f"not within {within_s:g} s: {what} {found()}")
 
 
 def agents_joined(layout: ClusterLayout) -> bool:

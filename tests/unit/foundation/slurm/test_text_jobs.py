@@ -44,6 +44,7 @@ class Commands:
         self.raw = dict(RECORDS)
         self.asked: list[str] = []
         self.names = list(WRITTEN)
+        self.written: dict[int, str] = {}
 
     def __call__(self, *words: str, check: Callable[[str], object] = len) -> str:
         self.asked.append(words[0])
@@ -58,9 +59,15 @@ class Commands:
         if "Reason:0" in form:
             return "".join(f"{number}|{one['state_reason']}\n" for number, one in WRITTEN.items())
         field = {"Comment": "comment", "Feature": "features", "Account": "account", "QOS": "qos"}.get(
-            form.removeprefix("--Format=").removesuffix(":0"), "admin_comment"
+            form.removeprefix("--Format=").removeprefix("JobID:0|,").removesuffix(":0"), "admin_comment"
         )
-        return f"{WRITTEN[self._number(words[-2].removeprefix('--jobs='))][field]}\n"
+        asked = WRITTEN[self._number(words[-2].removeprefix("--jobs="))]
+        leader = asked["het_job_id"]
+        shown = [one for one in WRITTEN.values() if one is asked or (leader and one["het_job_id"] == leader)]
+        prefix = "{job_id}|" if "JobID:0|" in form else ""
+        return "".join(
+            f"{prefix.format_map(one)}{self.written.get(one['job_id'], one[field])}\n" for one in shown
+        )
 
     def _shown(self, address: str) -> str:
         number = self._number(address)
@@ -113,6 +120,17 @@ def test_plain_text_says_what_json_says() -> None:
         if not job.state.holds_cores:
             other = replace(other, comment=None, features=None)
         assert job == other
+
+
+@pytest.mark.parametrize("first", ["one", "two\nlines\n", "(null)"])
+def test_each_component_of_a_heterogeneous_job_has_its_own_words(first: str) -> None:
+    commands = Commands()
+    commands.written = {4: first, 5: "gangd=off"}
+    comments = {job.job_id: job.comment for job in read(commands).jobs}
+    assert (comments[4], comments[5]) == (
+        None if first == "(null)" else first.removesuffix("\n"),
+        "gangd=off",
+    )
 
 
 def test_names_of_other_users_are_not_read() -> None:
