@@ -159,7 +159,7 @@ class NativeSwitches:
         return self._planned[0].writes[:part] if part else ()
 
     def _accounts(self, writes: Iterable[Write]) -> tuple[tuple[int, CpuTimeFile], ...]:
-        """List what is read after these writes: of all jobs that yield, of others as many as there is room."""
+        """List what is read after these writes: of all jobs that yield, of others while there is room."""
         yielding = dict.fromkeys(write.key.job for write in writes if write.yields)
         jobs = yielding | dict.fromkeys(write.key.job for write in writes)
         found = ((job, self._holder.account(job)) for job in jobs)

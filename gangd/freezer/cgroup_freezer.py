@@ -9,7 +9,6 @@ may get other folders while it is held, or drop out of sight, and is still froze
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterable
@@ -31,7 +30,8 @@ from gangd.freezer.holder import (
     Unknown,
     Write,
 )
-from gangd.freezer.procfs import WORK, has_spare_files, is_shortage, process_ns
+from gangd.freezer.job_accounts import JobAccounts
+from gangd.freezer.procfs import WORK, has_spare_files, is_shortage
 from gangd.freezer.slurm_layout import find_steps, slurm_roots, unknown_folders, watched_folders
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 
@@ -157,26 +157,6 @@ class _Known:
     handles: dict[str, OpenCgroup] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Account:
-    """What a job has used: its open file; daemons that launch its steps, by pid, and those that ended.
-
-    ``ended``: its cgroup may be another by now.
-    """
-
-    fd: int | None = None
-    ended: bool = False
-    daemons: dict[int, int] = field(default_factory=dict)
-    daemons_ns: int = 0
-
-    def close(self) -> None:
-        """Close the file."""
-        self.ended = False
-        if self.fd is not None:
-            os.close(self.fd)
-            self.fd = None
-
-
 class CgroupFreezer:
     """Freezes the cgroups that Slurm made for the steps of one node.
 
@@ -219,7 +199,6 @@ class CgroupFreezer:
         self.dialect = dialect
         self._node = node
         self._ledger = ledger
-        self._cpuacct_root = cpuacct_root
         self._pwrite = write
         self._pread = read
         self._bases: tuple[str, ...] = ()
@@ -229,7 +208,9 @@ class CgroupFreezer:
         self._looks = 0
         self._sluids: dict[str, int] = {}
         self._known: dict[StepKey, _Known] = {}
-        self._accounts: dict[int, _Account] = {}
+        version2 = dialect is not CGROUP1
+        self._accounts = JobAccounts(root if version2 else cpuacct_root, in_lines=version2)
+        self._folder_of: dict[int, str] = {}
         self.unseen: frozenset[int] = frozenset()
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -302,15 +283,12 @@ class CgroupFreezer:
         for key in [key for key, known in self._known.items() if not known.handles]:
             if key not in steps or not steps[key].is_empty:
                 del self._known[key]
-        jobs = {key.job for key, known in self._known.items() if known.handles}
-        for job in [job for job in self._accounts if job not in jobs]:
-            self._accounts.pop(job).close()
-        for job in jobs:
-            pause()
-            account = self._accounts.setdefault(job, _Account())
-            if account.ended:
-                account.close()
-            self._open_account(job, account)
+        self._folder_of = {
+            key.job: path.partition("/step_")[0]
+            for key, known in self._known.items()
+            for path in known.handles
+        }
+        self._accounts.follow(self._folder_of, pause)
         return tuple(known.step for known in self._known.values())
 
     def hold(self, key: StepKey) -> HoldOutcome:
@@ -342,10 +320,7 @@ class CgroupFreezer:
 
     def account(self, job: int) -> CpuTimeFile | None:
         """See ``Holder``."""
-        account = self._accounts.get(job)
-        if account is None or account.fd is None:
-            return None
-        return CpuTimeFile(account.fd, in_lines=self.dialect is not CGROUP1)
+        return self._accounts.account(job)
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``. A v2 task has a bit of its own besides Slurm's: ours is cleared, Slurm's stays."""
@@ -370,36 +345,18 @@ class CgroupFreezer:
 
     def cpu_ns(self, job: int) -> int | None:
         """See ``Holder``."""
-        account = self._accounts.get(job)
-        if account is not None:
-            self._open_account(job, account)
-        if account is None or account.fd is None:
-            return None
-        try:
-            raw = os.pread(account.fd, 4096, 0)
-            if self.dialect is CGROUP1:
-                return int(raw)
-            return 1000 * int(raw.split(b"usage_usec ", 1)[1].split(None, 1)[0])
-        except (OSError, IndexError, ValueError):
-            account.ended = True  # closed by the next ``adopt``: a plan may name it
-            return None
+        return self._accounts.cpu_ns(job)
 
     def daemon_ns(self, job: int) -> int:
         """See ``Holder``: with v1 slurmstepd is in the job's freezer cgroup, and in no account."""
-        account, path = self._accounts.get(job), self._job_path(job)
-        if account is None or path is None or self.dialect is not CGROUP1:
+        folder = self._folder_of.get(job)
+        if folder is None or self.dialect is not CGROUP1:
             return 0
         try:
-            pids = [int(word) for word in (self.root / path / "cgroup.procs").read_bytes().split()]
+            pids = [int(word) for word in (self.root / folder / "cgroup.procs").read_bytes().split()]
         except OSError:
             pids = []
-        before, account.daemons = account.daemons, {}
-        for pid in pids:
-            used_ns = process_ns(pid)
-            if used_ns is not None:
-                account.daemons[pid] = used_ns
-                account.daemons_ns += max(0, used_ns - before.get(pid, 0))
-        return account.daemons_ns
+        return self._accounts.daemon_ns(job, pids)
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """See ``Holder``."""
@@ -407,8 +364,7 @@ class CgroupFreezer:
 
     def close(self) -> None:
         """See ``Holder``."""
-        for account in self._accounts.values():
-            account.close()
+        self._accounts.close()
         for known in self._known.values():
             for handle in known.handles.values():
                 self._discard(handle)
@@ -435,8 +391,7 @@ class CgroupFreezer:
             elif handle.ours or path in paths:
                 continue
             self._discard(known.handles.pop(path))
-            if known.step.key.job in self._accounts:
-                self._accounts[known.step.key.job].ended = True
+            self._accounts.end(known.step.key.job)
 
     def _open_new(self, known: _Known) -> None:
         job = known.step.key.job
@@ -447,21 +402,6 @@ class CgroupFreezer:
             known.handles[path] = handle
             if handle.slot is None:  # also one that did not fit in the ledger before
                 handle.slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
-
-    def _job_path(self, job: int) -> str | None:
-        """Folder of a job that has an open cgroup."""
-        paths = (path for key, known in self._known.items() if key.job == job for path in known.handles)
-        path = next(paths, None)
-        return None if path is None else path.partition("/step_")[0]
-
-    def _open_account(self, job: int, account: _Account) -> None:
-        """Open the account of a job if it is there: v1 makes it late."""
-        version2, path = self.dialect is not CGROUP1, self._job_path(job)
-        top = self.root if version2 else self._cpuacct_root
-        if account.fd is None and top is not None and path is not None:
-            name = "cpu.stat" if version2 else "cpuacct.usage"
-            with contextlib.suppress(OSError):
-                account.fd = os.open(top / path / name, os.O_RDONLY | os.O_CLOEXEC)
 
     def _thaw_late(self, handle: OpenCgroup) -> None:
         """Thaw what is not held any more; what cannot be written is tried again at each look."""

@@ -251,7 +251,7 @@ def choose(kind: str, root: Path | None, proctrack: str | None, mount: Path = CG
 def make_freezer(choice: FreezerChoice, node: str, ledger: Ledger) -> Holder:
     """Make what was chosen, for the steps of ``node``."""
     if choice.kind == "signals":
-        return SignalFreezer(node, ledger)
+        return SignalFreezer(node, ledger, cpuacct_root=_cpuacct(CGROUP_MOUNT / "freezer"))
     if choice.kind == "recording" or choice.root is None:
         return RecordingFreezer()
     if choice.kind == "cgroup2":

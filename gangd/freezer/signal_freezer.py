@@ -15,8 +15,20 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from gangd.freezer.holder import Did, HoldOutcome, Ledger, Step, StepKey, StepState, Traits, WithoutFolders
+from gangd.freezer.holder import (
+    CpuTimeFile,
+    Did,
+    HoldOutcome,
+    Ledger,
+    Step,
+    StepKey,
+    StepState,
+    Traits,
+    WithoutFolders,
+)
+from gangd.freezer.job_accounts import JobAccounts
 from gangd.freezer.membership import (
     JOB_VARIABLES,
     Identity,
@@ -88,6 +100,8 @@ class SignalFreezer(WithoutFolders):
         Remembers every process that we stopped, by pid and start time.
     spare
         Pids that are never stopped (the agent's guardian); the caller's own is added.
+    cpuacct_root
+        Mount of v1's ``cpuacct`` hierarchy, where Slurm may account by cgroup; None for none.
     send
         How a signal is sent, as ``send_signal`` does.
     """
@@ -100,6 +114,7 @@ class SignalFreezer(WithoutFolders):
         node: str,
         ledger: Ledger,
         spare: frozenset[int] = frozenset(),
+        cpuacct_root: Path | None = None,
         *,
         send: Callable[[int, signal.Signals], str | None] = send_signal,
     ) -> None:
@@ -108,6 +123,9 @@ class SignalFreezer(WithoutFolders):
         self._send = send
         self.spare = spare | {1, os.getpid()}
         self._seen = Members()
+        self._stepds: dict[int, list[int]] = {}
+        self._accounts = JobAccounts(cpuacct_root)
+        self._cpuacct_root = cpuacct_root
         self._claims: dict[Identity, tuple[MembershipClaim, int]] = {}
         self._known: dict[StepKey, dict[Identity, _FrozenProcess]] = {}
 
@@ -121,6 +139,9 @@ class SignalFreezer(WithoutFolders):
             key = step_of_title(command_line(pid)) if table[pid].comm == "slurmstepd" else None
             if key is not None:
                 stepds[pid] = key
+        self._stepds = {}
+        for pid, key in stepds.items():
+            self._stepds.setdefault(key.job, []).append(pid)
         slurmds = sum(table[pid].comm == "slurmd" for pid in daemons)
         spare = self.spare | daemons
         self._seen = assign(table, stepds, self._seen, self._claim, self._node, spare, one_node=slurmds == 1)
@@ -157,6 +178,12 @@ class SignalFreezer(WithoutFolders):
                 if member.slot is None:  # also one that did not fit in the ledger before
                     member.slot = self._ledger.claim_process(stat.pid, stat.start_ticks, key.job)
         self.unseen = frozenset(unseen)
+        if self._cpuacct_root is not None:
+            own = f"slurm_{self._node}"
+            base = own if (self._cpuacct_root / own).is_dir() else "slurm"
+            uids = {step.key.job: step.uid for step in found if step.uid is not None}
+            folders = {job: f"{base}/uid_{uid}/job_{job}" for job, uid in uids.items()}
+            self._accounts.follow(folders, pause)
         kept = tuple(Step(key, None) for key in self._known if key not in wanted)
         return found + kept
 
@@ -237,12 +264,21 @@ class SignalFreezer(WithoutFolders):
         """See ``Holder``."""
         return tuple(member.pid for member in self._known.get(key, {}).values())
 
-    def cpu_ns(self, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
-        """See ``Holder``: there is no account of ended processes."""
-        return None
+    def account(self, job: int) -> CpuTimeFile | None:
+        """See ``Holder``."""
+        return self._accounts.account(job)
+
+    def cpu_ns(self, job: int) -> int | None:
+        """See ``Holder``."""
+        return self._accounts.cpu_ns(job)
+
+    def daemon_ns(self, job: int) -> int:
+        """See ``Holder``."""
+        return self._accounts.daemon_ns(job, self._stepds.get(job, ()))
 
     def close(self) -> None:
         """See ``Holder``."""
+        self._accounts.close()
         for members in self._known.values():
             for member in members.values():
                 self._let_go(member)
