@@ -104,6 +104,7 @@ TRICKS = {
     "granted gangd=off": Trick("crowd", ("--comment=gangd=off",), user=GRANTED),
     "step after step": Trick("steps"),
     "short steps": Trick("short-steps"),
+    "honest short steps": Trick("honest-steps"),
     "bursts (half)": Trick("bursts-half"),
     "bursts (waking)": Trick("bursts-wake"),
     "bursts (two slices of three)": Trick("bursts-rest"),

@@ -104,6 +104,25 @@ def hold(freezer: SignalFreezer) -> None:
     raise AssertionError("the step never stood still")
 
 
+@pytest.mark.parametrize("folder", ["slurm_a", "slurm"])
+def test_jobs_have_the_account_that_slurm_keeps(tmp_path: Path, children: Children, folder: str) -> None:
+    """So what is not found in the tree counts as well, and what slurmstepd does."""
+    freezer = SignalFreezer("a", NoLedger(), cpuacct_root=tmp_path / "cpuacct")
+    start_step(tmp_path, children, SPIN)
+    members(freezer)
+    assert freezer.cpu_ns(JOB) is None
+    account = tmp_path / "cpuacct" / folder / f"uid_{os.getuid()}" / f"job_{JOB}" / "cpuacct.usage"
+    account.parent.mkdir(parents=True)
+    account.write_text("17\n")
+    members(freezer)
+    assert freezer.cpu_ns(JOB) == 17
+    assert freezer.account(JOB) is not None
+    assert freezer.daemon_ns(JOB) > 0
+    assert freezer.cpu_ns(JOB + 1) is None
+    freezer.close()
+    assert freezer.account(JOB) is None
+
+
 def test_stops_the_tree_but_not_slurmstepd(
     tmp_path: Path, children: Children, freezer: SignalFreezer
 ) -> None:
