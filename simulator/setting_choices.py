@@ -42,6 +42,11 @@ NOTHING: Mapping[str, object] = {}
 """No settings."""
 
 
+def is_plugin(text: str) -> bool:
+    """Whether a user's word means a plug-in, also one whose class is not named."""
+    return ":" in text or text.endswith(".py")
+
+
 def load_plugin(text: str, method: str, settings: Mapping[str, object] = NOTHING) -> object:
     """Return the object ``NAME`` of ``FILE.py:NAME``; a class is called with the settings.
 
@@ -63,7 +68,8 @@ def load_plugin(text: str, method: str, settings: Mapping[str, object] = NOTHING
     """
     file, _, name = text.rpartition(":")
     if not file or not name.isidentifier():
-        raise UsageError(f"{text!r} is not a plug-in: write FILE.py:NAME")
+        form = f"{text}:NAME, with the class's name" if text.endswith(".py") else "FILE.py:NAME"
+        raise UsageError(f"{text!r} is not a plug-in: write {form}")
     path = Path(file)
     if not path.is_file():
         raise InputError(f"there is no plug-in file {path}")
@@ -175,7 +181,7 @@ def _queues(spec: SimulationSpec, system: System) -> PoolQueues:
 
 
 def _policy(spec: SimulationSpec) -> QueuePolicy:
-    if ":" not in spec.policy:
+    if not is_plugin(spec.policy):
         family = family_of(spec.policy)
         policy = family.make(family.values(settings_of(spec)))
         if isinstance(policy, AlonePolicy):
@@ -200,7 +206,7 @@ def _check_alone(spec: SimulationSpec) -> None:
 
 def _takes_together(spec: SimulationSpec) -> bool:
     """Return whether one pass follows all that happens at one instant."""
-    family = None if ":" in spec.policy else family_of(spec.policy)
+    family = None if is_plugin(spec.policy) else family_of(spec.policy)
     times_itself = family is not None and (family.times_passes or family.whole_nodes)
     if spec.instants is None:
         return not times_itself and (family is None or family.instants == INSTANTS[0])
@@ -221,12 +227,12 @@ def _takes_together(spec: SimulationSpec) -> bool:
 
 def takes_whole_nodes(spec: SimulationSpec) -> bool:
     """Return whether the jobs of the policy hold whole nodes."""
-    return ":" not in spec.policy and family_of(spec.policy).whole_nodes
+    return not is_plugin(spec.policy) and family_of(spec.policy).whole_nodes
 
 
 def most_jobs_a_core(spec: SimulationSpec) -> int:
     """Return how many jobs a core has at most, but for interactive nodes."""
-    guests = 0 if ":" in spec.policy else family_of(spec.policy).guests
+    guests = 0 if is_plugin(spec.policy) else family_of(spec.policy).guests
     return spec.multiplicity + guests
 
 
@@ -248,7 +254,7 @@ def prepared(spec: SimulationSpec, setting: SimulationSetting, workload: Workloa
     UsageError
         An option is not known, or the jobs cannot have what it says.
     """
-    if ":" not in spec.policy:
+    if not is_plugin(spec.policy):
         family = family_of(spec.policy)
         if family.prepare is not None:
             workload = family.prepare(workload, setting.queues, family.values(settings_of(spec)), spec.seed)
@@ -333,7 +339,7 @@ def _placement(spec: SimulationSpec, pairing: PairTable | None) -> PlacementRule
         return SlurmPlacement()
     if word == "thesis":
         return ThesisPlacement()
-    if ":" not in word:
+    if not is_plugin(word):
         raise UsageError(f"unknown placement {word!r}: choose {', '.join(PLACEMENTS)} or FILE.py:NAME")
     return cast("PlacementRule", load_plugin(word, "place"))
 

@@ -29,6 +29,7 @@ from foundation.trust import refuse_for_root, refuse_others
 
 INFO_NAME = "run.json"
 LOG_NAME = "log.jsonl"
+MOST_NAMED = 8
 
 
 def journal_path(folder: Path, table: RunTable) -> Path:
@@ -144,7 +145,9 @@ def read_info(folder: Path) -> RunInfo:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{folder} is not a RUN folder: it has no {INFO_NAME}") from None
+        inside = sorted(str(one.parent) for one in folder.glob(f"*/{INFO_NAME}"))[:MOST_NAMED]
+        hint = f"; RUNs in it: {', '.join(inside)}" if inside else ""
+        raise InputError(f"{folder} is not a RUN folder: it has no {INFO_NAME}{hint}") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ WEEK_S = 7 * DAY_S
 LEAST_BLOCKS = 5
 """Fewer weeks are not enough to draw from: then days are drawn, and fewer days give no interval."""
 SHORT_S = 3600.0
+_WIDTH = re.compile(r"jobs mostly have ([\d,]+) a node$")
 LOW_EFFICIENCY = 0.7
 """A class that computes for more of its time gains little by sharing."""
 ASSUMED_UTILISATION = (0.13, 0.5)
@@ -174,9 +176,13 @@ def _system_in(columns: SwfColumns, procs: Floats) -> tuple[System, str]:
     header = columns.header
     nodes, cores = header.max_nodes, header.system_procs or int(procs.max())
     if nodes and header.max_procs:
-        guessed = any("MaxProcs is not known" in note for note in header.notes)
-        source = "as many cores as were in use at once: name --system" if guessed else "by the log's header"
-        return System(nodes, max(1, -(-cores // nodes) if guessed else cores // nodes)), source
+        if not any("MaxProcs is not known" in note for note in header.notes):
+            return System(nodes, max(1, cores // nodes)), "by the log's header"
+        width = max(
+            (int(found[1].replace(",", "")) for found in map(_WIDTH.search, header.notes) if found), default=1
+        )
+        source = "as many cores as were in use at once: name --system"
+        return System(nodes, max(width, -(-cores // nodes))), source
     what = "by the log's header" if header.system_procs else "the widest job"
     return System(
         max(1, cores), 1

@@ -80,13 +80,15 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of a word; where there is none, the error names the one that it is nearly."""
+        """Return the command of a word; where there is none, the error names what it is nearly."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = ", ".join(map(repr, difflib.get_close_matches(args[0], COMMANDS)))
+            groups = {name: getattr(self.get_command(ctx, name), "commands", {}) for name in COMMANDS}
+            near = difflib.get_close_matches(args[0], COMMANDS)
+            near += [f"{name} {args[0]}" for name, inside in groups.items() if args[0] in inside]
             if near:
-                error.message = f"{error.message.rstrip('.')}. Did you mean {near}?"
+                error.message = f"{error.message.rstrip('.')}. Did you mean {', '.join(map(repr, near))}?"
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as click calls it

@@ -185,7 +185,12 @@ def test_nothing_is_replaced_unasked(here: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("words", "near"),
-    [("simualte", "simulate"), ("trace infos", "info"), ("trace info --jsn t.swf", "--json")],
+    [
+        ("simualte", "simulate"),
+        ("tune t.swf", "'sweep tune'"),
+        ("trace infos", "info"),
+        ("trace info --jsn t.swf", "--json"),
+    ],
 )
 def test_a_slip_of_the_keyboard_gets_the_nearest_word(
     here: Path, capsys: pytest.CaptureFixture[str], words: str, near: str

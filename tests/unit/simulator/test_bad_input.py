@@ -52,6 +52,9 @@ def refused(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> 
     ("trace", "options", "code", "message"),
     [
         ("fine", "--policy sjf", USAGE, "or FILE.py:NAME"),
+        ("fine", "--policy mine.py", USAGE, "write mine.py:NAME"),
+        ("fine", "--placement mine.py", USAGE, "write mine.py:NAME"),
+        ("fine", "--sharing mine.py", USAGE, "write mine.py:NAME"),
         ("fine", "--system 2x2", USAGE, "such as N150C12"),
         ("fine", "--system N0C4", USAGE, "such as N150C12"),
         ("fine", "--multiplicity 9", USAGE, "choose 1 to 8"),
@@ -138,6 +141,7 @@ class TestCompare:
             ([], USAGE, "Missing argument"),
             (["one", "absent"], INPUT, "is not a RUN folder"),
             (["one", "folder"], INPUT, "it has no run.json"),
+            (["one", "."], INPUT, "RUNs in it: "),
             (["one", "one.swf"], INPUT, "is not a RUN folder"),
             (["one", "cut"], INPUT, "is not a valid run description"),
             (["one", "spoilt"], INPUT, "cannot read"),

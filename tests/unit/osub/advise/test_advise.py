@@ -217,6 +217,21 @@ def test_the_same_seed_gives_the_same_advice(
     assert asked(idle_sessions)[1].json() == advice[1].json()
 
 
+def test_jobs_of_a_few_whole_nodes_fit_on_the_system_that_a_log_without_one_gives(tmp_path: Path) -> None:
+    """At most 20 cores of nodes of 8 are in use: three nodes of seven would take no job of two nodes."""
+    path = tmp_path / "log.txt"
+    rows = [(1, 1, 4, "10:00"), (2, 2, 16, "10:01")]
+    path.write_text(
+        "JobID|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|State\n"
+        + "".join(
+            f"{job}|2025-03-03T{at}:00|2025-03-03T{at}:00|2025-03-03T11:30:00|5400|{nodes}|{cores}|COMPLETED\n"
+            for job, nodes, cores, at in rows
+        )
+    )
+    log = read(path, None)
+    assert (log.system.nodes, log.system.cores) == (3, 8)
+
+
 def test_too_few_days_give_no_advice(tmp_path: Path) -> None:
     found, text = asked(
         read(
