@@ -11,6 +11,7 @@ import errno
 import importlib
 import io
 import os
+import re
 import select
 import signal
 import sys
@@ -138,7 +139,7 @@ def run(words: list[str]) -> int:
         return 2
     except click.UsageError as error:
         where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
-        return _complain(f"{error.format_message().rstrip('.')}{where}", 2)
+        return _complain(f"{_plain(error.format_message())}{where}", 2)
     except click.ClickException as error:
         return _complain(error.format_message(), 1)
     except (click.Abort, KeyboardInterrupt) as error:
@@ -203,6 +204,13 @@ def _drop(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def _plain(message: str) -> str:
+    """Return what Click says of a word in plain words."""
+    kinds = {"float": "number", "integer": "whole number"}
+    text = re.sub(r"valid (float|integer)( range)?\b", lambda found: kinds[found[1]], message.rstrip("."))
+    return re.sub(r"(?<![.?]) Did you mean", ". Did you mean", text)
 
 
 def _complain(message: str, code: int) -> int:

@@ -201,6 +201,21 @@ def test_a_slip_of_the_keyboard_gets_the_nearest_word(
     assert "Did you mean" not in said(capsys, "xyzzy", code=2)
 
 
+@pytest.mark.parametrize(
+    ("words", "plain"),
+    [
+        ("demo --seconds soon", "'soon' is not a number (see"),
+        ("simulate t.swf --system N2C1 --out r --memory-gib lots", "'lots' is not a number (see"),
+        ("simulate t.swf --system N2C1 --out r --seed 1.5", "'1.5' is not a whole number (see"),
+        ("trace info --jsn t.swf", "No such option: --jsn. Did you mean"),
+    ],
+)
+def test_what_click_says_is_put_in_plain_words(
+    here: Path, capsys: pytest.CaptureFixture[str], words: str, plain: str
+) -> None:
+    assert plain in said(capsys, *words.split(), code=2)
+
+
 def test_a_comparison_s_page_has_a_name_of_its_own(here: Path) -> None:
     for label in ("one", "two"):
         assert run(["simulate", "t.swf", "--system", "N2C1", "--out", label, "--label", label]) == 0
