@@ -36,7 +36,7 @@ from osub.cli.terminal import Console
 from osub.live.cluster import find_cluster, meet
 from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
-from osub.live.on_demand import OnDemandDriver, absolute_settings, compared, session_of
+from osub.live.on_demand import OnDemandDriver, absolute_settings, compared, files_of, session_of
 from predictor.chosen import other_cpu
 from simulator.pairing import read_pair_table
 from submitter.plan import (
@@ -219,7 +219,7 @@ def replay(
         code = forward_replay(
             cluster,
             on_signals,
-            (trace, apps, pairing, calibration),
+            (trace, apps, pairing, calibration, *files_of(spec.settings or ())),
             out,
             finds_gangd=spec.gangd == AUTO,
             dry_run=dry_run,
@@ -451,11 +451,6 @@ def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool, 
         check_pairing(options, apps, spec.fit)
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
-    if contained and spec.on_demand is not None:
-        raise UsageError(
-            "--on-demand reserves nodes, which the user of a replay in containers may not: take an embedded "
-            "cluster (osub cluster up without --engine), or a Slurm of your own"
-        )
     if contained and from_file:
         raise UsageError("--spec is read on this host: name the options for a cluster in containers")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
 _SIGNALLED = 128
 GANGD = "/var/lib/gangd/state"
 """gangd's state folder in a controller's container."""
+_ABSOLUTE = re.compile(r"((?:--set=)?jobs=|--[^=]+=|)(/.*)", re.DOTALL)
+"""A path, after an option's name or as the file of ``--set jobs=``."""
 
 
 def is_in_containers(cluster: Path | None) -> bool:
@@ -173,10 +176,10 @@ def _run(
 
 def _word(word: str) -> str:
     """Return a word of the command line as the container has it: absolute paths are below ``HOST``."""
-    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-    if Path(value).is_relative_to(GANGD):
+    named = _ABSOLUTE.fullmatch(word)
+    if named is None or Path(named[2]).is_relative_to(GANGD):
         return word
-    return f"{option}{equals}{HOST}{value}" if value.startswith("/") else word
+    return f"{named[1]}{HOST}{named[2]}"
 
 
 def _bring(controller: ControllerContainer, out: Path) -> None:

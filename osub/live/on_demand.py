@@ -70,6 +70,11 @@ def absolute_settings(settings: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def files_of(settings: Sequence[str]) -> list[Path]:
+    """Return the files that settings name."""
+    return [Path(value) for name, _, value in (one.partition("=") for one in settings) if name == "jobs"]
+
+
 class OnDemandDriver:
     """Carries a mechanism out for the jobs of one replay.
 

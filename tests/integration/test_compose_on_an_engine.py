@@ -262,6 +262,27 @@ def test_a_replay_from_this_host_runs_mpi_across_nodes_and_agrees_with_sacct(
         assert of_slurm[row["job_id"]] == [row["state"], str(row["nodes"])]
 
 
+def test_an_on_demand_job_takes_nodes_of_another_which_goes_on_later(
+    contained: Contained, tmp_path: Path
+) -> None:
+    (tmp_path / "t.swf").write_text(
+        "1 0 -1 30 3 -1 -1 3 300 -1 1 1 1 -1 1 -1 -1 -1\n2 10 -1 2 1 -1 -1 1 300 -1 1 1 1 -1 1 -1 -1 -1\n"
+    )
+    (tmp_path / "kinds.csv").write_text(
+        "trace_job,kind,checkpoint_every_s,checkpoint_s\n1,rigid,1,0\n2,ondemand,,\n"
+    )
+    words = ["replay", "t.swf", "--out", "run", "--on-demand", "n-paa", "--set", f"jobs={tmp_path}/kinds.csv"]
+    program = [sys.executable, "-P", "-m", "osub.command", *words, "--cluster", str(contained.cluster.folder)]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert "simulated" in done.stdout
+    rows = {row["trace_job"]: row for row in load_run(tmp_path / "run").jobs.to_dicts()}
+    assert [row["state"] for row in rows.values()] == ["COMPLETED", "COMPLETED"]
+    assert (rows[2]["kind"], rows[1]["preemptions"]) == ("ondemand", 1)
+    assert rows[1]["end_s"] > rows[2]["end_s"]
+    assert contained.run("scontrol", "show", "reservation", "-o").startswith("No reservations")
+
+
 def test_jobs_reach_nodes_that_were_made_anew(contained: Contained) -> None:
     killed = contained.names("node")[0]
     contained.engine.ask("rm", "-f", killed)

@@ -11,7 +11,7 @@ from deploy.compose.inside import keys
 from deploy.compose.inside.cgroups import hierarchy_of
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, slurm_conf
 from deploy.compose.inside.settings import ContainerSettings
-from deploy.compose.inside.slurm_says import release
+from deploy.compose.inside.slurm_says import make_operator, release
 from deploy.compose.inside.supervise import (
     ForegroundDaemon,
     Supervisor,
@@ -46,6 +46,9 @@ def run(settings: ContainerSettings) -> bool:
         wait_for("slurmdbd at accounting:6819", lambda: answers("accounting", 6819))
     supervisor.start(ForegroundDaemon(name="slurmctld", words=["slurmctld", "-D"], user="slurm", nice=_NICE))
     wait_for("slurmctld", lambda: answers("controller", 6817))
+    if settings.accounting:
+        # Replays reserve nodes for on-demand jobs.
+        wait_for(f"{HOST_USER} to be an operator", lambda: make_operator(HOST_USER) or None, poll_s=1.0)
     if settings.shape.gang is GangKind.OSUB:
         nodes = settings.shape.nodes
         wait_for("the keys of all nodes", lambda: keys.are_made(settings.cluster, nodes) or None)

@@ -32,6 +32,13 @@ def scontrol(*words: str) -> bool:
     return _run("scontrol", *words) is not None
 
 
+def make_operator(user: str) -> bool:
+    """Make a user an operator, with an account of the same name; False where slurmdbd does not have him."""
+    for words in (("account", user), ("user", user, f"account={user}", "adminlevel=operator")):
+        _run("sacctmgr", "-i", "add", *words)  # fails where there is one
+    return "Operator" in (_run("sacctmgr", "-n", "show", "user", user) or "")
+
+
 def addresses(within_s: float = _TIMEOUT_S) -> dict[str, str] | None:
     """Return where slurmctld looks for each node; None where it does not say in time."""
     printed = _run("scontrol", "show", "-o", "node", within_s=within_s)

@@ -179,10 +179,15 @@ def test_a_replay_runs_in_the_controller_and_its_run_comes_out(place: Place) -> 
     assert (place.inside(place.here) / "trace.swf").read_text() == "; a trace\n"
 
 
-def test_a_replay_with_on_demand_jobs_is_refused_for_its_user_may_not_reserve(place: Place) -> None:
-    code, _, err = place.replay("--on-demand", "cua-paa")
-    assert (code, "embedded cluster" in err) == (2, True)
-    assert not (place.root / "called.json").exists()
+@pytest.mark.parametrize("option", [["--set", "jobs={}"], ["--set=jobs={}"]])
+def test_a_replay_with_on_demand_jobs_takes_their_kinds_with_it(place: Place, option: list[str]) -> None:
+    kinds = place.here / "kinds.csv"
+    kinds.write_text("trace_job,kind\n")
+    code, _, err = place.replay("--on-demand", "cua-paa", *(word.format(kinds) for word in option))
+    assert (code, err) == (0, "osub: a warning\n")
+    there = place.inside(kinds)
+    assert there.read_text() == "trace_job,kind\n"
+    assert [word for word in place.called if "jobs=" in word] == [option[-1].format(there)]
 
 
 def test_a_run_that_exists_is_replaced_only_by_force(place: Place) -> None:
