@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
@@ -25,6 +25,7 @@ from analysis.quantiles import quantiles
 from foundation.errors import InputError, UsageError
 from foundation.records import TRACE_NAME
 from workloads.importers.detect_log import read_accounting
+from workloads.importers.slurm_words import AccountingJob
 from workloads.swf import load_columns, numbers_of
 
 if TYPE_CHECKING:
@@ -91,8 +92,20 @@ def log_of_frame(frame: pl.DataFrame) -> MemoryLog:
     )
 
 
-def read_memory_log(path: Path, zone: tzinfo | None = None, *, strict: bool = True) -> MemoryLog:
+def read_memory_log(
+    path: Path,
+    zone: tzinfo | None = None,
+    *,
+    strict: bool = True,
+    peaks: Mapping[tuple[int, int], float] | None = None,
+) -> MemoryLog:
     """Read a log of any kind, or the trace of a RUN.
+
+    Parameters
+    ----------
+    peaks
+        Peaks (KiB) by Slurm's job id and start (seconds since the epoch), of jobs of which an accounting log
+        has none.
 
     Raises
     ------
@@ -110,9 +123,11 @@ def read_memory_log(path: Path, zone: tzinfo | None = None, *, strict: bool = Tr
             if job.end_s is not None and job.submit_s is not None and job.procs
         ]
         # a job that was killed for its memory needed more than it could have
+        others = {} if peaks is None else peaks
         used = [
             max(
-                job.used_memory_kib or 0.0, (job.requested_memory_kib or 0.0) * (job.state == "OUT_OF_MEMORY")
+                job.used_memory_kib or others.get(_run_of(job), 0.0),
+                (job.requested_memory_kib or 0.0) * (job.state == "OUT_OF_MEMORY"),
             )
             for job in jobs
         ]
@@ -134,6 +149,11 @@ def read_memory_log(path: Path, zone: tzinfo | None = None, *, strict: bool = Tr
             "field 7 of SWF"
         )
     return log
+
+
+def _run_of(job: AccountingJob) -> tuple[int, int]:
+    number = int(job.job_id) if job.raw_id is None and job.job_id.isdecimal() else job.raw_id
+    return number or 0, round(job.start_s or 0)
 
 
 class _Group:

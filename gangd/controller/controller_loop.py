@@ -54,6 +54,7 @@ from gangd.core import (
     Alarm,
     CoreMap,
     GangScheduler,
+    NodeReport,
     Reload,
     Shutdown,
     SlurmChanges,
@@ -170,7 +171,7 @@ class ControllerLoop:
             clock,
         )
         self._pairs = LivePairs(keeper)
-        self._intake.on_report = self._pairs.report
+        self._intake.on_report = self._on_report
         self._learn_pairs()
         self._control = keeper.control()
         self._operators = Operators(
@@ -426,6 +427,11 @@ class ControllerLoop:
         self._learn_pairs()
         self._worker.ask()
         log.info("configuration reloaded; endpoints, folders and record stay as they were")
+
+    def _on_report(self, report: NodeReport) -> None:
+        self._pairs.report(report)
+        if self._slices is not None:
+            self._slices.on_report(report)
 
     def _learn_pairs(self) -> None:
         """Learn pairs from now on, or no more, as the policy says."""

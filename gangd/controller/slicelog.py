@@ -31,7 +31,7 @@ from foundation.records import SliceRecord, SliceRole
 from foundation.slurm import JobSnapshot, SlurmJob
 from foundation.trust import make_folder, open_own
 from gangd.controller.slicefiles import NAME, Retention, open_record, prune, rotate, size_of_parts
-from gangd.core import SliceRow
+from gangd.core import NodeReport, SliceRow
 
 SECOND_NS = 1_000_000_000
 _NEVER = -1
@@ -57,6 +57,14 @@ class Whose(msgspec.Struct, frozen=True, tag_field="type", tag="job", kw_only=Tr
     account: str | None
     partition: str
     cores: dict[str, int]
+
+
+class PeakMemory(msgspec.Struct, frozen=True, tag_field="type", tag="peak", kw_only=True):
+    """The largest memory that agents measured of a job that has ended, all of its nodes together."""
+
+    job: int
+    start_s: int | None
+    peak_kib: int
 
 
 class WrittenSlice(msgspec.Struct, frozen=True, array_like=True):
@@ -108,6 +116,8 @@ class SliceLog:
         self._jobs: dict[int, SlurmJob] = {}
         self._written: dict[int, int | None] = {}
         self._number: int | None = None
+        self._peaks: dict[int, dict[str, int]] = {}
+        self._ended: list[PeakMemory] = []
         self._torn = False
         try:
             self._folder_fd, _ = make_folder(folder, 0o755)
@@ -165,6 +175,22 @@ class SliceLog:
 
     def know(self, snapshot: JobSnapshot) -> None:
         """Take in the jobs that hold cores: owner and cores are written before the first row of each run."""
+        before = {job: self._jobs[job].start_time for job in self._peaks if job in self._jobs}
+        self._know(snapshot)
+        for number, start_s in before.items():
+            now = self._jobs.get(number)
+            if now is None or now.start_time != start_s or now.state.is_over:
+                peak_kib = sum(self._peaks.pop(number).values())
+                self._ended.append(PeakMemory(job=number, start_s=start_s, peak_kib=peak_kib))
+
+    def on_report(self, report: NodeReport) -> None:
+        """Take in the memory of jobs on a node; of those that have ended a line is written."""
+        for one in report.memory.jobs if report.memory is not None else ():
+            job = self._jobs.get(one.job)
+            if job is not None and not job.state.is_over:
+                self._peaks.setdefault(one.job, {})[report.node] = one.peak_kib
+
+    def _know(self, snapshot: JobSnapshot) -> None:
         difference = snapshot.difference
         if difference is None or difference.since != self._number:
             self._jobs = {job.job_id: job for job in snapshot.jobs if job.cores}
@@ -198,6 +224,9 @@ class SliceLog:
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
+        ended, self._ended = self._ended, []
+        if ended:
+            self._write([self._encoder.encode(one) for one in ended])
         try:
             self._file.flush()
         except OSError as error:
@@ -205,6 +234,7 @@ class SliceLog:
 
     def close(self) -> None:
         """Flush and close; raises OutputError if what was left could not be written."""
+        self.flush()
         try:
             self._file.close()
         except OSError as error:
@@ -271,6 +301,24 @@ def read_slices(path: Path, t0_epoch_s: float, jobs: Container[int] | None = Non
         The record cannot be read, or a file of it does not begin with an anchor.
     """
     return (row for row, _ in read_rows(path, t0_epoch_s, jobs))
+
+
+def read_peaks(path: Path) -> dict[tuple[int, int], int]:
+    """Return the memory peak (KiB) of each job that has ended, by its id and start (seconds since the epoch).
+
+    Raises
+    ------
+    InputError
+        As ``read_slices``.
+    """
+    decoder, found = msgspec.json.Decoder(PeakMemory), {}
+    for stream in open_record(path) if path.is_dir() else _one(path):
+        for line in stream:
+            if line.startswith(b"{"):
+                with suppress(msgspec.DecodeError):  # another line, or a torn one
+                    one = decoder.decode(line)
+                    found[one.job, one.start_s or 0] = one.peak_kib
+    return found
 
 
 def read_rows(

@@ -12,9 +12,9 @@ it up.
   half of the bound is available all but the first are deferred at once.
 * *The first in line on a node is never deferred for that node.* The first in line of all runs on every node,
   so jobs go on to end, and those behind move up: no gang is deferred for ever.
-* A gang is *relieved* where twice the bound is available on the nodes that it was deferred for, one gang a
-  node each ``SETTLE_NS``, the first in line first. Each time that it is deferred again soon it waits twice as
-  long, up to ``MOST_WAIT_NS``. It is relieved at once where it has become the first in line.
+* A gang is *relieved* where a quarter more than the bound is available on the nodes that it was deferred for,
+  one gang a node each ``SETTLE_NS``, the first in line first. Each time that it is deferred again soon it
+  waits twice as long, up to ``MOST_WAIT_NS``. It is relieved at once where it has become the first in line.
 * A node that has not told its memory for ``STALE_NS`` defers no gang.
 """
 
@@ -33,7 +33,7 @@ FIRST_WAIT_NS, MOST_WAIT_NS = 2 * SECOND, 64 * SECOND
 CALM_NS = 60 * SECOND
 """A gang that was not deferred for so long waits no longer than at first."""
 STALE_NS = 10 * SECOND
-_ROOM = 2
+_ROOM = 1.25
 _CANDIDATES = frozenset({GangState.SOLO, GangState.BUSY, GangState.IDLE, GangState.WAKING})
 
 

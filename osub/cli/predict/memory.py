@@ -28,17 +28,25 @@ def memory(
         Path | None,
         typer.Option("--out", help="Write the predictions by group to this file.", metavar="MODEL"),
     ] = None,
+    peaks: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of gangd's record: peaks of jobs of which sacct has none.", metavar="RECORD"
+        ),
+    ] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Pass over malformed lines of the log.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     force: Force = False,
 ) -> None:
     """Predict the peak memory of jobs from earlier jobs of their users, and say how good that is."""
     check_free(out, force)
+    from gangd.controller.slicelog import read_peaks
     from predictor.memory import PeakHistory, read_memory_log, scores, table_of
 
     PeakHistory(coverage)  # refuses a coverage before the log is read
     with waiting(f"reading {log.name}"):
-        jobs = read_memory_log(log, strict=not lenient)
+        known = None if peaks is None else read_peaks(peaks)
+        jobs = read_memory_log(log, strict=not lenient, peaks=known)
         found, history = scores(jobs, coverage)
     table = table_of(history)
     if out is not None:

@@ -21,6 +21,7 @@ from predictor.memory import (
     table_of,
     twice_the_last,
 )
+from workloads.importers.detect_log import read_accounting
 
 MIB = 1024.0
 HEADING = "JobID|User|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|ReqCPUS|ReqMem|MaxRSS|NTasks|JobName\n"
@@ -161,6 +162,22 @@ def test_accounting_has_peaks_of_steps_and_names(tmp_path: Path) -> None:
     assert log.requested_kib.tolist() == [2 * 1024 * MIB] * 2
     path.write_text(HEADING + line(1, "1M") + line(2, "1K", "OUT_OF_MEMORY"), encoding="utf-8")
     assert read_memory_log(path).used_kib.tolist() == [MIB, 2 * 1024 * MIB]
+
+
+def test_what_gangd_measured_counts_where_accounting_has_no_peak(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text(HEADING + line(1, "100M") + line(2, ""), encoding="utf-8")
+    found = read_accounting(path, None, strict=True)
+    assert found is not None
+    runs = {(int(job.job_id), round(job.start_s or 0)): 7.0 * MIB for job in found[0].jobs}
+    assert read_memory_log(path, peaks=runs).used_kib.tolist() == [
+        100 * MIB,
+        7 * MIB / 2,
+    ]  # of two processors
+    other = {(job, start_s + 60): kib for (job, start_s), kib in runs.items()}
+    assert read_memory_log(path, peaks=other).used_kib.tolist() == [100 * MIB, 0], (
+        "another run of that number"
+    )
 
 
 def test_a_log_without_peaks_is_refused(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from foundation.errors import InputError, OutputError
 from foundation.slurm import JobSnapshot, NodeCores, SlurmJob, SlurmJobState
 from gangd.controller.slicefiles import HOUR_NS, NAME, Retention, part_name
-from gangd.controller.slicelog import SliceLog, hours_by_job, read_rows, read_slices, summed
-from gangd.core import SliceRow
+from gangd.controller.slicelog import SliceLog, hours_by_job, read_peaks, read_rows, read_slices, summed
+from gangd.core import NodeReport, SliceRow
+from gangd.core.scheduler_events import JobMemory, NodeMemory
 from osub.cli.main import root
 from tests.fixtures.tier import choose
 
@@ -312,3 +313,36 @@ def test_the_command_reports_them(tmp_path: Path) -> None:
     none = CliRunner().invoke(root, [*words, "--json", "--hours", "1"])
     assert none.exit_code == 0, none.output
     assert json.loads(none.stdout)["sums"] == []
+
+
+def test_peaks_of_ended_jobs_are_recorded_for_predictions(tmp_path: Path) -> None:
+    def job(number: int, start_s: int) -> SlurmJob:
+        return SlurmJob(
+            job_id=number,
+            state=SlurmJobState.RUNNING,
+            partition="p",
+            name="x",
+            user="ann",
+            uid=1000,
+            reason="None",
+            num_nodes=2,
+            cores=(NodeCores("n1", (0,)), NodeCores("n2", (0,))),
+            start_time=start_s,
+        )
+
+    def report(node: str, **kib: int) -> NodeReport:
+        jobs = tuple(JobMemory(int(name[1:]), 1, peak) for name, peak in kib.items())
+        return NodeReport(0, node, memory=NodeMemory(9, jobs=jobs))
+
+    written = log(tmp_path, MANY)
+    written.on_report(report("n1", j7=1))  # before Slurm was asked
+    written.know(JobSnapshot((job(7, 100), job(8, 100))))
+    written.on_report(report("n1", j7=50, j8=5))
+    written.on_report(report("n2", j7=30))
+    written.on_report(NodeReport(0, "n2"))
+    written.know(JobSnapshot((job(7, 100), job(8, 200))))
+    written.know(JobSnapshot(()))
+    written.append([row(1)])
+    written.close()
+    assert read_peaks(tmp_path) == {(7, 100): 80, (8, 100): 5}
+    assert numbers(tmp_path) == [1], "who reads slices reads on"

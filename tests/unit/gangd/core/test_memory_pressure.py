@@ -121,8 +121,8 @@ def test_it_runs_again_where_there_is_memory_and_waits_longer_each_time() -> Non
         since_ns = bench.now_ns
         while bench.deferred:
             bench.later(250 * MS)
-            assert not bench.tell_memory(1999) or bench.deferred, "twice the bound is wanted"
-            ended = bench.tell_memory(2000)
+            assert not bench.tell_memory(1249) or bench.deferred, "a quarter more than the bound is wanted"
+            ended = bench.tell_memory(1250)
         assert [alarm.cleared for alarm in ended] == [True]
         waits.append(bench.now_ns - since_ns)
     assert [round(wait / FIRST_WAIT_NS) for wait in waits] == [1, 2, 4]
