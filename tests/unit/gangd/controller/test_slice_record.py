@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -340,7 +341,9 @@ def test_peaks_of_ended_jobs_are_recorded_for_predictions(tmp_path: Path) -> Non
     written.on_report(report("n1", j7=50, j8=5))
     written.on_report(report("n2", j7=30))
     written.on_report(NodeReport(0, "n2"))
-    written.know(JobSnapshot((job(7, 100), job(8, 200))))
+    over = replace(job(7, 100), state=SlurmJobState.COMPLETED)  # Slurm lists it with its cores for a while
+    written.know(JobSnapshot((over, job(8, 200))))
+    written.on_report(report("n1", j7=60))
     written.know(JobSnapshot(()))
     written.append([row(1)])
     written.close()
