@@ -64,7 +64,6 @@ class PlacementRule(Protocol):
         Cores or None
             ``job.cores`` different core ids with a free slot on each of ``job.nodes`` nodes with the memory.
         """
-        ...
 
 
 @kernel

@@ -108,76 +108,60 @@ class SchedulerContext(Protocol):
     @property
     def now_us(self) -> int:
         """The present instant."""
-        ...
 
     @property
     def waiting(self) -> Sequence[SimulatedJob]:
         """The queue: in order of submission, but for jobs that were put to its front."""
-        ...
 
     @property
     def running(self) -> Sequence[SimulatedJob]:
         """The jobs that hold cores, in order of job number."""
-        ...
 
     @property
     def suspended(self) -> Sequence[SimulatedJob]:
         """The suspended jobs, in order of job number."""
-        ...
 
     @property
     def pool_name(self) -> str:
         """Name of the pool: ``main``, or ``batch`` and ``interactive`` where there are two."""
-        ...
 
     @property
     def pools(self) -> Mapping[str, SchedulerContext]:
         """The desks of all pools of the system by name, this one too: one time line, a queue each."""
-        ...
 
     @property
     def nodes(self) -> int:
         """How many nodes there are, whatever their state."""
-        ...
 
     @property
     def cores(self) -> int:
         """How many cores each node has."""
-        ...
 
     @property
     def multiplicity(self) -> int:
         """How many jobs share a core at most."""
-        ...
 
     @property
     def keeps_rows(self) -> bool:
         """Whether the placement keeps Slurm's rows, in which running jobs are packed."""
-        ...
 
     def node_state(self, node: int) -> NodeState:
         """Return whether a node takes jobs."""
-        ...
 
     def lease_of(self, node: int) -> SimulatedJob | None:
         """Return the job that ``node`` is reserved for."""
-        ...
 
     def idle_nodes(self, job: SimulatedJob | None = None) -> Sequence[int]:
         """Return the nodes without a job that take any job; with ``job`` its leases are among them."""
-        ...
 
     def free_cores(self, node: int) -> int:
         """Return how many cores of ``node`` have a free slot for any job; none if it is not for any job."""
-        ...
 
     def free_memory_kib(self, node: int) -> int:
         """Return the memory of ``node`` that no job holds."""
-        ...
 
     def held(self, job: SimulatedJob) -> Cores:
         """Return what ``job`` holds, or held last."""
-        ...
 
     def remaining_us(self, job: SimulatedJob, nodes: int | None = None) -> int:
         """Return how long ``job`` would go on by its request, alone on its cores and at this size.
@@ -189,11 +173,9 @@ class SchedulerContext(Protocol):
         nodes
             Its size; None: the present one, or that which it asks for.
         """
-        ...
 
     def unsaved_us(self, job: SimulatedJob) -> int:
         """Return the run time that would be lost if ``job`` were killed now."""
-        ...
 
     def place(self, job: SimulatedJob, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
         """Return the cores that the waiting ``job`` would get now, or None if it does not fit.
@@ -207,7 +189,6 @@ class SchedulerContext(Protocol):
         off
             Nodes that it is to keep off.
         """
-        ...
 
     def start(
         self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, lent: bool = False
@@ -223,7 +204,6 @@ class SchedulerContext(Protocol):
         lent
             Whether ``on`` may have nodes that are reserved for others.
         """
-        ...
 
     def resize(
         self, job: SimulatedJob, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
@@ -233,7 +213,6 @@ class SchedulerContext(Protocol):
         More nodes are chosen by the placement; of fewer the lowest are kept. Its work stays the same. With a
         cost it holds its new nodes for so long, and sets up, before it works on.
         """
-        ...
 
     def preempt(self, job: SimulatedJob, how: Preemption, *, warning_us: int = 0) -> None:
         """Take the running ``job`` off its nodes; unless it is suspended it waits again, by its submission.
@@ -241,38 +220,30 @@ class SchedulerContext(Protocol):
         A warning goes with ``CHECKPOINT``: the job stops at once, leaves when the time has passed, and
         ``JobPreempted`` tells of it.
         """
-        ...
 
     def put_first(self, job: SimulatedJob) -> None:
         """Let the waiting ``job`` wait in front of all that were not put there, until it starts."""
-        ...
 
     def resume(self, job: SimulatedJob) -> bool:
         """Let the suspended ``job`` go on; return False if its cores are not free."""
-        ...
 
     def reserve(self, nodes: Sequence[int], job: SimulatedJob, until_us: int | None = None) -> None:
         """Keep nodes, idle or not, for a job that does not run: others can only be lent them from now on.
 
         The job need not have arrived. At ``until_us`` the reservation ends; a timer ``expiry`` tells of it.
         """
-        ...
 
     def release(self, job: SimulatedJob, nodes: Sequence[int] | None = None) -> None:
         """End the reservation of ``nodes`` for ``job``; None: of all of them."""
-        ...
 
     def set_timer(self, at_us: int, kind: str, about: SimulatedJob | None = None) -> Timer:
         """Call ``hear`` with a ``Timer`` at an instant that is not past."""
-        ...
 
     def cancel(self, timer: Timer) -> None:
         """Do not let ``timer`` ring, if it has not rung."""
-        ...
 
     def drain(self, node: int, *, drained: bool = True) -> None:
         """Let no job start on ``node``, or let jobs start there again; who is on it goes on."""
-        ...
 
     def earliest_start_us(
         self,
@@ -301,15 +272,12 @@ class SchedulerContext(Protocol):
         int
             The instant; ``FAR_US`` if the job does not fit even on an idle pool, as nodes are now.
         """
-        ...
 
     def nodes_at_start(self, job: SimulatedJob) -> Sequence[int]:
         """Return the nodes that suit ``job`` at its earliest start, those with the fewest occupied slots."""
-        ...
 
     def running_at_start(self, job: SimulatedJob) -> Sequence[SimulatedJob]:
         """Return the jobs that hold cores now and would still do so at the earliest start of ``job``."""
-        ...
 
 
 @runtime_checkable
@@ -318,7 +286,6 @@ class QueuePolicy(Protocol):
 
     def schedule(self, context: SchedulerContext) -> None:
         """Make one scheduling pass: called after every arrival, end, leave, timer and change of a node."""
-        ...
 
 
 @runtime_checkable
@@ -327,7 +294,6 @@ class EventListener(Protocol):
 
     def hear(self, context: SchedulerContext, event: Event) -> None:
         """Take note of an event; a pass follows (none after ``SimulationStarted``)."""
-        ...
 
 
 @runtime_checkable
@@ -336,7 +302,6 @@ class AlonePolicy(Protocol):
 
     def seeded(self, seed: int) -> Self:
         """Return the policy for a seed of all that it draws."""
-        ...
 
 
 __all__ = [
@@ -375,8 +340,6 @@ class KernelPolicy(Protocol):
     @property
     def keeps_lifecycles(self) -> bool:
         """Whether all its runs have lifecycle tables; else those have that need them."""
-        ...
 
     def program(self, make: StateAllocator, state: EngineState, jobs: PoolJobs) -> Program:
         """Return the loop for a pool's jobs, and what it works on."""
-        ...

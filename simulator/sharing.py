@@ -44,7 +44,6 @@ class SharingModel(Protocol):
 
         Speeds are rounded to whole units a microsecond, half to even, and to at least 1.
         """
-        ...
 
     def core_speed(self, job: SimulatedJob, others: Sequence[SimulatedJob], node: int) -> float | Fraction:
         """Return the speed of ``job`` on one of its cores, 1 being that on a dedicated one.
@@ -58,7 +57,6 @@ class SharingModel(Protocol):
         node
             Index of the node.
         """
-        ...
 
 
 class SharingTables(NamedTuple):
@@ -80,7 +78,6 @@ class BuiltinSharing(Protocol):
 
     def tables(self, multiplicity: int, first_node: int, nodes: int) -> SharingTables:
         """Return the model for ``nodes`` nodes from ``first_node``, at most ``multiplicity`` jobs a core."""
-        ...
 
 
 _SHARES = math.lcm(*range(1, MOST_MULTIPLICITY + 1))

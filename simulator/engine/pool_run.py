@@ -282,7 +282,6 @@ class PoolPolicy(Protocol):
         self, work: PoolWork, rules: RunRules, *, check: bool, progress: Callable[[int], None] | None
     ) -> PoolRun:
         """Run the jobs of a pool to their end; with ``check``, check the invariants after every event."""
-        ...
 
 
 def run_pool(

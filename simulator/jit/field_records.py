@@ -49,7 +49,6 @@ class IntegerGrid(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """How many of each index there are."""
-        ...
 
     def __getitem__(self, index: tuple[int, ...], /) -> int: ...
 

@@ -43,7 +43,6 @@ class SizeConversion(Protocol):
 
     def sizes(self, asked: int, nodes: int) -> Sizes:
         """Return the sizes of a job that asks for ``asked`` of a system's ``nodes`` nodes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
