@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QUICK_SEEDS = 3
 ALIKE = 0.05
 """A figure of our world within this share of the paper's is the paper's."""
-_WORDS = Path(__file__).with_name("claims.csv")
+_WORDS, _TABLES = (Path(__file__).with_name(name) for name in ("claims.csv", "thesis_tables.csv"))
 
 CellT = TypeVar("CellT")
 FoundT = TypeVar("FoundT")
@@ -237,6 +237,12 @@ def claim_of(name: str) -> Claim:
 def _claims() -> dict[str, Claim]:
     with _WORDS.open(encoding="utf-8", newline="") as file:
         return {line["id"]: Claim(**line) for line in csv.DictReader(file)}
+
+
+def published_rows(table: str) -> list[list[str]]:
+    """Return the rows of a table of the thesis."""
+    with _TABLES.open(encoding="utf-8", newline="") as file:
+        return [cells for name, *cells in csv.reader(file) if name == table]
 
 
 def _in_its_world(found: StudyFindings) -> StudyFindings:

@@ -19,7 +19,7 @@ from predictor.dataset import PairKind
 from predictor.model.linear_models import Clustering
 from predictor.model.stepwise import accuracy_of
 from simulator.experiment_page import ExperimentTable
-from simulator.experiments.claim_study import WorldFigure, claim_of
+from simulator.experiments.claim_study import WorldFigure, claim_of, published_rows
 from simulator.experiments.pairing_tables import SOLVERS, UNFIT, Floats, Folds, MeasuredPairs, family, share
 
 THREADS = "hardware threads there, turns on one core here"
@@ -208,14 +208,6 @@ def by_victim(found: MeasuredPairs) -> pl.DataFrame:
     )
 
 
-_COUPLED = (
-    ("bt.B", "9", -0.11, 0.28, 0.02),
-    ("lu.B", "12", -0.03, 0.50, -0.11),
-    ("mg.C", "8", 0.09, 0.55, 0.20),
-    ("sp.B", "9", -0.20, 0.59, 0.01),
-)
-"""Application, processes, and degradation in Tables 4.4, 4.5 and 4.6."""
-
 SPEEDS = "speeds of other machines"
 _NO = "the pairs have no jobs of two ranks {}: measure them with --kinds {}"
 
@@ -288,7 +280,10 @@ def coupled_table(found: MeasuredPairs) -> ExperimentTable:
         (name, "2", *(_percent(2 * own[name] - 1) if name in own else "-" for own in means))
         for name in sorted({name for own in means for name in own})
     ]
-    lines += [(f"thesis: {name}", processes, *map(_percent, values)) for name, processes, *values in _COUPLED]
+    lines += [
+        (f"thesis: {name}", processes, *(_percent(float(value)) for value in values))
+        for name, processes, *values in published_rows("4.4 to 4.6")
+    ]
     return ExperimentTable(
         name="Parallel",
         title="how far jobs of several ranks fall below half of their speed alone (Tables 4.4 to 4.6)",

@@ -21,6 +21,7 @@ from predictor.model.model_judges import KindReport, curves_of, evaluate_kind
 from predictor.model.pair_records import Records, records_of
 from predictor.model.stepwise import JudgedRecord, accuracy_of, judge_in_three_folds
 from simulator.experiment_page import ExperimentTable
+from simulator.experiments.claim_study import published_rows
 
 MIMIC = "mimic."
 SOLVERS = ("lu", "bt", "sp", "mg", "jacobi", "ft", "cg", "ep")
@@ -103,35 +104,6 @@ def share(values: Iterable[float], most: float) -> float:
 
 UNFIT = "chase"
 """The family that replaces cg, which the thesis leaves out of its second set: both read at random."""
-
-_MISPREDICTED = (
-    ("2", "1", "ft.B", "mg.D", "0.50", "1", "0.14"),
-    ("305", "1", "ft.A", "mg.D", "0.53", "1", "0.42"),
-    ("318", "1", "ft.A", "ft.D", "0.57", "1", "0.42"),
-    ("448", "2", "mg.A", "mg.D", "0.41", "0", "0.61"),
-    ("472", "2", "mg.B", "mg.D", "0.43", "0", "1.00"),
-    ("477", "2", "mg.B", "mm", "0.44", "0", "1.00"),
-    ("486", "2", "mg.B", "ft.D", "0.37", "0", "1.00"),
-    ("490", "2", "mg.B", "mg.A", "0.40", "0", "1.00"),
-    ("491", "2", "mg.B", "mg.C", "0.42", "0", "1.00"),
-    ("534", "2", "sp.A", "ft.D", "0.43", "0", "1.00"),
-    ("323", "3", "ft.A", "mg.B", "0.50", "0", "1.00"),
-    ("329", "3", "ft.C", "mg.D", "0.47", "0", "1.00"),
-    ("462", "3", "mg.A", "ft.D", "0.60", "1", "0.00"),
-)
-_WEIGHTS = (
-    ("victim", "PAPI_L3_TCM", "-9.7"),
-    ("victim", "PRF_DM", "-4.7"),
-    ("victim", "BR_UCN", "-13"),
-    ("victim", "BR_TKN", "15"),
-    ("victim", "L2_TCW", "-11"),
-    ("opponent", "PRF_DM", "49"),
-    ("opponent", "LST_INS", "-24"),
-    ("opponent", "L3_LDM", "-20"),
-    ("opponent", "BR_UCN", "17"),
-    ("opponent", "BR_TKN", "14"),
-    ("opponent", "BR_NTK", "110"),
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +196,7 @@ def _weights(found: MeasuredPairs) -> ExperimentTable:
     lines = [
         (*name.split(" ", 1), f"{report.weights[name]:.3g}", f"{p:.2g}") for name, p in report.kept.items()
     ]
-    lines += [(f"thesis: {side}", counter, weight, "-") for side, counter, weight in _WEIGHTS]
+    lines += [(f"thesis: {side}", counter, weight, "-") for side, counter, weight in published_rows("4.9")]
     parted = " A fit on the way parted the classes without an error." if report.separated else ""
     return ExperimentTable(
         name="Table 4.9",
@@ -274,7 +246,7 @@ def _wrong(folds: Folds) -> ExperimentTable:
         )
         for one in wrong
     ]
-    lines += [(f"thesis: {case}", *rest) for case, *rest in _MISPREDICTED]
+    lines += [(f"thesis: {case}", *rest) for case, *rest in published_rows("4.11")]
     missed = sum(one.dangerous for one in wrong)
     return ExperimentTable(
         name="Table 4.11",

@@ -24,6 +24,7 @@ import msgspec
 
 from foundation.errors import InputError
 from simulator.experiment_page import ABSENT, ExperimentTable, against, hours, number, percent
+from simulator.experiments.claim_study import published_rows
 from simulator.experiments.thesis_cases import (
     CaseOutcome,
     ThesisCase,
@@ -39,7 +40,7 @@ from workloads.swf import SwfColumns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseComparison:
-    """Cases on one trace, and the thesis's numbers for them by label.
+    """Cases on one trace, and the thesis's numbers for them by label (``thesis_tables.csv``).
 
     Parameters
     ----------
@@ -49,10 +50,8 @@ class CaseComparison:
         SQ is simulated with M from here down to 1.
     shares, multiplicity_interactive
         MQ's R, and M_I.
-    waited
-        Shares of the interactive jobs that wait.
-    done_h
-        When 90, 95 and 100% of the CPU time was done, hours.
+    waited_in, done_in
+        The tables of ``waited`` and ``done_h``.
     """
 
     system: System
@@ -60,8 +59,18 @@ class CaseComparison:
     most: int = 4
     shares: tuple[str, ...]
     multiplicity_interactive: int = 1
-    waited: Mapping[str, float]
-    done_h: Mapping[str, tuple[int, int, int]]
+    waited_in: str
+    done_in: str
+
+    @property
+    def waited(self) -> dict[str, float]:
+        """Shares of the interactive jobs that wait."""
+        return {label: float(share) for label, share in published_rows(self.waited_in)}
+
+    @property
+    def done_h(self) -> dict[str, list[int]]:
+        """When 90, 95 and 100% of the CPU time was done, hours."""
+        return {label: list(map(int, hours)) for label, *hours in published_rows(self.done_in)}
 
     def cases(self) -> list[ThesisCase]:
         """Return the cases; MQ with R rounded down, and to the nearest number where that differs."""
@@ -73,94 +82,25 @@ CHAPTER_5 = CaseComparison(
     system=System(150, 12),
     overhead="1.0",
     shares=("12%", "10%", "7%", "5%", "3%", "1%"),
-    waited={
-        "SQ, M=4": 0.0,
-        "SQ, M=3": 0.0011,
-        "SQ, M=2": 0.021,
-        "SQ, M=1": 0.17,
-        "MQ, R=12%": 0.0,
-        "MQ, R=10%": 0.0,
-        "MQ, R=7%": 0.0023,
-        "MQ, R=5%": 0.0085,
-        "MQ, R=3%": 0.072,
-        "MQ, R=1%": 0.72,
-    },
-    done_h={
-        "SQ, M=4": (1883, 2015, 2139),
-        "SQ, M=3": (1889, 2015, 2139),
-        "SQ, M=2": (1874, 2016, 2193),
-        "SQ, M=1": (1850, 2015, 2139),
-        "MQ, R=12%": (1859, 2015, 2139),
-        "MQ, R=10%": (1833, 1989, 2139),
-        "MQ, R=7%": (1833, 1989, 2139),
-        "MQ, R=5%": (1833, 1989, 2139),
-        "MQ, R=3%": (1832, 1989, 2139),
-        "MQ, R=1%": (1832, 1989, 2158),
-    },
+    waited_in="5.3(a)",
+    done_in="5.5",
 )
-"""Tables 5.3(a) and 5.5."""
 KIT = CaseComparison(
     system=System(1152, 20),
     overhead="1.0",
     shares=("7%", "5%", "3%", "1%", "0.5%"),
     most=8,
-    waited={
-        "SQ, M=8": 0.00042,
-        "SQ, M=7": 0.00042,
-        "SQ, M=6": 0.00042,
-        "SQ, M=5": 0.0012,
-        "SQ, M=4": 0.0093,
-        "SQ, M=3": 0.30,
-        "SQ, M=2": 0.18,
-        "SQ, M=1": 0.41,
-        "MQ, R=7%": 0.0,
-        "MQ, R=5%": 0.0,
-        "MQ, R=3%": 0.011,
-        "MQ, R=1%": 0.18,
-        "MQ, R=0.5%": 0.30,
-    },
-    done_h={
-        "SQ, M=8": (13566, 13728, 14147),
-        "SQ, M=7": (13568, 13728, 14101),
-        "SQ, M=6": (13569, 13728, 14108),
-        "SQ, M=5": (13568, 13728, 14102),
-        "SQ, M=4": (13568, 13728, 14109),
-        "SQ, M=3": (13566, 13727, 14072),
-        "SQ, M=2": (13566, 13726, 14047),
-        "SQ, M=1": (13566, 13726, 13982),
-        "MQ, R=7%": (12838, 13365, 13982),
-        "MQ, R=5%": (12837, 13359, 13982),
-        "MQ, R=3%": (12856, 13359, 13982),
-        "MQ, R=1%": (12835, 13354, 13982),
-        "MQ, R=0.5%": (12834, 13351, 13982),
-    },
+    waited_in="5.3(b)",
+    done_in="5.6",
 )
-"""Tables 5.3(b) and 5.6."""
 CHAPTER_6 = CaseComparison(
     system=System(150, 12),
     overhead="1.2",
     shares=("3%", "2%", "1%"),
     multiplicity_interactive=4,
-    waited={
-        "SQ, M=4": 0.0,
-        "SQ, M=3": 0.007,
-        "SQ, M=2": 0.012,
-        "SQ, M=1": 0.062,
-        "MQ, R=3%": 0.0,
-        "MQ, R=2%": 0.0,
-        "MQ, R=1%": 0.083,
-    },
-    done_h={
-        "SQ, M=4": (1859, 2004, 2194),
-        "SQ, M=3": (1870, 2016, 2192),
-        "SQ, M=2": (1883, 2013, 2154),
-        "SQ, M=1": (1852, 2015, 2138),
-        "MQ, R=3%": (1851, 2015, 2138),
-        "MQ, R=2%": (1851, 2015, 2138),
-        "MQ, R=1%": (1850, 2015, 2138),
-    },
+    waited_in="6.2",
+    done_in="6.3",
 )
-"""Tables 6.2 and 6.3."""
 
 EXAMPLES = (2819, 918, 9121)
 JOBS = {
@@ -192,9 +132,9 @@ _KIT_NOTES = (
 def tables_5(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 5."""
     return [
-        waited_table("Table 5.3(a)", outcomes, CHAPTER_5.waited),
+        _waited(outcomes, CHAPTER_5),
         _examples(outcomes),
-        done_table("Table 5.5", outcomes, CHAPTER_5.done_h),
+        _done(outcomes, CHAPTER_5),
         figures_table("(a)", outcomes, _NOTES),
     ]
 
@@ -202,8 +142,8 @@ def tables_5(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
 def tables_kit(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 5 on the KIT trace."""
     return [
-        waited_table("Table 5.3(b)", outcomes, KIT.waited),
-        done_table("Table 5.6", outcomes, KIT.done_h),
+        _waited(outcomes, KIT),
+        _done(outcomes, KIT),
         figures_table("(b)", outcomes, _KIT_NOTES),
     ]
 
@@ -211,8 +151,8 @@ def tables_kit(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
 def tables_6(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 6."""
     return [
-        waited_table("Table 6.2", outcomes, CHAPTER_6.waited),
-        done_table("Table 6.3", outcomes, CHAPTER_6.done_h),
+        _waited(outcomes, CHAPTER_6),
+        _done(outcomes, CHAPTER_6),
         _figure_6_6(outcomes),
     ]
 
@@ -231,11 +171,8 @@ def smaller_queue(trace: SwfColumns) -> int:
     return int(counts["queue"][0])
 
 
-def waited_table(
-    name: str, outcomes: Mapping[str, CaseOutcome], published: Mapping[str, float]
-) -> ExperimentTable:
-    """Return the shares of the interactive jobs that wait (Tables 5.3 and 6.2)."""
-    rows = []
+def _waited(outcomes: Mapping[str, CaseOutcome], comparison: CaseComparison) -> ExperimentTable:
+    rows, published = [], comparison.waited
     for label, outcome in outcomes.items():
         thesis = published.get(published_label(label))
         ours = outcome.interactive_waited
@@ -243,18 +180,15 @@ def waited_table(
             (label, percent(ours), ABSENT if thesis is None else percent(thesis), against(ours, thesis))
         )
     return ExperimentTable(
-        name=name,
+        name=f"Table {comparison.waited_in}",
         title="interactive jobs that wait",
         columns=("case", "ours", "thesis", "difference"),
         rows=rows,
     )
 
 
-def done_table(
-    name: str, outcomes: Mapping[str, CaseOutcome], published: Mapping[str, tuple[int, int, int]]
-) -> ExperimentTable:
-    """Return when 90, 95 and 100% of the CPU time was done (Tables 5.5, 5.6 and 6.3)."""
-    rows = []
+def _done(outcomes: Mapping[str, CaseOutcome], comparison: CaseComparison) -> ExperimentTable:
+    rows, published = [], comparison.done_h
     for label, outcome in outcomes.items():
         thesis = published.get(published_label(label), (None, None, None))
         cells = [
@@ -263,7 +197,7 @@ def done_table(
         ]
         rows.append((label, *cells))
     return ExperimentTable(
-        name=name,
+        name=f"Table {comparison.done_in}",
         title="when 90, 95 and 100% of the CPU time was done [h]; the thesis's numbers in parentheses",
         columns=("case", "90th", "95th", "100th"),
         rows=rows,
