@@ -6,7 +6,7 @@ from foundation.errors import UsageError
 from simulator.hybrid import hybrid_family
 from simulator.policies import malleable_family, slurm_family
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, EasyNcs, Fcfs
-from simulator.policies.policy_family import Family, PolicyOption
+from simulator.policies.policy_family import Family, PolicyOption, choice
 from simulator.timeshare import timeshare_family
 
 FAMILIES: tuple[Family, ...] = (
@@ -31,24 +31,17 @@ FAMILIES: tuple[Family, ...] = (
         instants="one-by-one",
         make=lambda values: EasyNcs(*(values[name] == "yes" for name in ("victims", "bounds", "ends"))),
         options=(
-            PolicyOption(
-                name="victims",
-                help="refuse who raises the multiplicity of a job that would end by the head's start",
-                default="yes",
-                choices=("yes", "no"),
+            choice(
+                "victims",
+                ("yes", "no"),
+                "refuse who raises the multiplicity of a job that would end by the head's start",
             ),
-            PolicyOption(
-                name="bounds",
-                help="after such a refusal refuse all of the pass that are as large and as long",
-                default="yes",
-                choices=("yes", "no"),
+            choice(
+                "bounds",
+                ("yes", "no"),
+                "after such a refusal refuse all of the pass that are as large and as long",
             ),
-            PolicyOption(
-                name="ends",
-                help="make no pass while another job ends at the same instant",
-                default="yes",
-                choices=("yes", "no"),
-            ),
+            choice("ends", ("yes", "no"), "make no pass while another job ends at the same instant"),
         ),
     ),
     slurm_family.FAMILY,

@@ -14,7 +14,7 @@ from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives, read_lives
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
 from simulator.placement import SlurmPlacement, ThesisPlacement
-from simulator.policies.policy_family import Family, PolicyOption, Value
+from simulator.policies.policy_family import Family, PolicyOption, Value, choice, number
 from simulator.policy_interface import SchedulerContext
 from simulator.sharing import Proportional
 
@@ -68,43 +68,35 @@ class Hybrid:
         return run_whole_pool(work, self.mechanism, rules.sharing.overhead, check=check, progress=progress)
 
 
-def _number(name: str, default: float, text: str, least: float, most: float) -> PolicyOption:
-    return PolicyOption(name=name, help=text, default=default, least=least, most=most)
-
-
 _DRAWN = Draw()
 OPTIONS = (
-    PolicyOption(name="jobs", help="CSV file of kinds, sizes, notices (docs/hybrid.md); else drawn",
-    default=""), _number("ondemand_share", _DRAWN.on_demand, "share of the projects that are on demand", 0,
-    1), _number("malleable_share", _DRAWN.malleable, "share of the projects that are malleable", 0, 1),
     PolicyOption(
-        name="projects",
-        help="projects; 0: the users of the trace are projects",
-        default=_DRAWN.projects,
-        least=0,
-        most=1e6,
+        name="jobs", help="CSV file of kinds, sizes, notices (docs/hybrid.md); else drawn", default=""
     ),
-    PolicyOption(name="mix", help="of notices: mostly none, accurate, early, late; equal", default=_DRAWN.mix,
-           choices=tuple(MIXES)),
-    _number("min_share", _DRAWN.least, "least size of a malleable job over its request", 0.001, 1),
-    _number("mtbf_years", _DRAWN.node_mtbf_years, "years between failures of a node, for Daly's interval",
-            0.001, 1e6),
-    _number("interval", 100.0, "percent of Daly's interval between checkpoints", 1, 10_000),
-    PolicyOption(name="checkpoints", help="what they take: the time drawn, or none", default="timed",
-           choices=("timed", "free")),
-    _number("warning", 120.0, "seconds that a preempted malleable job holds its nodes", 0, 1e6),
-    _number("release", 600.0, "seconds after the predicted arrival that nodes stay reserved", 0, 1e6),
-    PolicyOption(name="squatting", help="backfill on reserved nodes", default="yes", choices=("yes", "no")),
-    PolicyOption(
-        name="preemption",
-        help="victims by overhead one by one, or those of least overhead together",
-        default="ascending",
-        choices=("ascending", "optimal"),
+    number("ondemand_share", _DRAWN.on_demand, 0, 1, "share of the projects that are on demand"),
+    number("malleable_share", _DRAWN.malleable, 0, 1, "share of the projects that are malleable"),
+    number("projects", _DRAWN.projects, 0, 1e6, "projects; 0: the users of the trace are projects"),
+    choice("mix", tuple(MIXES), "of notices: mostly none, accurate, early, late; equal", _DRAWN.mix),
+    number("min_share", _DRAWN.least, 0.001, 1, "least size of a malleable job over its request"),
+    number(
+        "mtbf_years",
+        _DRAWN.node_mtbf_years,
+        0.001,
+        1e6,
+        "years between failures of a node, for Daly's interval",
     ),
-)  # fmt: skip
-WEIGHT = PolicyOption(
-    name="weight", help="of an on-demand job that shares; the other's is 1", default=4, least=1, most=100
+    number("interval", 100.0, 1, 10_000, "percent of Daly's interval between checkpoints"),
+    choice("checkpoints", ("timed", "free"), "what they take: the time drawn, or none"),
+    number("warning", 120.0, 0, 1e6, "seconds that a preempted malleable job holds its nodes"),
+    number("release", 600.0, 0, 1e6, "seconds after the predicted arrival that nodes stay reserved"),
+    choice("squatting", ("yes", "no"), "backfill on reserved nodes"),
+    choice(
+        "preemption",
+        ("ascending", "optimal"),
+        "victims by overhead one by one, or those of least overhead together",
+    ),
 )
+WEIGHT = number("weight", 4, 1, 100, "of an on-demand job that shares; the other's is 1")
 
 
 def mechanism_of(strategy: int, shrinks: bool, values: Mapping[str, Value]) -> Mechanism:

@@ -44,7 +44,7 @@ from simulator.policies.malleable_loop import (
     StrategyRecord,
     run_malleable_events,
 )
-from simulator.policies.policy_family import Family, PolicyOption, Value
+from simulator.policies.policy_family import Family, PolicyOption, Value, choice, number
 from simulator.policy_interface import Event, Program, SchedulerContext, SimulationStarted, Timer
 from simulator.state.engine_state import EngineState
 
@@ -317,68 +317,35 @@ STRATEGIES: dict[str, tuple[Strategy, str]] = {
 """Section 2.1: MIN, PREF, AVG, KEEPPREF."""
 
 OPTIONS = (
-    PolicyOption(
-        name="malleable_share",
-        help="share of the batch jobs that are malleable, drawn by --seed; also --malleable-share",
-        default=1.0,
-        least=0.0,
-        most=1.0,
+    number(
+        "malleable_share",
+        1.0,
+        0.0,
+        1.0,
+        "share of the batch jobs that are malleable, drawn by --seed; also --malleable-share",
     ),
-    PolicyOption(
-        name="conversion",
-        help="how a request becomes sizes: amdahl or downey with efficiencies, or fractions of it",
-        default="amdahl",
-        choices=("amdahl", "downey", "fractions"),
+    choice(
+        "conversion",
+        ("amdahl", "downey", "fractions"),
+        "how a request becomes sizes: amdahl or downey with efficiencies, or fractions of it",
     ),
-    PolicyOption(
-        name="efficiency_min", help="more than this at the minimum size", default=0.95, least=0.01, most=1.0
-    ),
-    PolicyOption(
-        name="efficiency_preferred",
-        help="more than this at the preferred size",
-        default=0.8,
-        least=0.01,
-        most=1.0,
-    ),
-    PolicyOption(
-        name="efficiency_max", help="more than this at the maximum size", default=0.5, least=0.01, most=1.0
-    ),
-    PolicyOption(name="average", help="downey: least average parallelism", default=16, least=1, most=1e6),
-    PolicyOption(name="sigma", help="downey: variance of the parallelism", default=1.0, least=0.0, most=1e3),
-    PolicyOption(
-        name="min_fraction", help="fractions: minimum over request", default=0.5, least=1e-3, most=1.0
-    ),
-    PolicyOption(
-        name="max_fraction", help="fractions: maximum over request", default=2.0, least=1.0, most=1e3
-    ),
+    number("efficiency_min", 0.95, 0.01, 1.0, "more than this at the minimum size"),
+    number("efficiency_preferred", 0.8, 0.01, 1.0, "more than this at the preferred size"),
+    number("efficiency_max", 0.5, 0.01, 1.0, "more than this at the maximum size"),
+    number("average", 16, 1, 1e6, "downey: least average parallelism"),
+    number("sigma", 1.0, 0.0, 1e3, "downey: variance of the parallelism"),
+    number("min_fraction", 0.5, 1e-3, 1.0, "fractions: minimum over request"),
+    number("max_fraction", 2.0, 1.0, 1e3, "fractions: maximum over request"),
     PolicyOption(
         name="sizes", help="or a CSV file of sizes: trace_job, min_nodes, ... (docs/malleable.md)", default=""
     ),
-    PolicyOption(
-        name="tick", help="seconds between passes; 0: a pass at every event", default=0.0, least=0.0, most=1e6
+    number("tick", 0.0, 0.0, 1e6, "seconds between passes; 0: a pass at every event"),
+    number("cost", 0.0, 0.0, 1e6, "seconds that a job sets up when it is resized"),
+    number("cost_a_node", 0.0, 0.0, 1e6, "and seconds for each node that comes or goes"),
+    choice(
+        "protect_head", ("yes", "no"), "no job starts that would delay the head of the queue, as EASY has it"
     ),
-    PolicyOption(
-        name="cost", help="seconds that a job sets up when it is resized", default=0.0, least=0.0, most=1e6
-    ),
-    PolicyOption(
-        name="cost_a_node",
-        help="and seconds for each node that comes or goes",
-        default=0.0,
-        least=0.0,
-        most=1e6,
-    ),
-    PolicyOption(
-        name="protect_head",
-        help="no job starts that would delay the head of the queue, as EASY has it",
-        default="yes",
-        choices=("yes", "no"),
-    ),
-    PolicyOption(
-        name="shrink_needs_idle",
-        help="jobs give nodes only while a node idles",
-        default="no",
-        choices=("yes", "no"),
-    ),
+    choice("shrink_needs_idle", ("yes", "no"), "jobs give nodes only while a node idles", default="no"),
 )
 
 

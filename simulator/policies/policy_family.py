@@ -68,6 +68,16 @@ class PolicyOption:
         return kind + below + ("" if self.most == float("inf") else f" to {self.most:g}")
 
 
+def number(name: str, default: float, least: float, most: float, text: str) -> PolicyOption:
+    """Return an option that is a number within bounds; ``default`` says whether it is a whole one."""
+    return PolicyOption(name=name, help=text, default=default, least=least, most=most)
+
+
+def choice(name: str, choices: tuple[str, ...], text: str, default: str | None = None) -> PolicyOption:
+    """Return an option that is one of some words, by default the first."""
+    return PolicyOption(name=name, help=text, default=default or choices[0], choices=choices)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """A built-in policy, or several that differ in their options.

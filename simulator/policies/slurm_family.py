@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foundation.units import US_PER_S, seconds_to_us
-from simulator.policies.policy_family import Family, PolicyOption, Value
+from simulator.policies.policy_family import Family, PolicyOption, Value, choice, number
 from simulator.policies.slurm_schedulers import SlurmSchedulers
 
 if TYPE_CHECKING:
@@ -66,14 +66,6 @@ def _seconds(name: str, default: float, text: str, least: float = 0.0) -> Policy
     return PolicyOption(name=name, help=text, default=default, least=least, most=1e9)
 
 
-def _count(name: str, default: int, text: str) -> PolicyOption:
-    return PolicyOption(name=name, help=text, default=default, least=0, most=1e9)
-
-
-def _choice(name: str, choices: tuple[str, ...], text: str) -> PolicyOption:
-    return PolicyOption(name=name, help=text, default=choices[0], choices=choices)
-
-
 FAMILY = Family(
     name="slurm",
     help="Slurm's main and backfill schedulers with their periods, and multifactor priority",
@@ -85,20 +77,28 @@ FAMILY = Family(
         _seconds("delay", 3.0, "seconds between two runs for what has come (batch_sched_delay)"),
         _seconds("every", 60.0, "seconds between two runs whatever has happened (sched_interval); 0: none"),
         _seconds("spacing", 0.0, "seconds between any two runs of the main scheduler (sched_min_interval)"),
-        _choice("ends", ("wait", "at-once"), "ends wait for a look, too (no Epilog, or defer), or do not"),
-        _choice("backfill", ("yes", "no"), "run the backfill scheduler (SchedulerType)"),
+        choice("ends", ("wait", "at-once"), "ends wait for a look, too (no Epilog, or defer), or do not"),
+        choice("backfill", ("yes", "no"), "run the backfill scheduler (SchedulerType)"),
         _seconds("interval", 30.0, "seconds between two runs of the backfill scheduler (bf_interval)", 0.001),
         _seconds("phase", 0.0, "second at which it runs at first; 0: once a job has come"),
-        _count("depth", 500, "jobs that it looks at (bf_max_job_test)"),
+        number("depth", 500, 0, 1e9, "jobs that it looks at (bf_max_job_test)"),
         _seconds("window", 86_400.0, "seconds that it looks ahead (bf_window)"),
-        _count("reserve", 0, "jobs that it keeps nodes for (bf_job_part_count_reserve); 0: any number"),
+        number(
+            "reserve", 0, 0, 1e9, "jobs that it keeps nodes for (bf_job_part_count_reserve); 0: any number"
+        ),
         _seconds("resolution", 60.0, "seconds to which it rounds the times it keeps nodes (bf_resolution)"),
         _seconds("completing", 0.0, "seconds for which nodes take no job after one has ended"),
-        _count("limits", 0, "limits are whole minutes, of so many times the request; 0: the request itself"),
+        number(
+            "limits",
+            0,
+            0,
+            1e9,
+            "limits are whole minutes, of so many times the request; 0: the request itself",
+        ),
         _seconds("age", 0.0, "weight of age (PriorityWeightAge)"),
         _seconds("size", 0.0, "weight of size (PriorityWeightJobSize)"),
         _seconds("fair", 0.0, "weight of fair share (PriorityWeightFairshare)"),
-        _choice("favour", ("large", "small"), "jobs of which size go first (PriorityFavorSmall)"),
+        choice("favour", ("large", "small"), "jobs of which size go first (PriorityFavorSmall)"),
         _seconds("max_age", _WEEK_S, "seconds after which age counts in full (PriorityMaxAge)", 1.0),
         _seconds("calc", 300.0, "seconds between two looks at ages (PriorityCalcPeriod); 0: always"),
         _seconds("half_life", _WEEK_S, "seconds in which usage decays by half (PriorityDecayHalfLife)", 1.0),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foundation.units import seconds_to_us
-from simulator.policies.policy_family import Family, PolicyOption, Value
+from simulator.policies.policy_family import Family, Value, choice, number
 from simulator.timeshare.timeshare_pool import MEDIAN, SPREAD, Noise, TimeSharing
 from simulator.timeshare.timeshare_state import MOST_JOBS, SharingConfig
 
@@ -54,34 +54,18 @@ def _prepare(workload: Workload, _: PoolQueues, values: Mapping[str, Value], __:
     return replace(workload, submit_us=(2 * workload.submit_us + tick_us) // (2 * tick_us) * tick_us)
 
 
-def _choice(name: str, choices: tuple[str, ...], text: str) -> PolicyOption:
-    return PolicyOption(name=name, help=text, default=choices[0], choices=choices)
-
-
 _COMMON = (
-    _choice(
+    choice(
         "jobs", ("spmd", "any"), "a job is as fast as its slowest node (spmd), or as the mean of its nodes"
     ),
-    PolicyOption(
-        name="noise",
-        help="probability of each node to be slow in a step of 10 s",
-        default=0.0,
-        least=0.0,
-        most=1.0,
-    ),
-    PolicyOption(
-        name="noise_least",
-        help="a slow node's speed is drawn from here to 1",
-        default=0.5,
-        least=0.01,
-        most=1.0,
-    ),
-    PolicyOption(
-        name="tick",
-        help="seconds to which submissions are rounded, and at which jobs end; 0: exact",
-        default=0.0,
-        least=0.0,
-        most=86_400.0,
+    number("noise", 0.0, 0.0, 1.0, "probability of each node to be slow in a step of 10 s"),
+    number("noise_least", 0.5, 0.01, 1.0, "a slow node's speed is drawn from here to 1"),
+    number(
+        "tick",
+        0.0,
+        0.0,
+        86_400.0,
+        "seconds to which submissions are rounded, and at which jobs end; 0: exact",
     ),
 )
 
@@ -93,34 +77,20 @@ FAMILIES = (
         prepare=_prepare,
         whole_nodes=True,
         options=(
-            PolicyOption(
-                name="cap", help="most jobs on a node; 0: any number", default=0, least=0, most=MOST_JOBS
-            ),
-            _choice(
+            number("cap", 0, 0, MOST_JOBS, "most jobs on a node; 0: any number"),
+            choice(
                 "queue", ("each", "strict"), "of those that wait each that fits starts, or the first blocks"
             ),
-            PolicyOption(
-                name="overhead",
-                help="share of every job's performance that is lost",
-                default=0.0,
-                least=0.0,
-                most=0.9,
-            ),
+            number("overhead", 0.0, 0.0, 0.9, "share of every job's performance that is lost"),
             *_COMMON,
-            PolicyOption(
-                name="memory",
-                help="median of the memory of jobs whose memory is not known, as a share of a node",
-                default=MEDIAN,
-                least=0.0001,
-                most=0.9,
+            number(
+                "memory",
+                MEDIAN,
+                0.0001,
+                0.9,
+                "median of the memory of jobs whose memory is not known, as a share of a node",
             ),
-            PolicyOption(
-                name="memory_spread",
-                help="standard deviation of its logarithm",
-                default=SPREAD,
-                least=0.0,
-                most=3.0,
-            ),
+            number("memory_spread", SPREAD, 0.0, 3.0, "standard deviation of its logarithm"),
         ),
     ),
     Family(
@@ -130,7 +100,7 @@ FAMILIES = (
         prepare=_prepare,
         whole_nodes=True,
         options=(
-            _choice(
+            choice(
                 "backfill",
                 ("yes", "no"),
                 "a later job starts if it asks for less time than the first must wait",
