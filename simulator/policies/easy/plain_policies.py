@@ -6,7 +6,7 @@ EASY as NCS, the thesis's simulator, has it; in plain Python the same rules as i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -81,61 +81,24 @@ def _shape_of(job: SimulatedJob) -> tuple[int, ...]:
 class Easy(EasyKernels):
     """EASY backfilling: a later job may start if the queue's head can start no later for it."""
 
+    elsewhere: ClassVar[bool] = False
+
     def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState:
         """See ``EasyKernels``."""
-        return new_outlook(make, state, shapes, elsewhere=False)
+        return new_outlook(make, state, shapes, elsewhere=self.elsewhere)
 
     def schedule(self, context: SchedulerContext) -> None:
         """Start queue heads while they fit, then, in order, the jobs that do not delay the head."""
         Fcfs().schedule(context)
-        if not context.waiting:
-            return
-        head, *rest = context.waiting
-        refused = RefusedShapes(context)
-        start_us: int | None = None  # not known, as always when something has started
-        for job in rest:
-            if refused.covers(job) or context.place(job) is None:
-                continue
-            start_us = context.earliest_start_us(head) if start_us is None else start_us
-            if context.earliest_start_us(head, beside=job) <= start_us:
-                context.start(job)
-                refused.forget()
-                start_us = None
-            else:
-                refused.add(job)
+        if context.waiting:
+            _Pass(context, elsewhere=self.elsewhere).run()
 
 
 @dataclass(frozen=True, slots=True)
-class EasyElsewhere(EasyKernels):
+class EasyElsewhere(Easy):
     """EASY in which a job that would delay the head is tried again, off the head's nodes."""
 
-    def outlook(self, make: StateAllocator, state: EngineState, shapes: int) -> BackfillState:
-        """See ``EasyKernels``."""
-        return new_outlook(make, state, shapes, elsewhere=True)
-
-    def schedule(self, context: SchedulerContext) -> None:
-        """Start queue heads while they fit, then, in order, the jobs that do not delay the head somewhere."""
-        Fcfs().schedule(context)
-        if not context.waiting:
-            return
-        head, *rest = context.waiting
-        refused = RefusedShapes(context)
-        off: Sequence[int] | None = None
-        start_us: int | None = None
-        for job in rest:
-            if refused.covers(job) or context.place(job) is None:
-                continue
-            start_us = context.earliest_start_us(head) if start_us is None else start_us
-            second = None
-            if context.earliest_start_us(head, beside=job) > start_us:
-                off = context.nodes_at_start(head) if off is None else off
-                second = context.place(job, off=off)
-                if second is None or context.earliest_start_us(head, beside=job, on=second) > start_us:
-                    refused.add(job)
-                    continue
-            context.start(job, on=second)
-            refused.forget()
-            start_us = None
+    elsewhere: ClassVar[bool] = True
 
 
 _ALL_HAVE_ENDED = "all have ended"
@@ -178,18 +141,19 @@ class EasyNcs(EasyKernels):
             return
         Fcfs().schedule(context)
         if context.waiting:
-            _Pass(self, context).run()
+            _Pass(context, elsewhere=True, ncs=self).run()
 
 
 class _Pass:
-    """One pass over those behind the queue's head."""
+    """One pass over those behind the queue's head, with NCS's refusals or without them."""
 
-    def __init__(self, policy: EasyNcs, context: SchedulerContext) -> None:
-        self._policy = policy
+    def __init__(self, context: SchedulerContext, *, elsewhere: bool, ncs: EasyNcs | None = None) -> None:
         self._context = context
+        self._elsewhere = elsewhere
+        self._ncs = ncs
         self._head, *self._rest = context.waiting
         self._bounds: list[tuple[int, int]] = []
-        self._start_us: int | None = None
+        self._start_us: int | None = None  # not known, as always when something has started
 
     def run(self) -> None:
         context, refused = self._context, RefusedShapes(self._context)
@@ -198,16 +162,16 @@ class _Pass:
             first = None if self._is_out_of_bounds(job) or refused.covers(job) else context.place(job)
             if first is None:
                 continue
-            chosen: Cores | None = first
-            if self._delays_head(job, first):
+            on = None if self._ncs is None else first
+            delays = self._delays_head(job, on)
+            if delays and self._elsewhere:
                 off = context.nodes_at_start(self._head) if off is None else off
-                chosen = context.place(job, off=off)
-                if chosen is not None and self._delays_head(job, chosen):
-                    chosen = None
-            if chosen is None:
+                on = context.place(job, off=off)
+                delays = on is None or self._delays_head(job, on)
+            if delays:
                 refused.add(job)
                 continue
-            context.start(job, on=chosen)
+            context.start(job, on=on)
             refused.forget()
             self._start_us = None
 
@@ -215,14 +179,15 @@ class _Pass:
         asked_us = self._context.remaining_us(job)
         return any(job.nodes * job.cores >= procs and asked_us >= us for procs, us in self._bounds)
 
-    def _delays_head(self, job: SimulatedJob, on: Cores) -> bool:
-        context, head = self._context, self._head
+    def _delays_head(self, job: SimulatedJob, on: Cores | None) -> bool:
+        """Return whether the head starts later for ``job`` there; None: where the placement puts it."""
+        context, head, ncs = self._context, self._head, self._ncs
         if self._start_us is None:
             self._start_us = context.earliest_start_us(head)
         if self._start_us == FAR_US:
             return False
-        if self._policy.victims and not context.keeps_rows and self._raises_victim(on):
-            if self._policy.bounds:
+        if ncs and ncs.victims and on and not context.keeps_rows and self._raises_victim(on):
+            if ncs.bounds:
                 self._bounds.append((job.nodes * job.cores, context.remaining_us(job)))
             return True
         return context.earliest_start_us(head, beside=job, on=on) > self._start_us
