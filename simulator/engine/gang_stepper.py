@@ -46,12 +46,12 @@ from gangd.core import (
     TrackPlan,
 )
 from simulator.engine.python_engine import PythonEngine
+from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import Ints
 from simulator.lifecycle.job_progress import resume, suspend
 from simulator.model.jobs import SimulatedJob
-from simulator.model.system import FAR_US
-from simulator.placement import PlacementRule
-from simulator.policy_interface import PolicyError, QueuePolicy
+from simulator.model.system import FAR_US, NodePool, node_names
+from simulator.policy_interface import PolicyError
 from simulator.sharing import Proportional
 from simulator.state.allocations import running_jobs
 from simulator.state.engine_state import EngineState
@@ -105,11 +105,6 @@ class ExactSlices:
             ) from error
 
     @property
-    def quantum_us(self) -> int:
-        """Length of a slice."""
-        return self.settings.quantum_ns // _NS_PER_US
-
-    @property
     def scale(self) -> int:
         """See ``SharingModel``."""
         return self.model.scale
@@ -123,12 +118,7 @@ _US_PER_S = 1_000_000
 
 
 class GangStepper(PythonEngine):
-    """A stepper with a gang scheduler.
-
-    Parameters
-    ----------
-    names
-        Names of the pool's nodes.
+    """A stepper with a gang scheduler; ``sharing`` is that of its rules.
 
     Attributes
     ----------
@@ -142,28 +132,16 @@ class GangStepper(PythonEngine):
         self,
         state: EngineState,
         jobs: list[SimulatedJob],
-        *,
-        policy: QueuePolicy,
-        placement: PlacementRule,
+        rules: RunRules,
+        pool: NodePool,
         sharing: ExactSlices,
-        names: Sequence[str],
-        first_node: int = 0,
-        policy_name: str | None = None,
         after_event: Callable[[PythonEngine], None] | None = None,
     ) -> None:
-        super().__init__(
-            state,
-            jobs,
-            policy=policy,
-            placement=placement,
-            sharing=sharing,
-            first_node=first_node,
-            policy_name=policy_name,
-            after_event=after_event,
-        )
+        super().__init__(state, jobs, rules, pool, after_event)
+        names = node_names(pool.nodes, pool.first)
         self.rows: list[SliceRow] = []
         self.frozen_us: Ints = np.zeros(len(jobs), dtype=np.int64)
-        self._quantum_us = sharing.quantum_us
+        self._quantum_us = sharing.settings.quantum_ns // _NS_PER_US
         self._names = tuple(names)
         self._cores = CoreMap(dict.fromkeys(names, self.cluster.cores))
         self._gangs = GangScheduler(sharing.settings, 0, self._cores)

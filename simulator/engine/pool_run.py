@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -19,7 +19,7 @@ from simulator.engine.run_rules import RunRules
 from simulator.jit.compilation import Compilation, Compiled, compilation_wanted, is_anything_kept
 from simulator.jit.field_records import Ints, StateAllocator, array_of, column, column_view
 from simulator.model.jobs import PLAIN_LIFECYCLE, PoolJobs, SimulatedJob
-from simulator.model.system import FAR_US, NodePool, node_names
+from simulator.model.system import FAR_US, NodePool
 from simulator.policy_interface import KernelPolicy, Program
 from simulator.sharing import BuiltinSharing, Proportional, SharingModel, SharingTables
 from simulator.state.allocations import AllocationIntervals, Places, joined, take_log
@@ -382,29 +382,10 @@ def _stepper(
     after_event: Callable[[PythonEngine], None] | None,
 ) -> PythonEngine:
     """Return what goes through the events one by one, with slices if the sharing model has them."""
+    rules = replace(rules, policy=rules.own_policy())
     if isinstance(rules.sharing, ExactSlices):
-        return GangStepper(
-            state,
-            jobs,
-            policy=rules.own_policy(),
-            placement=rules.placement,
-            sharing=rules.sharing,
-            names=node_names(pool.nodes, pool.first),
-            first_node=pool.first,
-            policy_name=rules.policy_name,
-            after_event=after_event,
-        )
-    return PythonEngine(
-        state,
-        jobs,
-        policy=rules.own_policy(),
-        placement=rules.placement,
-        sharing=rules.sharing,
-        first_node=pool.first,
-        pool_name=pool.name,
-        policy_name=rules.policy_name,
-        after_event=after_event,
-    )
+        return GangStepper(state, jobs, rules, pool, rules.sharing, after_event)
+    return PythonEngine(state, jobs, rules, pool, after_event)
 
 
 def run_together(steppers: Sequence[PythonEngine]) -> None:

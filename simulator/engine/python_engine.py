@@ -17,6 +17,7 @@ from foundation.errors import OsubError
 from simulator.cores import node_fitting as owners
 from simulator.cores.node_fitting import fits
 from simulator.engine.context_actions import Actions
+from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import IntegerGrid, LazyTable, PlainGrid, RecordTable
 from simulator.lifecycle import lifecycle_actions
 from simulator.lifecycle.events import (
@@ -36,8 +37,8 @@ from simulator.lifecycle.events import (
 from simulator.lifecycle.job_progress import change_phase, finish, set_speed, settle
 from simulator.lifecycle.segments import rate_of
 from simulator.model.jobs import SimulatedJob
-from simulator.model.system import FAR_US
-from simulator.placement import Cores, PlacementRule
+from simulator.model.system import FAR_US, NodePool
+from simulator.placement import Cores
 from simulator.policy_interface import (
     Event,
     EventListener,
@@ -47,11 +48,9 @@ from simulator.policy_interface import (
     NodeDown,
     NodeUp,
     PolicyError,
-    QueuePolicy,
     SimulationStarted,
     Timer,
 )
-from simulator.sharing import SharingModel
 from simulator.state.allocations import (
     AllocationIntervals,
     class_at,
@@ -193,12 +192,10 @@ class PythonEngine(Actions):
         The pool at the beginning of the run, with lifecycle tables.
     jobs
         Its jobs, by index.
-    policy, placement, sharing
-        The plug-ins.
-    first_node
-        Index of the pool's first node in the system, for the sharing model.
-    pool_name, policy_name
-        What the pool is called, and what the policy is called in messages.
+    rules
+        The plug-ins; the policy is the pool's own.
+    pool
+        The nodes.
     after_event
         Called after each event and its scheduling pass, and whatever else changes a speed.
 
@@ -212,25 +209,17 @@ class PythonEngine(Actions):
         self,
         state: EngineState,
         jobs: list[SimulatedJob],
-        *,
-        policy: QueuePolicy,
-        placement: PlacementRule,
-        sharing: SharingModel,
-        first_node: int = 0,
-        pool_name: str = "main",
-        policy_name: str | None = None,
+        rules: RunRules,
+        pool: NodePool,
         after_event: Callable[[PythonEngine], None] | None = None,
     ) -> None:
         super().__init__(state, jobs)
-        self.pool_name = pool_name
-        self.pools: Mapping[str, PythonEngine] = {pool_name: self}
+        self.pool_name = pool.name
+        self.pools: Mapping[str, PythonEngine] = {pool.name: self}
         self.timer_kinds = list(KINDS)
         self.logged: list[AllocationIntervals] = []
-        self._policy = policy
-        self._policy_name = policy_name or type(policy).__name__
-        self._placement = placement
-        self._sharing = sharing
-        self._first_node = first_node
+        self._rules = rules
+        self._pool = pool
         self._after_event = after_event
         self._timers_in_a_row = 0
         self._is_pass_due = False
@@ -362,12 +351,12 @@ class PythonEngine(Actions):
         return tuple(lost)
 
     def _inform(self, event: Event) -> None:
-        if isinstance(self._policy, EventListener):
-            hear = self._policy.hear
+        if isinstance(self._rules.policy, EventListener):
+            hear = self._rules.policy.hear
             self._guarded(lambda: hear(self, event))
 
     def _ask(self) -> None:
-        self._guarded(lambda: self._policy.schedule(self))
+        self._guarded(lambda: self._rules.policy.schedule(self))
 
     def _guarded(self, call: Callable[[], None]) -> None:
         """Call a policy; what it raises becomes one line."""
@@ -382,7 +371,7 @@ class PythonEngine(Actions):
 
     def _blame(self, error: PolicyError, cause: Exception | None = None) -> None:
         reason = " ".join(str(error).split())
-        raise PolicyError(f"policy {self._policy_name}, at {self.now_us / 1e6:g} s: {reason}") from cause
+        raise PolicyError(f"policy {self._rules.called}, at {self.now_us / 1e6:g} s: {reason}") from cause
 
     def act(self) -> None:
         """See ``Actions``."""
@@ -407,7 +396,7 @@ class PythonEngine(Actions):
         self.cluster.asking = job.index
         try:
             wanted = job if nodes == job.nodes else replace(job, nodes=nodes)
-            return self._placement.place(self.cluster, wanted)
+            return self._rules.placement.place(self.cluster, wanted)
         finally:
             for node in barred:
                 flip(self.state.barred, node)
@@ -436,14 +425,7 @@ class PythonEngine(Actions):
 
     def fork(self, state: EngineState) -> PythonEngine:
         """Return a stepper with the same plug-ins on another state."""
-        return PythonEngine(
-            state,
-            self.jobs,
-            policy=self._policy,
-            placement=self._placement,
-            sharing=self._sharing,
-            first_node=self._first_node,
-        )
+        return PythonEngine(state, self.jobs, self._rules, self._pool)
 
     def set_speeds(self, job: int) -> None:
         """See ``Actions``."""
@@ -466,8 +448,8 @@ class PythonEngine(Actions):
                 for core in members(words_of(state.mask, part))
             }
             for others in groups:
-                speed = self._sharing.core_speed(
-                    self.jobs[job], [self.jobs[other] for other in others], node + self._first_node
+                speed = self._rules.sharing.core_speed(
+                    self.jobs[job], [self.jobs[other] for other in others], node + self._pool.first
                 )
                 slowest = speed if slowest is None else min(slowest, speed)
         even = max(1, round((1 if slowest is None else slowest) * state.rules[0].scale))

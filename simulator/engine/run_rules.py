@@ -40,6 +40,11 @@ class RunRules:
     after_failure: str = "checkpoint"
     together: bool = False
 
+    @property
+    def called(self) -> str:
+        """The policy's name in messages."""
+        return self.policy_name or type(self.policy).__name__
+
     def own_policy(self) -> QueuePolicy:
         """Return a copy of the policy, which may remember things, for one pool of one run.
 
@@ -51,8 +56,7 @@ class RunRules:
         try:
             return copy.deepcopy(self.policy)
         except Exception as error:
-            name = self.policy_name or type(self.policy).__name__
-            raise PolicyError(f"policy {name} cannot be copied for a run: {error}") from error
+            raise PolicyError(f"policy {self.called} cannot be copied for a run: {error}") from error
 
     def failing_until(self, nodes: int, horizon_us: int) -> RunRules:
         """Return the rules with the outages that are drawn for ``nodes`` nodes up to an instant."""
