@@ -62,7 +62,7 @@ def job_frame(result: SimulationResult) -> pl.DataFrame:
             "job_id": workload.number,
             "trace_job": workload.number,
             "kind": _texts(workload.interactive, "interactive", "batch"),
-            "user": _number_texts(workload.user),
+            "user": pl.Series(workload.user).replace(-1, None).cast(pl.String),
             "queue": _queue_names(result),
             "nodes": workload.nodes,
             "cores": cores,
@@ -80,7 +80,7 @@ def job_frame(result: SimulationResult) -> pl.DataFrame:
             "state": _states(result),
             **_applications(workload),
         }
-    ).with_columns(life_columns(result))
+    ).with_columns([*_lifecycle_columns(workload.lifecycles or ()), *_spent(result)])
 
 
 def _states(result: SimulationResult) -> pl.Series:
@@ -131,10 +131,6 @@ def _known(values: npt.NDArray[np.float64]) -> pl.Series:
 
 def _texts(flags: npt.NDArray[np.bool_], yes: str, no: str) -> pl.Series:
     return pl.Series([no, yes], dtype=pl.String).gather(pl.Series(flags.astype(np.uint32)))
-
-
-def _number_texts(values: Ints) -> pl.Series:
-    return pl.Series(values).replace(-1, None).cast(pl.String)
 
 
 def _queue_names(result: SimulationResult) -> pl.Series:
@@ -190,11 +186,6 @@ def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> N
         allocations=tables.allocations,
         slices=tables.slices,
     )
-
-
-def life_columns(result: SimulationResult) -> list[pl.Series]:
-    """Return the columns of ``jobs`` of lifecycles; none where every job ran once."""
-    return [*_lifecycle_columns(result.workload.lifecycles or ()), *_spent(result)]
 
 
 def _lifecycle_columns(lifecycles: Sequence[JobLifecycle]) -> list[pl.Series]:

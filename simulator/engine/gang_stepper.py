@@ -16,7 +16,7 @@ The sharing model of exact slices, as a setting names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -198,13 +198,15 @@ class GangStepper(PythonEngine):
         return even if self._cost == 1 or not self._has_others(job) else max(1, round(even / self._cost))
 
     def _has_others(self, job: int) -> bool:
+        return any(other in self._held or self.state.runs[other].busy for other in self._co_located(job))
+
+    def _co_located(self, job: int) -> Iterator[int]:
+        """Yield the other jobs on the cores of a job, once a node."""
         for node, cores in self.cluster.cores_of(job).items():
             mine = set(cores)
             for other, theirs in self.cluster.holders(node).items():
-                computes = other in self._held or self.state.runs[other].busy
-                if other != job and computes and not mine.isdisjoint(theirs):
-                    return True
-        return False
+                if other != job and not mine.isdisjoint(theirs):
+                    yield other
 
     def _is_sharing(self) -> bool:
         occupied = self.state.occupied
@@ -311,12 +313,7 @@ class GangStepper(PythonEngine):
     def _is_left(self, job: int) -> bool:
         """Whether no running job computes on a core of a held job."""
         runs = self.state.runs
-        for node, cores in self.cluster.cores_of(job).items():
-            mine = set(cores)
-            for other, theirs in self.cluster.holders(node).items():
-                if other not in self._held and runs[other].busy and not mine.isdisjoint(theirs):
-                    return False
-        return True
+        return not any(other not in self._held and runs[other].busy for other in self._co_located(job))
 
     def _thaw(self, job: int) -> None:
         if job in self._asleep:

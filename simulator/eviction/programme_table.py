@@ -238,7 +238,8 @@ class ProgrammeTable:
         times = self._question.steps + 1
         layers = np.empty((2, times, self._rows), dtype=np.int64)
         taken = np.empty((len(self._items), times, self._rows), dtype=np.uint8)
-        return first, rows, self._most_freed(), layers[0], layers[1], taken
+        most = np.minimum(np.cumsum(self._largest()[::-1], dtype=np.int64)[::-1], self._rows - 1)
+        return first, rows, most, layers[0], layers[1], taken
 
     def _fill(self) -> None:
         if self.cells > MOST_CELLS:
@@ -269,10 +270,6 @@ class ProgrammeTable:
 
     def _largest(self) -> list[int]:
         return [max((option.nodes for option in item), default=0) // self._unit for item in self._items]
-
-    def _most_freed(self) -> Ints:
-        suffix = np.cumsum(self._largest()[::-1], dtype=np.int64)[::-1]
-        return np.minimum(suffix, self._rows - 1)
 
     def _best_at(self, t: int, least: int) -> ProgrammeCell | None:
         """Return the cell of least loss, then fewest nodes, with exactly ``t`` steps."""

@@ -264,7 +264,7 @@ def _random_worlds(count: int) -> tuple[int, int, int]:
     alike = needs = needs_alike = 0
     for seed in range(count):
         question = _random_world(np.random.default_rng([seed, 7]))
-        found = zip(solve(question), losses_by_search(question), strict=True)
+        found = zip(solve(question), _search(question, math.inf)[1], strict=True)
         alike += all(math.isclose(one.loss or 0.0, searched, abs_tol=1e-5) for one, searched in found)
         if seed % 20 == 0:
             whole = ProgrammeTable(question, job_items(question), every_need=True)
@@ -319,11 +319,6 @@ def _indivisible(question: Question) -> Question:
     """Return the question with one more job, of one node, so that sizes have no common divisor."""
     tiny = EvictableJob(name="tiny", nodes=1, loss=1.0)
     return replace(question, jobs=[*question.jobs, tiny])
-
-
-def losses_by_search(question: Question) -> tuple[float, ...]:
-    """Return backtracking's losses for all deadlines."""
-    return _search(question, float("inf"))[1]
 
 
 def _losses(question: Question, solver: EvictionSolver, *, skip: bool = False) -> tuple[float, ...]:

@@ -55,14 +55,20 @@ def better_by(
 ) -> list[float]:
     """Return by how much a metric is better at a share than at another, a value a seed."""
     sign = 1 if metric in HIGHER_IS_BETTER else -1
-    pairs = zip(found.values(metric, policy, share), found.values(metric, policy, than), strict=True)
-    return [sign * (mine - other) for mine, other in pairs]
+    return [sign * (mine - other) for other, mine in _pairs(found, metric, policy, than, share)]
+
+
+def _pairs(
+    found: Outcomes, metric: str, policy: str, since: int = FEW, until: int = ALL
+) -> Iterable[tuple[float, float]]:
+    """Return a metric at two shares, a pair a seed."""
+    return zip(found.values(metric, policy, since), found.values(metric, policy, until), strict=True)
 
 
 def gains(found: Outcomes, metric: str, policy: str, share: int = ALL) -> list[float]:
     """Return the change of a metric in percent of its value with rigid jobs, a value a seed."""
-    pairs = zip(found.values(metric, policy, share), found.values(metric, policy, RIGID_SHARE), strict=True)
-    return [100 * (mine / rigid - 1) if rigid else 0.0 for mine, rigid in pairs]
+    pairs = _pairs(found, metric, policy, RIGID_SHARE, share)
+    return [100 * (mine / rigid - 1) if rigid else 0.0 for rigid, mine in pairs]
 
 
 def best(found: Outcomes, metric: str, share: int = ALL) -> str:
@@ -70,11 +76,10 @@ def best(found: Outcomes, metric: str, share: int = ALL) -> str:
     return max(STRATEGIES, key=lambda policy: fmean(better_by(found, metric, policy, share)))
 
 
-def change_text(found: Outcomes, metric: str, policy: str, share: int = ALL) -> str:
-    """Return a metric with rigid jobs and at a share, and the change, with its interval, in words."""
-    rigid = fmean(found.values(metric, policy, RIGID_SHARE))
-    mine = fmean(found.values(metric, policy, share))
-    change = estimate(gains(found, metric, policy, share)).text("%")
+def change_text(found: Outcomes, metric: str, policy: str) -> str:
+    """Return a metric with rigid jobs and with all malleable, and the change, with its interval, in words."""
+    rigid, mine = (fmean(found.values(metric, policy, share)) for share in (RIGID_SHARE, ALL))
+    change = estimate(gains(found, metric, policy)).text("%")
     return f"{NAMES[policy]}: {value_text(metric, rigid)} to {value_text(metric, mine)}, {change}"
 
 
@@ -105,30 +110,30 @@ def compared(
 
 def falls(found: Outcomes, metric: str, policy: str, since: int = FEW, until: int = ALL) -> list[float]:
     """Return by how much a metric falls from a share to another, a value a seed."""
-    pairs = zip(found.values(metric, policy, since), found.values(metric, policy, until), strict=True)
-    return [before - after for before, after in pairs]
+    return [before - after for before, after in _pairs(found, metric, policy, since, until)]
 
 
 def beyond_steady(found: Outcomes, metric: str, policy: str) -> list[float]:
     """Return by how much a metric falls from few to all malleable beyond what is steady."""
-    pairs = zip(found.values(metric, policy, FEW), found.values(metric, policy, ALL), strict=True)
-    return [(1 - NEAR) * before - after for before, after in pairs]
+    return [(1 - NEAR) * before - after for before, after in _pairs(found, metric, policy)]
 
 
 def within_steady(found: Outcomes, metric: str, policy: str) -> list[float]:
     """Return by how much a metric stays within what is steady from few to all malleable."""
-    pairs = zip(found.values(metric, policy, FEW), found.values(metric, policy, ALL), strict=True)
-    return [NEAR * before - abs(after - before) for before, after in pairs]
+    return [NEAR * before - abs(after - before) for before, after in _pairs(found, metric, policy)]
 
 
-def table_text(
-    found: Outcomes, metric: str, shares: Sequence[int], policies: Sequence[str] = STRATEGIES
-) -> str:
+def changes_text(found: Outcomes, metric: str) -> str:
+    """Return ``change_text`` of every strategy."""
+    return "; ".join(change_text(found, metric, policy) for policy in STRATEGIES)
+
+
+def table_text(found: Outcomes, metric: str, shares: Sequence[int]) -> str:
     """Return the means of a metric at some shares for each strategy, in words."""
     return "; ".join(
         f"{NAMES[policy]} "
         + ", ".join(value_text(metric, fmean(found.values(metric, policy, share))) for share in shares)
-        for policy in policies
+        for policy in STRATEGIES
     )
 
 
@@ -208,15 +213,15 @@ def best_gain(metric: str, *, steps: bool = False) -> Judge:
     return judge
 
 
-def wait_gain(metric: str, few_s: float) -> Judge:
-    """As ``best_gain``; tell from which share on the wait is below some seconds."""
+def wait_gain(few_s: float) -> Judge:
+    """As ``best_gain`` of the wait; tell from which share on it is below some seconds."""
 
     def judge(found: Outcomes) -> Judged:
-        policy = best(found, metric)
-        judgement = direction(better_by(found, metric, policy))
-        short = [share for share in SHARES if fmean(found.values(metric, policy, share)) < few_s]
+        policy = best(found, "wait_s")
+        judgement = direction(better_by(found, "wait_s", policy))
+        short = [share for share in SHARES if fmean(found.values("wait_s", policy, share)) < few_s]
         since = f"under {few_s:g} s from {min(short)}% on" if short else f"never under {few_s:g} s"
-        return judgement, f"{change_text(found, metric, policy)}; {since}"
+        return judgement, f"{change_text(found, 'wait_s', policy)}; {since}"
 
     return judge
 
@@ -339,8 +344,7 @@ def _m21(found: Outcomes) -> Judged:
         f"PREF longer at {share}%": [-value for value in better_by(found, "turnaround_s", PREF, share)]
         for share in (60, 80, ALL)
     }
-    text = "; ".join(change_text(found, "turnaround_s", policy) for policy in STRATEGIES)
-    return over_settings(settings), text
+    return over_settings(settings), changes_text(found, "turnaround_s")
 
 
 def _best_share(found: Outcomes, policy: str) -> int:
@@ -353,8 +357,7 @@ def _m22(found: Outcomes) -> Judged:
         f"{NAMES[policy]} longer": [-value for value in better_by(found, "run_s", policy)]
         for policy in (MIN, PREF, AVG)
     }
-    text = "; ".join(change_text(found, "run_s", policy) for policy in STRATEGIES)
-    return over_settings(settings), text
+    return over_settings(settings), changes_text(found, "run_s")
 
 
 def _m23(found: Outcomes) -> Judged:
@@ -363,8 +366,7 @@ def _m23(found: Outcomes) -> Judged:
         f"{NAMES[other]} below KEEPPREF": compared(found, "wait_s", ALL, KEEP, other)
         for other in (MIN, PREF, AVG)
     }
-    text = "; ".join(change_text(found, "wait_s", policy) for policy in STRATEGIES)
-    return over_settings(settings), text
+    return over_settings(settings), changes_text(found, "wait_s")
 
 
 def _m24(found: Outcomes) -> Judged:
@@ -373,8 +375,7 @@ def _m24(found: Outcomes) -> Judged:
         f"{NAMES[policy]} falls": [-value for value in better_by(found, "utilisation", policy)]
         for policy in (MIN, PREF, AVG)
     }
-    text = "; ".join(change_text(found, "utilisation", policy) for policy in STRATEGIES)
-    return over_settings(settings), text
+    return over_settings(settings), changes_text(found, "utilisation")
 
 
 def _m25(found: Outcomes) -> Judged:
@@ -395,7 +396,7 @@ JUDGES: dict[str, dict[str, Judge]] = {
     HASWELL: {
         "M1": best_gain("turnaround_s", steps=True),
         "M2": best_gain("run_s"),
-        "M3": wait_gain("wait_s", 10),
+        "M3": wait_gain(10),
         "M4": keep_waits(SHARES, soon=True),
         "M5": _m5,
         "M6": unexplained(_m6),
@@ -404,7 +405,7 @@ JUDGES: dict[str, dict[str, Judge]] = {
     KNL: {
         "M8": best_gain("turnaround_s"),
         "M9": best_gain("run_s"),
-        "M10": wait_gain("wait_s", 20),
+        "M10": wait_gain(20),
         "M11": keep_waits((40, 60), wider=True),
         "M12": _m12,
         "M13": unexplained(_m13),

@@ -82,7 +82,9 @@ _COLUMNS = 3
 def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     windows = _windows(request)
-    cases = {system: _cases(system, request) for system in windows}
+    cases = {system: cases_of(request.seeds) for system in windows}
+    if THETA in cases and not request.quick:
+        cases[THETA] += variant_cases(request.seeds)
     step = request.steps(sum(map(len, cases.values())))
     found = {
         system: Outcomes(window, run_cases(window, cases[system], step), request.seeds)
@@ -135,11 +137,6 @@ def _windows(request: StudyRequest) -> dict[str, JobWindow]:
         return {THETA: trace_window(request.traces[0], DAYS)}
     share = QUICK_SHARE if request.quick else 1.0
     return {recipe.name: made_window(recipe, share=share) for recipe in RECIPES}
-
-
-def _cases(system: str, request: StudyRequest) -> list[MalleableCase]:
-    more = variant_cases(request.seeds) if system == THETA and not request.quick else []
-    return [*cases_of(request.seeds), *more]
 
 
 def _facts(request: StudyRequest) -> list[str]:

@@ -69,14 +69,14 @@ class Outcomes:
         return tuple(float(getattr(self.by_case[case], metric)) for case in cases)
 
 
-def cases_of(seeds: int, shares: Sequence[int] = SHARES) -> list[MalleableCase]:
+def cases_of(seeds: int) -> list[MalleableCase]:
     """Return the cases of a window: rigid jobs once, for nothing is drawn then."""
     return [
         RIGID,
         *(
             MalleableCase(policy=policy, share=share, seed=seed)
             for policy in STRATEGIES
-            for share in shares
+            for share in SHARES
             for seed in range(1, seeds + 1)
         ),
     ]

@@ -150,7 +150,7 @@ def _slowdowns(survey: TimesharingSurvey) -> go.Figure:
         sums, counts = sum_of(survey, setting)
         means = np.full(counts.shape, np.nan)
         means[counts > 0] = sums[counts > 0] / counts[counts > 0]
-        _add_map(figure, survey, means, counts, column, coloraxis="coloraxis")
+        _add_map(figure, survey, means, counts, column)
     figure.update_layout(coloraxis=_axis(_WARM, 0, 4, "mean<br>slowdown"))
     return _arranged(figure)
 
@@ -161,7 +161,7 @@ def _ratios(
     figure = make_subplots(cols=2, subplot_titles=tuple(pairs), horizontal_spacing=0.09)
     for column, (batch, share) in enumerate(pairs.values(), start=1):
         values = ratios(survey, batch, share, fewest=1)
-        _add_map(figure, survey, values, sum_of(survey, batch)[1], column, coloraxis="coloraxis")
+        _add_map(figure, survey, values, sum_of(survey, batch)[1], column)
     figure.update_layout(coloraxis=_axis(_APART, -3, 3, "batch /<br>time-sharing"))
     return _arranged(figure)
 
@@ -179,7 +179,7 @@ def _axis(scale: list[list[object]], low: int, high: int, title: str) -> dict[st
 
 
 def _add_map(
-    figure: go.Figure, survey: TimesharingSurvey, values: Floats, counts: Counts, column: int, coloraxis: str
+    figure: go.Figure, survey: TimesharingSurvey, values: Floats, counts: Counts, column: int
 ) -> None:
     """Add a map of logarithms; bins with fewer than ten jobs have a cross."""
     grid = survey.grids[0]
@@ -190,7 +190,7 @@ def _add_map(
             z=np.round(logs, 3),
             x=x,
             y=y,
-            coloraxis=coloraxis,
+            coloraxis="coloraxis",
             customdata=np.dstack([np.round(values, 3), counts]),
             hovertemplate="%{customdata[0]:.3~g}, %{customdata[1]:,} jobs<extra></extra>",
             hoverongaps=False,

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from simulator.jit.compilation import kernel_state
-from simulator.jit.field_records import IntegerRow, Ints, RecordTable, Short, StateAllocator
+from simulator.jit.field_records import IntegerRow, Ints, LazyTable, RecordTable, Short, StateAllocator
 from simulator.state.node_sets import full_set
 
 WHOLE = 720_720
@@ -265,22 +265,6 @@ class TimeshareState(NamedTuple):
 _MOST_WORK = 1 << 62
 
 
-class PlainRow(dict[int, int]):
-    """A long row in plain Python; what was never written is 0."""
-
-    __slots__ = ("_size",)
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __missing__(self, index: int) -> int:
-        return 0
-
-
 def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, compiled: bool) -> TimeshareState:
     """Return the state, for compiled kernels or for plain Python; no job may run for ``longest_us``."""
     make = StateAllocator(compiled=compiled)
@@ -295,7 +279,7 @@ def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, comp
     spans = _spans(jobs)
 
     def long(size: int) -> IntegerRow:
-        return cast("IntegerRow", np.zeros(size, dtype=np.int32)) if compiled else PlainRow(size)
+        return cast("IntegerRow", np.zeros(size, dtype=np.int32)) if compiled else LazyTable(int, size)
 
     return TimeshareState(
         rules=make.table(
