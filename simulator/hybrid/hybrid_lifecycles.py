@@ -310,10 +310,8 @@ def preempt(world: HybridTables, job: int) -> None:
         if world.rules[0].warning_us > 0:
             entry.status = LEAVING
             entry.next_us = world.clock[0].now_us + world.rules[0].warning_us
-            return
-        close_stretch(world, job, 0)
-        _leave_nodes(world, job)
-        _wait_again(world, job, BY_CHECKPOINT)
+        else:
+            leave(world, job)
         return
     lost_us = lose(world, entry)
     close_stretch(world, job, lost_us)

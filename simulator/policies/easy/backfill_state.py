@@ -12,16 +12,17 @@ from typing import NamedTuple
 
 from simulator.cores.node_fitting import fits_then
 from simulator.jit.compilation import kernel, kernel_state
-from simulator.jit.field_records import (
-    IntegerRow,
-    StateAllocator,
-    column,
-    only_record,
-)
+from simulator.jit.field_records import IntegerRow, StateAllocator, column, only_record
 from simulator.policies.easy.backfill_trial import RowMirror, new_mirror
 from simulator.policies.easy.ncs import Ncs
-from simulator.policies.easy.reservation import ReservationProjection, Shadow, new_ahead, new_shadow
-from simulator.policies.easy.waiting_shapes import Refusals, ShapeLanes, new_lanes, no_refusals
+from simulator.policies.easy.reservation import (
+    EndRecord,
+    ReservationProjection,
+    Shadow,
+    ShadowRecord,
+    new_ahead,
+)
+from simulator.policies.easy.waiting_shapes import RefusalRecord, Refusals, ShapeLanes, new_lanes
 from simulator.state.engine_state import NEVER, EngineRulesRecord, EngineState
 from simulator.state.node_sets import count_bits, flip
 
@@ -109,12 +110,15 @@ def new_outlook(
 ) -> BackfillState:
     """Return the outlook of an idle cluster, for jobs of so many different shapes."""
     rules = only_record(EngineRulesRecord, state.rules)
-    steady = rules.slots == 1 and not rules.nodes_differ and not _have_checkpoints(state)
+    steady = rules.slots == 1 and not rules.nodes_differ
+    if state.lifecycles is not None:  # a job with checkpoints may go on for longer than it asked
+        steady = steady and bool((column(state.lifecycles.jobs, "every_us") == NEVER).all())
+    running = min(rules.jobs, rules.nodes * rules.cores)
     return BackfillState(
-        shadow=new_shadow(make, min(rules.jobs, rules.nodes * rules.cores)) if steady else None,
+        shadow=Shadow(make.table(ShadowRecord, 1), make.table(EndRecord, running)) if steady else None,
         ahead=None if steady else new_ahead(make, state, rules.jobs),
         mirror=None if state.rows is None else new_mirror(make, state),
-        refusals=no_refusals(make, shapes),
+        refusals=Refusals(make.row([1]), make.table(RefusalRecord, shapes)),
         lanes=new_lanes(make, state, shapes) if state.lifecycles is None and ncs is None else None,
         aside=HeadNodes(make.zeros(len(state.barred)), make.zeros(1)) if elsewhere else None,
         ncs=ncs,
@@ -124,10 +128,3 @@ def new_outlook(
 def shapes_of(state: EngineState) -> int:
     """Return how many different shapes the jobs of a run have."""
     return int(column(state.jobs, "shape").max()) + 1
-
-
-def _have_checkpoints(state: EngineState) -> bool:
-    """Return whether a job may go on for longer than it asked when it started."""
-    if state.lifecycles is None:
-        return False
-    return bool((column(state.lifecycles.jobs, "every_us") != NEVER).any())

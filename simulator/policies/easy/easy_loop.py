@@ -21,14 +21,9 @@ from simulator.lifecycle.events import (
 )
 from simulator.lifecycle.job_progress import change_phase, finish, set_speeds
 from simulator.policies.easy.backfill_state import BackfillState
-from simulator.policies.easy.easy_pass import (
-    forget_future,
-    make_pass,
-    note_arrived,
-    note_ended,
-    start_heads,
-    waits_for_ends,
-)
+from simulator.policies.easy.easy_pass import forget_future, make_pass, note_ended, start_heads
+from simulator.policies.easy.ncs import ends_follow
+from simulator.policies.easy.waiting_shapes import enter_lane
 from simulator.state.engine_state import NEVER, EngineState
 from simulator.state.event_queue import first_waiting, release_dependents
 from simulator.state.lifecycle_state import LifecycleTables
@@ -38,7 +33,7 @@ from simulator.state.lifecycle_state import LifecycleTables
 def _after_arrival(state: EngineState, outlook: BackfillState | None, job: int) -> None:
     """Note that ``job`` has arrived, and that a pass is due."""
     if outlook is not None:
-        note_arrived(state, outlook, job)
+        enter_lane(state, outlook.lanes, job)
     if state.clock[0].due != NEVER:
         state.clock[0].due += 1
 
@@ -55,7 +50,7 @@ def _after_end(state: EngineState, outlook: BackfillState | None, job: int) -> N
 def _waits_for_ends(state: EngineState, outlook: BackfillState | None) -> bool:
     if outlook is None:
         return False
-    return waits_for_ends(state, outlook)
+    return ends_follow(state, outlook.ncs)
 
 
 @kernel

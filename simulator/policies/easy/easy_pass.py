@@ -28,7 +28,7 @@ from simulator.policies.easy.backfill_state import (
     unbar,
 )
 from simulator.policies.easy.backfill_trial import RowMirror, show_rows, take_head
-from simulator.policies.easy.ncs import Ncs, ends_follow, forget_bounds, is_out_of_bounds, raises_victim
+from simulator.policies.easy.ncs import Ncs, forget_bounds, is_out_of_bounds, raises_victim
 from simulator.policies.easy.reservation import (
     ReservationProjection,
     Shadow,
@@ -44,7 +44,6 @@ from simulator.policies.easy.waiting_shapes import (
     Refusals,
     ShapeLanes,
     are_kept,
-    enter_lane,
     forget_refusals,
     is_hopeless,
     leave_lane,
@@ -252,15 +251,6 @@ def _go_along_lanes(state: EngineState, outlook: BackfillState, lanes: ShapeLane
 
 
 @kernel
-def backfill_all(state: EngineState, outlook: BackfillState) -> None:
-    """Start the jobs behind the head that do not delay it."""
-    if _have_lanes(state, outlook.lanes):
-        _go_along_lanes(state, outlook, outlook.lanes)
-    else:
-        backfill(state, outlook, state.runs[state.runs[state.rules[0].jobs].queue_next].queue_next)
-
-
-@kernel
 def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirror | None, head: int) -> None:
     """Project all running jobs up to the earliest start of ``head``, all ends at that instant included."""
     known, base, clock = ahead.head[0], ahead.base, ahead.base.clock[0]
@@ -333,18 +323,6 @@ def note_ended(state: EngineState, outlook: BackfillState, job: int) -> None:
 
 
 @kernel
-def note_arrived(state: EngineState, outlook: BackfillState, job: int) -> None:
-    """Note that ``job`` has arrived."""
-    enter_lane(state, outlook.lanes, job)
-
-
-@kernel
-def waits_for_ends(state: EngineState, outlook: BackfillState) -> bool:
-    """Return whether the policy makes no pass yet, because another job ends at this instant."""
-    return ends_follow(state, outlook.ncs)
-
-
-@kernel
 def _forget_ends(shadow: Shadow | None) -> None:
     if shadow is not None:
         drop_shadow(shadow)
@@ -380,7 +358,10 @@ def _backfill_all(state: EngineState, outlook: BackfillState) -> None:
     _forget_moves(outlook.shadow)
     if state.clock[0].restless > 0:
         _forget_start(outlook.ahead)
-    backfill_all(state, outlook)
+    if _have_lanes(state, outlook.lanes):
+        _go_along_lanes(state, outlook, outlook.lanes)
+    else:
+        backfill(state, outlook, state.runs[first_waiting(state)].queue_next)
 
 
 @kernel

@@ -78,11 +78,6 @@ class Shadow(NamedTuple):
     ends: RecordTable[EndRecord]
 
 
-def new_shadow(make: StateAllocator, most_running: int) -> Shadow:
-    """Return the shadow of an idle cluster."""
-    return Shadow(head=make.table(ShadowRecord, 1), ends=make.table(EndRecord, most_running))
-
-
 @kernel
 def note_start(state: EngineState, shadow: Shadow, job: int) -> None:
     """Sort ``job``, which has just started, into the list of requested ends."""

@@ -44,11 +44,6 @@ class Refusals(NamedTuple):
     by_shape: RecordTable[RefusalRecord]
 
 
-def no_refusals(make: StateAllocator, shapes: int) -> Refusals:
-    """Return the memory of a pass that has not begun, for ``shapes`` different shapes of job."""
-    return Refusals(make.row([1]), make.table(RefusalRecord, shapes))
-
-
 @kernel
 def forget_refusals(refusals: Refusals) -> None:
     """Begin a new series: something has started or ended, or time has passed."""
@@ -187,26 +182,14 @@ def _leave(state: EngineState, lanes: ShapeLanes, job: int) -> None:
 @kernel
 def enter_lane(state: EngineState, lanes: ShapeLanes | None, job: int) -> None:
     """Note that ``job`` waits, if lanes are kept."""
-    if lanes is not None:
-        _enter_kept(state, lanes, job)
-
-
-@kernel
-def _enter_kept(state: EngineState, lanes: ShapeLanes, job: int) -> None:
-    if lanes.head[0].kept:
+    if lanes is not None and lanes.head[0].kept:
         _enter(state, lanes, job)
 
 
 @kernel
 def leave_lane(state: EngineState, lanes: ShapeLanes | None, job: int) -> None:
     """Note that ``job`` waits no longer, if lanes are kept."""
-    if lanes is not None:
-        _leave_kept(state, lanes, job)
-
-
-@kernel
-def _leave_kept(state: EngineState, lanes: ShapeLanes, job: int) -> None:
-    if lanes.head[0].kept:
+    if lanes is not None and lanes.head[0].kept:
         _leave(state, lanes, job)
 
 
