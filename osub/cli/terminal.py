@@ -109,7 +109,13 @@ def ask_first(question: str, otherwise: str) -> None:
     Raises
     ------
     OsubError
-        The answer is no; Ctrl-C is what it is everywhere.
+        The answer is no, or there is none; Ctrl-C is what it is everywhere.
     """
-    if not typer.confirm(question, err=True):
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort as error:
+        if isinstance(error.__context__, EOFError):
+            raise OsubError(f"no answer: {otherwise}; --yes does not ask") from None
+        raise
+    if not agreed:
         raise OsubError(otherwise)

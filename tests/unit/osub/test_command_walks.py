@@ -310,6 +310,13 @@ def test_no_is_no_interruption(
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
     assert run(["runs", "remove", "r"]) == 1
     assert "osub: nothing was removed" in capsys.readouterr().err
+
+    def no_answer(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("click.termui.visible_prompt_func", no_answer)
+    assert run(["runs", "remove", "r"]) == 1
+    assert "no answer: nothing was removed; --yes" in capsys.readouterr().err
     assert (second_here / "r" / "run.json").exists()
 
 
