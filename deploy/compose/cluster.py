@@ -411,7 +411,8 @@ class ComposeCluster:
         checked(words, answer)
         roles = [one.role for one in list_containers(engine, state.home, state.cluster)]
         if missing := missing_roles(roles, state):  # podman-compose is content with anything
-            raise ClusterError(f"{engine.compose[0]} made no container for {missing[0]}: {last_word(answer)}")
+            why = last_word(answer, of_several=0)  # it goes on after an error, and later ones follow from it
+            raise ClusterError(f"{engine.compose[0]} made no container for {missing[0]}: {why}")
         wait_until_whole(engine, state, say)
 
 

@@ -166,8 +166,8 @@ def checked(words: Sequence[str], answer: CommandOutput) -> str:
     raise ClusterError(f"`{one_line(' '.join(words[:6]))}` failed: {last_word(answer)}")
 
 
-def last_word(answer: CommandOutput) -> str:
-    """Return the line of an answer that tells most of what went wrong."""
+def last_word(answer: CommandOutput, *, of_several: int = -1) -> str:
+    """Return the telling line of what went wrong: of several the last, or with 0 the first."""
     lines = [line.strip() for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()] or lines
-    return one_line(telling[-1]) if telling else f"exit code {answer.returncode}, nothing printed"
+    return one_line(telling[of_several]) if telling else f"exit code {answer.returncode}, nothing printed"

@@ -326,8 +326,9 @@ def test_jobs_are_in_sacct_although_slurmdbd_was_killed(contained: Contained) ->
     until("the job has ended", lambda: not contained.run("squeue", "-h", "-j", job).strip())
     assert not contained.cluster.status().is_whole
     contained.up()
-    words = ("sacct", "-X", "-n", "-j", job, "-o", "state")
-    until("sacct has the job", lambda: contained.run(*words).split() == ["COMPLETED"], 60.0)
+    words = ("exec", contained.names("controller")[0], "sacct", "-X", "-n", "-j", job, "-o", "state")
+    # It fails until slurmdbd answers again.
+    until("sacct has the job", lambda: contained.engine.run(*words).stdout.split() == ["COMPLETED"], 60.0)
 
 
 def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contained) -> None:

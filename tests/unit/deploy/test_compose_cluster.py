@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from deploy.compose.cluster import ComposeCluster, Options, StuckError, live_folders, wait_until_whole
 from deploy.compose.containers import read_containers
-from deploy.compose.engine import Engine, EngineFacts, EngineName, find_engine, read_facts
+from deploy.compose.engine import Engine, EngineFacts, EngineName, find_engine, last_word, read_facts
 from deploy.compose.image import build_context, build_fault, choose_watchers, free_port
 from deploy.compose.inside.slurm_says import Ready
 from deploy.compose.plan import (
@@ -37,6 +37,7 @@ from deploy.local.home import take_home
 from deploy.local.layout import names_of
 from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError, TrustError
+from foundation.slurm.run_command import CommandOutput
 from osub.cli.cluster import app
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
@@ -126,6 +127,11 @@ def test_an_engine_that_does_not_answer_says_why(engine: FakeEngine, said: str, 
     engine.change(away=said)
     with pytest.raises(HostError, match=rf"docker does not answer \({said}\): .*{advice}"):
         find_engine(EngineName.DOCKER)
+
+
+def test_of_the_errors_of_podman_compose_the_first_is_the_cause() -> None:
+    said = "Error: container-init binary not found on the host\nError: no container with name or ID\n125\n"
+    assert "container-init" in last_word(CommandOutput(0, "", said), of_several=0)
 
 
 def test_an_engine_that_is_missing_says_how_to_get_it(
