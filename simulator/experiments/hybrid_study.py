@@ -163,8 +163,8 @@ def nodes_of(columns: SwfColumns) -> int:
     return NODES if abs(procs - NODES) <= _ALIKE * NODES else procs
 
 
-def made_workload(jobs: int, nodes: int, load: float = LOAD, seed: int = 1) -> Workload:
-    """Return jobs like Theta's: bursts of alike ones, mostly small, of minutes to a day.
+def made_workload(jobs: int, nodes: int, load: float = LOAD) -> Workload:
+    """Return jobs like Theta's, always the same: bursts of alike ones, mostly small, of minutes to a day.
 
     Parameters
     ----------
@@ -172,10 +172,8 @@ def made_workload(jobs: int, nodes: int, load: float = LOAD, seed: int = 1) -> W
         How many there are.
     load
         Share of the node time that they take until the last one comes.
-    seed
-        The same seed gives the same jobs.
     """
-    dice = np.random.default_rng([seed, jobs, nodes])
+    dice = np.random.default_rng([1, jobs, nodes])
     bursts = 1 + dice.geometric(0.4, jobs).clip(max=_MOST_BURST)
     burst = np.repeat(np.arange(jobs), bursts)[:jobs]
     size = np.maximum(1, (np.array(_SIZES) * nodes).astype(np.int64))[

@@ -73,17 +73,6 @@ class Mechanism:
     free_checkpoints: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """Columns of units; see ``HybridJobRecord``."""
-
-    setup: Ints
-    every: Ints
-    save: Ints
-    slack: Ints
-    work: Ints
-
-
 def build_world(
     make: StateAllocator,
     jobs: PoolJobs,
@@ -125,7 +114,7 @@ def build_world(
     notice_us = _times([life.notice_us for life in lifecycles])
     order = np.lexsort((np.arange(jobs.count), jobs.submit_us))
     announced = np.flatnonzero((kind == ON_DEMAND) & (notice_us < FAR_US))
-    units = _units(jobs, kind, whole, mechanism)
+    setup, every, save, slack, work = _units(jobs, kind, whole, mechanism)
     rows = 8 * nodes + _SPARE_ROWS if records else 1
     return HybridTables(
         rules=make.table(
@@ -156,11 +145,11 @@ def build_world(
             notice_us=notice_us,
             predicted_us=_times([life.predicted_us for life in lifecycles]),
             notice=np.where(notice_us < FAR_US, SILENT, NO_NOTICE),
-            setup=units.setup,
-            every=units.every,
-            save=units.save,
-            slack=units.slack,
-            work=units.work,
+            setup=setup,
+            every=every,
+            save=save,
+            slack=slack,
+            work=work,
         ),
         nodes=make.table(HybridNodeRecord, nodes),
         active=make.zeros(2 * nodes + 2),
@@ -197,8 +186,8 @@ def _times(values: list[int | None]) -> Ints:
     return np.array([FAR_US if value is None else value for value in values], dtype=np.int64)
 
 
-def _units(jobs: PoolJobs, kind: Ints, whole: int, mechanism: Mechanism) -> _Work:
-    """Return the work of the jobs: what of the run is neither set-up nor checkpoints.
+def _units(jobs: PoolJobs, kind: Ints, whole: int, mechanism: Mechanism) -> tuple[Ints, ...]:
+    """Return units: set-up, between checkpoints, of a checkpoint, slack, and work, the rest of a run.
 
     The run of the trace has the checkpoints that are due by ``checkpoint_every_us``. What of it is not filled
     by a whole number of them counts as set-up, so that the run is as long as in the trace.
@@ -218,10 +207,10 @@ def _units(jobs: PoolJobs, kind: Ints, whole: int, mechanism: Mechanism) -> _Wor
     saves = np.where((every_us > 0) & (work_us > 0), (work_us - 1) // np.maximum(every_us, 1), 0)
     setup_us = setup_us + left_us - work_us - saves * save_us
     often_us = every_us * mechanism.interval.numerator // mechanism.interval.denominator
-    return _Work(
-        setup=setup_us * whole,
-        every=np.where(every_us > 0, np.maximum(often_us, 1), 0) * whole,
-        save=np.where(every_us > 0, save_us, 0) * whole,
-        slack=(request_us - run_us) * whole * width,
-        work=work_us * whole * width,
+    return (
+        setup_us * whole,
+        np.where(every_us > 0, np.maximum(often_us, 1), 0) * whole,
+        np.where(every_us > 0, save_us, 0) * whole,
+        (request_us - run_us) * whole * width,
+        work_us * whole * width,
     )
