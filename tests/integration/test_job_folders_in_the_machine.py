@@ -21,8 +21,6 @@ SLOW_S = 180.0
 SLUID = "sEKNKTV3WPV500"
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
-
-
 cluster = cluster_of_module()
 jobs = two_jobs()
 

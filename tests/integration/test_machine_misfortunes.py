@@ -14,8 +14,6 @@ from tests.fixtures.machine.started import cluster_of_module, two_jobs
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 _UP = f"scontrol show node {NODE} | grep -Eq 'State=(IDLE|MIXED|ALLOCATED) '"
-
-
 cluster = cluster_of_module()
 jobs = two_jobs()
 

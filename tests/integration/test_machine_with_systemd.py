@@ -24,8 +24,6 @@ SLOW_S = 30.0
 """What a script and a few processes may take there."""
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
-
-
 cluster = cluster_of_module()
 jobs = two_jobs(gang_again=True)
 yielding = two_jobs("gangd-hold=yield", "gangd-hold=yield gangd-weight=0.5", gang_again=True)

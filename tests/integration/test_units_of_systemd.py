@@ -11,8 +11,6 @@ from tests.fixtures.machine.started import cluster_of_module, two_jobs
 SLOW_S = 30.0
 WATCHDOG_S = 15.0
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
-
-
 cluster = cluster_of_module(MachineCluster.install_units)
 jobs = two_jobs()
 

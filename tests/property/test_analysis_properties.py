@@ -82,8 +82,7 @@ def test_use_of_cores_is_what_counting_second_by_second_gives(table: pl.DataFram
         for second in range(int(row["start_s"]), int(row["end_s"])):
             key = (row["node"], row["core"], second)
             load[key] = load.get(key, 0) + 1
-    assert held.occupied_core_s == len(load)
-    assert held.allocated_core_s == sum(load.values())
+    assert (held.occupied_core_s, held.allocated_core_s) == (len(load), sum(load.values()))
     assert held.shared_core_s == sum(count > 1 for count in load.values())
 
 

@@ -197,8 +197,7 @@ def test_a_run_survives_its_jobs_csv(made: list[JobRecord], plain: bool, trace_n
         words = ("--format", "evalys", "--out", folder / "back", "--system", f"N{NODES}C{CORES}")
         said = osub("trace", "import", folder / "jobs.csv", *words)
         assert said.code == 0, said.err
-        back = list(rows_of(load_run(folder / "back").jobs, JOBS))
-        assert back == jobs
+        assert list(rows_of(load_run(folder / "back").jobs, JOBS)) == jobs
         assert (folder / "back/jobs.parquet").read_bytes() == (folder / "r/jobs.parquet").read_bytes()
 
 

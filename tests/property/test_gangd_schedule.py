@@ -378,8 +378,7 @@ def test_slices_that_grow_and_shrink_change_nothing_but_their_length(
     for _ in range(160):
         world.step()
     assert world.scheduler.time.length_ns(world.slice) == 250 * MS
-    shares = [job.ran / job.entitled for job in jobs if job is not None]
-    assert jain(shares) >= 0.99
+    assert jain([job.ran / job.entitled for job in jobs if job is not None]) >= 0.99
 
 
 @examples(10)
@@ -399,5 +398,4 @@ def test_turns_that_tune_themselves_are_fair_and_every_node_agrees(
             assert 125 * MS <= world.scheduler.time.length_ns(world.slice) <= 1000 * MS
     for _ in range(160):
         world.step()
-    shares = [job.ran / job.entitled for job in jobs if job is not None]
-    assert jain(shares) >= 0.99
+    assert jain([job.ran / job.entitled for job in jobs if job is not None]) >= 0.99

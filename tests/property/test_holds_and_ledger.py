@@ -51,20 +51,10 @@ from tests.fixtures.gang_yield import CPU1, remove_groups
 from tests.fixtures.tier import choose
 
 JOBS = st.sampled_from((1, 2))
-
-
 STEPS = st.sampled_from(("0", "batch"))
-
-
 KEYS = st.builds(StepKey, JOBS, STEPS)
-
-
 WHICH = st.integers(0, 9)
-
-
 NUMBERS = st.sampled_from((None, None, errno.EIO, errno.EPERM))
-
-
 ROOM = st.sampled_from((0, 1, 2, 9, 9, 9))
 
 
@@ -477,10 +467,7 @@ def test_what_the_signal_freezer_stopped_is_on_record() -> None:
 
 
 YIELDING_JOBS = (1, 2, 3)
-
-
 SCOPE = "system.slice/a_slurmstepd.scope"
-
 
 ACTS = (
     *("begin", "end", "gather", "gather", "adopt", "hold", "hold", "hold", "release", "die", "trouble"),

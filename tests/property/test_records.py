@@ -37,15 +37,11 @@ from workloads.swf import (
 )
 
 seconds = st.none() | st.floats(-1, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])
-
-
 core_ids = st.frozensets(st.integers(0, 4000), min_size=1, max_size=20).map(lambda ids: tuple(sorted(ids)))
-
 
 placements = st.none() | st.lists(
     st.builds(Placement, st.sampled_from(["a", "b", "node-3", "ü"]), core_ids), max_size=3
 ).map(tuple)
-
 
 jobs = st.builds(
     JobRecord,
@@ -130,8 +126,6 @@ def test_jobs_come_back_from_journal_and_table_as_they_were(rows: list[JobRecord
 
 
 whole = st.integers(0, 2**53)
-
-
 number = whole | st.floats(0, 2**52, allow_nan=False, allow_infinity=False)
 
 
@@ -147,10 +141,7 @@ swf_jobs = st.builds(
     extension=st.lists(st.integers(-1, 10**6) | st.floats(0, 1e9), max_size=9).map(tuple),
 )
 
-
 padding = st.text(" \t", min_size=1, max_size=3)
-
-
 plain_number = st.integers(-1, 10**9).map(str) | st.decimals(0, 10**6, places=2).map(str)
 
 

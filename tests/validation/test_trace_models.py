@@ -36,8 +36,6 @@ from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 from workloads.trace.transforms.busy_window import THESIS_WINDOW, cut_window, find_window
 
 LUBLIN_256 = "lublin_256.swf.gz"
-
-
 Sample = NDArray[np.float64] | NDArray[np.int64]
 
 
@@ -101,8 +99,7 @@ def test_sizes_have_the_published_shares(model: LublinParameters) -> None:
     serial = np.mean(sizes == 1)
     # two-stage uniform sizes can round to 1 or to a power of two by themselves
     assert model.serial_share - 0.01 < serial < model.serial_share + 0.08
-    power = np.mean((sizes > 1) & (sizes & (sizes - 1) == 0))
-    assert power > model.power_of_two_share - 0.08
+    assert np.mean((sizes > 1) & (sizes & (sizes - 1) == 0)) > model.power_of_two_share - 0.08
 
 
 @pytest.mark.parametrize("model", [TYPELESS, BATCH, INTERACTIVE])
@@ -141,7 +138,6 @@ def test_interactive_jobs_have_the_measured_statistics() -> None:
 
 
 GAIA = "UniLu-Gaia-2014-1.swf.gz"
-
 
 LOGS = [
     *(
@@ -244,11 +240,7 @@ def test_no_interactive_job_follows_until_8_the_next_morning(gaia: SwfTrace) -> 
 
 
 CIRRUS = TRACES / "cirrus_2024Q1_CPU_sacct_subset.csv.gz"
-
-
 EAGLE = "eagle_sample_1000.csv.gz"
-
-
 JOBCOMP = TRACES / "slurmsim_micro_real_slurm_run_jobcomp.log.gz"
 
 
@@ -294,8 +286,7 @@ def test_eagle_sample_has_its_users_limits_and_sizes(log: Path) -> None:
     assert len(plain) == len(rows)
     for job in plain:
         row = rows[job.job_number]
-        assert job.run_s == float(row["run_time"])
-        assert job.requested_s == float(row["wallclock_req"])
+        assert (job.run_s, job.requested_s) == (float(row["run_time"]), float(row["wallclock_req"]))
         assert job.procs == int(row["processors_req"])
     users = {row["user"] for row in rows_of(log)}
     assert len({job.user for job in trace.jobs}) == len(users)

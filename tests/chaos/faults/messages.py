@@ -21,8 +21,6 @@ from tests.chaos.stage import FUZZ, Stage
 from tests.chaos.troupe import Troupe
 
 INCARNATION = bytes(range(16))
-
-
 _CHUNK = 5_000
 
 

@@ -144,8 +144,7 @@ def test_sharing_preempts_no_job_and_both_go_on(seed: int) -> None:
     found = run(world)
     assert not found.column("preemptions").any()
     assert not found.column("lost_node_us").any()
-    rules = found.world.rules[0]
-    assert jobs_took_no_longer(found, world, rules.whole)
+    assert jobs_took_no_longer(found, world, found.world.rules[0].whole)
     held = found.stretches
     assert int(((held.to_us - held.from_us) * held.nodes).sum()) == int(found.column("held_node_us").sum())
 

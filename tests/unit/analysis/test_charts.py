@@ -84,8 +84,7 @@ def test_idle_nodes_are_drawn_too() -> None:
 
 
 def test_a_run_without_places_has_no_schedule() -> None:
-    jobs = with_derived(frame_of([make_ended(1, placement=None)], JOBS))
-    assert gantt(jobs, make_info()) is None
+    assert gantt(with_derived(frame_of([make_ended(1, placement=None)], JOBS)), make_info()) is None
 
 
 def test_maps_of_runs_that_are_compared_have_one_scale_of_colours(monkeypatch: pytest.MonkeyPatch) -> None:

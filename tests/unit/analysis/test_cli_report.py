@@ -62,8 +62,7 @@ def test_metrics_are_machine_readable(osub: Osub, runs: list[Path]) -> None:
     done = osub(*runs, "--json", "--wait-threshold", "1")
     metrics = json.loads(done.stdout)
     assert [run["label"] for run in metrics] == ["one (a)", "one (b)"]
-    assert metrics[0]["kinds"]["all"]["jobs"] == 8
-    assert metrics[0]["options"]["wait_threshold_s"] == 1
+    assert (metrics[0]["kinds"]["all"]["jobs"], metrics[0]["options"]["wait_threshold_s"]) == (8, 1)
     assert metrics[1]["slices"]["fairness"] is not None
 
 

@@ -81,8 +81,7 @@ def test_jobs_are_paired_by_their_number(runs: tuple[Run, Run]) -> None:
 def test_errors_are_of_the_jobs_that_both_completed(runs: tuple[Run, Run]) -> None:
     errors = run_errors(*runs)
     assert (errors.jobs, errors.missing, errors.compared) == (2, 2, 2)
-    assert errors.start_s.max == 2
-    assert errors.run_time.max == pytest.approx(0.1)
+    assert (errors.start_s.max, errors.run_time.max) == (2, pytest.approx(0.1))
     assert (errors.same_place, errors.same_nodes) == (0.5, 0.5)
 
 
@@ -111,8 +110,7 @@ def test_places_are_judged_among_jobs_that_found_the_same_jobs(tmp_path: Path) -
 
 def test_short_jobs_can_be_left_out_of_the_errors(runs: tuple[Run, Run]) -> None:
     errors = run_errors(*runs, least_run_s=60)
-    assert errors.compared == 1
-    assert errors.start_s.max == 0
+    assert (errors.compared, errors.start_s.max) == (1, 0)
 
 
 def test_nodes_count_by_their_place_in_the_system_whatever_they_are_called(tmp_path: Path) -> None:

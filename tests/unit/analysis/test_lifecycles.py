@@ -32,8 +32,6 @@ from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 INFO = make_info(system="N3C4", node_names=("n1", "n2", "n3"), multiplicity=1)
-
-
 TWO, FOUR = (0, 1), (0, 1, 2, 3)
 
 
@@ -72,7 +70,6 @@ JOBS_OF_ALL_KINDS = [
     job(6, 30.0, 32.0, 42.0, placement=at("n2", FOUR), cores=4, dedicated_s=10.0),
 ]
 
-
 HELD = [
     held(1, 0, 10),
     held(1, 30, 50, "requeue"),
@@ -85,13 +82,8 @@ HELD = [
     held(5, 40, 50, place=at("n3", FOUR), wasted_s=10),
 ]
 
-
 LOST_CORE_S = 2 * 10 + 2 * 4 + 4 * 10
-
-
 AGAIN_CORE_S = 2 * 2
-
-
 HELD_CORE_S = 2 * 30 + 4 * 10 + 2 * 20 + 2 * 10 + 2 * 40 + 4 * 10 + 4 * 10
 
 

@@ -78,8 +78,7 @@ def test_wait_of_all_and_by_kind(metrics: RunMetrics) -> None:
         25,
     )
     assert metrics.kinds["all"].waited_share == pytest.approx(2 / 3)
-    assert metrics.kinds["batch"].wait_s.max == 8
-    assert metrics.kinds["interactive"].waited_share == 1
+    assert (metrics.kinds["batch"].wait_s.max, metrics.kinds["interactive"].waited_share) == (8, 1)
     assert list(metrics.kinds) == ["all", "batch", "interactive"]
 
 
@@ -87,8 +86,7 @@ def test_jobs_without_a_value_are_counted_as_missing(metrics: RunMetrics) -> Non
     batch = metrics.kinds["batch"]
     assert batch.jobs == 3
     assert (batch.slowdown_osub.known, batch.slowdown_osub.missing) == (2, 1)
-    assert batch.states == {"COMPLETED": 2, "REFUSED": 1}
-    assert batch.completion_missing == 1
+    assert (batch.states, batch.completion_missing) == ({"COMPLETED": 2, "REFUSED": 1}, 1)
     assert metrics.cpu_missing == 1
 
 
@@ -103,8 +101,7 @@ def test_completion_by_jobs_and_by_cpu_time(metrics: RunMetrics) -> None:
 def test_use_of_the_system(metrics: RunMetrics) -> None:
     # Core 0 for 34 s and core 1 for 20 s, of two cores in 34 s.
     assert metrics.utilisation_allocated == pytest.approx(54 / 68)
-    assert metrics.cpu_utilisation == pytest.approx(31 / 68)
-    assert metrics.shared_share == 0
+    assert (metrics.cpu_utilisation, metrics.shared_share) == (pytest.approx(31 / 68), 0)
     assert metrics.placement_missing == 0
 
 
@@ -167,8 +164,7 @@ def test_start_up_is_named_where_it_is_much_of_the_run(tmp_path: Path) -> None:
     (note,) = measure(run).notes
     assert note.startswith("No two jobs share a core: its degradation of 1.90 is start-up")
     assert "a median of 90.0 s against 100.0 s of work" in note
-    shared = replace(run, info=msgspec.structs.replace(run.info, multiplicity=2))
-    assert not measure(shared).notes
+    assert not measure(replace(run, info=msgspec.structs.replace(run.info, multiplicity=2))).notes
 
 
 def test_long_jobs_and_simulations_need_no_word(tmp_path: Path) -> None:

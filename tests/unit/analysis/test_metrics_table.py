@@ -35,8 +35,7 @@ def test_each_run_is_a_column_and_the_best_is_marked(tmp_path: Path) -> None:
 
 def test_long_times_are_reported_in_hours(tmp_path: Path) -> None:
     runs = [msgspec.structs.replace(both(tmp_path)[0], makespan_s=7_700_400.0)]
-    assert metric_rows(runs)[0].name == "makespan [h]"
-    assert metric_rows(runs)[0].cells == ("2,139",)
+    assert (metric_rows(runs)[0].name, metric_rows(runs)[0].cells) == ("makespan [h]", ("2,139",))
 
 
 def printed(runs: list[RunMetrics], width: int, simulated: list[RunMetrics]) -> str:

@@ -124,8 +124,7 @@ def test_the_answer_comes_first_then_the_reference_naive_and_gangd_and_where_it_
     tab.look(1400, 900)
     tab.open(comparison, everything=False)
     names = tab.run("[...document.querySelectorAll('main > section')].map((one) => one.id)")
-    assert names[:4] == ["verdict", "schedule", "evidence", "differences"]
-    assert names[-1] == "where"
+    assert (names[:4], names[-1]) == (["verdict", "schedule", "evidence", "differences"], "where")
     script = "[...document.querySelectorAll('#schedule h3')].map((one) => one.innerText)"
     assert tab.run(script) == ["M=1", "M=2 naive", "M=2 gangd"]
     tops = tab.run("[...document.querySelectorAll('#schedule figure')].map((one) => one.offsetTop)")

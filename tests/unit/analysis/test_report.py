@@ -74,8 +74,7 @@ def test_repeats_are_pictured_once_a_setting_and_their_differences_have_interval
         for trial in (1, 2, 3)
     ]
     page = page_of(distinctly_labelled(repeats), tmp_path)
-    pictured = re.findall(r"<h3>(.*?)</h3>\s*<figure", page)
-    assert pictured[:2] == ["M=1 (1)", "M=2 gangd (1)"]
+    assert re.findall(r"<h3>(.*?)</h3>\s*<figure", page)[:2] == ["M=1 (1)", "M=2 gangd (1)"]
     assert "completed in all of 3 and 3 runs; intervals over runs." in page
     assert re.search(r"degradation, mean</th>.*?\+[\d.]+ to \+[\d.]+</td>", page)
 

@@ -38,8 +38,7 @@ def test_a_figure_has_its_median_an_interval_and_the_ratio_to_its_baseline(lines
     assert repeated.interval is not None
     assert 4.0 <= repeated.interval[0] <= 5.0 <= repeated.interval[1] <= 6.0
     assert (once.value, once.interval, once.ratio) == (11.0, None, None)
-    text = table([repeated, once])
-    assert "| sweep | overhead | 5 (4 to 6) % | work | 3 (2 to 5) |" in text
+    assert "| sweep | overhead | 5 (4 to 6) % | work | 3 (2 to 5) |" in table([repeated, once])
 
 
 def test_a_history_keeps_runs_and_passes_over_what_a_kill_left(lines: list[str], tmp_path: Path) -> None:

@@ -42,10 +42,7 @@ from osub.cli.cluster import app
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
 FACTS = EngineFacts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
-
-
 SHAPE = Shape(nodes=3, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB)
-
 
 WATCHED = Monitoring(
     prometheus_image="osub-prometheus:1", prometheus_port=9091, grafana_image=None, grafana_port=3001
@@ -94,8 +91,6 @@ def populate(engine: FakeEngine, home: Path) -> str:
 
 
 V2 = replace(FACTS, hierarchy="v2")
-
-
 PODMAN_INFO = {"host": {"cgroupVersion": "v2", "cpus": 2, "memTotal": 8 << 30}}
 
 
@@ -489,8 +484,7 @@ def test_the_build_gets_sources_and_certificates_and_nothing_else(tmp_path: Path
     with build_context(environment={"PIP_CERT": str(certificates)}) as context:
         assert (context / "deploy/compose/site/ca.pem").read_text() == "PEM"
         assert (context / "gangd/main.py").is_file()
-        names = {path.name for path in context.iterdir()}
-        assert not {".git", ".venv", "tests"} & names
+        assert not {".git", ".venv", "tests"} & {path.name for path in context.iterdir()}
         assert not list(context.rglob("__pycache__"))
         assert not [path for path in context.rglob("*") if path.is_symlink()]
     assert not context.exists()
@@ -559,7 +553,6 @@ def test_a_name_in_the_environment_does_not_reach_the_state(engine: FakeEngine, 
 
 HOME = "/somewhere"
 
-
 STATE = ComposeState(
     home=HOME,
     engine=EngineName.DOCKER,
@@ -570,10 +563,7 @@ STATE = ComposeState(
     accounting=False,
 )
 
-
 NODES = tuple(f"{STATE.cluster}-node-{number}" for number in (1, 2))
-
-
 WHOLE = Ready(2, 2, 2, NODES)
 
 

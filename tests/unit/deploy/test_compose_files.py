@@ -22,16 +22,9 @@ from deploy.compose.plan import ComposeState, Monitoring, compose_environment
 from deploy.shape import Shape
 
 ROOT = Path(deploy.__file__).parents[1]
-
-
 FOLDER = ROOT / "deploy" / "compose"
-
-
 FILES = sorted(FOLDER.glob("compose*.yaml"))
-
-
 SERVICES = ["accounting", "controller", "database", "keys", "node"]
-
 
 RIGHTS = {
     "keys": {"CHOWN", "DAC_OVERRIDE", "FOWNER"},
@@ -43,7 +36,6 @@ RIGHTS = {
         *("SYS_NICE", "SYS_PTRACE", "IPC_LOCK"),
     },
 }
-
 
 SEEN_BY = {"password": {"keys", "database", "accounting"}, "curve": {"keys", "controller", "node"}}
 

@@ -42,8 +42,6 @@ from foundation.slurm import Partition, SlurmNode
 from foundation.slurm.site_configuration import read_config, read_nodes, read_partitions
 
 HOST = LocalHost("host1", True, "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
-
-
 ROOT = LocalHost("host1", True, "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
 
 
@@ -132,8 +130,7 @@ def test_virtual_nodes_may_declare_several_threads_a_core() -> None:
 
 def test_settings_win_over_ours_whatever_their_case() -> None:
     lines = conf(Shape(nodes=1, cores=1, settings=("killwait=5", "minjobage=10")))
-    assert lines["killwait"] == "5"
-    assert lines["minjobage"] == "10"
+    assert (lines["killwait"], lines["minjobage"]) == ("5", "10")
     assert "MinJobAge" not in lines
 
 
@@ -285,14 +282,8 @@ def test_a_folder_is_suggested_as_a_shell_takes_it() -> None:
 
 
 ME, OTHER = 1000, 1001
-
-
 KIN = Kin(Names("abcde"), (Path("/home/me/c"), Path("/tmp/osub-1")), (Path("/dev/shm/gangd-1000-x"),), ME)
-
-
 MARK = "OSUB_CLUSTER=osub-abcde"
-
-
 TASK = ("SLURM_CLUSTER_NAME=osub-abcde", "SLURMD_NODENAME=abcde-n1")
 
 
@@ -379,8 +370,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_is_pinned_by_its_start_too(sleeper: subprocess.Popen[bytes]) -> None:
     known = read_facts(sleeper.pid)
     assert known is not None
-    assert known.words == ("sleep", "600")
-    assert known.user == os.geteuid()
+    assert (known.words, known.user) == (("sleep", "600"), os.geteuid())
     assert pin(sleeper.pid, known.start_ticks + 1) is None
     pinned = pin(sleeper.pid, known.start_ticks)
     assert pinned is not None
@@ -510,7 +500,6 @@ def test_ledgers_in_memory_go_and_nothing_next_to_them(tmp_path: Path) -> None:
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 
-
 GOOD = {
     "SLURM_VERSION": "24.11.5",
     "SelectType": "select/cons_tres",
@@ -532,7 +521,6 @@ GOOD = {
     "MinJobAge": "300 sec",
 }
 
-
 PARTITION = Partition(
     name="shared",
     nodes=("n1", "n2"),
@@ -543,7 +531,6 @@ PARTITION = Partition(
     preempt_mode="OFF",
     default_memory=True,
 )
-
 
 NODE = SlurmNode(
     name="n1",
@@ -637,8 +624,7 @@ def test_what_is_wrong_is_named_with_the_line_that_mends_it(
 
 
 def test_a_longer_freeze_asks_for_a_longer_timeout() -> None:
-    found = faults(configuration(freeze_cap_s=20.0))
-    assert found["MessageTimeout"].write == "MessageTimeout=40"
+    assert faults(configuration(freeze_cap_s=20.0))["MessageTimeout"].write == "MessageTimeout=40"
     assert {"KillWait"} <= faults(configuration({"KillWait": "21 sec"}, freeze_cap_s=20.0)).keys()
 
 
@@ -694,8 +680,7 @@ def test_what_a_real_slurm_printed_can_be_judged() -> None:
 
 def test_nonsense_in_place_of_numbers_is_reported_and_not_believed() -> None:
     values: dict[str, str | None] = dict.fromkeys(GOOD, "\x1b[2J%n" * 1000)
-    advice = judge(configuration(values))
-    assert any(one.grade is Grade.BAD for one in advice)
+    assert any(one.grade is Grade.BAD for one in judge(configuration(values)))
 
 
 @pytest.mark.parametrize(

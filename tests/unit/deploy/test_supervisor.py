@@ -27,19 +27,14 @@ from deploy.shape import Shape
 from foundation.cpu_time import CpuTime, cpu_time
 
 ROLE = "gang-agent n1"
-
-
 SLEEP = ("/bin/sleep", "600")
-
-
 Make = Callable[..., Supervised]
 
 
 def test_waits_double_up_to_a_limit_and_begin_anew_after_a_long_life() -> None:
     backoff = Backoff()
     waits = [backoff.after(1.0) for _ in range(9)]
-    assert waits[:3] == [FIRST_S, 2 * FIRST_S, 4 * FIRST_S]
-    assert waits[-1] == LONGEST_S
+    assert (waits[:3], waits[-1]) == ([FIRST_S, 2 * FIRST_S, 4 * FIRST_S], LONGEST_S)
     assert backoff.after(LONG_LIFE_S) == FIRST_S
 
 
@@ -115,8 +110,7 @@ def test_a_program_that_is_not_there_is_tried_again_later(make: Make, layout: Cl
     assert one.look(now_s)
     assert one.due_s == now_s + FIRST_S
     assert one.look(one.due_s)
-    assert one.due_s == now_s + 3 * FIRST_S
-    assert one.daemon.pid == 0
+    assert (one.due_s, one.daemon.pid) == (now_s + 3 * FIRST_S, 0)
 
 
 def test_one_that_runs_already_is_taken_over(make: Make) -> None:
@@ -348,7 +342,6 @@ def test_the_kernel_reports_of_living_processes_and_of_children_waited_for() -> 
     burn = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
     after = read_process_times()[os.getpid()]
-    assert after.start_ticks == before.start_ticks
-    assert after.parent == os.getppid()
+    assert (after.start_ticks, after.parent) == (before.start_ticks, os.getppid())
     assert after.waited_s - before.waited_s >= 0.2
     assert time.process_time() >= after.self_s - before.self_s

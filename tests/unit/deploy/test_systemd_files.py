@@ -25,8 +25,6 @@ from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Metric, Metr
 from tests.fixtures.exposure import UNITS, exposures, page_exposures, page_score, score
 
 FOLDER = Path(deploy.__file__).parent / "systemd"
-
-
 NEEDS_A_VALUE = {"lease_ms", "mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"}
 
 
@@ -46,8 +44,7 @@ def unit(name: str) -> configparser.ConfigParser:
 def test_the_example_shows_every_key_with_its_default(tmp_path: Path) -> None:
     text = (FOLDER / "gangd.toml").read_text()
     shown = re.sub(r"(?m)^# (?=[a-z_]+ = )", "", text)
-    table = tomllib.loads(shown)
-    assert set(table) == set(Config.__struct_fields__)
+    assert set(tomllib.loads(shown)) == set(Config.__struct_fields__)
     path = tmp_path / "gangd.toml"
     path.write_text(shown)
     read, plain = load_config(path), Config()
@@ -80,8 +77,7 @@ def test_units_bound_what_the_daemons_may_do(name: str) -> None:
 
 def test_the_controller_has_no_privilege_and_the_agent_few() -> None:
     controller, agent = unit("gangd.service")["Service"], unit("gang-agent.service")["Service"]
-    assert controller["User"] == "gangd"
-    assert controller["CapabilityBoundingSet"] == ""
+    assert (controller["User"], controller["CapabilityBoundingSet"]) == ("gangd", "")
     assert "User" not in agent
     granted = set(agent["CapabilityBoundingSet"].split())
     assert granted <= {"CAP_KILL", "CAP_SYS_NICE", "CAP_SYS_PTRACE", "CAP_IPC_LOCK", "CAP_DAC_READ_SEARCH"}
@@ -93,8 +89,7 @@ def test_the_controller_has_no_privilege_and_the_agent_few() -> None:
 def test_commands_of_the_units_are_ones_that_the_daemons_take() -> None:
     default = (FOLDER / "gang-agent.default").read_text()
     options = shlex.split(re.search(r'(?m)^OPTIONS="(.*)"$', default)[1])  # type: ignore[index]
-    parsed = parser().parse_args(with_command(["run", *options]))
-    assert parsed.controller == ["controller"]
+    assert parser().parse_args(with_command(["run", *options])).controller == ["controller"]
     parser().parse_args(["thaw", "--expired"])
 
 
@@ -164,20 +159,10 @@ def test_last_words_name_the_reason(tmp_path: Path, logged: str, message: str) -
 
 
 MONITORING = Path(__file__).parents[3] / "deploy/monitoring"
-
-
 TABLE: dict[str, Metric] = {metric.name: metric for metric in (*CONTROLLER, *AGENT, *PROCESS)}
-
-
 ALERTS = (MONITORING / "alerts.yaml").read_text()
-
-
 NAME = re.compile(r"\b(?:gangd|gang_agent|process)_[a-z_]+")
-
-
 LABEL = re.compile(r"([a-z_]+)\s*(=~|!=|=|!~)\s*\"([^\"]*)\"")
-
-
 FREE = {"job", "instance", "le"}
 
 

@@ -15,15 +15,11 @@ import pytest
 from osub.cli.main import root
 
 PROJECT = Path(__file__).parents[3]
-
-
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 
 
 # Placeholders on a page: `up|down`, `[--queues mq]`, `...`.
 PLACEHOLDER = re.compile(r"\.\.\.|…|\[|\]|\||^[A-Z]+$")
-
-
 INLINE = re.compile(r"(?<!`)`(osub [^`\n]+)`(?!`)")
 
 
@@ -119,29 +115,16 @@ NAMED_PAGES = [
     *sorted(page for page in (PROJECT / "docs").rglob("*.md") if page.parent.name != "adr"),
 ]
 
-
 ROOMS = "osub|simulator|submitter|deploy|predictor|workloads|gangd|analysis|foundation|tests|scripts"
-
-
 FILE = re.compile(rf"(?<![\w/.-])((?:{ROOMS})/[\w./-]+\.(?:py|c|yaml|json|toml|lua|md|sh))")
-
-
 TEST = re.compile(r"`[\w/]*\b(test_\w+\.py)`")
-
-
 NAME = re.compile(rf"`((?:{ROOMS})(?:\.\w+)+)`")
-
-
 NO_NAME = re.compile(r"\.(?:py|toml|md|service|so|json|yaml)$")
 
 
 # Names in capitals are placeholders; the two are labels of containers.
 PLACEHOLDER_PATH = re.compile(r"/[A-Z]+\.py$")
-
-
 LABELS = {"osub.home", "osub.cluster"}
-
-
 TESTS = {path.name for path in (PROJECT / "tests").rglob("test_*.py")}
 
 
@@ -183,17 +166,9 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 
 DOCS = Path(__file__).parents[3] / "docs"
-
-
 PICTURES = sorted((DOCS / "pictures").glob("*.svg"))
-
-
 SVG = "{http://www.w3.org/2000/svg}"
-
-
 GREY = "#6b7280"
-
-
 SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)]*pictures/[^)]+)\)")
 
 

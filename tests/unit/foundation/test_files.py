@@ -82,7 +82,6 @@ WRITERS: dict[str, Writer] = {
     "write_pieces": lambda path, content: write_pieces(path, (content[:1], content[1:])),
 }
 
-
 EVERY = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
 
 
@@ -290,8 +289,6 @@ def test_links_lead_where_they_lead(tmp_path: Path) -> None:
 
 
 OTHER = 61_234
-
-
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 

@@ -24,8 +24,6 @@ from gangd.daemon_process import Death, WatchedThread
 from gangd.guardian.state_folders import ledger_folders, state_path
 
 OTHER = 61_234
-
-
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 

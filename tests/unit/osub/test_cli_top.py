@@ -133,8 +133,7 @@ def test_who_is_on_the_cores_is_never_cut_for_the_figures_of_agents(width: int) 
 def test_roomy_terminals_get_more_columns_and_wide_ones_both_tables_side_by_side() -> None:
     assert "freeze us" not in "\n".join(drawn(status(), Screen(80)))
     assert "freeze us" in "\n".join(drawn(status(), Screen(120)))
-    wide = drawn(status(), Screen(200))
-    assert any("cores" in line and "demand" in line for line in wide)
+    assert any("cores" in line and "demand" in line for line in drawn(status(), Screen(200)))
 
 
 def test_what_does_not_fit_is_counted_and_trouble_comes_first() -> None:

@@ -374,11 +374,7 @@ def test_a_locale_without_our_letters_gets_a_question_mark(second_here: Path, en
 
 
 HEADING = "JobID|JobName|State|Submit|Start|End|NCPUS"
-
-
 ROW = "{0}|solve|COMPLETED|2024-01-01T00:00:0{0}|2024-01-01T00:00:09|2024-01-01T00:01:09|1"
-
-
 TRACE_LINE = "{0} {1} -1 {2} 1 -1 -1 1 200000 -1 1 1 1 -1 1 -1 -1 -1\n"
 
 

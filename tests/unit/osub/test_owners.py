@@ -15,8 +15,6 @@ from submitter.plan.replay_plan import PlannedJob, batch_script
 from tests.fixtures.records import make_info, make_trace
 
 OTHER = 61_234
-
-
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 

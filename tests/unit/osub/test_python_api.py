@@ -112,8 +112,7 @@ def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     assert "alone" in alone._repr_html_()
     page = osub.report([alone, shared], tmp_path / "page.html")
     assert '<section id="verdict">' in page.read_text(encoding="utf-8")
-    again = osub.load(str(tmp_path / "shared"))
-    assert again.jobs.equals(shared.jobs)
+    assert osub.load(str(tmp_path / "shared")).jobs.equals(shared.jobs)
 
 
 def test_a_run_on_shared_cores_says_what_other_overheads_would_give(swf: Path) -> None:

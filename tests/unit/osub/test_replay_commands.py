@@ -19,8 +19,6 @@ from osub.live.gang import AUTO, NONE, collector_of, find_gang
 from submitter.replay.replay_progress import ReplayProgress, Wish
 
 CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}
-
-
 NODES = ("n1", "n2")
 
 

@@ -47,7 +47,6 @@ from tests.fixtures.tier import examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
-
 HOST = MeasuredHost(
     name="h", cpu_model="c", cpus=2, threads_per_core=1, l2_kib=2048, l3_kib=None, memory_mib=8000, kernel="6"
 )
@@ -289,8 +288,6 @@ def test_the_data_that_come_with_osub_are_whole_and_say_where_they_were_measured
 
 
 HEADER = "l2miss,l3miss,instructions,cycles,stall_cycles,intra_coh,llc_size,local_mem,remote_mem"
-
-
 REAL = Path(os.environ.get("OSUB_SHARED", "/nowhere")) / "traces" / "dcslab_bc5_corun_solo_8core.tar.gz"
 
 
@@ -337,12 +334,10 @@ def test_losses_are_of_the_overlap_and_counters_of_an_instruction(tmp_path: Path
     assert notes == ["x264 was run alone, and has no result"]
     write_pairs(tmp_path / "pairs", pairs)
     read = read_pairs(tmp_path / "pairs")
-    assert read.about.kinds == [PairKind.CORES]
-    assert read.pairs.height == 16
+    assert (read.about.kinds, read.pairs.height) == ([PairKind.CORES], 16)
     (row,) = read.pairs.filter(victim="p3", opponent="SP").to_dicts()
     # 70 s with SP and 50 s alone, all of it in SP's 104 s.
-    assert row["e_v"] == pytest.approx(20 / 70)
-    assert row["e_o"] == pytest.approx(4 / 104)
+    assert (row["e_v"], row["e_o"]) == (pytest.approx(20 / 70), pytest.approx(4 / 104))
     assert (row["ideal"], row["trials"], row["e_v_low"]) == (0.0, 1, None)
     (back,) = read.pairs.filter(victim="SP", opponent="p3").to_dicts()
     # SP lost its 4 s while both ran.
@@ -375,10 +370,8 @@ def test_the_command_writes_pairs_once_and_evaluate_says_what_they_are_good_for(
     printed = run(app, ["evaluate", "--data", out, "--json"])
     assert printed.exit_code == 0, printed.output
     said = json.loads(printed.output)
-    assert said["kinds"] == {}
-    assert said["few"]["cores"]["records"] == 16
-    words = run(app, ["evaluate", "--data", out]).output
-    assert "too few for a model of danger" in words
+    assert (said["kinds"], said["few"]["cores"]["records"]) == ({}, 16)
+    assert "too few for a model of danger" in run(app, ["evaluate", "--data", out]).output
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,7 @@ needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None, reason="no compiler on this host: install gcc"
 )
 
-
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
 SHORT = Lengths(pair_s=0.1, solo_s=0.1, warm_up_s=0.01)
 
 
@@ -131,8 +128,7 @@ def test_a_meter_that_is_no_file_is_one_line(tmp_path: Path) -> None:
 
 def test_a_trial_has_a_row_for_each_as_victim() -> None:
     both = {(row["victim"], row["opponent"]): row for row in trial().rows()}
-    assert both["a", "b"]["e_v"] == 0.5
-    assert both["b", "a"]["speed_victim"] == 100
+    assert (both["a", "b"]["e_v"], both["b", "a"]["speed_victim"]) == (0.5, 100)
     assert len(trial("a", "a").rows()) == 1
     TRIALS.check(TRIALS.frame(list(both.values())), "x")
 
@@ -141,8 +137,7 @@ def test_an_opponent_that_sleeps_counts_for_the_time_in_which_it_is_busy() -> No
     one = replace(
         trial(shared=75), together=(pace(75), pace(100, busy=0.5)), before=(pace(100), pace(200, busy=0.5))
     )
-    row = one.rows()[0]
-    assert row["e_v"] == pytest.approx(0.25 / 0.5)
+    assert one.rows()[0]["e_v"] == pytest.approx(0.25 / 0.5)
 
 
 def test_what_others_take_of_the_core_is_not_laid_to_the_pair() -> None:
@@ -152,8 +147,7 @@ def test_what_others_take_of_the_core_is_not_laid_to_the_pair() -> None:
     assert taken == pytest.approx(0.2)
     assert replace(always, taken=taken).speed == pytest.approx(125.0)
     # A program that sleeps half the time, and loses nothing to others who run meanwhile.
-    sleeper = ProgramPace(steps=100, wall_s=1.0, busy_s=0.5, cpu_s=0.5)
-    assert share_taken(1.0, 0.4, [sleeper]) == 0.0
+    assert share_taken(1.0, 0.4, [ProgramPace(steps=100, wall_s=1.0, busy_s=0.5, cpu_s=0.5)]) == 0.0
     # One that waits for a disk as long as it computes: no other job took that.
     assert share_taken(1.0, 0.0, [ProgramPace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.5)]) == 0.0
     # On a CPU of its own each has lost what it wanted and did not get; of jobs of two ranks it is unknown.
@@ -616,8 +610,7 @@ def test_the_same_measurement_agrees_with_itself() -> None:
 def test_a_shift_of_all_pairs_is_a_bias_and_no_change_of_order() -> None:
     pairs = made_pairs(6)
     found = agreement_of(pairs, moved(pairs, np.full(36, 0.07)), PairKind.TIMESLICE)
-    assert found.within[0.05].value == 0.0
-    assert found.within[0.1].value == 1.0
+    assert (found.within[0.05].value, found.within[0.1].value) == (0.0, 1.0)
     assert found.bias.value == pytest.approx(0.07)
     assert found.bias.low <= 0.07 <= found.bias.high
     assert found.rank_correlation == pytest.approx(1.0)
@@ -664,8 +657,7 @@ def test_the_command_compares_folders(tmp_path: Path) -> None:
     document = json.loads(done.output)
     assert document["warning"] is None
     kind = document["kinds"]["timeslice"]
-    assert kind["within"]["0.05"]["value"] == 1.0
-    assert kind["bias"]["value"] == pytest.approx(0.02)
+    assert (kind["within"]["0.05"]["value"], kind["bias"]["value"]) == (1.0, pytest.approx(0.02))
     shown = RUNNER.invoke(app, ["compare", str(one), str(other), "--within", "0.01"])
     assert "within 0.01: 0% (0 to 0)" in shown.output
     # Against osub's own there is nothing in common but the kind.

@@ -210,6 +210,5 @@ def test_the_command_judges_and_writes_a_table(tmp_path: Path) -> None:
     plain = CliRunner().invoke(app, ["memory", str(path)])
     assert plain.exit_code == 0
     assert "199 jobs with a measured peak" in " ".join(plain.output.split())
-    again = CliRunner().invoke(app, ["memory", str(path), "--out", str(model)])
-    assert again.exit_code != 0
+    assert CliRunner().invoke(app, ["memory", str(path), "--out", str(model)]).exit_code != 0
     assert CliRunner().invoke(app, ["memory", str(tmp_path / "none")]).exit_code != 0

@@ -97,8 +97,7 @@ def test_stressor_curves_report_losses_of_victims_never_seen_next_to_an_applicat
     curves = curves_of(pairs, PairKind.TIMESLICE)
     assert curves is not None
     assert curves.resources == ("branch", "cache")
-    predicted = predict_unseen(records, curves)
-    assert np.corrcoef(predicted, records.loss)[0, 1] > 0.95
+    assert np.corrcoef(predict_unseen(records, curves), records.loss)[0, 1] > 0.95
     report = evaluate_kind(records, curves=curves)
     assert report.curves is not None
     assert report.curves.records == len(report.records)
@@ -556,5 +555,4 @@ def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:
         (["--data", str(folder), "--model", "x"], "--model and --data"),
         (["--kind", "cores"], "--kind goes with --data"),
     ):
-        failed = RUNNER.invoke(app, ["matrix", *words])
-        assert expected in str(failed.exception)
+        assert expected in str(RUNNER.invoke(app, ["matrix", *words]).exception)

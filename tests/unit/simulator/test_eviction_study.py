@@ -261,8 +261,7 @@ def test_a_small_survey_measures_every_setting() -> None:
             assert min(one.relative) >= -1e-6
             if one.ended:
                 assert one.backtracking == pytest.approx(one.optimum, abs=1e-4)
-    rows = claim_rows(found, None)
-    assert verdicts(rows)["V1"] is ClaimVerdict.HOLDS
+    assert verdicts(claim_rows(found, None))["V1"] is ClaimVerdict.HOLDS
     assert [table.name for table in tables(found)] == [
         "Loss",
         "Time",
@@ -299,8 +298,7 @@ def ask(jobs: list[EvictableJob], need: int, deadline: float = 10, step: float =
 def test_a_deadline_buys_checkpoints() -> None:
     jobs = [job("a", 4, 100, ts=3, ta=6), job("b", 4, 10, ts=5)]
     answers = solve(ask(jobs, 8, 8))
-    losses = [answer.loss for answer in answers]
-    assert losses == [110, 110, 110, 10, 10, 10, 10, 10, 0]
+    assert [answer.loss for answer in answers] == [110, 110, 110, 10, 10, 10, 10, 10, 0]
     assert answers[2].choices == {"a": KILL, "b": KILL}
     assert answers[3].choices == {"a": SYSTEM, "b": KILL}
     assert answers[8].choices == {"a": SYSTEM, "b": SYSTEM}
@@ -340,9 +338,7 @@ def test_times_are_rounded_up_one_by_one_so_that_no_deadline_is_missed() -> None
     jobs = [job(name, 1, 10, ts=0.4) for name in "abc"]
     assert solve(ask(jobs, 3, 2))[-1].loss == 10
     fine = solve(ask(jobs, 3, 2, step=0.1))
-    assert fine[12].loss == 0
-    assert fine[11].loss == 10
-    assert fine[12].deadline_min == 1.2
+    assert (fine[12].loss, fine[11].loss, fine[12].deadline_min) == (0, 10, 1.2)
 
 
 def test_decimals_are_taken_as_written() -> None:
@@ -381,8 +377,7 @@ def test_a_table_that_is_too_large_is_refused_at_once() -> None:
 
 def test_many_nodes_in_large_units_are_a_small_table() -> None:
     jobs = [job(str(number), 500_000, number) for number in range(4)]
-    table = ProgrammeTable(ask(jobs, 1_000_000), job_items(ask(jobs, 1_000_000)))
-    assert table.cells == 4 * 11 * 3
+    assert ProgrammeTable(ask(jobs, 1_000_000), job_items(ask(jobs, 1_000_000))).cells == 4 * 11 * 3
 
 
 def test_losses_that_are_huge_do_not_overflow_in_their_sum() -> None:

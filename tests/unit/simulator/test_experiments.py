@@ -176,8 +176,7 @@ def test_pools_that_cases_share_are_simulated_once(busy_trace: Path) -> None:
     trace = cleaned(load_columns(busy_trace), 12)
     study = ThesisStudy(trace, CHAPTER_5.system, rules("1.0"), patterns=False)
     first = study.run(mq(CHAPTER_5.system, "5%", 1))
-    again = study.run(mq(CHAPTER_5.system, "5%", 2))
-    assert again.interactive_waited == first.interactive_waited
+    assert study.run(mq(CHAPTER_5.system, "5%", 2)).interactive_waited == first.interactive_waited
     assert len(study._pools) == 3
 
 
@@ -329,5 +328,4 @@ def test_idle_time_of_interactive_jobs_is_no_cpu_time(tmp_path: Path) -> None:
     result = simulate(workload, setting)
     outcome = outcome_of("two", workload, result.start_us, result.end_us, 0.0)
     # the batch job computes for an hour, the interactive one for 20 s of its ten
-    assert outcome.cpu_time_done_h == (1.0, 1.0, 10.0)
-    assert outcome.jobs_done_h == (10.0, 10.0, 10.0)
+    assert (outcome.cpu_time_done_h, outcome.jobs_done_h) == ((1.0, 1.0, 10.0), (10.0, 10.0, 10.0))

@@ -155,16 +155,14 @@ def test_jobs_that_end_in_time_are_counted_on(tmp_path: Path) -> None:
     jobs = [(1, 0, 40, 4), (2, 0, 100, 4), (3, 60, 20, 4), (4, 5, 90, 4)]
     found, rows = simulate(tmp_path, jobs, {1: RIGID, 2: RIGID, 3: noticed(10, 60), 4: RIGID}, "cup-paa")
     assert rows["preemptions"].sum() == 0
-    assert found[3] == [(60, 80, 4)]
-    assert found[4] == [(80, 170, 4)]
+    assert (found[3], found[4]) == ([(60, 80, 4)], [(80, 170, 4)])
 
 
 def test_who_is_backfilled_on_reserved_nodes_goes_when_they_are_needed(tmp_path: Path) -> None:
     jobs = [(1, 50, 10, 8), (2, 0, 1, 1), (3, 1, 30, 8), (4, 2, 100, 2)]
     reported = {1: noticed(1, 50), 2: RIGID, 3: RIGID, 4: RIGID}
     found, rows = simulate(tmp_path, jobs, reported, "cua-paa")
-    assert found[4] == [(2, 50, 2), (90, 190, 2)]
-    assert found[1] == [(50, 60, 8)]
+    assert (found[4], found[1]) == ([(2, 50, 2), (90, 190, 2)], [(50, 60, 8)])
     assert rows["wasted_s"].to_list() == [0, 0, 0, 48]
     kept, _ = simulate(another(tmp_path), jobs, reported, "cua-spaa", "squatting=no")
     assert kept[4] == [(90, 190, 2)]

@@ -99,8 +99,7 @@ def test_a_policy_of_ones_own_makes_one_pass_an_instant(tmp_path: Path, queues: 
 
 def test_exact_slices_take_an_instant_together(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, [(0, 100, 1, 100), (0, 100, 1, 200), (10, 100, 2, 100), (20, 100, 1, 100)])
-    run = osub.simulate(trace, "N1C2", quantum_ms=1000, instants="together")
-    assert starts(run)[2] == 100
+    assert starts(osub.simulate(trace, "N1C2", quantum_ms=1000, instants="together"))[2] == 100
 
 
 def test_a_node_that_fails_as_jobs_end_is_down_before_the_pass(tmp_path: Path) -> None:

@@ -58,8 +58,7 @@ NONE = LiveOrders(preempt={}, shrink={}, reserved={})
 
 
 def test_without_on_demand_jobs_nothing_is_ordered(tmp_path: Path) -> None:
-    pool = pool_of(tmp_path, "cua-paa")
-    assert pool.step(10 * S, BUSY) == NONE
+    assert pool_of(tmp_path, "cua-paa").step(10 * S, BUSY) == NONE
 
 
 def test_a_job_that_comes_preempts_the_cheapest_victims(tmp_path: Path) -> None:
@@ -67,11 +66,9 @@ def test_a_job_that_comes_preempts_the_cheapest_victims(tmp_path: Path) -> None:
     pool.step(10 * S, BUSY)
     orders = pool.step(35 * S, BUSY | {DEMAND: LiveJob(WAITING)})
     # The malleable one loses nothing, the rigid one 15 s of work on two nodes.
-    assert orders.preempt == {MALLEABLE: True}
-    assert orders.reserved == {DEMAND: frozenset({2, 3})}
+    assert (orders.preempt, orders.reserved) == ({MALLEABLE: True}, {DEMAND: frozenset({2, 3})})
     again = pool.step(36 * S, BUSY | {DEMAND: LiveJob(WAITING)})
-    assert again.preempt == {}
-    assert again.reserved == orders.reserved
+    assert (again.preempt, again.reserved) == ({}, orders.reserved)
 
 
 def test_a_rigid_victim_goes_at_once_and_loses_what_it_has_not_saved(tmp_path: Path) -> None:
@@ -106,8 +103,7 @@ def test_a_notice_reserves_all_nodes_until_enough_are_collected(tmp_path: Path) 
     ended = live | {RIGID: LiveJob(OVER)}
     assert pool.step(30 * S, ended).reserved == {DEMAND: frozenset({0, 1})}
     came = pool.step(40 * S, ended | {DEMAND: LiveJob(WAITING)})
-    assert came.preempt == {}
-    assert came.reserved == {DEMAND: frozenset({0, 1})}
+    assert (came.preempt, came.reserved) == ({}, {DEMAND: frozenset({0, 1})})
     assert pool.step(41 * S, ended | {DEMAND: running(0, 1, since_s=41)}).reserved == {}
 
 
@@ -123,8 +119,7 @@ def test_plans_preempt_after_a_checkpoint_before_the_predicted_arrival(tmp_path:
     live = {RIGID: running(0, 1), LATE: running(2), DEMAND: LiveJob(WAITING)}
     first = {RIGID: running(0, 1), LATE: running(2)}
     assert pool.step(11 * S, first).preempt == {}
-    assert pool.step(20 * S, first).preempt == {RIGID: False}
-    assert pool.lost_us == {RIGID: [0]}
+    assert (pool.step(20 * S, first).preempt, pool.lost_us) == ({RIGID: False}, {RIGID: [0]})
     assert pool.step(36 * S, live | {RIGID: LiveJob(WAITING, 1)}).preempt == {}
 
 

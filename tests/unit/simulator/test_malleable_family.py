@@ -103,8 +103,7 @@ def test_of_equals_the_first_takes_and_the_last_gives(tmp_path: Path) -> None:
     jobs = [(1, 0, 60, 2), (2, 0, 60, 2), (3, 0, 60, 2), (4, 10, 50, 1), (5, 30, 30, 2)]
     sizes = ["1,1,2,3", "2,1,2,3", "3,1,2,2"]
     found = simulate(tmp_path, jobs, sizes, "min")
-    assert found[2] == [(0, 10, 3), (10, 55, 2)]
-    assert found[1][:2] == [(0, 30, 3), (30, 55, 1)]
+    assert (found[2], found[1][:2]) == ([(0, 10, 3), (10, 55, 2)], [(0, 30, 3), (30, 55, 1)])
 
 
 def test_with_a_tick_nothing_happens_in_between(tmp_path: Path) -> None:

@@ -63,8 +63,7 @@ def test_windows_have_the_jobs_hours_and_nodes_of_table_2(
 ) -> None:
     sizes, _, submit_s = columns(recipe)
     assert len(sizes) == jobs
-    assert submit_s[0] == 0
-    assert submit_s[-1] == hours * 3600
+    assert (submit_s[0], submit_s[-1]) == (0, hours * 3600)
     assert sizes.max() <= recipe.nodes == nodes
     assert sum(share for *_, share in recipe.sizes) == pytest.approx(1)
 
@@ -91,8 +90,7 @@ def test_windows_have_the_sizes_and_run_times_of_figures_3_and_5() -> None:
     assert share_up_to(sizes, 32) == pytest.approx(0.978, abs=1e-3)
     assert (sizes == 1).mean() == pytest.approx(0.5, abs=1e-3)
     assert share_up_to(run_s, 1000) == pytest.approx(0.75, abs=2e-3)
-    burst = ((submit_s >= 300_000) & (submit_s < 301_800)).mean()
-    assert burst > 5 * 1800 / 432_000
+    assert ((submit_s >= 300_000) & (submit_s < 301_800)).mean() > 5 * 1800 / 432_000
     sizes, run_s, _ = columns(KNL)
     assert share_up_to(sizes, 32) == pytest.approx(0.944, abs=1e-3)
     assert (sizes == 4).mean() == pytest.approx(0.63, abs=1e-3)
@@ -294,8 +292,7 @@ def test_in_a_world_in_which_malleability_harms_its_claims_fail() -> None:
         return RIGID_VALUES.get(metric, 1.0) * worse * (0.9 if policy == KEEP else 1.0)
 
     rows = claim_rows({system: outcomes(system, value) for system in SYSTEMS})
-    held = {row.id for row in rows if row.verdict is ClaimVerdict.HOLDS}
-    assert held <= {"M26"}
+    assert {row.id for row in rows if row.verdict is ClaimVerdict.HOLDS} <= {"M26"}
 
 
 def test_one_window_leaves_the_other_systems_and_their_differences_out() -> None:

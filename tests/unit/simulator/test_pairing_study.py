@@ -59,8 +59,7 @@ def test_every_claim_is_judged_once(found: MeasuredPairs, folds: Folds) -> None:
     assert [row.id for row in rows(found, folds)] == IDS
     assert verdicts(found, folds)["P16"] in {ClaimVerdict.HOLDS, ClaimVerdict.FAILS}
     assert verdicts(found)["P16"] is ClaimVerdict.NOT_COMPARABLE
-    assert found.shared.height == 676
-    assert found.of_kind(PairKind.NAIVE).height == 64
+    assert (found.shared.height, found.of_kind(PairKind.NAIVE).height) == (676, 64)
 
 
 def test_the_world_of_serial_pairs_is_compared_with_the_thesis(found: MeasuredPairs) -> None:
@@ -74,8 +73,7 @@ def test_claims_follow_what_was_measured(found: MeasuredPairs) -> None:
     assert verdicts(found)["P2"] is ClaimVerdict.HOLDS
     gentle = pl.when(pl.col("kind") == "naive").then(0.3 + 0.01 * pl.col("e_v")).otherwise(pl.col("e_v"))
     assert verdicts(changed(found, e_v=gentle))["P2"] is ClaimVerdict.FAILS
-    alike = verdicts(changed(found, e_v=pl.lit(0.5), e_o=pl.lit(0.5)))
-    assert alike["P7"] is ClaimVerdict.FAILS
+    assert verdicts(changed(found, e_v=pl.lit(0.5), e_o=pl.lit(0.5)))["P7"] is ClaimVerdict.FAILS
     sleepy = pl.col("opponent").str.starts_with("mimic.")
     worse = pl.when(sleepy).then(pl.col("e_v") + 0.3).otherwise(pl.col("e_v"))
     better = pl.when(sleepy).then(pl.col("e_v") - 0.3).otherwise(pl.col("e_v"))
@@ -157,8 +155,7 @@ def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
     )
     rules = rules_of(table, loss, gang=PairTable(names, np.full((2, 2), 0.1)))
     made = effects(trace, "N2C4", rules, pairs, (1, 2), lambda _: None)
-    assert made[MEASURED] == made[PREDICTED]
-    assert made[APART] == made[APART_PREDICTED]
+    assert (made[MEASURED], made[APART]) == (made[PREDICTED], made[APART_PREDICTED])
     for at in range(2):
         assert made[MEASURED][at].mean_loss < made[RANDOM][at].mean_loss
         # Here twins are the harmful ones, so to know that is nearly as good.

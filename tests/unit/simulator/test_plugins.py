@@ -57,8 +57,7 @@ def test_the_documented_sharing_model_slows_shared_cores(trace: Path) -> None:
     words = SimulationSpec(system="N2C2", sharing=f"{EXAMPLES}:FastWhenAlone", multiplicity=2, policy="fcfs")
     result = run(trace, words)
     # From 1 s on jobs 1 and 2 run at 0.375, so that job 2 ends at 161 s, and job 3 takes its slots.
-    assert result.end_us[1] == 161_000_000
-    assert result.start_us[2] == 161_000_000
+    assert (result.end_us[1], result.start_us[2]) == (161_000_000, 161_000_000)
 
 
 def test_all_three_together_use_each_core_at_most_twice(trace: Path) -> None:

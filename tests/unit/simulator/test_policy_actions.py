@@ -47,8 +47,7 @@ def test_the_documented_policy_goes_through_the_whole_chain(trace: Path, tmp_pat
     assert jobs[1]["preemptions"] == 2  # for job 3, and for job 5
     rows = pl.read_parquet(tmp_path / "way" / "allocations.parquet").filter(pl.col("job") == 1)
     assert rows.get_column("why").to_list() == ["start", "checkpoint", "checkpoint"]
-    held = (rows.get_column("to_s") - rows.get_column("from_s")).sum()
-    assert held == 20_000 + 2 * 120
+    assert (rows.get_column("to_s") - rows.get_column("from_s")).sum() == 20_000 + 2 * 120
     page = tmp_path / "page.html"
     assert run(["report", str(tmp_path / "way"), "--html", str(page)]) == 0
     assert page.stat().st_size > 10_000
@@ -88,8 +87,7 @@ def test_jobs_start_from_nothing_or_are_given_up_when_a_node_has_failed(
     ]
     assert simulate(trace, tmp_path / "run", *words, "--checkpoint-cost", "10") == 0
     job = pl.read_parquet(tmp_path / "run" / "jobs.parquet").filter(pl.col("trace_job") == 1).to_dicts()[0]
-    assert job["state"] == state
-    assert job["wasted_s"] == (4960.0 if how == "scratch" else wasted_s)
+    assert (job["state"], job["wasted_s"]) == (state, 4960.0 if how == "scratch" else wasted_s)
 
 
 def test_failures_drawn_with_the_same_seed_give_the_same_bytes(trace: Path, tmp_path: Path) -> None:

@@ -33,8 +33,7 @@ def test_jobs_start_in_the_order_of_the_run_and_after_the_same_ends(tmp_path: Pa
     run = real_run(tmp_path / "r", ROWS)
     simulated = simulate(run.path, "N1C2", order_of=run.path, out=tmp_path / "s")
     jobs = {row["trace_job"]: row for row in simulated.jobs.to_dicts()}
-    started = sorted(jobs, key=lambda job: (jobs[job]["start_s"], job))
-    assert started == [1, 3, 2, 4, 5]
+    assert sorted(jobs, key=lambda job: (jobs[job]["start_s"], job)) == [1, 3, 2, 4, 5]
     assert jobs[2]["start_s"] == jobs[1]["end_s"] == 10
     assert jobs[4]["start_s"] == jobs[5]["start_s"] == jobs[2]["end_s"]
     assert (simulated.info.policy, simulated.info.options["order_of"]) == ("order-of", "real")

@@ -113,8 +113,7 @@ def test_a_gang_that_yields_uses_what_the_owner_leaves_and_no_core_idles(tmp_pat
 def test_a_gang_stays_stopped_while_one_of_its_cores_is_not_left(tmp_path: Path) -> None:
     lines = [line(1, 0, 10, 2), line(2, 0, 10, 1), line(3, 0, 10, 2)]
     result = run(tmp_path, lines, system="N2C1", multiplicity=3, hold="yield")
-    frame = slice_frame(result)
-    assert frame is not None
+    assert slice_frame(result) is not None
     assert (result.end_us > 10e6).all()
     assert result.pools[0].run.gang is not None
     frozen_s = result.pools[0].run.gang.frozen_us / 1e6

@@ -25,8 +25,6 @@ from tests.fixtures.real_runs import Row, real_run
 from tests.fixtures.slurm_runs import SLURM_CONFIG, SYSTEM, slurm_run, write_trace
 
 Line = tuple[int, float, int, int, int, int]  # number, submit, run, processors, request, user
-
-
 AT_ONCE = {"tick": "0", "delay": "0", "every": "0", "resolution": "1", "calc": "0"}
 
 
@@ -235,7 +233,6 @@ ROWS: list[Row] = [
     ("batch", 40, 40.1, 41.1, 50.0, 9, "0"),  # arrived: 1 s
 ]
 
-
 MULTIFACTOR = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "9"}
 
 
@@ -286,8 +283,7 @@ def test_who_is_before_whom_is_a_matter_of_priority(tmp_path: Path) -> None:
         ("batch", 2, 2.1, 10.3, 20, 9, "0-1"),
     ]
     run = real_run(tmp_path / "r", rows)
-    assert read_starts(run).overtook == [10.3]
-    assert read_starts(run, size_weight=100).overtook == []
+    assert (read_starts(run).overtook, read_starts(run, size_weight=100).overtook) == ([10.3], [])
 
 
 def test_a_job_that_was_cancelled_waited_until_then_and_reports_nothing_else(tmp_path: Path) -> None:
@@ -312,8 +308,7 @@ def test_a_job_that_began_again_is_in_the_way_and_reports_nothing(tmp_path: Path
         AllocationRecord(job=1, from_s=5.0, to_s=10.6, placement=place, why="requeue"),
     ]
     starts = read_starts(replace(run, allocations=frame_of(lifecycles, ALLOCATIONS)))
-    assert starts.arrived == pytest.approx([1.0])
-    assert starts.released == pytest.approx([0.4, 0.7])
+    assert (starts.arrived, starts.released) == (pytest.approx([1.0]), pytest.approx([0.4, 0.7]))
 
 
 def test_few_starts_report_little_and_say_so(tmp_path: Path) -> None:
@@ -362,8 +357,7 @@ def test_stated_values_are_slurms_own(tmp_path: Path) -> None:
     expected |= {"max_age": 93_600.0, "favour": "small", "half_life": 1e9}
     assert {name: found[name].value for name in expected} == expected
     assert {found[name].source for name in expected} == {"configuration"}
-    assert found["ends"].note == "defer"
-    assert found["calc"].source == "default"
+    assert (found["ends"].note, found["calc"].source) == ("defer", "default")
     ignored = fit_run(run, "N1C2", 1).ignored
     assert ignored == ("salloc_wait_nodes", "PriorityWeightQOS=10", "CompleteWait=5 sec")
 

@@ -80,8 +80,7 @@ def test_a_job_is_as_fast_as_its_slowest_node_and_leaves_the_rest_to_others(tmp_
 def test_jobs_that_are_not_spmd_use_every_share(tmp_path: Path) -> None:
     lines: list[Line] = [(1, 0, 75, 8, 75), (2, 0, 1000, 4, 1000)]
     trace = write_trace(tmp_path, lines)
-    assert ends(trace)[0] == 150
-    assert ends(trace, "--set", "jobs=any", run="any")[0] == 100
+    assert (ends(trace)[0], ends(trace, "--set", "jobs=any", run="any")[0]) == (150, 100)
 
 
 def test_overhead_slows_every_job_even_alone(tmp_path: Path) -> None:
@@ -92,8 +91,7 @@ def test_a_job_waits_until_there_is_memory_and_smaller_ones_pass(tmp_path: Path)
     lines: list[Line] = [(1, 0, 100, 4, 100), (2, 10, 10, 4, 10), (3, 20, 10, 4, 10)]
     trace = write_trace(tmp_path, lines, {1: 200, 2: 100, 3: 10})
     memory = ("--memory-gib", str(1000 / 1024**2))
-    jobs = jobs_of(trace, *memory, system="N1C4")
-    assert jobs["start_s"].to_list() == [0, 110, 20]
+    assert jobs_of(trace, *memory, system="N1C4")["start_s"].to_list() == [0, 110, 20]
     strict = jobs_of(trace, *memory, "--set", "queue=strict", system="N1C4", run="strict")
     assert strict["start_s"].to_list() == [0, 100, 100]
 
@@ -113,8 +111,7 @@ def test_batch_backfills_who_asks_for_less_than_the_first_must_wait(tmp_path: Pa
     """Job 2 waits until 100 by the requests; of those behind, 3 asks for less than that and 4 for as long."""
     lines: list[Line] = [(1, 0, 80, 4, 100), (2, 10, 50, 8, 50), (3, 20, 30, 4, 79), (4, 20, 30, 4, 80)]
     trace = write_trace(tmp_path, lines)
-    jobs = jobs_of(trace, policy="timeshare-batch")
-    assert jobs["start_s"].to_list() == [0, 80, 20, 130]
+    assert jobs_of(trace, policy="timeshare-batch")["start_s"].to_list() == [0, 80, 20, 130]
     plain = jobs_of(trace, "--set", "backfill=no", policy="timeshare-batch", run="plain")
     assert plain["start_s"].to_list() == [0, 80, 130, 130]
 
@@ -201,11 +198,9 @@ def test_a_job_that_cannot_be_is_named(
 def test_jobs_too_large_are_skipped_or_clipped(tmp_path: Path) -> None:
     trace = write_trace(tmp_path, [(1, 0, 10, 4, 10), (2, 0, 10, 9, 10)], {1: 10, 2: 10})
     assert json.loads(call(trace).stdout)["left_out"] == {"too large, skipped": 1}
-    clipped = call(trace, "--oversize", "clip", run="clipped")
-    assert json.loads(clipped.stdout)["jobs"] == 2
+    assert json.loads(call(trace, "--oversize", "clip", run="clipped").stdout)["jobs"] == 2
 
 
 def test_memory_beyond_a_node_takes_more_nodes(tmp_path: Path) -> None:
     trace = write_trace(tmp_path, [(1, 0, 10, 4, 10)], {1: 400})
-    jobs = jobs_of(trace, "--memory-gib", str(1000 / 1024**2))
-    assert jobs["nodes"].to_list() == [2]
+    assert jobs_of(trace, "--memory-gib", str(1000 / 1024**2))["nodes"].to_list() == [2]

@@ -91,8 +91,7 @@ def test_jobs_are_in_order_of_their_number(tmp_path: Path) -> None:
 def test_speed_up_divides_every_time(tmp_path: Path) -> None:
     pattern = line(1, submit=8, run=50, asked=100, queue=0, more="-1 -1 -1 5 5 2 5 20 15")
     jobs = workload(tmp_path, line(2, submit=4), pattern, cleaning=Cleaning(speedup=2))
-    assert jobs.submit_us[0] == 2_000_000
-    assert jobs.requested_us[0] == 50_000_000
+    assert (jobs.submit_us[0], jobs.requested_us[0]) == (2_000_000, 50_000_000)
     assert (jobs.periods.us[:5] / 1e6).tolist() == [2.5, 2.5, 7.5, 10, 2.5]
 
 
@@ -125,8 +124,7 @@ def test_a_clipped_job_gets_the_largest_shape_that_fits(tmp_path: Path) -> None:
     lines = [line(1, requested=7), line(2, requested=99), line(3, requested=2, kib=5000)]
     jobs = workload(tmp_path, *lines, cleaning=cleaning, node_memory_kib=1000)
     assert list(zip(jobs.nodes.tolist(), jobs.cores.tolist(), strict=True)) == [(2, 3), (4, 4), (1, 1)]
-    assert jobs.memory_kib[2] == 1000
-    assert jobs.left_out == {"too large, clipped": 3}
+    assert (jobs.memory_kib[2], jobs.left_out) == (1000, {"too large, clipped": 3})
 
 
 def test_the_interactive_queue_limits_interactive_jobs_only(tmp_path: Path) -> None:

@@ -91,8 +91,7 @@ def test_kills_come_first_and_savers_one_after_another() -> None:
     assert [round(one.after_s or 0) for one in outcomes] == [10, 0, 20]
     assert stage.slurm.signals == [(first, "USR1"), (third, "USR1")]
     assert outcomes[0].note == "COMPLETED"
-    assert stage.eviction.holding == set()
-    assert stage.eviction.freed_s == 20
+    assert (stage.eviction.holding, stage.eviction.freed_s) == (set(), 20)
 
 
 def test_who_does_not_end_leaves_the_others_their_time_and_is_ended() -> None:

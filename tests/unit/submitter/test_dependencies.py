@@ -81,8 +81,7 @@ def test_a_resumed_replay_goes_on_with_the_chain(trace: Path, tmp_path: Path, at
 def test_an_answer_lost_for_a_dependent_job_makes_no_second_one(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path, run_s=RUN_S)
     world.slurm.faults.extend([None, SubmitFault.LOST_ANSWER, None])
-    found = rows(world.replay(trace))
-    assert [row["state"] for row in found] == ["COMPLETED"] * 5
+    assert [row["state"] for row in rows(world.replay(trace))] == ["COMPLETED"] * 5
 
 
 def test_a_preceding_job_that_was_refused_holds_none_back(tmp_path: Path) -> None:

@@ -224,7 +224,6 @@ rrba: cannot read calibration c.json: No such file or directory
 srun: error: n1: task 0: Exited with exit code 1
 """
 
-
 NO_MPI = """\
 Fatal error in internal_Init_thread: Other MPI error, error stack:
 shm_open failed: Permission denied
@@ -278,7 +277,6 @@ cmd=put kvsname=1.0 key=-allgather-1-0-seg-8/9 value=A223
 slurmstepd-n2: error: mpi/pmi2: invalid client request
 rrba: MPI_Init did not end within 30.2 s on node n1
 """
-
 
 WAITS = """\
 srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)

@@ -57,8 +57,7 @@ def test_every_failure_of_one_submission_leaves_each_job_one_row_and_one_run(
         "COMPLETED",
     ]
     assert len(started) == len(set(started)) == (2 if refused else 3)
-    in_slurm = [job for job in world.slurm.jobs().jobs if not job.state.is_over]
-    assert in_slurm == []
+    assert [job for job in world.slurm.jobs().jobs if not job.state.is_over] == []
 
 
 def test_an_answer_that_comes_later_than_the_look_back_makes_no_second_run(

@@ -38,7 +38,6 @@ POOL = PartitionPool(
     partition="main", names=("a", "b", "c", "d"), cores=8, threads=1, memory_mib=8000, multiplicity=2
 )
 
-
 TARGET = TargetCluster(node_names=("a", "b", "c", "d"), cores=8, batch=POOL, interactive=POOL)
 
 
@@ -70,14 +69,12 @@ def test_an_interactive_job_becomes_an_eiba_with_its_periods() -> None:
     session = job(queue=0, run_s=50, extension=pattern.to_extension())
     (planned,) = make_plan(trace(session), TARGET, PlanOptions()).jobs
     assert (planned.kind, planned.app) == ("interactive", "eiba")
-    assert planned.args == ("5", "5", "5", "15", "20", "5")
-    assert planned.busy_s == 25
+    assert (planned.args, planned.busy_s) == (("5", "5", "5", "15", "20", "5"), 25)
 
 
 def test_without_gang_scheduling_the_request_is_multiplied_and_rounded_up_to_minutes() -> None:
     one = make_plan(trace(job(requested_s=61)), TARGET, PlanOptions(request_factor=2)).jobs[0]
-    assert one.limit_minutes == 3
-    assert one.requested_s == 61
+    assert (one.limit_minutes, one.requested_s) == (3, 61)
 
 
 def test_a_request_below_the_run_time_is_raised_to_it() -> None:
@@ -184,8 +181,6 @@ def test_a_shape_is_the_job_and_fits(procs: int, nodes: int, cores: int) -> None
 
 
 LIMITED = replace(POOL, most_minutes=3, most_nodes=2)
-
-
 SHORT = replace(TARGET, batch=LIMITED, interactive=LIMITED)
 
 

@@ -72,8 +72,7 @@ def test_every_job_of_the_trace_has_one_row(trace: Path, tmp_path: Path) -> None
     assert run.complete
     assert run.jobs["trace_job"].to_list() == [1, 2, 3, 4]
     assert set(run.jobs["state"]) == {"COMPLETED"}
-    assert run.info.system == "N2C1"
-    assert run.info.multiplicity == 2
+    assert (run.info.system, run.info.multiplicity) == ("N2C1", 2)
     assert run.info.slurm_config == {
         "KillWait": "30 sec",
         "PreemptMode": "OFF",

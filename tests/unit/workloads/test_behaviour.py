@@ -319,8 +319,7 @@ def test_tree_counts_descendants_also_after_they_ended() -> None:
     with process(code) as started:
         usage = TreeUsage(started.pid)
         until(lambda: (usage.cpu_s() or 0) > 0.2)
-        seen = usage.cpu_s()
-        assert seen is not None
+        assert usage.cpu_s() is not None
         started.kill()
         started.wait()
         until(lambda: usage.cpu_s() is None)

@@ -296,8 +296,7 @@ def test_strangers_at_the_rendezvous_are_turned_away(eiba: Launcher, tmp_path: P
     ):
         talker.sendall(b"GET / HTTP/1.0\r\n\r\n" + bytes(64))
         second = eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="1")
-        assert finish(first)[0] == 0
-        assert finish(second)[0] == 0
+        assert (finish(first)[0], finish(second)[0]) == (0, 0)
 
 
 @pytest.mark.slow

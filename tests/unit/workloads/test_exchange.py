@@ -270,7 +270,6 @@ ELASTISIM_TRACE = """\
 2 2.5 0 120 4 -1 -1 4 -1 -1 1 7 1 -1 1 -1 -1 -1
 """
 
-
 SIZES = "trace_job,min_nodes,preferred_nodes,max_nodes,parallel\n"
 
 

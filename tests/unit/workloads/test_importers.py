@@ -86,10 +86,8 @@ def test_parsable_accounting_becomes_a_trace(tmp_path: Path) -> None:
     )
     assert trace.report.skipped == {"not ended": 1, "never started": 2}
     header = trace.header
-    assert header.unix_start_time_s == 1709535600
-    assert header.time_zone_name == "Europe/Berlin"
-    assert header.queues == {1: "work", 2: "devel", 0: "interactive"}
-    assert header.max_procs == 10
+    assert (header.unix_start_time_s, header.time_zone_name) == (1709535600, "Europe/Berlin")
+    assert (header.queues, header.max_procs) == ({1: "work", 2: "devel", 0: "interactive"}, 10)
 
 
 def test_no_name_of_a_user_reaches_the_trace(tmp_path: Path) -> None:

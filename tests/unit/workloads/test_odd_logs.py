@@ -36,11 +36,7 @@ from workloads.trace.trace_summary import summarize
 from workloads.trace.transforms import TraceConversion, converted, find_window
 
 FIELD = SHARED / "field"
-
-
 HEAD = "; MaxNodes: 64\n; MaxProcs: 64\n; UnixStartTime: 800000000\n"
-
-
 LINE = "{number} {submit} {wait} {run} 16 {cpu} -1 16 900 -1 {status} 4 1 1 1 1 -1 -1\n"
 
 
@@ -60,11 +56,7 @@ def read_both(tmp_path: Path, text: str, strict: bool = True) -> SwfTrace:
 
 
 WHOLE = line(7, 50, 3, 120, 1)
-
-
 PARTS = line(7, 50, 3, 20, 2) + line(7, -1, 30, 60, 2) + line(7, -1, 9, 40, 3)
-
-
 OTHERS = (line(6, 0, 0, 10, 1), line(8, 60, 0, 10, 0))
 
 
@@ -140,11 +132,7 @@ def test_the_load_of_parts_counts_once_and_info_says_so(tmp_path: Path) -> None:
 
 
 number = st.integers(1, 3)
-
-
 second = st.sampled_from([-1, 0, 5, 10, 40, 2**53])
-
-
 any_line = st.builds(line, number, second, second, second, st.integers(0, 5), second)
 
 
@@ -237,8 +225,7 @@ def test_jobs_long_before_the_rest_are_named_and_do_not_hide_the_load(tmp_path: 
     assert "for 100.0 days, between the first 2 jobs and the last 300" in remark
     assert "the offered load 50.2%" in remark
     assert "--start 8640000" in remark
-    window = find_window(read_swf(path))
-    assert window.start_s > 99 * day_s
+    assert find_window(read_swf(path)).start_s > 99 * day_s
     cut = ["convert", str(path), "--start", "8640000", "--out", str(tmp_path / "cut.swf")]
     CliRunner().invoke(app, cut, catch_exceptions=False)
     assert len(read_swf(tmp_path / "cut.swf").jobs) == 300
@@ -291,11 +278,9 @@ def test_logs_of_the_field_have_their_jobs() -> None:
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
-
 HEADING = (
     "JobID|JobIDRaw|User|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|ReqMem|TotalCPU|MaxRSS|NTasks|JobName"
 )
-
 
 ROW = {
     "JobID": "40",
@@ -553,11 +538,7 @@ def test_the_completion_log_distinguishes_the_repeated_hour(tmp_path: Path) -> N
 
 
 zones = st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata"])
-
-
 BERLIN_CHANGE_S, LORD_HOWE_CHANGE_S = 1667091600, 1712415600
-
-
 seconds = st.integers(1_577_836_800, 1_893_456_000) | st.integers(-9000, 9000).map(BERLIN_CHANGE_S.__add__)
 
 

@@ -201,8 +201,7 @@ def test_boxes_are_equal_and_close_on_themselves(ranks: int) -> None:
         itertools.product(*(range(0, 32, 32 // parts) for parts in rank_box(ranks)))
     )
     for rank, axis in itertools.product(range(ranks), range(3)):
-        after = boxes[rank].neighbour(axis, 1)
-        assert boxes[after].neighbour(axis, -1) == rank
+        assert boxes[boxes[rank].neighbour(axis, 1)].neighbour(axis, -1) == rank
 
 
 @pytest.mark.parametrize("app", ["lu", "bt", "sp", "mg", "cg", "ft"])
@@ -218,8 +217,7 @@ def test_memory_falls_with_the_ranks_and_the_large_class_needs_gibibytes(app: st
 def test_kind_is_application_grid_ranks_and_nodes_whatever_the_target() -> None:
     short = kind_of(["--app", "lu", "--class", "A", "--target-s", "5"], 4, 2)
     assert short == kind_of(["--app", "lu", "--grid", "64", "--target-s", "500"], 4, 2)
-    assert short.name == "lu.A"
-    assert short.arguments == ("--app", "lu", "--grid", "64x64x64")
+    assert (short.name, short.arguments) == ("lu.A", ("--app", "lu", "--grid", "64x64x64"))
     assert short != kind_of(["--app", "lu", "--class", "A", "--target-s", "5"], 4, 1)
     assert kind_of(["--app", "bt", "--grid", "20", "--itr", "5"], 4, 1).name == "bt.20x20x20"
 

@@ -28,11 +28,7 @@ from workloads.swf import (
 )
 
 HEAD = b"; Version: 2.2\n; MaxProcs: 8\n"
-
-
 JOB_1 = b"1 0 5 10 4 -1 -1 4 60 -1 1 7 1 -1 0 -1 -1 -1\n"
-
-
 JOB_2 = b"2 30 -1 7.5 1 6.25 2048 1 60 4096 0 8 1 3 1 2 1 15\n"
 
 
@@ -116,8 +112,7 @@ def test_malformed_line_is_an_error_with_place_or_is_counted(
         assert words in message
         assert "\n" not in message
         report = read(path, strict=False).report
-        assert report.jobs == 2
-        assert report.skipped == {reason: 1}
+        assert (report.jobs, report.skipped) == (2, {reason: 1})
         assert message == f"{report.examples[0]}; lenient passes over malformed lines"
 
 
@@ -131,8 +126,7 @@ def test_lenient_readers_keep_what_a_truncated_gzip_still_has(tmp_path: Path) ->
         with pytest.raises(InputError, match="truncated"):
             read(path)
     trace, columns = read_swf(path, strict=False), load_columns(path, strict=False)
-    assert trace.report == columns.report
-    assert trace.report.skipped == {"damaged end of file": 1}
+    assert (trace.report, trace.report.skipped) == (columns.report, {"damaged end of file": 1})
     assert len(trace.jobs) > 5000
     assert [job.job_number for job in trace.jobs] == columns.frame["job_number"].to_list()
 
@@ -192,8 +186,7 @@ def test_unsorted_and_repeated_jobs_are_accepted_and_counted(tmp_path: Path) -> 
 def test_streaming_reader_reports_header_and_report_as_it_goes(tmp_path: Path) -> None:
     reader = iter_swf(write(tmp_path, HEAD + JOB_1 + b"; mid\n" + JOB_2))
     assert next(reader).job_number == 1
-    assert reader.header.max_procs == 8
-    assert reader.report.jobs == 1
+    assert (reader.header.max_procs, reader.report.jobs) == (8, 1)
     assert next(reader).job_number == 2
     assert reader.header.comments[-1].after_jobs == 1
     reader.close()
@@ -212,8 +205,7 @@ def test_both_readers_agree_on_odd_but_legal_files(tmp_path: Path, line_end: byt
     trace, columns = read_swf(path), load_columns(path)
     assert_same(trace, columns.frame.rows())
     assert columns.extensions == {2: (19, 20, 21, 5, 5, 2, 5, 20, 15)}
-    assert columns.header == trace.header
-    assert columns.report == trace.report
+    assert (columns.header, columns.report) == (trace.header, trace.report)
 
 
 def assert_same(trace: SwfTrace, rows: list[tuple[float | None, ...]]) -> None:
@@ -227,13 +219,11 @@ def assert_same(trace: SwfTrace, rows: list[tuple[float | None, ...]]) -> None:
 def test_a_job_gets_the_processors_it_asked_for(
     tmp_path: Path, allocated: int | None, requested: int | None, procs: int | None
 ) -> None:
-    job = SwfJob(1, 0.0, allocated_procs=allocated, requested_procs=requested)
-    assert job.procs == procs
+    assert SwfJob(1, 0.0, allocated_procs=allocated, requested_procs=requested).procs == procs
     words = ["-1" if value is None else str(value) for value in (allocated, requested)]
     path = tmp_path / "one.swf"
     path.write_text(f"1 0 -1 60 {words[0]} -1 -1 {words[1]} 60 -1 1 1 1 -1 1 -1 -1 -1\n")
-    frame = load_columns(path).frame
-    assert frame.select(procs_column()).item() == procs
+    assert load_columns(path).frame.select(procs_column()).item() == procs
 
 
 TEXT = b"""; Version: 2.2
@@ -269,8 +259,7 @@ def test_fields_are_typed() -> None:
     assert (head.computer, head.installation, head.acknowledge) == ("Bull", "Gaia", ("Jane Doe",))
     assert head.information == ("http://one http://two",)
     assert (head.max_nodes, head.max_procs, head.max_queues) == (151, 2004, 2)
-    assert head.queues == {0: "Interactive jobs", 1: "batch"}
-    assert head.partitions == {1: "thin"}
+    assert (head.queues, head.partitions) == ({0: "Interactive jobs", 1: "batch"}, {1: "thin"})
     assert head.notes == ("first note goes on", "second")
     assert head.allow_overuse is False
     assert head.unix_start_time_s == 1400749079

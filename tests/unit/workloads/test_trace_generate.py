@@ -86,9 +86,7 @@ def test_generated_trace_survives_its_file(tmp_path: Path) -> None:
     trace = generate_trace(200, 12, 12, interactive_share=0.3)
     write_swf(tmp_path / "g.swf.gz", trace)
     again = read_swf(tmp_path / "g.swf.gz")
-    assert again.jobs == trace.jobs
-    assert again.header == trace.header
-    assert again.header.max_procs == 144
+    assert (again.jobs, again.header, again.header.max_procs) == (trace.jobs, trace.header, 144)
 
 
 @pytest.mark.parametrize("arguments", [{"jobs": 0}, {"nodes": 0}, {"interactive_share": 2}, {"load": 0}])
@@ -283,8 +281,7 @@ def test_interactive_jobs_stay_on_one_node() -> None:
 
 def test_short_jobs_are_raised_and_counted_and_ask_for_whole_minutes() -> None:
     kept = keep_shares(trace_of(job(1, 10, 1), job(2, 14410, 12)), THESIS, ClusterSize(2, 1, 2), 10.0, 1.0)
-    assert kept.raised == 1
-    assert kept.trace.jobs[0].run_s == 1.0
+    assert (kept.raised, kept.trace.jobs[0].run_s) == (1, 1.0)
     assert [one.requested_s for one in kept.trace.jobs] == [120.0, 600.0]
 
 

@@ -77,8 +77,7 @@ def test_figure_5_2_slowest_core_decides(placement: PlacementRule) -> None:
 def test_section_6_3_3_idle_time_is_not_stretched_and_does_not_disturb() -> None:
     # Job B is "5 5 2 5 20 15" in columns 22 and up: prologue, epilogue, N, activations, idles.
     batch, interactive = busy(1, 1, 100), Sketch(1, 1, (5, 5, 15, 20, 5))
-    result = run([batch, interactive], 1, 1, 2, "1.2", ThesisPlacement())
-    assert ends_s(result) == [135, 85]
+    assert ends_s(run([batch, interactive], 1, 1, 2, "1.2", ThesisPlacement())) == [135, 85]
 
 
 TABLE_7_8 = [

@@ -507,8 +507,7 @@ def test_the_same_jobs_give_the_same_bytes_in_any_order_and_form(tmp_path: Path,
     write_run(tmp_path / "b", info, trace, jobs[order], placements=placements.reorder(order))
     write_run(tmp_path / "c", info, trace, listed)
     write_run(tmp_path / "d", info, trace, listed[order])
-    contents = {(tmp_path / name / "jobs.parquet").read_bytes() for name in "abcd"}
-    assert len(contents) == 1
+    assert len({(tmp_path / name / "jobs.parquet").read_bytes() for name in "abcd"}) == 1
     assert load_run(tmp_path / "d").jobs.select(listed.columns).equals(listed)
 
 

@@ -29,7 +29,6 @@ done
 cat "$(dirname "$0")/answer"
 """
 
-
 TEXT = """\
 7|COMPLETED|0:0|2026-11-24T09:00:00|2026-11-24T09:00:10|2026-11-24T09:01:00
 8|CANCELLED by 1000|0:15|2026-11-24T09:00:00|2026-11-24T09:00:10|2026-11-24T09:00:20
@@ -114,7 +113,6 @@ def test_a_host_without_sacct_has_none(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 SUBMITTED = 1_795_597_200.0  # 2026-11-25T09:00:00Z
-
 
 FORM = (
     "JobId={job} UserId={user} GroupId=root(0) Name={name} JobState={state} Partition=main TimeLimit=5 "
@@ -203,7 +201,6 @@ def test_a_line_that_is_not_wholly_of_the_form_counts_for_nothing(wrong: dict[st
 
 FORGED = line(5, state="FAILED", code="9:0", user="alice(1000)")
 
-
 ATTACKS = {
     "a name with a whole line": line(7, name=f"x\n{FORGED}\ny"),
     "a name that ends its own line first": line(
@@ -218,9 +215,7 @@ ATTACKS = {
     "a number alone": line(7, name="JobId=5\nJobId=5 \nJobId=5"),
 }
 
-
 OWN = line(5, user="alice(1000)")
-
 
 TRUE = Accounted(
     job_id=5,
@@ -268,8 +263,7 @@ def test_any_text_is_read(text: str) -> None:
 
 @given(st.text(alphabet="JobIdNameStae= \n0123456789abc():-T/", max_size=300))
 def test_no_name_makes_a_line_about_another_job_that_is_believed(name: str) -> None:
-    found = accounted(f"{line(7, name=name)}\n{OWN}", 5)
-    assert found.get(5) in {None, TRUE}
+    assert accounted(f"{line(7, name=name)}\n{OWN}", 5).get(5) in {None, TRUE}
 
 
 # The file

@@ -244,8 +244,7 @@ if looks == 4: say(AnswerComplete(2, "scripted"))
     assert second[0] is first[1]
     with pytest.raises(SlurmUnreachableError, match="away"):
         slurm.jobs()
-    assert slurm.jobs().jobs == second
-    assert slurm.read_from == "scripted"
+    assert (slurm.jobs().jobs, slurm.read_from) == (second, "scripted")
 
 
 def test_what_is_new_is_reported_with_the_jobs_though_nodes_were_asked_for_meanwhile(make: Make) -> None:

@@ -186,8 +186,7 @@ def as_newer(old: Record) -> Record:
 
 
 def test_a_newer_slurm_says_the_same() -> None:
-    newer = read(document(*(as_newer(one) for one in json.loads(TEXT)["jobs"])))
-    assert newer == read(TEXT)
+    assert read(document(*(as_newer(one) for one in json.loads(TEXT)["jobs"]))) == read(TEXT)
 
 
 def test_what_24_11_printed_is_what_its_squeue_lists() -> None:
@@ -211,8 +210,7 @@ def test_what_24_11_printed_is_what_its_squeue_lists() -> None:
         job.job_id: [(held.node, held.cores, held.memory_mib) for held in job.cores] for job in snapshot.jobs
     }
     assert cores[1] == [("n1", (0,), 200), ("n2", (0,), 200)]
-    assert cores[2] == [("n2", (1, 2, 3, 4), 800)]
-    assert cores[9] == []
+    assert (cores[2], cores[9]) == ([("n2", (1, 2, 3, 4), 800)], [])
     [evil] = [job for job in snapshot.jobs if job.job_id == 1]
     assert evil.name == "x Nodes=n[1-2] CPU_IDs=0 Mem=1\nJobId=6 JobName=a"
     assert evil.comment == 'gangd-weight=2\tCPU_IDs=0-3000000 "q\\" é%s\x01'

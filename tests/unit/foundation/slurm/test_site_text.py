@@ -77,8 +77,7 @@ def test_a_partition_whose_nodes_are_no_host_list_is_an_error() -> None:
 
 def test_configuration_is_a_mapping() -> None:
     config = read_config((FIXTURES / "config.txt").read_text())
-    assert config["SLURM_VERSION"] == "22.05.8"
-    assert config["MessageTimeout"] == "10 sec"
+    assert (config["SLURM_VERSION"], config["MessageTimeout"]) == ("22.05.8", "10 sec")
 
 
 def test_what_says_when_jobs_start_is_kept_as_one_line_of_bounded_length() -> None:

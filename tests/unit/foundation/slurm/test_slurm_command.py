@@ -32,10 +32,8 @@ from tests.fixtures.looks import looks
 
 AWAY = CommandOutput(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
 
-
 PENDING = """{"job_id": 7, "job_state": "PENDING", "user_id": 0, "partition": "main", "submit_time": 1,
  "start_time": 0, "end_time": 0, "time_limit": null, "exit_code": 0, "node_count": 1}"""
-
 
 REQUEST = SubmitRequest(script="#!/bin/sh\ntrue\n", name="j", environment={"HOME": "/home/user"})
 
@@ -61,8 +59,7 @@ class Script:
 def test_jobs_that_ended_well_are_read_by_their_raw_ids() -> None:
     script = Script(CommandOutput(0, "12\n13\n\nslurm_load_jobs\n", ""))
     assert script.client().completed() == {12, 13}
-    words = script.calls[0][0]
-    assert {"--states=COMPLETED", "--format=%A", "--all"} <= set(words)
+    assert {"--states=COMPLETED", "--format=%A", "--all"} <= set(script.calls[0][0])
 
 
 def test_a_read_is_tried_again_while_slurm_is_away() -> None:
@@ -84,13 +81,11 @@ def test_a_submission_returns_the_id_and_passes_script_and_options() -> None:
     words, stdin, env = script.calls[0]
     assert words[:2] == ["sbatch", "--parsable"]
     assert stdin == REQUEST.script
-    assert env["SLURM_CONF"] == "/etc/x/slurm.conf"
-    assert env["HOME"] == "/home/user"
+    assert (env["SLURM_CONF"], env["HOME"]) == ("/etc/x/slurm.conf", "/home/user")
 
 
 def test_a_submission_that_never_arrived_is_made_again() -> None:
-    script = Script(AWAY, CommandOutput(0, "18\n", ""))
-    assert script.client().submit(REQUEST) == 18
+    assert Script(AWAY, CommandOutput(0, "18\n", "")).client().submit(REQUEST) == 18
 
 
 @pytest.mark.parametrize(
@@ -250,7 +245,6 @@ def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, message: 
 
 
 PATH = {"PATH": "/bin:/usr/bin"}
-
 
 CALLER = {
     "PATH": "/bin",

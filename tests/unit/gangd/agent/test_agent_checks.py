@@ -59,11 +59,7 @@ from tests.fixtures.gang_simulated import SECOND, SimulatedAgent
 from tests.fixtures.no_ledger import NoLedger
 
 KEY = StepKey(1, "0")
-
-
 MS = 1_000_000
-
-
 PATIENCE = Patience(patience_ns=100, retries=2)
 
 
@@ -389,7 +385,6 @@ def test_start_without_inotify_or_threads_says_what_to_raise(monkeypatch: pytest
 
 NOBODY_ID = 65_534
 
-
 WATCH = """
 import sys
 from foundation.errors import HostError
@@ -447,8 +442,6 @@ def test_an_agent_whose_own_inotify_budget_is_taken_says_so(limit: str, message:
 
 
 OUTSIDE_KEY, OTHER = StepKey(1, "batch"), StepKey(1, "0")
-
-
 FROZEN, FREEZING, THAWED = StepState.FROZEN, StepState.FREEZING, StepState.THAWED
 
 

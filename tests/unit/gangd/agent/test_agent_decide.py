@@ -37,27 +37,19 @@ from tests.fixtures.no_ledger import NoLedger
 from tests.fixtures.recording_yielder import RecordingYielder
 
 BATCH, ZERO, OTHER = StepKey(1, "batch"), StepKey(1, "0"), StepKey(2, "batch")
-
-
 LIMITS = HoldLimits(grace_ns=200, longest_ns=5_000)
-
-
 OLD = tuple(StepView(key, 0) for key in (BATCH, ZERO, OTHER))
-
-
 PLAIN = Situation(now_ns=1_000, open=True, planned=frozenset({1}), steps=OLD)
 
 
 def test_holds_all_steps_of_planned_jobs_and_no_others() -> None:
     verdict = decide(PLAIN, LIMITS)
-    assert verdict.hold == {BATCH, ZERO}
-    assert verdict.spared == {}
+    assert (verdict.hold, verdict.spared) == ({BATCH, ZERO}, {})
 
 
 def test_nothing_is_held_while_closed() -> None:
     verdict = decide(replace(PLAIN, open=False, ours={BATCH: 900}), LIMITS)
-    assert verdict.hold == frozenset()
-    assert verdict.spared == {BATCH: Why.CLOSED, ZERO: Why.CLOSED}
+    assert (verdict.hold, verdict.spared) == (frozenset(), {BATCH: Why.CLOSED, ZERO: Why.CLOSED})
 
 
 def test_dying_job_is_not_held() -> None:
@@ -67,21 +59,18 @@ def test_dying_job_is_not_held() -> None:
 def test_step_with_slurmstepd_is_not_held_but_its_siblings_are() -> None:
     steps = (StepView(BATCH, 0, has_stepd=True), StepView(ZERO, 0))
     verdict = decide(replace(PLAIN, steps=steps, now_ns=STEPD_NS), LIMITS)
-    assert verdict.hold == {ZERO}
-    assert verdict.spared == {BATCH: Why.SLURMSTEPD}
+    assert (verdict.hold, verdict.spared) == ({ZERO}, {BATCH: Why.SLURMSTEPD})
 
 
 def test_step_whose_tasks_slurmstepd_has_yet_to_start_is_launching() -> None:
     verdict = decide(replace(PLAIN, steps=(StepView(BATCH, 0, has_stepd=True),)), LIMITS)
-    assert verdict.spared == {BATCH: Why.LAUNCHING}
-    assert verdict.again_ns == STEPD_NS
+    assert (verdict.spared, verdict.again_ns) == ({BATCH: Why.LAUNCHING}, STEPD_NS)
 
 
 def test_new_step_of_a_held_job_runs_for_its_launch_grace_and_no_longer() -> None:
     situation = replace(PLAIN, steps=(StepView(BATCH, 0), StepView(ZERO, 900)))
     verdict = decide(situation, LIMITS)
-    assert verdict.hold == {BATCH}
-    assert verdict.spared == {ZERO: Why.LAUNCHING}
+    assert (verdict.hold, verdict.spared) == ({BATCH}, {ZERO: Why.LAUNCHING})
     assert verdict.again_ns == 1_100
     assert decide(replace(situation, now_ns=1_100), LIMITS).hold == {BATCH, ZERO}
 
@@ -94,8 +83,7 @@ def test_nothing_is_held_longer_than_the_limit() -> None:
     situation = replace(PLAIN, ours={BATCH: 500, ZERO: 600})
     assert decide(situation, LIMITS).again_ns == 5_500
     verdict = decide(replace(situation, now_ns=5_500), LIMITS)
-    assert verdict.hold == {ZERO}
-    assert verdict.spared == {BATCH: Why.LONG}
+    assert (verdict.hold, verdict.spared) == ({ZERO}, {BATCH: Why.LONG})
 
 
 def test_site_may_let_extern_steps_run() -> None:
@@ -108,20 +96,16 @@ def test_site_may_let_extern_steps_run() -> None:
 def test_strangers_step_is_left_alone_and_its_siblings_are_thawed_after_a_while() -> None:
     situation = replace(PLAIN, ours={ZERO: 900}, strangers={BATCH: 950})
     verdict = decide(situation, LIMITS)
-    assert verdict.hold == {ZERO}
-    assert verdict.again_ns == 950 + SUSPEND_NS
+    assert (verdict.hold, verdict.again_ns) == ({ZERO}, 950 + SUSPEND_NS)
     later = decide(replace(situation, now_ns=950 + SUSPEND_NS), LIMITS)
-    assert later.hold == frozenset()
-    assert later.spared == {BATCH: Why.STRANGER, ZERO: Why.STRANGER}
+    assert (later.hold, later.spared) == (frozenset(), {BATCH: Why.STRANGER, ZERO: Why.STRANGER})
 
 
 def test_strangers_job_is_not_frozen_anew() -> None:
-    verdict = decide(replace(PLAIN, strangers={BATCH: 950}), LIMITS)
-    assert verdict.hold == frozenset()
+    assert decide(replace(PLAIN, strangers={BATCH: 950}), LIMITS).hold == frozenset()
 
 
 keys = st.builds(StepKey, st.integers(1, 4), st.sampled_from(["batch", "0", "extern"]))
-
 
 situations = st.builds(
     Situation,
@@ -213,8 +197,7 @@ def test_without_a_lease_everything_is_thawed_instead(
 ) -> None:
     gate.apply((A,), ())
     clock.now_ns = 10_000
-    applied = gate.apply((B,), ())
-    assert applied.refused
+    assert gate.apply((B,), ()).refused
     assert freezer.frozen == set()
     assert gate.held == {}
 
@@ -223,8 +206,7 @@ def test_lease_that_ends_between_check_and_write_undoes_the_write(
     gate: HoldController, freezer: RecordingFreezer, clock: Clock
 ) -> None:
     clock.script = [9_999, 9_999, 50_000]
-    applied = gate.apply((A,), ())
-    assert applied.refused
+    assert gate.apply((A,), ()).refused
     assert freezer.writes == [("freeze", A), ("thaw", A)]
 
 

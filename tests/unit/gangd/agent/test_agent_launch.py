@@ -27,8 +27,6 @@ from tests.fixtures.gang_host import until
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 BATCH, FIRST, EXTERN = StepKey(1, "batch"), StepKey(1, "0"), StepKey(1, "extern")
-
-
 TASK, STEPD, LAUNCHER = 100, 999, 77
 
 
@@ -187,8 +185,6 @@ def test_later_controller_is_informed_what_runs(agent: SimulatedAgent) -> None:
 
 
 SCRIPT = Path(__file__).parents[4] / "deploy" / "slurm" / "gang-bell"
-
-
 LONG_S = 30.0  # a tenth of a second is what the script allows itself; the host may be busy
 
 
@@ -278,8 +274,7 @@ def test_a_flood_is_taken_in_turns(bell: Bell, folder: Path) -> None:
             sent += 1
     except BlockingIOError:
         pass
-    taken = bell.take()
-    assert len(taken.begun) == min(sent, MOST_AT_ONCE)
+    assert len(bell.take().begun) == min(sent, MOST_AT_ONCE)
 
 
 def test_the_bell_of_an_agent_that_was_killed_is_replaced_and_its_own_is_taken_down(folder: Path) -> None:
@@ -413,8 +408,6 @@ def test_what_hangs_is_killed_and_the_prolog_succeeds(hung: Bell, near: Path, tm
 
 
 USER = 1500
-
-
 KEY = StepKey(12, "0")
 
 
@@ -578,8 +571,7 @@ def test_a_slurmstepd_whose_title_reports_no_step_is_reported(tmp_path: Path) ->
         process(tmp_path, pid, cgroup, comm="slurmstepd", line=line)
     found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
     assert found is not None
-    assert found.unread == {10: "slurmstepd: [sEKNK5D2BV4300.0]"}
-    assert found.stepds == {KEY: 14}
+    assert (found.unread, found.stepds) == ({10: "slurmstepd: [sEKNK5D2BV4300.0]"}, {KEY: 14})
 
 
 def test_what_cannot_be_recognised_is_reported_when_it_lasts() -> None:

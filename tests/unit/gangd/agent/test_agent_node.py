@@ -233,10 +233,8 @@ def test_long_hold_ends_for_the_rest_of_the_slice() -> None:
     agent.join()
     agent.rotate((1,), (1,))
     agent.run(3 * SECOND)
-    held = list(agent.held_in.values())
-    assert {1} in held
-    thaws = sum(what == "thaw" for what, _ in agent.freezer.writes)
-    assert thaws >= 5
+    assert {1} in list(agent.held_in.values())
+    assert sum(what == "thaw" for what, _ in agent.freezer.writes) >= 5
 
 
 def test_nothing_is_held_without_a_guardian(agent: SimulatedAgent) -> None:

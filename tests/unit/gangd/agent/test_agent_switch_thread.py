@@ -130,8 +130,7 @@ def test_without_a_lease_everything_is_thawed_instead(stage: Stage) -> None:
         PreparedSwitch(1, 1, soon_ns(60 * MS), (A,), ()), PreparedSwitch(2, 1, soon_ns(90 * MS), (B,), ())
     )
     stage.gate.lease.set_until(soon_ns(30 * MS))
-    made = stage.made(2)
-    assert [each.applied.refused for each in made] == [True, True]
+    assert [each.applied.refused for each in stage.made(2)] == [True, True]
     assert stage.held() == set()
     assert stage.recorded() == set()
 

@@ -76,8 +76,7 @@ def test_job_of_several_steps_is_one_write(scene: Stage, spy: Spy) -> None:
         PreparedSwitch(2, 1, soon_ns(30 * MS), (B,), mine),
         PreparedSwitch(3, 1, soon_ns(60 * MS), mine, (B,)),
     )
-    made = scene.made(3)
-    assert [each.held for each in made] == [{1}, {2}, {1}]
+    assert [each.held for each in scene.made(3)] == [{1}, {2}, {1}]
     low, normal, weight = ("cpu.idle", b"1"), ("cpu.idle", b"0"), ("cpu.shares", b"%d" % WIDE)
     assert spy.writes == [low, low, normal, weight, low, normal]
     assert set(scene.gate.held) == {*mine}

@@ -37,8 +37,7 @@ def test_jobs_that_yield_take_turns_and_nothing_is_frozen(agent: SimulatedAgent)
         assert agent.held_in[number] == ({1} if number % 2 == 0 else {2}), number
     assert agent.freezer.writes == []
     for each in slices(agent):
-        assert each.held == ()
-        assert each.yielding == ((1,) if each.number % 2 == 0 else (2,))
+        assert (each.held, each.yielding) == ((), (1,) if each.number % 2 == 0 else (2,))
 
 
 def test_a_job_that_a_plan_holds_from_its_first_slice_on_is_never_frozen(agent: SimulatedAgent) -> None:
@@ -89,13 +88,11 @@ def test_a_job_is_held_the_new_way_when_the_plan_says_so(agent: SimulatedAgent) 
     agent.yielding = ()
     agent.rotate((1,))
     agent.run(SECOND)
-    assert agent.yielder.low == set()
-    assert agent.freezer.frozen == {ONE}
+    assert (agent.yielder.low, agent.freezer.frozen) == (set(), {ONE})
     agent.yielding = (1,)
     agent.rotate((1,))
     agent.run(SECOND)
-    assert agent.yielder.low == {1}
-    assert agent.freezer.frozen == set()
+    assert (agent.yielder.low, agent.freezer.frozen) == ({1}, set())
 
 
 def test_where_no_one_can_yield_jobs_are_frozen() -> None:

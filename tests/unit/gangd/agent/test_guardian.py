@@ -53,7 +53,6 @@ for line in sys.stdin:
         print("frozen", flush=True)
 """
 
-
 Start = Callable[[float], "Program"]
 
 

@@ -247,7 +247,6 @@ def sample(job: int) -> JobSample:
 
 ALL = (1, 2, 3, 4)
 
-
 EVERYTHING: dict[str, Any] = {
     "slices": (SliceReport(7, 1, 0, 0, 0, ALL, tuple(map(sample, ALL)), ALL),),
     "alone": tuple(map(sample, ALL)),
@@ -258,7 +257,6 @@ EVERYTHING: dict[str, Any] = {
     "faults": (AgentFault("kind", 1, "text"), *(AgentFault("kind", 1, "text", job) for job in ALL)),
     "memory": ReportedMemory(9, 0.5, 7, tuple(ReportedJobMemory(job, 1, 2) for job in ALL)),
 }
-
 
 OWN: dict[str, Any] = {
     "slices": (SliceReport(7, 1, 0, 0, 0, (1, 4), (sample(1), sample(4)), (1, 4)),),
@@ -476,8 +474,7 @@ def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_no_one_else_does()
     assert not any(shares(fourth, one) for one in (first, second, third))
     assert [one.hold for one in (first, second, third, fourth)] == [*[HoldMode.FREEZE] * 3, HoldMode.YIELD]
     assert cores.unpack(second.cores) == {"n1": [1]}
-    again = view.views(labelled(slurm, j1="a", j2="b", j3="a"))
-    assert again == (first, second, third, fourth)
+    assert view.views(labelled(slurm, j1="a", j2="b", j3="a")) == (first, second, third, fourth)
     # One is gone: the rest keep their seats, and who is in no danger any more yields again.
     slurm.cancel([3])
     after = {one.job: one for one in view.views(labelled(slurm, j1="a", j2="b", j4="b"))}
@@ -485,8 +482,7 @@ def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_no_one_else_does()
     assert shares(after[1], after[4])
     assert not shares(after[2], after[4])
     slurm.cancel([1])
-    last = view.views(labelled(slurm, j2="b", j4="b"))
-    assert [one.hold for one in last] == [HoldMode.YIELD] * 2
+    assert [one.hold for one in view.views(labelled(slurm, j2="b", j4="b"))] == [HoldMode.YIELD] * 2
     view.set_policy(Policy(hold=HoldMode.YIELD))
     assert not shares(*view.views(labelled(slurm, j2="b", j4="a")))
 

@@ -222,26 +222,12 @@ def test_an_agent_that_connects_anew_is_no_second_one(tmp_path: Path) -> None:
 
 
 NODES = 12  # two jobs on n1 and n2, two on n3 and n4, ...
-
-
 HONEST = ("n1", "n2")
-
-
 LIARS = tuple(f"n{number}" for number in range(3, 11))
-
-
 DEADLINE_S = 60.0
-
-
 FEW = choose(500, 4_000, 4_000)
-
-
 MILLION = 1_000_000
-
-
 GROWTH_BYTES = 64 << 20
-
-
 ENVIRONMENT = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
@@ -413,8 +399,6 @@ def test_a_million_frames_without_any_key_do_no_harm(tmp_path: Path) -> None:
 
 
 SECOND_NS = 1_000_000_000
-
-
 SHIFTS_S = (10_000_000, (1 << 31) - 1_000_000, 0, 86_400)
 
 

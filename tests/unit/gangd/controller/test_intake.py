@@ -198,8 +198,7 @@ def test_what_is_said_once_is_heard_of_reports_that_were_never_judged_by_themsel
     loop, intake = stage()
     loop.waiting.extend(message(report(NODES[0], seq, ended=(seq,))) for seq in range(1, 6))
     intake.take()
-    assert loop.did == [f"report {NODES[0]}"]
-    assert loop.ended == [1, 2, 3, 4, 5]
+    assert (loop.did, loop.ended) == ([f"report {NODES[0]}"], [1, 2, 3, 4, 5])
 
 
 FORMER_AGENT, FORMER_CONTROLLER = b"former agent....", b"former control.."

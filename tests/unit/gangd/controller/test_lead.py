@@ -183,8 +183,6 @@ def test_a_standby_cuts_clients_that_send_far_more_than_is_read(messages: int, c
 
 
 NODES = 4
-
-
 MOST_BEYOND_S = 1.0
 
 
@@ -264,7 +262,6 @@ def test_a_leader_that_was_stopped_and_wakes_up_is_heard_no_more(pair: Company) 
     assert "another controller has taken over (term 2)" in log(pair, 0)
     seen = pair.seen()
     assert judge(seen, at_ns, later, NODES).beyond_s <= MOST_BEYOND_S
-    last = {one.node: one.follows for one in seen}
-    assert set(last.values()) == {later}
+    assert set({one.node: one.follows for one in seen}.values()) == {later}
     socket = pair.folder / "state" / "control.sock"
     assert socket.exists(), "it is the later controller's by now"

@@ -58,8 +58,6 @@ from gangd.wire.sockets import Received
 from tests.fixtures.gang_loop import Stage, two_jobs
 
 CONTROLLER = ControllerIdentity(b"c" * 16, 1)
-
-
 BOUNDS = Bounds(5_000_000_000, 200_000_000)
 
 
@@ -324,8 +322,6 @@ def test_a_controller_that_is_known_announces_itself_seldom() -> None:
 
 
 MIB = 1 << 20
-
-
 MOST_MIB = 100
 
 
@@ -408,11 +404,7 @@ def test_jobs_take_turns_and_memory_is_bounded_while_one_key_floods(tmp_path: Pa
 
 
 TIMES = Times(250_000_000, 2_000_000_000, 2)
-
-
 JOINED = AgentState.JOINED
-
-
 TIMEBASE = Timebase(0, 250_000_000)
 
 

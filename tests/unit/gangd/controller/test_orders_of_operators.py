@@ -85,8 +85,7 @@ def let_run(book: OrderBook, of: list[SlurmJob]) -> list[int]:
 )
 def test_a_pause_lets_everything_run_there(target: OrderTarget, run: list[int]) -> None:
     all_jobs, book = jobs(), OrderBook()
-    places = {job.job_id: job.nodes for job in all_jobs}
-    assert places == {1: ("n1", "n2"), 2: ("n1",), 3: ("n2",)}
+    assert {job.job_id: job.nodes for job in all_jobs} == {1: ("n1", "n2"), 2: ("n1",), 3: ("n2",)}
     order(book, "pause", target)
     assert let_run(book, all_jobs) == run
     order(book, "resume", target)
@@ -396,8 +395,7 @@ def test_orders_are_written_before_they_are_confirmed_and_hold_after_a_restart(
     assert answer.done
     node = OrderTarget("node", "n1")
     assert answer.orders == (ActiveOrder(what="pause", target=node, since_s=50.0, uid=0, by="root"),)
-    refused = operators.handle(ASKED, Peer(BOB, 8, "bob\x1b[2J"))
-    assert not refused.done
+    assert not operators.handle(ASKED, Peer(BOB, 8, "bob\x1b[2J")).done
     assert changes == [1]
     assert "order: root (uid 0, pid 7): pause node n1: done" in caplog.text
     assert "refused" in caplog.text

@@ -23,8 +23,6 @@ from osub.cli.main import root
 from tests.fixtures.tier import choose
 
 SMALL = Retention(bytes=2_000, age_ns=HOUR_NS, parts=3)
-
-
 MANY = Retention(bytes=2_000, age_ns=HOUR_NS, parts=10_000)
 
 
@@ -149,8 +147,7 @@ def test_a_full_folder_is_an_error_and_the_record_goes_on(
     fill()
     written.close()
     found = numbers(tmp_path)
-    assert found[:10] == list(range(10))
-    assert found[-100:] == list(range(100))
+    assert (found[:10], found[-100:]) == (list(range(10)), list(range(100)))
 
 
 _WRITER = """

@@ -88,8 +88,7 @@ def test_jobs_with_cores_become_views_and_stay_the_same_objects() -> None:
 def test_a_job_without_limit_has_no_end() -> None:
     slurm = FakeSlurm()
     slurm.submit(request())
-    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy())
-    assert view.views(slurm.jobs())[0].end_s is None
+    assert ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy()).views(slurm.jobs())[0].end_s is None
 
 
 def test_partition_weights_and_opt_outs_apply() -> None:
@@ -587,7 +586,6 @@ places = st.lists(
     max_size=2,
     unique_by=lambda one: one[0],
 )
-
 
 one_job = st.builds(
     lambda number, where, state, comment, leader, start: job(

@@ -43,8 +43,7 @@ def test_a_process_that_comes_back_soon_again_and_again_is_left_busy_longer() ->
         after = feed(demand, after + rests[-1], [0.9] * 3)
         assert demand.level is Level.BUSY
     assert rests == sorted(rests)
-    assert rests[0] == 1
-    assert rests[-1] == SETTINGS.idle_samples
+    assert (rests[0], rests[-1]) == (1, SETTINGS.idle_samples)
 
 
 def test_bursts_with_long_pauses_between_are_no_flapping() -> None:

@@ -102,8 +102,7 @@ def test_jobs_of_others_and_lies_about_names_do_not_touch_an_entry() -> None:
     mallory = Victim("mallory", "lu", 1)
     teach(learner, mallory, "bob:chase", 0.9, 40)  # the name of another's application
     teach(learner, LU, "mallory:chase", 0.5, 40)  # he really harms, under the name of a harmless one
-    after = learner.loss(LU, "bob:chase")
-    assert after.loss == pytest.approx(before.loss, abs=0.02)
+    assert learner.loss(LU, "bob:chase").loss == pytest.approx(before.loss, abs=0.02)
     assert not learner.alternate(job(1, LU), job(2, CHASE, "bob:chase"))
     assert learner.alternate(job(1, LU), job(3, Victim("mallory", "chase", 1), "mallory:chase"))
     # In the table for placements, the lies of one of three users do not move the loss.

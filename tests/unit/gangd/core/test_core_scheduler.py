@@ -96,9 +96,7 @@ def test_a_change_begins_beyond_what_is_final() -> None:
         bench.tick()
     del bench.jobs[2]
     [publish] = only(bench.tick(), Publish)
-    assert publish.first_slice == 12
-    assert publish.drop == (1,)
-    assert publish.tracks == ()
+    assert (publish.first_slice, publish.drop, publish.tracks) == (12, (1,), ())
 
 
 def test_only_the_group_that_changed_is_published_again() -> None:
@@ -109,8 +107,7 @@ def test_only_the_group_that_changed_is_published_again() -> None:
     assert [track.name for track in publish.tracks] == [1, 3, 5, 7]
     del bench.jobs[6]
     [publish] = only(bench.tick(), Publish)
-    assert publish.tracks == ()
-    assert publish.drop == (5,)
+    assert (publish.tracks, publish.drop) == ((), (5,))
     assert {1, 2, 3, 4, 7, 8} - bench.scheduler.owners(9)
 
 
@@ -409,8 +406,7 @@ def test_rows_report_what_each_job_did() -> None:
     assert {(row.start_ns, row.length_ns, row.skew_us, row.freeze_us) for row in record.rows} == {
         (0, QUANTUM, 42, 7)
     }
-    repeated = bench.tell(NodeReport(bench.now_ns, "n0", (use,)))
-    assert only(repeated, RecordRows) == []
+    assert only(bench.tell(NodeReport(bench.now_ns, "n0", (use,))), RecordRows) == []
 
 
 def test_what_a_gang_that_yields_gets_is_left_over() -> None:
@@ -458,8 +454,7 @@ def ends_after(bench: Bench, seconds: int, limit_s: float = 120.0) -> dict[int, 
 
 
 def test_a_job_that_was_planned_to_be_held_and_was_not_is_owed_nothing() -> None:
-    bench = shared()
-    assert ends_after(bench, 200) == {1: 0, 2: 0}
+    assert ends_after(shared(), 200) == {1: 0, 2: 0}
 
 
 def test_a_slice_counts_once_though_two_nodes_report_of_it_and_if_one_alone_does() -> None:
@@ -567,8 +562,7 @@ def test_moved_ends_survive_a_restart() -> None:
     later = GangScheduler(CoreSettings(grace_ns=0), 0, bench.map, state)
     later.handle(SlurmSnapshot(0, 0, WALL_S + 60, (replace(bench.jobs[1], end_s=end_s),)))
     kept = later.limits_state()["1"]
-    assert kept["base_s"] == WALL_S + 120
-    assert kept["credit_s"] == end_s - (WALL_S + 120)
+    assert (kept["base_s"], kept["credit_s"]) == (WALL_S + 120, end_s - (WALL_S + 120))
     assert kept["lost_s"] == state["1"]["lost_s"]
 
 
@@ -589,8 +583,7 @@ def test_an_end_that_an_operator_set_is_moved_on_from_there() -> None:
 
 def test_an_unlimited_job_is_left_alone() -> None:
     bench = holding()
-    commands = [command for _ in range(4 * 100) for command in bench.tick()]
-    assert only(commands, MoveEnd) == []
+    assert only([command for _ in range(4 * 100) for command in bench.tick()], MoveEnd) == []
     assert bench.scheduler.limits_state() == {}
 
 
@@ -885,8 +878,7 @@ def test_no_freeze_lasts_longer_than_the_cap() -> None:
     bench.tick()
     slices = bench.owners(2, 30)
     for number in range(1, 7):
-        held = "".join("x" if number not in owners else "." for owners in slices)
-        assert "xxx" not in held
+        assert "xxx" not in "".join("x" if number not in owners else "." for owners in slices)
 
 
 SECOND = 1_000 * MS

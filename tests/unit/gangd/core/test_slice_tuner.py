@@ -86,8 +86,7 @@ def test_turns_grow_with_the_cost_of_a_switch_and_come_back() -> None:
     grown = [hours.look(8_000).turn_ns // MS for _ in range(2 * BAD_LOOKS + 4)]
     assert grown[-1] == 1000
     assert grown == sorted(grown)
-    back = [hours.look(100).turn_ns // MS for _ in range(6 * GOOD_LOOKS)]
-    assert back[-1] == 250
+    assert [hours.look(100).turn_ns // MS for _ in range(6 * GOOD_LOOKS)][-1] == 250
 
 
 def test_long_slices_become_as_short_as_their_cost_allows() -> None:

@@ -40,14 +40,8 @@ from gangd.wire.messages import WireError
 from tests.fixtures.gang_loop import Stage, two_jobs
 
 HERE = ListenAddress("127.0.0.1", 0)
-
-
 TOKEN = "0123456789abcdef"
-
-
 WELL = Health({"one": True, "two": True}, {"one": "fine", "two": "fine"})
-
-
 SICK = Health({"one": True, "two": False}, {"one": "fine", "two": "silent"})
 
 
@@ -293,11 +287,7 @@ def test_requests_are_read_strictly_and_headers_by_name() -> None:
 
 
 ROOT = Path(__file__).parents[4]
-
-
 UNITS = ("seconds", "bytes", "ratio", "slices")
-
-
 COUNTED = ("nodes", "gangs", "jobs", "steps", "alarms", "connections", "healthy", "fds", "info")
 
 
@@ -349,8 +339,7 @@ def test_what_the_table_does_not_name_is_counted_under_other() -> None:
     [metric] = [one for one in CONTROLLER if one.name == "gangd_messages_dropped_total"]
     found = complete([metric], {metric.name: {("replayed",): 3, ("new",): 2, ("newer",): 5}})[metric]
     assert isinstance(found, dict)
-    assert found[("replayed",)] == 3
-    assert found[("other",)] == 7
+    assert (found[("replayed",)], found[("other",)]) == (3, 7)
     with pytest.raises(KeyError, match="no_such"):
         complete([metric], {"no_such": 1.0})
 
@@ -429,8 +418,7 @@ def test_a_controller_exports_what_its_status_says(tmp_path: Path) -> None:
             found = scrape(port)
             status = stage.status()
             assert status is not None
-            assert found["gangd_nodes[joined]"] == 2
-            assert found["gangd_gangs[busy]"] == 2
+            assert (found["gangd_nodes[joined]"], found["gangd_gangs[busy]"]) == (2, 2)
             assert found["gangd_jobs_running"] == found["gangd_jobs_shared"] == 2
             assert found["gangd_slice_seconds"] == status.quantum_ms / 1000
             assert found["gangd_connections"] == 4

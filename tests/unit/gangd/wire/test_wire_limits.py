@@ -40,8 +40,6 @@ from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connec
 from tests.chaos.forger import client
 
 DEADLINE_S = 20.0
-
-
 LOCAL = "tcp://127.0.0.1:*"
 
 
@@ -273,7 +271,6 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + by
 
 BIG_COMMAND = b"\x06" + (200_000).to_bytes(8)
 
-
 SLOW = {
     "silent": (b"", b""),
     "one byte a second of the greeting": (b"", GREETING),
@@ -325,8 +322,6 @@ def test_who_proves_no_key_is_cut_off_within_seconds_and_an_agent_comes_in_meanw
 
 
 STRANGERS = 2 * MOST_ORIGINS + 1
-
-
 STRANGER, HOST = "10.0.0.9", "10.0.0.1"
 
 

@@ -44,11 +44,7 @@ from tests.chaos.forger import client
 from tests.chaos.proxy import Proxy, ProxyThread, Weather
 
 DEADLINE_S = 10.0
-
-
 LOCAL = "tcp://127.0.0.1:*"
-
-
 T = TypeVar("T")
 
 

@@ -144,8 +144,7 @@ def test_busy_jobs_do_not_gain(tmp_path: Path) -> None:
     assert found.best is None
     assert "does not help" in text.paragraphs[0][1]
     assert not text.files
-    ends = found.shared[0].difference(found.scenarios[0], "all", "turnaround_s")
-    assert ends.way == 1
+    assert found.shared[0].difference(found.scenarios[0], "all", "turnaround_s").way == 1
 
 
 def test_memory_forbids_two(tmp_path: Path) -> None:
@@ -179,8 +178,7 @@ def test_what_the_log_says_of_cpu_time(idle_sessions: SiteLog) -> None:
 
     assert classes["debug"].efficiency == pytest.approx(0.05, abs=0.001)
     assert classes["batch"].efficiency == pytest.approx(0.98, abs=0.001)
-    assert classes["debug"].run_median_s == HOUR_S
-    assert classes["debug"].wait_mean_s == 60
+    assert (classes["debug"].run_median_s, classes["debug"].wait_mean_s) == (HOUR_S, 60)
     assert 0.05 < (efficiency(idle_sessions, idle_sessions.run_s > 0) or 0) < 0.98
 
 
@@ -355,8 +353,7 @@ def test_the_command_writes_a_page_and_json(tmp_path: Path, capsys: pytest.Captu
         run(["advise", str(path), "--system", SYSTEM, "--overhead", "1.2", "--json", "--out", str(page)]) == 0
     )
     facts = json.loads(capsys.readouterr().out)
-    assert facts["candidate"] == "debug"
-    assert facts["system"] == SYSTEM
+    assert (facts["candidate"], facts["system"]) == ("debug", SYSTEM)
     assert facts["words"]["recommendation"]
     assert "Sharing cores on log" in page.read_text()
     assert run(["advise", str(path), "--out", str(page)]) == 1  # it is there

@@ -40,9 +40,7 @@ def test_a_plan_keeps_to_its_budget(minutes: float) -> None:
 def test_a_longer_budget_buys_at_least_as_many_trials_and_draws() -> None:
     plans = [planned(minutes) for minutes in (10, 20, 30, 60, 120, 240)]
     assert [plan.rounds for plan in plans] == sorted(plan.rounds for plan in plans)
-    assert plans[-1].rounds == 5
-    assert plans[-1].draws == (1, 2, 3)
-    assert plans[-1].given_up == ()
+    assert (plans[-1].rounds, plans[-1].draws, plans[-1].given_up) == (5, (1, 2, 3), ())
 
 
 def test_what_the_budget_left_out_is_said() -> None:
@@ -55,8 +53,7 @@ def test_what_the_budget_left_out_is_said() -> None:
 def test_a_budget_that_is_too_short_is_refused_and_the_message_says_what_is_enough() -> None:
     with pytest.raises(UsageError, match=r"too short.*takes (\d+) min") as error:
         planned(1)
-    enough = float(str(error.value).split("takes ")[1].split()[0])
-    assert planned(enough).rounds == 1
+    assert planned(float(str(error.value).split("takes ")[1].split()[0])).rounds == 1
 
 
 def test_one_core_is_too_small_a_cluster() -> None:
@@ -81,8 +78,7 @@ def test_every_round_begins_with_the_dedicated_layout_and_has_each_layout_once()
 
 def test_the_whole_day_is_replayed_in_as_many_rounds_as_there_are_draws() -> None:
     items = small_plan(rounds=3, draws=(1, 2)).items()
-    days = {(item.trial, item.seed) for item in items if item.workload == DAY}
-    assert days == {(1, 1), (2, 2)}
+    assert {(item.trial, item.seed) for item in items if item.workload == DAY} == {(1, 1), (2, 2)}
     assert {item.trial for item in items if item.workload == FIRST} == {1, 2, 3}
 
 

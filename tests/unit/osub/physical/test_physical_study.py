@@ -144,8 +144,7 @@ def test_the_command_shows_its_plan_and_runs_nothing(osub: Osub, tmp_path: Path)
     plan = json.loads(done.stdout)
     assert plan["rounds"] >= 3
     assert plan["estimate_s"] <= 3600
-    output = osub(str(LOG), "--dry-run")
-    assert "For the budget" in output.stdout
+    assert "For the budget" in osub(str(LOG), "--dry-run").stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,8 +158,7 @@ def test_the_command_s_errors_are_one_line_that_says_what_to_do(osub: Osub, tmp_
     assert "is no time to spend" in wrong.stderr
     page = tmp_path / "page.html"
     page.write_text("mine")
-    taken = osub("x.swf.gz", "--html", str(page))
-    assert (taken.returncode, page.read_text()) == (1, "mine")
+    assert (osub("x.swf.gz", "--html", str(page)).returncode, page.read_text()) == (1, "mine")
 
 
 def target_of(multiplicity: int, interactive_nodes: int | None = None, nodes: int = 4) -> TargetCluster:

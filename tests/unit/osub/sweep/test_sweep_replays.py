@@ -117,8 +117,7 @@ def test_a_replay_that_fails_takes_no_other_with_it(
     ended = {point.key: outcome for point, outcome in made.run(asked)}
     good, refused, killed, never, strange = (ended[point.key] for point in asked)
     assert isinstance(good, dict)
-    assert good["completed"] == 1
-    assert good["run"] == f"runs/{asked[0].key}"
+    assert (good["completed"], good["run"]) == (1, f"runs/{asked[0].key}")
     assert refused == Failure("Slurm took no job of this trace", again=False)
     assert killed == KILLED
     assert isinstance(never, dict)

@@ -62,8 +62,7 @@ def test_what_is_done_is_not_done_again(trace: Path, tmp_path: Path) -> None:
     assert again.table["multiplicity"].to_list() == [1, 2, 3, 4, 5]
     assert pl.read_parquet(tmp_path / "out" / "points.parquet").equals(again.table)
     assert seen[0].left_s is None
-    assert seen[-1].done == 3
-    assert seen[-1].left_s == 0.0
+    assert (seen[-1].done, seen[-1].left_s) == (3, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +79,9 @@ def test_a_point_that_fails_takes_no_other_with_it(
     store = SweepStore(tmp_path / "out")
     points = points_of(trace)
     sweep = run_sweep(points, store, Processes(work, 2))
-    assert sweep.done == 4
-    assert sweep.failures == {points[2].key: why}
+    assert (sweep.done, sweep.failures) == (4, {points[2].key: why})
     (failed,) = json.loads((tmp_path / "out" / "failed.json").read_text())
-    assert failed["why"] == why
-    assert failed["parameters"]["multiplicity"] == 3
+    assert (failed["why"], failed["parameters"]["multiplicity"]) == (why, 3)
     mended = run_sweep(points, store, Processes(sweep_work.figures, 2))
     assert (mended.known, mended.done, mended.failures) == (4, 1, {})
     assert not (tmp_path / "out" / "failed.json").exists()
@@ -331,8 +328,7 @@ def test_dask_runs_points_and_their_deaths_are_theirs(trace: Path, tmp_path: Pat
     store = SweepStore(tmp_path / "out")
     points = points_of(trace)
     sweep = run_sweep(points, store, Dask(sweep_work.raises_at_three, str(dask)))
-    assert sweep.done == 4
-    assert sweep.failures == {points[2].key: "InputError: the file went away"}
+    assert (sweep.done, sweep.failures) == (4, {points[2].key: "InputError: the file went away"})
     again = run_sweep(points, store, Dask(sweep_work.figures, str(dask)))
     assert (again.known, again.done, again.failures) == (4, 1, {})
 
