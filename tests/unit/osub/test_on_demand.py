@@ -16,7 +16,7 @@ from foundation.slurm.slurm_client import SubmitRequest
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 from osub.cli.main import run
 from osub.live.on_demand import OnDemandDriver, compared, session_of
-from submitter.plan import PlannedJob
+from tests.fixtures.replay_world import planned
 from tests.unit.simulator.test_live_pool import KINDS
 
 ORIGIN = 1_000_000.0
@@ -245,11 +245,7 @@ def test_jobs_are_asked_for_by_their_kinds(tmp_path: Path) -> None:
     driver = driver_of(tmp_path, Scripted(), "n-paa")
 
     def asked(number: int) -> SubmitRequest:
-        job = PlannedJob(
-            trace_job=number, kind="batch", app="x", args=(), partition="main", nodes=2, cores_per_node=1,
-            due_s=0, memory_per_core_mib=None, requested_s=None, limit_minutes=2, dedicated_s=1, busy_s=1,
-            user=None,
-        )  # fmt: skip
+        job = planned(number, 1.0, nodes=2, limit_minutes=2)
         return driver.request(job, SubmitRequest(script="", name="", nodes=2, time_limit_minutes=2))
 
     rigid, malleable, demand = asked(1), asked(2), asked(4)

@@ -11,8 +11,9 @@ from foundation.errors import ClusterError, TrustError
 from foundation.records import RunWriter, load_run
 from osub.cli.main import run
 from osub.live.cluster import find_cluster
-from submitter.plan.replay_plan import PlannedJob, batch_script
+from submitter.plan.replay_plan import batch_script
 from tests.fixtures.records import make_info, make_trace
+from tests.fixtures.replay_world import planned
 
 OTHER = 61_234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
@@ -72,23 +73,7 @@ def test_root_makes_no_run_where_others_may_write(tmp_path: Path) -> None:
 
 
 def test_a_line_end_in_a_path_is_no_command() -> None:
-    job = PlannedJob(
-        trace_job=1,
-        kind="batch",
-        app="true",
-        args=(),
-        partition="main",
-        nodes=1,
-        cores_per_node=1,
-        due_s=0.0,
-        memory_per_core_mib=None,
-        requested_s=None,
-        limit_minutes=None,
-        dedicated_s=0.0,
-        busy_s=0.0,
-        user=None,
-    )
-    script = batch_script(job, Path("/tmp/x\ntouch /tmp/evil\n"))
+    script = batch_script(planned(), Path("/tmp/x\ntouch /tmp/evil\n"))
     comments = [line for line in script.splitlines() if line.startswith("#")]
     assert comments == ["#!/bin/sh", "# Job 1 of a replay"]
     assert "at='/tmp/x\ntouch /tmp/evil\n/jobs/1'" in script

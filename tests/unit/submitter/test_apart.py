@@ -27,6 +27,7 @@ from submitter.plan.replay_options import ReplayOptions
 from submitter.plan.replay_plan import AppChoice, read_apps
 from submitter.plan.target_cluster import PartitionPool, TargetCluster
 from submitter.replay.begin_run import submit_request
+from tests.fixtures.replay_world import planned
 from tests.fixtures.tier import examples
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -49,24 +50,8 @@ def target(nodes: int = 4, *, forced: bool = True) -> TargetCluster:
 def job(
     number: int, application: str | None, nodes: int = 1, seconds: float = 10.0, **more: object
 ) -> PlannedJob:
-    made = PlannedJob(
-        trace_job=number,
-        kind="batch",
-        app="sleep",
-        args=("1",),
-        partition="main",
-        nodes=nodes,
-        cores_per_node=1,
-        due_s=0.0,
-        memory_per_core_mib=100,
-        requested_s=None,
-        limit_minutes=1,
-        dedicated_s=seconds,
-        busy_s=seconds,
-        user=None,
-        application=application,
-    )
-    return replace(made, **more)  # type: ignore[arg-type]
+    more = {"memory_per_core_mib": 100, "limit_minutes": 1, "nodes": nodes, "application": application} | more
+    return planned(number, seconds, **more)
 
 
 def danger(*pairs: str, known: str = "abcde") -> ConflictPairs:

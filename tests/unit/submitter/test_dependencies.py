@@ -11,11 +11,11 @@ import pytest
 
 from foundation.records import load_run
 from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import PlannedJob, left_out
+from submitter.plan.replay_plan import left_out
 from submitter.replay.begin_run import draw_up, dry_run
 from submitter.replay.replay_progress import ReplayProgress, Wish
 from tests.fixtures.fake_slurm import FakeSlurm, SubmitFault
-from tests.fixtures.replay_world import World, make_world, rows
+from tests.fixtures.replay_world import World, make_world, planned, rows
 from workloads.swf import read_swf
 
 RUN_S = 3.0
@@ -109,24 +109,7 @@ def test_links_to_no_earlier_job_of_the_plan_are_counted(tmp_path: Path) -> None
 
 
 def test_when_a_job_is_due_after_another() -> None:
-    job = PlannedJob(
-        trace_job=2,
-        kind="batch",
-        app="true",
-        args=(),
-        partition="p",
-        nodes=1,
-        cores_per_node=1,
-        due_s=20.0,
-        memory_per_core_mib=None,
-        requested_s=None,
-        limit_minutes=None,
-        dedicated_s=1.0,
-        busy_s=1.0,
-        user=None,
-        after=1,
-        think_s=4.0,
-    )
+    job = planned(2, due_s=20.0, after=1, think_s=4.0)
     assert [job.due_after(end_s) for end_s in (None, 10.0, 30.0)] == [20.0, 14.0, 34.0]
     unknown = replace(job, think_s=None)
     assert [unknown.due_after(end_s) for end_s in (None, 10.0, 30.0)] == [20.0, 20.0, 30.0]

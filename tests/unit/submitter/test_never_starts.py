@@ -13,7 +13,7 @@ from submitter.follow.stuck_jobs import Hope, StuckJobs, hope_of
 from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.plan.replay_plan import PlannedJob
 from submitter.replay.replay_progress import HeldTime, ReplayProgress, Wish, time_left_s
-from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
+from tests.fixtures.replay_world import START, World, events, make_world, planned, rows, write_trace
 
 
 @pytest.fixture
@@ -340,25 +340,6 @@ def test_a_job_that_hangs_after_a_cut_start_is_ended_long_before_its_limit(tmp_p
     assert "mpi/pmi2" in reason
 
 
-def planned(trace_job: int, due_s: float, dedicated_s: float, cores: int = 1) -> PlannedJob:
-    return PlannedJob(
-        trace_job=trace_job,
-        kind="batch",
-        app="rrba",
-        args=(),
-        partition="batch",
-        nodes=1,
-        cores_per_node=cores,
-        due_s=due_s,
-        memory_per_core_mib=None,
-        requested_s=None,
-        limit_minutes=None,
-        dedicated_s=dedicated_s,
-        busy_s=dedicated_s,
-        user=None,
-    )
-
-
 def row(job: PlannedJob, start_s: float | None, end_s: float | None = None) -> JobEntry:
     record = JobRecord(
         trace_job=job.trace_job,
@@ -380,7 +361,7 @@ def row(job: PlannedJob, start_s: float | None, end_s: float | None = None) -> J
 @pytest.mark.parametrize("now_s", [0.0, 50.0, 100.0, 450.0, 999.0])
 def test_a_queue_takes_as_long_as_all_jobs_in_it(now_s: float) -> None:
     """Ten jobs of 100 s that all came at once, on one core."""
-    jobs = [planned(number, 0.0, 100.0) for number in range(10)]
+    jobs = [planned(number, 100.0) for number in range(10)]
     began = int(now_s // 100)
     rows = {
         job.trace_job: row(
@@ -394,21 +375,21 @@ def test_a_queue_takes_as_long_as_all_jobs_in_it(now_s: float) -> None:
 
 
 def test_jobs_that_come_slowly_are_waited_for() -> None:
-    jobs = [planned(number, 100.0 * number, 10.0) for number in range(10)]
+    jobs = [planned(number, 10.0, due_s=100.0 * number) for number in range(10)]
     assert time_left_s(jobs, {}, 0.0, cores=4) == pytest.approx(910)
     rows = {job.trace_job: row(job, job.due_s, job.due_s + 10) for job in jobs[:5]}
     assert time_left_s(jobs, rows, 460.0, cores=4) == pytest.approx(460, rel=0.02)
 
 
 def test_cores_that_are_shared_are_slower_than_their_number_says() -> None:
-    jobs = [planned(number, 0.0, 100.0) for number in range(4)]
+    jobs = [planned(number, 100.0) for number in range(4)]
     rows = {job.trace_job: row(job, 0.0, 250.0) for job in jobs[:2]}
     rows |= {job.trace_job: row(job, None) for job in jobs[2:]}
     assert time_left_s(jobs, rows, 250.0, cores=1) == pytest.approx(250)
 
 
 def test_nothing_is_left_of_a_replay_that_ended() -> None:
-    jobs = [planned(1, 0.0, 100.0)]
+    jobs = [planned(1, 100.0)]
     assert time_left_s(jobs, {1: row(jobs[0], 0.0, 300.0)}, 300.0, cores=1) == 0
 
 

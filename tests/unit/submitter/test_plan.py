@@ -19,7 +19,6 @@ from osub.live.alone import _spread, check_jobs
 from submitter.plan.replay_options import ReplayOptions
 from submitter.plan.replay_plan import (
     AppChoice,
-    PlannedJob,
     PlanOptions,
     ReplayOversize,
     batch_script,
@@ -30,7 +29,7 @@ from submitter.plan.replay_plan import (
 from submitter.plan.target_cluster import PartitionPool, TargetCluster
 from submitter.replay.begin_run import draw_up, dry_run
 from tests.fixtures.fake_slurm import FakeSlurm
-from tests.fixtures.replay_world import write_trace
+from tests.fixtures.replay_world import planned, write_trace
 from workloads.job_shape import JobShape, job_shape
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 
@@ -238,22 +237,7 @@ esac
 
 def run(folder: Path, tools: Path, *, pin: bool = False) -> subprocess.CompletedProcess[str]:
     (folder / "jobs").mkdir(parents=True)
-    job = PlannedJob(
-        trace_job=3,
-        kind="batch",
-        app="sh",
-        args=("-c", 'printf %s "$OSUB_JOB_CORES"; exit 4'),
-        partition="main",
-        nodes=1,
-        cores_per_node=1,
-        due_s=0.0,
-        memory_per_core_mib=None,
-        requested_s=None,
-        limit_minutes=None,
-        dedicated_s=0.0,
-        busy_s=0.0,
-        user=None,
-    )
+    job = planned(3, app="sh", args=("-c", 'printf %s "$OSUB_JOB_CORES"; exit 4'))
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
     return subprocess.run(
         ["sh"],
