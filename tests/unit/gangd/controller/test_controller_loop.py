@@ -34,8 +34,7 @@ def test_two_jobs_take_turns_on_all_nodes_and_are_thawed_at_the_end(tmp_path: Pa
     seen: dict[str, object] = {}
 
     def scene() -> None:
-        for agent in (one, two):
-            stage.welcome(agent)
+        stage.welcome(one, two)
         one.say(Ping(node="n1", agent_ns=5))
         stage.until(
             lambda: (
@@ -71,8 +70,7 @@ def test_idle_jobs_are_seen_through_the_wire_and_let_go(tmp_path: Path) -> None:
     agents = [stage.agent("n1"), stage.agent("n2")]
 
     def scene() -> None:
-        for agent in agents:
-            stage.welcome(agent)
+        stage.welcome(*agents)
         stage.until(lambda: any(agent.timeline.held(agent.timeline.horizon) for agent in agents))
         for agent in agents:
             agent.busy = False
@@ -84,8 +82,7 @@ def test_idle_jobs_are_seen_through_the_wire_and_let_go(tmp_path: Path) -> None:
 
         stage.until(let_go)
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_slurm_may_be_away_and_jobs_go_on_taking_turns(tmp_path: Path) -> None:
@@ -95,8 +92,7 @@ def test_slurm_may_be_away_and_jobs_go_on_taking_turns(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def scene() -> None:
-        for agent in agents:
-            stage.welcome(agent)
+        stage.welcome(*agents)
         stage.until(lambda: bool(agents[0].timeline.held(agents[0].timeline.horizon)))
         slurm.reachable = False
         stage.until(lambda: "slurm" in stage.alarms())
@@ -107,8 +103,7 @@ def test_slurm_may_be_away_and_jobs_go_on_taking_turns(tmp_path: Path) -> None:
         slurm.reachable = True
         stage.until(lambda: "slurm" not in stage.alarms())
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     assert any("Slurm does not answer" in text for text in seen)
 
 
@@ -119,8 +114,7 @@ def test_a_job_that_cannot_be_read_is_held_no_more_and_an_alarm_says_so(tmp_path
     seen: list[str] = []
 
     def scene() -> None:
-        for agent in agents:
-            stage.welcome(agent)
+        stage.welcome(*agents)
         timeline = agents[0].timeline
         stage.until(lambda: bool(timeline.held(timeline.horizon)))
         slurm.unreadable[1] = "its state is none that is known"
@@ -131,8 +125,7 @@ def test_a_job_that_cannot_be_read_is_held_no_more_and_an_alarm_says_so(tmp_path
         stage.until(lambda: "unreadable" not in stage.alarms())
         stage.until(lambda: bool(timeline.held(timeline.horizon)))
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     assert seen == ["not managed, for it cannot be read: job 1: its state is none that is known"]
 
 
@@ -146,8 +139,7 @@ def test_an_alarm_is_up_as_long_as_a_damaged_state_file_is_there(tmp_path: Path)
         (tmp_path / "state" / "controller.damaged-1.json").unlink()
         stage.until(lambda: stage.status() is not None and "state" not in stage.alarms())
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
@@ -155,8 +147,7 @@ def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path:
     agents = [stage.agent("n1"), stage.agent("n2")]
 
     def scene() -> None:
-        for agent in agents:
-            stage.welcome(agent)
+        stage.welcome(*agents)
         timeline = agents[0].timeline
 
         def length_ms() -> float | None:
@@ -172,8 +163,7 @@ def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path:
         stage.until(lambda: length_ms() == 100.0 and bool(timeline.held(timeline.horizon)))
         assert [agent.refused for agent in agents] == refused
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_lease_follows_the_number_of_nodes_that_slurm_has(tmp_path: Path) -> None:
@@ -186,8 +176,7 @@ def test_lease_follows_the_number_of_nodes_that_slurm_has(tmp_path: Path) -> Non
         stage.until(lambda: agent.timeline.lease_ns == 5_000_000_000)
         stage.until(lambda: (status := stage.status()) is not None and status.lease_ms == 5_000)
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_what_the_controller_knows_is_written_when_it_is_asked_to(tmp_path: Path) -> None:
@@ -201,8 +190,7 @@ def test_what_the_controller_knows_is_written_when_it_is_asked_to(tmp_path: Path
             os.kill(os.getpid(), signal.SIGUSR1)
             stage.until(lambda before=before: saved.stat().st_mtime_ns > before)  # type: ignore[misc]
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_a_reload_is_checked_against_slurm_as_the_start_is(tmp_path: Path) -> None:
@@ -226,8 +214,7 @@ def test_a_reload_is_checked_against_slurm_as_the_start_is(tmp_path: Path) -> No
         stage.until(lambda: (status := stage.status()) is not None and status.quantum_ms == 100.0)
         stage.until(lambda: "configuration" not in stage.alarms())
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_path: Path) -> None:
@@ -246,8 +233,7 @@ def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_
         return status.time_ms / 1000 - began_s[0] - status.slice * 3.0
 
     def scene() -> None:
-        for agent in agents:
-            stage.welcome(agent)
+        stage.welcome(*agents)
         submit_two(slurm)
         # The look of this slice is over, the next one is more than a second away.
         stage.until(lambda: 0.3 < since_s() < 1.7)
@@ -257,8 +243,7 @@ def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_
         stage.until(lambda: bool(agents[0].timeline.jobs(agents[0].timeline.horizon)))
         assert agents[0].timeline.horizon == seen_in[-1] + 2
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_a_thread_that_dies_is_an_alarm(tmp_path: Path) -> None:
@@ -274,8 +259,7 @@ def test_a_thread_that_dies_is_an_alarm(tmp_path: Path) -> None:
         slurm.cancel([1])
         stage.until(lambda: (status := stage.status()) is not None and status.running_jobs == 1)
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_a_dry_run_sends_the_agents_nothing(tmp_path: Path) -> None:
@@ -283,8 +267,7 @@ def test_a_dry_run_sends_the_agents_nothing(tmp_path: Path) -> None:
     agents = [stage.agent("n1"), stage.agent("n2")]
 
     def scene() -> None:
-        for agent in agents:
-            stage.welcome(agent)
+        stage.welcome(*agents)
         stage.until(lambda: (status := stage.status()) is not None and status.shared_jobs == 2)
 
     with stage.play(scene):
@@ -301,8 +284,7 @@ def test_a_new_controller_is_heard_of_without_being_asked(tmp_path: Path) -> Non
         stage.until(lambda: one.timeline.controller == stage.loop.controller)
         assert one.timeline.lease_over(time.monotonic_ns())
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_a_stranger_and_a_liar_are_counted_and_do_no_harm(tmp_path: Path) -> None:
@@ -322,8 +304,7 @@ def test_a_stranger_and_a_liar_are_counted_and_do_no_harm(tmp_path: Path) -> Non
         stage.welcome(one)
         stage.until(lambda: (status := stage.status()) is not None and "malformed" in status.dropped)
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     status = stage.status()
     assert status is not None
     assert status.dropped["unknown_agent"] >= 1
@@ -359,8 +340,7 @@ def test_a_key_that_all_nodes_share_is_an_alarm(tmp_path: Path) -> None:
         stage.welcome(one)
         stage.until(lambda: "shared key" in stage.alarms())
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 @pytest.mark.parametrize(
@@ -393,8 +373,7 @@ def test_a_pause_lets_all_run_at_once_and_holds_after_a_restart(tmp_path: Path) 
     agents = [first.agent("n1"), first.agent("n2")]
 
     def scene() -> None:
-        for agent in agents:
-            first.welcome(agent)
+        first.welcome(*agents)
         waiting(first, held=True)
         answers: list[OrderAnswer] = []
         request = OrderRequest(verb="pause", targets=everything)
@@ -409,15 +388,13 @@ def test_a_pause_lets_all_run_at_once_and_holds_after_a_restart(tmp_path: Path) 
         reported = {(job.job, job.state, job.ordered) for job in status.jobs}
         assert reported == {(number, "free", "everything is paused") for number in (1, 2)}
 
-    with first.play(scene):
-        pass
+    first.act(scene)
 
     second = Stage(tmp_path, slurm)
     agents_again = [second.agent("n1"), second.agent("n2")]
 
     def scene_again() -> None:
-        for agent in agents_again:
-            second.welcome(agent)
+        second.welcome(*agents_again)
         second.until(lambda: bool((status := second.status()) and status.shared_jobs == 2))
         status = second.status()
         assert status is not None
@@ -426,5 +403,4 @@ def test_a_pause_lets_all_run_at_once_and_holds_after_a_restart(tmp_path: Path) 
         assert ask(second.config.state, OrderRequest(verb="resume", targets=everything)).done
         waiting(second, held=True)
 
-    with second.play(scene_again):
-        pass
+    second.act(scene_again)

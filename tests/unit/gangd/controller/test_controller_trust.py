@@ -97,8 +97,7 @@ def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) 
     one, two = stage.agent("n1"), stage.agent("n2")
 
     def scene() -> None:
-        for agent in (one, two):
-            stage.welcome(agent)
+        stage.welcome(one, two)
         take_turns(stage, one, {1, 3})
         take_turns(stage, two, {2, 4})
         idle = JobSample(1, 0, 0, 50_000, 1)
@@ -124,8 +123,7 @@ def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) 
         stage.until(lambda: "foreign job" in stage.alarms())
         assert "n2 tells of job" in stage.alarms()["foreign job"]
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     status = stage.status()
     assert status is not None
     assert status.dropped["foreign_job"] >= 24
@@ -138,15 +136,13 @@ def test_what_a_node_says_of_its_own_jobs_counts(tmp_path: Path) -> None:
     one, two = stage.agent("n1"), stage.agent("n2")
 
     def scene() -> None:
-        for agent in (one, two):
-            stage.welcome(agent)
+        stage.welcome(one, two)
         take_turns(stage, one, {1, 3})
         lie(one, dying=(3,), leaks=(Leak(1, 1_000),), faults=(AgentFault("stuck", 1, "no", 1),))
         stage.until(lambda: 3 in one.timeline.exempt.opt_out)
         stage.until(lambda: (status := stage.status()) is not None and status.nodes[0].leaked_us == 1_000)
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     status = stage.status()
     assert status is not None
     assert status.nodes[0].faults == {"stuck": 1}
@@ -170,8 +166,7 @@ def test_the_answers_to_a_node_cannot_be_taken_over(tmp_path: Path) -> None:
             stage.until(lambda: (status := stage.status()) is not None and "wrong_node" in status.dropped)
             assert not liar.poll(0), "what is meant for n1 went to n2"
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     assert answers() == set(range(1, 41))
 
 
@@ -195,8 +190,7 @@ def test_two_that_speak_with_the_key_of_one_node_are_reported(tmp_path: Path) ->
             while thief.poll(0):
                 assert b"\x02" in thief.recv(), "each has its own answers"
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_an_agent_that_connects_anew_is_no_second_one(tmp_path: Path) -> None:
@@ -217,8 +211,7 @@ def test_an_agent_that_connects_anew_is_no_second_one(tmp_path: Path) -> None:
         take_turns(stage, one, {1, 3})
         assert "key" not in stage.alarms()
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 NODES = 12  # two jobs on n1 and n2, two on n3 and n4, ...
@@ -443,8 +436,7 @@ def test_a_wall_clock_that_is_set_by_an_hour_ends_no_lease_and_no_turn(tmp_path:
 
     def scene() -> None:
         nonlocal stepped_s, leaseless
-        for agent in (one, two):
-            stage.welcome(agent)
+        stage.welcome(one, two)
         stage.until(lambda: bool(one.timeline.jobs(one.timeline.horizon)))
         for step_s in (3_600, -3_600, 0):
             stepped_s = step_s
@@ -461,6 +453,5 @@ def test_a_wall_clock_that_is_set_by_an_hour_ends_no_lease_and_no_turn(tmp_path:
             assert set().union(*held) == {1, 2}
             assert not any(jobs == {1, 2} for jobs in held)
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     assert not leaseless

@@ -81,8 +81,7 @@ def test_jobs_take_turns_while_folders_are_full_and_all_is_written_again_when_th
         return {alarm.subject: alarm.text for alarm in board if alarm.kind == "disk"}
 
     def scene() -> None:
-        for agent in (one, two):
-            stage.welcome(agent)
+        stage.welcome(one, two)
         stage.until(lambda: bool(one.timeline.jobs(one.timeline.horizon)))
         fill(small["record"])
         stage.until(lambda: raised().keys() == {"record slices"})
@@ -101,8 +100,7 @@ def test_jobs_take_turns_while_folders_are_full_and_all_is_written_again_when_th
         for name in (STATE_NAME, STATUS_NAME):
             stage.until(lambda name=name: (small["state"] / name).stat().st_mtime > freed_s)  # type: ignore[misc]
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
     assert list(read_slices(small["record"], 0.0))
     assert not [path.name for path in small["state"].iterdir() if path.name.endswith(".new")]
 

@@ -367,8 +367,7 @@ def test_jobs_take_turns_and_memory_is_bounded_while_one_key_floods(tmp_path: Pa
 
     def scene() -> None:
         nonlocal most_waiting
-        for agent in (one, two):
-            stage.welcome(agent)
+        stage.welcome(one, two)
         stage.until(lambda: bool(one.timeline.jobs(one.timeline.horizon)))
         before_mib = resident_mib()
         flooding = threading.Thread(target=flood)

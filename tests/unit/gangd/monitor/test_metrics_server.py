@@ -411,8 +411,7 @@ def test_a_controller_exports_what_its_status_says(tmp_path: Path) -> None:
 
         def scene() -> None:
             assert scrape(port)["gangd_healthy[lease]"] in (0.0, 1.0)
-            for agent in agents:
-                stage.welcome(agent)
+            stage.welcome(*agents)
             stage.until(lambda: scrape(port)["gangd_jobs_held[freeze]"] == 1)
             stage.until(lambda: ask(port, "/healthz")[0] == 200)
             found = scrape(port)
@@ -433,5 +432,4 @@ def test_a_controller_exports_what_its_status_says(tmp_path: Path) -> None:
             stage.until(lambda: ask(port, "/healthz")[0] == 503)
             assert "NOT OK agents: 1 of 2 nodes" in ask(port, "/healthz")[1]
 
-        with stage.play(scene):
-            pass
+        stage.act(scene)

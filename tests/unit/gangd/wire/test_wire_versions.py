@@ -208,8 +208,7 @@ def test_agents_of_two_versions_take_turns_under_one_controller(tmp_path: Path) 
     stage.agents.append(two)
 
     def scene() -> None:
-        for agent in (one, two):
-            stage.welcome(agent)
+        stage.welcome(one, two)
         stage.until(lambda: bool(one.timeline.held(one.timeline.horizon)))
         first = one.timeline.horizon
         stage.until(lambda: min(one.timeline.horizon, two.timeline.horizon) > first + 20)
@@ -222,8 +221,7 @@ def test_agents_of_two_versions_take_turns_under_one_controller(tmp_path: Path) 
         assert {node.node: node.protocol for node in status.nodes} == {"n1": VERSION, "n2": OLDEST}
         assert not status.dropped.get("version")
 
-    with stage.play(scene):
-        pass
+    stage.act(scene)
 
 
 def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> None:
