@@ -16,7 +16,7 @@ from foundation.files import SHM, stand_in
 from foundation.slurm import SubmitRequest
 from gangd.controller.controller_status import read_status
 from tests.attacks.attack import STRANGER, Scene, attack
-from tests.integration.waiting import wait_until
+from tests.fixtures.looks import until
 
 SHAPE = Shape(nodes=1, cores=1, virtual=True)
 
@@ -146,7 +146,7 @@ def _ended(scene: Scene, job: int) -> None:
         known = client.job(job)
         return known is None or known.state.is_over
 
-    wait_until(over, 60, f"job {job} ends")
+    until(over, 60, f"job {job} ends")
 
 
 def wait_for_looks(scene: Scene, looks: int = 2) -> None:
@@ -160,4 +160,4 @@ def wait_for_looks(scene: Scene, looks: int = 2) -> None:
             age_ms = (status.slurm_age_s or 1e9) * 1000
             return status.time_ms - age_ms > now_ms
 
-        wait_until(asked, 60, "the controller asks Slurm again")
+        until(asked, 60, "the controller asks Slurm again")

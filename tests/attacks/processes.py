@@ -12,7 +12,8 @@ from contextlib import suppress
 from deploy.local import LocalCluster, Shape
 from deploy.local.daemons import find_process
 from tests.attacks.attack import STRANGER, Scene, attack, concurrently
-from tests.integration.waiting import agents_joined, wait_until
+from tests.fixtures.looks import until
+from tests.integration.waiting import agents_joined
 
 
 @attack("a process that pretends")
@@ -81,8 +82,8 @@ def no_key(scene: Scene) -> None:
     with concurrently(knock):
         time.sleep(3.0)
     status = layout.gang / "state" / "status.json"
-    wait_until(lambda: status.stat().st_mtime > began + 3.0, 60, "the controller goes on")
-    wait_until(lambda: agents_joined(layout), 60, "every agent is still there")
+    until(lambda: status.stat().st_mtime > began + 3.0, 60, "the controller goes on")
+    until(lambda: agents_joined(layout), 60, "every agent is still there")
     assert all(find_process(daemon) for daemon in scene.cluster.state().daemons)
 
 
@@ -99,7 +100,7 @@ def pid_again(scene: Scene) -> None:
     try:
         daemon = state.daemons[0]
         os.kill(daemon.pid, signal.SIGKILL)
-        wait_until(lambda: find_process(daemon) is None, 60, "the daemon is dead")
+        until(lambda: find_process(daemon) is None, 60, "the daemon is dead")
         text = (home / "cluster.json").read_text()
         (home / "cluster.json").write_text(text.replace(str(daemon.pid), str(bystander.pid)))
         cluster.down()

@@ -13,8 +13,8 @@ from foundation.files import write_whole
 from foundation.slurm import SubmitRequest
 from foundation.trust import open_parent
 from tests.attacks.attack import ACCOUNT, STRANGER, Scene, attack, concurrently
+from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
-from tests.integration.waiting import wait_until
 
 FORKER = "while :; do sleep 0.01; done"
 SHAPE = Shape(nodes=1, cores=1, virtual=True)
@@ -114,8 +114,8 @@ def fork_on(scene: Scene) -> None:
     assert done.returncode == 0, done.stderr
     client = cluster.client()
     job = int(done.stdout)
-    wait_until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 60, "it runs")
-    wait_until(lambda: _escaped() >= 3, 60, "its processes are on their own")
+    until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 60, "it runs")
+    until(lambda: _escaped() >= 3, 60, "its processes are on their own")
     assert client.submit(SubmitRequest(script="#!/bin/sh\n", name="x", environment=dict(os.environ))) > job
     cluster.down()
     assert _escaped() == 0

@@ -8,7 +8,7 @@ from foundation.slurm import SubmitRequest
 from tests.attacks.attack import Scene, attack
 from tests.attacks.names import wait_for_looks
 from tests.attacks.plain import users_cluster
-from tests.integration.waiting import wait_until
+from tests.fixtures.looks import until
 
 HELD = ("-H", "--output=/dev/null")
 SLEEPER = "#!/bin/sh\nsleep 300\n"
@@ -90,7 +90,7 @@ def comments(scene: Scene) -> None:
     """
     client = scene.cluster.client()
     job = client.submit(SubmitRequest(script=SLEEPER, name="root's", environment=dict(os.environ)))
-    wait_until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 60, "it runs")
+    until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 60, "it runs")
     before = client.job(job)
     asked = (f"gangd=off JobId={job}", f"gangd-weight=1e9 JobId={job}", "gangd-hold=\nx")
     jobs = [_submit(scene, f"--comment={comment}") for comment in asked]

@@ -23,9 +23,10 @@ from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
 from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.fixtures.bench import record
-from tests.fixtures.gang_host import SPIN, V1_MOUNT, V2_MOUNTS, RealCgroups, until
+from tests.fixtures.gang_host import SPIN, V1_MOUNT, V2_MOUNTS, RealCgroups
 from tests.fixtures.gang_puppet import Puppet
 from tests.fixtures.gang_trials import guardian_pid, threads_of
+from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 pytestmark = pytest.mark.benchmark

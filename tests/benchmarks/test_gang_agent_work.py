@@ -28,9 +28,10 @@ from deploy.local import GangKind
 from deploy.local.gang import record_folder
 from foundation.files import live_folder
 from tests.fixtures.bench import record
-from tests.fixtures.gang_host import SLEEP, V1_MOUNT, RealCgroups, until
+from tests.fixtures.gang_host import SLEEP, V1_MOUNT, RealCgroups
 from tests.fixtures.gang_puppet import Puppet
 from tests.fixtures.gang_trials import cluster_of
+from tests.fixtures.looks import until
 from tests.integration.gang.frozen import cpu_s, processes_of
 from tests.integration.gang.stage import Stage
 from tests.unit.gangd.agent.test_agent_daemon import Daemon

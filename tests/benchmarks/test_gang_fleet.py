@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gangd.curve_keys import SHARED_AGENT, make_keys
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 
 pytestmark = pytest.mark.benchmark
 

@@ -23,8 +23,8 @@ import zmq
 from gangd.curve_keys import KeyPair, load_agent_keys, make_keys
 from gangd.wire import Hello, Ping, Report, encode
 from tests.chaos.forger import client
-from tests.fixtures.gang_host import until
 from tests.fixtures.gang_loop import ScriptedAgent
+from tests.fixtures.looks import until
 
 pytestmark = pytest.mark.benchmark
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fixtures.bench import record
 from tests.fixtures.gang_company import Change, Company, blow, judge
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 
 pytestmark = pytest.mark.benchmark
 

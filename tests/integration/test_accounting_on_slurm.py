@@ -27,7 +27,7 @@ from foundation.slurm.subprocess_reader import ApartSlurm
 from gangd.controller.controller_config import load_config
 from gangd.controller.controller_status import read_status
 from gangd.controller.job_policy import policy_of
-from tests.integration.waiting import wait_until
+from tests.fixtures.looks import until
 
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacct", "sacctmgr")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -82,7 +82,7 @@ def database(folder: Path) -> Iterator[int]:
     words = ("mariadbd", *places, f"--socket={socket_path}", f"--pid-file={folder}/my.pid", f"--port={port}")
     small = ("--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900")
     with daemon(folder / "mariadb.log", *words, *small):
-        wait_until(socket_path.exists, START_S, "MariaDB listens")
+        until(socket_path.exists, START_S, "MariaDB listens")
         grants = "".join(
             f"create user 'slurm'@'{host}' identified by 'pw'; "
             f"grant all on slurm_acct_db.* to 'slurm'@'{host}';"
@@ -122,7 +122,7 @@ def accounted(cluster: LocalCluster, folder: Path, *settings: str, ready: str = 
         )
         dbd.chmod(0o600)
         stack.enter_context(daemon(folder / "dbd.log", "slurmdbd", "-D", SLURM_CONF=str(dbd)))
-        wait_until(lambda: listens(own_port), START_S, "slurmdbd listens")
+        until(lambda: listens(own_port), START_S, "slurmdbd listens")
         conf.write_text(
             f"{conf.read_text()}AccountingStorageType=accounting_storage/slurmdbd\n"
             f"AccountingStorageHost=localhost\nAccountingStoragePort={own_port}\n"
@@ -148,7 +148,7 @@ def accounted(cluster: LocalCluster, folder: Path, *settings: str, ready: str = 
             except SlurmUnreachableError:
                 return False
 
-        wait_until(answers, START_S, "slurmctld answers and its node is up")
+        until(answers, START_S, "slurmctld answers and its node is up")
         yield client
 
 
@@ -163,7 +163,7 @@ def test_accounting_has_what_slurmctld_forgot(
             for body in bodies
         }
         submitted = dict.fromkeys(numbers, time.time())
-        wait_until(
+        until(
             lambda: not client.jobs().jobs and len(client.accounted(submitted) or {}) == len(bodies),
             START_S,
             "slurmctld has forgotten the jobs",
@@ -206,7 +206,7 @@ def test_rules_of_qos_and_account_count_for_jobs_of_a_live_slurmdbd(
         request = SubmitRequest(script="#!/bin/sh\nsleep 600\n", name="j", time_limit_minutes=20)
         ruled = client.submit(replace(request, account="physics", qos="long"))
         other = client.submit(replace(request, account="root"))
-        wait_until(
+        until(
             lambda: all(one.state is SlurmJobState.RUNNING for one in client.jobs().jobs), START_S, "both run"
         )
         sources: dict[str, Callable[[], JobSnapshot]] = {
@@ -256,7 +256,7 @@ def seen_by_gangd(conf: Path, folder: Path, rules: Path) -> tuple[dict[int, floa
                 return {job.job: job.weight for job in read_status(folder / "state").jobs}
             return {}
 
-        wait_until(lambda: len(weights()) == 2, START_S, "gangd tells of both jobs")
+        until(lambda: len(weights()) == 2, START_S, "gangd tells of both jobs")
         return weights(), checked.stdout
     finally:
         running.terminate()

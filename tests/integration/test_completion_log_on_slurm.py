@@ -11,8 +11,8 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import SlurmJobState
 from foundation.slurm.completions import CompletionFile
+from tests.fixtures.looks import until
 from tests.integration.hostile import Hostile, Words
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -37,12 +37,12 @@ def test_the_log_has_what_slurmctld_forgot_and_no_word_of_a_user_is_believed(
     cancelled = submit("sleep 99", "--begin=now+1hour")
     slurm.cancel([cancelled])
     again = submit("sleep 99", "--requeue")
-    wait_until(lambda: slurm.states().get(again) == "R", START_S, "the job to requeue runs")
+    until(lambda: slurm.states().get(again) == "R", START_S, "the job to requeue runs")
     slurm.run("scontrol", "requeue", str(again))
-    wait_until(lambda: slurm.states().get(again) == "PD", START_S, "it is put back")
+    until(lambda: slurm.states().get(again) == "PD", START_S, "it is put back")
     slurm.cancel([again])
     path = Path(client.config()["JobCompLoc"])
-    wait_until(lambda: f"JobId={good} " in path.read_text(), START_S, "the log has a job")
+    until(lambda: f"JobId={good} " in path.read_text(), START_S, "the log has a job")
     line = next(one for one in path.read_text().split("\n") if one.startswith(f"JobId={good} "))
     forged = line.replace("JobState=COMPLETED", "JobState=FAILED").replace(f"JobId={good} ", f"JobId={bad} ")
     whole = submit("exit 0", words=Words(name=b"x\n%s\ny" % forged.encode()))
@@ -50,8 +50,8 @@ def test_the_log_has_what_slurmctld_forgot_and_no_word_of_a_user_is_believed(
     half = submit("exit 0", words=Words(name=b"x JobState=\n%s Name=y" % head.encode()))
     long = submit("exit 0", words=Words(name=b"y" * 1000))
     after = submit("exit 0")
-    wait_until(lambda: not slurm.states(), START_S, f"slurmctld has forgotten all jobs; {slurm.states()}")
-    wait_until(lambda: f"JobId={after} " in path.read_text(), START_S, f"the log has job {after}")
+    until(lambda: not slurm.states(), START_S, f"slurmctld has forgotten all jobs; {slurm.states()}")
+    until(lambda: f"JobId={after} " in path.read_text(), START_S, f"the log has job {after}")
     found = client.accounted(submitted)
     assert found is not None
     reported = {key: (one.state, one.exit_code, one.exit_signal) for key, one in found.items()}

@@ -28,6 +28,7 @@ from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from foundation.records import load_run
 from tests.fixtures.container_engine import Daemon, docker_engine, make_base
 from tests.fixtures.golden import small
+from tests.fixtures.looks import until
 from tests.integration.conftest import empty_folder
 from workloads.swf import iter_swf
 
@@ -133,13 +134,6 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     yield Stage(run, str(cluster.folder / "gang" / "record" / "slices.jsonl"))
 
 
-def until(what: str, done: Callable[[], bool], within_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.5)
-
-
 def jobs_of_the_trace() -> list[tuple[float, int, float]]:
     """Return the first jobs of a real trace as (due, nodes, run), squeezed to a minute and 3 nodes.
 
@@ -171,10 +165,10 @@ def test_fifty_jobs_of_a_real_trace_take_turns_and_end(stage: Stage) -> None:
     def ended() -> Counter[str]:
         return Counter(stage.run("squeue", "-h", "-t", "all", "-o", "%T").split())
 
-    until("every job ends", lambda: not set(ended()) & {"PENDING", "RUNNING", "COMPLETING"}, 900.0)
+    until(lambda: not set(ended()) & {"PENDING", "RUNNING", "COMPLETING"}, 900.0, "every job ends")
     assert ended()["COMPLETED"] >= JOBS
     assert set(ended()) == {"COMPLETED"}
-    until("gangd writes its record", lambda: '"held"' in stage.run("cat", stage.record), 30.0)
+    until(lambda: '"held"' in stage.run("cat", stage.record), 30.0, "gangd writes its record")
 
 
 def test_no_job_leaves_its_cgroup_behind(contained: Contained) -> None:
@@ -182,7 +176,7 @@ def test_no_job_leaves_its_cgroup_behind(contained: Contained) -> None:
     folder = FREEZER / contained.cluster.state().cluster
     if not folder.is_dir():
         pytest.skip("not cgroup v1")
-    until("every job's folder is gone", lambda: not list(folder.glob("slurm_*/uid_*/job_*")), 60.0)
+    until(lambda: not list(folder.glob("slurm_*/uid_*/job_*")), 60.0, "every job's folder is gone")
     assert len([path for path in folder.rglob("*") if path.is_dir()]) <= 4 * NODES, "those of nodes and users"
 
 
@@ -195,11 +189,10 @@ def test_prometheus_sees_gangd_and_each_agent_and_knows_the_alerts(contained: Co
         assert all(set(one) == {"job", "instance"} for one in labels), "few labels"
         return {(one["job"], one["instance"]) for one in labels}
 
-    until("each is scraped", lambda: up() == wanted)
+    until(lambda: up() == wanted, 120.0, "each is scraped")
     rules = [rule for group in contained.prometheus("rules")["groups"] for rule in group["rules"]]
     assert len(rules) > 15
     until(
-        "gangd's own count is there",
         lambda: (
             [
                 one["value"][1]
@@ -207,6 +200,8 @@ def test_prometheus_sees_gangd_and_each_agent_and_knows_the_alerts(contained: Co
             ]
             == [str(NODES)]
         ),
+        120.0,
+        "gangd's own count is there",
     )
     joined = contained.prometheus("query", query="count(gang_agent_up_seconds)")["result"]
     assert [one["value"][1] for one in joined] == [str(NODES)]
@@ -223,7 +218,7 @@ def test_prometheus_sees_gangd_and_each_agent_and_knows_the_alerts(contained: Co
 def test_accounting_has_every_job(contained: Contained) -> None:
     contained.run("sbatch", "-W", "-o", "/dev/null", "--wrap", "true")
     until(
-        "slurmdbd hears of it", lambda: "COMPLETED" in contained.run("sacct", "-X", "-n", "-o", "state"), 60.0
+        lambda: "COMPLETED" in contained.run("sacct", "-X", "-n", "-o", "state"), 60.0, "slurmdbd hears of it"
     )
 
 
@@ -296,8 +291,9 @@ def test_jobs_reach_nodes_that_were_made_anew(contained: Contained) -> None:
     cluster = contained.cluster.state().cluster
     if (FREEZER / cluster).is_dir():
         until(
-            "what the killed one left in the freezer is gone",
             lambda: len(list((FREEZER / cluster).glob("slurm_*"))) <= NODES,
+            120.0,
+            "what the killed one left in the freezer is gone",
         )
 
 
@@ -305,16 +301,16 @@ def test_a_cut_network_takes_a_node_away_and_brings_it_back(contained: Contained
     name = contained.names("node")[-1]
     network = f"{contained.cluster.state().cluster}_cluster"
     contained.engine.ask("network", "disconnect", network, name)
-    until("Slurm misses it", lambda: "down" in contained.states()[name], 120.0)
+    until(lambda: "down" in contained.states()[name], 120.0, "Slurm misses it")
     assert not contained.cluster.status().is_whole
     contained.engine.ask("network", "connect", network, name)
-    until("it is back", lambda: contained.states()[name] == "idle", 120.0)
+    until(lambda: contained.states()[name] == "idle", 120.0, "it is back")
     assert contained.run("srun", "-w", name, "sh", "-c", "echo $SLURMD_NODENAME").strip() == name
 
 
 def test_nodes_that_are_started_anew_at_once_are_idle_again(contained: Contained) -> None:
     contained.engine.ask("restart", *contained.names("node"), within_s=120.0)
-    until("every node is idle", lambda: set(contained.states().values()) == {"idle"}, 120.0)
+    until(lambda: set(contained.states().values()) == {"idle"}, 120.0, "every node is idle")
     assert contained.run("sinfo", "-R", "-h") == ""
     assert len(contained.run("srun", f"-N{NODES}", "hostname").split()) == NODES
 
@@ -323,12 +319,14 @@ def test_jobs_are_in_sacct_although_slurmdbd_was_killed(contained: Contained) ->
     (accounting,) = contained.names("accounting")
     contained.engine.ask("kill", accounting)
     job = contained.run("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 1").strip()
-    until("the job has ended", lambda: not contained.run("squeue", "-h", "-j", job).strip())
+    until(lambda: not contained.run("squeue", "-h", "-j", job).strip(), 120.0, "the job has ended")
     assert not contained.cluster.status().is_whole
     contained.up()
     words = ("exec", contained.names("controller")[0], "sacct", "-X", "-n", "-j", job, "-o", "state")
     # It fails until slurmdbd answers again.
-    until("sacct has the job", lambda: contained.engine.run(*words).stdout.split() == ["COMPLETED"], 60.0)
+    until(
+        lambda: contained.engine.run(*words).stdout.split() == ["COMPLETED"], 60.0, "sacct has the job"
+    )
 
 
 def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contained) -> None:
@@ -337,7 +335,7 @@ def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contai
     roles = ("controller", "accounting", "database", "node")
     contained.engine.ask("rm", "-f", *(name for role in roles for name in contained.names(role)))
     contained.up()
-    until("the cluster is whole", lambda: contained.cluster.status().is_whole)
+    until(lambda: contained.cluster.status().is_whole, 120.0, "the cluster is whole")
     assert before <= set(contained.run("sacct", "-X", "-n", "-o", "jobid").split())
 
 
@@ -346,7 +344,7 @@ def test_the_engine_is_started_anew(contained: Contained) -> None:
         pytest.skip("the engine is not the tests' own")
     contained.daemon.end()
     contained.daemon.start()
-    until("every node is back", lambda: contained.cluster.status().is_whole, 240.0)
+    until(lambda: contained.cluster.status().is_whole, 240.0, "every node is back")
     assert len(contained.run("srun", f"-N{NODES}", "hostname").split()) == NODES
 
 
@@ -363,11 +361,11 @@ def test_debian_12_has_a_cluster_too(contained: Contained) -> None:
                 spin = "srun timeout 2 sh -c 'while :; do :; done'; true"
                 other.run("sbatch", "-N2", "-o", "/dev/null", "--wrap", spin)
             until(
-                "five jobs are done",
                 lambda: other.run("squeue", "-h", "-t", "all", "-o", "%T").split() == ["COMPLETED"] * 5,
                 180.0,
+                "five jobs are done",
             )
-            until("slurmdbd has them", lambda: other.run("sacct", "-X", "-n").count("COMPLETED") == 5)
-            until("they were held", lambda: '"held"' in other.run("cat", other.stage.record), 30.0)
+            until(lambda: other.run("sacct", "-X", "-n").count("COMPLETED") == 5, 120.0, "slurmdbd has them")
+            until(lambda: '"held"' in other.run("cat", other.stage.record), 30.0, "they were held")
         finally:
             cluster.down()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -13,6 +12,7 @@ from deploy.compose.containers import FREEZER, list_containers, list_others, of_
 from deploy.compose.engine import Engine, EngineName
 from deploy.shape import GangKind, HoldSetting, Shape
 from tests.fixtures.container_engine import podman_engine
+from tests.fixtures.looks import until
 from tests.integration.conftest import empty_folder
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(2400)]
@@ -58,13 +58,6 @@ def contained() -> Iterator[Contained]:
             assert not cluster.folder.exists()
 
 
-def until(what: str, done: Callable[[], bool], within_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.5)
-
-
 def test_it_is_whole_and_no_container_is_privileged(contained: Contained) -> None:
     assert contained.cluster.status().is_whole
     for name in contained.names("node"):
@@ -76,13 +69,13 @@ def test_jobs_take_turns_and_end_and_slurmdbd_has_them(contained: Contained) -> 
         spin = "srun timeout 2 sh -c 'while :; do :; done'; true"
         contained.run("sbatch", f"-N{NODES}", "-o", "/dev/null", "--wrap", spin)
     until(
-        "six jobs are done",
         lambda: contained.run("squeue", "-h", "-t", "all", "-o", "%T").split() == ["COMPLETED"] * 6,
         240.0,
+        "six jobs are done",
     )
     record = "/var/lib/gangd/record/slices.jsonl"
-    until("they were held", lambda: '"held"' in contained.run("cat", record), 30.0)
-    until("slurmdbd has them", lambda: contained.run("sacct", "-X", "-n").count("COMPLETED") == 6)
+    until(lambda: '"held"' in contained.run("cat", record), 30.0, "they were held")
+    until(lambda: contained.run("sacct", "-X", "-n").count("COMPLETED") == 6, 120.0, "slurmdbd has them")
 
 
 def test_a_second_up_starts_what_has_died(contained: Contained) -> None:

@@ -19,8 +19,8 @@ from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState
 from foundation.slurm.run_command import CommandOutput, run_command
 from submitter.eviction import Eviction, EvictionMeans, EvictionOrder, Fate, OrderEnd
 from tests.fixtures import saver
+from tests.fixtures.looks import until
 from tests.integration.conftest import empty_folder, end_cluster, quick_to_kill
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -61,11 +61,11 @@ class Site:
     def wait_for(self, job: int, name: str, *ranks: int) -> None:
         """Wait until each of these processes of a step would hear the signal."""
         ready = [self.folder / f"{name}.ready{rank}" for rank in ranks]
-        wait_until(lambda: all(file.exists() for file in ready), START_S, f"job {job} is ready")
+        until(lambda: all(file.exists() for file in ready), START_S, f"job {job} is ready")
 
     def sleeper(self, *options: str) -> int:
         job = self.submit(SLEEPER, *options)
-        wait_until(lambda: self.state(job) is SlurmJobState.RUNNING, START_S, f"job {job} runs")
+        until(lambda: self.state(job) is SlurmJobState.RUNNING, START_S, f"job {job} runs")
         return job
 
     def job(self, job_id: int) -> SlurmJob | None:
@@ -118,9 +118,7 @@ def site(cluster: LocalCluster, tmp_path: Path) -> Iterator[Site]:
     yield found
     client = found.client
     client.cancel([job.job_id for job in client.jobs().jobs if not job.state.is_over])
-    wait_until(
-        lambda: not any(job.state.holds_cores for job in client.jobs().jobs), 40, "the nodes are empty"
-    )
+    until(lambda: not any(job.state.holds_cores for job in client.jobs().jobs), 40, "the nodes are empty")
 
 
 def test_savers_save_themselves_and_the_rest_is_killed(site: Site) -> None:
@@ -153,7 +151,7 @@ def test_who_ignores_the_signal_is_put_back_to_the_queue_when_the_time_is_up(sit
     assert outcome["end"] == OrderEnd.REQUEUED
     assert "did not end by itself in time" in outcome["note"]
     assert outcome["after_s"] >= 3
-    wait_until(lambda: is_held(site.job(deaf)), 60, "it is held in the queue")
+    until(lambda: is_held(site.job(deaf)), 60, "it is held in the queue")
 
 
 def is_held(job: SlurmJob | None) -> bool:
@@ -163,9 +161,9 @@ def is_held(job: SlurmJob | None) -> bool:
 def test_jobs_that_share_a_node_go_together_and_one_task_is_not_its_array(site: Site) -> None:
     node = site.client.nodes()[0].name
     array = site.submit(SLEEPER, "--array=0-1", "-N1", "-n1", "-w", node)
-    wait_until(lambda: len(running(site)) == 2, START_S, "both tasks run")
+    until(lambda: len(running(site)) == 2, START_S, "both tasks run")
     spared = site.submit(SLEEPER, "--array=0-1", "-N1", "-n2", "-w", site.client.nodes()[1].name)
-    wait_until(lambda: len(running(site)) == 3, START_S, "one task of the other array runs")
+    until(lambda: len(running(site)) == 3, START_S, "one task of the other array runs")
     table = site.table(f"job,loss\n{spared}_0,1000\n")
     done = site.evict(
         "--free-nodes", "1", "--deadline", "0", "--times", table, "--execute", "--yes", "--json"
@@ -176,7 +174,7 @@ def test_jobs_that_share_a_node_go_together_and_one_task_is_not_its_array(site: 
     assert [job.spec for job in running(site)] == [f"{spared}_0"]
     alone = site.evict("--free-nodes", "1", "--deadline", "0", "--execute", "--yes", "--json")
     assert [one["job"] for one in json.loads(alone.stdout)["outcomes"]] == [f"{spared}_0"]
-    wait_until(lambda: [job.spec for job in running(site)] == [f"{spared}_1"], START_S, "the next task runs")
+    until(lambda: [job.spec for job in running(site)] == [f"{spared}_1"], START_S, "the next task runs")
 
 
 def running(site: Site) -> list[SlurmJob]:
@@ -239,7 +237,7 @@ scontrol suspend "$1" && scontrol --oneliner show job "$1" >"{site.folder}/image
     assert "JobState=SUSPENDED" in (site.folder / f"image.{good}").read_text()
     assert {site.state(job) for job in (good, bad, endless)} == {SlurmJobState.CANCELLED}
     started = int(left.read_text())
-    wait_until(lambda: is_gone(started), 60, "what the command had started is gone with it")
+    until(lambda: is_gone(started), 60, "what the command had started is gone with it")
 
 
 def is_gone(pid: int) -> bool:
@@ -264,7 +262,7 @@ def test_slurm_refuses_who_may_not_and_each_refusal_is_reported(site: Site) -> N
     gone = site.sleeper("-N1", "-n2")
     orders = [site.order(jobs[0], Fate.KILL), site.order(jobs[1], Fate.APP), site.order(gone, Fate.KILL)]
     site.client.cancel([gone])
-    wait_until(lambda: site.state(gone) is SlurmJobState.CANCELLED, 60, "a job is gone")
+    until(lambda: site.state(gone) is SlurmJobState.CANCELLED, 60, "a job is gone")
 
     def as_nobody(
         words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
@@ -303,7 +301,7 @@ def test_an_interruption_reports_what_was_done(site: Site) -> None:
         text=True,
         start_new_session=True,
     )
-    wait_until(lambda: site.state(killed) is SlurmJobState.CANCELLED, 60, "the first job is killed")
+    until(lambda: site.state(killed) is SlurmJobState.CANCELLED, 60, "the first job is killed")
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=40)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.fixtures.gang_crowd_run import CrowdRun, Plan
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 
 NODES, PROCESSES = 500, 2
 SLICES = 5

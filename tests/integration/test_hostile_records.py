@@ -15,10 +15,10 @@ from deploy.local import LocalCluster, Shape
 from foundation.slurm import CommandSlurm, SlurmJob, SlurmJobState
 from foundation.slurm.hosts import NodeBook
 from foundation.slurm.job_sources import TextSource
+from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
 from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, Hostile, Words, by_id, filled, plain_text, read_as
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel, pytest.mark.timeout(choose(900, 900, 3600))]
 
@@ -154,7 +154,7 @@ def begin(slurm: Hostile) -> Campaign:
     options = (("-N2", "-n2", "-t", "60"), ("-N1", "-n1"), ("--hold", "--array=1-3"))
     numbers = [slurm.submit(Words(), *each) for each in options]
     assert None not in numbers
-    wait_until(lambda: list(slurm.states().values()).count("R") == 2, 60, "two jobs run")
+    until(lambda: list(slurm.states().values()).count("R") == 2, 60, "two jobs run")
     client = slurm.cluster.client()
     text, book = plain_text(slurm)
     return Campaign(slurm, client, text, book, by_id(client.jobs()))
@@ -210,10 +210,10 @@ def test_jobs_that_run_have_their_own_cores_and_ends(campaign: Campaign, tmp_pat
             assert number is not None
             written[number] = both
         campaign.submitted |= written.keys()
-        wait_until(lambda: states_of(written) == {"R"}, 60, "they run")
+        until(lambda: states_of(written) == {"R"}, 60, "they run")
         campaign.judge(written, SlurmJobState.RUNNING)
         slurm.cancel(written)
-        wait_until(lambda: states_of(written) <= {"CA", None}, 60, "they end")
+        until(lambda: states_of(written) <= {"CA", None}, 60, "they end")
 
     fuzz()
     assert not (tmp_path / "proof").exists()

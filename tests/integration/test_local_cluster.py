@@ -17,8 +17,8 @@ from deploy.local.daemons import find_process
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm, JobSnapshot, SlurmJobState, SubmitRequest
 from tests.fixtures.leftovers import node_cgroups
+from tests.fixtures.looks import until
 from tests.fixtures.marked import marked_processes
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -45,13 +45,13 @@ def test_jobs_share_cores_and_their_cores_are_reported(make_cluster: Make) -> No
         script=SLEEPER.script, name="wide", nodes=2, tasks_per_node=2, environment=SLEEPER.environment
     )
     ids = [client.submit(wide) for _ in range(3)]
-    wait_until(lambda: state_of(client, ids[1]) is SlurmJobState.RUNNING, 60, "second job shares the cores")
+    until(lambda: state_of(client, ids[1]) is SlurmJobState.RUNNING, 60, "second job shares the cores")
     jobs = {job.job_id: job for job in client.jobs().jobs}
     assert jobs[ids[0]].cores == jobs[ids[1]].cores
     assert [held.cores for held in jobs[ids[0]].cores] == [(0, 1), (0, 1)]
     assert jobs[ids[2]].state is SlurmJobState.PENDING
     client.cancel(ids)
-    wait_until(lambda: all(job.state.is_over for job in client.jobs().jobs), 60, "cancelled jobs end")
+    until(lambda: all(job.state.is_over for job in client.jobs().jobs), 60, "cancelled jobs end")
 
 
 def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None:
@@ -64,8 +64,8 @@ def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None
         environment=SLEEPER.environment,
     )
     first, second = client.submit(hungry), client.submit(hungry)
-    wait_until(lambda: state_of(client, first) is SlurmJobState.RUNNING, 60, "first job runs")
-    wait_until(
+    until(lambda: state_of(client, first) is SlurmJobState.RUNNING, 60, "first job runs")
+    until(
         lambda: (job := client.job(second)) is not None and job.reason == "Resources", 20, "second job waits"
     )
 
@@ -77,7 +77,7 @@ def test_ends_of_jobs_are_moved_by_one_command_and_each_refusal_is_reported(make
     )
     one, two, waits = (client.submit(request) for _ in range(3))
     for number in (one, two):
-        wait_until(lambda number=number: state_of(client, number) is SlurmJobState.RUNNING, 60, "job runs")  # type: ignore[misc]
+        until(lambda number=number: state_of(client, number) is SlurmJobState.RUNNING, 60, "job runs")  # type: ignore[misc]
 
     def ends() -> dict[int, int | None]:
         return {job.job_id: job.end_time for job in client.jobs().jobs}
@@ -96,7 +96,7 @@ def test_two_clusters_do_not_collide(make_cluster: Make) -> None:
     shape = Shape(nodes=2, cores=1, virtual=True)
     one, two = make_cluster(shape), make_cluster(shape)
     job = one.client().submit(SLEEPER)
-    wait_until(lambda: state_of(one.client(), job) is SlurmJobState.RUNNING, 60, "job runs")
+    until(lambda: state_of(one.client(), job) is SlurmJobState.RUNNING, 60, "job runs")
     assert two.client().jobs() == JobSnapshot(())
     two.down()
     assert state_of(one.client(), job) is SlurmJobState.RUNNING
@@ -106,15 +106,15 @@ def test_two_clusters_do_not_collide(make_cluster: Make) -> None:
 def test_up_starts_what_was_killed_and_jobs_go_on(make_cluster: Make, role: str) -> None:
     cluster = make_cluster(Shape(nodes=2, cores=1, virtual=True))
     job = cluster.client().submit(SLEEPER)
-    wait_until(lambda: state_of(cluster.client(), job) is SlurmJobState.RUNNING, 60, "job runs")
+    until(lambda: state_of(cluster.client(), job) is SlurmJobState.RUNNING, 60, "job runs")
     victim = role if role != "slurmd" else f"slurmd {cluster.state().layout.nodes[0].name}"
     # Slurmctld saves its state some seconds after a change; what it had not saved is Slurm's to lose.
     saved, changed = cluster.state().layout.controller_state / "job_state", time.time()
     cluster.client().submit(SLEEPER)
-    wait_until(lambda: saved.exists() and saved.stat().st_mtime > changed, 60, "slurmctld saves its state")
+    until(lambda: saved.exists() and saved.stat().st_mtime > changed, 60, "slurmctld saves its state")
     daemon = next(daemon for daemon in cluster.state().daemons if daemon.role == victim)
     os.kill(daemon.pid, signal.SIGKILL)
-    wait_until(lambda: find_process(daemon) is None, 60, "victim is dead")
+    until(lambda: find_process(daemon) is None, 60, "victim is dead")
     assert not cluster.status().daemons[victim]
     cluster.up(cluster.state().shape)
     assert cluster.status().is_whole
@@ -125,9 +125,9 @@ def test_down_leaves_nothing_after_every_daemon_was_killed(make_cluster: Make) -
     cluster = make_cluster(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
     client = cluster.client()
     jobs = [client.submit(SLEEPER), client.submit(ESCAPER)]
-    wait_until(lambda: all(state_of(client, job) is SlurmJobState.RUNNING for job in jobs), 60, "jobs run")
+    until(lambda: all(state_of(client, job) is SlurmJobState.RUNNING for job in jobs), 60, "jobs run")
     layout = cluster.state().layout
-    wait_until(lambda: len(marked_processes(layout.cluster_name)) >= 8, 60, "jobs have processes")
+    until(lambda: len(marked_processes(layout.cluster_name)) >= 8, 60, "jobs have processes")
     for daemon in cluster.state().daemons:
         os.kill(daemon.pid, signal.SIGKILL)
     assert cluster.down().existed
@@ -142,8 +142,8 @@ def test_down_ends_frozen_and_stopped_jobs(make_cluster: Make) -> None:
     client = cluster.client()
     job = client.submit(SLEEPER)
     name = cluster.state().layout.cluster_name
-    wait_until(lambda: state_of(client, job) is SlurmJobState.RUNNING, 60, "job runs")
-    wait_until(lambda: any(p.name() == "sleep" for p in marked_processes(name)), 60, "the job sleeps")
+    until(lambda: state_of(client, job) is SlurmJobState.RUNNING, 60, "job runs")
+    until(lambda: any(p.name() == "sleep" for p in marked_processes(name)), 60, "the job sleeps")
     steps = [
         path for top in node_cgroups([cluster.state().layout.nodes[0].name]) for path in top.rglob("step_*")
     ]

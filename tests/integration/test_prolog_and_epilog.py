@@ -12,7 +12,7 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import SlurmJobState, SubmitRequest
 from gangd.agent.linux_host import Bell, bell_name
-from tests.integration.waiting import wait_until
+from tests.fixtures.looks import until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -51,7 +51,7 @@ def test_slurmd_rings_and_no_node_drains_when_no_one_hears(
 
     def run() -> int:
         number = client.submit(SubmitRequest(script="#!/bin/sh\nexit 0\n", name="ringing"))
-        wait_until(lambda: _state(number) is SlurmJobState.COMPLETED, LONG_S, f"job {number} is done")
+        until(lambda: _state(number) is SlurmJobState.COMPLETED, LONG_S, f"job {number} is done")
         return number
 
     def _state(number: int) -> SlurmJobState | None:
@@ -60,7 +60,7 @@ def test_slurmd_rings_and_no_node_drains_when_no_one_hears(
 
     try:
         first = run()
-        wait_until(lambda: heard(first), LONG_S, "begin and end of the job are heard")
+        until(lambda: heard(first), LONG_S, "begin and end of the job are heard")
         bell._socket.close()  # the agent is killed: its socket's name stays
         assert (bells / bell_name(node.name)).is_socket()
         run()

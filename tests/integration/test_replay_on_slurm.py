@@ -23,7 +23,8 @@ from deploy.local import LocalCluster, Shape
 from foundation.records import Run, load_run
 from osub.cli.main import run as run_osub
 from tests.fixtures.exchange import osub as call_osub
-from tests.integration.waiting import REVOKED_S, wait_until
+from tests.fixtures.looks import until
+from tests.integration.waiting import REVOKED_S
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -114,7 +115,7 @@ def test_killed_at_random_instants_no_job_is_lost_or_doubled(
         replay = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if kills < 5:
             # The instant is drawn from when the RUN is there, so that each kill meets a replay at work.
-            wait_until((out / "run.json").exists, 60, "RUN is there")
+            until((out / "run.json").exists, 60, "RUN is there")
             time.sleep(rng.uniform(0.6, 1.6))
             replay.kill()
         _, stderr = replay.communicate(timeout=120)
@@ -154,7 +155,7 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
     def seen() -> bool:
         return (out / "run.json").exists() and load_run(out).allocations is not None
 
-    wait_until(seen, 60, "the first attempt is in the RUN")
+    until(seen, 60, "the first attempt is in the RUN")
     replay.kill()
     replay.wait(timeout=30)
     number = load_run(out).jobs.row(by_predicate=pl.col("trace_job") == 1, named=True)["job_id"]
@@ -165,7 +166,7 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
                 words(trace, shared_cluster, out, "--resume"), stdout=subprocess.DEVNULL
             )
         start_now(shared_cluster, number)
-        wait_until(partial(begun, again), 60, f"attempt {again} has begun")
+        until(partial(begun, again), 60, f"attempt {again} has begun")
     assert resumed.wait(timeout=120) == 0
     run = load_run(out)
     assert states(run) == ["COMPLETED"] * 2
@@ -199,7 +200,7 @@ def test_a_life_after_a_preemption_with_grace_is_distinguished_from_one_after_a_
     out = tmp_path / "run"
     more = ("--apps", str(apps), "--partition", "main", "--sbatch-option", "requeue")
     replay = subprocess.Popen(words(trace, cluster, out, *more), stdout=subprocess.DEVNULL)
-    wait_until(mark.exists, 60, "the job runs")
+    until(mark.exists, 60, "the job runs")
     subprocess.run(
         ["sbatch", "-n1", "--mem=1", "-p", "high", "-o", "/dev/null"],
         env=os.environ | {"SLURM_CONF": str(cluster.conf)},
@@ -210,7 +211,7 @@ def test_a_life_after_a_preemption_with_grace_is_distinguished_from_one_after_a_
     )
     number = load_run(out).jobs["job_id"].item()
     in_queue = partial(scontrol, cluster, "show", "job", "-o", str(number))
-    wait_until(lambda: "JobState=PENDING" in in_queue(), 60, "the job is back in the queue")
+    until(lambda: "JobState=PENDING" in in_queue(), 60, "the job is back in the queue")
     start_now(cluster, number)
     assert replay.wait(timeout=120) == 0
     run = load_run(out)
@@ -233,7 +234,7 @@ def scontrol(cluster: LocalCluster, *arguments: str) -> str:
 
 def requeue(cluster: LocalCluster, job_id: int) -> None:
     scontrol(cluster, "requeue", str(job_id))
-    wait_until(
+    until(
         lambda: "JobState=PENDING" in scontrol(cluster, "show", "job", "-o", str(job_id)),
         30,
         "the job is back in the queue",
@@ -255,7 +256,7 @@ def test_ctrl_c_detaches_where_no_one_can_answer(shared_cluster: LocalCluster, t
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_until(lambda: (tmp_path / "run" / "jobs" / "1.start").exists(), 60, "first job runs")
+    until(lambda: (tmp_path / "run" / "jobs" / "1.start").exists(), 60, "first job runs")
     replay.send_signal(signal.SIGINT)
     stdout, _ = replay.communicate(timeout=30)
     assert replay.returncode == 130
@@ -381,7 +382,7 @@ def test_dangerous_applications_never_meet_on_a_core(shared_cluster: LocalCluste
     out = tmp_path / "run"
     command = words(trace, shared_cluster, out, "--apps", str(apps), "--pairing", str(pairs))
     replay = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    wait_until((out / "run.json").exists, 60, "RUN is there")
+    until((out / "run.json").exists, 60, "RUN is there")
     time.sleep(1.0)
     replay.kill()
     replay.communicate(timeout=60)

@@ -9,8 +9,8 @@ import pytest
 from deploy.local import LocalCluster
 from foundation.slurm import SlurmJob, SlurmJobState, SubmitRequest
 from gangd.controller.slurm_view import latest_end
+from tests.fixtures.looks import until
 from tests.integration.hostile import Hostile
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -26,7 +26,7 @@ def test_an_end_does_not_move_into_maintenance(shared_cluster: LocalCluster) -> 
             script="#!/bin/sh\nsleep 10000\n", name="j", time_limit_minutes=5, reservation=reservation
         )
         number = client.submit(request)
-        wait_until(
+        until(
             lambda: (job := client.job(number)) is not None and job.state is SlurmJobState.RUNNING,
             START_S,
             f"job {number} runs",
@@ -62,9 +62,7 @@ def test_an_end_does_not_move_into_maintenance(shared_cluster: LocalCluster) -> 
         client.cancel([inside.job_id])
     finally:
         client.cancel([job.job_id])
-        wait_until(
-            lambda: not any(one.state.holds_cores for one in client.jobs().jobs), START_S, "jobs are gone"
-        )
+        until(lambda: not any(one.state.holds_cores for one in client.jobs().jobs), START_S, "jobs are gone")
         for name in ("mine", "maint"):
             slurm.run("scontrol", "delete", f"ReservationName={name}")
     assert client.reservations() == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangd.wire.messages import OLDEST, VERSION
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 from tests.fixtures.many_agents import Troop
 from tests.fixtures.older_sources import unpack_older
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.integration.waiting import wait_until
+from tests.fixtures.looks import until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel, pytest.mark.long]
 
@@ -45,7 +45,7 @@ def test_replays_of_two_shapes_next_to_simulations_survive_a_kill(tmp_path: Path
     begun = subprocess.Popen(command(spec), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         # both simulations and the first replay; the second's cluster comes up or runs
-        wait_until(lambda: len(list(points.glob("[0-9a-f]*.json"))) >= 3, 180, "no replay was done")
+        until(lambda: len(list(points.glob("[0-9a-f]*.json"))) >= 3, 180, "no replay was done")
     finally:
         begun.send_signal(signal.SIGKILL)
         begun.communicate()

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from deploy.local import LocalCluster
-from tests.integration.waiting import wait_until
+from tests.fixtures.looks import until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -58,7 +58,7 @@ def test_points_run_in_jobs_and_a_killed_sweep_goes_on(shared_cluster: LocalClus
     finished = spec.parent / "out" / "points"
     begun = subprocess.Popen(command(spec, shared_cluster), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: len(list(finished.glob("*.json"))) > 0, 120, "no point was done")
+        until(lambda: len(list(finished.glob("*.json"))) > 0, 120, "no point was done")
     finally:
         begun.send_signal(signal.SIGKILL)
         begun.communicate()
@@ -71,7 +71,7 @@ def test_points_run_in_jobs_and_a_killed_sweep_goes_on(shared_cluster: LocalClus
     assert facts["known"] + facts["done"] == 6
     assert pl.read_parquet(facts["table"]).height == 6
     # Those of the sweep that was killed notice by themselves that it asks no more.
-    wait_until(lambda: not jobs_of(shared_cluster).strip(), 150, "jobs were left")
+    until(lambda: not jobs_of(shared_cluster).strip(), 150, "jobs were left")
 
 
 def test_jobs_that_slurm_does_not_take_are_reported_in_one_line(

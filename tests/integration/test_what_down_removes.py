@@ -21,10 +21,10 @@ from deploy.local.down import cluster_cgroups
 from deploy.local.layout import names_of
 from foundation.errors import ClusterError, InputError, OutputError
 from tests.fixtures.exchange import osub
+from tests.fixtures.looks import until
 from tests.fixtures.marked import marked_processes
 from tests.fixtures.tier import choose
 from tests.integration.conftest import empty_folder
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -235,7 +235,7 @@ def test_a_path_too_long_for_sockets_is_no_obstacle(place: Path) -> None:
     short = Path(cluster.state().layout.short)
     assert short.is_dir()
     assert cluster.status().is_whole
-    wait_until(lambda: (short / "spool").exists(), 60, "the spool is there")
+    until(lambda: (short / "spool").exists(), 60, "the spool is there")
     cluster.down()
     assert left_of(home) == []
     assert not short.exists()

@@ -21,9 +21,9 @@ from foundation.slurm.job_sources import TextSource
 from foundation.slurm.pyslurm_library import is_installed, release
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 from foundation.slurm.subprocess_reader import ApartSlurm
+from tests.fixtures.looks import until
 from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -52,14 +52,14 @@ def _left_idle(slurm: Hostile) -> Iterator[None]:
     yield
     known = slurm.states()
     slurm.cancel(number for number, state in known.items() if state in {"PD", "R", "S", "CF"})
-    wait_until(lambda: not {"R", "S", "CG", "PD"} & set(slurm.states().values()), 60, "all jobs end")
+    until(lambda: not {"R", "S", "CG", "PD"} & set(slurm.states().values()), 60, "all jobs end")
 
 
 def running(slurm: Hostile, *options: str, words: Words | None = None) -> SlurmJob:
     """Start a job and return it as it is when it runs."""
     number = slurm.submit(words or Words(), *options)
     assert number is not None
-    wait_until(lambda: slurm.states()[number] == "R", START_S, f"job {number} runs", slurm.queue)
+    until(lambda: slurm.states()[number] == "R", START_S, f"job {number} runs", slurm.queue)
     return by_id(slurm.cluster.client().jobs())[number]
 
 
@@ -172,13 +172,13 @@ def jobs_of_every_kind(slurm: Hostile) -> dict[str, int]:
     def runs(job: int) -> bool:
         return slurm.states()[job] == "R"
 
-    wait_until(partial(runs, number["stopped"]), START_S, "the job to suspend runs", slurm.queue)
+    until(partial(runs, number["stopped"]), START_S, "the job to suspend runs", slurm.queue)
     slurm.run("scontrol", "suspend", str(number["stopped"]))
-    wait_until(partial(runs, number["again"]), START_S, "the job to requeue runs", slurm.queue)
+    until(partial(runs, number["again"]), START_S, "the job to requeue runs", slurm.queue)
     slurm.run("scontrol", "requeue", str(number["again"]))
     slurm.cancel([number["cancelled"]])
     settled = {"failed": "F", "killed": "F", "stopped": "S", "again": "PD", "cancelled": "CA"}
-    wait_until(
+    until(
         lambda: all(slurm.states()[number[kind]] == state for kind, state in settled.items()),
         START_S,
         f"jobs are {settled}",
@@ -276,7 +276,7 @@ def test_a_completing_job_is_completing(slurm: Hostile) -> None:
     os.kill(slurmd.pid, 19)
     try:
         slurm.cancel([job.job_id])
-        wait_until(lambda: slurm.states()[job.job_id] == "CG", START_S, "the job is completing")
+        until(lambda: slurm.states()[job.job_id] == "CG", START_S, "the job is completing")
         seen = by_id(slurm.cluster.client().jobs())[job.job_id]
         assert (seen.state, seen.cores) == (SlurmJobState.COMPLETING, job.cores)
     finally:
@@ -310,7 +310,7 @@ def test_the_callers_environment_changes_nothing(
     text = by_id(TextSource(client._ask, os.getuid()).read(plain_text(slurm)[1]))[job.job_id]
     assert differences(text, job) == {}
     client.cancel([job.job_id])
-    wait_until(lambda: slurm.states()[job.job_id] == "CA", START_S, "the job is cancelled")
+    until(lambda: slurm.states()[job.job_id] == "CA", START_S, "the job is cancelled")
     monkeypatch.undo()
     time.tzset()
 
@@ -365,12 +365,10 @@ def test_a_submission_is_what_was_asked_for_whatever_the_words(
         environment={"MARK": "a b", "SBATCH_TIMELIMIT": "2"},
     )
     number = client.submit(request)
-    wait_until(lambda: slurm.states()[number] == "R", START_S, "it runs")
+    until(lambda: slurm.states()[number] == "R", START_S, "it runs")
     job = by_id(client.jobs())[number]
     assert (job.name, job.comment, job.time_limit_s) == (request.name, request.comment, 420)
-    wait_until(
-        lambda: "MARK=a b" in output.read_text() if output.exists() else False, START_S, "it has begun"
-    )
+    until(lambda: "MARK=a b" in output.read_text() if output.exists() else False, START_S, "it has begun")
     assert not {
         line for line in output.read_text().splitlines() if line.startswith(("SBATCH_", "TZ=", "LC_ALL"))
     }
@@ -385,9 +383,7 @@ def test_output_goes_to_the_very_file_that_was_named(slurm: Hostile, tmp_path: P
     for output in outputs:
         output.parent.mkdir()
         client.submit(SubmitRequest(script="#!/bin/sh\necho here\n", name="j", output=output))
-    wait_until(
-        lambda: all(each.exists() and each.read_text() == "here\n" for each in outputs), START_S, "outputs"
-    )
+    until(lambda: all(each.exists() and each.read_text() == "here\n" for each in outputs), START_S, "outputs")
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(outputs)
 
 
@@ -405,7 +401,7 @@ def test_slurm_being_away_is_an_error_and_no_empty_cluster(slurm: Hostile) -> No
             client.jobs()
     finally:
         os.kill(daemon.pid, 18)
-    wait_until(lambda: job.job_id in slurm.states(), START_S, "slurmctld is back")
+    until(lambda: job.job_id in slurm.states(), START_S, "slurmctld is back")
     assert by_id(client.jobs())[job.job_id].cores == job.cores
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 
 from deploy.local.gang import status_folder
 from deploy.local.layout import ClusterLayout
-from tests.fixtures.looks import looks
 
 REVOKED_S = 2.0
 """How long after its end a job that Slurm has put back is not to start.
@@ -16,16 +14,6 @@ REVOKED_S = 2.0
 Nodes know in whole seconds when a job's credential was revoked, and refuse one that was made in that second.
 So Slurm itself lets two minutes pass.
 """
-
-
-def wait_until(
-    condition: Callable[[], bool], within_s: float, what: str, found: Callable[[], object] = str
-) -> None:
-    """Poll until ``condition`` holds; fail, naming ``what`` and ``found``, after ``within_s`` seconds."""
-    for _ in looks(within_s):
-        if condition():
-            return
-    raise AssertionError(f"not within {within_s:g} s: {what} {found()}")
 
 
 def agents_joined(layout: ClusterLayout) -> bool:

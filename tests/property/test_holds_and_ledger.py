@@ -46,8 +46,9 @@ from gangd.hold.own_groups import OwnGroups
 from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
 from tests.fixtures.cgroup_tree import BASES, CgroupTree
-from tests.fixtures.gang_host import SLEEP, V1_MOUNT, V2_MOUNTS, RealCgroups, until
+from tests.fixtures.gang_host import SLEEP, V1_MOUNT, V2_MOUNTS, RealCgroups
 from tests.fixtures.gang_yield import CPU1, remove_groups
+from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
 
 JOBS = st.sampled_from((1, 2))

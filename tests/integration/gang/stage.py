@@ -21,9 +21,10 @@ from foundation.slurm import SlurmJob, SlurmJobState
 from gangd.controller.controller_status import ControllerStatus, JobStatus, NodeStatus, read_status
 from gangd.controller.slicelog import read_slices
 from gangd.controller.state_directory import STATE_NAME
+from tests.fixtures.looks import until
 from tests.fixtures.marked import marked_processes
 from tests.integration.gang.frozen import frozen_cgroups, is_frozen, processes_of
-from tests.integration.waiting import agents_joined, wait_until
+from tests.integration.waiting import agents_joined
 
 GENTLY = "{ echo 10 >/proc/self/autogroup; } 2>/dev/null"
 """Shell code after which a job takes little of a core that others want: Linux weighs sessions first."""
@@ -69,9 +70,9 @@ class Stage:
     def start(self, body: str, *nodes: str, options: tuple[str, ...] = ()) -> int:
         """Submit a job and wait until it runs and has processes on its first node."""
         job = self.submit(body, *nodes, options=options)
-        wait_until(lambda: self.state(job) is SlurmJobState.RUNNING, START_S, f"job {job} runs")
+        until(lambda: self.state(job) is SlurmJobState.RUNNING, START_S, f"job {job} runs")
         node = self.job(job).nodes[0]
-        wait_until(lambda: bool(processes_of(job, node)), START_S, f"job {job} has processes")
+        until(lambda: bool(processes_of(job, node)), START_S, f"job {job} has processes")
         return job
 
     def job(self, job: int) -> SlurmJob:
@@ -87,7 +88,7 @@ class Stage:
     def finish(self, *jobs: int, within_s: float) -> list[SlurmJobState]:
         """Wait for jobs to end and return their states."""
         for job in jobs:
-            wait_until(lambda job=job: self.state(job).is_over, within_s, f"job {job} ends")  # type: ignore[misc]
+            until(lambda job=job: self.state(job).is_over, within_s, f"job {job} ends")  # type: ignore[misc]
         return [self.state(job) for job in jobs]
 
     def status(self) -> ControllerStatus:
@@ -109,22 +110,22 @@ class Stage:
             status = self.job_status(job)
             return status is not None and status.state == state
 
-        wait_until(reached, within_s, f"job {job} is {state}; {self.status().jobs}")
+        until(reached, within_s, f"job {job} is {state}; {self.status().jobs}")
 
     def wait_frozen(self, *pids: int, within_s: float = TURN_S) -> None:
         """Wait for an instant at which all these processes are frozen."""
-        wait_until(lambda: all(is_frozen(pid) for pid in pids), within_s, f"{pids} are frozen")
+        until(lambda: all(is_frozen(pid) for pid in pids), within_s, f"{pids} are frozen")
 
     def wait_thawed(self, *pids: int, within_s: float = TURN_S) -> None:
         """Wait for an instant at which none of these processes is frozen."""
-        wait_until(lambda: not any(is_frozen(pid) for pid in pids), within_s, f"{pids} are thawed")
+        until(lambda: not any(is_frozen(pid) for pid in pids), within_s, f"{pids} are thawed")
 
     def rows(self, *jobs: int, past: int = 0) -> list[SliceRecord]:
         """Return the slice record of jobs so far, once slice ``past`` is over."""
-        wait_until(lambda: self.status().slice > past + 1, TURN_S, f"slice {past} is over")
+        until(lambda: self.status().slice > past + 1, TURN_S, f"slice {past} is over")
         saved, now_s = status_folder(self.layout) / STATE_NAME, time.time()
         os.kill(self.daemon("gangd").pid, signal.SIGUSR1)
-        wait_until(lambda: saved.stat().st_mtime > now_s, TURN_S, "the controller writes what it knows")
+        until(lambda: saved.stat().st_mtime > now_s, TURN_S, "the controller writes what it knows")
         return [row for row in read_slices(record_folder(self.layout), 0.0) if row.job in jobs]
 
     def set_quantum(self, quantum_ms: float) -> None:
@@ -136,7 +137,7 @@ class Stage:
         file.write_text(text)
         os.kill(self.daemon("gangd").pid, signal.SIGHUP)
         self.quantum_ms = quantum_ms
-        wait_until(lambda: self.status().quantum_ms == quantum_ms, 60, f"slices of {quantum_ms:g} ms")
+        until(lambda: self.status().quantum_ms == quantum_ms, 60, f"slices of {quantum_ms:g} ms")
 
     @contextmanager
     def lease(self, lease_ms: float) -> Iterator[None]:
@@ -152,7 +153,7 @@ class Stage:
     def _configure(self, text: str, lease_ms: float) -> None:
         (self.layout.gang / "gangd.toml").write_text(text)
         os.kill(self.daemon("gangd").pid, signal.SIGHUP)
-        wait_until(lambda: self.status().lease_ms == lease_ms, 60, f"a lease of {lease_ms:g} ms")
+        until(lambda: self.status().lease_ms == lease_ms, 60, f"a lease of {lease_ms:g} ms")
 
     def daemon(self, role: str) -> Daemon:
         """Return a daemon of the cluster."""
@@ -172,7 +173,7 @@ class Stage:
     def another_agent(self, node: str, freezer: str) -> Iterator[None]:
         """Put an agent with another freezer in the place of a node's own, for as long as it lasts."""
         with self.in_place_of({f"gang-agent {node}": ("--freezer", freezer)}):
-            wait_until(lambda: self._joined_with(node, freezer), 60, f"another agent of {node} joins")
+            until(lambda: self._joined_with(node, freezer), 60, f"another agent of {node} joins")
             yield
 
     @contextmanager
@@ -202,7 +203,7 @@ class Stage:
             for other in others.values():
                 other.wait(20)
             self.cluster.up(self.shape)
-            wait_until(lambda: agents_joined(self.layout), 60, f"{', '.join(options)} are back")
+            until(lambda: agents_joined(self.layout), 60, f"{', '.join(options)} are back")
 
     def _joined_with(self, node: str, freezer: str) -> bool:
         status = self.node_status(node)
@@ -216,8 +217,8 @@ class Stage:
         def over() -> bool:
             return all(not job.state.holds_cores for job in self.client.jobs().jobs)
 
-        wait_until(over, END_S, f"jobs {jobs} are gone")
-        wait_until(lambda: not frozen_cgroups(self.nodes), 10, "nothing is frozen")
+        until(over, END_S, f"jobs {jobs} are gone")
+        until(lambda: not frozen_cgroups(self.nodes), 10, "nothing is frozen")
         marked = [process.pid for process in marked_processes(self.layout.cluster_name)]
         assert [pid for pid in marked if is_frozen(pid)] == []
         drained = self.run("sinfo", "-R", "-h").stdout.split()
@@ -231,4 +232,4 @@ def gangd(*words: str) -> list[str]:
 
 def _end(daemon: Daemon) -> None:
     os.kill(daemon.pid, signal.SIGTERM)
-    wait_until(lambda: find_process(daemon) is None, 60, f"{daemon.role} leaves")
+    until(lambda: find_process(daemon) is None, 60, f"{daemon.role} leaves")

@@ -14,9 +14,10 @@ import pytest
 from deploy.local.daemons import find_process
 from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
+from tests.fixtures.looks import until
 from tests.integration.gang.frozen import frozen_cgroups
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import agents_joined, wait_until
+from tests.integration.waiting import agents_joined
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -37,8 +38,8 @@ def kill_all(stage: Stage) -> None:
     daemons = [stage.daemon(f"gang-agent {node}").pid for node in stage.nodes] + [stage.daemon("gangd").pid]
     supervisor = stage.daemon("supervisor")
     os.kill(supervisor.pid, signal.SIGTERM)  # it would start them again
-    wait_until(lambda: find_process(supervisor) is None, 60, "the supervisor has left")
-    wait_until(lambda: bool(frozen_cgroups(stage.nodes)), 60, "a job is held")
+    until(lambda: find_process(supervisor) is None, 60, "the supervisor has left")
+    until(lambda: bool(frozen_cgroups(stage.nodes)), 60, "a job is held")
     # Agent and guardian each thaw when they see the other die: they are stopped first, so that neither does.
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in (*daemons, *guardians(stage)):
@@ -59,7 +60,7 @@ def frozen_with_everybody_dead(stage: Stage) -> list[Path]:
 
 def revive(stage: Stage) -> None:
     stage.cluster.up(stage.shape)
-    wait_until(lambda: agents_joined(stage.layout), 60, "the agents are back")
+    until(lambda: agents_joined(stage.layout), 60, "the agents are back")
 
 
 def wide_jobs(stage: Stage) -> None:

@@ -27,8 +27,8 @@ import zmq
 from deploy.local.gang import keys_folder
 from gangd.curve_keys import load_agent_keys
 from gangd.wire.sockets import connect_agent
+from tests.fixtures.looks import until
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
 
 FOLDER = Path(__file__).parents[3] / "deploy/monitoring"
 TOKEN = "a-token-of-the-tests-0123456789"
@@ -111,7 +111,7 @@ def prometheus(folder: Path, targets: dict[str, list[int]]) -> Iterator[Promethe
     words += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{found.port}"]
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: found.is_up(sum(map(len, targets.values()))), SLOW_S, "all targets are scraped")
+        until(lambda: found.is_up(sum(map(len, targets.values()))), SLOW_S, "all targets are scraped")
         yield found
     finally:
         process.terminate()
@@ -126,11 +126,11 @@ def panels() -> dict[str, str]:
     }
 
 
-def silent(pid: int, until: Callable[[], bool], what: str) -> None:
+def silent(pid: int, condition: Callable[[], bool], what: str) -> None:
     """Stop a process until something holds, and let it go on."""
     os.kill(pid, signal.SIGSTOP)
     try:
-        wait_until(until, SLOW_S, what)
+        until(condition, SLOW_S, what)
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -162,9 +162,7 @@ def test_every_panel_and_every_alert_has_an_answer(stage: Stage, tmp_path: Path)
         def all_but_faults() -> bool:
             return ask_all() or all("> 0" in expression for expression in waiting)
 
-        wait_until(
-            all_but_faults, ANSWERED_S, f"every panel of what is well has an answer; without: {waiting}"
-        )
+        until(all_but_faults, ANSWERED_S, f"every panel of what is well has an answer; without: {waiting}")
         # The controller says nothing for longer than a lease: agents let go, and tell of it afterwards.
         leases = "sum(gang_agent_faults_total)"
         faults = seen.values(leases)[0]
@@ -173,7 +171,7 @@ def test_every_panel_and_every_alert_has_an_answer(stage: Stage, tmp_path: Path)
         # An agent says nothing until it is taken for lost, which is an alarm; then it speaks again.
         silent(agent.pid, lambda: bool(seen.values("gangd_alarms > 0")), "the silent agent is an alarm")
         with rubbish(stage) as say:
-            wait_until(
+            until(
                 lambda: say() and ask_all(), ANSWERED_S, f"every panel has an answer; without one: {waiting}"
             )
         rules_are_evaluated(seen)
@@ -211,4 +209,4 @@ def rules_are_evaluated(seen: Prometheus) -> None:
         reported = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
         return set(reported) == {rule["alert"] for rule in rules} and set(reported.values()) == {"ok"}
 
-    wait_until(healthy, SLOW_S, "every rule was evaluated without an error")
+    until(healthy, SLOW_S, "every rule was evaluated without an error")

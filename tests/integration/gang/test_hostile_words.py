@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import SlurmJobState
+from tests.fixtures.looks import until
 from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.hostile import ATTACKS, filled
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -24,7 +24,7 @@ def look_again(stage: Stage) -> None:
         age_s = status.slurm_age_s
         return age_s is not None and status.time_ms - age_s * 1000 > asked_ms + 100
 
-    wait_until(looked, 60, "gangd asks Slurm again")
+    until(looked, 60, "gangd asks Slurm again")
 
 
 def test_words_run_nothing_hold_no_job_and_hide_no_job(stage: Stage, tmp_path: Path) -> None:
@@ -56,4 +56,4 @@ def test_no_name_spares_a_job_from_being_held(stage: Stage, tmp_path: Path) -> N
         job = stage.start(SPIN, node, options=(f"--job-name={words}",))
         stage.wait_frozen(*processes_of(job, node))
         stage.client.cancel([job])
-        wait_until(lambda job=job: stage.state(job).is_over, 60, f"job {job} ends")  # type: ignore[misc]
+        until(lambda job=job: stage.state(job).is_over, 60, f"job {job} ends")  # type: ignore[misc]

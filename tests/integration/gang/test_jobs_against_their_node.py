@@ -12,10 +12,9 @@ import pytest
 from foundation.slurm import SlurmJobState
 from tests.attacks.attack import ACCOUNT
 from tests.fixtures.leftovers import node_cgroups
-from tests.fixtures.looks import looks
+from tests.fixtures.looks import looks, until
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
-from tests.integration.waiting import wait_until
 
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
 """One that every user may run: the tests' own may lie in root's home."""
@@ -119,7 +118,7 @@ def test_no_trick_of_a_process_keeps_it_from_being_held(stage: Stage, freezer: s
     with nullcontext() if freezer is None else stage.another_agent(node, freezer):
         agent = stage.node_status(node).agent_pid
         job = stage.start(f"{GENTLY}\nexec {PYTHON} -SE - <<'EOF'\n{TRICKS}\nEOF", node, options=USER)
-        wait_until(lambda: len(tasks_of(job, node)) >= COUNT, 60, "every trick is under way")
+        until(lambda: len(tasks_of(job, node)) >= COUNT, 60, "every trick is under way")
         stage.start(SPIN, node)
         stage.wait_state(job, "busy")
         assert used_while_held(tasks_of(job, node)) <= 0.1
@@ -176,7 +175,7 @@ def test_slurm_does_what_its_user_asks_while_an_allocation_is_held(stage: Stage)
     job = int(wrote.split("job allocation ")[1].split()[0])
     step = as_user(stage, "srun", f"--jobid={job}", "-n1", "sh", "-c", HELLO)
     try:
-        wait_until(lambda: bool(processes_of(job, node)), 30, "the step runs")
+        until(lambda: bool(processes_of(job, node)), 30, "the step runs")
         stage.wait_state(job, "busy")
         pids = processes_of(job, node)
         for name, (words, expected, answer) in COMMANDS.items():

@@ -14,8 +14,8 @@ from foundation.errors import ClusterError
 from foundation.slurm import SlurmJobState
 from gangd.controller.controller_config import Config
 from gangd.controller.examine_slurm import check_slurm
+from tests.fixtures.looks import until
 from tests.integration.gang.stage import SPIN, Stage, gangd
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -47,7 +47,7 @@ def test_job_with_a_limit_gets_its_run_time_at_half_duty(stage: Stage, tmp_path:
         now = stage.job(job).end_time
         return now is not None and now > end
 
-    wait_until(moved, 60, "the job's end is moved by the time for which it is frozen")
+    until(moved, 60, "the job's end is moved by the time for which it is frozen")
     assert stage.finish(job, within_s=120) == [SlurmJobState.COMPLETED]
     ended = stage.job(job).end_time
     assert ended is not None

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures.looks import until
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -39,7 +39,7 @@ def test_a_job_that_begins_to_share_is_marked_once_and_nothing_is_overwritten(ma
     def said(job: int) -> str | None:
         return stage.job(job).admin_comment
 
-    wait_until(lambda: said(second) is not None, 60, f"job {second} is marked")
+    until(lambda: said(second) is not None, 60, f"job {second} is marked")
     mark = said(second)
     assert mark is not None
     assert WORD.fullmatch(mark)
@@ -47,5 +47,5 @@ def test_a_job_that_begins_to_share_is_marked_once_and_nothing_is_overwritten(ma
     assert said(alone) is None
     assert f"AdminComment={mark}" in stage.run("scontrol", "show", "job", str(second)).stdout
     third = stage.start(SPIN, stage.nodes[1])
-    wait_until(lambda: said(third) is not None and said(alone) is not None, 60, "the others are marked, too")
+    until(lambda: said(third) is not None and said(alone) is not None, 60, "the others are marked, too")
     assert said(second) == mark

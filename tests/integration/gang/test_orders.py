@@ -13,9 +13,9 @@ import pytest
 from deploy.local.gang import status_folder
 from foundation.slurm import SlurmJobState
 from tests.fixtures.exchange import osub as called_osub
+from tests.fixtures.looks import until
 from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -54,8 +54,8 @@ def test_a_paused_node_lets_all_its_jobs_run_over_a_crash_of_the_controller(orde
     stage.wait_thawed(*tasks(stage, one, two))
     killed = stage.status().controller
     os.kill(stage.daemon("gangd").pid, signal.SIGKILL)
-    wait_until(lambda: stage.status().controller != killed, 60, "another controller serves")
-    wait_until(lambda: [order.jobs for order in stage.status().orders] == [2], 60, "the order is in force")
+    until(lambda: stage.status().controller != killed, 60, "another controller serves")
+    until(lambda: [order.jobs for order in stage.status().orders] == [2], 60, "the order is in force")
     for job in (one, two):
         stage.wait_state(job, "free")
     status = json.loads(osub(stage, "status", "--json"))
@@ -73,9 +73,9 @@ def test_a_drained_partition_takes_no_new_job_into_turns(ordered: Stage) -> None
     stage, node = ordered, ordered.nodes[0]
     old = stage.start(SPIN, node)
     before_s = time.time()
-    wait_until(lambda: time.time() > before_s + 1, 60, "the next second")
+    until(lambda: time.time() > before_s + 1, 60, "the next second")
     osub(stage, "drain", "--partition", str(stage.job(old).partition))
-    wait_until(lambda: time.time() > before_s + 3, 60, "the next second")
+    until(lambda: time.time() > before_s + 3, 60, "the next second")
     new = stage.start(SPIN, node)
     stage.wait_state(new, "free")
     row = next(one for one in stage.status().orders if one.what == "drain")
@@ -93,7 +93,7 @@ def test_a_weight_ordered_is_the_share_that_a_job_gets(ordered: Stage) -> None:
     for job in (light, heavy):
         stage.wait_frozen(*tasks(stage, job))
     osub(stage, "weight", "3", "--job", str(heavy))
-    wait_until(
+    until(
         lambda: (one := stage.job_status(heavy)) is not None and one.weight == 3, TURN_S, "the weight counts"
     )
     first = stage.status().slice + 8

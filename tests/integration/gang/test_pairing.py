@@ -19,9 +19,9 @@ import deploy
 from deploy.local import GangKind, LocalCluster, Shape
 from foundation.slurm import SlurmJobState
 from predictor.memory import PeakHistory, table_of
+from tests.fixtures.looks import until
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -133,14 +133,14 @@ def test_a_dangerous_pair_takes_turns_on_a_node_and_others_do_not(pair_stage: St
     assert len(set(cores)) == 3, "no two of them share a core"
     for job in jobs:
         stage.wait_state(job, "busy")
-    wait_until(lambda: take_turns(stage, chase, {lu, another}), 120, "for eight slices the chase ran alone")
+    until(lambda: take_turns(stage, chase, {lu, another}), 120, "for eight slices the chase ran alone")
     shown = {one.job: one for one in stage.status().jobs}
     assert shown[chase].cores == {node: list(stage.job(chase).cores[0].cores)}, "seats are no cores"
     assert shown[chase].hold == "freeze"
 
     # A table that is damaged is refused, and the one before stays in force.
     use_table(stage, "victim,opponent\n")
-    wait_until(
+    until(
         lambda: any(one.kind == "configuration" and "e_v" in one.text for one in stage.status().alarms),
         30,
         "the damaged table is an alarm",
@@ -149,7 +149,7 @@ def test_a_dangerous_pair_takes_turns_on_a_node_and_others_do_not(pair_stage: St
 
     # Once the chase is gone nobody is held any more.
     stage.client.cancel([chase])
-    wait_until(lambda: stage.job_status(lu) is None, 60, "nobody shares anything")
+    until(lambda: stage.job_status(lu) is None, 60, "nobody shares anything")
     stage.clear()
     more_jobs_fit_by_predicted_memory(stage)
 
@@ -160,7 +160,7 @@ def more_jobs_fit_by_predicted_memory(stage: Stage) -> None:
     asked = int(said.split(" RealMemory=")[1].split()[0]) // 3
     asking = (f"--mem={asked}", "--ntasks=1", "--job-name=lean", "--oversubscribe")
     jobs = [stage.submit("sleep 600", options=asking) for _ in range(6)]
-    wait_until(lambda: running(stage, jobs) == 3, 60, "as many jobs run as the memory is enough for")
+    until(lambda: running(stage, jobs) == 3, 60, "as many jobs run as the memory is enough for")
     waiting = [job for job in jobs if stage.state(job) is SlurmJobState.PENDING]
     assert len(waiting) == 3
     stage.clear()
@@ -177,7 +177,7 @@ def more_jobs_fit_by_predicted_memory(stage: Stage) -> None:
     newer_s = time.time() + 5
     os.utime(lua, (newer_s, newer_s))  # Slurm reads a script again that is newer than when it read it
     jobs = [stage.submit("sleep 600", options=asking) for _ in range(6)]
-    wait_until(lambda: running(stage, jobs) == 6, 60, "twice as many run at once")
+    until(lambda: running(stage, jobs) == 6, 60, "twice as many run at once")
     kept = stage.submit("sleep 600", options=(*asking, "--comment=osub-memory=off"))
     listed = stage.run("squeue", "-h", "--noconvert", "-O", "JobID,MinMemory").stdout.split()
     memory = dict(zip(listed[::2], listed[1::2], strict=True))
@@ -222,7 +222,7 @@ def test_a_harmful_pair_is_learnt_and_alternates_also_after_a_restart(pair_stage
     learn = 'pairing_learn = true\npairing_threshold = 0.2\npairing_explore = 0\npairing_word = "name"\n'
     file.write_text(learn + file.read_text())
     os.kill(stage.daemon("gangd").pid, signal.SIGHUP)
-    wait_until((state / "pairs.json").exists, 60, "the controller learns")
+    until((state / "pairs.json").exists, 60, "the controller learns")
     quiet = stage.start(OPPONENT.format(folder=state, name="quiet"), node, options=("--job-name=quiet",))
     run_victims(stage, node, 3)
     chase = stage.start(OPPONENT.format(folder=state, name="chase"), node, options=("--job-name=chase",))
@@ -235,21 +235,19 @@ def test_a_harmful_pair_is_learnt_and_alternates_also_after_a_restart(pair_stage
         run_victims(stage, node, 1)
         if losses().get("chase", 0.0) > 0.2:
             break
-    wait_until(lambda: losses().get("chase", 0.0) > 0.2, 60, f"the harm is learnt, {losses()}")
+    until(lambda: losses().get("chase", 0.0) > 0.2, 60, f"the harm is learnt, {losses()}")
     print((state / "pairs.csv").read_text())
     assert losses()["quiet"] < 0.2
     before = stage.daemon("gangd")
     for restarted in (False, True):
         if restarted:
             os.kill(before.pid, signal.SIGKILL)
-            wait_until(
-                lambda: stage.status().pid == stage.daemon("gangd").pid != before.pid, 60, "a new gangd"
-            )
+            until(lambda: stage.status().pid == stage.daemon("gangd").pid != before.pid, 60, "a new gangd")
         lu = stage.start(SPIN, node, options=("--job-name=lu",))
         for job in (lu, chase):
             stage.wait_state(job, "busy")
         begin = stage.status().slice + 2
-        wait_until(lambda begin=begin: stage.status().slice > begin + 12, 60, "turns")  # type: ignore[misc]
+        until(lambda begin=begin: stage.status().slice > begin + 12, 60, "turns")  # type: ignore[misc]
         running = together(stage, begin, lu, chase)
         assert len(running) >= 6
         assert {lu, chase} not in running, f"restarted: {restarted}"
@@ -257,5 +255,5 @@ def test_a_harmful_pair_is_learnt_and_alternates_also_after_a_restart(pair_stage
         assert {chase} in running
         assert stage.job_status(quiet) is None, "the harmless one is never held"
         stage.client.cancel([lu])
-        wait_until(lambda lu=lu: not stage.job(lu).state.holds_cores, 60, "it is gone")  # type: ignore[misc]
+        until(lambda lu=lu: not stage.job(lu).state.holds_cores, 60, "it is gone")  # type: ignore[misc]
     assert "they alternate" in (stage.layout.logs / "gangd.out").read_text()

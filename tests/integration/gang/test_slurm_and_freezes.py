@@ -7,9 +7,9 @@ import time
 import pytest
 
 from foundation.slurm import SlurmJobState
+from tests.fixtures.looks import until
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -49,12 +49,12 @@ def test_job_suspended_while_it_is_held_stays_frozen_until_it_is_resumed(stage: 
     stage.wait_state(job, "foreign")
     stage.wait_frozen(*pids)
     used, begin = cpu_s(pids), cpu_s(other_pids)
-    wait_until(lambda: cpu_s(other_pids) > begin + 0.3, 60, "the other job has had more than two slices")
+    until(lambda: cpu_s(other_pids) > begin + 0.3, 60, "the other job has had more than two slices")
     assert all(is_frozen(pid) for pid in pids)
     assert cpu_s(pids) == used
     assert stage.state(job) is SlurmJobState.SUSPENDED
     assert stage.run("scontrol", "resume", str(job)).returncode == 0
-    wait_until(lambda: cpu_s(pids) > used, 60, "the resumed job runs")
+    until(lambda: cpu_s(pids) > used, 60, "the resumed job runs")
 
 
 @pytest.mark.parametrize("how", [("--full",), ()], ids=["script", "steps"])
@@ -67,14 +67,14 @@ def test_job_stopped_while_it_is_held_goes_on_once_it_is_continued(
     job, _, pids, other_pids = pair(stage, SPIN if how else f"srun sh -c '{SPIN}'")
     stage.wait_frozen(*pids)
     assert stage.run("scancel", "--signal=STOP", *how, str(job)).returncode == 0
-    wait_until(lambda: stage.state(job) is SlurmJobState.STOPPED, 60, f"job {job} is stopped")
+    until(lambda: stage.state(job) is SlurmJobState.STOPPED, 60, f"job {job} is stopped")
     begin = cpu_s(other_pids)
-    wait_until(lambda: cpu_s(other_pids) > begin + 0.6, 60, "the other job has had several slices")
+    until(lambda: cpu_s(other_pids) > begin + 0.6, 60, "the other job has had several slices")
     used, begin = cpu_s(pids), cpu_s(other_pids)
-    wait_until(lambda: cpu_s(other_pids) > begin + 0.3, 60, "the other job has had more")
+    until(lambda: cpu_s(other_pids) > begin + 0.3, 60, "the other job has had more")
     assert cpu_s(pids) <= used + 0.02
     assert stage.run("scancel", "--signal=CONT", *how, str(job)).returncode == 0
-    wait_until(lambda: cpu_s(pids) > used + 0.1, 60, "the continued job runs")
+    until(lambda: cpu_s(pids) > used + 0.1, 60, "the continued job runs")
     stage.wait_thawed(*processes_of(job, node))
 
 

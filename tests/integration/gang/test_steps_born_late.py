@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.leftovers import node_cgroups
+from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -37,7 +37,7 @@ def test_step_started_in_a_held_job_is_held_soon(stage: Stage) -> None:
             stage.wait_frozen(*script)
             known = len(processes_of(job, node))
             steps.append(subprocess.Popen(step, env=environment, stderr=subprocess.DEVNULL))
-            wait_until(lambda known=known: len(processes_of(job, node)) > known, 60, f"step {count} runs")  # type: ignore[misc]
+            until(lambda known=known: len(processes_of(job, node)) > known, 60, f"step {count} runs")  # type: ignore[misc]
         everything = processes_of(job, node)
         assert len(everything) >= len(script) + OVERLAPS
         stage.wait_thawed(*everything)
@@ -63,12 +63,12 @@ def test_step_that_slurm_kills_while_it_is_held_leaves_its_job_to_be_held(stage:
     for count in range(STEPS_KILLED):
         client = subprocess.Popen(step, env=environment, stderr=subprocess.DEVNULL)
         try:
-            wait_until(lambda: len(processes_of(job, node)) > len(script), 60, "the step runs")
+            until(lambda: len(processes_of(job, node)) > len(script), 60, "the step runs")
             sleeper = (set(processes_of(job, node)) - set(script)).pop()
             stage.wait_frozen(sleeper)
             killed = stage.run("scancel", f"{job}.{count}")
             assert killed.returncode == 0, killed.stderr
-            wait_until(lambda: len(processes_of(job, node)) == len(script), 60, "the step is gone")
+            until(lambda: len(processes_of(job, node)) == len(script), 60, "the step is gone")
         finally:
             client.kill()
             client.wait()
@@ -124,8 +124,8 @@ def test_storm_of_forks_stays_stopped_or_is_reported_and_never_stays_frozen(
         faults = stage.node_status(node).faults
         return is_frozen(script) or bool(faults.keys() & {"freeze_retried", "freeze_failed"})
 
-    wait_until(stood_still_or_reported, 60, "the storm is frozen, or it is reported that it does not freeze")
+    until(stood_still_or_reported, 60, "the storm is frozen, or it is reported that it does not freeze")
     for _ in range(5):
         size = progress.stat().st_size
-        wait_until(lambda size=size: progress.stat().st_size > size, 60, "the storm goes on")  # type: ignore[misc]
+        until(lambda size=size: progress.stat().st_size > size, 60, "the storm goes on")  # type: ignore[misc]
         stage.wait_thawed(script)

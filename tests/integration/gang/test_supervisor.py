@@ -14,8 +14,9 @@ from deploy.local.daemons import find_process
 from foundation.errors import ClusterError
 from foundation.records import SliceRecord
 from tests.fixtures.exchange import osub
+from tests.fixtures.looks import until
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
-from tests.integration.waiting import agents_joined, wait_until
+from tests.integration.waiting import agents_joined
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -33,7 +34,7 @@ def test_killed_daemons_are_started_again_and_status_says_how_they_ended(stage: 
         is_new = all(pids[role] != before[role].pid for role in roles)
         return is_new and pids == {"gangd": status.pid, **joined}
 
-    wait_until(back, 60, "all daemons are back")
+    until(back, 60, "all daemons are back")
     for role, daemon in before.items():
         now = stage.daemon(role)
         assert (now.restarts, now.ended) == (daemon.restarts + 1, "SIGKILL")
@@ -51,16 +52,16 @@ def test_the_record_says_when_the_agent_was_dead(stage: Stage) -> None:
     agent = stage.daemon(f"gang-agent {node}")
     killed_s = time.time()
     os.kill(agent.pid, signal.SIGKILL)
-    wait_until(lambda: stage.node_status(node).agent_pid not in (None, agent.pid), 60, "another agent joins")
+    until(lambda: stage.node_status(node).agent_pid not in (None, agent.pid), 60, "another agent joins")
     back_s = time.time()
-    wait_until(lambda: stage.node_status(node).unattended_s > 0, TURN_S, "the status tells it")
+    until(lambda: stage.node_status(node).unattended_s > 0, TURN_S, "the status tells it")
 
     def gaps() -> list[SliceRecord]:
         rows = stage.rows(*jobs)
         return [row for row in rows if row.role == "unattended" and row.start_s > killed_s - 5]
 
     expected = {(job, node) for job in jobs}
-    wait_until(lambda: {(row.job, row.node) for row in gaps()} == expected, 60, "the record says it of both")
+    until(lambda: {(row.job, row.node) for row in gaps()} == expected, 60, "the record says it of both")
     rows = gaps()
     for job in jobs:
         length_s = sum(row.length_s for row in rows if row.job == job)
@@ -72,7 +73,7 @@ def test_up_is_not_done_while_an_agent_is_dead(stage: Stage) -> None:
     node = stage.nodes[0]
     agent = stage.daemon(f"gang-agent {node}")
     os.kill(agent.pid, signal.SIGTERM)
-    wait_until(lambda: find_process(agent) is None, 60, "the agent leaves")
+    until(lambda: find_process(agent) is None, 60, "the agent leaves")
     lock = os.open(stage.layout.gang / "agents" / f"agent-{node}.lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -15,10 +15,10 @@ import pytest
 
 from foundation.records import SliceRecord
 from foundation.slurm import SlurmJobState
+from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -73,10 +73,10 @@ def test_demand_distinguishes_spinners_sleepers_and_blocked_ranks(stage: Stage) 
     stage.wait_state(spinner, "busy")
     stage.wait_frozen(*processes_of(spinner, second))
     begin = stage.status().slice + 2
-    wait_until(lambda: stage.status().slice > begin + 8, 60, "gang and spinner have had turns")
+    until(lambda: stage.status().slice > begin + 8, 60, "gang and spinner have had turns")
     end = stage.status().slice
     stage.client.cancel([spinner])
-    wait_until(lambda: stage.job_status(spinner) is None, 60, "the spinner is gone")
+    until(lambda: stage.job_status(spinner) is None, 60, "the spinner is gone")
     alone = stage.status().slice + 4
     rows = stage.rows(sleeper, gang, past=alone + 8)
     held = {(row.job, row.node) for row in rows if begin <= row.slice <= end and str(row.role) == "held"}
@@ -109,12 +109,12 @@ def test_turns_go_on_under_the_lease_of_ten_thousand_nodes(stage: Stage) -> None
         begin = stage.status().slice + 2
         # Eight looks at jobs that do the same, then silences of 22 slices.
         steady = 8 + choose(1, 1, 2) * 24
-        wait_until(lambda: stage.status().slice > begin + steady, 60, "they have long been steady")
+        until(lambda: stage.status().slice > begin + steady, 60, "they have long been steady")
         sleeper = stage.start("exec sleep 600", second)
         stage.wait_state(sleeper, "idle")
         end = stage.status().slice
         stage.client.cancel([rival])
-        wait_until(lambda: stage.job_status(rival) is None, 60, "the rival is gone")
+        until(lambda: stage.job_status(rival) is None, 60, "the rival is gone")
         time.sleep(6)  # until the last silence is over
         rows = [row for row in stage.rows(gang, rival, past=end) if begin <= row.slice < end]
     roles = roles_of(rows)
@@ -154,19 +154,19 @@ def test_late_switches_are_counted(stage: Stage) -> None:
     def counted_after_a_stop() -> bool:
         os.kill(agent, signal.SIGSTOP)
         try:
-            until = time.monotonic() + 0.7  # shorter than the lease: the guardian has no reason to step in
-            wait_until(lambda: time.monotonic() >= until, 60, "several slices begin without the agent")
+            end_s = time.monotonic() + 0.7  # shorter than the lease: the guardian has no reason to step in
+            until(lambda: time.monotonic() >= end_s, 60, "several slices begin without the agent")
         finally:
             os.kill(agent, signal.SIGCONT)
-        until = time.monotonic() + 4
-        wait_until(lambda: late() > before or time.monotonic() > until, 60, "the agent has reported")
+        end_s = time.monotonic() + 4
+        until(lambda: late() > before or time.monotonic() > end_s, 60, "the agent has reported")
         return late() > before
 
     def late() -> int:
         return stage.node_status(node).faults.get("late_switch", 0)
 
     before = late()
-    wait_until(counted_after_a_stop, 60, "lateness is counted")
+    until(counted_after_a_stop, 60, "lateness is counted")
 
 
 def test_signal_freezer_reaches_a_process_that_left_its_session_and_tree(stage: Stage) -> None:

@@ -23,10 +23,11 @@ from deploy.local.daemons import find_process
 from deploy.local.gang import gang_daemons, status_folder
 from deploy.local.host import look_at_host
 from gangd.wire.messages import OLDEST, VERSION
+from tests.fixtures.looks import until
 from tests.fixtures.older_sources import environment_of, unpack_older, version_spoken
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import agents_joined, wait_until
+from tests.integration.waiting import agents_joined
 
 pytestmark = [pytest.mark.slurm, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -100,7 +101,7 @@ class Mixed:
         former = self.stage.daemon(role)
         with suppress(ProcessLookupError):
             os.kill(former.pid, number)
-        wait_until(lambda: find_process(former) is None, 60, f"{role} leaves")
+        until(lambda: find_process(former) is None, 60, f"{role} leaves")
 
     def status(self) -> dict[str, object]:
         """What the controller says, of whichever version it is."""
@@ -122,7 +123,7 @@ class Mixed:
         for role in [*self._ours]:
             self.end(role)
         self.stage.cluster.up(self.stage.shape)
-        wait_until(lambda: agents_joined(self.stage.layout), 60, "the cluster's own daemons are back")
+        until(lambda: agents_joined(self.stage.layout), 60, "the cluster's own daemons are back")
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def sharing(stage: Stage) -> Iterator[tuple[tuple[int, ...], Watch]]:
     """Two jobs that share every core; gives a process of each, and who watches them."""
     jobs = [stage.start(f"srun sh -c '{SPIN}'", *stage.nodes) for _ in range(2)]
     places = [(job, node) for job in jobs for node in stage.nodes]
-    wait_until(lambda: all(spinner(job, node) for job, node in places), 60, "the jobs' tasks run")
+    until(lambda: all(spinner(job, node) for job, node in places), 60, "the jobs' tasks run")
     pids = tuple(spinner(job, node) for job, node in places)
     watch = Watch(pids)
     try:
@@ -155,8 +156,8 @@ def take_turns(pids: tuple[int, ...]) -> None:
     """Wait until each has stood still and run again several times."""
     for _ in range(TURNS):
         for pid in pids:
-            wait_until(lambda pid=pid: is_frozen(pid), 60, f"{pid} is suspended")  # type: ignore[misc]
-            wait_until(lambda pid=pid: not is_frozen(pid), 10, f"{pid} runs again")  # type: ignore[misc]
+            until(lambda pid=pid: is_frozen(pid), 60, f"{pid} is suspended")  # type: ignore[misc]
+            until(lambda pid=pid: not is_frozen(pid), 10, f"{pid} runs again")  # type: ignore[misc]
 
 
 def test_the_older_sources_speak_the_version_before(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_agents_of_the_version_before_under_this_controller(mixed: Mixed) -> Non
         since_s = time.time()
         for role in mixed.agents:
             mixed.replace(role, mixed.older)
-        wait_until(lambda: mixed.settled(since_s), 60, "the older agents have joined")
+        until(lambda: mixed.settled(since_s), 60, "the older agents have joined")
         take_turns(pids)
         spoken = {node.protocol for node in mixed.stage.status().nodes}
         longest_s = watch.end()
@@ -184,7 +185,7 @@ def test_agents_of_this_version_under_the_controller_before(mixed: Mixed) -> Non
         take_turns(pids)
         since_s = time.time()
         mixed.replace("gangd", mixed.older)
-        wait_until(lambda: mixed.settled(since_s), 60, "the agents have joined the older controller")
+        until(lambda: mixed.settled(since_s), 60, "the agents have joined the older controller")
         take_turns(pids)
         longest_s = watch.end()
     assert longest_s <= LEASE_S + SLACK_S
@@ -196,13 +197,13 @@ def test_an_upgrade_of_all_daemons_while_jobs_share(mixed: Mixed) -> None:
     since_s = time.time()
     for role in (*mixed.agents, "gangd"):
         mixed.replace(role, mixed.older)
-    wait_until(lambda: mixed.settled(since_s), 60, "all is of the version before")
+    until(lambda: mixed.settled(since_s), 60, "all is of the version before")
     with sharing(mixed.stage) as (pids, watch):
         take_turns(pids)
         for role in ("gangd", *mixed.agents):
             since_s = time.time()
             mixed.replace(role, None)
-            wait_until(lambda since_s=since_s: mixed.settled(since_s), 60, f"{role} is back")  # type: ignore[misc]
+            until(lambda since_s=since_s: mixed.settled(since_s), 60, f"{role} is back")  # type: ignore[misc]
             take_turns(pids)
         spoken = {node.protocol for node in mixed.stage.status().nodes}
         longest_s = watch.end()

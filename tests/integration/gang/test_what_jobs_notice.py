@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import SlurmJobState
+from tests.fixtures.looks import until
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -106,7 +106,7 @@ def test_job_that_opts_out_is_never_held_and_the_other_is_not_held_for_it(stage:
         seen.append(any(is_frozen(pid) for pid in both))
         return stage.status().slice >= begin + 12
 
-    wait_until(later, 60, "twelve slices pass")
+    until(later, 60, "twelve slices pass")
     assert not any(seen)
 
 

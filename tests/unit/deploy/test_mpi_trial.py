@@ -11,7 +11,7 @@ import pytest
 
 from deploy.checks import Grade, judge_binding, judge_start
 from deploy.mpi_trial import Bound, try_binding, try_here, try_on_slurm
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 
 CUT = "slurmstepd-n2: error: mpi/pmi2: invalid client request"
 

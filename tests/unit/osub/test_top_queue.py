@@ -9,7 +9,7 @@ from foundation.slurm import JobSnapshot, NodeCores, SlurmJob, SlurmJobState
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
 from osub.live.queue import LiveQueue, QueuedJob, QueueEye, queue_of
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 from tests.unit.osub.test_cli_top import WELL, status
 
 EVIL = "a\x1b[31m\n\u202eb" + "x" * 300

@@ -35,8 +35,8 @@ from predictor.measure.frozen_program import FrozenProgram, ProgramError
 from predictor.measure.measure_pairs import rows_of, simulated_counts
 from predictor.measure.pair_trial import measure
 from predictor.programs.program_catalogue import ALL, applications_named, known_applications
+from tests.fixtures.looks import until
 from tests.fixtures.tier import examples
-from tests.integration.waiting import wait_until
 from workloads.task.step_meter import make_meter, read_meter
 
 needs_valgrind = pytest.mark.skipif(
@@ -401,7 +401,7 @@ def test_it_has_a_speed_in_a_window_and_is_gone_afterwards(folder: Path, tmp_pat
         assert measure([running], [cpu], 0.0, 0.1).paces[0].speed > 0
     finally:
         running.close()
-    wait_until(lambda: all(is_over(pid) for pid in pids), 30, "all are over")
+    until(lambda: all(is_over(pid) for pid in pids), 30, "all are over")
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from foundation.errors import HostError, InputError, OutputError, UsageError
 from osub.cli.main import run
+from tests.fixtures.looks import until
 from workloads.behaviour.behaviour_sampler import (
     BehaviourSample,
     CgroupsUsage,
@@ -302,15 +302,6 @@ def process(code: str) -> Iterator[subprocess.Popen[bytes]]:
             yield started
         finally:
             started.kill()
-
-
-def until(condition: object, deadline_s: float = 60.0) -> None:
-    end_s = time.monotonic() + deadline_s
-    while time.monotonic() < end_s:
-        if callable(condition) and condition():
-            return
-        time.sleep(0.02)
-    pytest.fail("it did not happen in time")
 
 
 def test_tree_counts_descendants_also_after_they_ended() -> None:

@@ -9,8 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,11 @@ import psutil
 import pytest
 
 from foundation.errors import UsageError
+from tests.fixtures.looks import until
 from workloads.eiba.busy_work import KERNELS, STREAM_POINTS, Load, Streaming, consume, make_kernel
 from workloads.eiba.eiba_options import parse_options, parse_periods
 
 DEADLINE_S = 60.0
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "deadline passed"
-        time.sleep(0.01)
 
 
 class Launcher:
@@ -135,7 +128,7 @@ def test_memory_is_held_by_every_worker_and_read_in_busy_periods(eiba: Launcher)
     def held() -> bool:
         return [worker.memory_info().rss > 64 * 2**20 for worker in workers_of(process)] == [True, True]
 
-    wait_until(held)
+    until(held)
     process.terminate()
     code, report, _ = finish(process)
     assert code == 143
@@ -174,7 +167,7 @@ def test_several_tasks_on_a_node_are_refused(eiba: Launcher) -> None:
 @pytest.mark.parametrize("period", [["1", "600"], ["2", "0", "600"]])
 def test_terminated_job_reports_and_leaves_no_worker(eiba: Launcher, period: list[str]) -> None:
     process = eiba("--workers", "2", *period)
-    wait_until(lambda: len(workers_of(process)) == 2)
+    until(lambda: len(workers_of(process)) == 2)
     workers = workers_of(process)
     # As Slurm does it: every process of the job gets the signal.
     for victim in [*workers, psutil.Process(process.pid)]:
@@ -189,7 +182,7 @@ def test_terminated_job_reports_and_leaves_no_worker(eiba: Launcher, period: lis
 @pytest.mark.slow
 def test_interrupt_ends_the_job_as_a_shell_expects(eiba: Launcher) -> None:
     process = eiba("1", "600")
-    wait_until(lambda: workers_of(process))
+    until(lambda: workers_of(process))
     process.send_signal(signal.SIGINT)
     code, report, _ = finish(process)
     assert (code, report["state"]) == (130, "terminated")
@@ -198,7 +191,7 @@ def test_interrupt_ends_the_job_as_a_shell_expects(eiba: Launcher) -> None:
 @pytest.mark.slow
 def test_dead_worker_ends_the_job_with_its_name(eiba: Launcher) -> None:
     process = eiba("--workers", "2", "2", "0", "600")
-    wait_until(lambda: len(workers_of(process)) == 2)
+    until(lambda: len(workers_of(process)) == 2)
     victim, other = workers_of(process)
     victim.kill()
     code, report, err = finish(process)
@@ -213,20 +206,20 @@ def test_dead_worker_ends_the_job_with_its_name(eiba: Launcher) -> None:
 @pytest.mark.slow
 def test_busy_workers_end_when_their_coordinator_is_killed(eiba: Launcher) -> None:
     process = eiba("--workers", "2", "2", "0", "600")
-    wait_until(lambda: len(workers_of(process)) == 2)
+    until(lambda: len(workers_of(process)) == 2)
     workers = workers_of(process)
-    wait_until(lambda: all(worker.cpu_times().user > 0.1 for worker in workers))
+    until(lambda: all(worker.cpu_times().user > 0.1 for worker in workers))
     process.kill()
-    wait_until(lambda: not any(worker.is_running() for worker in workers))
+    until(lambda: not any(worker.is_running() for worker in workers))
 
 
 @pytest.mark.slow
 def test_idle_job_consumes_no_cpu_time(eiba: Launcher) -> None:
     """While two workers idle, their and their coordinator's CPU clocks stop."""
     process = eiba("--workers", "2", "1", "600")
-    wait_until(lambda: len(workers_of(process)) == 2)
+    until(lambda: len(workers_of(process)) == 2)
     job = [psutil.Process(process.pid), *workers_of(process)]
-    wait_until(lambda: all(member.status() == psutil.STATUS_SLEEPING for member in job))
+    until(lambda: all(member.status() == psutil.STATUS_SLEEPING for member in job))
 
     def consumed() -> int:
         # On-CPU nanoseconds, the first field.
@@ -239,7 +232,7 @@ def test_idle_job_consumes_no_cpu_time(eiba: Launcher) -> None:
         seen.append(consumed())
         return len(seen) >= 20 and len(set(seen[-20:])) == 1
 
-    wait_until(is_idle)
+    until(is_idle)
 
 
 SLURM_PAIR = {"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "0", "SLURM_NNODES": "2"}
@@ -249,9 +242,9 @@ def meeting_pair(eiba: Launcher, *arguments: str) -> dict[str, subprocess.Popen[
     """Start a job on two nodes; return its programs by node index once they have met."""
     notice = eiba.folder / "meet"
     first = eiba("--rendezvous", "meet", *arguments, **SLURM_PAIR, SLURM_NODEID="0")
-    wait_until(notice.exists)
+    until(notice.exists)
     second = eiba("--rendezvous", "meet", *arguments, **SLURM_PAIR, SLURM_NODEID="1")
-    wait_until(lambda: not notice.exists())
+    until(lambda: not notice.exists())
     return {"0": first, "1": second}
 
 
@@ -281,14 +274,14 @@ def test_slower_node_holds_the_others_at_the_barrier(eiba: Launcher) -> None:
 @pytest.mark.slow
 def test_rendezvous_file_is_the_users_alone(eiba: Launcher, tmp_path: Path) -> None:
     eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="0")
-    wait_until((tmp_path / "meet").exists)
+    until((tmp_path / "meet").exists)
     assert stat.S_IMODE((tmp_path / "meet").stat().st_mode) == 0o600
 
 
 @pytest.mark.slow
 def test_strangers_at_the_rendezvous_are_turned_away(eiba: Launcher, tmp_path: Path) -> None:
     first = eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="0")
-    wait_until((tmp_path / "meet").exists)
+    until((tmp_path / "meet").exists)
     notice = json.loads((tmp_path / "meet").read_text())
     with (
         socket.create_connection(("127.0.0.1", notice["port"])) as talker,

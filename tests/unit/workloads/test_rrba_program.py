@@ -8,14 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.fixtures.looks import until
 from workloads.rrba.cuts import parse_grid
 from workloads.rrba.ranks.shared_segments import discard_segments
 from workloads.rrba.steps.calibrations import Calibration, key_of, load_calibrations, store_calibration
@@ -25,13 +25,6 @@ pytestmark = pytest.mark.slow
 DEADLINE_S = 90.0
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 SMALL = ("--app", "jacobi", "--grid", "8")
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "deadline passed"
-        time.sleep(0.01)
 
 
 def first_of_all() -> list[str]:
@@ -184,7 +177,7 @@ def test_target_without_calibration_is_reached_by_measured_steps(rrba: Launcher,
         # are taken away while steps are measured, those that were made may be too many already.
         return float(report["steps"] * report["step_s"]) < 0.8
 
-    wait_until(attempt)
+    until(attempt, DEADLINE_S)
 
 
 def test_stored_calibration_alone_decides_the_steps(rrba: Launcher, tmp_path: Path) -> None:
@@ -221,7 +214,7 @@ def test_calibration_is_stored_once_the_core_is_its_own(rrba: Launcher, tmp_path
         assert entry.overhead_s > 0
         return True
 
-    wait_until(attempt)
+    until(attempt, DEADLINE_S)
 
 
 def test_calibration_on_a_shared_core_is_refused(rrba: Launcher, tmp_path: Path) -> None:
@@ -231,7 +224,7 @@ def test_calibration_on_a_shared_core_is_refused(rrba: Launcher, tmp_path: Path)
         pytest.skip("no taskset; install util-linux")
     spinner = rrba(*SMALL, "--target-s", "600", before=before)
     # Only while it computes does it take half of the core.
-    wait_until(lambda: psutil.Process(spinner.pid).cpu_times().user > 0.5)
+    until(lambda: psutil.Process(spinner.pid).cpu_times().user > 0.5, DEADLINE_S)
     arguments = ["--calibrate-s", "0.5", "--calibration", "steps.json"]
     code, report, err = finish(rrba(*SMALL, *arguments, before=before))
     assert code == 1
@@ -259,7 +252,7 @@ def segments_of(rank: psutil.Process) -> set[Path]:
 
 def test_terminated_rank_alone_reports(rrba: Launcher) -> None:
     process = rrba(*SMALL, "--steps", "1000000000")
-    wait_until(lambda: psutil.Process(process.pid).cpu_times().user > 0.5)
+    until(lambda: psutil.Process(process.pid).cpu_times().user > 0.5, DEADLINE_S)
     assert not segments_of(psutil.Process(process.pid))
     process.send_signal(signal.SIGTERM)
     code, report, err = finish(process)
@@ -272,18 +265,18 @@ def test_terminated_rank_alone_reports(rrba: Launcher) -> None:
 def test_job_with_a_held_rank_can_be_terminated(rrba: Launcher, tmp_path: Path) -> None:
     """The first rank polls for the held one in the message-passing library, and yet it answers."""
     process = rrba(*SMALL, "--steps", "1000000000", "--report", "out.json", ranks=2)
-    wait_until(lambda: len(ranks_of(process)) == 2)
+    until(lambda: len(ranks_of(process)) == 2, DEADLINE_S)
     ranks = sorted(ranks_of(process), key=lambda rank: int(rank.environ()["PMI_RANK"]))
     segments = segments_of(ranks[0]) | segments_of(ranks[1])
     assert segments, "another library than MPICH, or another name"
     ranks[1].suspend()
     ranks[0].send_signal(signal.SIGTERM)
-    wait_until((tmp_path / "out.json").exists)
+    until((tmp_path / "out.json").exists, DEADLINE_S)
     report = json.loads((tmp_path / "out.json").read_text())
     assert (report["state"], report["tasks"]) == ("terminated", 2)
     assert 0 < report["steps"] < report["steps_asked"]
     assert finish(process)[0] != 0
-    wait_until(lambda: not any(rank.is_running() for rank in ranks))
+    until(lambda: not any(rank.is_running() for rank in ranks), DEADLINE_S)
     assert not any(segment.exists() for segment in segments)
 
 

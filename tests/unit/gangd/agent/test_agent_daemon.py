@@ -23,8 +23,9 @@ from gangd.freezer.procfs import read_stat
 from gangd.guardian.state_folders import state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.wire.messages import ExemptJobs
-from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, is_suspended, runs, until
+from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, is_suspended, runs
 from tests.fixtures.gang_puppet import Puppet, farewells
+from tests.fixtures.looks import until
 
 pytestmark = pytest.mark.slow
 STEP = "slurm_a/uid_0/job_{}/step_0"
@@ -268,7 +269,7 @@ def test_next_agent_thaws_what_one_without_guardian_left_and_not_what_slurm_susp
 
 def test_second_agent_of_a_node_is_refused(stage: Stage) -> None:
     first = stage.start()
-    until(lambda: state_path(first.state_dir, "a").exists(), timeout_s=30, what="the first agent")
+    until(lambda: state_path(first.state_dir, "a").exists(), 30, "the first agent")
     second = stage.start()
     assert second.child.wait(30) == 1
     assert "already runs" in second.log_path.read_text()

@@ -44,7 +44,8 @@ PLAIN = Situation(now_ns=1_000, open=True, planned=frozenset({1}), steps=OLD)
 
 def test_holds_all_steps_of_planned_jobs_and_no_others() -> None:
     verdict = decide(PLAIN, LIMITS)
-    assert (verdict.hold, verdict.spared) == ({BATCH, ZERO}, {})
+    assert verdict.hold == {BATCH, ZERO}
+    assert verdict.spared == {}
 
 
 def test_nothing_is_held_while_closed() -> None:
@@ -59,7 +60,8 @@ def test_dying_job_is_not_held() -> None:
 def test_step_with_slurmstepd_is_not_held_but_its_siblings_are() -> None:
     steps = (StepView(BATCH, 0, has_stepd=True), StepView(ZERO, 0))
     verdict = decide(replace(PLAIN, steps=steps, now_ns=STEPD_NS), LIMITS)
-    assert (verdict.hold, verdict.spared) == ({ZERO}, {BATCH: Why.SLURMSTEPD})
+    assert verdict.hold == {ZERO}
+    assert verdict.spared == {BATCH: Why.SLURMSTEPD}
 
 
 def test_step_whose_tasks_slurmstepd_has_yet_to_start_is_launching() -> None:
@@ -70,7 +72,8 @@ def test_step_whose_tasks_slurmstepd_has_yet_to_start_is_launching() -> None:
 def test_new_step_of_a_held_job_runs_for_its_launch_grace_and_no_longer() -> None:
     situation = replace(PLAIN, steps=(StepView(BATCH, 0), StepView(ZERO, 900)))
     verdict = decide(situation, LIMITS)
-    assert (verdict.hold, verdict.spared) == ({BATCH}, {ZERO: Why.LAUNCHING})
+    assert verdict.hold == {BATCH}
+    assert verdict.spared == {ZERO: Why.LAUNCHING}
     assert verdict.again_ns == 1_100
     assert decide(replace(situation, now_ns=1_100), LIMITS).hold == {BATCH, ZERO}
 
@@ -83,7 +86,8 @@ def test_nothing_is_held_longer_than_the_limit() -> None:
     situation = replace(PLAIN, ours={BATCH: 500, ZERO: 600})
     assert decide(situation, LIMITS).again_ns == 5_500
     verdict = decide(replace(situation, now_ns=5_500), LIMITS)
-    assert (verdict.hold, verdict.spared) == ({ZERO}, {BATCH: Why.LONG})
+    assert verdict.hold == {ZERO}
+    assert verdict.spared == {BATCH: Why.LONG}
 
 
 def test_site_may_let_extern_steps_run() -> None:
@@ -96,7 +100,8 @@ def test_site_may_let_extern_steps_run() -> None:
 def test_strangers_step_is_left_alone_and_its_siblings_are_thawed_after_a_while() -> None:
     situation = replace(PLAIN, ours={ZERO: 900}, strangers={BATCH: 950})
     verdict = decide(situation, LIMITS)
-    assert (verdict.hold, verdict.again_ns) == ({ZERO}, 950 + SUSPEND_NS)
+    assert verdict.hold == {ZERO}
+    assert verdict.again_ns == 950 + SUSPEND_NS
     later = decide(replace(situation, now_ns=950 + SUSPEND_NS), LIMITS)
     assert (later.hold, later.spared) == (frozenset(), {BATCH: Why.STRANGER, ZERO: Why.STRANGER})
 

@@ -23,8 +23,8 @@ from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import is_launcher
 from gangd.wire import ControllerIdentity
-from tests.fixtures.gang_host import until
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
+from tests.fixtures.looks import until
 
 BATCH, FIRST, EXTERN = StepKey(1, "batch"), StepKey(1, "0"), StepKey(1, "extern")
 TASK, STEPD, LAUNCHER = 100, 999, 77

@@ -22,8 +22,8 @@ from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Did, HoldOutcome, StepKey
 from gangd.guardian.statefile import Word
 from hatch_build import compile_switch
-from tests.fixtures.gang_host import until
 from tests.fixtures.gang_switch import JOBS, KEYS, MS, A, B, C, Stage, soon_ns
+from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
 
 

@@ -8,7 +8,8 @@ from foundation.errors import HostError
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.tree import CGROUP1
-from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, is_suspended, runs, until
+from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, is_suspended, runs
+from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 BATCH = StepKey(12, "batch")

@@ -11,7 +11,8 @@ from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.tree import CGROUP2
 from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile
-from tests.fixtures.gang_host import SLEEP, SPIN, RealCgroups, is_suspended, runs, until
+from tests.fixtures.gang_host import SLEEP, SPIN, RealCgroups, is_suspended, runs
+from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 SCOPE = "system.slice/a_slurmstepd.scope"

@@ -13,7 +13,8 @@ import pytest
 from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.procfs import ProcStat, is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
-from tests.fixtures.gang_host import SPIN, is_suspended, runs, until
+from tests.fixtures.gang_host import SPIN, is_suspended, runs
+from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]

@@ -22,7 +22,8 @@ from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.state_folders import forget_folder, note_folder, noted_folders, registry_folders
 from gangd.guardian.statefile import RECORDS, StateFile, Word
-from tests.fixtures.gang_host import SPIN, TICK, FakeV1, RealCgroups, is_suspended, runs, until
+from tests.fixtures.gang_host import SPIN, TICK, FakeV1, RealCgroups, is_suspended, runs
+from tests.fixtures.looks import until
 
 PROGRAM = """
 import os, sys, time
@@ -119,7 +120,7 @@ def test_thaws_when_the_agent_dies(start: Start, number: signal.Signals) -> None
     program = start(60)
     until(lambda: is_suspended(program.spinner), what="the held job")
     program.child.send_signal(number)
-    until(program.thawed, 1.0, what="thaw by the guardian")
+    until(program.thawed, 1.0, "thaw by the guardian")
     assert runs(program.spinner)
     until(lambda: list(program.state.held()) == [], what="emptied state file")
     ended = record_of(program)
@@ -178,7 +179,7 @@ def test_thaws_when_the_lease_ends_while_the_agent_is_stopped(start: Start) -> N
     program = start(0.4)
     program.child.send_signal(signal.SIGSTOP)
     assert not program.thawed()
-    until(program.thawed, 2.0, what="thaw at the end of the lease")
+    until(program.thawed, 2.0, "thaw at the end of the lease")
     assert runs(program.spinner)
 
 
@@ -196,10 +197,10 @@ def test_lease_that_is_renewed_does_not_trip(start: Start) -> None:
 @pytest.mark.slow
 def test_thaws_again_what_a_late_agent_freezes_after_the_lease(start: Start) -> None:
     program = start(0.2)
-    until(program.thawed, 2.0, what="thaw at the end of the lease")
+    until(program.thawed, 2.0, "thaw at the end of the lease")
     program.say("freeze")
-    until(lambda: program.state.word(Word.GUARDIAN_TRIPS) >= 2, 2.0, what="second trip")
-    until(program.thawed, 2.0, what="second thaw")
+    until(lambda: program.state.word(Word.GUARDIAN_TRIPS) >= 2, 2.0, "second trip")
+    until(program.thawed, 2.0, "second thaw")
 
 
 @pytest.mark.slow
@@ -207,7 +208,7 @@ def test_leaves_quietly_after_a_farewell(start: Start) -> None:
     program = start(60)
     pid = program.guardian_pid
     program.say("leave")
-    until(lambda: not _alive(pid), 2.0, what="end of the guardian")
+    until(lambda: not _alive(pid), 2.0, "end of the guardian")
     assert program.child.wait(5) == 0
     assert program.state.word(Word.GUARDIAN_TRIPS) == 0
 
@@ -227,13 +228,13 @@ def test_agent_notices_a_guardian_that_is_dead_or_asleep(tmp_path: Path) -> None
     guardian = Guardian.start(state)
     assert guardian.well()
     os.kill(guardian.pid, signal.SIGSTOP)
-    until(lambda: not guardian.well(), 8.0, what="notice of a stopped guardian")
+    until(lambda: not guardian.well(), 8.0, "notice of a stopped guardian")
     guardian.replace()
     until(lambda: not _alive(state.word(Word.GUARDIAN_PID)), what="end of the stopped guardian")
     guardian = Guardian.start(state)
     assert guardian.well()
     os.kill(guardian.pid, signal.SIGKILL)
-    until(lambda: not guardian.well(), 2.0, what="notice of a dead guardian")
+    until(lambda: not guardian.well(), 2.0, "notice of a dead guardian")
     guardian.replace()
     state.close()
 

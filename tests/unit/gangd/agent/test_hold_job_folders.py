@@ -11,8 +11,8 @@ import pytest
 from gangd.freezer.holder import Did, Step, StepKey
 from gangd.hold.cpu_priority import IDLE1, IDLE2, SHARES1, WEIGHT2, CpuWeightControl
 from gangd.hold.slurm_job_folders import JobFolders
-from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import CPU1, PIN, FakeCpu1, a_cpu, shares
+from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]

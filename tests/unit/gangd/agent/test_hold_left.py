@@ -14,8 +14,8 @@ from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile, Word
 from gangd.hold.cpu_priority import IDLE1, IDLE2, KNOBS, CpuWeightControl, own_group
 from gangd.hold.own_groups import OwnGroups
-from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import CPU1, PIN, FakeCpu1, a_cpu, remove_groups
+from tests.fixtures.looks import until
 
 Children = list[subprocess.Popen[bytes]]
 

@@ -16,8 +16,9 @@ from gangd.freezer.holder import Did
 from gangd.hold.cpu_group import cpu_path, width
 from gangd.hold.cpu_priority import IDLE1, SHARES1, CpuWeightControl, job_of_own, own_group, threads
 from gangd.hold.own_groups import OwnGroups
-from tests.fixtures.gang_host import cpu_ns, until
+from tests.fixtures.gang_host import cpu_ns
 from tests.fixtures.gang_yield import CPU1, PIN, a_cpu, remove_groups, shares
+from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]

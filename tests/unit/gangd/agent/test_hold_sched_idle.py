@@ -15,8 +15,8 @@ from gangd.guardian.statefile import StateFile
 from gangd.hold import sched_idle
 from gangd.hold.cpu_priority import may_return, policy_of, set_policy, threads
 from gangd.hold.sched_idle import SchedIdle
-from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import PIN, a_cpu, shares
+from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]

@@ -21,7 +21,7 @@ from gangd.freezer.slurm_layout import (
 )
 from gangd.freezer.tree import CGROUP1, CGROUP2
 from osub.live.job_folders import job_folders
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
 SCOPE = "system.slice/a_slurmstepd.scope"

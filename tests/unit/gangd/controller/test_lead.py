@@ -26,7 +26,7 @@ from gangd.controller.state_directory import (
 )
 from gangd.wire.sockets import ControllerSockets, Received
 from tests.fixtures.gang_company import Company, blow, judge
-from tests.fixtures.gang_host import until
+from tests.fixtures.looks import until
 
 SECOND = 1_000_000_000
 

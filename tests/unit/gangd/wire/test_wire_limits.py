@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,16 +38,10 @@ from gangd.wire.connection_limiter import (
 from gangd.wire.messages import WrongNodeError
 from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
 from tests.chaos.forger import client
+from tests.fixtures.looks import until
 
 DEADLINE_S = 20.0
 LOCAL = "tcp://127.0.0.1:*"
-
-
-def until(condition: Callable[[], object], what: str, within_s: float = DEADLINE_S) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -66,7 +60,7 @@ def controller(keys: Path) -> Iterator[ControllerSockets]:
 def agent(controller: ControllerSockets, keys: Path) -> Iterator[AgentSockets]:
     known = load_agent_keys(keys, "n1")
     with connect_agent(known, "n1", controller.publish_endpoint, controller.report_endpoint) as agent:
-        until(lambda: hears_and_is_answered(controller, agent), "the agent is in")
+        until(lambda: hears_and_is_answered(controller, agent), what="the agent is in")
         yield agent
 
 
@@ -117,16 +111,16 @@ def test_strangers_without_number_cost_few_files_and_agents_are_served(
                 with suppress(OSError):
                     one.send(said)
         if not said:  # who babbles is cut off at once, and need not be shut out
-            until(lambda: news_of(controller, ShutOut, taken), "a peer is shut out")
-        until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
+            until(lambda: news_of(controller, ShutOut, taken), what="a peer is shut out")
+        until(lambda: hears_and_is_answered(controller, agent), what="the agent is served")
         origins = {one.origin for one in news_of(controller, ShutOut, taken) if isinstance(one, ShutOut)}
         assert origins <= {"127.0.0.1", NOWHERE}
-        until(lambda: controller.access.keeper.open <= CONNECTIONS, "who says nothing is cut off soon")
+        until(lambda: controller.access.keeper.open <= CONNECTIONS, what="who says nothing is cut off soon")
         assert files() - before - len(unknown_peers) < 1_000, "most were never let in"
     finally:
         for one in unknown_peers:
             one.close()
-    until(lambda: hears_and_is_answered(controller, agent), "the agent is served still")
+    until(lambda: hears_and_is_answered(controller, agent), what="the agent is served still")
 
 
 def test_an_agent_comes_in_again_when_the_flood_is_over(
@@ -140,12 +134,12 @@ def test_an_agent_comes_in_again_when_the_flood_is_over(
         one.setblocking(False)
         one.connect_ex(("127.0.0.1", port))
         unknown_peers.append(one)
-    until(lambda: news_of(controller, ShutOut, taken), "a peer is shut out")
+    until(lambda: news_of(controller, ShutOut, taken), what="a peer is shut out")
     for one in unknown_peers:
         one.close()
     agent.connect_reports()
     agent.connect_plans()
-    until(lambda: hears_and_is_answered(controller, agent), "the agent is in again")
+    until(lambda: hears_and_is_answered(controller, agent), what="the agent is in again")
 
 
 def test_subscriptions_without_number_are_cut_off(
@@ -167,13 +161,13 @@ def test_subscriptions_without_number_are_cut_off(
             controller.publish.send_multipart([topic("n1"), b"plan"])
             return bool(news_of(controller, ShutOut, taken))
 
-        until(shut, "who sends that much is cut off")
+        until(shut, what="who sends that much is cut off")
         [news, *_] = news_of(controller, ShutOut, taken)
         assert isinstance(news, ShutOut)
         assert "bytes over one connection" in news.why
     finally:
         context.destroy(linger=0)
-    until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
+    until(lambda: hears_and_is_answered(controller, agent), what="the agent is served")
 
 
 @pytest.mark.parametrize("filters", ["installed", "refused by the kernel"])
@@ -204,10 +198,10 @@ def test_a_connection_that_is_to_be_cut_is_cut_and_others_go_on(
             received.extend([one] if one is not None and one.key == "n2" else [])
             return bool(received)
 
-        until(came, "a message of it comes")
+        until(came, what="a message of it comes")
         controller.cut(received[0], "it sends too much")
-        until(lambda: gone.poll(100), "it is cut")
-        until(lambda: news_of(controller, ShutOut, taken), "its origin is shut out")
+        until(lambda: gone.poll(100), what="it is cut")
+        until(lambda: news_of(controller, ShutOut, taken), what="its origin is shut out")
         assert news_of(controller, ShutOut, taken)[0] == ShutOut(
             "127.0.0.1", "it sends too much", SECOND_NS, 1
         )
@@ -236,19 +230,19 @@ def test_a_key_that_was_replaced_is_named_when_it_speaks_and_when_it_comes_anew(
                 former.reports.send(encode(Ping(node="n1", agent_ns=1)), zmq.NOBLOCK)
             return what in (heard() or "")
 
-        until(lambda: says("n1"), "it is heard")
+        until(lambda: says("n1"), what="it is heard")
         for path in keys.rglob("n1.*"):
             path.unlink()
         make_keys(keys, ["n1"])
         controller.reload_keys()
-        until(lambda: says("a key of n1 that was removed"), "it is named")
+        until(lambda: says("a key of n1 that was removed"), what="it is named")
         former.connect_reports()
-        until(lambda: news_of(controller, Denied, taken), "it is denied")
+        until(lambda: news_of(controller, Denied, taken), what="it is denied")
     assert news_of(controller, Denied, taken)[0] == Denied("127.0.0.1", 1, "n1")
-    until(lambda: heard() is None, "all that it said is read")
+    until(lambda: heard() is None, what="all that it said is read")
     again = load_agent_keys(keys, "n1")
     with connect_agent(again, "n1", controller.publish_endpoint, controller.report_endpoint) as agent:
-        until(lambda: hears_and_is_answered(controller, agent), "the new key is heard")
+        until(lambda: hears_and_is_answered(controller, agent), what="the new key is heard")
 
 
 def test_a_key_that_is_not_on_the_list_is_reported(controller: ControllerSockets, keys: Path) -> None:
@@ -257,7 +251,7 @@ def test_a_key_that_is_not_on_the_list_is_reported(controller: ControllerSockets
     try:
         peer = client(context, zmq.DEALER, KeyPair(*zmq.curve_keypair()), server, None)
         peer.connect(controller.report_endpoint)
-        until(lambda: news_of(controller, Denied, taken), "the key is denied")
+        until(lambda: news_of(controller, Denied, taken), what="the key is denied")
     finally:
         context.destroy(linger=0)
     assert news_of(controller, Denied, taken)[0] == Denied("127.0.0.1", 1)
@@ -299,7 +293,7 @@ def test_who_proves_no_key_is_cut_off_within_seconds_and_an_agent_comes_in_meanw
     known = load_agent_keys(keys, "n1")
     try:
         with connect_agent(known, "n1", controller.publish_endpoint, controller.report_endpoint) as agent:
-            until(lambda: hears_and_is_answered(controller, agent), "an agent comes in meanwhile")
+            until(lambda: hears_and_is_answered(controller, agent), what="an agent comes in meanwhile")
             second = 0
             while len(cut_s) < len(unknown_peers):
                 assert time.monotonic() < began_s + DEADLINE_S, unknown_peers.keys() - cut_s.keys()

@@ -42,6 +42,7 @@ from gangd.wire.slice_schedule import (
 from gangd.wire.sockets import REPORT_QUEUE, UNREAD_MS, AgentSockets, ControllerSockets, connect_agent
 from tests.chaos.forger import client
 from tests.chaos.proxy import Proxy, ProxyThread, Weather
+from tests.fixtures.looks import until
 
 DEADLINE_S = 10.0
 LOCAL = "tcp://127.0.0.1:*"
@@ -353,13 +354,6 @@ def ends_silence(earlier: int, later: int, lease_ns: int, quantum_ns: int) -> bo
 NODE = "node1"
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20.0
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def reconnect_controller(tmp_path: Path) -> Iterator[ControllerSockets]:
     make_keys(tmp_path / "keys", [NODE])
@@ -405,13 +399,13 @@ def test_sockets_that_a_damaged_frame_made_deaf_can_be_connected_anew(
     keys = load_agent_keys(tmp_path / "keys", NODE)
     publish, _, reports = proxy.endpoints().partition(",")
     with connect_agent(keys, NODE, publish, reports) as agent:
-        until(lambda: hears_plans(reconnect_controller, agent), "plans come through the proxy")
-        until(lambda: is_answered(reconnect_controller, agent), "answers come through the proxy")
+        until(lambda: hears_plans(reconnect_controller, agent), what="plans come through the proxy")
+        until(lambda: is_answered(reconnect_controller, agent), what="answers come through the proxy")
         proxy.weather = Weather(corrupt=1.0)
-        until(lambda: not hears_plans(reconnect_controller, agent), "damaged plans are refused")
-        until(lambda: not is_answered(reconnect_controller, agent), "damaged answers are refused")
+        until(lambda: not hears_plans(reconnect_controller, agent), what="damaged plans are refused")
+        until(lambda: not is_answered(reconnect_controller, agent), what="damaged answers are refused")
         proxy.calm()
         agent.connect_plans()
         agent.connect_reports()
-        until(lambda: hears_plans(reconnect_controller, agent), "plans come again")
-        until(lambda: is_answered(reconnect_controller, agent), "answers come again")
+        until(lambda: hears_plans(reconnect_controller, agent), what="plans come again")
+        until(lambda: is_answered(reconnect_controller, agent), what="answers come again")
