@@ -23,7 +23,7 @@ The folder in memory that replaces one on disk, for files that must never wait f
 
 On a disk file system a store into a mapped file can wait for a journal, for milliseconds; on tmpfs it can't.
 The stand-in is in ``/dev/shm``, its name made from the user and the folder's path, so a reader can find
-the files without a message that names it. All users may write to ``/dev/shm``: a stranger who knows the
+the files without a message that names it. All users may write to ``/dev/shm``: another user who knows the
 path can take the name first. Then the folder on disk itself is used, which is slower and as safe.
 """
 
@@ -70,7 +70,7 @@ def stand_in(folder: Path) -> Path:
 
 
 def _is_taken(path: Path) -> bool:
-    """Whether something of a stranger's has the name."""
+    """Whether something of another user has the name."""
     try:
         return path.lstat().st_uid != os.geteuid()
     except OSError:

@@ -248,7 +248,7 @@ class SchedulerContext(Protocol):
     def earliest_start_us(
         self,
         job: SimulatedJob,
-        beside: SimulatedJob | None = None,
+        started: SimulatedJob | None = None,
         on: Cores | None = None,
         nodes: int | None = None,
     ) -> int:
@@ -260,10 +260,10 @@ class SchedulerContext(Protocol):
         ----------
         job
             The job, usually the queue's head.
-        beside
+        started
             A waiting job that fits now and is assumed to start now.
         on
-            The cores on which ``beside`` starts; None leaves it to the placement.
+            The cores on which ``started`` starts; None leaves it to the placement.
         nodes
             Size at which ``job`` would start; None is the size that it asks for.
 

@@ -269,7 +269,7 @@ def about_unfit(unfit: Mapping[str, Sequence[Unfit]]) -> list[str]:
     return [" ".join((said, *remedies))]
 
 
-def about_strangers(reference: str, others: Sequence[str]) -> list[str]:
+def about_other_traces(reference: str, others: Sequence[str]) -> list[str]:
     """Say which runs are of another trace than the first one: one sentence, or none."""
     if not others:
         return []
@@ -369,8 +369,8 @@ def verdict_of(
         for one in (*_of_settings(groups, options), *_of_gangs(groups, options))
     ]
     simulated = all(run.info.kind == "simulated" for run in runs)
-    strangers = [group.label for group in groups[1:] if not _of_one_trace(groups[0], group)]
-    remarks = (*about_strangers(groups[0].label, strangers), *_evidence(findings, simulated=simulated))
+    others = [group.label for group in groups[1:] if not _of_one_trace(groups[0], group)]
+    remarks = (*about_other_traces(groups[0].label, others), *_evidence(findings, simulated=simulated))
     best, answer = _best(groups, [one for one in findings if not spoiled & {one.reference, one.other}])
     return Verdict(
         findings=tuple(findings),

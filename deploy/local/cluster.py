@@ -308,8 +308,8 @@ class LocalCluster:
             existed, remains = home.is_furnished, home.has_remains
             kept = take_down(home, keep_logs=keep_logs)
             left = home.leave()
-        strangers = tuple(name for name in left if name.partition("/")[0] not in kept)
-        return DownResult(existed, strangers, remains and not existed)
+        foreign = tuple(name for name in left if name.partition("/")[0] not in kept)
+        return DownResult(existed, foreign, remains and not existed)
 
     def _revive(
         self, home: Home, state: ClusterState, shape: Shape, host: LocalHost, say: Callable[[str], None]

@@ -301,10 +301,10 @@ class Home:
         listed = self._mark.listed
         wanted = {made.name: made for made in listed.folders}
         wanted |= {name: MadeFolder(name) for name in folders if name not in wanted}
-        strangers = set(self._unlisted()) & {*wanted, *FILES}
-        if strangers:
+        unknown = set(self._unlisted()) & {*wanted, *FILES}
+        if unknown:
             raise ClusterError(
-                f"{self.path} holds {', '.join(sorted(strangers))}, which `osub cluster up` did not make: "
+                f"{self.path} holds {', '.join(sorted(unknown))}, which `osub cluster up` did not make: "
                 "not ours; move it away, or choose another --state"
             )
         try:

@@ -26,7 +26,7 @@ class AgendaItem(enum.IntEnum):
     HAND_OVER = 3  # obey the controller that has come
     COLLECT = 4  # take in the switches that were made
     SETTLE = 5  # look at freezes that have not taken effect
-    LOOK = 6  # look for steps, processes, strangers
+    LOOK = 6  # look for steps, processes, external changes
     DECIDE = 7  # what is to be held changes with time alone
     SLICE = 8  # a slice begins without a switch
     LEASE = 9  # let everything go

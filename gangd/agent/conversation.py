@@ -370,7 +370,7 @@ class Conversation:
         probe_ns = self._agenda.at(AgendaItem.PROBE) or 0
         self._agenda.set(AgendaItem.PROBE, probe_ns, self._probe_by_ns(probe_ns))
         hello_ns = self._agenda.rests_until(Rest.HELLO)
-        if not self._is_stranger(now_ns) and self._heard_ns is not None:
+        if not self._is_unfamiliar(now_ns) and self._heard_ns is not None:
             hello_ns = max(hello_ns, self._heard_ns + self._silence_ns() + 1)
         self._agenda.set(AgendaItem.HELLO, hello_ns)
         self._agenda.strike(AgendaItem.HAND_OVER)
@@ -391,7 +391,7 @@ class Conversation:
     def _silence_ns(self) -> int:
         return max(SILENCE_NS, self._newest.timeline.lease_ns)
 
-    def _is_stranger(self, now_ns: int) -> bool:
+    def _is_unfamiliar(self, now_ns: int) -> bool:
         """Whether the controller that speaks may not know us (any more)."""
         known = self.follows()
         return (

@@ -5,7 +5,7 @@ Rules, each with its name in ``Why``; a step is held if its job is planned to be
 * ``CLOSED``: nothing is held without lease, trusted clock and guardian, nor while the operator says so.
 * ``DYING``: a job with SIGTERM or SIGKILL on its way is not held for now, or it could not die.
 * ``SLURMSTEPD``: a step that has slurmstepd among its processes is never held; Slurm would hang.
-* ``STRANGER``: another process froze or thawed the step; the agent leaves it alone. Other steps of that job
+* ``EXTERNAL``: another process froze or thawed the step; the agent leaves it alone. Other steps of that job
   are not frozen either; those that we hold are kept for ``SUSPEND_NS``, while Slurm makes its round, and then
   thawed.
 * ``LAUNCHING``: a step younger than the launch grace runs, so that its launch can complete, and one whose
@@ -19,7 +19,7 @@ suspended and killed while it is held, and held for as long as it likes. Newcome
 names them. Where jobs can yield, one to which any other rule applies does (``hold_modes``): then no rule
 gives a job more than what the owner of the slice leaves.
 
-Every step that we froze and that the verdict does not hold is to be thawed, unless a stranger has it.
+Every step that we froze and that the verdict does not hold is to be thawed, unless another process has it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Why(enum.Enum):
     CLOSED = "closed"
     DYING = "dying"
     SLURMSTEPD = "slurmstepd"
-    STRANGER = "stranger"
+    EXTERNAL = "stranger"
     LAUNCHING = "launching"
     STUCK = "stuck"
     LONG = "long"
@@ -84,7 +84,7 @@ class Situation:
         Steps that we hold now, and since when.
     dying
         Jobs for which a deadly signal waits or waited a while ago.
-    strangers
+    external
         Steps that another process froze or thawed, and since when.
     stuck
         Steps whose freeze was given up in this slice.
@@ -100,7 +100,7 @@ class Situation:
     steps: tuple[StepView, ...]
     ours: Mapping[StepKey, int] = field(default_factory=dict)
     dying: frozenset[int] = frozenset()
-    strangers: Mapping[StepKey, int] = field(default_factory=dict)
+    external: Mapping[StepKey, int] = field(default_factory=dict)
     stuck: frozenset[StepKey] = frozenset()
     yielding: frozenset[int] = frozenset()
     newcomers: Mapping[int, int] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class HoldDecision:
 def decide(situation: Situation, limits: HoldLimits) -> HoldDecision:
     """Apply the rules above to every step."""
     strange_jobs: dict[int, int] = {}
-    for key, since_ns in situation.strangers.items():
+    for key, since_ns in situation.external.items():
         strange_jobs[key.job] = min(since_ns, strange_jobs.get(key.job, since_ns))
     hold: set[StepKey] = set()
     spared: dict[StepKey, Why] = {}
@@ -143,7 +143,7 @@ def decide(situation: Situation, limits: HoldLimits) -> HoldDecision:
         strange_ns = strange_jobs.get(step.key.job)
         if strange_ns is not None:
             until_ns = strange_ns + SUSPEND_NS
-            kept = step.key in situation.ours and step.key not in situation.strangers
+            kept = step.key in situation.ours and step.key not in situation.external
             if (
                 kept
                 and situation.open
@@ -153,7 +153,7 @@ def decide(situation: Situation, limits: HoldLimits) -> HoldDecision:
                 hold.add(step.key)
                 times.append(until_ns)
             else:
-                spared[step.key] = Why.STRANGER
+                spared[step.key] = Why.EXTERNAL
             continue
         if step.key.job not in situation.planned:
             continue

@@ -1,6 +1,6 @@
 """Verifies what was left of each step, and detects what other processes did to it.
 
-Looking after what was left: freezes that do not settle, strangers' writes, deadly signals.
+Looking after what was left: freezes that do not settle, writes of other processes, deadly signals.
 
 Everything that is found goes into ``ExternalChangeTracker`` (which decides what it means) and into the
 report. The caller decides and acts anew afterwards.
@@ -21,7 +21,7 @@ we left it         found                                  what follows
 =================  =====================================  ===================================================
 thawed             frozen                                 ``FROZE``: hands off until it is found thawed
 frozen (settled)   thawed                                 ``THAWED``: hands off for ``COOL_NS``
-frozen             still frozen, but a stranger wrote     ``FROZE``: it is theirs now, and stays frozen
+frozen             still frozen, but another wrote        ``FROZE``: it is theirs now, and stays frozen
 either             SIGTSTP waits, or tasks are stopped    ``STOPPING``: thaw, hands off for ``STOP_NS``
 =================  =====================================  ===================================================
 
@@ -59,7 +59,7 @@ _STOPPING = 1 << (signal.SIGTSTP - 1)
 
 
 class Act(enum.Enum):
-    """What a stranger did to a step."""
+    """What another process did to a step."""
 
     FROZE = "froze"
     THAWED = "thawed"
@@ -68,7 +68,7 @@ class Act(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Something new about a step: the stranger's act, and what we had left (``held``)."""
+    """Something new about a step: the act of another process, and what we had left (``held``)."""
 
     key: StepKey
     act: Act
@@ -77,7 +77,7 @@ class Sighting:
 
 @dataclass(slots=True)
 class ExternalChangeTracker:
-    """What strangers did to the steps of this node, until it is over.
+    """What other processes did to the steps of this node, until it is over.
 
     Attributes
     ----------
@@ -92,11 +92,11 @@ class ExternalChangeTracker:
 
     @property
     def has_strangers(self) -> bool:
-        """Whether a stranger's hand is on any step."""
+        """Whether another process has changed any step."""
         return bool(self._acts)
 
-    def strangers(self) -> dict[StepKey, int]:
-        """Return the steps with a stranger's hand on them, and since when (ns)."""
+    def external(self) -> dict[StepKey, int]:
+        """Return the steps that another process has changed, and since when (ns)."""
         return {key: since_ns for key, (_, since_ns) in self._acts.items()}
 
     def dying_at(self, now_ns: int) -> frozenset[int]:
@@ -108,7 +108,7 @@ class ExternalChangeTracker:
         )
 
     def restless_at(self, now_ns: int) -> frozenset[int]:
-        """Return the jobs that are dying, and those with a step that a stranger thawed or wants to stop."""
+        """Return the jobs that are dying, and those with a step that others thawed or want to stop."""
         acts = {key.job for key, (act, _) in self._acts.items() if act is not Act.FROZE}
         return self.dying_at(now_ns) | acts
 
@@ -231,7 +231,7 @@ class Checks:
             self._settling.pop(key, None)
 
     def on_writes(self, now_ns: int) -> None:
-        """Look at the steps whose control files strangers have written."""
+        """Look at the steps whose control files other processes have written."""
         for key in self._gate.strange():
             since_ns = self._gate.frozen_since(key)
             state = self._gate.holder.state(key)
@@ -301,7 +301,7 @@ class Checks:
             self._agenda.strike(AgendaItem.SETTLE)
 
     def on_signals(self, keys: list[StepKey], now_ns: int) -> None:
-        """Look for signals that wait for held tasks, and for tasks that a stranger stopped."""
+        """Look for signals that wait for held tasks, and for tasks that another process stopped."""
         count = max(1, _PROBES // max(1, len(keys)))
         known = self._memory.dying_at(now_ns)
         for key in keys:

@@ -223,7 +223,7 @@ class HoldController:
         return Applied(begin_ns, frozen_ns, end_ns, _notable(outcomes), refused, used_ns)
 
     def thaw_all(self) -> Applied:
-        """Thaw everything that we hold, even what a stranger has written since."""
+        """Thaw everything that we hold, even what another process has written since."""
         with self._alone():
             begin_ns = self._clock()
             self._strange.clear()
@@ -265,7 +265,7 @@ class HoldController:
             return complete
 
     def strange(self) -> set[StepKey]:
-        """Return the steps whose control files strangers have written, until they are settled.
+        """Return the steps whose control files other processes have written, until they are settled.
 
         Until then such steps are neither frozen nor thawed: another process may hold them by now.
         """
@@ -274,7 +274,7 @@ class HoldController:
             return self._strange.copy()
 
     def settle(self, key: StepKey) -> None:
-        """Note that it was found out what a stranger has done to a step."""
+        """Note that it was found out what another process has done to a step."""
         with self._alone():
             self._strange.discard(key)
 
@@ -351,7 +351,7 @@ class HoldController:
             self._void()
 
     def _see(self) -> None:
-        """Before we write: whatever was written since our last write, was by a stranger."""
+        """Before we write: whatever was written since our last write, was by another process."""
         if self.watch is not None:
             self._strange |= self.watch.written()
 

@@ -2,10 +2,10 @@
 
 What the agent asks of Linux itself: notices of files that change, to be on time, a timer.
 
-*Notices* of Slurm's cgroups: steps that come and go, and strangers who write a step's control file. Two
+*Notices* of Slurm's cgroups: steps that come and go, and others that write a step's control file. Two
 descriptors with different readers. ``FolderWatch`` wakes the loop. ``FileWatch`` wakes nothing: the hold
 controller reads it under its lock, before it writes and again after, so that it always knows whose event is
-whose, and never thaws what a stranger has frozen on top of us.
+whose, and never thaws what another process has frozen on top of us.
 
 *On time* on a host whose cores are all busy: priority, memory that stays, a collector that rests. All threads
 of the agent get SCHED_FIFO, the switch thread the highest: they share one interpreter lock, and a waiting

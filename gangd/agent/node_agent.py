@@ -323,7 +323,7 @@ class NodeAgent:
         self._report_look(now_ns + LOOK_AFTER_NS)
 
     def look(self, now_ns: int, *, new: bool = True) -> None:
-        """Look for steps, processes, strangers and signals, and act on what was found.
+        """Look for steps, processes, external changes and signals, and act on what was found.
 
         Without ``new`` (nothing tells of new steps) steps and processes are looked for only as often as it
         is cheap enough; a freezer that has to search all processes of the host would else cost too much.
@@ -461,7 +461,7 @@ class NodeAgent:
         self.gate.bar((spared - self.gate.yielding).union(exempt.suspended))
 
     def _resync(self) -> None:
-        """Take note if guardian or operator thawed behind our back, before it looks like a stranger."""
+        """Take note if guardian or operator thawed behind our back: it is no external change."""
         trips = self.gate.lease.trips()
         if trips != self._trips:
             self._trips = trips
@@ -477,7 +477,7 @@ class NodeAgent:
             steps=self.table.views(),
             ours=self.gate.held,
             dying=self.memory.dying_at(now_ns),
-            strangers=self.memory.strangers(),
+            external=self.memory.external(),
             stuck=self.checks.stuck_at(now_ns) if for_now else frozenset(),
             yielding=self.ways.yielding,
             newcomers=self.ways.newcomers,

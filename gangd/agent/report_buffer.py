@@ -1,4 +1,4 @@
-"""The agent's record of what it did, until it is reported: slices, samples, faults, strangers, ended jobs.
+"""The agent's record of what it did, until reported: slices, samples, faults, external changes, ended jobs.
 
 A slice is reported when it is over, with the samples of the jobs that were not held in it. Faults of one
 kind and job are counted together. Nothing here grows without bound while the controller is away. ``Tally`` is

@@ -62,7 +62,7 @@ class ThawReport:
 def state_files(folder: Path | None, node: str | None, failures: list[str] | None = None) -> list[Path]:
     """Return the state files of agents: those of ``folder`` (None: of this host), of all nodes or one.
 
-    A stranger's folder in the place of one of ours has none. What is wrong with ``folder`` itself is added to
+    Another folder in the place of ours has none. What is wrong with ``folder`` itself is added to
     ``failures``.
     """
     if folder is not None:

@@ -152,7 +152,7 @@ def _look(state: StateFile, say: Callable[[str, Revived], None]) -> int:
         return min(left_ns + 1_000_000, BEAT_NS)
     if not any(state.held()):
         return BEAT_NS
-    # Counted first: an agent that sees our writes must be able to tell them from a stranger's.
+    # Counted first: an agent that sees our writes must be able to tell them from those of others.
     state.set_word(Word.GUARDIAN_TRIPS, state.word(Word.GUARDIAN_TRIPS) + 1)
     say("lease over", thaw_held(state))
     return EXPIRED_LOOK_NS

@@ -4,7 +4,7 @@ The protocol of all ways of yielding.
 
 The unit is the job, for the kernel weighs *siblings*: a step at low priority inside a job of full priority
 gives way to the job's other steps and to no other job. Nothing is frozen, so there is nothing to settle, no
-stranger's freeze to respect and no deadly signal to look for: a job that yields can die, be suspended and
+freeze by others to respect and no deadly signal to look for: a job that yields can die, be suspended and
 launch steps like any other.
 
 Both ways of holding in one ``Holder``: each job by the way that the plan says, both in one switch.

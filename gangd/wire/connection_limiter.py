@@ -1,6 +1,6 @@
 """Connection limit: pure, from the library's events of connections and the authenticator's keys.
 
-The owner of a connection is unknown before its key has been seen, and a stranger can open thousands and
+The owner of a connection is unknown before its key has been seen, and a peer can open thousands and
 say nothing. So they are counted by where they come from (``packetfilter.origin_of``). An origin may have
 ``CONNECTIONS`` connections, and ``CONNECTIONS_A_KEY`` more for each key of the allow-list that was seen from
 it; as many it may open within ``PACE_NS``. One that takes more is shut out for a second, and for twice as

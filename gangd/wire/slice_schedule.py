@@ -2,7 +2,7 @@
 
 What an agent knows from the controller: one pure object that judges each message and answers "slice n?".
 
-``SliceSchedule`` follows one controller, refuses replays and strangers, keeps the plans that overlap in time
+``SliceSchedule`` follows one controller, refuses replays and others, keeps the plans that overlap in time
 (a revision becomes known before it is in force) and the lease. It owns no clock: instants are arguments.
 An agent's loop is::
 

@@ -329,11 +329,11 @@ def _trial_table(found: Advice) -> Table:
                     choice_name(one.sharing, found)
                     + (f" ({counted(one.left_out, 'job')} too wide)" if one.left_out else ""),
                     str(scenario),
-                    _beside(one.difference(scenario, one.target, "wait_s")),
+                    _differs(one.difference(scenario, one.target, "wait_s")),
                     _sooner(ends.change),
                     f"x {number(slowed.other)}",
                     f"{number(slow.other)} ({number(slow.reference)})",
-                    "" if one.target == "all" else _beside(one.difference(scenario, "rest", "wait_s")),
+                    "" if one.target == "all" else _differs(one.difference(scenario, "rest", "wait_s")),
                     f"{one.energy[0]:+.1%} to {one.energy[1]:+.1%}",
                     ("yes" if helps else "no") if one.sharing.is_shared else "not shared",
                 ]
@@ -341,7 +341,7 @@ def _trial_table(found: Advice) -> Table:
     return "What was simulated, for the jobs that share", head, rows
 
 
-def _beside(one: QuantityDifference) -> str:
+def _differs(one: QuantityDifference) -> str:
     before, after = durations(one.reference, one.other)
     return f"{after} ({before})"
 

@@ -60,9 +60,9 @@ def remove(
     A folder that is no RUN, another user's, or written right now is refused before anything is removed.
     """
     chosen = list({run.resolve(): run for run in runs}.values())
-    strangers = [run for run in chosen if not (run / INFO_NAME).is_file()]
-    if strangers:
-        raise UsageError(f"{strangers[0]} is not a RUN folder; nothing was removed")
+    no_runs = [run for run in chosen if not (run / INFO_NAME).is_file()]
+    if no_runs:
+        raise UsageError(f"{no_runs[0]} is not a RUN folder; nothing was removed")
     for run in chosen:
         refuse_to_remove(run, unfinished=force)
     if not yes:

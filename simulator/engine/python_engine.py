@@ -130,11 +130,11 @@ def _copied_lifecycles(lifecycles: LifecycleTables) -> LifecycleTables:
 def project(
     context: Actions,
     job: SimulatedJob,
-    beside: SimulatedJob | None = None,
+    started: SimulatedJob | None = None,
     on: Cores | None = None,
     nodes: int | None = None,
 ) -> Actions:
-    """Return the pool when the waiting ``job`` could start if nothing else started, but ``beside`` now.
+    """Return the pool when the waiting ``job`` could start if nothing else started, but ``started`` now.
 
     Every job that holds cores counts as busy and goes on until it has done its requested work. All that ends
     at one instant has ended before ``job`` is tried, which is to say, before the placement is asked. It is
@@ -142,8 +142,8 @@ def project(
     """
     view = context.fork(fork(context.state))
     state = view.state
-    if beside is not None and not view.start(beside, on=on):
-        raise PolicyError(f"job {beside.number} does not fit now")
+    if started is not None and not view.start(started, on=on):
+        raise PolicyError(f"job {started.number} does not fit now")
     _let_all_be_busy(view, running_jobs(state))
     clock, runs = state.clock[0], state.runs
     while True:
@@ -405,12 +405,12 @@ class PythonEngine(Actions):
     def earliest_start_us(
         self,
         job: SimulatedJob,
-        beside: SimulatedJob | None = None,
+        started: SimulatedJob | None = None,
         on: Cores | None = None,
         nodes: int | None = None,
     ) -> int:
         """See ``SchedulerContext``."""
-        return project(self, job, beside, on, nodes).now_us
+        return project(self, job, started, on, nodes).now_us
 
     def nodes_at_start(self, job: SimulatedJob) -> list[int]:
         """See ``SchedulerContext``."""

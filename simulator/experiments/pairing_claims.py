@@ -121,7 +121,7 @@ def _difference(
 
 
 def _phase_one(found: MeasuredPairs) -> list[ClaimRow]:
-    """Return P13: clusters, four as in the thesis; how many the silhouette would have is told."""
+    """Return P13: clusters, four as in the thesis; how many the silhouette would have is given."""
     groups, four = found.report.clusters, found.report.four
     names = found.report.records.features.applications
     best = max(groups.silhouette, key=lambda k: groups.silhouette[k])

@@ -200,7 +200,7 @@ class Malleable:
             if self.protects_head:
                 start_us = context.earliest_start_us(head, nodes=wanted) if start_us is None else start_us
                 on = context.place(job, size)
-                if context.earliest_start_us(head, beside=job, on=on, nodes=wanted) > start_us:
+                if context.earliest_start_us(head, started=job, on=on, nodes=wanted) > start_us:
                     continue
             self._start(context, job, size)
             start_us = None

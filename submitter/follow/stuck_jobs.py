@@ -24,7 +24,7 @@ class Hope(Enum):
 
     PASSES = "its reason passes by itself"
     NODES = "it starts when enough nodes are up"
-    OPERATOR = "somebody must act"
+    OPERATOR = "an operator must act"
     NEVER = "nothing but another job would do"
 
 

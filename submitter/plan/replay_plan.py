@@ -288,9 +288,9 @@ def _check_numbers(trace: SwfTrace, apps: Mapping[int, AppChoice]) -> None:
                 f"trace {trace.name} has job {job.job_number} twice; a replay needs unique numbers"
             )
         numbers.add(job.job_number)
-    strangers = sorted(set(apps) - numbers)
-    if strangers:
-        raise UsageError(f"--apps names jobs that the trace does not have, such as {strangers[0]}")
+    unknown = sorted(set(apps) - numbers)
+    if unknown:
+        raise UsageError(f"--apps names jobs that the trace does not have, such as {unknown[0]}")
 
 
 def _empty_because(trace: SwfTrace, counts: Mapping[str, int]) -> str:

@@ -244,7 +244,7 @@ def begin_run(
     counts = {name: getattr(plan, name) for name in COUNTS}
     writer.event("begun", jobs=len(plan.jobs), **counts, nodes_left_out=list(target.left_out))
     for partition, own in apart.items():
-        writer.event("pairing", partition=partition, told=own.sentence())
+        writer.event("pairing", partition=partition, text=own.sentence())
     try:
         if apart:
             write_apart(out, apart, drawn.names)

@@ -18,7 +18,7 @@ from click.exceptions import Exit
 from deploy.local import LocalCluster
 from osub.cli.main import run
 
-STRANGER = 61_234
+OTHER_USER = 61_234
 """A user id without an account, for nothing on the host has to be changed for it."""
 ACCOUNT = 65_534
 """The id of ``nobody``, who has one: Slurm starts his jobs."""
@@ -87,8 +87,12 @@ class Scene:
             check=False,
         )
 
-    def stranger(
-        self, *words: str, stdin: str = "", user: int = STRANGER, environment: Mapping[str, str] | None = None
+    def as_other(
+        self,
+        *words: str,
+        stdin: str = "",
+        user: int = OTHER_USER,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as the second user."""
         return subprocess.run(
@@ -105,23 +109,23 @@ class Scene:
             check=False,
         )
 
-    def slurm(self, *words: str, stdin: str = "", user: int = STRANGER) -> subprocess.CompletedProcess[str]:
+    def slurm(self, *words: str, stdin: str = "", user: int = OTHER_USER) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm as the second user, on root's cluster."""
-        return self.stranger(
+        return self.as_other(
             *words, stdin=stdin, user=user, environment={"SLURM_CONF": str(self.cluster.conf)}
         )
 
     def give(self, path: Path, mode: int | None = None) -> Path:
         """Make a file or folder, with what is in it, the second user's."""
         for entry in (path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())):
-            os.chown(entry, STRANGER, STRANGER, follow_symlinks=False)
+            os.chown(entry, OTHER_USER, OTHER_USER, follow_symlinks=False)
         if mode is not None:
             path.chmod(mode)
         return path
 
 
 @contextmanager
-def concurrently(loop: Callable[[], None], user: int = STRANGER) -> Iterator[None]:
+def concurrently(loop: Callable[[], None], user: int = OTHER_USER) -> Iterator[None]:
     """Let the second user do something over and over, in a process of his own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the child does nothing that needs a thread

@@ -19,12 +19,12 @@ from gangd.controller.controller_config import load_config
 from gangd.controller.slicelog import SliceLog
 from gangd.curve_keys import make_keys
 from gangd.guardian.statefile import StateFile
-from tests.attacks.attack import STRANGER, Scene, attack, refused
+from tests.attacks.attack import OTHER_USER, Scene, attack, refused
 from tests.fixtures.records import make_info, make_trace
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.node_barrier import join_hub
 
-WHOSE = f"user id {STRANGER}"
+WHOSE = f"user id {OTHER_USER}"
 GANGD = (sys.executable, "-P", "-m", "gangd.main")
 AGENT = (sys.executable, "-P", "-m", "gangd.agent.main")
 

@@ -15,7 +15,7 @@ from deploy.local.layout import names_of
 from foundation.files import SHM, stand_in
 from foundation.slurm import SubmitRequest
 from gangd.controller.controller_status import read_status
-from tests.attacks.attack import STRANGER, Scene, attack
+from tests.attacks.attack import OTHER_USER, Scene, attack
 from tests.fixtures.looks import until
 
 SHAPE = Shape(nodes=1, cores=1, virtual=True)
@@ -35,7 +35,7 @@ def short_folder(scene: Scene) -> None:
         assert short != guessed
         assert short.stat().st_uid == os.geteuid()
         for words in (["mv", str(short), f"{short}-mine"], ["rm", "-r", str(short)], ["touch", f"{short}/x"]):
-            assert scene.stranger(*words).returncode != 0
+            assert scene.as_other(*words).returncode != 0
         assert [entry.name for entry in sorted(guessed.iterdir())] == ["run", "spool"]
         assert not any((guessed / "spool").iterdir())
     finally:
@@ -115,7 +115,7 @@ def kernel_cache(scene: Scene) -> None:
     for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
         done = scene.root(sys.executable, "-P", "-c", ask, **{name: str(cache)})
         assert done.stdout.strip() == "None", done.stdout
-        assert f"user id {STRANGER}" in done.stderr
+        assert f"user id {OTHER_USER}" in done.stderr
     done = scene.root(
         sys.executable,
         "-P",

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.daemons import find_process
-from tests.attacks.attack import STRANGER, Scene, attack, concurrently
+from tests.attacks.attack import OTHER_USER, Scene, attack, concurrently
 from tests.fixtures.looks import until
 from tests.integration.waiting import agents_joined
 
@@ -31,8 +31,8 @@ def pretender(scene: Scene) -> None:
         subprocess.Popen(
             ["slurmd", "600", *words],
             executable="/bin/sleep",
-            user=STRANGER,
-            group=STRANGER,
+            user=OTHER_USER,
+            group=OTHER_USER,
             extra_groups=[],
             env=claims,
             stderr=subprocess.DEVNULL,
@@ -55,7 +55,7 @@ def signals(scene: Scene) -> None:
     assert len(daemons) >= 6
     for daemon in daemons:
         for number in ("0", "STOP", "KILL"):
-            assert scene.stranger("kill", f"-{number}", str(daemon.pid)).returncode != 0
+            assert scene.as_other("kill", f"-{number}", str(daemon.pid)).returncode != 0
     assert all(find_process(daemon) for daemon in daemons)
 
 
@@ -91,12 +91,12 @@ def no_key(scene: Scene) -> None:
 def pid_again(scene: Scene) -> None:
     """Takes the pid of a dead daemon of a cluster that is then taken down.
 
-    The pid cannot be chosen here; the record is made to name the stranger's process instead.
+    The pid cannot be chosen here; the record is made to name the other user's process instead.
     """
     home = scene.precious / "c"
     cluster = LocalCluster(home)
     state = cluster.up(Shape(nodes=1, cores=1, virtual=True))
-    bystander = subprocess.Popen(["sleep", "600"], user=STRANGER, group=STRANGER, extra_groups=[])
+    bystander = subprocess.Popen(["sleep", "600"], user=OTHER_USER, group=OTHER_USER, extra_groups=[])
     try:
         daemon = state.daemons[0]
         os.kill(daemon.pid, signal.SIGKILL)

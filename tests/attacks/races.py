@@ -12,7 +12,7 @@ from foundation.errors import OsubError, TrustError
 from foundation.files import write_whole
 from foundation.slurm import SubmitRequest
 from foundation.trust import open_parent
-from tests.attacks.attack import ACCOUNT, STRANGER, Scene, attack, concurrently
+from tests.attacks.attack import ACCOUNT, OTHER_USER, Scene, attack, concurrently
 from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
 
@@ -58,7 +58,7 @@ def swap_below(scene: Scene) -> None:
         mine = spool / "theirs"
         (mine / "inner" / "deep").mkdir(parents=True)
         for entry in (mine, mine / "inner", mine / "inner" / "deep"):
-            os.chown(entry, STRANGER, STRANGER)
+            os.chown(entry, OTHER_USER, OTHER_USER)
             entry.chmod(0o777)
 
         def swap(mine: Path = mine) -> None:
@@ -103,7 +103,7 @@ def fork_on(scene: Scene) -> None:
     cluster = LocalCluster(home)
     cluster.up(SHAPE)
     fork = f"for i in 1 2 3; do env -i setsid sh -c '{FORKER}' & done"
-    done = scene.stranger(
+    done = scene.as_other(
         "sbatch",
         "--parsable",
         "--output=/dev/null",

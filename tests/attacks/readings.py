@@ -27,9 +27,9 @@ def secrets(scene: Scene) -> None:
     ]
     assert len(places) >= 11
     for path in places:
-        assert scene.stranger("ls", str(folder)).returncode == 0, "the folder can be reached"
+        assert scene.as_other("ls", str(folder)).returncode == 0, "the folder can be reached"
         for words in (("cat", str(path)), ("ls", str(path) + "/"), ("cp", "/etc/hostname", str(path))):
-            assert scene.stranger(*words).returncode != 0, words
+            assert scene.as_other(*words).returncode != 0, words
 
 
 @attack("reading the status")
@@ -38,7 +38,7 @@ def status(scene: Scene) -> None:
     path = scene.cluster.state().layout.gang / "state" / "status.json"
     assert path.stat().st_mode & 0o777 == 0o600
     assert scene.cluster.client().config()["PrivateData"] == "jobs"
-    assert scene.stranger("cat", str(path)).returncode != 0
+    assert scene.as_other("cat", str(path)).returncode != 0
 
 
 @attack("writing into a cluster")
@@ -54,5 +54,5 @@ def writing(scene: Scene) -> None:
             ("rm", "-r", f"{place}/{before[0]}"),
             ("mv", str(place), f"{place}-x"),
         ):
-            assert scene.stranger(*words).returncode != 0, words
+            assert scene.as_other(*words).returncode != 0, words
         assert sorted(entry.name for entry in place.iterdir()) == before

@@ -78,7 +78,7 @@ def test_share_of_jobs_at_the_same_place(multiplicity: int) -> None:
     found = msgspec.json.decode(child("tests.fixtures.slurm_decisions", run, log), type=Places)
     say(
         f"| M={multiplicity} | {found.jobs} | {found.same_place / found.jobs:.1%} "
-        f"| {found.same_nodes / found.jobs:.1%} | {found.beside_completing} |"
+        f"| {found.same_nodes / found.jobs:.1%} | {found.next_to_completing} |"
     )
 
 

@@ -84,7 +84,7 @@ class Stage:
         )
         self._dice = dice
         self.gang: dict[str, Daemon] = {}
-        self.strangers: list[Daemon] = []
+        self.intruders: list[Daemon] = []
 
     def __enter__(self) -> Self:
         try:
@@ -131,7 +131,7 @@ class Stage:
         for process in [p for role in self.gang for p in self.processes(role)]:
             with suppress(psutil.NoSuchProcess):
                 process.resume()
-        end_daemons([*self.gang.values(), *self.strangers], within_s=5.0)
+        end_daemons([*self.gang.values(), *self.intruders], within_s=5.0)
         try:
             if hasattr(self, "layout"):
                 self._remove_gang_folder()

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from tests.attacks import ATTACKS, Attack
-from tests.attacks.attack import STRANGER, Scene
+from tests.attacks.attack import OTHER_USER, Scene
 from tests.integration.conftest import end_cluster, quick_to_kill
 
 pytestmark = [
@@ -77,4 +77,4 @@ def digest(folder: Path) -> str:
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_nothing_is_gained(attack: Attack, scene: Scene) -> None:
     attack.carry_out(scene)
-    assert os.geteuid() != STRANGER
+    assert os.geteuid() != OTHER_USER

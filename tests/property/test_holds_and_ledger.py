@@ -56,7 +56,7 @@ STEPS = st.sampled_from(("0", "batch"))
 KEYS = st.builds(StepKey, JOBS, STEPS)
 WHICH = st.integers(0, 9)
 NUMBERS = st.sampled_from((None, None, errno.EIO, errno.EPERM))
-ROOM = st.sampled_from((0, 1, 2, 9, 9, 9))
+CAPACITY = st.sampled_from((0, 1, 2, 9, 9, 9))
 
 
 def weighted(weights: dict[str, int]) -> st.SearchStrategy[str]:
@@ -67,20 +67,20 @@ def weighted(weights: dict[str, int]) -> st.SearchStrategy[str]:
 class SmallLedger(StateFile):
     """A state file that holds a few records only."""
 
-    room: int = 9
+    capacity: int = 9
 
     def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:
-        return super().claim_cgroup(kind, path, job) if self._has_room() else None
+        return super().claim_cgroup(kind, path, job) if self._has_capacity() else None
 
     def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:
-        return super().claim_process(pid, start_ticks, job) if self._has_room() else None
+        return super().claim_process(pid, start_ticks, job) if self._has_capacity() else None
 
     def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:
-        return super().claim_idle(pid, start_ticks, job) if self._has_room() else None
+        return super().claim_idle(pid, start_ticks, job) if self._has_capacity() else None
 
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         marks = self._view[4096::256].tobytes()
-        return len(marks) - marks.count(0) < self.room
+        return len(marks) - marks.count(0) < self.capacity
 
 
 class Machine(RuleBasedStateMachine):
@@ -151,11 +151,11 @@ class Machine(RuleBasedStateMachine):
         finally:
             self.undo.close()
 
-    def act(self, act: str, key: StepKey, number: int | None, room: int) -> None:
+    def act(self, act: str, key: StepKey, number: int | None, capacity: int) -> None:
         """Let the agent act, or writes and ledger fail."""
         if act == "trouble":
             self.set_failing(number)
-            self.ledger.room = room
+            self.ledger.capacity = capacity
         elif act in ("freeze", "thaw", "disown"):
             getattr(self, act)(key)
         else:
@@ -288,16 +288,16 @@ class CgroupMachine(Machine):
         event=weighted(Machine.acts | events),
         key=KEYS,
         number=NUMBERS,
-        room=ROOM,
+        capacity=CAPACITY,
         which=WHICH,
         base=st.sampled_from((0, 1, 1, 1)),
         task=st.sampled_from(("task_0", "task_special")),
     )
     def happens(
-        self, event: str, key: StepKey, number: int | None, room: int, which: int, base: int, task: str
+        self, event: str, key: StepKey, number: int | None, capacity: int, which: int, base: int, task: str
     ) -> None:
         if event in self.acts:
-            self.act(event, key, number, room)
+            self.act(event, key, number, capacity)
             return
         tree, steps = self.tree, self.tree.steps()
         tasks = [path for path in tree.bits() if path not in steps]
@@ -376,12 +376,12 @@ class SignalMachine(Machine):
             self.ours.discard(pid)
         return trouble
 
-    @rule(event=weighted(Machine.acts | events), key=KEYS, number=NUMBERS, room=ROOM, which=WHICH)
-    def happens(self, event: str, key: StepKey, number: int | None, room: int, which: int) -> None:
+    @rule(event=weighted(Machine.acts | events), key=KEYS, number=NUMBERS, capacity=CAPACITY, which=WHICH)
+    def happens(self, event: str, key: StepKey, number: int | None, capacity: int, which: int) -> None:
         others = sorted(set(self.children) - self.ours)
         children = sorted(self.children)
         if event in self.acts:
-            self.act(event, key, number, room)
+            self.act(event, key, number, capacity)
         elif event == "begin" and len(self.children) < 5:
             child = subprocess.Popen(["sleep", "1000"])
             self.children[child.pid] = child
@@ -549,11 +549,11 @@ class YieldMachine(RuleBasedStateMachine):
         job=st.sampled_from(YIELDING_JOBS),
         among=st.sets(st.sampled_from(YIELDING_JOBS)),
         number=st.sampled_from((None, None, errno.EIO, errno.EPERM)),
-        room=st.sampled_from((0, 1, 2, 9, 9, 9)),
+        capacity=st.sampled_from((0, 1, 2, 9, 9, 9)),
         ends_after=st.sampled_from((0, 1, 2, 3, 9, 9)),
     )
     def act(
-        self, act: str, job: int, among: set[int], number: int | None, room: int, ends_after: int
+        self, act: str, job: int, among: set[int], number: int | None, capacity: int, ends_after: int
     ) -> None:
         if act == "begin" and job not in self.jobs:
             self.begin(job)
@@ -571,7 +571,7 @@ class YieldMachine(RuleBasedStateMachine):
         elif act == "switch":
             self.switch(among, ends_after)
         elif act == "trouble":
-            self.failing, self.ledger.room = number, room
+            self.failing, self.ledger.capacity = number, capacity
         elif act == "die":
             self.failing = None
             assert not thaw_held(self.ledger).failures

@@ -32,7 +32,7 @@ from foundation.units import counted
 from workloads.eiba.inbox import Channel, Inbox, Message, PeerGoneError, last_words, receive, send
 from workloads.task.slurm_task import SlurmTask
 
-# A stranger that connects and says nothing may delay the others by no more than this.
+# A peer that connects and says nothing may delay the others by no more than this.
 HANDSHAKE_S = 2.0
 LOOK_AGAIN_S = 0.05
 _MOST_BYTES = 65_536

@@ -190,7 +190,7 @@ class _Pass:
             if ncs.bounds:
                 self._bounds.append((job.nodes * job.cores, context.remaining_us(job)))
             return True
-        return context.earliest_start_us(head, beside=job, on=on) > self._start_us
+        return context.earliest_start_us(head, started=job, on=on) > self._start_us
 
     def _raises_victim(self, on: Cores) -> bool:
         """Return whether a job there raises the multiplicity of one that ends by the head's start."""

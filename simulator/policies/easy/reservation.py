@@ -287,18 +287,18 @@ def load(state: EngineState, line: Timeline, job: int) -> None:
     """Take over into a projection the requested work that the running ``job`` still has to do."""
     run, now_us = state.runs[job], state.clock[0].now_us
     _load(line.runs[job], run.request_left - done_since(run, now_us), now_us)
-    _count_beside(state.links, line, job)
+    _count_more(state.links, line, job)
 
 
 @kernel
 def load_waiting(state: EngineState, line: Timeline, job: int) -> None:
     """Take over into a projection all the work that the waiting ``job`` asks for, as if it began now."""
     _load(line.runs[job], request_units(state, state.lifecycles, job), state.clock[0].now_us)
-    _count_beside(state.links, line, job)
+    _count_more(state.links, line, job)
 
 
 @kernel
-def _count_beside(links: Links | None, line: Timeline, job: int) -> None:
+def _count_more(links: Links | None, line: Timeline, job: int) -> None:
     """Note that all who have a core in common with ``job`` are busy."""
     if links is not None:
         line.runs[job].co_located = links.of[job].count

@@ -167,7 +167,7 @@ class StrangerKey(MessageFault):
                     peer.send(encode(Ping(node=self.node, agent_ns=1)), zmq.NOBLOCK)
                 self.stage.pause(0.05)
             if peer.poll(0) or ear.poll(0):
-                raise Broken("a stranger without a key was answered")
+                raise Broken("a peer without a key was answered")
         finally:
             context.destroy(linger=0)
         self.detail = self.node
@@ -211,7 +211,7 @@ class TwoControllers(MessageFault):
         log = stage.layout.logs / "gangd-second.out"
         (stage.folder / "second-record").mkdir(exist_ok=True)
         self._second: Daemon | None = start_daemon("gangd-second", words, log, stage.environment())
-        stage.strangers.append(self._second)
+        stage.intruders.append(self._second)
         wait_for(lambda: _listens(publish), 20, "the second controller listens")
         line = stage.lines[self.node]
         line.lead(line.plans, publish)
@@ -225,8 +225,8 @@ class TwoControllers(MessageFault):
         line, (publish, reports) = self.stage.lines[self.node], self.stage.layout.gang_ports
         line.lead(line.plans, publish)
         line.lead(line.reports, reports)
-        end_daemons(self.stage.strangers, within_s=5.0)
-        self.stage.strangers.clear()
+        end_daemons(self.stage.intruders, within_s=5.0)
+        self.stage.intruders.clear()
 
     def check(self) -> None:
         if not self.stage.is_alive(CONTROLLER):

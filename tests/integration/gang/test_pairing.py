@@ -147,9 +147,9 @@ def test_a_dangerous_pair_takes_turns_on_a_node_and_others_do_not(pair_stage: St
     )
     assert stage.job_status(chase) is not None
 
-    # Once the chase is gone nobody is held any more.
+    # Once the chase is gone no job is held any more.
     stage.client.cancel([chase])
-    until(lambda: stage.job_status(lu) is None, 60, "nobody shares anything")
+    until(lambda: stage.job_status(lu) is None, 60, "no core is shared")
     stage.clear()
     more_jobs_fit_by_predicted_memory(stage)
 

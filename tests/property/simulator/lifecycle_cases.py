@@ -262,4 +262,4 @@ class RandomActionPolicy:
         self.note(context, f"earliest {job.number} {size} {context.earliest_start_us(job, nodes=size)}")
         other = self._dice.choice(waiting)
         if other is not job and context.place(other) is not None:
-            self.note(context, f"beside {other.number} {context.earliest_start_us(job, beside=other)}")
+            self.note(context, f"beside {other.number} {context.earliest_start_us(job, started=other)}")

@@ -196,7 +196,7 @@ class ReferenceEngine:
         job.end_us = self.now
         job.busy = False
 
-    def room(self, job: RefJob) -> list[int]:
+    def nodes_with_capacity(self, job: RefJob) -> list[int]:
         """Return the nodes with slots and memory for a part of the job."""
         holders, most = self.cluster.holders, self.cluster.multiplicity
         suited = []
@@ -204,8 +204,8 @@ class ReferenceEngine:
             free = [core for core in range(self.cluster.cores) if len(holders[node][core]) < most]
             here = {number for core in holders[node] for number in core}
             used_kib = sum(self.jobs[number].memory_kib for number in here)
-            room = self.cluster.memory_kib is None or used_kib + job.memory_kib <= self.cluster.memory_kib
-            if len(free) >= job.cores and room:
+            fits = self.cluster.memory_kib is None or used_kib + job.memory_kib <= self.cluster.memory_kib
+            if len(free) >= job.cores and fits:
                 suited.append(node)
         return suited
 
@@ -216,7 +216,7 @@ class ReferenceEngine:
 
     def place_thesis(self, job: RefJob, barred: set[int]) -> dict[int, list[int]] | None:
         holders = self.cluster.holders
-        suited = [node for node in self.room(job) if node not in barred]
+        suited = [node for node in self.nodes_with_capacity(job) if node not in barred]
         if len(suited) < job.nodes:
             return None
         suited.sort(key=lambda node: (sum(map(len, holders[node])), node))
@@ -228,7 +228,7 @@ class ReferenceEngine:
 
     def place_slurm(self, job: RefJob, barred: set[int]) -> dict[int, list[int]] | None:
         assert self.rows is not None
-        if len(self.room(job)) < job.nodes:
+        if len(self.nodes_with_capacity(job)) < job.nodes:
             return None
         nodes = [node for node in range(self.cluster.nodes) if node not in barred]
         every = {(node, core) for node in nodes for core in range(self.cluster.cores)}
@@ -352,23 +352,23 @@ class ReferenceEngine:
     def head_nodes(self, head: int) -> set[int]:
         """Return the nodes that the head would take at its earliest start, by the thesis's rule."""
         world = self.world_at_start(head, None, None)
-        suited = world.room(world.jobs[head])
+        suited = world.nodes_with_capacity(world.jobs[head])
         suited.sort(key=lambda node: (sum(map(len, world.cluster.holders[node])), node))
         return set(suited[: world.jobs[head].nodes])
 
     def earliest_start(
-        self, head: int, beside: int | None, placement: dict[int, list[int]] | None = None
+        self, head: int, started: int | None, placement: dict[int, list[int]] | None = None
     ) -> int:
-        return self.world_at_start(head, beside, placement).now
+        return self.world_at_start(head, started, placement).now
 
     def world_at_start(
-        self, head: int, beside: int | None, placement: dict[int, list[int]] | None
+        self, head: int, started: int | None, placement: dict[int, list[int]] | None
     ) -> ReferenceEngine:
         """Return the world projected to the instant at which the placement takes the head."""
         world = copy.deepcopy(self)
-        if beside is not None:
+        if started is not None:
             assert placement is not None
-            world.start(world.jobs[beside], placement)
+            world.start(world.jobs[started], placement)
         for job in world.running:
             job.busy = True
             job.left = job.request_left

@@ -291,19 +291,19 @@ class LifecycleContext(LifecycleProgress):
         (self.drained.add if drained else self.drained.discard)(node)
 
     def earliest_start_us(
-        self, job: SimulatedJob, beside: SimulatedJob | None = None, *, nodes: int | None = None
+        self, job: SimulatedJob, started: SimulatedJob | None = None, *, nodes: int | None = None
     ) -> int:
         world = copy.copy(self)
         world.lifecycles = [copy.copy(record) for record in self.lifecycles]
         world.rows, world.leases = [], dict(self.leases)
         for record in world.lifecycles:
             record.node_us = dict(record.node_us)
-        return world.project(job, beside, nodes or job.nodes)
+        return world.project(job, started, nodes or job.nodes)
 
-    def project(self, job: SimulatedJob, beside: SimulatedJob | None, nodes: int) -> int:
+    def project(self, job: SimulatedJob, started: SimulatedJob | None, nodes: int) -> int:
         """Let every job that runs compute until its request is done, and find when ``job`` fits."""
-        if beside is not None and not self.start(beside):
-            raise PolicyError(f"job {beside.number} does not fit now")
+        if started is not None and not self.start(started):
+            raise PolicyError(f"job {started.number} does not fit now")
         for record in self.lifecycles:
             if record.status is Status.RUNNING:
                 pause = Fraction(0) if record.doing is Doing.WORK else record.pause_left * record.rate
@@ -316,13 +316,13 @@ class LifecycleContext(LifecycleProgress):
                 for record in self.lifecycles
                 if record.status is Status.RUNNING
             ]
-            room = sum(
+            fitting = sum(
                 self.takes(node, job)
                 and len(self.free_cores(node)) >= job.cores
                 and self.free_memory_kib(node) >= job.memory_kib
                 for node in range(self.nodes)
             )
-            if room >= nodes and (not running or min(running)[0] > self.now_us):
+            if fitting >= nodes and (not running or min(running)[0] > self.now_us):
                 return self.now_us
             if not running:
                 return FAR_US

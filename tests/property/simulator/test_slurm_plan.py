@@ -43,7 +43,7 @@ def holdings(draw: st.DrawFn, multiplicity: int) -> list[Held]:
     return kept
 
 
-def room(held: list[Held], node: int, at_us: int, multiplicity: int) -> int:
+def free_cores(held: list[Held], node: int, at_us: int, multiplicity: int) -> int:
     users = Counter(core for where, cores, ends in held if where == node and ends > at_us for core in cores)
     return sum(users[core] < multiplicity for core in range(CORES))
 
@@ -58,7 +58,7 @@ def test_space_is_what_is_free_once_all_that_ends_has_ended(
     for where, cores, ends_us in held:
         if where == 0:
             node.hold(cores, ends_us)
-    assert node.free_cores(at_us) == room(held, 0, at_us, multiplicity)
+    assert node.free_cores(at_us) == free_cores(held, 0, at_us, multiplicity)
 
 
 @examples(150)
@@ -90,7 +90,7 @@ def test_nodes_are_kept_for_one_job_at_a_time_once_they_have_space(
         assert start_us > NOW_US
         assert len(set(chosen)) == nodes
         for node in chosen:
-            assert room(late, node, start_us, multiplicity) >= cores
+            assert free_cores(late, node, start_us, multiplicity) >= cores
             for other, since_us, until_us in kept:
                 assert other != node or until_us <= start_us or since_us > start_us + limit_us
         plan.keep(chosen, start_us, limit_us)

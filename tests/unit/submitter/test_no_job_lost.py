@@ -117,7 +117,7 @@ def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path
     world.slurm.faults.append(SubmitFault.VANISHED)
     original = world.slurm.jobs
 
-    def with_stranger() -> JobSnapshot:
+    def with_foreign_job() -> JobSnapshot:
         known = original()
         run_id = load_run(world.out).info.options["run_id"]
         other_job = SlurmJob(
@@ -132,7 +132,7 @@ def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path
         )
         return JobSnapshot((*known.jobs, other_job))
 
-    world.slurm.jobs = with_stranger  # type: ignore[method-assign]
+    world.slurm.jobs = with_foreign_job  # type: ignore[method-assign]
     found = rows(world.replay(trace))
     assert [row["state"] for row in found] == ["COMPLETED"] * 3
     assert 777 not in [row["job_id"] for row in found]

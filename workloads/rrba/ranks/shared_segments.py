@@ -45,7 +45,7 @@ def clear_the_way(environment: Mapping[str, str], shm: Path = SHM, proc: Path = 
         with contextlib.suppress(FileNotFoundError):
             found = path.lstat()
             if not _is_ours(found) and os.geteuid() != _ROOT:
-                raise _stranger(path, found)
+                raise _foreign(path, found)
             if not _is_ours(found) or not _is_used(path, found, proc):
                 _remove(path, found)
 
@@ -64,7 +64,7 @@ def check_mapped(maps: Path = Path("/proc/self/maps"), shm: Path = SHM) -> None:
         except FileNotFoundError:
             raise HostError(f"{path}, which ranks share, is gone: another user may have made it") from None
         if found.st_ino != inode or not _is_ours(found):
-            raise _stranger(Path(path), found)
+            raise _foreign(Path(path), found)
 
 
 def discard_segments(maps: Path = Path("/proc/self/maps"), shm: Path = SHM) -> None:
@@ -106,7 +106,7 @@ def _remove(path: Path, found: os.stat_result) -> None:
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            # Of ranks that find it at once, one removes it; a stranger's lock on his own file stops none.
+            # Of ranks that find it at once, one removes it; another user's lock on his file stops none.
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(fd, fcntl.LOCK_EX | (0 if _is_ours(found) else fcntl.LOCK_NB))
             if os.path.samestat(path.lstat(), found):
@@ -129,7 +129,7 @@ def _is_in(path: str, shm: Path) -> bool:
     return folder == str(shm) and is_segment(name.removesuffix(" (deleted)"))
 
 
-def _stranger(path: Path, found: os.stat_result) -> HostError:
+def _foreign(path: Path, found: os.stat_result) -> HostError:
     return HostError(
         f"{path}, which ranks of this job share, was made by user id {found.st_uid} or is open to others: "
         "it must be removed first"

@@ -29,7 +29,7 @@ _SEED = 314159265
 
 
 class ConjugateGradient:
-    """One rank's rows. The grid is ORDERxENTRIESx1: of the matrix, and of a row beside its diagonal."""
+    """One rank's rows. The grid is ORDERxENTRIESx1: of the matrix, and of a row next to its diagonal."""
 
     tolerance = TOLERANCE
     settle_steps = 1

@@ -207,7 +207,7 @@ def test_freeze_of_ours_during_a_look_is_not_taken_for_a_strangers(
 
     monkeypatch.setattr(bench.freezer, "state", late)
     bench.checks.on_states([KEY], 1)
-    assert bench.memory.strangers() == {}
+    assert bench.memory.external() == {}
     assert bench.report().found == ()
     assert KEY in bench.gate.held
 
@@ -225,7 +225,7 @@ class SwitchInBetween(StickyFreezer):
         return state
 
 
-def test_switch_between_looking_and_judging_is_no_stranger() -> None:
+def test_switch_between_looking_and_judging_is_no_external_change() -> None:
     freezer = SwitchInBetween([KEY])
     bench = Bench(freezer)
     bench.gate.apply((KEY,), ())
@@ -234,7 +234,7 @@ def test_switch_between_looking_and_judging_is_no_stranger() -> None:
     freezer.switch = lambda: bench.gate.apply((KEY,), ())
     bench.checks.on_states([KEY], 2)
     assert bench.report().found == ()
-    assert not bench.memory.strangers()
+    assert not bench.memory.external()
 
 
 def test_frozen_or_gone_is_done() -> None:
@@ -454,7 +454,7 @@ def test_what_is_as_it_was_left_is_nothing_new() -> None:
     assert memory.on_state(OUTSIDE_KEY, THAWED, 0, ours=False, settled=False) is None
     assert memory.on_state(OUTSIDE_KEY, FREEZING, 0, ours=True, settled=False) is None
     assert memory.on_state(OUTSIDE_KEY, FROZEN, 0, ours=True, settled=True) is None
-    assert memory.strangers() == {}
+    assert memory.external() == {}
 
 
 def test_frozen_by_another_user_is_theirs_until_they_thaw_it() -> None:
@@ -462,9 +462,9 @@ def test_frozen_by_another_user_is_theirs_until_they_thaw_it() -> None:
     sighting = memory.on_state(OUTSIDE_KEY, FROZEN, 10, ours=False, settled=False)
     assert sighting == Sighting(OUTSIDE_KEY, Act.FROZE, held=False)
     assert memory.on_state(OUTSIDE_KEY, FROZEN, 10**15, ours=False, settled=False) is None
-    assert memory.strangers() == {OUTSIDE_KEY: 10}
+    assert memory.external() == {OUTSIDE_KEY: 10}
     memory.on_state(OUTSIDE_KEY, THAWED, 10**15, ours=False, settled=False)
-    assert memory.strangers() == {}
+    assert memory.external() == {}
 
 
 def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect() -> None:
@@ -473,9 +473,9 @@ def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect() -> N
     sighting = memory.on_state(OUTSIDE_KEY, THAWED, 10, ours=True, settled=True)
     assert sighting == Sighting(OUTSIDE_KEY, Act.THAWED, held=True)
     memory.on_state(OUTSIDE_KEY, THAWED, 10 + COOL_NS - 1, ours=False, settled=False)
-    assert memory.strangers() == {OUTSIDE_KEY: 10}
+    assert memory.external() == {OUTSIDE_KEY: 10}
     memory.on_state(OUTSIDE_KEY, THAWED, 10 + COOL_NS, ours=False, settled=False)
-    assert memory.strangers() == {}
+    assert memory.external() == {}
 
 
 def test_second_freeze_on_top_of_ours_makes_it_theirs() -> None:
@@ -491,14 +491,14 @@ def test_suspension_is_foreseen_by_its_first_signal() -> None:
     memory.on_state(OUTSIDE_KEY, FROZEN, 20, ours=False, settled=False)  # Slurm's freeze, two seconds later
     assert memory.act_of(OUTSIDE_KEY) is Act.FROZE
     memory.on_state(OUTSIDE_KEY, THAWED, 30, ours=False, settled=False)
-    assert memory.strangers() == {}
+    assert memory.external() == {}
 
 
 def test_stop_that_leads_to_nothing_is_forgotten() -> None:
     memory = ExternalChangeTracker()
     memory.on_signals(OUTSIDE_KEY, 0, stopped=True, now_ns=10, ours=False)
     memory.on_state(OUTSIDE_KEY, THAWED, 10 + STOP_NS, ours=False, settled=False)
-    assert memory.strangers() == {}
+    assert memory.external() == {}
 
 
 def test_what_befell_a_step_ends_with_it() -> None:
@@ -506,7 +506,7 @@ def test_what_befell_a_step_ends_with_it() -> None:
     memory.on_state(OUTSIDE_KEY, THAWED, 10, ours=True, settled=True)
     memory.on_state(OTHER, FROZEN, 10, ours=False, settled=False)
     memory.forget(frozenset({OUTSIDE_KEY}))
-    assert memory.strangers() == {OTHER: 10}
+    assert memory.external() == {OTHER: 10}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

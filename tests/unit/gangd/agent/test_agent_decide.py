@@ -98,16 +98,16 @@ def test_site_may_let_extern_steps_run() -> None:
 
 
 def test_strangers_step_is_left_alone_and_its_siblings_are_thawed_after_a_while() -> None:
-    situation = replace(PLAIN, ours={ZERO: 900}, strangers={BATCH: 950})
+    situation = replace(PLAIN, ours={ZERO: 900}, external={BATCH: 950})
     verdict = decide(situation, LIMITS)
     assert verdict.hold == {ZERO}
     assert verdict.again_ns == 950 + SUSPEND_NS
     later = decide(replace(situation, now_ns=950 + SUSPEND_NS), LIMITS)
-    assert (later.hold, later.spared) == (frozenset(), {BATCH: Why.STRANGER, ZERO: Why.STRANGER})
+    assert (later.hold, later.spared) == (frozenset(), {BATCH: Why.EXTERNAL, ZERO: Why.EXTERNAL})
 
 
 def test_strangers_job_is_not_frozen_anew() -> None:
-    assert decide(replace(PLAIN, strangers={BATCH: 950}), LIMITS).hold == frozenset()
+    assert decide(replace(PLAIN, external={BATCH: 950}), LIMITS).hold == frozenset()
 
 
 keys = st.builds(StepKey, st.integers(1, 4), st.sampled_from(["batch", "0", "extern"]))
@@ -122,7 +122,7 @@ situations = st.builds(
     ).map(tuple),
     ours=st.dictionaries(keys, st.integers(0, 10_000)),
     dying=st.frozensets(st.integers(1, 4)),
-    strangers=st.dictionaries(keys, st.integers(0, 10_000)),
+    external=st.dictionaries(keys, st.integers(0, 10_000)),
     stuck=st.frozensets(keys),
 )
 
@@ -135,7 +135,7 @@ def test_whatever_the_situation_the_rules_hold(situation: Situation) -> None:
         assert situation.open
         assert key in views
         assert key.job not in situation.dying
-        assert key not in situation.strangers
+        assert key not in situation.external
         new = key not in situation.ours
         if new:
             assert key.job in situation.planned
@@ -261,11 +261,11 @@ class Written:
     def __init__(self, freezer: RecordingFreezer) -> None:
         self.freezer = freezer
         self.seen = 0
-        self.strangers: set[StepKey] = set()
+        self.external: set[StepKey] = set()
 
     def written(self) -> set[StepKey]:
-        keys = self.strangers | {key for _, key in self.freezer.writes[self.seen :]}
-        self.seen, self.strangers = len(self.freezer.writes), set()
+        keys = self.external | {key for _, key in self.freezer.writes[self.seen :]}
+        self.seen, self.external = len(self.freezer.writes), set()
         return keys
 
     def set_files(self, files: dict[str, StepKey]) -> bool:
@@ -293,7 +293,7 @@ def test_what_a_stranger_wrote_is_not_thawed_before_it_was_looked_at(
     gate: HoldController, freezer: RecordingFreezer, written: Written
 ) -> None:
     gate.apply((A, B), ())
-    written.strangers = {A}
+    written.external = {A}
     gate.apply((), (A, B))
     assert freezer.frozen == {A}
     assert set(gate.held) == {A}
@@ -309,7 +309,7 @@ def test_what_a_stranger_wrote_is_not_frozen_before_it_was_looked_at(
     gate: HoldController, freezer: RecordingFreezer, written: Written
 ) -> None:
     """Slurm thaws a step to end it. Frozen on top of that, it would look frozen by Slurm, and be left so."""
-    written.strangers = {A}
+    written.external = {A}
     gate.apply((A, B), ())
     assert freezer.frozen == {B}
     assert set(gate.held) == {B}
@@ -327,7 +327,7 @@ def test_what_another_wrote_is_not_thawed_by_beginning_to_yield(
     gate.lease.set_until(10_000)
     gate.watch = watch = Written(freezer)  # type: ignore[assignment]
     gate.apply((A,), ())
-    watch.strangers = {A}
+    watch.external = {A}
     both.yielding = frozenset({A.job})
     gate.let_yield(both.yielding)
     gate.apply((A,), ())
@@ -341,7 +341,7 @@ def test_thaw_of_all_spares_nothing(
     gate: HoldController, freezer: RecordingFreezer, written: Written
 ) -> None:
     gate.apply((A,), ())
-    written.strangers = {A}
+    written.external = {A}
     gate.thaw_all()
     assert freezer.frozen == set()
 

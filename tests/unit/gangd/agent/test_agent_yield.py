@@ -136,7 +136,7 @@ def test_no_freeze_cap_no_grace_and_no_deadly_signals_for_what_yields() -> None:
         planned=frozenset({1}),
         steps=views,
         ours={ONE: 0},  # for a minute
-        strangers={ONE: now_ns - SECOND},
+        external={ONE: now_ns - SECOND},
         stuck=frozenset({ONE}),
         yielding=frozenset({1, 2}),
     )

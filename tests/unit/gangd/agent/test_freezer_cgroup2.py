@@ -214,11 +214,11 @@ def stepd(cgroups: RealCgroups, folder: Path, cgroup: Path, title: str) -> None:
 
 def test_finds_jobs_by_number_and_by_sluid(real_v2: RealCgroups, tmp_path: Path) -> None:
     """Slurm 26.05 names a job's folder by SLUID: its slurmstepd tells which job that is."""
-    new, stranger = f"{SCOPE}/sEKNKTV3WPV500", f"{SCOPE}/sEKNKTV3WPV501"
+    new, foreign = f"{SCOPE}/sEKNKTV3WPV500", f"{SCOPE}/sEKNKTV3WPV501"
     spinner = real_v2.spawn(real_v2.make(f"{new}/step_0/user/task_0"), SPIN)
     real_v2.make(f"{SCOPE}/job_11/step_batch/user/task_0")
-    real_v2.make(f"{stranger}/step_0/user/task_0")
-    real_v2.spawn(real_v2.make(f"{stranger}/step_0/slurm"), SPIN)  # no slurmstepd
+    real_v2.make(f"{foreign}/step_0/user/task_0")
+    real_v2.spawn(real_v2.make(f"{foreign}/step_0/slurm"), SPIN)  # no slurmstepd
     daemon = real_v2.make(f"{new}/step_0/slurm")
     stepd(real_v2, tmp_path, daemon, "12.0")
     freezer = freezer_on(real_v2.root)

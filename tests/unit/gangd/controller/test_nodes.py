@@ -505,7 +505,7 @@ def test_strangers_must_say_hello_first() -> None:
             link.on_message(message, 0, 0, TIMES, AgentState.UNKNOWN)
 
 
-def test_a_restarted_agent_takes_over_and_the_old_one_is_a_stranger() -> None:
+def test_a_restarted_agent_takes_over_and_the_old_one_is_refused() -> None:
     link = uplink()
     reaction = link.on_message(uplink_hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
     assert reaction.alarm is not None

@@ -316,7 +316,7 @@ def test_who_proves_no_key_is_cut_off_within_seconds_and_an_agent_comes_in_meanw
 
 
 STRANGERS = 2 * MOST_ORIGINS + 1
-STRANGER, HOST = "10.0.0.9", "10.0.0.1"
+OUTSIDE, HOST = "10.0.0.9", "10.0.0.1"
 
 
 def crowd(keeper: ConnectionLimiter, origin: str, count: int, now_ns: int, first: int = 0) -> list[ShutOut]:
@@ -327,12 +327,12 @@ def crowd(keeper: ConnectionLimiter, origin: str, count: int, now_ns: int, first
 
 def test_an_origin_with_too_many_connections_is_shut_out_and_others_are_not() -> None:
     keeper = ConnectionLimiter(10_000)
-    assert crowd(keeper, STRANGER, CONNECTIONS, 0) == []
+    assert crowd(keeper, OUTSIDE, CONNECTIONS, 0) == []
     assert crowd(keeper, HOST, 4, 0, first=1_000) == []
-    [news] = crowd(keeper, STRANGER, 5, 0, first=CONNECTIONS)
-    assert (news.origin, news.for_ns, news.times) == (STRANGER, FIRST_NS, 1)
+    [news] = crowd(keeper, OUTSIDE, 5, 0, first=CONNECTIONS)
+    assert (news.origin, news.for_ns, news.times) == (OUTSIDE, FIRST_NS, 1)
     assert news.why == f"{CONNECTIONS + 1} connections, limit {CONNECTIONS}"
-    assert keeper.shut(FIRST_NS - 1) == {STRANGER}
+    assert keeper.shut(FIRST_NS - 1) == {OUTSIDE}
     assert keeper.due_ns() == FIRST_NS
     assert keeper.shut(FIRST_NS) == frozenset()
     assert keeper.due_ns() is None
@@ -342,7 +342,7 @@ def test_connections_that_come_and_go_too_fast_count_as_open_ones() -> None:
     keeper = ConnectionLimiter(10_000)
     news = []
     for number in range(2 * CONNECTIONS):
-        news.append(keeper.opened(("reports", 5), STRANGER, number))
+        news.append(keeper.opened(("reports", 5), OUTSIDE, number))
         keeper.closed(("reports", 5))
     assert sum(one is not None for one in news) == 1
     assert keeper.open == 0
@@ -359,7 +359,7 @@ def test_an_agent_that_connects_anew_now_and_then_is_never_too_much() -> None:
 def test_who_does_it_again_is_shut_out_for_longer_each_time_up_to_a_bound() -> None:
     keeper, now_ns, times = ConnectionLimiter(10**6), 0, []
     for _ in range(10):
-        [news] = crowd(keeper, STRANGER, 3 * CONNECTIONS, now_ns)
+        [news] = crowd(keeper, OUTSIDE, 3 * CONNECTIONS, now_ns)
         times.append(news.for_ns)
         now_ns += news.for_ns
         assert keeper.shut(now_ns) == frozenset()
@@ -367,7 +367,7 @@ def test_who_does_it_again_is_shut_out_for_longer_each_time_up_to_a_bound() -> N
             keeper.closed(("reports", number))
     assert times[:4] == [FIRST_NS, 2 * FIRST_NS, 4 * FIRST_NS, 8 * FIRST_NS]
     assert max(times) == LONGEST_NS
-    [news] = crowd(keeper, STRANGER, 3 * CONNECTIONS, now_ns + MEMORY_NS + 1)
+    [news] = crowd(keeper, OUTSIDE, 3 * CONNECTIONS, now_ns + MEMORY_NS + 1)
     assert news.for_ns == FIRST_NS, "that was long ago"
 
 
@@ -384,7 +384,7 @@ def test_where_an_agent_runs_no_peer_is_shut_out_for_long() -> None:
 def test_a_host_of_many_agents_gets_space_for_each_key() -> None:
     keeper, now_ns, shut = ConnectionLimiter(10**6), 0, 0
     joined = 0
-    while joined < 1_000:  # each wave, as many agents come in as there is room for
+    while joined < 1_000:  # each wave, as many agents come in as there is capacity for
         for number in range(joined, 1_000):
             for which in range(2):
                 if keeper.opened(("reports", 2 * number + which), HOST, now_ns) is not None:
@@ -435,16 +435,16 @@ def test_who_cannot_be_distinguished_is_shut_out_for_a_second_only() -> None:
 def test_of_those_that_are_gone_at_once_the_one_that_is_seen_most_is_shut_out() -> None:
     keeper = ConnectionLimiter(10**6)
     crowd(keeper, HOST, 4, 0)
-    crowd(keeper, STRANGER, A_FEW + 1, 0, first=100)
+    crowd(keeper, OUTSIDE, A_FEW + 1, 0, first=100)
     [news] = crowd(keeper, NOWHERE, CONNECTIONS_NOWHERE + 1, 0, first=1_000)
-    assert news.origin == STRANGER
-    assert keeper.shut(1) == {STRANGER}
+    assert news.origin == OUTSIDE
+    assert keeper.shut(1) == {OUTSIDE}
     assert crowd(keeper, NOWHERE, CONNECTIONS_NOWHERE, 1, first=10_000) == []
 
 
 def test_wrong_keys_are_reported_seldom() -> None:
     keeper = ConnectionLimiter(100)
-    news = [keeper.denied(STRANGER, 0) for _ in range(100)]
+    news = [keeper.denied(OUTSIDE, 0) for _ in range(100)]
     assert [one.times for one in news if one is not None] == [1, 2, 4, 8, 16, 32, 64]
 
 
@@ -463,12 +463,12 @@ def test_what_is_long_ago_is_forgotten() -> None:
 def test_origins_without_number_are_not_remembered() -> None:
     keeper = ConnectionLimiter(10**6)
     keeper.admitted(HOST, "key", 0)
-    crowd(keeper, STRANGER, CONNECTIONS + 1, 0)
+    crowd(keeper, OUTSIDE, CONNECTIONS + 1, 0)
     for number in range(STRANGERS):
         keeper.opened(("publish", 1), f"2001:db8:{number >> 16:x}:{number & 0xFFFF:x}::/64", 0)
     assert len(keeper._origins) <= MOST_ORIGINS
-    assert {HOST, STRANGER} <= keeper._origins.keys()
-    assert keeper.shut(1) == {STRANGER}
+    assert {HOST, OUTSIDE} <= keeper._origins.keys()
+    assert keeper.shut(1) == {OUTSIDE}
 
 
 def test_space_for_keys_is_space_for_keys() -> None:
@@ -478,8 +478,8 @@ def test_space_for_keys_is_space_for_keys() -> None:
     assert crowd(keeper, HOST, CONNECTIONS + 2 * CONNECTIONS_A_KEY, 0) == []
     assert len(crowd(keeper, HOST, 1, 0, first=1_000)) == 1
     for _ in range(10):
-        keeper.admitted(STRANGER, "all", 0, shared=True)
-    assert crowd(keeper, STRANGER, CONNECTIONS + 10 * CONNECTIONS_A_KEY, 0, first=5_000) == []
+        keeper.admitted(OUTSIDE, "all", 0, shared=True)
+    assert crowd(keeper, OUTSIDE, CONNECTIONS + 10 * CONNECTIONS_A_KEY, 0, first=5_000) == []
 
 
 # Filter

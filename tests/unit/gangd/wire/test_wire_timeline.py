@@ -225,7 +225,7 @@ def test_a_thaw_of_some_latches_them() -> None:
     assert timeline.held(11) == {7}
 
 
-def test_a_later_controller_takes_over_and_the_earlier_one_is_a_stranger() -> None:
+def test_a_later_controller_takes_over_and_the_earlier_one_is_refused() -> None:
     timeline = SliceSchedule("n1")
     timeline.accept(plan(seq=900, epoch=50, exempt=ExemptJobs(never_freeze=(8,))), 0)
     timeline.accept(plan(1, 1, turns(7, 0, (7, 8), (8, 9)), first=0, controller=LATER), 0)
