@@ -9,7 +9,7 @@ import pytest
 
 from deploy.local import LocalCluster
 from foundation.records import load_run
-from osub.cli.main import run
+from tests.fixtures.cli import Cli
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
@@ -25,15 +25,14 @@ trace_job,kind,checkpoint_every_s,checkpoint_s
 
 
 def test_a_preempted_job_goes_on_from_its_checkpoint(
-    shared_cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shared_cluster: LocalCluster, tmp_path: Path, cli: Cli
 ) -> None:
     trace, kinds, out = tmp_path / "t.swf", tmp_path / "kinds.csv", tmp_path / "RUN"
     trace.write_text(TRACE)
     kinds.write_text(KINDS)
     words = ["--on-demand", "n-paa", "--set", f"jobs={kinds}", "--gangd", "none"]
     where = ["--cluster", str(shared_cluster.folder), "--out", str(out)]
-    assert run(["replay", str(trace), *where, *words]) == 0
-    printed = capsys.readouterr().out
+    printed = cli("replay", trace, *where, *words).out
     assert "simulated" in printed
     rows = {row["trace_job"]: row for row in load_run(out).jobs.to_dicts()}
     assert [row["state"] for row in rows.values()] == ["COMPLETED", "COMPLETED"]

@@ -29,6 +29,7 @@ from osub.cli.top import command
 from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import StatusFreshness
 from osub.live.queue import QueueEye
+from tests.fixtures.cli import Cli
 
 WELL = StatusFreshness(0.4, process=True)
 
@@ -205,20 +206,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_once_prints_a_frame(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["top", "--gangd", str(folder)]) == 0
-    assert "slice 4711 of 250 ms" in capsys.readouterr().out
+def test_once_prints_a_frame(folder: Path, cli: Cli) -> None:
+    assert "slice 4711 of 250 ms" in cli("top", "--gangd", folder).out
 
 
-def test_json_is_the_status(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["top", "--gangd", str(folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["slice"] == 4711
+def test_json_is_the_status(folder: Path, cli: Cli) -> None:
+    assert cli.json("top", "--gangd", folder, "--json")["slice"] == 4711
 
 
-def test_a_stale_status_is_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stale_status_is_an_exit_code(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "status.json").write_bytes(msgspec.json.encode(status(time_ms=1.0)))
-    assert run(["top", "--gangd", str(tmp_path), "--once"]) == 1
-    assert "hangs" in capsys.readouterr().out
+    assert "hangs" in cli("top", "--gangd", tmp_path, "--once", code=1).out
 
 
 @pytest.mark.parametrize(
@@ -229,11 +227,8 @@ def test_a_stale_status_is_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFi
         (["--state", "a", "--gangd", "b"], 2, "--gangd"),
     ],
 )
-def test_errors_are_one_line(
-    words: list[str], code: int, complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["top", *words]) == code
-    error = capsys.readouterr().err
+def test_errors_are_one_line(words: list[str], code: int, complaint: str, cli: Cli) -> None:
+    error = cli("top", *words, code=code).err
     assert error.startswith("osub: ")
     assert error.count("\n") == 1
     assert complaint in error
@@ -241,7 +236,7 @@ def test_errors_are_one_line(
 
 @pytest.mark.parametrize("running", [0, 1, 2])
 def test_the_one_cluster_with_gangd_that_runs_need_not_be_named(
-    running: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    running: int, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     def found(gang: GangKind, number: int) -> SimpleNamespace:
         shape = SimpleNamespace(gang=gang)
@@ -249,18 +244,16 @@ def test_the_one_cluster_with_gangd_that_runs_need_not_be_named(
 
     clusters = [found(GangKind.NONE, 9), *(found(GangKind.OSUB, number) for number in range(running))]
     monkeypatch.setattr("osub.live.gangd_state.live_clusters", lambda: clusters)
-    assert run(["top"]) == (1 if running == 1 else 2)
-    error = capsys.readouterr().err
+    error = cli("top", code=1 if running == 1 else 2).err
     assert error.count("\n") == 1
     assert ("no cluster in /nonexistent/0" in error) == (running == 1)
     assert ("no gangd runs here" in error) == (running == 0)
     assert ("gangd runs in /nonexistent/0, /nonexistent/1" in error) == (running == 2)
 
 
-def test_a_torn_status_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_torn_status_is_one_line(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "status.json").write_bytes(b"{")
-    assert run(["top", "--gangd", str(tmp_path)]) == 1
-    assert "not the status of a gangd of this version" in capsys.readouterr().err
+    assert "not the status of a gangd of this version" in cli("top", "--gangd", tmp_path, code=1).err
 
 
 def test_what_goes_to_a_pipe_has_no_blanks_but_between_columns() -> None:
@@ -271,14 +264,13 @@ def test_what_goes_to_a_pipe_has_no_blanks_but_between_columns() -> None:
 
 
 def test_a_host_s_own_gangd_need_not_be_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
     monkeypatch.setattr("osub.live.gangd_state.USUAL_STATE", tmp_path)
     monkeypatch.setattr("osub.cli.top.command.QueueEye.once", lambda _: None)
     for words in (["top"], ["top", "--json"], ["gang", "status"]):
-        assert run(words) == 0
-        assert capsys.readouterr().out
+        assert cli(*words).out
 
 
 def test_gang_status_shows_what_slices_tune_themselves_to_and_why(
@@ -300,14 +292,13 @@ def test_gang_status_shows_what_slices_tune_themselves_to_and_why(
 
 
 def test_a_terminal_that_cannot_be_redrawn_gets_one_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
     monkeypatch.setattr("osub.cli.top.command.QueueEye.once", lambda _: None)
     monkeypatch.setenv("FORCE_COLOR", "1")  # for Rich a terminal
     monkeypatch.setenv("TERM", "dumb")
-    assert run(["top", "--gangd", str(tmp_path)]) == 0
-    assert "gangd 00ff00ff00ff" in capsys.readouterr().out
+    assert "gangd 00ff00ff00ff" in cli("top", "--gangd", tmp_path).out
 
 
 def test_a_job_that_is_alone_for_a_while_is_watched_on(tmp_path: Path) -> None:
@@ -336,7 +327,7 @@ def test_the_terminal_is_restored_however_it_ends(
 
 
 def test_what_is_closed_to_a_user_is_reported_as_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     def closed(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -344,8 +335,8 @@ def test_what_is_closed_to_a_user_is_reported_as_that(
     monkeypatch.setattr(Path, "read_bytes", closed)
     monkeypatch.setattr("gangd.controller.order_socket.os.open", closed)
     for words in (["top", "--once"], ["gang", "status"], ["gang", "pause", "--all"]):
-        assert run([*words, "--gangd", str(tmp_path)]) == 1
-        assert "only root and the user of this gangd may" in capsys.readouterr().err
+        printed = cli(*words, "--gangd", tmp_path, code=1)
+        assert "only root and the user of this gangd may" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -359,9 +350,8 @@ def test_what_is_closed_to_a_user_is_reported_as_that(
     ],
 )
 def test_orders_that_name_nothing_sound_are_refused_in_words(
-    words: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, why: str, tmp_path: Path, cli: Cli
 ) -> None:
-    assert run(["gang", *words.split(), "--gangd", str(tmp_path)]) == 2
-    output = capsys.readouterr().err
+    output = cli("gang", *words.split(), "--gangd", tmp_path, code=2).err
     assert why in output
     assert "$." not in output

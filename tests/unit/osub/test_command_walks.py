@@ -15,7 +15,7 @@ import osub
 from foundation.errors import UsageError
 from foundation.units import counted, counted_of, verb
 from osub.cli.main import run
-from tests.fixtures.complaint import said
+from tests.fixtures.cli import Cli
 
 SACCT = (
     "JobID|JobIDRaw|User|Account|Partition|QOS|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS\n"
@@ -34,24 +34,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_archive_logs_with_submissions_of_minus_one_are_read_leniently(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_archive_logs_with_submissions_of_minus_one_are_read_leniently(here: Path, cli: Cli) -> None:
     (here / "log-cln.swf").write_text(line(1, -1) + line(2, 5) + line(3, 9))
     words = ["simulate", "log-cln.swf", "--system", "N2C1", "--json"]
-    assert "--lenient" in said(capsys, *words, "--out", "strict", code=1)
-    assert run([*words, "--out", "lenient", "--lenient"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    assert "--lenient" in cli.said(*words, "--out", "strict", code=1)
+    document = cli.json(*words, "--out", "lenient", "--lenient")
     assert document["jobs"] == 2
     assert sum(document["skipped_lines"].values()) == 1
 
 
 @pytest.mark.parametrize("command", ["simulate", "replay", "demo"])
-def test_commands_that_take_a_log_can_take_it_leniently(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([command, "--help"]) == 0
-    assert "--lenient" in capsys.readouterr().out
+def test_commands_that_take_a_log_can_take_it_leniently(command: str, cli: Cli) -> None:
+    assert "--lenient" in cli(command, "--help").out
 
 
 @pytest.mark.parametrize(
@@ -66,25 +60,20 @@ def test_commands_that_take_a_log_can_take_it_leniently(
         ("trace convert t.swf --out g.swf --arrivals 1e300", "arrival"),
     ],
 )
-def test_numbers_beyond_reason_are_refused_in_a_line(
-    here: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
-) -> None:
-    assert message in said(capsys, *words.split(), code=2)
+def test_numbers_beyond_reason_are_refused_in_a_line(here: Path, cli: Cli, words: str, message: str) -> None:
+    assert message in cli.said(*words.split(), code=2)
     assert not (here / "g.swf").exists()
 
 
-def test_a_place_in_a_packed_log_is_no_picture(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_in_a_packed_log_is_no_picture(here: Path, cli: Cli) -> None:
     with gzip.open(here / "log.swf.gz", "wt") as stream:
         stream.write(line(1, 1) + "nonsense\n")
-    assert "log.swf.gz:2:" in said(capsys, "trace", "info", "log.swf.gz", code=1)
+    assert "log.swf.gz:2:" in cli.said("trace", "info", "log.swf.gz", code=1)
 
 
 @pytest.mark.parametrize("command", [["-h"], ["trace", "-h"], ["simulate", "-h"], ["cluster", "up", "-h"]])
-def test_help_has_a_short_name_and_cuts_no_option(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(command) == 0
-    output = capsys.readouterr().out
+def test_help_has_a_short_name_and_cuts_no_option(command: list[str], cli: Cli) -> None:
+    output = cli(*command).out
     assert output.startswith("Usage: osub")
     assert "\N{HORIZONTAL ELLIPSIS}" not in output
     assert not [line for line in output.splitlines()[1:] if line.endswith("...")]
@@ -103,64 +92,49 @@ def test_help_has_a_short_name_and_cuts_no_option(
         ("top --state nowhere", "osub cluster up --state nowhere --gang osub"),
     ],
 )
-def test_a_complaint_says_what_to_do(
-    here: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
-) -> None:
+def test_a_complaint_says_what_to_do(here: Path, cli: Cli, words: str, message: str) -> None:
     (here / "sacct.csv").write_text(SACCT)
-    assert message in said(capsys, *words.split(), code=1)
+    assert message in cli.said(*words.split(), code=1)
 
 
-def test_unknown_users_are_none_and_no_user_of_minus_one(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_users_are_none_and_no_user_of_minus_one(here: Path, cli: Cli) -> None:
     (here / "anonymous.swf").write_text(line(1, 1, user=-1) + line(2, 2, user=-1))
-    assert run(["trace", "info", "anonymous.swf", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["users"] is None
+    assert cli.json("trace", "info", "anonymous.swf", "--json")["users"] is None
 
 
-def test_a_cleaned_log_is_not_blamed_for_what_its_header_announces(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cleaned_log_is_not_blamed_for_what_its_header_announces(here: Path, cli: Cli) -> None:
     (here / "log-cln.swf").write_text("; MaxRecords: 527371\n" + line(1, 1) + line(2, 2))
-    assert run(["trace", "info", "log-cln.swf", "--json"]) == 0
-    assert not [one for one in json.loads(capsys.readouterr().out)["remarks"] if "527" in one]
+    printed = cli("trace", "info", "log-cln.swf", "--json")
+    assert not [one for one in json.loads(printed.out)["remarks"] if "527" in one]
 
 
-def test_one_job_is_one_job(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_job_is_one_job(here: Path, cli: Cli) -> None:
     (here / "one.swf").write_text(line(1, 1))
-    assert run(["simulate", "one.swf", "--system", "N2C1", "--out", "r"]) == 0
-    assert "1 job on N2C1" in capsys.readouterr().out
-    assert run(["trace", "generate", "--out", "g.swf", "--jobs", "1"]) == 0
-    assert "1 job for" in capsys.readouterr().out
-    assert run(["trace", "info", "one.swf"]) == 0
-    assert "1 jobs" not in capsys.readouterr().out
+    assert "1 job on N2C1" in cli("simulate", "one.swf", "--system", "N2C1", "--out", "r").out
+    assert "1 job for" in cli("trace", "generate", "--out", "g.swf", "--jobs", "1").out
+    assert "1 jobs" not in cli("trace", "info", "one.swf").out
 
 
-def test_waits_are_reported_in_the_unit_that_one_would_say(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_waits_are_reported_in_the_unit_that_one_would_say(here: Path, cli: Cli) -> None:
     long = "".join(line(number, 1).replace(" 100 ", " 90000 ") for number in range(1, 9))
     (here / "long.swf").write_text(long)
-    assert run(["simulate", "long.swf", "--system", "N1C1", "--out", "r"]) == 0
-    output = capsys.readouterr().out
+    output = cli("simulate", "long.swf", "--system", "N1C1", "--out", "r").out
     assert "wait: mean 3.65 days, longest 7.29 days" in output
     assert " s, " not in output.splitlines()[1]
 
 
-def test_several_multiplicities_are_one_comparison(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_multiplicities_are_one_comparison(here: Path, cli: Cli) -> None:
     words = ["simulate", "t.swf", "--system", "N2C1", "--multiplicity", "1,2", "--out", "both"]
-    assert run(words) == 0
-    said = capsys.readouterr().out
+    said = cli(*words).out
     assert said.startswith("Two jobs a core, assuming C_o = 1.2: ")
     assert "\nN2C1 SQ M=2 easy (sim) against N2C1 SQ M=1 easy (sim): " in said
 
 
-def test_a_report_is_a_table_for_other_programs_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_a_table_for_other_programs_too(here: Path, cli: Cli) -> None:
     assert run(["simulate", "t.swf", "--system", "N2C1", "--out", "r"]) == 0
     assert run(["report", "r", "--csv", "r.csv"]) == 0
     assert "wait" in (here / "r.csv").read_text()
-    capsys.readouterr()
-    assert "--force" in said(capsys, "report", "r", "--csv", "r.csv", code=1)
+    assert "--force" in cli.said("report", "r", "--csv", "r.csv", code=1)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +151,9 @@ def test_a_report_is_a_table_for_other_programs_too(here: Path, capsys: pytest.C
         "sweep t.swf --out points --html there",
     ],
 )
-def test_nothing_is_replaced_unasked(here: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+def test_nothing_is_replaced_unasked(here: Path, cli: Cli, words: str) -> None:
     (here / "there").write_text("mine")
-    assert "exists already" in said(capsys, *words.split(), code=1)
+    assert "exists already" in cli.said(*words.split(), code=1)
     assert (here / "there").read_text() == "mine"
 
 
@@ -192,13 +166,11 @@ def test_nothing_is_replaced_unasked(here: Path, capsys: pytest.CaptureFixture[s
         ("trace info --jsn t.swf", "--json"),
     ],
 )
-def test_a_slip_of_the_keyboard_gets_the_nearest_word(
-    here: Path, capsys: pytest.CaptureFixture[str], words: str, near: str
-) -> None:
-    output = said(capsys, *words.split(), code=2)
+def test_a_slip_of_the_keyboard_gets_the_nearest_word(here: Path, cli: Cli, words: str, near: str) -> None:
+    output = cli.said(*words.split(), code=2)
     assert "Did you mean" in output
     assert near in output
-    assert "Did you mean" not in said(capsys, "xyzzy", code=2)
+    assert "Did you mean" not in cli.said("xyzzy", code=2)
 
 
 @pytest.mark.parametrize(
@@ -210,10 +182,8 @@ def test_a_slip_of_the_keyboard_gets_the_nearest_word(
         ("trace info --jsn t.swf", "No such option: --jsn. Did you mean"),
     ],
 )
-def test_what_click_says_is_put_in_plain_words(
-    here: Path, capsys: pytest.CaptureFixture[str], words: str, plain: str
-) -> None:
-    assert plain in said(capsys, *words.split(), code=2)
+def test_what_click_says_is_put_in_plain_words(here: Path, cli: Cli, words: str, plain: str) -> None:
+    assert plain in cli.said(*words.split(), code=2)
 
 
 def test_a_comparison_s_page_has_a_name_of_its_own(here: Path) -> None:
@@ -293,30 +263,24 @@ def test_what_cannot_be_written_is_found_before_anything_is_read(
     assert sorted(second_here.rglob("*")) == before
 
 
-def test_a_dry_sweep_makes_nothing(second_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_sweep_makes_nothing(second_here: Path, cli: Cli) -> None:
     (second_here / "s.toml").write_text(
         '[base]\ntrace = "t.swf"\nsystem = "N2C1"\n[grid]\nmultiplicity = [1, 2]\n'
     )
-    assert run(["sweep", "s.toml", "--out", "points", "--dry-run"]) == 0
-    assert "2 points, 0 of them done" in capsys.readouterr().out
+    assert "2 points, 0 of them done" in cli("sweep", "s.toml", "--out", "points", "--dry-run").out
     assert not (second_here / "points").exists()
 
 
-def test_no_is_no_interruption(
-    second_here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run(["simulate", "t.swf", "--system", "N2C1", "--out", "r"]) == 0
-    capsys.readouterr()
+def test_no_is_no_interruption(second_here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("simulate", "t.swf", "--system", "N2C1", "--out", "r")
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
-    assert run(["runs", "remove", "r"]) == 1
-    assert "osub: nothing was removed" in capsys.readouterr().err
+    assert "osub: nothing was removed" in cli("runs", "remove", "r", code=1).err
 
     def no_answer(_: str) -> str:
         raise EOFError
 
     monkeypatch.setattr("click.termui.visible_prompt_func", no_answer)
-    assert run(["runs", "remove", "r"]) == 1
-    assert "no answer: nothing was removed; --yes" in capsys.readouterr().err
+    assert "no answer: nothing was removed; --yes" in cli("runs", "remove", "r", code=1).err
     assert (second_here / "r" / "run.json").exists()
 
 
@@ -401,18 +365,14 @@ def test_one_is_no_plural() -> None:
     assert [verb(1), verb(2), verb(1, "has", "have")] == ["is", "are", "has"]
 
 
-def test_runs_of_different_traces_are_no_comparison(
-    reports_here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_different_traces_are_no_comparison(reports_here: Path, cli: Cli) -> None:
     """Numbers of jobs agree by chance; a verdict on them would be one on nothing."""
     simulated("a")
     simulated("b", "other.swf", "--multiplicity", "2")
-    capsys.readouterr()
-    assert "are not of one trace (t, other)" in said(capsys, "compare", "a", "b", code=2)
+    assert "are not of one trace (t, other)" in cli.said("compare", "a", "b", code=2)
     with pytest.raises(UsageError, match="not of one trace"):
         osub.compare("a", "b")
-    assert run(["report", "a", "b"]) == 0
-    output = capsys.readouterr().out
+    output = cli("report", "a", "b").out
     assert "is of another trace" in output
     assert "against" not in output
 
@@ -426,15 +386,13 @@ def test_a_trace_whose_arrivals_were_changed_is_compared(
     assert run(["compare", "a", "b"]) == 0
 
 
-def test_all_runs_are_removed_or_none(reports_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_runs_are_removed_or_none(reports_here: Path, cli: Cli) -> None:
     simulated("a")
     simulated("b")
     (reports_here / "b" / "jobs.parquet").rename(reports_here / "b" / "jobs.journal")
-    capsys.readouterr()
-    assert "b is not finished" in said(capsys, "runs", "remove", "a", "b", "--yes", code=1)
+    assert "b is not finished" in cli.said("runs", "remove", "a", "b", "--yes", code=1)
     assert (reports_here / "a" / "run.json").exists()
-    assert run(["runs", "remove", "a", "a", "./a", "--yes"]) == 0
-    assert capsys.readouterr().out == "a is removed\n"
+    assert cli("runs", "remove", "a", "a", "./a", "--yes").out == "a is removed\n"
 
 
 @pytest.mark.parametrize(
@@ -445,26 +403,22 @@ def test_all_runs_are_removed_or_none(reports_here: Path, capsys: pytest.Capture
         ("trace convert t.swf --out o.swf --shortest nan", "--shortest"),
     ],
 )
-def test_what_is_no_number_is_refused(
-    reports_here: Path, capsys: pytest.CaptureFixture[str], words: str, option: str
-) -> None:
-    output = said(capsys, *words.split(), code=2)
+def test_what_is_no_number_is_refused(reports_here: Path, cli: Cli, words: str, option: str) -> None:
+    output = cli.said(*words.split(), code=2)
     assert option in output
     assert "'nan' is not a valid number" in output
 
 
 def test_arrivals_that_no_memory_holds_are_refused(
-    reports_here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    reports_here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workloads.trace.transforms.busy_window.MOST_JOBS", 100)
-    output = said(capsys, "trace", "convert", "t.swf", "--arrivals", "20", "--out", "o.swf", code=2)
+    output = cli.said("trace", "convert", "t.swf", "--arrivals", "20", "--out", "o.swf", code=2)
     assert "makes 160 jobs of t's 8" in output
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_byte_order_mark_is_no_part_of_a_log(
-    reports_here: Path, capsys: pytest.CaptureFixture[str], packed: bool
-) -> None:
+def test_a_byte_order_mark_is_no_part_of_a_log(reports_here: Path, cli: Cli, packed: bool) -> None:
     """Spreadsheets and PowerShell write one."""
     texts = {
         "log": f"{HEADING}\r\n{ROW.format(1)}\r\n",
@@ -473,38 +427,32 @@ def test_a_byte_order_mark_is_no_part_of_a_log(
     for name, text in texts.items():
         data = b"\xef\xbb\xbf" + text.encode()
         (reports_here / name).write_bytes(gzip.compress(data) if packed else data)
-    assert run(["trace", "convert", "log", "--out", "log.swf"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "log.swf: 1 of 1 job"
-    assert run(["trace", "info", "trace", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["jobs"] == 8
+    printed = cli("trace", "convert", "log", "--out", "log.swf")
+    assert printed.out.splitlines()[-1] == "log.swf: 1 of 1 job"
+    assert cli.json("trace", "info", "trace", "--json")["jobs"] == 8
 
 
-def test_text_of_16_bits_is_named(reports_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_of_16_bits_is_named(reports_here: Path, cli: Cli) -> None:
     (reports_here / "log").write_bytes(f"{HEADING}\n{ROW.format(1)}\n".encode("utf-16"))
-    assert "save it as UTF-8" in said(capsys, "trace", "convert", "log", "--out", "o.swf", code=1)
+    assert "save it as UTF-8" in cli.said("trace", "convert", "log", "--out", "o.swf", code=1)
 
 
-def test_a_study_page_may_be_written_again_without_force(
-    reports_here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_page_may_be_written_again_without_force(reports_here: Path, cli: Cli) -> None:
     """``--force`` begins the study anew: half an hour of replays would be gone for a page."""
     (reports_here / "page.html").write_text("mine")
     words = ["experiment", "thesis-7", "nowhere.swf", "--out", "study", "--html", "page.html"]
-    assert "--force" not in said(capsys, *words, code=1)
+    assert "--force" not in cli.said(*words, code=1)
     assert (reports_here / "page.html").read_text() == "mine"
     (reports_here / "page.html").write_text(
         "<title>The thesis&#39;s physical study (chapter 7) again</title>"
     )
-    assert "there is no nowhere.swf" in said(capsys, *words, code=1)
+    assert "there is no nowhere.swf" in cli.said(*words, code=1)
 
 
-def test_one_file_takes_one_result_and_a_device_is_no_file(
-    reports_here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_file_takes_one_result_and_a_device_is_no_file(reports_here: Path, cli: Cli) -> None:
     simulated("a")
-    capsys.readouterr()
-    assert "cannot take both" in said(capsys, "report", "a", "--csv", "y", "--html", "./y", code=2)
-    assert "cannot take both" in said(capsys, "compare", "a", "a", "--csv", "y", "--html", "y", code=2)
+    assert "cannot take both" in cli.said("report", "a", "--csv", "y", "--html", "./y", code=2)
+    assert "cannot take both" in cli.said("compare", "a", "a", "--csv", "y", "--html", "y", code=2)
     assert not (reports_here / "y").exists()
     assert run(["report", "a", "--csv", "/dev/null"]) == 0
 
@@ -517,12 +465,10 @@ def test_a_label_is_no_formula_of_a_spreadsheet(
     assert (reports_here / "a.csv").read_text().startswith("figure,'=1+1\n")
 
 
-def test_times_of_one_table_have_one_unit(reports_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_of_one_table_have_one_unit(reports_here: Path, cli: Cli) -> None:
     """The verdict's too: who reads of 4 h there looks for 4 h in the table."""
     simulated("a", "other.swf")
-    capsys.readouterr()
-    assert run(["report", "a"]) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if " done [" in line or "makespan" in line]
+    rows = [line for line in cli("report", "a").out.splitlines() if " done [" in line or "makespan" in line]
     assert len(rows) >= 3
     assert all(" [h] " in line for line in rows)
 
@@ -536,10 +482,8 @@ def test_times_of_one_table_have_one_unit(reports_here: Path, capsys: pytest.Cap
         ("experiment thesis-6 t.swf --survey 0-2", "there are data sets 1 to 6, not 0-2"),
     ],
 )
-def test_what_a_study_cannot_take_is_reported(
-    reports_here: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
-) -> None:
-    assert message in said(capsys, *words.split(), code=2)
+def test_what_a_study_cannot_take_is_reported(reports_here: Path, cli: Cli, words: str, message: str) -> None:
+    assert message in cli.said(*words.split(), code=2)
 
 
 @pytest.mark.parametrize("name", ["quantum_ms", "checkpoint_interval", "speedup"])
@@ -555,11 +499,11 @@ def test_thresholds_that_are_no_number_are_refused_by_name(reports_here: Path) -
 
 
 def test_a_damaged_trace_that_no_run_can_keep_is_mended_as_the_message_says(
-    reports_here: Path, capsys: pytest.CaptureFixture[str]
+    reports_here: Path, cli: Cli
 ) -> None:
     whole = gzip.compress("".join(TRACE_LINE.format(one, one, one % 97) for one in range(1, 400)).encode())
     (reports_here / "cut.swf.gz").write_bytes(whole[: len(whole) // 2])
     words = ["--system", "N2C1", "--out", "r", "--lenient"]
-    assert "osub trace convert --lenient" in said(capsys, "simulate", "cut.swf.gz", *words, code=1)
+    assert "osub trace convert --lenient" in cli.said("simulate", "cut.swf.gz", *words, code=1)
     assert run(["trace", "convert", "cut.swf.gz", "--lenient", "--out", "sound.swf"]) == 0
     assert run(["simulate", "sound.swf", *words]) == 0

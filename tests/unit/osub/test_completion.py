@@ -11,19 +11,18 @@ from types import SimpleNamespace
 import pytest
 
 from osub.cli.main import run
+from tests.fixtures.cli import Cli
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", shell]) == 0
-    said = capsys.readouterr().out
+def test_each_shell_has_a_script(shell: str, cli: Cli) -> None:
+    said = cli("completion", shell).out
     assert "_OSUB_COMPLETE" in said
     assert "osub" in said
 
 
-def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", "tcsh"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+def test_another_shell_is_refused(cli: Cli) -> None:
+    assert cli("completion", "tcsh", code=2).err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

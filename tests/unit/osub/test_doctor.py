@@ -13,8 +13,8 @@ from deploy.local.host import HostFinding, pmu_finding
 from foundation.slurm import JobSnapshot, UnreadableJob
 from osub.cli.cluster import MOST_UNREADABLE, unreadable_lines
 from osub.cli.doctor import host_verdict, show, verdict
-from osub.cli.main import run
 from tests.attacks import ATTACKS
+from tests.fixtures.cli import Cli
 
 
 def advice(what: str, grade: Grade) -> Advice:
@@ -59,7 +59,7 @@ def test_a_host_s_first_line_says_whether_a_cluster_can_run(
     message: str,
     code: int,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
     findings = [
         HostFinding("Slurm", slurm, "", "apt-get install slurmctld"),  # type: ignore[arg-type]
@@ -69,8 +69,7 @@ def test_a_host_s_first_line_says_whether_a_cluster_can_run(
     monkeypatch.setattr(doctor, "examine_host", lambda: findings[:2])
     monkeypatch.setattr(doctor, "job_folders", lambda: findings[2])
     assert host_verdict(findings).startswith(message.strip())
-    assert run(["doctor"]) == code
-    assert capsys.readouterr().out.startswith(message)
+    assert cli("doctor", code=code).out.startswith(message)
 
 
 def test_a_counter_that_hardly_counts_is_no_pmu() -> None:

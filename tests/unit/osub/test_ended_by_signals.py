@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from foundation.interruption import SignalInterrupt
-from osub.cli.main import run
+from tests.fixtures.cli import Cli
 from tests.fixtures.golden import SHARED
 
 pytestmark = pytest.mark.slow
@@ -97,7 +97,7 @@ def wait_for_workers(tmp_path: Path, count: int) -> None:
 
 
 def test_a_signal_while_a_class_is_made_ends_the_command_as_any(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     """CPython 3.11 wraps what is raised in ``__set_name__``, as in the fields of a dataclass."""
 
@@ -109,8 +109,7 @@ def test_a_signal_while_a_class_is_made_ends_the_command_as_any(
         type("Made", (), {"field": Field()})
 
     monkeypatch.setattr("osub.cli.main._called", call)
-    assert run([]) == 128 + signal.SIGINT
-    assert capsys.readouterr().err == "osub: interrupted\n"
+    assert cli(code=128 + signal.SIGINT).err == "osub: interrupted\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

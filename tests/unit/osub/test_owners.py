@@ -12,6 +12,7 @@ from foundation.records import RunWriter, load_run
 from osub.cli.main import run
 from osub.live.cluster import find_cluster
 from submitter.plan.replay_plan import batch_script
+from tests.fixtures.cli import Cli
 from tests.fixtures.records import make_info, make_trace
 from tests.fixtures.replay_world import planned
 
@@ -90,13 +91,10 @@ def words(trace: Path, out: Path, *more: str) -> list[str]:
     return ["simulate", str(trace), "--system", "N2C1", "--out", str(out), *more]
 
 
-def test_a_finished_run_is_replaced_when_it_is_said(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_is_replaced_when_it_is_said(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "run"
     assert run(words(trace, out, "--label", "old")) == 0
-    assert run(words(trace, out, "--label", "new")) == 1
-    said = capsys.readouterr().err
+    said = cli(*words(trace, out, "--label", "new"), code=1).err
     assert "exists already" in said
     assert "--force" in said
     assert load_run(out).info.label == "old"
@@ -104,14 +102,11 @@ def test_a_finished_run_is_replaced_when_it_is_said(
     assert load_run(out).info.label == "new"
 
 
-def test_a_folder_that_is_no_run_stays(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_no_run_stays(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "precious"
     out.mkdir()
     (out / "notes").write_text("mine")
-    assert run(words(trace, out, "--force")) == 1
-    assert "exists already" in capsys.readouterr().err
+    assert "exists already" in cli(*words(trace, out, "--force"), code=1).err
     assert (out / "notes").read_text() == "mine"
 
 

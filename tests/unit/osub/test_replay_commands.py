@@ -13,10 +13,10 @@ import pytest
 from foundation.errors import ClusterError, TrustError
 from gangd.controller.controller_status import ControllerStatus, NodeStatus
 from gangd.controller.slicelog import SliceLog
-from osub.cli.main import run
 from osub.cli.replay import _ask
 from osub.live.gang import AUTO, NONE, collector_of, find_gang
 from submitter.replay.replay_progress import ReplayProgress, Wish
+from tests.fixtures.cli import Cli
 
 CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}
 NODES = ("n1", "n2")
@@ -141,11 +141,10 @@ def test_slurm_s_own_gang_scheduler_is_known_by_its_configuration() -> None:
     ],
 )
 def test_wrong_words_are_one_line_and_leave_nothing(
-    words: list[str], code: int, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, complaint: str, tmp_path: Path, cli: Cli
 ) -> None:
     out = tmp_path / "run"
-    assert run(["replay", str(tmp_path / "t.swf"), "--out", str(out), *words]) == code
-    said = capsys.readouterr().err
+    said = cli("replay", tmp_path / "t.swf", "--out", out, *words, code=code).err
     assert said.startswith("osub: ")
     assert said.count("\n") == 1
     assert complaint in said
@@ -153,14 +152,14 @@ def test_wrong_words_are_one_line_and_leave_nothing(
 
 
 def test_a_host_without_slurm_is_informed_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     scontrol = tmp_path / "scontrol"
     scontrol.write_text("#!/bin/sh\necho 'fatal: Could not establish a configuration source' >&2\nexit 1\n")
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert run(["replay", str(tmp_path / "t.swf"), "--out", str(tmp_path / "run")]) == 1
-    assert "belongs to no Slurm: --cluster" in capsys.readouterr().err
+    printed = cli("replay", tmp_path / "t.swf", "--out", tmp_path / "run", code=1)
+    assert "belongs to no Slurm: --cluster" in printed.err
 
 
 NOW = ReplayProgress(unsubmitted=1, waiting=2, running=1, done=4, now_s=10.0, left_s=16.0, slurm_away=False)
@@ -228,9 +227,7 @@ def test_a_cluster_that_ends_with_the_command_is_nothing_to_detach_from(
     assert "etach" not in asked[0]
 
 
-def test_a_file_gives_what_a_replay_is_not_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_gives_what_a_replay_is_not_asked_for(tmp_path: Path, cli: Cli) -> None:
     spec = tmp_path / "replay.toml"
     for text, words, reported, code in (
         ('trace = "t.swf"\nout = "run"\n', ["--resume"], f"there is no RUN in {tmp_path / 'run'}", 2),
@@ -241,6 +238,5 @@ def test_a_file_gives_what_a_replay_is_not_asked_for(
         ('trace = "t.swf"\n', [], "Missing option '--out'", 2),
     ):
         spec.write_text(text)
-        assert run(["replay", "--spec", str(spec), *words]) == code
-        assert reported in capsys.readouterr().err
+        assert reported in cli("replay", "--spec", spec, *words, code=code).err
     assert sorted(tmp_path.iterdir()) == [spec]

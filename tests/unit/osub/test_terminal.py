@@ -11,8 +11,8 @@ from rich.text import Text
 
 from foundation.one_line import one_line
 from gangd.main import OneLineEach
-from osub.cli.main import run
 from osub.cli.terminal import Console
+from tests.fixtures.cli import Cli
 
 EVIL = "a\x1b[31mb\x1b]0;title\x07\x9b2J\u202ec[/x][link=http://x]d"
 
@@ -40,9 +40,8 @@ def test_our_own_colours_stay() -> None:
     assert "\x1b[31mdead\x1b[0m" in out.getvalue()
 
 
-def test_an_error_is_one_line_that_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", f"/no/{EVIL}\nx", "--html", "/no/x.html"]) == 1
-    said = capsys.readouterr().err
+def test_an_error_is_one_line_that_can_be_printed(cli: Cli) -> None:
+    said = cli("report", f"/no/{EVIL}\nx", "--html", "/no/x.html", code=1).err
     assert said.startswith("osub: ")
     assert said.count("\n") == 1
     assert not steers(said)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from foundation.errors import InputError
 from osub.cli.main import run
 from osub.cli.trace.command import app
+from tests.fixtures.cli import Cli
 from workloads.behaviour.utilisation_series import UtilisationSeries, write_series
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
 
@@ -38,19 +39,10 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def document(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
-
-
-def test_scale_writes_the_trace_and_says_how_well_it_survived(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scale_writes_the_trace_and_says_how_well_it_survived(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out, page = tmp_path / "small.swf.gz", tmp_path / "small.html"
     words = ["trace", "scale", str(trace), "--system", "N4C4", "--out", str(out), "--html", str(page)]
-    assert run(words) == 0
-    text = capsys.readouterr().out
+    text = cli(*words).out
     for part in ("warm-up 3.00 h", "Kolmogorov-Smirnov, by cores", "interactive", "busy, max"):
         assert part in text
     assert "thesis" not in text.replace("thesis Table 7.2)", "")
@@ -60,17 +52,12 @@ def test_scale_writes_the_trace_and_says_how_well_it_survived(
     assert all(job.pattern is not None for job in small.jobs if job.queue == 0)
 
 
-def test_scale_json_has_slots_phases_and_kinds(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scale_json_has_slots_phases_and_kinds(trace: Path, tmp_path: Path, cli: Cli) -> None:
     words = ["trace", "scale", str(trace), "--system", "N4C4", "--out", str(tmp_path / "s.swf"), "--json"]
     words += ["--window", "2014-05-20", "--hours", "12", "--first-hour", "8", "--speedup", "100"]
-    assert run(words) == 0
-    found = document(capsys)
+    found = cli.json(*words)
     assert found["from_procs"] == 256
     window, scaling = found["window"], found["scaling"]
-    assert isinstance(window, dict)
-    assert isinstance(scaling, dict)
     assert (window["start_s"], window["end_s"]) == (86_400 + 8 * 3600, 86_400 + 20 * 3600)
     assert len(scaling["slot_errors"]) == 24
     assert "thesis_table_7_2" not in found
@@ -101,45 +88,38 @@ def test_scale_refuses_bad_words_in_one_line(
     expected_message: str,
     trace: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
-    assert run(["trace", "scale", str(trace), "--out", str(tmp_path / "s.swf"), *words]) == code
-    message = capsys.readouterr().err
+    message = cli("trace", "scale", trace, "--out", tmp_path / "s.swf", *words, code=code).err
     assert expected_message in message
     assert message.count("\n") == 1
     assert not (tmp_path / "s.swf").exists()
 
 
-def test_existing_results_are_kept_unless_forced(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_existing_results_are_kept_unless_forced(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "g.swf"
     out.write_text("precious")
-    assert run(["trace", "generate", "--out", str(out), "--jobs", "5"]) == 1
-    assert "add --force" in capsys.readouterr().err
+    assert "add --force" in cli("trace", "generate", "--out", out, "--jobs", "5", code=1).err
     assert out.read_text() == "precious"
     assert run(["trace", "generate", "--out", str(out), "--jobs", "5", "--force"]) == 0
     assert len(read_swf(out).jobs) == 5
     assert run(["trace", "generate", "--out", str(tmp_path / "no" / "g.swf")]) == 1
 
 
-def test_generate_draws_what_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_draws_what_was_asked_for(tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "g.swf"
     words = ["trace", "generate", "--out", str(out), "--jobs", "400", "--system", "N4C8", "--load", "0.5"]
-    assert run([*words, "--interactive-share", "0.25", "--json"]) == 0
-    found = document(capsys)
+    found = cli.json(*words, "--interactive-share", "0.25", "--json")
     assert (found["jobs"], found["interactive_jobs"], found["system"]) == (400, 100, "N4C8")
     assert found["offered_load"] == pytest.approx(0.5, rel=0.1)
-    assert run([*words, "--force"]) == 0
-    assert "400 jobs for N4C8" in capsys.readouterr().out
+    assert "400 jobs for N4C8" in cli(*words, "--force").out
 
 
 def test_interactive_reaches_the_number_asked_for_and_prints_the_published_figures(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
     out = tmp_path / "i.swf"
-    assert run(["trace", "interactive", str(trace), "--out", str(out), "--jobs", "400"]) == 0
-    text = capsys.readouterr().out
+    text = cli("trace", "interactive", trace, "--out", out, "--jobs", "400").out
     for part in ("400 of 1,295 jobs are interactive, 141 made so", "71 %", "46,715 s", "5.2 h"):
         assert part in text
     jobs = [job for job in read_swf(out).jobs if job.queue == 0]
@@ -149,48 +129,35 @@ def test_interactive_reaches_the_number_asked_for_and_prints_the_published_figur
         assert job.pattern.total_s == job.run_s
 
 
-def test_interactive_takes_recordings_from_a_folder(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interactive_takes_recordings_from_a_folder(trace: Path, tmp_path: Path, cli: Cli) -> None:
     folder = tmp_path / "recorded"
     folder.mkdir()
     write_series(folder / "a.csv", [UtilisationSeries("a", (5,) * 100, (1.0,) * 25 + (0.0,) * 75)])
     (folder / "b.csv").write_text("broken\n")
     words = ["trace", "interactive", str(trace), "--out", str(tmp_path / "i.swf"), "--patterns", str(folder)]
-    assert run([*words, "--json"]) == 0
-    found = document(capsys)
+    found = cli.json(*words, "--json")
     assert found["recordings"] == 1
-    assert isinstance(found["recordings_skipped"], list)
     assert len(found["recordings_skipped"]) == 1
     for job in read_swf(tmp_path / "i.swf").jobs:
         if job.queue == 0:
             assert job.pattern is not None
             assert job.pattern.busy_s == pytest.approx((job.run_s or 0) / 4, abs=0.01)
-    assert run([*words, "--force"]) == 0
-    assert "Skipped: " in capsys.readouterr().out
+    assert "Skipped: " in cli(*words, "--force").out
 
 
-def test_interactive_needs_interactive_jobs_or_a_number(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interactive_needs_interactive_jobs_or_a_number(trace: Path, tmp_path: Path, cli: Cli) -> None:
     words = ["trace", "interactive", str(trace), "--out", str(tmp_path / "i.swf")]
-    assert run([*words, "--interactive-queue", "7"]) == 2
-    assert "give --jobs" in capsys.readouterr().err
-    assert run([*words, "--jobs", "5000"]) == 2
-    assert "cannot be reached" in capsys.readouterr().err
+    assert "give --jobs" in cli(*words, "--interactive-queue", "7", code=2).err
+    assert "cannot be reached" in cli(*words, "--jobs", "5000", code=2).err
     assert run([*words, "--patterns", str(tmp_path / "none")]) == 1
 
 
-def test_convert_filters_tags_and_leaves_its_provenance(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_filters_tags_and_leaves_its_provenance(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "c.swf"
     words = ["trace", "convert", str(trace), "--out", str(out), "--not-queues", "0", "--users", "1-3"]
     words += ["--arrivals", "0.5", "--cut-runs", "600", "--tag", "queue=3:ondemand", "--tag-share", "0.1"]
-    assert run([*words, "--speedup", "10", "--json"]) == 0
-    found = document(capsys)
+    found = cli.json(*words, "--speedup", "10", "--json")
     notes = found["notes"]
-    assert isinstance(notes, list)
     assert [note.split(":")[0] for note in notes] == [
         "osub select",
         "osub arrivals",
@@ -205,14 +172,11 @@ def test_convert_filters_tags_and_leaves_its_provenance(
     assert result.header.queues == {3: "ondemand"}
 
 
-def test_convert_cleans_a_damaged_trace(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_cleans_a_damaged_trace(trace: Path, tmp_path: Path, cli: Cli) -> None:
     trace.write_bytes(b"5 9 broken\n" + trace.read_bytes())
-    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf")]) == 1
-    assert ":1:" in capsys.readouterr().err
-    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), "--lenient"]) == 0
-    assert "not a number 1" in capsys.readouterr().err
+    assert ":1:" in cli("trace", "convert", trace, "--out", tmp_path / "c.swf", code=1).err
+    printed = cli("trace", "convert", trace, "--out", tmp_path / "c.swf", "--lenient")
+    assert "not a number 1" in printed.err
     assert len(read_swf(tmp_path / "c.swf").jobs) == 1295
 
 
@@ -231,24 +195,22 @@ def test_convert_cleans_a_damaged_trace(
     ],
 )
 def test_convert_refuses_bad_words_in_one_line(
-    words: list[str], expected_message: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], expected_message: str, trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), *words]) == 2
-    message = capsys.readouterr().err
+    message = cli("trace", "convert", trace, "--out", tmp_path / "c.swf", *words, code=2).err
     assert expected_message in message
     assert message.count("\n") == 1
 
 
-def test_merge_puts_traces_together(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merge_puts_traces_together(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "m.swf"
     words = ["trace", "merge", str(trace), str(trace), "--out", str(out), "--align", "dates"]
-    assert run([*words, "--json"]) == 0
-    assert document(capsys)["jobs"] == 2590
+    assert cli.json(*words, "--json")["jobs"] == 2590
     assert len({job.job_number for job in read_swf(out).jobs}) == 2590
-    assert run([*words, "--force"]) == 0
-    assert "2,590 jobs of 2 traces" in capsys.readouterr().out
-    assert run(["trace", "merge", str(trace), "--out", str(out), "--force"]) == 2
-    assert "at least two traces" in capsys.readouterr().err
+    assert "2,590 jobs of 2 traces" in cli(*words, "--force").out
+    assert (
+        "at least two traces" in cli("trace", "merge", str(trace), "--out", str(out), "--force", code=2).err
+    )
 
 
 ACCOUNTING = """\
@@ -259,14 +221,11 @@ JobID|User|Partition|JobName|State|Submit|Start|End|NCPUS|TimelimitRaw
 """
 
 
-def test_convert_imports_accounting_and_says_what_it_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_imports_accounting_and_says_what_it_left_out(tmp_path: Path, cli: Cli) -> None:
     log, out = tmp_path / "week.txt", tmp_path / "week.swf"
     log.write_text(ACCOUNTING)
     words = ["trace", "convert", str(log), "--out", str(out), "--system", "N2C4", "--time-zone", "Asia/Tokyo"]
-    assert run([*words, "--json"]) == 0
-    caught = capsys.readouterr()
+    caught = cli(*words, "--json")
     assert json.loads(caught.out)["kind"] == "sacct"
     assert "never started 1" in caught.err
     trace = read_swf(out)
@@ -294,12 +253,11 @@ def test_convert_reads_accounting_from_a_pipe(tmp_path: Path) -> None:
     ],
 )
 def test_convert_refuses_bad_words_about_a_log(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, cli: Cli
 ) -> None:
     log = tmp_path / "week.txt"
     log.write_text(ACCOUNTING)
-    assert run(["trace", "convert", str(log), "--out", str(tmp_path / "week.swf"), *words]) == 2
-    assert message in capsys.readouterr().err
+    assert message in cli("trace", "convert", log, "--out", tmp_path / "week.swf", *words, code=2).err
 
 
 @pytest.mark.parametrize(
@@ -311,22 +269,18 @@ def test_convert_refuses_bad_words_about_a_log(
     ],
 )
 def test_numbers_beyond_all_reason_are_one_line(
-    words: list[str], code: int, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
     named = {"TRACE": str(trace), "x.swf": str(tmp_path / "x.swf")}
-    assert run([named.get(word, word) for word in words]) == code
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(cli(*[named.get(word, word) for word in words], code=code).err.splitlines()) == 1
     assert not (tmp_path / "x.swf").exists()
 
 
 @pytest.mark.parametrize(
     "command", [[], ["trace"], ["trace", "scale"], ["simulate"], ["cluster", "up"], ["experiment"]]
 )
-def test_help_has_one_style_and_a_short_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    texts = []
-    for word in ("-h", "--help"):
-        assert run([*command, word]) == 0
-        texts.append(capsys.readouterr().out)
+def test_help_has_one_style_and_a_short_name(command: list[str], cli: Cli) -> None:
+    texts = [cli(*command, word).out for word in ("-h", "--help")]
     assert texts[0] == texts[1]
     assert texts[0].startswith("Usage: osub")
     assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" not in texts[0]
@@ -340,61 +294,49 @@ WIDE = (
 )
 
 
-def converted(
-    log: str, folder: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0
-) -> tuple[str, str]:
+def converted(log: str, folder: Path, cli: Cli, *words: str, code: int = 0) -> tuple[str, str]:
     """Convert a log; return what is printed, and what is said on standard error."""
     (folder / "log").write_text(log)
     out = folder / "out.swf"
-    assert run(["trace", "convert", str(folder / "log"), "--out", str(out), "--force", *words]) == code
-    return capsys.readouterr()
+    return cli("trace", "convert", folder / "log", "--out", out, "--force", *words, code=code)
 
 
-def test_convert_says_that_a_system_is_too_small_for_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, output = converted(WIDE, tmp_path, capsys, "--system", "N2C4")
+def test_convert_says_that_a_system_is_too_small_for_the_log(tmp_path: Path, cli: Cli) -> None:
+    _, output = converted(WIDE, tmp_path, cli, "--system", "N2C4")
     assert "too small" in output
     assert "903 processors were in use at once, the system has 8" in output
     assert "osub trace scale" in output
-    assert "too small" not in converted(WIDE, tmp_path, capsys, "--system", "N10C100")[1]
+    assert "too small" not in converted(WIDE, tmp_path, cli, "--system", "N10C100")[1]
 
 
-def test_convert_counts_the_jobs_that_it_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert converted(ACCOUNTING, tmp_path, capsys)[0].splitlines()[-1].endswith("out.swf: 2 of 3 jobs")
+def test_convert_counts_the_jobs_that_it_left_out(tmp_path: Path, cli: Cli) -> None:
+    assert converted(ACCOUNTING, tmp_path, cli)[0].splitlines()[-1].endswith("out.swf: 2 of 3 jobs")
 
 
-def test_patterns_that_find_no_interactive_job_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_patterns_that_find_no_interactive_job_are_named(tmp_path: Path, cli: Cli) -> None:
     bare = "\n".join(line.partition("|")[0] + "|" + line.split("|", 4)[4] for line in WIDE.splitlines())
-    output = converted(bare, tmp_path, capsys, "--interactive", "partition=devel", code=2)[1]
+    output = converted(bare, tmp_path, cli, "--interactive", "partition=devel", code=2)[1]
     assert "partition=devel: no job of log has a partition" in output
     assert (
         "it has name, partition, user"
-        in converted(WIDE, tmp_path, capsys, "--interactive", "qos=debug", code=2)[1]
+        in converted(WIDE, tmp_path, cli, "--interactive", "qos=debug", code=2)[1]
     )
-    assert (
-        "fits --interactive name=debug" in converted(WIDE, tmp_path, capsys, "--interactive", "name=debug")[1]
-    )
-    assert "fits" not in converted(WIDE, tmp_path, capsys, "--interactive", "name=bash")[1]
+    assert "fits --interactive name=debug" in converted(WIDE, tmp_path, cli, "--interactive", "name=debug")[1]
+    assert "fits" not in converted(WIDE, tmp_path, cli, "--interactive", "name=bash")[1]
 
 
 @pytest.mark.parametrize(
     "words", [["--system", "N2C4"], ["--interactive", "name=bash"], ["--time-zone", "Asia/Tokyo"]]
 )
 def test_options_of_accounting_are_refused_for_swf(
-    words: list[str], trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), *words]) == 2
-    assert "is SWF" in capsys.readouterr().err
+    assert "is SWF" in cli("trace", "convert", trace, "--out", tmp_path / "c.swf", *words, code=2).err
 
 
 @pytest.mark.parametrize("line", ["root:x:0:0:root:/root:/bin/bash\n", "1;2;3\n", "5 9 broken\n"])
-def test_convert_does_not_recommend_itself(
-    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = converted(line, tmp_path, capsys, code=1)[1]
+def test_convert_does_not_recommend_itself(line: str, tmp_path: Path, cli: Cli) -> None:
+    output = converted(line, tmp_path, cli, code=1)[1]
     assert "trace convert" not in output
     assert "sacct --allusers" in output
 

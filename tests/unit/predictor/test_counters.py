@@ -35,6 +35,7 @@ from predictor.measure.frozen_program import FrozenProgram, ProgramError
 from predictor.measure.measure_pairs import rows_of, simulated_counts
 from predictor.measure.pair_trial import measure
 from predictor.programs.program_catalogue import ALL, applications_named, known_applications
+from tests.fixtures.cli import Cli
 from tests.fixtures.looks import until
 from tests.fixtures.tier import examples
 from workloads.task.step_meter import make_meter, read_meter
@@ -116,7 +117,7 @@ def test_a_cache_whose_sets_are_no_power_of_two_is_simulated_a_little_smaller(tm
     assert last_level(2, tmp_path).count(",") == 2
 
 
-def test_the_operating_system_counts_any_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_operating_system_counts_any_command(cli: Cli) -> None:
     words = [
         "predict",
         "counters",
@@ -128,8 +129,7 @@ def test_the_operating_system_counts_any_command(capsys: pytest.CaptureFixture[s
         "-c",
         "bytearray(1 << 24)",
     ]
-    assert run(words) == 0
-    document = {row["counter"]: row for row in json.loads(capsys.readouterr().out)["os"]}
+    document = {row["counter"]: row for row in cli.json(*words)["os"]}
     assert document["faults_minor"]["value"] > 0
     assert document["faults_minor"]["per"] == "second"
 
@@ -144,11 +144,8 @@ def test_the_operating_system_counts_any_command(capsys: pytest.CaptureFixture[s
         ([], "CMD", 2),
     ],
 )
-def test_a_command_that_fails_is_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], message: str, code: int
-) -> None:
-    assert run(["predict", "counters", "--source", "os", *words]) == code
-    error = capsys.readouterr().err
+def test_a_command_that_fails_is_one_line(cli: Cli, words: list[str], message: str, code: int) -> None:
+    error = cli("predict", "counters", "--source", "os", *words, code=code).err
     assert message in error
     assert error.count("\n") == 1
 
@@ -231,11 +228,10 @@ def test_counts_that_do_not_fit_the_cpu_time_are_refused(
 
 
 def test_the_next_source_is_taken_and_the_reason_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     fake_perf(tmp_path, monkeypatch, "2700,,EVENT,1000000000,100.00,,")
-    assert run(["predict", "counters", "--quick", "--json", "--", "true"]) == 0
-    output = capsys.readouterr()
+    output = cli("predict", "counters", "--quick", "--json", "--", "true")
     assert list(json.loads(output.out)) == ["os"]
     assert "no counters from perf: the PMU is not believed" in output.err
 

@@ -26,7 +26,6 @@ from typer.testing import CliRunner
 
 from foundation.errors import HostError, InputError, OsubError, UsageError
 from foundation.units import seconds_of
-from osub.cli.main import run
 from osub.cli.predict.command import app
 from predictor.dataset import SOLO, TRIALS, PairKind, Pairs, read_pairs, write_pairs
 from predictor.dataset.pairs_agreement import agreement_of
@@ -62,6 +61,7 @@ from predictor.programs.program_catalogue import (
     applications_named,
     kernels_program,
 )
+from tests.fixtures.cli import Cli
 from tests.fixtures.pairs_made import made_pairs
 from tests.fixtures.tier import examples
 from workloads.task.step_meter import Meter, make_meter, map_meter, read_meter
@@ -294,10 +294,9 @@ def test_no_time_to_spend(text: str) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str, code: int
+    tmp_path: Path, cli: Cli, words: list[str], message: str, code: int
 ) -> None:
-    assert run(["predict", "measure", "--out", str(tmp_path / "p"), *words]) == code
-    error = capsys.readouterr().err
+    error = cli("predict", "measure", "--out", tmp_path / "p", *words, code=code).err
     assert message in error
     assert error.count("\n") == 1
 
@@ -540,11 +539,8 @@ def test_an_application_runs_with_as_much_work_as_is_asked_for() -> None:
         (["matmul.6144K", "--seconds", "1"], "was not measured alone", 1),
     ],
 )
-def test_what_cannot_be_run_is_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], message: str, code: int
-) -> None:
-    assert run(["predict", "run", *words]) == code
-    error = capsys.readouterr().err
+def test_what_cannot_be_run_is_one_line(cli: Cli, words: list[str], message: str, code: int) -> None:
+    error = cli("predict", "run", *words, code=code).err
     assert message in error
     assert error.count("\n") == 1
 

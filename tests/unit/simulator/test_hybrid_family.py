@@ -10,6 +10,7 @@ import pytest
 from foundation.records.records_folder import read_info
 from osub.cli.main import run
 from simulator.hybrid import drawn_jobs
+from tests.fixtures.cli import Cli
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes
@@ -219,47 +220,39 @@ FAULTS = {
 
 @pytest.mark.parametrize(("line", "message"), FAULTS.items(), ids=FAULTS.values())
 def test_a_file_that_says_what_cannot_be_ends_with_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
+    tmp_path: Path, cli: Cli, line: str, message: str
 ) -> None:
     write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
     kinds = tmp_path / "kinds.csv"
     kinds.write_text(f"{GOOD}{line}\n")
-    assert run(words_of(tmp_path, kinds, "n-paa")) == 1
-    error = capsys.readouterr().err
+    error = cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
     assert message in error
     assert "kinds.csv" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "n-paa").exists()
 
 
-def test_a_folder_in_the_place_of_the_file_is_said_in_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_in_the_place_of_the_file_is_said_in_words(tmp_path: Path, cli: Cli) -> None:
     write_trace(tmp_path, [(1, 0, 100, 8)])
-    assert run(words_of(tmp_path, tmp_path, "n-paa")) == 1
-    error = capsys.readouterr().err
+    error = cli(*words_of(tmp_path, tmp_path, "n-paa"), code=1).err
     assert f"cannot read {tmp_path}: Is a directory" in error
     assert "Errno" not in error
 
 
-def test_an_error_names_the_line_although_a_field_has_two(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_names_the_line_although_a_field_has_two(tmp_path: Path, cli: Cli) -> None:
     write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
     kinds = tmp_path / "kinds.csv"
     kinds.write_text(f'{GOOD}1,"rigid\n",,,,,\n2,soft,,,,,\n')
-    assert run(words_of(tmp_path, kinds, "n-paa")) == 1
-    assert "kinds.csv:4: job 2: kind" in capsys.readouterr().err
+    assert "kinds.csv:4: job 2: kind" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
 
 
 def test_a_file_of_more_jobs_than_are_read_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drawn_jobs, "_MOST_JOBS", 2)
     write_trace(tmp_path, [(1, 0, 100, 8)])
     kinds = write_kinds(tmp_path, {1: RIGID, 2: RIGID, 3: RIGID})
-    assert run(words_of(tmp_path, kinds, "n-paa")) == 1
-    assert ":4: more than 2 rows" in capsys.readouterr().err
+    assert ":4: more than 2 rows" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
 
 
 OWN_PLACEMENT = """
@@ -283,7 +276,7 @@ class Last:
 )
 def test_settings_that_cannot_be_are_refused(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
     message: str,
@@ -292,15 +285,13 @@ def test_settings_that_cannot_be_are_refused(
     (tmp_path / "own.py").write_text(OWN_PLACEMENT)
     trace = write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
     base = ["simulate", str(trace), "--system", "N8C1", "--policy", "hybrid-n-paa", "--out"]
-    assert run([*base, str(tmp_path / "out"), *words]) == 2
-    error = capsys.readouterr().err
+    error = cli(*base, tmp_path / "out", *words, code=2).err
     assert message in error
     assert error.count("\n") == 1
 
 
-def test_the_columns_that_are_needed_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_columns_that_are_needed_are_named(tmp_path: Path, cli: Cli) -> None:
     write_trace(tmp_path, [(1, 0, 100, 8)])
     kinds = tmp_path / "kinds.csv"
     kinds.write_text("trace_job,min_nodes\n1,2\n")
-    assert run(words_of(tmp_path, kinds, "n-paa")) == 1
-    assert ":1: no column kind" in capsys.readouterr().err
+    assert ":1: no column kind" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err

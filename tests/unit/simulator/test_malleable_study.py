@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,7 +12,6 @@ import pytest
 
 from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
-from osub.cli.main import run
 from simulator.experiments.job_windows import (
     EAGLE,
     HASWELL,
@@ -36,6 +34,7 @@ from simulator.experiments.malleable_survey import (
     Outcomes,
     run_case,
 )
+from tests.fixtures.cli import Cli
 
 MIN, PREF, AVG, KEEP = STRATEGIES
 
@@ -324,7 +323,7 @@ def test_one_seed_decides_nothing() -> None:
 
 @pytest.mark.slow
 def test_the_command_judges_every_claim_of_a_trace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OSUB_JIT", "0")
     dice = np.random.default_rng(1)
@@ -332,17 +331,15 @@ def test_the_command_judges_every_claim_of_a_trace(
     trace = write_trace(tmp_path / "t.swf", jobs)
     page = tmp_path / "page.html"
     words = ["experiment", "malleable", str(trace), "--seeds", "2", "--json", "--html", str(page)]
-    assert run(words) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json(*words)
     assert [claim["id"] for claim in found["claims"]] == [f"M{number}" for number in range(1, 33)]
     assert [table["name"] for table in found["tables"]] == ["World", "Figure 9", "Readings"]
     assert "KEEPPREF" in page.read_text()
 
 
-def test_the_command_refuses_what_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_what_is_no_trace(tmp_path: Path, cli: Cli) -> None:
     bad = tmp_path / "bad.swf"
     bad.write_text("no trace\n")
     page = tmp_path / "page.html"
-    assert run(["experiment", "malleable", str(bad), "--html", str(page)]) == 1
-    assert "bad.swf" in capsys.readouterr().err
+    assert "bad.swf" in cli("experiment", "malleable", bad, "--html", page, code=1).err
     assert not page.exists()

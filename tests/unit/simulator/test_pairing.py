@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import osub
 from foundation.errors import InputError, UsageError
-from osub.cli.main import run
 from predictor.dataset import PairKind, write_pairs
 from predictor.model import write_model
 from predictor.model.model_fit import fit_model
 from simulator.pairing import applications_of, read_pair_table
+from tests.fixtures.cli import Cli
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples
 
@@ -172,17 +172,15 @@ def test_a_folder_of_pairs_and_a_model_are_tables_too(tmp_path: Path) -> None:
     assert (measured.slowdown <= 20).all()
 
 
-def test_losses_of_another_processor_are_used_with_a_warning(
-    tmp_path: Path, table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_losses_of_another_processor_are_used_with_a_warning(tmp_path: Path, table: Path, cli: Cli) -> None:
     pairs = made_pairs(8)
     write_pairs(tmp_path / "pairs", pairs)
     write_model(tmp_path / "model.json", fit_model(pairs, PairKind.TIMESLICE))
     log = trace(tmp_path / "one.swf", [(0, 10, 1, 1)])
     for number, file in enumerate((tmp_path / "pairs", tmp_path / "model.json", table)):
         words = ["simulate", str(log), "--system", "N1C1", "--multiplicity", "2", "--sharing", "pairwise"]
-        assert run([*words, "--pairs", str(file), "--out", str(tmp_path / f"run{number}")]) == 0
-        assert (f"measured on {CPU}" in capsys.readouterr().err) == (file != table)
+        printed = cli(*words, "--pairs", file, "--out", tmp_path / f"run{number}")
+        assert (f"measured on {CPU}" in printed.err) == (file != table)
 
 
 @pytest.mark.parametrize(

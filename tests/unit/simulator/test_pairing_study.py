@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import polars as pl
 import pytest
 
 from analysis.claims import ClaimVerdict
-from osub.cli.main import run
 from predictor.dataset import PAIRS, PairKind
 from simulator.experiments.pairing_claims import coupled_table, rows, world_of
 from simulator.experiments.pairing_study import (
@@ -29,6 +27,7 @@ from simulator.experiments.pairing_study import (
 )
 from simulator.experiments.pairing_tables import Folds, MeasuredPairs, family, folds_of, look_at, tables
 from simulator.pairing import PairTable, read_pair_table
+from tests.fixtures.cli import Cli
 
 IDS = [f"P{number}" for number in range(1, 20)]
 
@@ -196,10 +195,9 @@ def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(fou
 
 
 @pytest.mark.slow
-def test_the_command_reports_claims_and_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_claims_and_effect(tmp_path: Path, cli: Cli) -> None:
     page = tmp_path / "page.html"
-    assert run(["experiment", "pairing", "--quick", "--seeds", "1", "--html", str(page), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = cli.json("experiment", "pairing", "--quick", "--seeds", "1", "--html", page, "--json")
     assert [row["id"] for row in document["claims"]] == IDS
     assert "fails" not in {row["verdict"] for row in document["claims"] if row["id"] == "P16"}
     assert "Losses of jobs by who shares with whom" in page.read_text()

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from osub.cli.main import run
+from tests.fixtures.cli import Cli
 
 MAKE_WAY = Path(__file__).parents[3] / "docs" / "examples" / "make_way.py"
 
@@ -198,9 +199,8 @@ def test_settings_that_cannot_be_are_refused(
     assert expected_message in message
 
 
-def test_the_policies_are_listed_with_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["simulate", "--policies"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_policies_are_listed_with_one_line_each(cli: Cli) -> None:
+    lines = cli("simulate", "--policies").out.splitlines()
     assert any(line.startswith("easy: ") for line in lines)
 
 

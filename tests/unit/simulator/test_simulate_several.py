@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from foundation.errors import UsageError
 from foundation.records import load_run
-from osub.cli.main import run
 from osub.cli.simulate import multiplicities
+from tests.fixtures.cli import Cli
 
 
 @pytest.fixture
@@ -21,29 +20,22 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_each_multiplicity_has_a_run_and_they_are_compared(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_multiplicity_has_a_run_and_they_are_compared(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "runs"
     words = ["simulate", str(trace), "--system", "N2C1", "--multiplicity", "1,2", "--out", str(out), "--json"]
-    assert run(words) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = cli.json(*words)
     assert document["runs"] == [str(out / "m1"), str(out / "m2")]
     assert [load_run(Path(path)).info.multiplicity for path in document["runs"]] == [1, 2]
     assert [finding["reference"] for finding in document["verdict"]["findings"]] == [
         document["metrics"][0]["label"]
     ]
-    assert run(words) == 1
-    assert "exists already" in capsys.readouterr().err
+    assert "exists already" in cli(*words, code=1).err
 
 
-def test_people_get_the_verdict_first(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_people_get_the_verdict_first(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "runs"
     words = ["simulate", str(trace), "--system", "N2C1", "--multiplicity", "1,2", "--out", str(out)]
-    assert run([*words, "--label", "mine"]) == 0
-    said = capsys.readouterr().out
+    said = cli(*words, "--label", "mine").out
     assert said.startswith("Two jobs a core, assuming C_o = 1.2: ")
     assert "\nmine M=2 against mine M=1: " in said
     assert "osub compare" in said

@@ -21,6 +21,7 @@ from simulator.fit.fit_parameters import Parameter
 from simulator.fit.measured_run import Latencies
 from simulator.fit.recorded_order import read_starts
 from simulator.fit.slurm_fit import configured, fit_run
+from tests.fixtures.cli import Cli
 from tests.fixtures.real_runs import Row, real_run
 from tests.fixtures.slurm_runs import SLURM_CONFIG, SYSTEM, slurm_run, write_trace
 
@@ -193,13 +194,10 @@ def test_large_jobs_go_first_by_size_and_old_ones_by_age(tmp_path: Path) -> None
         ("sorcery=1", "policy slurm has no option 'sorcery'"),
     ],
 )
-def test_values_that_cannot_be_are_refused(
-    setting: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_that_cannot_be_are_refused(setting: str, message: str, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "t.swf").write_text("1 0 -1 5 1 -1 -1 1 5 -1 1 1 1 -1 1 -1 -1 -1\n")
     words = ["--system", "N1C1", "--policy", "slurm", "--set", setting, "--out", str(tmp_path / "run")]
-    assert run(["simulate", str(tmp_path / "t.swf"), *words]) == 2
-    assert message in capsys.readouterr().err
+    assert message in cli("simulate", tmp_path / "t.swf", *words, code=2).err
 
 
 STREAM = [(1, 0, 1000, 1, 1000, 1), (2, 0, 200, 1, 200, 1), (3, 10, 100, 2, 100, 2)]

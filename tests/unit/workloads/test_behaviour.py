@@ -15,6 +15,7 @@ import pytest
 
 from foundation.errors import HostError, InputError, OutputError, UsageError
 from osub.cli.main import run
+from tests.fixtures.cli import Cli
 from tests.fixtures.looks import until
 from workloads.behaviour.behaviour_sampler import (
     BehaviourSample,
@@ -346,14 +347,13 @@ def test_record_writes_a_series_of_a_busy_process(tmp_path: Path, capsys: pytest
     assert found["mean_cores"] > 0.05
 
 
-def test_record_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_says_what_it_needs(tmp_path: Path, cli: Cli) -> None:
     out = ["--out", str(tmp_path / "p.csv")]
     assert run(["trace", "record", *out]) == 2
-    assert run(["trace", "record", *out, "--pid", "1", "--job", "2"]) == 2
-    assert "one of --job, --pid and --cgroup" in capsys.readouterr().err
+    printed = cli("trace", "record", *out, "--pid", "1", "--job", "2", code=2)
+    assert "one of --job, --pid and --cgroup" in printed.err
     assert run(["trace", "record", *out, "--cgroup", str(tmp_path)]) == 2
-    assert run(["trace", "record", *out, "--job", "99999999"]) == 1
-    assert "no cgroup of Slurm job" in capsys.readouterr().err
+    assert "no cgroup of Slurm job" in cli("trace", "record", *out, "--job", "99999999", code=1).err
     assert not (tmp_path / "p.csv").exists()
 
 
@@ -465,28 +465,22 @@ def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
         synthesize(recorded(5), 3)
 
 
-def test_command_prints_statistics_and_makes_a_file_that_is_a_recording(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_prints_statistics_and_makes_a_file_that_is_a_recording(tmp_path: Path, cli: Cli) -> None:
     pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
     folder = tmp_path / "recorded"
     folder.mkdir()
     write_swf(folder / "a.swf", pattern_trace(recorded(12), "recorded"))
     write_series(folder / "b.csv", [sampled("s", InteractivePattern(10, 20, (5, 30), (15,)))])
-    assert run(["trace", "patterns", str(folder)]) == 0
-    assert "71 %" in capsys.readouterr().out
+    assert "71 %" in cli("trace", "patterns", folder).out
     out = tmp_path / "new.swf"
     words = ["trace", "patterns", str(folder), "--synthesize", "20", "--out", str(out)]
-    assert run([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json(*words, "--json")
     assert (found["recordings"], found["synthesized"]["jobs"], sum(found["clusters"])) == (13, 20, 13)
-    assert run([*words, "--force"]) == 0
-    assert "recorded" in capsys.readouterr().out
+    assert "recorded" in cli(*words, "--force").out
     out.rename(folder / "new.swf")
     assert len(read_library(folder).recordings) == 33
 
 
-def test_command_refuses_half_a_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["trace", "patterns", str(tmp_path), "--synthesize", "3"]) == 2
-    assert "go together" in capsys.readouterr().err
+def test_command_refuses_half_a_request(tmp_path: Path, cli: Cli) -> None:
+    assert "go together" in cli("trace", "patterns", tmp_path, "--synthesize", "3", code=2).err
     assert run(["trace", "patterns", str(tmp_path / "none")]) == 1

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pytest
 
 from foundation.errors import HostError, InputError, OutputError, UsageError
 from osub.cli.main import run
+from tests.fixtures.cli import Cli
 from workloads.importers.fetch_log import (
     LOGS,
     ArchiveLog,
@@ -162,31 +162,24 @@ def mirror() -> Iterator[str]:
 
 
 def test_real_connections_work_and_missing_files_are_reported(
-    mirror: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    mirror: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert run(["trace", "fetch", "l_lab/Lab-2", "--archive", f"{mirror}/", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json("trace", "fetch", "l_lab/Lab-2", "--archive", f"{mirror}/", "--json")
     assert (found["jobs"], found["downloaded"], found["checked"]) == (2, True, "job count")
     assert Path(found["path"]) == tmp_path / "osub" / "traces" / "Lab-2.swf.gz"
-    assert run(["trace", "fetch", "l_lab/Lab-2"]) == 0
-    assert "was there, 2 jobs" in capsys.readouterr().out
-    assert run(["trace", "fetch", "l_lab/Lab-3", "--archive", mirror]) == 1
-    message = capsys.readouterr().err
+    assert "was there, 2 jobs" in cli("trace", "fetch", "l_lab/Lab-2").out
+    message = cli("trace", "fetch", "l_lab/Lab-3", "--archive", mirror, code=1).err
     assert "answers 404" in message
     assert message.count("\n") == 1
 
 
-def test_list_says_what_there_is_and_what_is_cached(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_says_what_there_is_and_what_is_cached(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "RICC-2010-2.swf.gz").write_bytes(PACKED)
-    assert run(["trace", "fetch", "--cache", str(tmp_path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json("trace", "fetch", "--cache", tmp_path, "--json")
     assert [log["name"] for log in found["logs"] if log["cached"]] == ["RICC-2010-2"]
-    assert run(["trace", "fetch", "--cache", str(tmp_path)]) == 0
-    assert "UniLu-Gaia-2014-1" in capsys.readouterr().out
+    assert "UniLu-Gaia-2014-1" in cli("trace", "fetch", "--cache", tmp_path).out
     assert run(["trace", "fetch", "nothing", "--cache", str(tmp_path)]) == 2
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import doctest
-import json
 from pathlib import Path
 
 import pytest
 
 from foundation.errors import UsageError
-from osub.cli.main import run
 from submitter.plan.replay_plan import read_apps
+from tests.fixtures.cli import Cli
 from workloads.rrba.calibration_kinds import kind_of, target_of
 from workloads.swf import SwfJob
 from workloads.trace.models.interactive_jobs import (
@@ -37,13 +36,10 @@ TRACE = "".join(
 )
 
 
-def test_assigned_applications_are_a_table_for_the_replay(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_assigned_applications_are_a_table_for_the_replay(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "t.swf").write_text(TRACE)
     words = ["workloads", "assign", str(tmp_path / "t.swf"), "--out", str(tmp_path / "apps.csv")]
-    assert run([*words, "--speedup", "10", "--class", "S", "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = cli.json(*words, "--speedup", "10", "--class", "S", "--json")
     # Not the interactive job, nor the one that never ran.
     assert answer["jobs"] == 3
     assert sum(answer["applications"].values()) == 3
@@ -57,9 +53,8 @@ def test_assigned_applications_are_a_table_for_the_replay(
 
 
 @pytest.mark.slow
-def test_kernels_are_compiled_into_a_folder_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["workloads", "compile", "--json"]) == 0
-    assert Path(json.loads(capsys.readouterr().out)["folder"]).is_dir()
+def test_kernels_are_compiled_into_a_folder_that_is_named(cli: Cli) -> None:
+    assert Path(cli.json("workloads", "compile", "--json")["folder"]).is_dir()
 
 
 @pytest.mark.parametrize(
@@ -72,11 +67,10 @@ def test_kernels_are_compiled_into_a_folder_that_is_named(capsys: pytest.Capture
     ],
 )
 def test_calibration_that_cannot_be_made_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, complaint: str
+    tmp_path: Path, cli: Cli, words: list[str], code: int, complaint: str
 ) -> None:
     where = ["--cluster", str(tmp_path), "--calibration", str(tmp_path / "steps.json")]
-    assert run(["workloads", "calibrate", *where, *words]) == code
-    assert complaint in capsys.readouterr().err
+    assert complaint in cli("workloads", "calibrate", *where, *words, code=code).err
     assert not (tmp_path / "steps.json").exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from foundation.errors import InputError, OutputError
 from foundation.records import RunWriter
 from foundation.records.records_folder import find_runs, remove_run
 from osub.cli.main import run
+from tests.fixtures.cli import Cli
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 
@@ -92,21 +92,16 @@ def test_other_folders_and_links_are_no_runs(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "run.json").exists()
 
 
-def test_the_command_lists_and_removes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_lists_and_removes(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     path = made(tmp_path / "one")
-    assert run(["runs", "list", str(tmp_path), "--json"]) == 0
-    (facts,) = json.loads(capsys.readouterr().out)
+    (facts,) = cli.json("runs", "list", tmp_path, "--json")
     assert (facts["run"], facts["finished"], facts["fault"]) == (str(path), True, None)
-    assert run(["runs", "list", str(tmp_path)]) == 0
-    assert str(path) in capsys.readouterr().out
-    assert run(["runs", "remove", str(path), str(tmp_path), "--yes"]) == 2
-    assert "nothing was removed" in capsys.readouterr().err
+    printed = cli("runs", "list", tmp_path)
+    assert str(path) in printed.out
+    assert "nothing was removed" in cli("runs", "remove", path, tmp_path, "--yes", code=2).err
     assert run(["runs", "remove", str(path), "--json"]) == 2
     assert path.exists()
     assert run(["runs", "remove", str(path), "--yes"]) == 0
     assert not path.exists()
-    assert run(["runs", "list", str(tmp_path)]) == 0
-    assert "no runs in" in capsys.readouterr().out
+    assert "no runs in" in cli("runs", "list", tmp_path).out

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import Members, MembershipClaim, assign, claim_of, step_of_title
 from gangd.freezer.procfs import ProcStat
 
 KEY = StepKey(12, "0")
-HERE = MembershipClaim(7, "a")
+HERE, NOWHERE = MembershipClaim(7, "a"), MembershipClaim(7)
 
 
 def process(
@@ -56,22 +58,10 @@ def test_descendants_of_slurmstepd_are_members_and_it_is_not() -> None:
     assert steps == {KEY: [11, 12, 15]}
 
 
-def test_name_of_a_daemon_spares_no_process() -> None:
-    steps, _ = assigned(process(10), process(11, 10, comm="munged"), process(12, 10, comm="slurmstepd"))
-    assert steps == {KEY: [11, 12]}
-
-
 def test_descendant_is_a_member_however_deep_it_is() -> None:
     chain = [process(number, number - 1, session=number) for number in range(11, 5000)]
     steps, _ = assigned(process(10), *reversed(chain), claims={4999: MembershipClaim(7)})
     assert len(steps[KEY]) == len(chain)
-
-
-def test_parents_in_a_circle_end_the_search() -> None:
-    steps, _ = assigned(
-        process(10), process(11, 12), process(12, 11), claims={11: MembershipClaim(7), 12: MembershipClaim(7)}
-    )
-    assert steps == {}
 
 
 def test_step_that_names_no_node_is_of_the_only_one() -> None:
@@ -86,62 +76,51 @@ def test_step_that_names_no_node_is_of_the_only_one() -> None:
     assert steps(one_node=False) == []
 
 
-def test_step_of_another_node_on_this_host_is_left_out() -> None:
-    steps, _ = assigned(process(10, comm="slurmstepd"), process(11, 10), claims={11: MembershipClaim(7, "b")})
-    assert steps == {}
-
-
-def test_first_process_that_names_a_node_decides() -> None:
-    steps, _ = assigned(
-        process(10, comm="slurmstepd"), process(11, 10), process(12, 10), claims={11: MembershipClaim(7)}
-    )
-    assert steps == {KEY: [11, 12]}
-
-
-def test_orphan_in_a_members_session_is_a_member() -> None:
-    steps, _ = assigned(
-        process(10), process(11, 10, session=11), process(30, 1, session=11), claims={30: MembershipClaim(7)}
-    )
-    assert steps == {KEY: [11, 30]}
-
-
-def test_orphan_that_was_a_member_stays_one() -> None:
-    _, before = assigned(process(10), process(11, 10), process(12, 11))
-    steps, _ = assigned(
-        process(10), process(11, 10), process(12, 1), before=before, claims={12: MembershipClaim(7)}
-    )
-    assert steps == {KEY: [11, 12]}
-
-
-def test_reused_pid_is_no_member() -> None:
-    _, before = assigned(process(10), process(11, 10), process(12, 11))
-    steps, _ = assigned(
-        process(10),
-        process(11, 10),
-        process(12, 1, start=999),
-        before=before,
-        claims={12: MembershipClaim(7)},
-    )
-    assert steps == {KEY: [11]}
-
-
-def test_double_fork_into_a_new_session_is_found_by_its_environment() -> None:
-    steps, _ = assigned(
-        process(10), process(11, 10), process(40, 1, session=40), claims={40: MembershipClaim(7, "a", KEY)}
-    )
-    assert steps == {KEY: [11, 40]}
-
-
-def test_environment_of_another_user_proves_nothing() -> None:
-    steps, _ = assigned(
-        process(10), process(11, 10), process(40, 1, session=40), claims={40: MembershipClaim(8, "a", KEY)}
-    )
-    assert steps == {KEY: [11]}
-
-
-def test_environment_of_another_node_proves_nothing() -> None:
-    steps, _ = assigned(process(10), process(11, 10), process(40), claims={40: MembershipClaim(7, "b", KEY)})
-    assert steps == {KEY: [11]}
+@pytest.mark.parametrize(
+    ("others", "claims", "members"),
+    [
+        pytest.param(
+            (process(11, 10, comm="munged"), process(12, 10, comm="slurmstepd")), {}, [11, 12],
+            id="name of a daemon spares no process",
+        ),
+        pytest.param(
+            (process(11, 12), process(12, 11)), {11: NOWHERE, 12: NOWHERE}, None,
+            id="parents in a circle end the search",
+        ),
+        pytest.param(
+            (process(11, 10),), {11: MembershipClaim(7, "b")}, None, id="step of another node on this host"
+        ),
+        pytest.param(
+            (process(11, 10), process(12, 10)), {11: NOWHERE}, [11, 12],
+            id="first process that names a node decides",
+        ),
+        pytest.param(
+            (process(11, 10, session=11), process(30, session=11)), {30: NOWHERE}, [11, 30],
+            id="orphan in a member's session",
+        ),
+        pytest.param(
+            (process(11, 10), process(40, session=40)), {40: MembershipClaim(7, "a", KEY)}, [11, 40],
+            id="double fork into a new session is found by its environment",
+        ),
+        pytest.param(
+            (process(11, 10), process(40, session=40)), {40: MembershipClaim(8, "a", KEY)}, [11],
+            id="environment of another user proves nothing",
+        ),
+        pytest.param(
+            (process(11, 10), process(40)), {40: MembershipClaim(7, "b", KEY)}, [11],
+            id="environment of another node proves nothing",
+        ),
+        pytest.param(
+            (process(90, 10, start=1), process(20, 90, start=2)), {}, [90, 20],
+            id="parents come before children",
+        ),
+    ],
+)  # fmt: skip
+def test_membership(
+    others: tuple[ProcStat, ...], claims: dict[int, MembershipClaim], members: list[int] | None
+) -> None:
+    steps, _ = assigned(process(10, comm="slurmstepd"), *others, claims=claims)
+    assert steps == ({} if members is None else {KEY: members})
 
 
 def test_spared_processes_are_never_members() -> None:
@@ -149,9 +128,11 @@ def test_spared_processes_are_never_members() -> None:
     assert steps == {KEY: [11]}
 
 
-def test_parents_come_before_children() -> None:
-    steps, _ = assigned(process(10), process(90, 10, start=1), process(20, 90, start=2))
-    assert steps == {KEY: [90, 20]}
+@pytest.mark.parametrize(("start", "members"), [(12, [11, 12]), (999, [11])], ids=["orphan", "reused pid"])
+def test_orphan_that_was_a_member_stays_one(start: int, members: list[int]) -> None:
+    _, before = assigned(process(10), process(11, 10), process(12, 11))
+    now = (process(10), process(11, 10), process(12, 1, start=start))
+    assert assigned(*now, before=before, claims={12: NOWHERE})[0] == {KEY: members}
 
 
 def test_reads_titles_and_environments() -> None:

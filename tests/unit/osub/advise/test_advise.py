@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import json
 import random
 import tomllib
 from collections.abc import Iterator
@@ -37,6 +36,7 @@ from osub.advise.trials import (
 )
 from osub.advise.words import AdviceText, advice_text
 from osub.cli.main import run
+from tests.fixtures.cli import Cli
 from tests.fixtures.golden import SHARED
 from workloads.importers.assemble_trace import ImportOptions
 
@@ -334,25 +334,19 @@ def test_a_log_that_cannot_be_used_is_refused(
         ["--system", "big"],
     ],
 )
-def test_an_option_that_cannot_be_is_refused(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_that_cannot_be_is_refused(words: list[str], tmp_path: Path, cli: Cli) -> None:
     path = write_log(
         tmp_path / "log.txt", (one for one in sessions(random.Random(1), 1, 4) if one[0] < START + DAY)
     )
 
-    assert run(["advise", str(path), *words]) == 2
-    assert "Traceback" not in capsys.readouterr().err
+    assert "Traceback" not in cli("advise", path, *words, code=2).err
 
 
-def test_the_command_writes_a_page_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_page_and_json(tmp_path: Path, cli: Cli) -> None:
     path = write_log(tmp_path / "log.txt", sessions(random.Random(1), 2, 4))
     page = tmp_path / "advice.html"
 
-    assert (
-        run(["advise", str(path), "--system", SYSTEM, "--overhead", "1.2", "--json", "--out", str(page)]) == 0
-    )
-    facts = json.loads(capsys.readouterr().out)
+    facts = cli.json("advise", path, "--system", SYSTEM, "--overhead", "1.2", "--json", "--out", page)
     assert (facts["candidate"], facts["system"]) == ("debug", SYSTEM)
     assert facts["words"]["recommendation"]
     assert "Sharing cores on log" in page.read_text()
@@ -360,13 +354,12 @@ def test_the_command_writes_a_page_and_json(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason="the shared traces are not here")
-def test_a_real_log_of_accounting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_log_of_accounting(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "cirrus.csv"
     with gzip.open(SHARED / "traces" / "cirrus_2024Q1_CPU_sacct_subset.csv.gz", "rt") as log:
         path.write_text("".join(itertools.islice(log, 1200)))
 
-    assert run(["advise", str(path), "--overhead", "1.2", "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = cli.json("advise", path, "--overhead", "1.2", "--json")
     assert facts["system"].endswith("C36")
     assert facts["memory"]["fits"] == {}
     assert facts["efficiency"] is None
