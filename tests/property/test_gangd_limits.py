@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from random import Random
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -76,7 +75,7 @@ class Site:
                 self.end_s[job] = self.late.pop(job)
                 assert self.end_s[job] == end_s
         for job, end_s in self.end_s.items():
-            bench.jobs[job] = replace(bench.jobs[job], end_s=end_s)
+            bench.change(job, end_s=end_s)
         bench.snapshot()
         for move in only(bench.tell(Tick(bench.now_ns)), MoveEnd):
             self.check(move)

@@ -10,8 +10,7 @@ def test_jobs_of_one_core_that_yield_take_no_turns_among_themselves() -> None:
     bench = Bench(nodes=1)
     for number in (1, 2, 3):
         bench.job(number, {"n0": (0,)}, hold=HoldMode.YIELD)
-    bench.tick()
-    bench.tick()
+    bench.ticks(2)
     assert [bench.state(number) for number in (1, 2, 3)] == [GangState.BUSY] * 3
     assert bench.owners(4, 6) == [{1, 2, 3}] * 6
 
@@ -30,14 +29,12 @@ def test_a_job_of_several_cores_makes_its_neighbours_take_turns_and_no_others() 
         bench.job(number, {node: (core,)}, hold=HoldMode.YIELD)
     bench.tick()
     bench.job(6, {"n0": (0,), "n1": (0,)}, hold=HoldMode.YIELD)
-    for _ in range(3):
-        bench.tick()
+    bench.ticks(3)
     for owners in bench.owners(8, 12):
         assert {3, 4, 5} <= owners
         assert len(owners & {1, 2, 6}) == 1
     del bench.jobs[6]
-    for _ in range(3):
-        bench.tick()
+    bench.ticks(3)
     assert bench.owners(12, 2) == [{1, 2, 3, 4, 5}] * 2
 
 
@@ -45,8 +42,7 @@ def test_different_weights_are_kept_by_slices() -> None:
     bench = Bench(nodes=1)
     bench.job(1, {"n0": (0,)}, hold=HoldMode.YIELD, weight=3.0)
     bench.job(2, {"n0": (0,)}, hold=HoldMode.YIELD)
-    for _ in range(20):
-        bench.tick()
+    bench.ticks(20)
     slices = bench.owners(22, 40)
     assert sum(1 in owners for owners in slices) == 30
     assert sum(2 in owners for owners in slices) == 10
@@ -74,8 +70,7 @@ def test_a_changed_hold_is_published_anew() -> None:
     bench = Bench(nodes=2)
     bench.job(1, hold=HoldMode.YIELD)
     bench.job(2, hold=HoldMode.YIELD)
-    for _ in range(4):
-        bench.tick()
+    bench.ticks(4)
     bench.job(2, hold=HoldMode.FREEZE)
     [publish] = only(bench.tick(), Publish)
     [track] = publish.tracks

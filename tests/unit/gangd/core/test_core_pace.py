@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gangd.core import Alarm, CoreSettings, InvalidSettings, NodeReport, Publish, Reload, SliceUse
 from gangd.core.gang_settings import MS, SECOND
 from gangd.core.slice_timing import GOOD_LOOKS, LITTLE_LOST, LOOK_NS, MORE_LOOKAHEAD, MOST_LOST, QuantumPace
-from tests.fixtures.core_bench import Bench, only
+from tests.fixtures.core_bench import Bench, only, shared
 from tests.fixtures.tier import examples
 
 
@@ -143,9 +143,7 @@ def late(bench: Bench, lost_us: int, ticks: int) -> list[object]:
 
 
 def test_scheduler_publishes_longer_slices_from_a_slice_that_is_not_final_and_says_so() -> None:
-    bench = Bench(quantum_ns=50 * MS, freeze_cap_ns=5 * SECOND)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(quantum_ns=50 * MS, freeze_cap_ns=5 * SECOND)
     late(bench, 200, 30)
     assert bench.scheduler.time.quantum_ns == 50 * MS
     horizon = bench.scheduler.horizon
@@ -165,9 +163,7 @@ def test_scheduler_publishes_longer_slices_from_a_slice_that_is_not_final_and_sa
 
 
 def test_reload_begins_anew_from_what_is_asked_for() -> None:
-    bench = Bench(quantum_ns=50 * MS)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(quantum_ns=50 * MS)
     late(bench, 4_000, 300)
     assert bench.scheduler.time.quantum_ns > 50 * MS
     commands = bench.tell(Reload(bench.now_ns, CoreSettings(quantum_ns=50 * MS, adapt=False)))

@@ -74,15 +74,12 @@ def test_a_steady_schedule_is_published_once() -> None:
 
 
 def test_ticks_may_be_left_out_while_the_schedule_repeats_and_nothing_happens() -> None:
-    bench = shared()
-    bench.tick()
-    bench.tick()
+    bench = shared(ticks=2)
     assert bench.scheduler.at_rest
     bench.job(3)
     bench.snapshot()
     assert not bench.scheduler.at_rest
-    for _ in range(4):
-        bench.tick()
+    bench.ticks(4)
     assert bench.scheduler.at_rest
     before = [bench.owners(number, 1)[0] for number in range(bench.slice + 2, bench.slice + 40)]
     bench.slice += 30  # no tick comes for so long
@@ -91,9 +88,7 @@ def test_ticks_may_be_left_out_while_the_schedule_repeats_and_nothing_happens() 
 
 
 def test_a_change_begins_beyond_what_is_final() -> None:
-    bench = shared()
-    for _ in range(10):
-        bench.tick()
+    bench = shared(ticks=10)
     del bench.jobs[2]
     [publish] = only(bench.tick(), Publish)
     assert (publish.first_slice, publish.drop, publish.tracks) == (12, (1,), ())
@@ -125,16 +120,14 @@ def test_weights_divide_the_slices() -> None:
     bench.job(1, weight=3.0)
     bench.job(2)
     bench.tick()
-    for _ in range(40):
-        bench.tick()
+    bench.ticks(40)
     slices = bench.owners(40, 40)
     assert sum(1 in owners for owners in slices) == 30
     assert sum(2 in owners for owners in slices) == 10
 
 
 def test_an_idle_job_takes_no_slice_and_is_not_held() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     for _ in range(6):
         bench.tick()
         bench.see(1, 0.01)
@@ -147,8 +140,7 @@ def test_an_idle_job_takes_no_slice_and_is_not_held() -> None:
 
 
 def test_a_job_is_idle_only_if_all_of_its_nodes_are() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     for _ in range(30):
         bench.tick()
         bench.see(1, 0.0, nodes=["n0"])
@@ -157,8 +149,7 @@ def test_a_job_is_idle_only_if_all_of_its_nodes_are() -> None:
 
 
 def test_one_busy_sample_among_idle_ones_keeps_a_job_busy() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     for round_ in range(40):
         bench.tick()
         bench.see(1, 0.9 if round_ % 4 == 0 else 0.0)
@@ -166,8 +157,7 @@ def test_one_busy_sample_among_idle_ones_keeps_a_job_busy() -> None:
 
 
 def test_run_queue_delay_counts_as_demand() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     for _ in range(12):
         bench.tick()
         for name in bench.names:
@@ -177,8 +167,7 @@ def test_run_queue_delay_counts_as_demand() -> None:
 
 
 def idle_with_busy() -> Bench:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     while bench.state(1) is not GangState.IDLE:
         bench.tick()
         bench.see(1, 0.0)
@@ -226,8 +215,7 @@ def test_a_short_burst_is_forgotten_sooner_than_a_long_history() -> None:
 
 
 def test_a_new_quantum_counts_from_the_first_slice_that_is_not_final() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     bench.tell(Reload(bench.now_ns, replace(bench.scheduler.settings, quantum_ns=100 * MS)))
     [publish] = only(bench.tick(), Publish)
     assert publish.rebase
@@ -239,8 +227,7 @@ def test_a_new_quantum_counts_from_the_first_slice_that_is_not_final() -> None:
 
 
 def test_who_keeps_to_a_longer_lease_is_not_lost_when_it_is_made_shorter() -> None:
-    bench = shared(lease_ns=10_000 * MS)
-    bench.tick()
+    bench = shared(lease_ns=10_000 * MS, ticks=1)
     bench.silent = {"n0"}
     pass_by(bench, 6_000)
     bench.tell(Reload(bench.now_ns, replace(bench.scheduler.settings, lease_ns=2_000 * MS)))
@@ -276,8 +263,7 @@ def test_a_stalled_controller_goes_on_from_the_present() -> None:
 
 
 def test_shutdown_thaws_and_closes() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     assert only(bench.tell(Shutdown(bench.now_ns)), ThawAll)
     with pytest.raises(InvalidEvent, match="after Shutdown"):
         bench.tell(Tick(bench.now_ns))
@@ -304,9 +290,7 @@ def invalid_events(bench: Bench) -> list[Event]:
 
 @pytest.mark.parametrize("which", range(11))
 def test_an_invalid_event_is_refused_and_changes_nothing(which: int) -> None:
-    bench = shared()
-    for _ in range(5):
-        bench.tick()
+    bench = shared(ticks=5)
     before = pickle.dumps(bench.scheduler)
     with pytest.raises(InvalidEvent):
         bench.tell(invalid_events(bench)[which])
@@ -410,8 +394,7 @@ def test_rows_report_what_each_job_did() -> None:
 
 
 def test_what_a_gang_that_yields_gets_is_left_over() -> None:
-    bench = shared(record=True)
-    bench.tick()
+    bench = shared(record=True, ticks=1)
     samples = (
         CpuSample(1, 180_000, 0, 250_000, 1),
         CpuSample(2, 60_000, 190_000, 250_000, 1, held_us=250_000),
@@ -446,7 +429,7 @@ def ends_after(bench: Bench, seconds: int, limit_s: float = 120.0) -> dict[int, 
     ends = dict.fromkeys((1, 2), WALL_S + limit_s)
     for _ in range(4 * seconds):
         for number in (1, 2):
-            bench.jobs[number] = replace(bench.jobs[number], end_s=ends[number])
+            bench.change(number, end_s=ends[number])
         for move in only(bench.tick(), MoveEnd):
             assert move.due_s == ends[move.job]
             ends[move.job] = move.end_s
@@ -470,9 +453,8 @@ def test_components_of_one_gang_lose_together() -> None:
     bench.job(12, {"n1": (0,)})
     bench.holding = {"n1"}
     for number in (10, 11, 12):
-        bench.jobs[number] = replace(bench.jobs[number], end_s=WALL_S + 10_000)
-    for _ in range(4 * 60):
-        bench.tick()
+        bench.change(number, end_s=WALL_S + 10_000)
+    bench.ticks(4 * 60)
     lost = {job: kept["lost_s"] for job, kept in bench.scheduler.limits_state().items()}
     assert lost["10"] == lost["11"]
     assert all(25 <= seconds <= 30 for seconds in lost.values())
@@ -492,7 +474,7 @@ def test_what_was_lent_is_used_up_before_more_is_given() -> None:
     ends = {number: WALL_S + 120 + later_s for number, later_s in first.items()}
     for _ in range(4 * 120):
         for number in (1, 2):
-            bench.jobs[number] = replace(bench.jobs[number], end_s=ends[number])
+            bench.change(number, end_s=ends[number])
         assert only(bench.tick(), MoveEnd) == []
     lost = {int(job): kept["lost_s"] for job, kept in bench.scheduler.limits_state().items()}
     assert all(lost[job] <= first[job] <= lost[job] + 40 for job in (1, 2))
@@ -513,7 +495,7 @@ def test_the_end_moves_by_the_lost_time_and_rarely() -> None:
     moves = []
     for _ in range(4 * 200):
         for number in (1, 2):
-            bench.jobs[number] = replace(bench.jobs[number], end_s=ends[number])
+            bench.change(number, end_s=ends[number])
         for move in only(bench.tick(), MoveEnd):
             moves.append((bench.now_ns / 1e9, move.job, move.end_s))
             assert move.end_s > ends[move.job]
@@ -535,8 +517,8 @@ def test_an_end_stops_where_a_reservation_begins_and_goes_on_when_that_is_gone()
             assert base_s + 14 <= ends[1] <= base_s + 20  # owed much more: half of 180 s
             assert ends[2] > base_s + 60
             bound_s = None
-        bench.jobs[1] = replace(bench.jobs[1], end_s=ends[1], latest_s=bound_s)
-        bench.jobs[2] = replace(bench.jobs[2], end_s=ends[2])
+        bench.change(1, end_s=ends[1], latest_s=bound_s)
+        bench.change(2, end_s=ends[2])
         for move in only(bench.tick(), MoveEnd):
             assert move.end_s > ends[move.job]
             ends[move.job] = move.end_s
@@ -546,7 +528,7 @@ def test_an_end_stops_where_a_reservation_begins_and_goes_on_when_that_is_gone()
 def test_an_end_that_is_in_a_reservation_already_stays() -> None:
     bench = holding()
     for _ in range(4 * 100):
-        bench.jobs[1] = replace(bench.jobs[1], end_s=WALL_S + 120, latest_s=WALL_S + 30)
+        bench.change(1, end_s=WALL_S + 120, latest_s=WALL_S + 30)
         assert [move for move in only(bench.tick(), MoveEnd) if move.job == 1] == []
 
 
@@ -554,7 +536,7 @@ def test_moved_ends_survive_a_restart() -> None:
     bench = holding()
     end_s = WALL_S + 120
     for _ in range(4 * 60):
-        bench.jobs[1] = replace(bench.jobs[1], end_s=end_s)
+        bench.change(1, end_s=end_s)
         for move in only(bench.tick(), MoveEnd):
             end_s = move.end_s
     assert end_s > WALL_S + 120
@@ -573,7 +555,7 @@ def test_an_end_that_an_operator_set_is_moved_on_from_there() -> None:
     for tick in range(4 * 130):
         if tick == 4 * 62:
             operator, end_s = True, end_s + 1000
-        bench.jobs[1] = replace(bench.jobs[1], end_s=end_s)
+        bench.change(1, end_s=end_s)
         for move in only(bench.tick(), MoveEnd):
             assert move.end_s > end_s
             end_s = move.end_s
@@ -588,9 +570,7 @@ def test_an_unlimited_job_is_left_alone() -> None:
 
 
 def test_a_new_job_is_not_held_during_its_launch_grace() -> None:
-    bench = Bench(grace_ns=1000 * MS)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(grace_ns=1000 * MS)
     for _ in range(4):
         assert only(bench.tick(), Publish) == []
     assert bench.state(1) is GangState.NEW
@@ -598,10 +578,7 @@ def test_a_new_job_is_not_held_during_its_launch_grace() -> None:
 
 
 def test_the_grace_ends_when_the_tasks_run_on_all_nodes() -> None:
-    bench = Bench(grace_ns=5000 * MS)
-    bench.job(1)
-    bench.job(2)
-    bench.tick()
+    bench = shared(grace_ns=5000 * MS, ticks=1)
     for job, node in ((1, "n0"), (1, "n1"), (2, "n0")):
         bench.tell(NodeReport(bench.now_ns, node, launched=(job,)))
     assert bench.state(1) is GangState.BUSY
@@ -626,14 +603,11 @@ def test_tasks_may_run_before_slurm_reports_of_their_job() -> None:
 
 
 def test_tasks_of_an_earlier_run_of_a_job_say_nothing_of_this_one() -> None:
-    bench = Bench(grace_ns=5000 * MS)
-    bench.job(1)
-    bench.job(2)
-    bench.tick()
+    bench = shared(grace_ns=5000 * MS, ticks=1)
     for node in bench.names:
         bench.tell(NodeReport(bench.now_ns, node, launched=(1, 2)))
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], start_s=77.0)
+    bench.change(2, start_s=77.0)
     bench.tick()
     assert bench.state(2) is GangState.NEW
 
@@ -662,13 +636,12 @@ def test_what_is_remembered_of_launches_is_bounded() -> None:
 
 
 def test_a_cancelled_job_is_exempt_at_once_and_for_good() -> None:
-    bench = shared()
-    bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.TERMINATING)
+    bench = shared(ticks=1)
+    bench.change(2, state=GangJobState.TERMINATING)
     [exempt] = only(bench.snapshot(), Exempt)
     assert (exempt.member.gang, exempt.kind, exempt.on) == (2, ExemptKind.TERMINATING, True)
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.RUNNING)
+    bench.change(2, state=GangJobState.RUNNING)
     bench.tick()
     assert bench.state(2) is GangState.TERMINATING
     assert bench.scheduler.owners(20) == {1, 2}
@@ -677,20 +650,18 @@ def test_a_cancelled_job_is_exempt_at_once_and_for_good() -> None:
 
 
 def test_agents_see_a_kill_before_slurm_says_so() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     commands = bench.tell(NodeReport(bench.now_ns, "n1", dying=(2,)))
     assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.FREE]
     assert only(commands, AskSlurm)
     bench.slice += 1
-    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.TERMINATING)
+    bench.change(2, state=GangJobState.TERMINATING)
     reported = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
     assert reported == [(ExemptKind.FREE, False), (ExemptKind.TERMINATING, True)]
 
 
 def test_a_kill_of_a_part_of_a_job_is_over_when_agents_cease_to_say_so() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     lease = bench.scheduler.settings.lease_ns // QUANTUM
     for _ in range(3 * lease):
         bench.slice += 1
@@ -708,22 +679,20 @@ def test_a_kill_of_a_part_of_a_job_is_over_when_agents_cease_to_say_so() -> None
 
 
 def test_a_job_that_slurm_suspended_is_left_alone_until_it_runs() -> None:
-    bench = shared()
-    bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.SUSPENDED)
+    bench = shared(ticks=1)
+    bench.change(2, state=GangJobState.SUSPENDED)
     [exempt] = only(bench.snapshot(), Exempt)
     assert (exempt.kind, exempt.on) == (ExemptKind.SUSPENDED, True)
     bench.tick()
     assert bench.scheduler.owners(20) == {1, 2}
-    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.RUNNING)
+    bench.change(2, state=GangJobState.RUNNING)
     [exempt] = only(bench.snapshot(), Exempt)
     assert (exempt.kind, exempt.on) == (ExemptKind.SUSPENDED, False)
     assert bench.state(2) is GangState.BUSY
 
 
 def test_a_strange_freeze_state_stops_slicing_until_slurm_was_asked_again() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     asked_before = bench.now_ns
     bench.slice += 1
     commands = bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
@@ -739,8 +708,7 @@ def test_a_strange_freeze_state_stops_slicing_until_slurm_was_asked_again() -> N
 
 
 def test_alarm_of_a_strange_freeze_says_what_was_done_and_by_whose_hand() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     bench.slice += 1
     report = NodeReport(bench.now_ns, "n0", strange=(1, 2), acts=("stopping", "unheard of"))
     stopping, other = only(bench.tell(report), Alarm)
@@ -750,8 +718,7 @@ def test_alarm_of_a_strange_freeze_says_what_was_done_and_by_whose_hand() -> Non
 
 
 def test_alarm_of_a_strange_freeze_names_the_job_and_every_node_that_found_it() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     bench.slice += 1
     bench.tell(NodeReport(bench.now_ns, "n0", strange=(2,)))
     (alarm,) = only(bench.tell(NodeReport(bench.now_ns, "n1", strange=(2,))), Alarm)
@@ -766,21 +733,18 @@ def test_alarm_of_a_strange_freeze_names_the_job_and_every_node_that_found_it() 
 
 
 def test_a_strange_freeze_that_turns_out_to_be_slurms_is_left_to_slurm() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     bench.slice += 1
     bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
     bench.slice += 1
-    bench.jobs[1] = replace(bench.jobs[1], state=GangJobState.SUSPENDED)
+    bench.change(1, state=GangJobState.SUSPENDED)
     reported = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
     assert reported == [(ExemptKind.FREE, False), (ExemptKind.SUSPENDED, True)]
     assert bench.state(1) is GangState.FOREIGN
 
 
 def test_a_job_with_a_node_without_agent_is_held_nowhere() -> None:
-    bench = Bench(joined=False)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(joined=False)
     bench.tell(AgentJoined(0, "n0"))
     for _ in range(5):
         assert only(bench.tick(), Publish) == []
@@ -790,9 +754,7 @@ def test_a_job_with_a_node_without_agent_is_held_nowhere() -> None:
 
 
 def test_a_silent_agent_frees_its_jobs_everywhere_until_it_is_back() -> None:
-    bench = Bench(nodes=3)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(nodes=3)
     bench.job(3, {"n2": (0, 1)})
     bench.tick()
     bench.silent = {"n0"}
@@ -815,8 +777,7 @@ def test_a_silent_agent_frees_its_jobs_everywhere_until_it_is_back() -> None:
 
 def test_an_agent_whose_words_wait_to_be_read_is_not_silent() -> None:
     """A controller that has much to read must not let everything go for it."""
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     heard_ns = bench.now_ns
     bench.slice += 40
     commands = bench.tell(Tick(bench.now_ns, heard_ns))
@@ -828,8 +789,7 @@ def test_an_agent_whose_words_wait_to_be_read_is_not_silent() -> None:
 
 
 def test_an_agent_that_says_farewell_is_lost_at_once() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     commands = bench.tell(AgentLost(bench.now_ns, "n1", "it leaves"))
     assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.FREE] * 2
 
@@ -852,18 +812,16 @@ def test_components_of_a_heterogeneous_job_are_one_gang() -> None:
 
 
 def test_a_requeued_job_starts_anew() -> None:
-    bench = shared()
+    bench = shared(ticks=1)
+    bench.change(2, state=GangJobState.TERMINATING)
     bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.TERMINATING)
-    bench.tick()
-    bench.jobs[2] = replace(bench.jobs[2], state=GangJobState.RUNNING, start_s=77.0)
+    bench.change(2, state=GangJobState.RUNNING, start_s=77.0)
     bench.tick()
     assert bench.state(2) is GangState.BUSY
 
 
 def test_a_job_without_processes_takes_no_slice() -> None:
-    bench = shared()
-    bench.tick()
+    bench = shared(ticks=1)
     bench.tell(NodeReport(bench.now_ns, "n0", ended=(2,)))
     assert bench.state(2) is GangState.BUSY
     commands = bench.tell(NodeReport(bench.now_ns, "n1", ended=(2,)))
@@ -901,9 +859,7 @@ def assert_seamless(rows: list[SliceRow], begin_ns: int, end_ns: int) -> None:
 
 
 def three_nodes() -> Bench:
-    bench = Bench(nodes=3, record=True)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(nodes=3, record=True)
     bench.job(3, {"n2": (0, 1)})
     bench.tick()
     return bench
@@ -955,9 +911,7 @@ def test_a_controller_that_was_away_leaves_a_gap_from_the_end_of_the_lease() -> 
     away_ns, start_ns, settings = 30 * SECOND, 1_000 * SECOND, CoreSettings(record=True)
     cores = CoreMap({"n0": 2})
     scheduler = GangScheduler(settings, start_ns, cores, away_ns=away_ns)
-    bench = Bench(nodes=1)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(nodes=1)
     wall_s = WALL_S + start_ns / SECOND
     views = (bench.jobs[1], replace(bench.jobs[2], start_s=wall_s - 5))
     joined_ns = start_ns + SECOND
@@ -974,9 +928,7 @@ def test_a_controller_that_was_away_leaves_a_gap_from_the_end_of_the_lease() -> 
 def test_agents_that_go_by_the_former_plan_leave_no_gap() -> None:
     settings, start_ns = CoreSettings(record=True), 1_000 * SECOND
     scheduler = GangScheduler(settings, start_ns, CoreMap({"n0": 2}), away_ns=SECOND)
-    bench = Bench(nodes=1)
-    bench.job(1)
-    bench.job(2)
+    bench = shared(nodes=1)
     joined_ns = start_ns + settings.lease_ns - SECOND
     commands = scheduler.handle(SlurmSnapshot(start_ns + MS, start_ns, WALL_S, tuple(bench.jobs.values())))
     commands += scheduler.handle(Tick(start_ns + 2 * MS))

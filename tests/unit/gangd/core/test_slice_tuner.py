@@ -351,8 +351,7 @@ def test_a_node_that_is_lost_lets_its_gangs_go_and_tunes_nothing() -> None:
     bench.silent.add("n0")
     bench.tell(AgentLost(bench.now_ns, "n0", "test"))
     run(bench, {"n0": 0, "n1": 100}, 0)
-    for _ in range(60):
-        bench.tick()
+    bench.ticks(60)
     assert bench.scheduler.gangs[1].tuned is None
 
 
