@@ -121,8 +121,7 @@ def test_a_host_that_stays_stopped_neither_bursts_nor_holds_beyond_the_lease(
 def test_what_cannot_be_let_go_is_tried_again_at_leisure() -> None:
     agent = SimulatedAgent(ONE)
     agent.join()
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     assert agent.held() == {1}
     stuck = agent.freezer.release
     tries = 0

@@ -50,7 +50,14 @@ def target(nodes: int = 4, *, forced: bool = True) -> TargetCluster:
 def job(
     number: int, application: str | None, nodes: int = 1, seconds: float = 10.0, **more: object
 ) -> PlannedJob:
-    more = {"memory_per_core_mib": 100, "limit_minutes": 1, "nodes": nodes, "application": application} | more
+    more = {
+        "app": "sleep",
+        "args": ("1",),
+        "memory_per_core_mib": 100,
+        "limit_minutes": 1,
+        "nodes": nodes,
+        "application": application,
+    } | more
     return planned(number, seconds, **more)
 
 

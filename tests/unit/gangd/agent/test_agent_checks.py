@@ -308,8 +308,7 @@ def test_unseen_job_is_reported_and_neither_sampled_nor_ended() -> None:
     for key in tuple(agent.freezer.steps):
         agent.freezer.members[key] = (5_000_000 + key.job,)
     agent.join()
-    agent.rotate((1,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (2,), run_ns=2 * SECOND)
     agent.freezer.unseen = frozenset({1})
     agent.sent.clear()
     agent.freezer.steps.discard(StepKey(1, "0"))
@@ -324,8 +323,7 @@ def test_failed_look_is_reported_and_slices_go_on(monkeypatch: pytest.MonkeyPatc
     for key in tuple(agent.freezer.steps):
         agent.freezer.members[key] = (5_000_000 + key.job,)
     agent.join()
-    agent.rotate((1,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (2,), run_ns=2 * SECOND)
     monkeypatch.setattr(agent.freezer, "look", fail)
     agent.run(2 * SECOND)
     agent.sent.clear()  # with what was seen before

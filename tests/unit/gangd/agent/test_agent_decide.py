@@ -573,8 +573,7 @@ def test_exhausted_agent_gives_up_its_priority_resumes_all_jobs_and_recovers(
     monkeypatch.setattr(agent_loop, "promote", host.promote)
     agent = SimulatedAgent(StepKey(1, "0"))
     agent.join()
-    agent.rotate((1,), (1,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (1,), run_ns=2 * SECOND)
     assert agent.held() == {1}
     nothing = cast("Any", None)
     log = cast("Any", lambda event, **_: logged.append(event))
@@ -584,9 +583,7 @@ def test_exhausted_agent_gives_up_its_priority_resumes_all_jobs_and_recovers(
     agent.node.on_plan(agent.now_ns)  # whatever the loop was about: nothing renews the lease now
     assert not agent.gate.lease.valid(agent.now_ns)
     loop._take_exhaustion(agent.now_ns)
-    assert agent.held() == set()
-    agent.run(2 * SECOND)
-    assert agent.held() == set()
+    assert agent.holds_nothing(2 * SECOND)
     assert "exhausted" in {fault.kind for report in agent.reports for fault in report.faults}
     loop._recover(agent.now_ns)
     assert not host.fifo

@@ -139,8 +139,7 @@ def agent() -> SimulatedAgent:
     agent.zero_ns = agent.controller_ns()
     agent.node.is_notified = True
     agent.join()
-    agent.rotate()
-    agent.run(SECOND)
+    agent.rotate(run_ns=SECOND)
     agent.sent.clear()
     return agent
 
@@ -179,8 +178,7 @@ def test_later_controller_is_informed_what_runs(agent: SimulatedAgent) -> None:
     agent.run(SECOND)
     agent.sent.clear()
     agent.controller = ControllerIdentity(b"d" * 16, 2)
-    agent.rotate()
-    agent.run(2 * SECOND)
+    agent.rotate(run_ns=2 * SECOND)
     assert launched(agent) == [(1,)]
 
 

@@ -22,8 +22,7 @@ def agent() -> SimulatedAgent:
 
 
 def test_alternates_as_published(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (2,), run_ns=2 * SECOND)
     numbers = sorted(agent.held_in)[:-1]
     assert len(numbers) > 15
     for number in numbers:
@@ -31,8 +30,7 @@ def test_alternates_as_published(agent: SimulatedAgent) -> None:
 
 
 def test_acts_at_the_controllers_instants(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     slices = [each for report in agent.reports for each in report.slices]
     assert len(slices) > 5
     for each in slices:
@@ -42,8 +40,7 @@ def test_acts_at_the_controllers_instants(agent: SimulatedAgent) -> None:
 
 
 def test_reports_every_slice_once_and_in_order(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (2,), run_ns=2 * SECOND)
     numbers = [each.number for report in agent.reports for each in report.slices]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     held = {each.number: set(each.held) for report in agent.reports for each in report.slices}
@@ -51,8 +48,7 @@ def test_reports_every_slice_once_and_in_order(agent: SimulatedAgent) -> None:
 
 
 def test_only_differences_are_written(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,), (2,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (1,), (2,), (2,), run_ns=2 * SECOND)
     assert len(agent.freezer.writes) <= 2 * 2 * 10 // 2 + 4
     assert all(
         one != other for one, other in zip(agent.freezer.writes, agent.freezer.writes[1:], strict=False)
@@ -60,26 +56,21 @@ def test_only_differences_are_written(agent: SimulatedAgent) -> None:
 
 
 def test_silence_thaws_everything_within_the_lease(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.talking = False
     agent.run(1_900 * MS)
     assert agent.held()
     agent.run(200 * MS)
-    assert agent.held() == set()
-    agent.run(5 * SECOND)
-    assert agent.held() == set()
+    assert agent.holds_nothing(5 * SECOND)
     agent.talking = True
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     assert agent.held()
 
 
 def test_message_that_was_stuck_on_the_way_renews_nothing(agent: SimulatedAgent) -> None:
     from gangd.wire import Beat
 
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.talking = False
     agent.run(3 * SECOND)
     sent_ns = agent.controller_ns() - 2_500 * MS
@@ -95,8 +86,7 @@ def deadly_signal(agent: SimulatedAgent, key: StepKey) -> None:
 
 
 def test_dying_job_is_thawed_at_once_and_not_held_for_now(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     deadly_signal(agent, ONE)
     agent.held_in.clear()
     agent.run(SECOND)
@@ -106,13 +96,10 @@ def test_dying_job_is_thawed_at_once_and_not_held_for_now(agent: SimulatedAgent)
 
 
 def test_job_of_which_only_a_helper_was_killed_is_held_again(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     deadly_signal(agent, ONE)
     agent.run(DYING_NS)
-    agent.held_in.clear()
-    agent.run(SECOND)
-    assert any(1 in held for held in agent.held_in.values())
+    assert any(1 in held for held in agent.held_while(SECOND))
     assert agent.reports[-1].dying == ()
 
 
@@ -121,8 +108,7 @@ def test_step_that_ends_leaves_its_job_to_be_held(agent: SimulatedAgent, what: s
     side = StepKey(1, "1")
     agent.freezer.members |= {ONE: (100,), side: (101,)}
     agent.freezer.steps.add(side)
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     if what == "a deadly signal":
         deadly_signal(agent, side)
     else:
@@ -131,15 +117,12 @@ def test_step_that_ends_leaves_its_job_to_be_held(agent: SimulatedAgent, what: s
     agent.run(SECOND // 2)
     agent.freezer.steps.discard(side)
     agent.run(SECOND)
-    agent.held_in.clear()
-    agent.run(SECOND)
-    assert any(1 in held for held in agent.held_in.values())
+    assert any(1 in held for held in agent.held_while(SECOND))
 
 
 def test_job_that_runs_anew_is_held_although_it_was_killed_before(agent: SimulatedAgent) -> None:
     agent.freezer.members[ONE] = (100,)
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.freezer.steps.discard(ONE)
     agent.run(SECOND)
     agent.rotate(
@@ -150,25 +133,19 @@ def test_job_that_runs_anew_is_held_although_it_was_killed_before(agent: Simulat
     agent.run(2 * SECOND)
     assert agent.held() <= {2}
     agent.rotate((1,), (2,), exempt=ExemptJobs())
-    agent.held_in.clear()
-    agent.run(SECOND)
-    assert any(1 in held for held in agent.held_in.values())
+    assert any(1 in held for held in agent.held_while(SECOND))
 
 
 @pytest.mark.parametrize("exempt", [ExemptJobs(never_freeze=(1,)), ExemptJobs(opt_out=(1,))])
 def test_exempt_job_is_thawed_at_once_and_not_held(agent: SimulatedAgent, exempt: ExemptJobs) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     assert agent.held() == {1}
     agent.rotate((1,), (1,), exempt=exempt)
-    assert agent.held() == set()
-    agent.run(SECOND)
-    assert agent.held() == set()
+    assert agent.holds_nothing(SECOND)
 
 
 def test_suspended_job_is_left_as_it_is(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     agent.rotate((1,), (1,), exempt=ExemptJobs(suspended=(1,)))
     agent.freezer.writes.clear()
     agent.run(SECOND)
@@ -180,17 +157,13 @@ def test_suspended_job_is_left_as_it_is(agent: SimulatedAgent) -> None:
 
 def test_thaw_now_of_one_job_latches_it(agent: SimulatedAgent) -> None:
     agent.freezer.members[ONE] = (100,)
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     agent.thaw_now((1,))
-    assert agent.held() == set()
-    agent.run(SECOND)
-    assert agent.held() == set()
+    assert agent.holds_nothing(SECOND)
 
 
 def test_thaw_now_of_all_voids_the_plan(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.thaw_now(None)
     assert agent.held() == set()
     agent.talking = False
@@ -201,8 +174,7 @@ def test_thaw_now_of_all_voids_the_plan(agent: SimulatedAgent) -> None:
 def test_step_born_while_its_job_is_held_is_held_after_the_grace() -> None:
     agent = SimulatedAgent(ONE, bounds=Bounds(5 * SECOND, 200 * MS))
     agent.join()
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     late = StepKey(1, "5")
     agent.freezer.steps.add(late)
     agent.run(150 * MS)
@@ -219,8 +191,7 @@ def test_step_with_slurmstepd_is_never_frozen_and_reported_where_it_cannot_yield
     if not yields:
         agent.node.ways = type(agent.node.ways)()
     agent.join()
-    agent.rotate((1, 2), (1, 2))
-    agent.run(4 * SECOND)
+    agent.rotate((1, 2), (1, 2), run_ns=4 * SECOND)
     assert agent.freezer.frozen == {TWO}
     assert agent.held() == ({1, 2} if yields else {2})
     assert yields is not any(
@@ -231,28 +202,23 @@ def test_step_with_slurmstepd_is_never_frozen_and_reported_where_it_cannot_yield
 def test_long_hold_ends_for_the_rest_of_the_slice() -> None:
     agent = SimulatedAgent(ONE, bounds=Bounds(350 * MS, 0))
     agent.join()
-    agent.rotate((1,), (1,))
-    agent.run(3 * SECOND)
+    agent.rotate((1,), (1,), run_ns=3 * SECOND)
     assert {1} in list(agent.held_in.values())
     assert sum(what == "thaw" for what, _ in agent.freezer.writes) >= 5
 
 
 def test_nothing_is_held_without_a_guardian(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.node.guarded = False
     agent.node.act(agent.now_ns)
-    assert agent.held() == set()
-    agent.run(SECOND)
-    assert agent.held() == set()
+    assert agent.holds_nothing(SECOND)
     agent.node.guarded = True
     agent.run(SECOND)
     assert agent.held()
 
 
 def test_clock_jump_thaws_until_the_new_offset_is_sure(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.skew_ns += 3 * SECOND
     agent.talking = False
     agent.run((PROBE_STEADY_NS + PROBE_SPREAD_NS) + 100 * MS)
@@ -270,8 +236,7 @@ def test_clock_jump_thaws_until_the_new_offset_is_sure(agent: SimulatedAgent) ->
 def test_a_word_that_comes_too_early_or_late_reports_of_a_clock_that_jumped(
     agent: SimulatedAgent, jump_ns: int
 ) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(3 * SECOND)
+    agent.rotate((1,), (2,), run_ns=3 * SECOND)
     agent.skew_ns += jump_ns
     agent.run(1_200 * MS)  # a second after the probe before at most, then three, soon one after the other
     assert any(event.kind == "clock_jump" for event in agent.node.talk.events)
@@ -280,20 +245,17 @@ def test_a_word_that_comes_too_early_or_late_reports_of_a_clock_that_jumped(
 
 
 def test_missed_plan_thaws_and_is_asked_for_again(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.epoch += 1  # a plan that never arrives, then beats that build on it
     agent.run(200 * MS)
     assert agent.held() == set()
     assert any(isinstance(message, Resend) for message in agent.sent)
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     assert agent.held()
 
 
 def test_later_controller_is_greeted_and_followed(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     hellos = sum(isinstance(message, Hello) for message in agent.sent)
     agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.rotate((2,), (2,))
@@ -305,8 +267,7 @@ def test_later_controller_is_greeted_and_followed(agent: SimulatedAgent) -> None
 
 
 def test_clock_of_a_later_controller_is_probed_anew(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     assert agent.node.talk.offset(agent.now_ns) is not None
     agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.skew_ns += 7 * SECOND  # it is on another host
@@ -321,8 +282,7 @@ def test_clock_of_a_later_controller_is_probed_anew(agent: SimulatedAgent) -> No
 
 
 def test_a_quick_change_of_controllers_thaws_nothing(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     agent.talking = False
     agent.run(500 * MS)
     agent.controller, agent.zero_ns, agent.epoch = ControllerIdentity(b"d" * 16, 2), agent.controller_ns(), 0
@@ -340,8 +300,7 @@ def test_a_quick_change_of_controllers_thaws_nothing(agent: SimulatedAgent) -> N
 
 
 def test_a_former_plan_is_kept_up_to_its_lease_and_the_former_cannot_renew_it(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     former = agent.controller
     agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.say(ThawNow(**{**agent.head(), "node": None}, jobs=(), reason="it begins"))  # type: ignore[arg-type]
@@ -349,9 +308,7 @@ def test_a_former_plan_is_kept_up_to_its_lease_and_the_former_cannot_renew_it(ag
     agent.run(1_800 * MS)
     assert agent.held() == {1}
     agent.run(300 * MS)
-    assert agent.held() == set()
-    agent.run(3 * SECOND)
-    assert agent.held() == set()
+    assert agent.holds_nothing(3 * SECOND)
     assert any(report.foreign_controllers for report in agent.reports)
 
 
@@ -360,19 +317,16 @@ def test_a_later_controller_can_have_all_thawed_at_once(
     agent: SimulatedAgent, jobs: tuple[int, ...] | None
 ) -> None:
     agent.freezer.members[ONE] = (100,)
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     agent.controller = ControllerIdentity(b"d" * 16, 2)
     agent.thaw_now(jobs)
     assert agent.held() == set()
-    agent.rotate((1,), (1,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (1,), run_ns=2 * SECOND)
     assert agent.held() == (set() if jobs else {1})
 
 
 def test_slices_of_a_later_controller_count_anew_although_its_plan_comes_first(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(10 * SECOND)
+    agent.rotate((1,), (2,), run_ns=10 * SECOND)
     agent.controller, agent.zero_ns, agent.epoch = ControllerIdentity(b"d" * 16, 2), agent.controller_ns(), 0
     agent.rotate((1,), (2,))
     agent.held_in.clear()
@@ -416,8 +370,7 @@ def test_plan_that_comes_before_the_clock_is_known_waits() -> None:
 
 def test_ended_job_is_reported_and_its_latch_ends(agent: SimulatedAgent) -> None:
     agent.freezer.members[ONE] = (100,)
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     deadly_signal(agent, ONE)
     agent.freezer.steps.discard(ONE)
     agent.run(SECOND)
@@ -426,12 +379,9 @@ def test_ended_job_is_reported_and_its_latch_ends(agent: SimulatedAgent) -> None
 
 
 def test_leaving_thaws_everything(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
+    agent.rotate((1,), (1,), run_ns=SECOND)
     agent.node.leave()
-    assert agent.held() == set()
-    agent.run(SECOND)
-    assert agent.held() == set()
+    assert agent.holds_nothing(SECOND)
 
 
 def test_node_without_shared_jobs_reports_once_a_second_and_writes_nothing(agent: SimulatedAgent) -> None:
@@ -443,16 +393,13 @@ def test_node_without_shared_jobs_reports_once_a_second_and_writes_nothing(agent
 
 
 def test_rotation_that_ends_thaws_what_was_held(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (1,))
-    agent.run(SECOND)
-    agent.rotate()
-    agent.run(500 * MS)
+    agent.rotate((1,), (1,), run_ns=SECOND)
+    agent.rotate(run_ns=500 * MS)
     assert agent.held() == set()
 
 
 def test_late_switch_is_counted(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     assert not [fault for report in agent.reports for fault in report.faults if fault.kind == "late_switch"]
     agent.now_ns += 3 * agent.quantum_ns // 2  # the host stood still
     agent.run(SECOND)

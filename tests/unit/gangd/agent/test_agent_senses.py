@@ -300,8 +300,7 @@ def hurried() -> SimulatedAgent:
 
 
 def test_short_slices_are_switched_without_a_look_at_each(hurried: SimulatedAgent) -> None:
-    hurried.rotate((1,), (2,))
-    hurried.run(4 * SECOND)
+    hurried.rotate((1,), (2,), run_ns=4 * SECOND)
     numbers = sorted(hurried.held_in)[1:-1]
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
     assert all(hurried.held_in[number] == ({1} if number % 2 == 0 else {2}) for number in numbers)
@@ -334,8 +333,7 @@ def test_of_short_slices_every_job_is_sampled_in_a_slice_that_it_ran_in(hurried:
 
 
 def test_plan_that_comes_between_looks_holds_from_its_first_slice(hurried: SimulatedAgent) -> None:
-    hurried.rotate((1,), (2,))
-    hurried.run(SECOND)
+    hurried.rotate((1,), (2,), run_ns=SECOND)
     hurried.rotate((1,))
     first = hurried.tracks[0].first_slice
     hurried.run(SECOND)

@@ -29,8 +29,7 @@ def slices(agent: SimulatedAgent) -> list[SliceReport]:
 
 
 def test_jobs_that_yield_take_turns_and_nothing_is_frozen(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (2,), run_ns=2 * SECOND)
     numbers = sorted(agent.held_in)[:-1]
     assert len(numbers) > 15
     for number in numbers:
@@ -42,8 +41,7 @@ def test_jobs_that_yield_take_turns_and_nothing_is_frozen(agent: SimulatedAgent)
 
 def test_a_job_that_a_plan_holds_from_its_first_slice_on_is_never_frozen(agent: SimulatedAgent) -> None:
     agent.yielding = (1, 2, 3)
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.freezer.steps.add(NEW)
     agent.freezer.members[NEW] = (300,)
     agent.node.look(agent.now_ns)
@@ -59,8 +57,7 @@ def test_both_ways_at_once_in_one_switch() -> None:
     agent = SimulatedAgent(ONE, TWO, yielding=(2,))
     agent.freezer.members |= {ONE: (100,), TWO: (200,)}
     agent.join()
-    agent.rotate((1,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (2,), run_ns=2 * SECOND)
     assert {held for each in slices(agent) for held in each.held} == {1}
     assert {held for each in slices(agent) for held in each.yielding} == {2}
     assert agent.freezer.writes
@@ -70,28 +67,23 @@ def test_both_ways_at_once_in_one_switch() -> None:
 
 
 def test_silence_gives_everybody_his_priority_back(agent: SimulatedAgent) -> None:
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     agent.talking = False
     agent.run(2_100 * MS)
     assert agent.yielder.low == set()
     agent.talking = True
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     assert agent.yielder.low
 
 
 def test_a_job_is_held_the_new_way_when_the_plan_says_so(agent: SimulatedAgent) -> None:
-    agent.rotate((1,))
-    agent.run(SECOND)
+    agent.rotate((1,), run_ns=SECOND)
     assert agent.yielder.low == {1}
     agent.yielding = ()
-    agent.rotate((1,))
-    agent.run(SECOND)
+    agent.rotate((1,), run_ns=SECOND)
     assert (agent.yielder.low, agent.freezer.frozen) == (set(), {ONE})
     agent.yielding = (1,)
-    agent.rotate((1,))
-    agent.run(SECOND)
+    agent.rotate((1,), run_ns=SECOND)
     assert (agent.yielder.low, agent.freezer.frozen) == ({1}, set())
 
 
@@ -99,8 +91,7 @@ def test_where_no_one_can_yield_jobs_are_frozen() -> None:
     agent = SimulatedAgent(ONE, TWO, yielding=(1, 2))
     agent.node.ways = type(agent.node.ways)()
     agent.join()
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     assert agent.freezer.writes
     assert agent.yielder.writes == []
     assert any(each.held for each in slices(agent))
@@ -162,8 +153,7 @@ def test_a_newcomer_yields_until_the_plan_names_it() -> None:
     agent = SimulatedAgent(ONE, TWO, bounds=NEWCOMERS, yielding=(1, 2, 3))
     agent.freezer.members |= {ONE: (100,), TWO: (200,)}
     agent.join()
-    agent.rotate((1,), (2,))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), run_ns=SECOND)
     begun(agent)
     assert 3 in agent.yielder.low
     agent.run(500 * MS)
@@ -172,8 +162,7 @@ def test_a_newcomer_yields_until_the_plan_names_it() -> None:
     agent.tracks = ()
     agent.run(500 * MS)
     assert 3 in agent.yielder.low
-    agent.rotate((1, 2), (3, 2))
-    agent.run(SECOND)
+    agent.rotate((1, 2), (3, 2), run_ns=SECOND)
     assert {3 in held for held in list(agent.held_in.values())[-4:]} == {True, False}
 
 
@@ -181,8 +170,7 @@ def test_a_newcomer_that_shares_nothing_runs_on_soon() -> None:
     agent = SimulatedAgent(ONE, bounds=NEWCOMERS)
     agent.freezer.members[ONE] = (100,)
     agent.join()
-    agent.rotate(())
-    agent.run(SECOND)
+    agent.rotate((), run_ns=SECOND)
     begun(agent)
     assert agent.yielder.low == {3}  # also where no slice names anybody
     agent.run(NEWCOMER_NS - 100 * MS)
@@ -200,8 +188,7 @@ def test_who_is_no_newcomer_begins_as_ever(why: str) -> None:
         agent.freezer.steps.add(NEW)
         agent.freezer.members[NEW] = (300,)
     agent.join()
-    agent.rotate((), exempt=ExemptJobs(opt_out=(3,)) if why == "it is spared" else None)
-    agent.run(SECOND)
+    agent.rotate((), exempt=ExemptJobs(opt_out=(3,)) if why == "it is spared" else None, run_ns=SECOND)
     begun(agent)
     agent.run(SECOND)
     assert 3 not in agent.yielder.low
@@ -222,13 +209,11 @@ def test_what_shares_cores_with_a_job_that_yields_is_weighed_against_it(agent: S
     agent.yielding = (1,)
     agent.freezer.steps.add(NEW)
     agent.freezer.members[NEW] = (300,)
-    agent.rotate((1,), (2,), exempt=ExemptJobs(opt_out=(3,)))
-    agent.run(SECOND)
+    agent.rotate((1,), (2,), exempt=ExemptJobs(opt_out=(3,)), run_ns=SECOND)
     assert agent.yielder.gathered.keys() == {1, 2, 3}
     assert [3 in agent.held_in[number] for number in sorted(agent.held_in)[-6:]].count(True) == 2
     agent.freezer.steps -= {ONE, TWO}
-    agent.rotate(())
-    agent.run(2 * SECOND)
+    agent.rotate((), run_ns=2 * SECOND)
     assert agent.yielder.gathered.keys() == set()  # no cores are shared: back to where they were
 
 
@@ -238,8 +223,7 @@ def frozen() -> SimulatedAgent:
     agent = SimulatedAgent(ONE, TWO)
     agent.freezer.members |= {ONE: (100,), TWO: (200,)}
     agent.join()
-    agent.rotate((1,), (2,))
-    agent.run(2 * SECOND)
+    agent.rotate((1,), (2,), run_ns=2 * SECOND)
     assert agent.yielder.gathered.keys() == {1, 2}
     assert agent.yielder.writes == []
     assert agent.held() == agent.held_in[max(agent.held_in)]
@@ -270,8 +254,7 @@ def in_others_slices(agent: SimulatedAgent, job: int) -> tuple[set[bool], set[bo
 def test_a_job_that_must_not_be_frozen_yields_in_the_slices_of_others(
     frozen: SimulatedAgent, exempt: ExemptJobs
 ) -> None:
-    frozen.rotate((1,), (2,), exempt=exempt)
-    frozen.run(SECOND)
+    frozen.rotate((1,), (2,), exempt=exempt, run_ns=SECOND)
     assert in_others_slices(frozen, 1) == ({True}, {False})
     assert in_others_slices(frozen, 2) == ({False}, {True})
 
@@ -294,20 +277,17 @@ def test_control_files_of_a_job_that_yields_for_a_moment_stay_watched(
     frozen: SimulatedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frozen.freezer, "control_files", lambda key: (f"file of {key.job}",))
-    frozen.rotate((1,), (2,), exempt=ExemptJobs(opt_out=(1,)))
-    frozen.run(SECOND)
+    frozen.rotate((1,), (2,), exempt=ExemptJobs(opt_out=(1,)), run_ns=SECOND)
     assert frozen.node.ways.yielding == {1}
     assert frozen.gate.holder.control_files(ONE) == ("file of 1",)
     frozen.yielding = (1,)
-    frozen.rotate((1,), (2,))
-    frozen.run(SECOND)
+    frozen.rotate((1,), (2,), run_ns=SECOND)
     assert frozen.gate.holder.control_files(ONE) == ()
 
 
 def test_steps_that_begin_one_after_the_other_get_a_job_nothing(frozen: SimulatedAgent) -> None:
     frozen.bounds = Bounds(5 * SECOND, 200 * MS)
-    frozen.rotate((1,), (2,))
-    frozen.run(SECOND)
+    frozen.rotate((1,), (2,), run_ns=SECOND)
     for number in range(1, 11):
         frozen.freezer.steps.add(StepKey(1, str(number)))
         frozen.freezer.members[StepKey(1, str(number))] = (100 + number,)
@@ -321,7 +301,6 @@ def test_steps_that_begin_one_after_the_other_get_a_job_nothing(frozen: Simulate
 
 
 def test_jobs_that_no_plan_names_weigh_as_one_each(frozen: SimulatedAgent) -> None:
-    frozen.rotate((), exempt=ExemptJobs(opt_out=(1,)))
-    frozen.run(2 * SECOND)
+    frozen.rotate((), exempt=ExemptJobs(opt_out=(1,)), run_ns=2 * SECOND)
     assert frozen.held() == set()
     assert frozen.yielder.gathered.keys() == {1, 2}
