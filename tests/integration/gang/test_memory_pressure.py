@@ -11,8 +11,8 @@ from deploy.local import GangKind, Shape
 from foundation.slurm import SlurmJobState
 from gangd.controller.slicelog import read_peaks
 from tests.fixtures.gang_memory import MEMORY, RULE, Mixed, stage
+from tests.fixtures.looks import until
 from tests.integration.gang.stage import Stage
-from tests.integration.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slurm,
@@ -49,7 +49,7 @@ def test_with_the_rule_the_youngest_waits_and_both_end(small: Stage) -> None:
     [alarm] = [alarm for alarm in small.status().alarms if alarm.kind == "memory"]
     assert (alarm.job, alarm.nodes, alarm.user) == (young, small.nodes, "root")
     assert small.finish(old, young, within_s=180) == [SlurmJobState.COMPLETED] * 2
-    wait_until(lambda: not [one for one in small.status().alarms if one.kind == "memory"], 30, "it ends")
+    until(lambda: not [one for one in small.status().alarms if one.kind == "memory"], 30, "it ends")
     record = small.layout.gang / "record"
-    wait_until(lambda: {old, young} <= {job for job, _ in read_peaks(record)}, 30, "peaks are recorded")
+    until(lambda: {old, young} <= {job for job, _ in read_peaks(record)}, 30, "peaks are recorded")
     assert all(kib > PEAK_MIB * 1024 * 0.95 for kib in read_peaks(record).values())
