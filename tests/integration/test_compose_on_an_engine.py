@@ -324,9 +324,7 @@ def test_jobs_are_in_sacct_although_slurmdbd_was_killed(contained: Contained) ->
     contained.up()
     words = ("exec", contained.names("controller")[0], "sacct", "-X", "-n", "-j", job, "-o", "state")
     # It fails until slurmdbd answers again.
-    until(
-        lambda: contained.engine.run(*words).stdout.split() == ["COMPLETED"], 60.0, "sacct has the job"
-    )
+    until(lambda: contained.engine.run(*words).stdout.split() == ["COMPLETED"], 60.0, "sacct has the job")
 
 
 def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contained) -> None:
