@@ -11,7 +11,7 @@ at once; where it has none, the proportional set sizes (PSS) of its processes. I
 was measured, or the cgroup's own less the most file cache that was measured.
 
 *Paging out*: where there is swap and less is available than the bound, of frozen jobs that do not run for
-``SOON_NS``, by ``memory.reclaim`` (cgroup v2, Linux 5.19) or ``process_madvise(MADV_PAGEOUT)`` (Linux 5.10).
+``SOON_NS``, by ``process_madvise(MADV_PAGEOUT)`` (Linux 5.10).
 A job that was paged out is read in again before it runs (``MADV_WILLNEED``), for ``AHEAD_NS`` at most.
 
 Standard library only: it is started as the guardian is.
