@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,9 @@ from xdist.workermanage import NodeManager
 from tests.fixtures import cpu_durations
 from tests.fixtures.leftovers import LEFT_BEHIND, Watch
 from tests.fixtures.tier import EXAMPLES, tier
+
+if TYPE_CHECKING:
+    from tests.fixtures.cli import Cli
 
 LAST = "simulat"
 """In the path of tests of the simulator, which run last: its kernels may still be compiled at first."""
@@ -34,6 +38,14 @@ for name, count in EXAMPLES.items():
 settings.load_profile(tier())
 
 _WATCH = pytest.StashKey[Watch]()
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Return the command line, called in this process."""
+    from tests.fixtures.cli import Cli
+
+    return Cli(capsys)
 
 
 class FileOrFolder(LoadFileScheduling):  # type: ignore[misc]  # xdist is without types here

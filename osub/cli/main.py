@@ -49,6 +49,16 @@ COMMANDS = {
 }
 
 
+_INSIDE = {
+    "convert": "trace convert",
+    "down": "cluster down",
+    "generate": "trace generate",
+    "info": "trace info",
+    "tune": "sweep tune",
+    "up": "cluster up",
+}
+"""Subcommands that are tried without their group."""
+
 READER_HAS_GONE = 128 + signal.SIGPIPE
 """Exit code of a closed pipe (`osub ... | head`): that of a tool which SIGPIPE ends."""
 
@@ -85,10 +95,8 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            groups = {name: getattr(self.get_command(ctx, name), "commands", {}) for name in COMMANDS}
             near = difflib.get_close_matches(args[0], COMMANDS)
-            near += [f"{name} {args[0]}" for name, inside in groups.items() if args[0] in inside]
-            if near:
+            if near := [*near, *filter(None, [_INSIDE.get(args[0])])]:
                 error.message = f"{error.message.rstrip('.')}. Did you mean {', '.join(map(repr, near))}?"
             raise
 

@@ -291,8 +291,13 @@ class LifecycleContext(LifecycleProgress):
         (self.drained.add if drained else self.drained.discard)(node)
 
     def earliest_start_us(
-        self, job: SimulatedJob, started: SimulatedJob | None = None, *, nodes: int | None = None
+        self,
+        job: SimulatedJob,
+        started: SimulatedJob | None = None,
+        on: None = None,
+        nodes: int | None = None,
     ) -> int:
+        assert on is None
         world = copy.copy(self)
         world.lifecycles = [copy.copy(record) for record in self.lifecycles]
         world.rows, world.leases = [], dict(self.leases)

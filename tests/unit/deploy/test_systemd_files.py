@@ -25,12 +25,10 @@ from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Metric, Metr
 from tests.fixtures.exposure import UNITS, exposures, page_exposures, page_score, score
 
 FOLDER = Path(deploy.__file__).parent / "systemd"
-NEEDS_A_VALUE = {"lease_ms", "mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"}
-
-
-NEEDS_A_VALUE |= {"metrics", "metrics_token", "quantum_min_ms"}
-
-
+NEEDS_A_VALUE = {
+    *("lease_ms", "mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"),
+    *("metrics", "metrics_token", "quantum_min_ms", "memory_mib", "memory_stall", "memory_freeze_ms"),
+}
 """Keys whose default is that they are not set: the file shows an example."""
 
 
