@@ -13,8 +13,7 @@ from foundation.records.row_types import SCHEMA_VERSION, GangSettings, HostInfo,
 
 _INTRODUCTION = f"""# Record reference
 
-A run, real or simulated, leaves one folder, the RUN. Everything that osub prints or draws of a run is
-computed from it, so whatever reads Parquet can compute more.
+A run, real or simulated, leaves one folder, the RUN, from which all that osub prints or draws is computed.
 
 ```python
 import polars as pl
@@ -23,32 +22,30 @@ jobs = pl.read_parquet("RUN/jobs.parquet")
 waits = jobs.select("trace_job", wait_s=pl.col("start_s") - pl.col("submit_s"))
 ```
 
-`osub.load("RUN")` reads all of it and adds waits, slowdowns and degradation ([From Python](python.md)).
+`osub.load("RUN")` reads it and adds waits, slowdowns and degradation ([From Python](python.md)).
 
 | file | what it holds |
 | --- | --- |
 | [`run.json`](#runjson) | what ran where |
-| `trace.swf.gz` | the trace that was replayed or simulated, after every transformation |
+| `trace.swf.gz` | the trace after every transformation |
 | [`jobs.parquet`](#jobsparquet) | one row a job, ordered by `trace_job` |
-| [`allocations.parquet`](#allocationsparquet) | who held what, and when; simulated: where that changes |
-| [`slices.parquet`](#slicesparquet) | time slices, long form; where a gang scheduler tells them |
-| [`host.parquet`](#hostparquet) | who used an embedded cluster's host, a row a second |
+| [`allocations.parquet`](#allocationsparquet) | which job held what, when; simulated: where that changes |
+| [`slices.parquet`](#slicesparquet) | time slices of a gang scheduler |
+| [`host.parquet`](#hostparquet) | use of an embedded cluster's host, a row a second |
 | `log.jsonl` | events, one JSON object a line: `at` (UTC), `kind`, and what belongs to the kind |
 
 ## Rules for all of them
 
-| | |
-| --- | --- |
-| seconds | count from the run's first due time, in the run's own time (`speedup` divides the trace's) |
-| not known | is null. No number means unknown; -1 is refused |
-| derived values | waiting time, slowdown and the like are never stored |
-| numbers | are finite; types are exact |
-| a column that is not listed here | is an error, on write and on read |
-| the same rows | give the same bytes of `jobs.parquet` |
+* Seconds count from the run's first due time, in the run's own time (`speedup` divides the trace's).
+* The end of a name is its unit: `_s` (seconds), `_ms`, `_us`, `_mib` (MiB). Other units follow the type.
+* What is not known is null, never a number such as -1. Columns without "yes" are never null.
+* Derived values, such as waiting time and slowdown, are never stored. Numbers are finite; types are exact.
+* A column that is not listed here is an error, on write and on read.
+* The same rows give the same bytes of `jobs.parquet`.
 
-**While a run goes on**, rows are in `jobs.journal`, `slices.journal` and `host.journal`. A job and its
-allocations are one entry there, of which the last counts. A killed run keeps them, and `--resume` goes on
-from there. `jobs.parquet` appears last: a RUN that has it is finished.
+**While a run goes on**, rows are in `jobs.journal`, `slices.journal` and `host.journal`; of a job's entries,
+each with its allocations, the last counts. A killed run keeps them, and `--resume` goes on from there.
+`jobs.parquet` appears last: a RUN that has it is finished.
 
 This page is made of the code: `python -m foundation.records.reference > docs/records.md`.
 Schema version {SCHEMA_VERSION}.
@@ -90,10 +87,10 @@ def _lines() -> Iterator[str]:
 def _struct(title: str, struct: type[msgspec.Struct]) -> Iterator[str]:
     yield f"## {title}\n"
     yield f"{_summary(struct)}\n"
-    yield "| field | meaning | unit | null |"
-    yield "| --- | --- | --- | --- |"
+    yield "| field | meaning | null |"
+    yield "| --- | --- | --- |"
     for column in columns_of(struct):
-        yield f"| `{column.name}` | {_meaning(column)} | {_unit(column)} | {_null(column)} |"
+        yield f"| `{column.name}` | {_meaning(column)} | {_null(column)} |"
     yield ""
 
 
@@ -106,8 +103,8 @@ def _table(table: RunTable) -> Iterator[str]:
     for title, columns in _groups(table.columns) if is_long else (("", table.columns),):
         if title:
             yield f"### {title}\n"
-        yield "| column | meaning | type | unit | null |"
-        yield "| --- | --- | --- | --- | --- |"
+        yield "| column | meaning | type | null |"
+        yield "| --- | --- | --- | --- |"
         yield from map(_row, columns)
         yield ""
 
@@ -125,7 +122,7 @@ def _groups(columns: Iterable[Column]) -> Iterator[tuple[str, list[Column]]]:
 
 def _row(column: Column) -> str:
     kind = "list of (`node`, `cores`)" if column.dtype == PLACEMENT_DTYPE else _TYPES[column.dtype]  # type: ignore[index]  # a dtype, or its class
-    return f"| `{column.name}` | {_meaning(column)} | {kind} | {_unit(column)} | {_null(column)} |"
+    return f"| `{column.name}` | {_meaning(column)} | {kind}{_unit(column)} | {_null(column)} |"
 
 
 def _summary(struct: type[msgspec.Struct]) -> str:
@@ -134,18 +131,14 @@ def _summary(struct: type[msgspec.Struct]) -> str:
 
 
 def _unit(column: Column) -> str:
-    if column.unit is not None:
-        return column.unit
-    return next((unit for suffix, unit in _SUFFIXES if column.name.endswith(suffix)), "")
-
-
-_SUFFIXES = (("_mib", "MiB"), ("_ms", "ms"), ("_us", "µs"), ("_s", "s"))
+    """Return the unit, where the name does not end in it."""
+    return "" if column.unit in (None, "s", "µs") else f", {column.unit}"
 
 
 def _null(column: Column) -> str:
     if column.nullable:
         return "yes"
-    return "never" if column.default is None else f"never; default {_value(column.default)}"
+    return "" if column.default is None else f"default {_value(column.default)}"
 
 
 def _value(default: object) -> str:

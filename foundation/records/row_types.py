@@ -47,8 +47,8 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hold: Annotated[
         HoldKind | None,
         Meta(
-            description="`freeze`: a suspended job does not run. `yield`: it runs on CPU time that the"
-            " slice's owner leaves idle."
+            description="`freeze`: a held job does not run. `yield`: it runs on CPU time that the slice's"
+            " owner leaves idle."
         ),
     ] = None
     freezer: Annotated[str | None, Meta(description="Freezer that the agents chose.")] = None
@@ -83,30 +83,30 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The contents of ``run.json``."""
 
     schema_version: Annotated[Count, Meta(description="Version of the RUN schema.")] = SCHEMA_VERSION
-    kind: Annotated[RunKind, Meta(description="Whether a Slurm cluster or the simulator ran the trace.")]
+    kind: Annotated[RunKind, Meta(description="Slurm cluster or simulator.")]
     label: Annotated[Text, Meta(description="Short name for tables and charts.")]
     trace_name: Annotated[Text, Meta(description="Name of the trace.")]
     trace_sha256: Annotated[
         Sha256 | None,
-        Meta(description="SHA-256 of the text in `trace.swf.gz`; the writer fills it in."),
+        Meta(description="SHA-256 of the text in `trace.swf.gz`."),
     ] = None
     system: Annotated[SystemName, Meta(description="`N12C12` is 12 nodes of 12 cores.")]
     node_names: Annotated[
-        tuple[str, ...] | None, Meta(description="Every node of the system, in its order; idle ones too.")
+        tuple[str, ...] | None, Meta(description="Every node of the system, in its order.")
     ] = None
     queues: Annotated[
         QueueLayout,
-        Meta(description="`sq`: one queue for all jobs. `mq`: some nodes are kept for interactive jobs."),
+        Meta(description="`sq`: one queue for all jobs. `mq`: interactive jobs have nodes of their own."),
     ]
     policy: Annotated[Text, Meta(description="Queue policy, such as `fcfs` or `easy`.")]
     scheduler: Annotated[
         str | None, Meta(description="Program that applied it, such as `sched/backfill`; null if simulated.")
     ] = None
     multiplicity: Annotated[
-        Count, Meta(description="M: jobs that may be allocated to a core (of the batch nodes, under `mq`).")
+        Count, Meta(description="M: jobs that may share a core (`mq`: of the batch nodes).")
     ]
     multiplicity_interactive: Annotated[
-        Count | None, Meta(description="The same for the interactive nodes; null under `sq`.")
+        Count | None, Meta(description="The same of the interactive nodes; null under `sq`.")
     ] = None
     interactive_nodes: Annotated[
         Count | None, Meta(description="Nodes kept for interactive jobs; null under `sq`.")
@@ -122,8 +122,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     slurm_config: Annotated[
         dict[Text, ConfigText] | None,
         Meta(
-            description="What of Slurm's configuration says when jobs start, as `scontrol show config` has "
-            "it; null if simulated, or not recorded."
+            description="What says when jobs start, as `scontrol show config` has it; null if simulated, or"
+            " not recorded."
         ),
     ] = None
     host: Annotated[HostInfo | None, Meta(description="Machine on which the command ran.")] = None
@@ -133,21 +133,19 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ]
     wall_s: Annotated[
         Duration | None,
-        Meta(description="Wall time of the whole command; null until the run is finished."),
+        Meta(description="Wall time of the command; null until the run is finished."),
     ] = None
-    cpu_s: Annotated[Duration | None, Meta(description="CPU time of the whole command.")] = None
+    cpu_s: Annotated[Duration | None, Meta(description="CPU time of the command.")] = None
     engine_cpu_s: Annotated[
         Duration | None,
-        Meta(description="CPU time inside the simulator's engine, compiled and cached; null if real."),
+        Meta(description="CPU time inside the simulator's engine; null if real."),
     ] = None
-    options: Annotated[
-        dict[str, Option], Meta(description="Every other option that shaped the run, by its name.")
-    ] = {}
+    options: Annotated[dict[str, Option], Meta(description="Every other option that shaped the run.")] = {}
     other_overheads: Annotated[
         dict[Text, dict[Text, float]],
         Meta(
-            description="Simulated with shared cores: by another C_o, the means of `wait_s`, `turnaround_s` "
-            "and `degradation` over the completed jobs; empty where none was simulated."
+            description="By each other C_o that was simulated, the means of `wait_s`, `turnaround_s` and"
+            " `degradation` over the completed jobs."
         ),
     ] = {}
 
@@ -204,73 +202,65 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One job of the trace and what became of it.
-
-    The key is ``trace_job``. While a run is being written ``state`` may be null ("not ended yet"); a finished
-    run has a state in every row.
-    """
+    """One job of the trace and what became of it."""
 
     job_id: Annotated[
         Number | None,
         Meta(
-            description="Number by which the scheduler knows the job; simulated runs repeat `trace_job`."
-            " Null if the scheduler never took it. `job` in the other tables means this number."
+            description="The scheduler's number of the job, `job` in the other tables; simulated:"
+            " `trace_job`. Null if the scheduler never took it."
         ),
     ] = None
-    trace_job: Annotated[Number, Meta(description="Number of the job in the trace (SWF field 1); the key.")]
-    kind: Annotated[JobKind, Meta(description="Which of the three kinds of job it is.")]
+    trace_job: Annotated[Number, Meta(description="Number in the trace (SWF field 1); the key.")]
+    kind: Annotated[JobKind, Meta(description="Kind of job.")]
     elasticity: Annotated[
-        Elasticity, Meta(description="Whether the number of nodes may change while the job runs.")
+        Elasticity, Meta(description="`malleable`: its number of nodes may change while it runs.")
     ] = "rigid"
     app: Annotated[str | None, Meta(description="Application that ran, such as `eiba` or `rrba`.")] = None
     args: Annotated[str | None, Meta(description="Its arguments, as one shell-quoted line.")] = None
     user: Annotated[str | None, Meta(description="User of the job (SWF field 12).")] = None
-    queue: Annotated[
-        str | None, Meta(description="Queue or partition that the job was submitted to (SWF field 15).")
-    ] = None
-    nodes: Annotated[Nodes, Meta(description="Nodes that the job asks for.")]
+    queue: Annotated[str | None, Meta(description="Its queue or partition (SWF field 15).")] = None
+    nodes: Annotated[Nodes, Meta(description="Nodes asked for.")]
     cores: Annotated[
         Annotated[int, Meta(ge=1, extra={"unit": "cores"})],
-        Meta(description="Cores that the job asks for, all of its nodes together."),
+        Meta(description="Cores asked for, all nodes together."),
     ]
     memory_mib: Annotated[
         Annotated[int, Meta(ge=0, extra={"unit": "MiB a core"})] | None,
-        Meta(description="Memory asked for each core (SWF field 10, else 7); null is unconstrained."),
+        Meta(description="Memory asked for (SWF field 10, else 7); null is unconstrained."),
     ] = None
     due_s: Annotated[Seconds, Meta(description="When the trace wants the job submitted.")]
     submitted_s: Annotated[
         Seconds | None,
         Meta(
-            description="When the submission call returned; minus `due_s` it is the submission lag."
-            " A job may start before the call returns."
+            description="When the submission call returned; a job may start before. Minus `due_s` it is the"
+            " submission lag."
         ),
     ] = None
     submit_s: Annotated[
         Seconds | None,
         Meta(
-            description="When the job entered the queue: waiting counts from here. Slurm stamps whole"
-            " seconds, so a real run takes the later of that stamp and the beginning of the submission call."
+            description="When the job entered the queue: waiting counts from here. Real: the later of Slurm's"
+            " stamp (whole seconds) and the beginning of the submission call."
         ),
     ] = None
     start_s: Annotated[
         Seconds | None,
         Meta(
-            description="When the job began to run, the last time if it began again; null if it never did."
-            " Never before `submit_s`."
+            description="When its last attempt began to run; null if it never did. Never before `submit_s`."
         ),
     ] = None
     end_s: Annotated[
         Seconds | None,
         Meta(
-            description="When the job ended, or was cancelled while it waited. Never before `start_s`,"
-            " nor before `submit_s`."
+            description="When the job ended, or was cancelled while it waited. Never before `submit_s` or"
+            " `start_s`."
         ),
     ] = None
     requested_s: Annotated[
         Seconds | None,
         Meta(
-            description="Run time that the trace asks for (SWF field 9), before any allowance for sharing;"
-            " null is no limit."
+            description="Run time asked for (SWF field 9), without allowance for sharing; null is no limit."
         ),
     ] = None
     dedicated_s: Annotated[
@@ -278,27 +268,22 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
     busy_s: Annotated[
         Seconds | None,
-        Meta(description="The part of `dedicated_s` in which the job computes; the rest it idles."),
+        Meta(description="The part of `dedicated_s` in which it computes."),
     ] = None
-    cpu_s: Annotated[
-        CoreSeconds | None, Meta(description="CPU time that the job used, all of its cores together.")
-    ] = None
-    frozen_s: Annotated[
-        Seconds | None, Meta(description="Wall time that a gang scheduler kept the job frozen.")
-    ] = None
+    cpu_s: Annotated[CoreSeconds | None, Meta(description="CPU time used.")] = None
+    frozen_s: Annotated[Seconds | None, Meta(description="Wall time frozen by a gang scheduler.")] = None
     placement: Annotated[
         tuple[Placement, ...] | None,
         Meta(
-            description="What the job held last: a list of `node` and `cores`, the latter core ids in Slurm's"
-            " notation, such as `0-3,7`. Never an empty list."
+            description="What the job held last; `cores` are core ids in Slurm's notation, such as `0-3,7`."
+            " Never an empty list."
         ),
     ] = None
     state: Annotated[
         JobState | None,
         Meta(
-            description="How the job ended. `REFUSED`: the scheduler never took it; it has no start and no"
-            " end. `LOST`: its end is unknown. `COMPLETED` has a start and an end. Null only while the run"
-            " goes on."
+            description="How the job ended. `REFUSED`: the scheduler never took it; no start, no end. `LOST`:"
+            " its end is unknown. `COMPLETED` has a start and an end. Null only while the run goes on."
         ),
     ] = None
     exit_code: Annotated[
@@ -307,59 +292,55 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
     preemptions: Annotated[Number, Meta(description="How often the job was preempted.")] = 0
     notice_s: Annotated[Seconds | None, Meta(description="When an on-demand job announced itself.")] = None
-    predicted_s: Annotated[
-        Seconds | None, Meta(description="When its notice said that an on-demand job would arrive.")
-    ] = None
-    setup_s: Annotated[Seconds | None, Meta(description="Time spent on setting up, restarts included.")] = (
-        None
-    )
+    predicted_s: Annotated[Seconds | None, Meta(description="When it would arrive, by its notice.")] = None
+    setup_s: Annotated[Seconds | None, Meta(description="Time for setting up, restarts included.")] = None
     wasted_s: Annotated[
         Seconds | None,
-        Meta(description="Time on cores that preemption or a requeue threw away, set-up aside."),
+        Meta(description="Time on cores lost by preemption or requeue, without set-up."),
     ] = None
-    steps: Annotated[Number | None, Meta(description="Time steps that the application made.")] = None
+    steps: Annotated[Number | None, Meta(description="Time steps made.")] = None
     step_s: Annotated[
         Seconds | None,
         Meta(
-            description="What one of them takes on dedicated cores, as calibrated, or as the job measured in"
-            " its first quarter."
+            description="What a step takes on dedicated cores, as calibrated, or measured in the job's first"
+            " quarter."
         ),
     ] = None
     steps_cpu_s: Annotated[
         Seconds | None,
         Meta(
-            description="CPU time that the steps took on the rank that used most. Over `steps` times `step_s`"
-            " it is the job's pace: 1.1 is a host slower by a tenth than the calibrated one."
+            description="CPU time of the steps on the rank that used most. Over `steps` times `step_s` it is"
+            " the job's pace: 1.1 is a host slower by a tenth than calibrated."
         ),
     ] = None
     first_step_s: Annotated[
         Seconds | None,
-        Meta(description="When the application made its first time step; before it is the job's start-up."),
+        Meta(description="When the first time step was made; before it is start-up."),
     ] = None
     last_step_s: Annotated[
         Seconds | None,
-        Meta(description="When the application had made its last time step and checked the answer."),
+        Meta(description="When the last time step was made and the answer checked."),
     ] = None
-    min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that a malleable job runs on.")] = None
-    max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that a malleable job can use.")] = None
-    preferred_nodes: Annotated[
-        Nodes | None, Meta(description="Nodes that a malleable job prefers, between the two.")
-    ] = None
+    min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that it runs on.")] = None
+    max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that it can use.")] = None
+    preferred_nodes: Annotated[Nodes | None, Meta(description="Nodes that it prefers, between the two.")] = (
+        None
+    )
 
 
 class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stretch of time in which a job held the same cores.
+    """An interval in which a job held the same cores.
 
-    A job has a *life* for each time that it is started: the first one, and one more after each requeue or
-    preemption. A life is one stretch, and one more for each resize. Where a job has rows here they are all of
-    its stretches, and no two of them overlap; a job without rows has one life, which `jobs` tells.
+    Each start of a job, also after a requeue or a preemption, begins an *attempt*: one interval, and one more
+    for each resize. Where a job has rows here they are all of its intervals, none of which overlap; a job
+    without rows had one attempt, which is in `jobs`.
     """
 
     job: Annotated[Number, Meta(description="`job_id` of the job.")]
     from_s: Annotated[Seconds, Meta(description="Beginning. Never before the job's `submit_s`.")]
     to_s: Annotated[
         Seconds | None,
-        Meta(description="End; null if it is not known. Never before `from_s`, nor after the job's `end_s`."),
+        Meta(description="End; null if unknown. Never before `from_s`, nor after the job's `end_s`."),
     ] = None
     placement: Annotated[
         tuple[Placement, ...] | None,
@@ -368,24 +349,23 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     why: Annotated[
         AllocationCause,
         Meta(
-            description="What the stretch began with. `start`: the job's first start. `resize`: the same life"
-            " goes on with other cores. The others begin a new life. `requeue`: the job was put back to the"
-            " queue, to start from nothing. `preemption`: it was preempted, or suspended. `checkpoint`: it"
-            " goes on from one that it had made."
+            description="What the interval began with. `start`: the first start. `resize`: the same attempt"
+            " goes on with other cores. A new attempt: `requeue` (from nothing), `preemption` (it was"
+            " preempted, or suspended), `checkpoint` (from one that it had made)."
         ),
     ]
     setup_s: Annotated[
         Seconds | None,
         Meta(
-            description="The part of the stretch, at its beginning, that went on setting up; null: an equal"
-            " part of the job's `setup_s` for each life."
+            description="Set-up at its beginning; null: an equal part of the job's `setup_s` for each"
+            " attempt."
         ),
     ] = None
     wasted_s: Annotated[
         Seconds | None,
         Meta(
-            description="The part of the stretch, at its end and without the set-up, that was lost;"
-            " null: what `jobs` says, and without a value there, all of an attempt that a requeue ended."
+            description="What was lost at its end, without set-up; null: what `jobs` says, else all of an"
+            " attempt that a requeue ended."
         ),
     ] = None
 
@@ -403,16 +383,13 @@ class SliceRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
     role: Annotated[
         SliceRole,
         Meta(
-            description="`run`: the slice is the job's. `held`: the job is busy and frozen. `leftover`: the"
-            " job is busy and yields: it uses what the slice's owners leave of their cores. `idle`: the job"
-            " has nothing to compute and is not held. `free`: the job computes although the slice is not its"
-            " own (it woke up, or shares no core). `unattended`: no agent acted on the node,"
-            " so the job shared its cores as the operating system has it; rows are about a second long."
+            description="`run`: the slice is the job's. `held`: busy and frozen. `leftover`: busy and yields:"
+            " it uses what the slice's owners leave. `idle`: nothing to compute, not held. `free`: it"
+            " computes although the slice is not its own (it woke up, or shares no core). `unattended`:"
+            " no agent acted on the node, so the operating system shared its cores; rows of about a second."
         ),
     ]
-    cpu_s: Annotated[
-        CoreSeconds | None, Meta(description="CPU time that the job used on the node in the slice.")
-    ] = None
+    cpu_s: Annotated[CoreSeconds | None, Meta(description="CPU time used on the node in the slice.")] = None
     skew_us: Annotated[
         Annotated[float, Meta(extra={"unit": "µs"})] | None,
         Meta(description="How late the node acted on the slice; negative is early."),
@@ -424,10 +401,10 @@ class SliceRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
 
 
 class HostRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """Who used a host's CPUs during about a second of a real run.
+    """Use of a host's CPUs during about a second of a real run.
 
-    Of the CPUs that the nodes of an embedded cluster are pinned to, all of the host's where they are not.
-    Used and stolen time is the kernel's (proc(5)); what is used and not the run's own is foreign.
+    Of the CPUs that an embedded cluster's nodes are pinned to, else of all. Used and stolen time is the
+    kernel's (proc(5)); what is used and not the run's own is foreign.
     """
 
     at_s: Annotated[Seconds, Meta(description="End of the sample.")]
@@ -435,13 +412,11 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, for
         Annotated[float, Meta(gt=0, extra={"unit": "s"})], Meta(description="Length of the sample.")
     ]
     host: Annotated[Annotated[str, Meta(min_length=1)], Meta(description="Name of the host.")]
-    cpus: Annotated[
-        Annotated[int, Meta(ge=1, extra={"unit": "CPUs"})], Meta(description="CPUs that the sample is of.")
-    ]
+    cpus: Annotated[Annotated[int, Meta(ge=1, extra={"unit": "CPUs"})], Meta(description="CPUs sampled.")]
     load: Annotated[
-        Annotated[float, Meta(ge=0)] | None, Meta(description="The host's load average over one minute.")
+        Annotated[float, Meta(ge=0)] | None, Meta(description="Load average of the host over one minute.")
     ] = None
-    used_s: Annotated[CoreSeconds, Meta(description="CPU time that anybody used.")]
+    used_s: Annotated[CoreSeconds, Meta(description="CPU time used by all processes.")]
     steal_s: Annotated[
         CoreSeconds, Meta(description="CPU time that the hypervisor took while a process wanted it.")
     ]
