@@ -15,7 +15,7 @@ it up.
 * A gang is *relieved* where a quarter more than the bound is available on the nodes that it was deferred for,
   one gang a node each ``SETTLE_NS``, the first in line first. Each time that it is deferred again soon it
   waits twice as long, up to ``MOST_WAIT_NS``. It is relieved at once where it has become the first in line.
-* A node that has not told its memory for ``STALE_NS`` defers no gang.
+* A node that has not reported its memory for ``STALE_NS`` defers no gang.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Deferral:
 
 @dataclass(slots=True)
 class _Node:
-    """When a node told its memory, and from when on the next gang may be deferred, and relieved."""
+    """When a node reported its memory, and from when on the next gang may be deferred, and relieved."""
 
     name: str
     heard_ns: int

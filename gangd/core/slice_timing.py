@@ -107,7 +107,7 @@ _STALE_NS = 2 * LOOK_NS
 class _Node:
     """What a node reported since it was judged: switches, what they took of what time; the last share.
 
-    ``stalled`` is for how long in all some task had waited for memory (us), and when that was told (ns).
+    ``stalled`` is for how long in all some task had waited for memory (us), and when that was reported (ns).
     """
 
     heard_ns: int
