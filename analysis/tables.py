@@ -205,7 +205,9 @@ def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:
             continue
         for kind_name, of_kind, form, better in _KIND_LINES:
             values = [of_kind(run.kinds[kind]) if kind in run.kinds else None for run in runs]
-            yield _row(GROUP_NAMES[kind], kind_name.format(threshold=threshold), values, form, better)
+            # One unit for all kinds of jobs, so that a reader can compare them.
+            most = max((of_kind(found) or 0.0 for run in runs for found in run.kinds.values()), default=0.0)
+            yield _row(GROUP_NAMES[kind], kind_name.format(threshold=threshold), values, form, better, most)
     for slice_name, of_slices, form, better in _SLICE_LINES:
         values = [None if run.slices is None else of_slices(run.slices) for run in runs]
         yield _row("Time slices", slice_name, values, form, better)

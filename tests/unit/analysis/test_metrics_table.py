@@ -38,6 +38,16 @@ def test_long_times_are_reported_in_hours(tmp_path: Path) -> None:
     assert (metric_rows(runs)[0].name, metric_rows(runs)[0].cells) == ("makespan [h]", ("2,139",))
 
 
+def test_a_metric_has_one_unit_for_all_kinds_of_jobs(tmp_path: Path) -> None:
+    run = both(tmp_path)[0]
+    every = run.kinds["all"]
+    waits = msgspec.structs.replace(every.wait_s, max=40_000.0)
+    kinds = {**run.kinds, "all": msgspec.structs.replace(every, wait_s=waits)}
+    assert {"all", "interactive"} <= set(kinds)
+    names = [row.name for row in metric_rows([msgspec.structs.replace(run, kinds=kinds)])]
+    assert names.count("wait, max [h]") == len(kinds)
+
+
 def printed(runs: list[RunMetrics], width: int, simulated: list[RunMetrics]) -> str:
     console = Console(width=width, record=True, file=StringIO())
     for table in metrics_tables(runs, width, short=True, simulated=simulated):
