@@ -255,11 +255,14 @@ def job_faults(run: Run) -> str | None:
     first = faulty.row(0, named=True)
     output = run.path / JOBS_FOLDER / f"{first['trace_job']}.out"
     said = last_words(output)
-    left = (
-        f"its last line: {one_line(said, _MOST_LINE)} ({output})" if said else f"it left no output ({output})"
-    )
     many = counted_of(faulty.height, run.jobs.height, "job")
     cut = cut_short(run) if set(faulty["state"]) == {"CANCELLED"} else None
+    if cut is not None and said and "CANCELLED AT" in said:  # Slurm's line for what cancelled the replay
+        left = f"its output: {output}"
+    elif said:
+        left = f"its last line: {one_line(said, _MOST_LINE)} ({output})"
+    else:
+        left = f"it left no output ({output})"
     head = f"{many} hung, failed or never ended" if cut is None else f"{cut}, when {many} had not ended"
     return f"{head}; job {first['trace_job']} first: {_what_became(first)}, {left}"
 

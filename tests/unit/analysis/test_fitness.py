@@ -61,6 +61,11 @@ def test_jobs_that_were_cancelled_with_their_replay_neither_hung_nor_failed(run:
     assert faults.startswith(
         "the replay was cancelled after 32 s, when 2 of 50 jobs had not ended; job 3 first"
     )
+    said(run, 3, "slurmstepd: error: *** JOB 9 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***\n")
+    cancelled = job_faults(with_fault(run, "CANCELLED", 3, 9))
+    assert cancelled is not None
+    assert "CANCELLED AT" not in cancelled
+    assert str(run.path / "jobs" / "3.out") in cancelled
     hung = job_faults(with_fault(with_fault(run, "CANCELLED", 9), "TIMEOUT", 3))
     assert hung is not None
     assert hung.startswith("2 of 50 jobs hung, failed or never ended")
