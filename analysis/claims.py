@@ -44,6 +44,12 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
             return f"{figures(self.mean)}{after}"
         return f"{figures(self.mean)} [{figures(self.low)}, {figures(self.high)}]{after}"
 
+    def brief(self) -> str:
+        """Return the mean and half the length of its interval, such as ``84 ±2``, for a narrow column."""
+        if self.high is None or self.high == self.mean:
+            return figures(self.mean)
+        return f"{figures(self.mean)} \N{PLUS-MINUS SIGN}{figures(self.high - self.mean)}"
+
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return the mean of one value a seed, with its 95% confidence interval.

@@ -86,6 +86,8 @@ class StudyFindings:
     ----------
     title
         Of the page.
+    learnt
+        What the study found, in sentences; its page opens with them.
     facts
         What was simulated, in sentences.
     claims
@@ -99,6 +101,7 @@ class StudyFindings:
     """
 
     title: str
+    learnt: Sequence[str] = ()
     facts: Sequence[str]
     claims: Sequence[ClaimRow]
     tables: Sequence[ExperimentTable]
@@ -133,6 +136,9 @@ class ClaimStudy:
         found = importlib.import_module(self.module).examine(request)
         if not isinstance(found, StudyFindings):
             raise TypeError(f"{self.module}.examine returned no Findings")
+        if found.learnt:
+            evidence, *others = found.facts
+            found = replace(found, facts=[*found.learnt, f"Evidence: {evidence}", *others])
         return _in_its_world(found) if found.world else found
 
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import arrange, run_style
-from analysis.claims import ClaimVerdict, direction, estimate, figures
+from analysis.claims import ClaimVerdict, Estimate, direction, estimate, figures
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
-from simulator.experiments.hybrid_claims import at_interval, claim_rows, less, of_each
+from simulator.experiments.hybrid_claims import at_interval, by_mechanism, claim_rows, less, of_each, spread
 from simulator.experiments.hybrid_survey import (
     EVEN,
     MECHANISMS,
@@ -110,12 +111,45 @@ def examine(request: StudyRequest) -> StudyFindings:
 
     return StudyFindings(
         title="Hybrid scheduling again: on-demand, rigid and malleable jobs",
+        learnt=learnt(found),
         facts=facts,
         claims=claim_rows(found),
         tables=tables(found),
         figures=lambda: drawings(found),
         world=_world(workload, nodes, found),
     )
+
+
+def learnt(found: HybridSurvey) -> list[str]:
+    """Return what the mechanisms do for on-demand jobs, what all jobs pay for it, and what sharing does."""
+    instant, used = (spread(by_mechanism(found, name), "%") for name in ("instant", "utilisation"))
+    turnaround = spread(by_mechanism(found, "turnaround"), "h")
+    weight, overhead = _shared_setting(found)
+    shared = found.shared[weight, overhead]
+    starts = (
+        f"Of the on-demand jobs {instant} start instantly under the six mechanisms, "
+        f"{_mean(found.base, 'instant', 100).text('%')} under FCFS/EASY alone."
+    )
+    costs = (
+        f"The mean turnaround of all jobs is {turnaround} under the six, "
+        f"{_mean(found.base, 'turnaround').text('h')} under FCFS/EASY; utilisation is {used} and "
+        f"{_mean(found.base, 'utilisation', 100).text('%')}."
+    )
+    instead = (
+        f"Where on-demand jobs share cores instead (weight {weight}, assuming C_o = {float(overhead):g}), "
+        f"{_mean(shared, 'at_once', 100).text('%')} of them run at once, and the mean turnaround of all jobs "
+        f"is {_mean(shared, 'turnaround').text('h')}."
+    )
+    return [starts, costs, instead]
+
+
+def _shared_setting(found: HybridSurvey) -> tuple[int, Fraction]:
+    """Return the weight and overhead that stand for sharing: the paper's overhead, weight 4 if it was run."""
+    return max(found.shared, key=lambda key: (key[1] == OVERHEAD, key[0] == 4))
+
+
+def _mean(measured: Sequence[MeasuredHybrid], metric: str, scale: float = 1) -> Estimate:
+    return estimate([scale * one for one in of_each(measured, metric)])
 
 
 def at_load(workload: Workload, nodes: int) -> Workload:
@@ -196,18 +230,17 @@ def tables(survey: HybridSurvey) -> list[ExperimentTable]:
 
 
 def _row(name: str, measured: Sequence[MeasuredHybrid]) -> tuple[str, ...]:
-    cells = (figures(scale * estimate(of_each(measured, metric)).mean) for _, metric, scale in _COLUMNS)
-    return name, *cells
+    return name, *(_mean(measured, metric, scale).brief() for _, metric, scale in _COLUMNS)
 
 
 def _mechanisms(survey: HybridSurvey) -> ExperimentTable:
     rows = [_row("FCFS/EASY", survey.base)]
     rows += [_row(name, survey.runs[name, EVEN]) for name in MECHANISMS]
-    weight = 4 if any(weight == 4 for weight, _ in survey.shared) else next(iter(survey.shared))[0]
-    rows.append(_row(f"sharing, weight {weight}", survey.shared[weight, OVERHEAD]))
+    chosen = _shared_setting(survey)
+    rows.append(_row(f"sharing, weight {chosen[0]}", survey.shared[chosen]))
     return ExperimentTable(
         name="Mechanisms",
-        title=f"notices of all kinds alike ({EVEN}), mean over the seeds",
+        title=f"notices of all kinds alike ({EVEN}), mean over the seeds with its 95% interval",
         columns=("mechanism", *(name for name, _, _ in _COLUMNS)),
         rows=rows,
         notes=("Wasted: lost, repeated set-up and warnings, over the node time that jobs held.",),
@@ -216,12 +249,11 @@ def _mechanisms(survey: HybridSurvey) -> ExperimentTable:
 
 def _mixes(survey: HybridSurvey) -> ExperimentTable:
     rows = [
-        (name, *(figures(estimate(of_each(survey.runs[name, mix], "turnaround")).mean) for mix in MIXES))
-        for name in MECHANISMS
+        (name, *(_mean(survey.runs[name, mix], "turnaround").brief() for mix in MIXES)) for name in MECHANISMS
     ]
     return ExperimentTable(
         name="Notices",
-        title="mean turnaround in hours by mix, mean over the seeds",
+        title="mean turnaround in hours by mix, mean over the seeds with its 95% interval",
         columns=("mechanism", *MIXES),
         rows=rows,
         notes=("Mostly no notice, accurate, early, late; a quarter each.",),
@@ -235,7 +267,7 @@ def _sharing(survey: HybridSurvey) -> ExperimentTable:
     ]
     return ExperimentTable(
         name="Sharing",
-        title="on-demand jobs that share cores, by their weight and what sharing costs",
+        title="on-demand jobs that share cores, by their weight and what sharing costs, with 95% intervals",
         columns=("setting", *(name for name, _, _ in _COLUMNS)),
         rows=rows,
     )
@@ -243,8 +275,7 @@ def _sharing(survey: HybridSurvey) -> ExperimentTable:
 
 def _against(survey: HybridSurvey) -> ExperimentTable:
     """Return where sharing is better or worse than each mechanism, if the interval says so."""
-    keys = [key for key in survey.shared if key[1] == OVERHEAD]
-    chosen = (4, OVERHEAD) if (4, OVERHEAD) in keys else keys[0]
+    chosen = _shared_setting(survey)
     shared = survey.shared[chosen]
     rows = [
         (label, *(_better(shared, survey.runs[name, EVEN], metric, is_lower) for name in MECHANISMS))

@@ -20,12 +20,12 @@ from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from foundation.units import counted
 from predictor.data import FOLDER
-from predictor.dataset import PairKind
+from predictor.dataset import PairKind, harmful_loss
 from predictor.model.judges_page import calibration_chart, map_chart
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, run_grid
 from simulator.experiments.pairing_claims import by_victim, coupled_table, rows, world_of
-from simulator.experiments.pairing_tables import Floats, MeasuredPairs, family, folds_of, look_at
+from simulator.experiments.pairing_tables import Floats, MeasuredPairs, family, folds_of, look_at, share
 from simulator.experiments.pairing_tables import tables as thesis_tables
 from simulator.model.jobs import SimulatedJob
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
@@ -104,6 +104,7 @@ def examine(request: StudyRequest) -> StudyFindings:
     ]
     return StudyFindings(
         title="Which applications may share a core",
+        learnt=learnt(found, made),
         facts=facts,
         claims=rows(found, folds),
         tables=[
@@ -120,6 +121,29 @@ def examine(request: StudyRequest) -> StudyFindings:
         figures=lambda: _drawings(found, made, of_coupled),
         world=world_of(found),
     )
+
+
+def learnt(found: MeasuredPairs, made: Made) -> list[str]:
+    """Return what pairs lose, what a model knows of unseen programs, and what placement makes of losses."""
+    loss, report = found.batch()["e_v"].to_numpy(), found.report
+    most = harmful_loss(PairKind.TIMESLICE)
+    unseen = report.accuracies["application"].accuracy
+    both = zip(made[APART], made[RANDOM], strict=True)
+    change = estimate([100 * (one.mean_loss / other.mean_loss - 1) for one, other in both]).text("%")
+    pairs = (
+        f"Of {counted(len(loss), 'pair')} of programs that take turns on a core "
+        f"{share(np.abs(loss - 0.5), 0.02):.0%} lose within 0.02 of the fair half, and "
+        f"{1 - share(loss, most):.0%} more than {most:g}."
+    )
+    model = (
+        f"Of pairs with a program that it has not seen a model calls {unseen:.0%} rightly; to call all alike "
+        f"is right for {report.majority:.0%}."
+    )
+    placement = (
+        "Against placement at random, placement that knows measured losses and keeps harmful pairs apart "
+        f"changes the mean loss by {change}."
+    )
+    return [pairs, model, placement]
 
 
 def _coupled(found: MeasuredPairs) -> tuple[PairTable | None, list[PairingRule]]:

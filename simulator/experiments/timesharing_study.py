@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import MUTED, arrange, run_style
-from analysis.claims import estimate
+from analysis.claims import ClaimVerdict, estimate
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest
 from simulator.experiments.edison import (
@@ -22,22 +22,25 @@ from simulator.experiments.edison import (
     of_trace,
     sizes_to,
 )
-from simulator.experiments.timesharing_claims import claim_rows, shown, world_of
+from simulator.experiments.timesharing_claims import claim_rows, direction, shown, world_of
 from simulator.experiments.timesharing_survey import (
     ANY_BATCH,
     ANY_SHARE,
     BATCH,
+    MEMORY_SETTINGS,
     NOISE,
     NOISY_ANY_BATCH,
     NOISY_ANY_SHARE,
     NOISY_BATCH,
     NOISY_SHARE,
     OVERHEADS,
+    PRINTED_BELOW,
     SETTINGS,
     SHARE,
     SPANS_A_DAY,
     TimesharingSetting,
     TimesharingSurvey,
+    differences,
     mean,
     ratios,
     smooth,
@@ -75,12 +78,32 @@ def examine(request: StudyRequest) -> StudyFindings:
 
     return StudyFindings(
         title="Time-sharing against batch again",
+        learnt=learnt(found),
         facts=facts,
         claims=claim_rows(found),
         tables=tables(found),
         figures=lambda: drawings(found),
         world=world_of(found),
     )
+
+
+def learnt(survey: TimesharingSurvey) -> list[str]:
+    """Return mean slowdowns, and with which memory of the jobs that of time-sharing is the lower."""
+    batch, shared = (estimate(survey.by_seed(setting, "mean")).text() for setting in (BATCH, SHARE))
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for setting in (SHARE, *MEMORY_SETTINGS):
+        lower = direction(differences(survey, BATCH, setting, "mean")).verdict is ClaimVerdict.HOLDS
+        below, form = setting.memory or (0.99, "hardly any needs more")
+        found[lower].append(f"{below:.0%} ({form})")
+    slowdown = (
+        f"The mean bounded slowdown is {batch} under batch and {shared} under time-sharing where 99% of the "
+        f"node-hours need at most 60% of a node's memory; the paper prints {PRINTED_BELOW:.0%}."
+    )
+    memory = (
+        "Time-sharing has the lower mean slowdown where so many need at most 60%: "
+        f"{', '.join(found[True]) or 'none of those tried'}; not where: {', '.join(found[False]) or 'none'}."
+    )
+    return [slowdown, memory]
 
 
 def tables(survey: TimesharingSurvey) -> list[ExperimentTable]:

@@ -268,8 +268,9 @@ def test_a_small_survey_measures_every_setting() -> None:
         "Bandwidth of a node",
         "Bandwidth of the file system",
     ]
-    from simulator.experiments.eviction_study import drawings
+    from simulator.experiments.eviction_study import drawings, learnt
 
+    assert "node-hours more than the optimum" in learnt(found)[0]
     assert len(drawings(found)) == 3
 
 

@@ -12,7 +12,15 @@ import pytest
 from analysis.claims import ClaimRow, ClaimVerdict
 from simulator.experiments.claim_study import STUDIES
 from simulator.experiments.hybrid_claims import claim_rows
-from simulator.experiments.hybrid_study import LOAD, at_load, drawings, made_workload, nodes_of, tables
+from simulator.experiments.hybrid_study import (
+    LOAD,
+    at_load,
+    drawings,
+    learnt,
+    made_workload,
+    nodes_of,
+    tables,
+)
 from simulator.experiments.hybrid_survey import (
     MECHANISMS,
     OVERHEAD,
@@ -84,6 +92,14 @@ def test_useful_node_time_is_the_trace_s_whatever_happens(found: HybridSurvey) -
 def test_sharing_preempts_no_job(found: HybridSurvey) -> None:
     for of in found.shared.values():
         assert all(one.malleable_preempted == one.rigid_preempted == one.wasted == 0 for one in of)
+
+
+def test_what_was_learnt_follows_from_the_runs(found: HybridSurvey) -> None:
+    every = {key: [replace(one, instant=0.75) for one in of] for key, of in found.runs.items()}
+    base = [replace(one, instant=0.25) for one in found.base]
+    starts = learnt(replace(found, runs=every, base=base))[0]
+    assert "75 to 75% start instantly" in starts
+    assert "25% under FCFS/EASY" in starts
 
 
 def test_tables_and_figures_cover_all_mechanisms(found: HybridSurvey) -> None:

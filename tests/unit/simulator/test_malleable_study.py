@@ -334,6 +334,12 @@ def test_the_command_judges_every_claim_of_a_trace(
     found = cli.json(*words)
     assert [claim["id"] for claim in found["claims"]] == [f"M{number}" for number in range(1, 33)]
     assert [table["name"] for table in found["tables"]] == ["World", "Figure 9", "Readings"]
+    strategies = {
+        row[0].removesuffix(", 100%"): row[1] for row in found["tables"][1]["rows"] if "100%" in row[0]
+    }
+    least = min(strategies, key=lambda name: float(strategies[name].removesuffix(" s").replace(",", "")))
+    assert f"THETA, {least}: " in found["facts"][0]
+    assert found["facts"][1].startswith("Evidence: ")
     assert "KEEPPREF" in page.read_text()
 
 

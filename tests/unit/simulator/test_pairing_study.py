@@ -199,5 +199,6 @@ def test_the_command_reports_claims_and_effect(tmp_path: Path, cli: Cli) -> None
     page = tmp_path / "page.html"
     document = cli.json("experiment", "pairing", "--quick", "--seeds", "1", "--html", page, "--json")
     assert [row["id"] for row in document["claims"]] == IDS
+    assert [fact.startswith("Evidence: ") for fact in document["facts"][:4]] == [False, False, False, True]
     assert "fails" not in {row["verdict"] for row in document["claims"] if row["id"] == "P16"}
     assert "Losses of jobs by who shares with whom" in page.read_text()

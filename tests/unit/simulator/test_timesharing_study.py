@@ -34,8 +34,15 @@ from simulator.experiments.timesharing_claims import (
     over_settings,
     world_of,
 )
-from simulator.experiments.timesharing_study import drawings, tables
-from simulator.experiments.timesharing_survey import FORMS, SETTINGS, TimesharingSurvey, steps_of, survey
+from simulator.experiments.timesharing_study import drawings, learnt, tables
+from simulator.experiments.timesharing_survey import (
+    BATCH,
+    FORMS,
+    SETTINGS,
+    TimesharingSurvey,
+    steps_of,
+    survey,
+)
 from simulator.timeshare.timeshare_pool import MemoryForm, draw_memory, draw_memory_below
 
 
@@ -83,6 +90,20 @@ def test_few_days_are_another_world_for_utilisation_alone(small: TimesharingSurv
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("slowdown", "where"), [(1.0, ": 99%"), (1e6, "none of those tried; not where: 99%")]
+)
+def test_for_which_memory_time_sharing_is_better_follows_from_the_runs(
+    small: TimesharingSurvey, slowdown: float, where: str
+) -> None:
+    outcomes = {
+        setting: of if setting == BATCH else [replace(one, mean=slowdown) for one in of]
+        for setting, of in small.outcomes.items()
+    }
+    outcomes[BATCH] = [replace(one, mean=10.0 + seed) for seed, one in enumerate(outcomes[BATCH])]
+    assert where in learnt(replace(small, outcomes=outcomes))[1]
+
+
 def test_tables_and_figures_are_drawn(small: TimesharingSurvey) -> None:
     settings, sizes = tables(small)
     assert [row[0] for row in settings.rows] == [str(setting) for setting in SETTINGS]
