@@ -318,12 +318,15 @@ def test_the_terminal_is_restored_however_it_ends(
     monkeypatch.setattr(command, "_asked_to_leave", lambda _: os.kill(os.getpid(), ending))
     monkeypatch.setenv("TERM", "xterm")
     console = Terminal(file=io.StringIO(), force_terminal=True, width=80, height=20, color_system=None)
-    before = signal.getsignal(ending)
-    with interrupted_by_signals():
-        command._watch(tmp_path, console, QueueEye(lambda: JobSnapshot(())), None)
+    ignored_or_not = signal.signal(ending, signal.SIG_DFL)  # nohup ignores SIGHUP, and so would the command
+    try:
+        with interrupted_by_signals():
+            command._watch(tmp_path, console, QueueEye(lambda: JobSnapshot(())), None)
+        assert signal.getsignal(ending) is signal.SIG_DFL
+    finally:
+        signal.signal(ending, ignored_or_not)
     drawn_there = console.file.getvalue()  # type: ignore[attr-defined]
     assert drawn_there.count("\x1b[?1049h") == drawn_there.count("\x1b[?1049l") == 1
-    assert signal.getsignal(ending) is before
 
 
 def test_what_is_closed_to_a_user_is_reported_as_that(
