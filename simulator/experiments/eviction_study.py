@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 import numpy as np
 import plotly.graph_objects as go
@@ -373,7 +374,7 @@ def _losses(survey: EvictionSurvey) -> ExperimentTable:
     ]
     return ExperimentTable(
         name="Loss",
-        title="optimum / greedy / greedy that skips, node-hours, mean over the seeds",
+        title="optimum / greedy / greedy that skips, node-hours, mean over the seeds with its 95% interval",
         columns=("setting", *(f"{at} min" for at in _SHOWN_MIN)),
         rows=rows,
         notes=("Greedy that skips passes over a job whose checkpoint does not fit, and tries the next.",),
@@ -381,12 +382,11 @@ def _losses(survey: EvictionSurvey) -> ExperimentTable:
 
 
 def _three(measured: Sequence[MeasuredEviction], at: int) -> str:
-    losses = (
-        _mean(measured, lambda one: one.optimum[at]),
-        _mean(measured, lambda one: one.greedy[at]),
-        _mean(measured, lambda one: one.skipping[at]),
-    )
-    return " / ".join(map(figures, losses))
+    solvers = (lambda one: one.optimum[at], lambda one: one.greedy[at], lambda one: one.skipping[at])
+    return " / ".join(_brief(measured, losses) for losses in solvers)
+
+
+_TIMES = ("table_s", "printed_s", "whole_s", "greedy_s", "backtracking_s")
 
 
 def _times(survey: EvictionSurvey) -> ExperimentTable:
@@ -397,17 +397,13 @@ def _times(survey: EvictionSurvey) -> ExperimentTable:
         rows.append(
             (
                 str(setting),
-                figures(1e3 * _mean(of, lambda one: one.table_s)),
-                figures(1e3 * _mean(of, lambda one: one.printed_s)),
-                figures(1e3 * _mean(of, lambda one: one.whole_s)),
-                figures(1e3 * _mean(of, lambda one: one.greedy_s)),
-                figures(1e3 * _mean(of, lambda one: one.backtracking_s)),
+                *(_brief(of, attrgetter(name), _MS) for name in _TIMES),
                 f"{ended} of {len(of)}",
             )
         )
     return ExperimentTable(
         name="Time",
-        title="ms for all deadlines, mean over the seeds",
+        title="ms for all deadlines, mean over the seeds with its 95% interval",
         columns=(
             "setting",
             "programme",
@@ -462,8 +458,10 @@ def _slopes(survey: EvictionSurvey) -> ExperimentTable:
     )
 
 
-def _mean(measured: Sequence[MeasuredEviction], value: Callable[[MeasuredEviction], float]) -> float:
-    return estimate([value(one) for one in measured]).mean
+def _brief(
+    measured: Sequence[MeasuredEviction], value: Callable[[MeasuredEviction], float], scale: float = 1
+) -> str:
+    return estimate([scale * value(one) for one in measured]).brief()
 
 
 def drawings(survey: EvictionSurvey) -> list[Drawing]:

@@ -6,7 +6,7 @@ measure over the share of malleable jobs, a bar a strategy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
@@ -176,12 +176,13 @@ def share_table(system: str, found: Outcomes) -> ExperimentTable:
     cases += [(f"{NAMES[policy]}, {share}%", policy, share) for policy in STRATEGIES for share in SHARES]
     return ExperimentTable(
         name=FIGURES.get(system, system),
-        title=f"{found.window.name}, means over the seeds; quartiles of the turnaround over seeds, over jobs",
+        title=f"{found.window.name}, means over the seeds with 95% intervals; quartiles of the turnaround "
+        "over seeds, over jobs",
         columns=("strategy, malleable jobs", *COLUMNS.values(), "seeds", "jobs"),
         rows=[
             (
                 label,
-                *(value_text(metric, fmean(found.values(metric, policy, share))) for metric in COLUMNS),
+                *(_with_interval(metric, found.values(metric, policy, share)) for metric in COLUMNS),
                 _between(*quantiles(found.values("turnaround_s", policy, share), (0.25, 0.75))),
                 _between(
                     fmean(found.values("turnaround_low_s", policy, share)),
@@ -192,6 +193,14 @@ def share_table(system: str, found: Outcomes) -> ExperimentTable:
         ],
         notes=("Expansions and shrinks are those of a malleable job.",),
     )
+
+
+def _with_interval(metric: str, values: Sequence[float]) -> str:
+    found = estimate(values)
+    mean = value_text(metric, found.mean)
+    if found.high is None or found.high == found.mean:
+        return mean
+    return f"{mean} \N{PLUS-MINUS SIGN}{value_text(metric, found.high - found.mean)}"
 
 
 def _between(low: float, high: float) -> str:

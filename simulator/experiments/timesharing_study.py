@@ -22,7 +22,7 @@ from simulator.experiments.edison import (
     of_trace,
     sizes_to,
 )
-from simulator.experiments.timesharing_claims import claim_rows, direction, shown, world_of
+from simulator.experiments.timesharing_claims import claim_rows, direction, world_of
 from simulator.experiments.timesharing_survey import (
     ANY_BATCH,
     ANY_SHARE,
@@ -115,19 +115,17 @@ def _settings(survey: TimesharingSurvey) -> ExperimentTable:
     rows = [
         (
             str(setting),
-            estimate(survey.by_seed(setting, "mean")).text(),
-            *map(shown, np.mean([one.quarters for one in survey.outcomes[setting]], axis=0).tolist()),
-            shown(mean(survey, setting, "largest")),
-            f"{mean(survey, setting, 'utilisation'):.3f}",
-            shown(mean(survey, setting, "load")),
-            f"{mean(survey, setting, 'at_once'):.1%}",
+            _brief(survey.by_seed(setting, "mean")),
+            *(_brief(of) for of in zip(*(one.quarters for one in survey.outcomes[setting]), strict=True)),
+            *(_brief(survey.by_seed(setting, name)) for name in ("largest", "utilisation", "load")),
+            _brief([100 * one for one in survey.by_seed(setting, "at_once")]),
         )
         for setting in SETTINGS
     ]
     return ExperimentTable(
         name="Figs. 5 and 10",
-        title="bounded slowdown, utilisation and load, mean over the seeds",
-        columns=("setting", "mean", "25%", "median", "75%", "largest", "utilisation", "load", "at once"),
+        title="bounded slowdown, utilisation and load, mean over the seeds with its 95% interval",
+        columns=("setting", "mean", "25%", "median", "75%", "largest", "utilisation", "load", "at once %"),
         rows=rows,
         notes=("Utilisation is progress; load is jobs a node; at once: started when they came.",),
     )
@@ -138,13 +136,17 @@ def _sizes(survey: TimesharingSurvey) -> ExperimentTable:
     for setting in (BATCH, SHARE, NOISY_BATCH, NOISY_SHARE):
         means = np.array([one.sizes.means[:, 0] for one in survey.outcomes[setting]])
         known = [column[~np.isnan(column)] for column in means.T]
-        rows.append((str(setting), *(shown(float(of.mean())) if len(of) else "-" for of in known)))
+        rows.append((str(setting), *(_brief(of.tolist()) for of in known)))
     return ExperimentTable(
         name="Slowdown by size",
-        title="mean bounded slowdown, mean over the seeds",
+        title="mean bounded slowdown, mean over the seeds with its 95% interval",
         columns=("setting", *(f"{name} nodes" for name in _CLASSES)),
         rows=rows,
     )
+
+
+def _brief(values: Sequence[float]) -> str:
+    return estimate(values).brief() if len(values) and np.isfinite(values).all() else "-"
 
 
 def drawings(survey: TimesharingSurvey) -> list[Drawing]:
