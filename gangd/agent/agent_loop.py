@@ -424,7 +424,11 @@ class Loop:
         found = self.census.walk(table.uids(), now_ns, stepds=bool(unseen))
         if found is None:
             return
-        for uid, pids in found.strays.items():
+        members = table.members()  # Slurm need not have them in a cgroup
+        strays = {uid: [pid for pid in pids if pid not in members] for uid, pids in found.strays.items()}
+        for uid, pids in strays.items():
+            if not pids:
+                continue
             run = f"{counted(len(pids), 'process')} of user {uid} {verb(len(pids), 'runs', 'run')}"
             text = f"{run} outside of jobs, process {pids[0]} for one"
             book.on_fault("stray", text)

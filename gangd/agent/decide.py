@@ -13,6 +13,7 @@ Rules, each with its name in ``Why``; a step is held if its job is planned to be
 * ``STUCK``: its freeze did not take effect in this slice; better all of it runs than a part.
 * ``LONG``: it has been held for as long as anything may be (peers and Slurm's own time-outs).
 * ``EXTERN``: the site lets ``step_extern`` run.
+* ``STRAY``: processes that are likely a job's, but not certainly, are never frozen.
 
 For a job that yields only ``CLOSED`` and ``EXTERN`` count: it does not stand still, so it can be launched,
 suspended and killed while it is held, and held for as long as it likes. Newcomers are held until the plan
@@ -29,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangd.freezer.holder import StepKey
+from gangd.freezer.membership import STRAY
 
 SUSPEND_NS = 3_000_000_000
 STEPD_NS = 3_000_000_000
@@ -46,6 +48,7 @@ class Why(enum.Enum):
     STUCK = "stuck"
     LONG = "long"
     EXTERN = "extern"
+    STRAY = "stray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,8 @@ def _spare(step: StepView, situation: Situation, limits: HoldLimits) -> tuple[Wh
         why, again_ns = Why.LAUNCHING, step.first_seen_ns + STEPD_NS
     elif step.has_stepd:
         why = Why.SLURMSTEPD
+    elif step.key.step == STRAY:
+        why = Why.STRAY
     elif step.key in situation.stuck:
         why = Why.STUCK
     elif step.key.step == "extern" and not limits.hold_extern:

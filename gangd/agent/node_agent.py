@@ -172,6 +172,7 @@ class NodeObserver:
         restless = self._memory.restless_at(now_ns).union(
             self._table.launching_at(now_ns, 0 if bounds is None else bounds.grace_ns),
             self._meters.loose_at(now_ns),
+            self._table.jobs_with_strays(),
             (key.job for key in self._checks.stuck_at(now_ns)),
         )
         timeline, number = self._talk.timeline, self._turns.number(now_ns)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.freezer.holder import StepKey
-from gangd.freezer.membership import step_of_title
+from gangd.freezer.membership import FIRST_USER, step_of_title
 from gangd.freezer.procfs import (
     PROC,
     ProcStat,
@@ -37,7 +37,6 @@ from gangd.freezer.procfs import (
 from gangd.freezer.tree import JOB2
 from gangd.hold.cpu_priority import threads
 
-FIRST_USER = 1000
 PIECE_NS = 2_000_000
 """CPU time that one piece of the walk may take."""
 REST_SHARE = 100

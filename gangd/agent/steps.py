@@ -11,10 +11,10 @@ yield, it does so from its first processes on, for ``NEWCOMER_NS`` at most: by t
 it, or it shares its cores with no job, and then it has lost nothing.
 
 A restless job is one that must not be frozen for now: it opted out, is dying, was stopped, launches a step,
-did not freeze, or was frozen for too long. Where jobs can yield, it does in others' slices, however it is
-held else. And each job of a node with several weighs as one, whatever holds it and however many processes and
-sessions it has, for what is idle, new or opted out runs in others' slices. So nothing that a job does to
-itself gets it more than its share.
+has strays, did not freeze, or was frozen for too long. Where jobs can yield, it does in others' slices,
+however it is held else. And each job of a node with several weighs as one, whatever holds it and however many
+processes and sessions it has, for what is idle, new or opted out runs in others' slices. So nothing that a
+job does to itself gets it more than its share.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from functools import partial
 from gangd.agent.decide import STEPD_NS, StepView
 from gangd.agent.hold_controller import HoldController
 from gangd.freezer.holder import Step, StepKey
+from gangd.freezer.membership import STRAY
 from gangd.freezer.procfs import WORK, is_launcher, is_slurmstepd, owner
 from gangd.hold.deprioritizer import NO_CORES, BothWays
 from gangd.wire.slice_schedule import SliceSchedule
@@ -159,6 +160,14 @@ class StepTable:
     def jobs(self) -> frozenset[int]:
         """Return the jobs that had a process at the last look."""
         return frozenset(self._alive)
+
+    def jobs_with_strays(self) -> frozenset[int]:
+        """Return the jobs with processes that may be theirs and must not be frozen."""
+        return frozenset(key.job for key in self._seen if key.step == STRAY)
+
+    def members(self) -> frozenset[int]:
+        """Return all processes that are certainly of a job."""
+        return frozenset(pid for key, seen in self._seen.items() if key.step != STRAY for pid in seen.pids)
 
     def known_jobs(self) -> frozenset[int]:
         """Return the jobs of which a step was there at the last look, empty or not."""

@@ -6,7 +6,12 @@ A process belongs to the step of
 2. else the session that a member leads or led;
 3. else what it belonged to when it was last seen (it may have been orphaned since);
 4. else what its environment says (``SLURM_JOB_ID``, ``SLURM_STEP_ID``), if it runs on this node as the
-   user who owns that step's tasks: a double fork into a session of its own ends here.
+   user who owns that step's tasks: a double fork into a session of its own ends here;
+5. else the job of its user's in whose cgroup it is: one that Slurm made, for accounts or limits, or the
+   agent itself. So a process is found that has left tree and session, and cleared its environment.
+
+What none of these finds, is of a user with jobs here and began as tasks do (``Origin.as_tasks``; an orphan,
+in no login session), is a stray of that user's oldest job (``STRAY``). That is likely and not certain.
 
 slurmstepd and Slurm's other daemons are never members, nor are init and the agent's own processes.
 """
@@ -19,9 +24,14 @@ from dataclasses import dataclass, field
 
 from gangd.freezer.holder import StepKey
 from gangd.freezer.procfs import WORK, ProcStat
+from gangd.freezer.tree import OF_JOBS
 
 Identity = tuple[int, int]
 JOB_VARIABLES = frozenset({b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME"})
+FIRST_USER = 1000
+"""Users below are the system's: they have no strays."""
+STRAY = "stray"
+"""Step of the strays of a job: never frozen, but the job yields while it has any."""
 _TITLE = re.compile(r"slurmstepd: \[(\d+)\.([a-z]+|\d+(?:\+\d+)?)(?: stepmgr)?\]")
 
 
@@ -32,6 +42,24 @@ class MembershipClaim:
     uid: int | None
     node: str | None = None
     key: StepKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a process began, by what its user cannot change.
+
+    Attributes
+    ----------
+    job, step
+        In whose cgroup it is; None where none tells.
+    as_tasks
+        Whether it has the cgroups and the login session of Slurm's daemons here: a task does that Slurm keeps
+        in no cgroup of its own, a login does not.
+    """
+
+    job: int | None = None
+    step: str | None = None
+    as_tasks: bool = False
 
 
 @dataclass(slots=True)
@@ -67,6 +95,15 @@ def claim_of(variables: Mapping[bytes, bytes], uid: int | None) -> MembershipCla
     return MembershipClaim(uid, None if node is None else node.decode("utf-8", "replace"), key)
 
 
+def job_of_cgroups(lines: str, node: str) -> tuple[int | None, str | None]:
+    """Job and step in whose cgroups a process of ``node`` is, by the lines of ``/proc/PID/cgroup``."""
+    for pattern in OF_JOBS:
+        for match in pattern.finditer(lines):
+            if match["node"] in (None, node) and match["job"] is not None:
+                return int(match["job"]), match["step"] or None
+    return None, None
+
+
 def assign(
     table: Mapping[int, ProcStat],
     stepds: Mapping[int, StepKey],
@@ -74,6 +111,7 @@ def assign(
     claim: Callable[[ProcStat], MembershipClaim],
     node: str,
     spare: frozenset[int],
+    origin: Callable[[ProcStat], Origin] = lambda _: Origin(),
     *,
     one_node: bool = False,
 ) -> Members:
@@ -93,6 +131,8 @@ def assign(
         Steps of other nodes on this host are left out: the first task that names its node decides.
     spare
         Pids that are never members: Slurm's daemons among them.
+    origin
+        Tells where a process of a job's user began.
     one_node
         Whether no other node of Slurm's is on this host: then a step whose tasks name none is of ``node``.
     """
@@ -112,24 +152,30 @@ def assign(
     for key, stats in by_ancestry.items():
         if key in before.steps or _is_here(stats, claim, node, otherwise=one_node):
             result.steps[key] = stats
-    earlier = before.identities()
+    earlier = {identity: key for identity, key in before.identities().items() if key.step != STRAY}
     result.sessions = _sessions(result.steps, before.sessions, table)
     result.uids = {
         key: uid for key, stats in result.steps.items() if stats and (uid := claim(stats[0]).uid) is not None
     }
     for key, uid in before.uids.items():
         result.uids.setdefault(key, uid)
+    births = _Births(table, claim, origin)
+    for key in sorted(result.steps):
+        births.keys.setdefault(result.uids.get(key), []).append(key)
     for stat in rest:
         owner = (
             result.sessions.get(stat.session)
             or earlier.get(stat.identity)
             or _claimed(claim(stat), node, result.uids)
+            or births.step_of(stat)
         )
         if owner is not None:
             result.steps.setdefault(owner, []).append(stat)
     for stats in result.steps.values():
         stats.sort(key=lambda stat: (stat.start_ticks, stat.pid))
     result.steps = {key: stats for key, stats in result.steps.items() if stats or key in by_ancestry}
+    jobs = {key.job for key in result.steps}
+    result.uids = {key: uid for key, uid in result.uids.items() if key.job in jobs}
     return result
 
 
@@ -175,3 +221,52 @@ def _claimed(claim: MembershipClaim, node: str, uids: Mapping[StepKey, int]) -> 
         return None
     owners = {uid for key, uid in uids.items() if key.job == claim.key.job}
     return claim.key if claim.uid in owners else None
+
+
+@dataclass(slots=True)
+class _Births:
+    """Finds steps of processes by where they began.
+
+    Attributes
+    ----------
+    keys
+        Steps by user that have a slurmstepd here, in order.
+    """
+
+    table: Mapping[int, ProcStat]
+    claim: Callable[[ProcStat], MembershipClaim]
+    origin: Callable[[ProcStat], Origin]
+    keys: dict[int | None, list[StepKey]] = field(default_factory=dict)
+    _orphans: dict[int, bool] = field(default_factory=dict)
+
+    def step_of(self, stat: ProcStat) -> StepKey | None:
+        """Return the step of a process: the first of its job where its cgroup tells none."""
+        uid = self.claim(stat).uid
+        keys = self.keys.get(uid)
+        if uid is None or not keys:
+            return None
+        origin = self.origin(stat)
+        of_job = [key for key in keys if key.job == origin.job]
+        if of_job:
+            return next((key for key in of_job if key.step == origin.step), of_job[0])
+        left = origin.job is not None  # by a job that has ended
+        if left or (origin.as_tasks and uid >= FIRST_USER and self._is_orphan(stat, uid)):
+            return StepKey(keys[0].job, STRAY)
+        return None
+
+    def _is_orphan(self, stat: ProcStat, uid: int) -> bool:
+        """Whether init adopted a process, or the topmost of its ancestors that are of the same user.
+
+        Daemons that start processes for users are their parents (sshd, cron, su), or give them a login.
+        """
+        way, at, known = [], stat, self._orphans
+        while at.pid not in known:
+            WORK.pause_if_spent()
+            known[at.pid] = at.parent == 1
+            way.append(at.pid)
+            above = self.table.get(at.parent)
+            if above is None or above.pid == 1 or self.claim(above).uid != uid:
+                break
+            at = above
+        known.update(dict.fromkeys(way, known[at.pid]))
+        return known[stat.pid]

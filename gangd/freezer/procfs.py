@@ -211,6 +211,23 @@ def owner(pid: int, proc: Path = PROC) -> int | None:
         return None
 
 
+def birthplace(stat: ProcStat, proc: Path = PROC) -> tuple[str, str]:
+    """Return what a process has from its birth on and its user cannot change: its cgroups, and its login.
+
+    The latter are its user and session of the kernel's audit (proc(5)), which a login sets; empty without it.
+    A thread that has ended is shown in no cgroup (v1): another one tells.
+    """
+    task = f"{proc}/{stat.pid}"
+    if stat.state == "Z":
+        with contextlib.suppress(OSError), os.scandir(f"{task}/task") as threads:
+            task = max(threads, key=lambda thread: int(thread.name)).path
+    cgroups, user, session = (
+        (_read(f"{task}/{name}") or b"").decode("utf-8", "replace")
+        for name in ("cgroup", "loginuid", "sessionid")
+    )
+    return cgroups, f"{user} {session}".strip()
+
+
 def process_ns(pid: int) -> int | None:
     """CPU time of a process, all threads (``clock_getcpuclockid(3)``); None if it has ended."""
     try:

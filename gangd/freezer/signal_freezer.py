@@ -34,8 +34,10 @@ from gangd.freezer.membership import (
     Identity,
     Members,
     MembershipClaim,
+    Origin,
     assign,
     claim_of,
+    job_of_cgroups,
     step_of_title,
 )
 from gangd.freezer.procfs import (
@@ -43,6 +45,7 @@ from gangd.freezer.procfs import (
     SLURM_DAEMONS,
     WORK,
     ProcStat,
+    birthplace,
     command_line,
     environment,
     has_spare_files,
@@ -102,6 +105,9 @@ class SignalFreezer(WithoutFolders):
         Pids that are never stopped (the agent's guardian); the caller's own is added.
     cpuacct_root
         Mount of v1's ``cpuacct`` hierarchy, where Slurm may account by cgroup; None for none.
+    adopts
+        Whether processes that began as tasks do are taken for a job's: not where users log in to the host
+        without a login session, as to an embedded cluster.
     send
         How a signal is sent, as ``send_signal`` does.
     """
@@ -116,9 +122,11 @@ class SignalFreezer(WithoutFolders):
         spare: frozenset[int] = frozenset(),
         cpuacct_root: Path | None = None,
         *,
+        adopts: bool = False,
         send: Callable[[int, signal.Signals], str | None] = send_signal,
     ) -> None:
         self._node = node
+        self._adopts = adopts
         self._ledger = ledger
         self._send = send
         self.spare = spare | {1, os.getpid()}
@@ -127,6 +135,8 @@ class SignalFreezer(WithoutFolders):
         self._accounts = JobAccounts(cpuacct_root)
         self._cpuacct_root = cpuacct_root
         self._claims: dict[Identity, tuple[MembershipClaim, int]] = {}
+        self._born: dict[Identity, tuple[str, str]] = {}
+        self._of_tasks: frozenset[tuple[str, str]] = frozenset()
         self._known: dict[StepKey, dict[Identity, _FrozenProcess]] = {}
 
     def look(self) -> tuple[Step, ...]:
@@ -142,11 +152,17 @@ class SignalFreezer(WithoutFolders):
         self._stepds = {}
         for pid, key in stepds.items():
             self._stepds.setdefault(key.job, []).append(pid)
-        slurmds = sum(table[pid].comm == "slurmd" for pid in daemons)
+        slurmds = [pid for pid in daemons if table[pid].comm == "slurmd"]
+        one_node = len(slurmds) == 1
+        starters = (*slurmds, *stepds) if self._adopts and one_node else ()
+        self._of_tasks = frozenset(self._birthplace(table[pid]) for pid in starters)
         spare = self.spare | daemons
-        self._seen = assign(table, stepds, self._seen, self._claim, self._node, spare, one_node=slurmds == 1)
+        self._seen = assign(
+            table, stepds, self._seen, self._claim, self._node, spare, self._origin, one_node=one_node
+        )
         alive = {stat.identity for stat in table.values()}
         self._claims = {identity: known for identity, known in self._claims.items() if identity in alive}
+        self._born = {identity: known for identity, known in self._born.items() if identity in alive}
         return tuple(Step(key, self._seen.uids.get(key)) for key in sorted(self._seen.steps))
 
     def adopt(
@@ -292,6 +308,16 @@ class SignalFreezer(WithoutFolders):
             claim = claim_of(environment(stat.pid, JOB_VARIABLES), owner(stat.pid))
             self._claims[stat.identity] = claim, reads + 1
         return claim
+
+    def _origin(self, stat: ProcStat) -> Origin:
+        born = self._birthplace(stat)
+        return Origin(*job_of_cgroups(born[0], self._node), as_tasks=born in self._of_tasks)
+
+    def _birthplace(self, stat: ProcStat) -> tuple[str, str]:
+        WORK.pause_if_spent()
+        if stat.identity not in self._born:
+            self._born[stat.identity] = birthplace(stat)
+        return self._born[stat.identity]
 
     def _open(self, stat: ProcStat) -> _FrozenProcess | None:
         try:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from foundation.trust import open_below, open_entry
 
+OWN_GROUP = r"gangd_(?P<node>[A-Za-z0-9._-]+)_job_(?P<job>[0-9]+)"
+"""The agent's own cpu cgroup of a job (v1)."""
 _STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
 JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-F][0-9A-HJKMNP-TV-Z]{12})"
 """A job's folder (v2): by its number, or by its SLUID as Slurm 26.05 does unless ``CgroupJobIdPaths=yes``.
@@ -21,14 +23,15 @@ JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-F][0-9A-HJKMNP-TV-Z]{12})"
 A SLUID is ``s`` and 64 bits in 13 digits of Crockford's base 32 (Slurm: ``src/common/sluid.c``), so that the
 first has four bits, and I, L, O and U do not occur.
 """
-_V1 = r"slurm(?:_(?P<node>[A-Za-z0-9._-]+))?/uid_(?P<uid>[0-9]+)/job_(?P<job>[0-9]+)/" + _STEP
-_V2 = (
-    r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:(?P<node>[A-Za-z0-9._-]+)_)?slurmstepd\.scope/"
-    + JOB2
-    + "/"
-    + _STEP
-    + r"/user(?:/task_(?:[0-9]+|special))?"
+_JOB_V1 = r"slurm(?:_(?P<node>[A-Za-z0-9._-]+))?/uid_(?P<uid>[0-9]+)/job_(?P<job>[0-9]+)"
+_JOB_V2 = r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:(?P<node>[A-Za-z0-9._-]+)_)?slurmstepd\.scope/" + JOB2
+_V1 = f"{_JOB_V1}/{_STEP}"
+_V2 = f"{_JOB_V2}/{_STEP}/user(?:/task_(?:[0-9]+|special))?"
+OF_JOBS = tuple(
+    re.compile(rf"^[0-9]+:[^:\n]*:/{path}(?:/|$)", re.MULTILINE)
+    for path in (f"{_JOB_V1}(?:/{_STEP})?", f"{_JOB_V2}(?:/{_STEP})?", f"{OWN_GROUP}(?P<step>)")
 )
+"""Lines of ``/proc/PID/cgroup`` that tell the job of a process, and often its step."""
 
 
 @dataclass(frozen=True, slots=True)

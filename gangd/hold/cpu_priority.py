@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.procfs import PROC, ProcStat, read_stat, scan
-from gangd.freezer.tree import JOB2, write_below
+from gangd.freezer.tree import JOB2, OWN_GROUP, write_below
 
 _JOB = r"job_(?P<job>[0-9]+)"
-_OWN = r"gangd_(?P<node>[A-Za-z0-9._-]+)_" + _JOB
 _SLURM1 = r"slurm(?:_[A-Za-z0-9._-]+)?/uid_[0-9]+(?:/" + _JOB + r")?"
 _SLURM2 = r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:[A-Za-z0-9._-]+_)?slurmstepd\.scope/" + JOB2
 
@@ -93,7 +92,7 @@ class CpuWeightControl:
         return write_below(root, path, self.weight_file, b"%d" % self.usual)
 
 
-_ANY1 = re.compile(f"{_OWN}|{_SLURM1.replace('?P<job>', '?:')}")
+_ANY1 = re.compile(f"{OWN_GROUP}|{_SLURM1.replace('?P<job>', '?:')}")
 _ANY2 = re.compile(_SLURM2)
 IDLE1 = CpuWeightControl(4, True, "cpu.shares", 2, 1024, _ANY1)
 SHARES1 = CpuWeightControl(5, False, "cpu.shares", 2, 1024, _ANY1)
@@ -109,7 +108,7 @@ def own_group(node: str, job: int) -> str:
 
 def job_of_own(name: str, node: str) -> int | None:
     """Return the job of a cgroup that an agent of ``node`` made; None for any other name."""
-    match = re.fullmatch(_OWN, name)
+    match = re.fullmatch(OWN_GROUP, name)
     return int(match["job"]) if match is not None and match["node"] == node else None
 
 

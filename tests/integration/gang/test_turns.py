@@ -169,18 +169,22 @@ def test_late_switches_are_counted(stage: Stage) -> None:
     until(counted_after_a_stop, 60, "lateness is counted")
 
 
-def test_signal_freezer_reaches_a_process_that_left_its_session_and_tree(stage: Stage) -> None:
+def test_signal_freezer_reaches_a_process_that_left_its_session_and_tree(
+    stage: Stage, tmp_path: Path
+) -> None:
     stage.set_quantum(500)
     node = stage.nodes[0]
     with stage.another_agent(node, "signals"):
-        job = stage.start(f"(setsid sh -c '{SPIN}' &); {SPIN}", node)
+        daemon = tmp_path / "daemon"
+        left, cleared = f"setsid sh -c '{SPIN}'", f"setsid env -i /bin/sh -c 'echo $$ >{daemon}; {SPIN}'"
+        job = stage.start(f"({left} &); ({cleared} &); {SPIN}", node)
         rival = stage.start(SPIN, node)
         for each in (job, rival):
             stage.wait_state(each, "busy")
-        both = processes_of(job, node)
-        assert len(both) == 2
-        stage.wait_frozen(*both)
-        stage.wait_thawed(*both)
+        all_three = [*processes_of(job, node), int(daemon.read_text())]
+        assert len(set(all_three)) == 3
+        stage.wait_frozen(*all_three)
+        stage.wait_thawed(*all_three)
         stage.wait_frozen(*processes_of(rival, node))
         stage.clear()
-    assert not any(is_frozen(pid) for pid in both)
+    assert not any(is_frozen(pid) for pid in all_three)

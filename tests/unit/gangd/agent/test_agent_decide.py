@@ -27,6 +27,7 @@ from gangd.agent.switch_thread import Switch
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Did, HoldOutcome, StepKey
+from gangd.freezer.membership import STRAY
 from gangd.freezer.procfs import WORK, WORK_NS, WorkBudget, scan
 from gangd.freezer.tree import CGROUP1
 from gangd.guardian.statefile import StateFile, Word
@@ -95,6 +96,13 @@ def test_site_may_let_extern_steps_run() -> None:
     situation = replace(PLAIN, steps=(*OLD, StepView(extern, 0)))
     assert extern in decide(situation, LIMITS).hold
     assert decide(situation, replace(LIMITS, hold_extern=False)).spared == {extern: Why.EXTERN}
+
+
+def test_strays_are_never_frozen_but_held_with_a_job_that_yields() -> None:
+    stray = StepKey(1, STRAY)
+    situation = replace(PLAIN, steps=(*OLD, StepView(stray, 0)))
+    assert decide(situation, LIMITS).spared == {stray: Why.STRAY}
+    assert stray in decide(replace(situation, yielding=frozenset({1})), LIMITS).hold
 
 
 def test_strangers_step_is_left_alone_and_its_siblings_are_thawed_after_a_while() -> None:

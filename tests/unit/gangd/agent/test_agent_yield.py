@@ -8,6 +8,7 @@ from gangd.agent.decide import HoldLimits, Situation, StepView, Why, decide
 from gangd.agent.freeze_verifier import DYING_NS
 from gangd.agent.steps import NEWCOMER_NS
 from gangd.freezer.holder import StepKey
+from gangd.freezer.membership import STRAY
 from gangd.wire import Bounds, Report, SliceReport
 from gangd.wire.messages import ExemptJobs
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
@@ -271,6 +272,20 @@ def test_a_stopped_job_yields_while_it_is_left_alone(frozen: SimulatedAgent) -> 
     frozen.memory.on_signals(ONE, 0, stopped=True, now_ns=frozen.now_ns, ours=False)
     frozen.run(SECOND)
     assert in_others_slices(frozen, 1) == ({True}, {False})
+
+
+def test_a_job_yields_with_its_strays_while_it_has_any(frozen: SimulatedAgent) -> None:
+    stray = StepKey(1, STRAY)
+    frozen.freezer.steps.add(stray)
+    frozen.freezer.members[stray] = (101,)
+    frozen.node.look(frozen.now_ns)
+    frozen.run(2 * SECOND)
+    assert in_others_slices(frozen, 1) == ({True}, {False})
+    assert frozen.yielder.gathered[1] == (100, 101)
+    assert frozen.node.table.members() == {100, 200}
+    frozen.freezer.steps.discard(stray)
+    frozen.run(2 * SECOND)
+    assert in_others_slices(frozen, 1) == ({False}, {True})
 
 
 def test_control_files_of_a_job_that_yields_for_a_moment_stay_watched(

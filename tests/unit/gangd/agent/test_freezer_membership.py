@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from gangd.freezer.holder import StepKey
-from gangd.freezer.membership import Members, MembershipClaim, assign, claim_of, step_of_title
+from gangd.freezer.membership import (
+    STRAY,
+    Members,
+    MembershipClaim,
+    Origin,
+    assign,
+    claim_of,
+    job_of_cgroups,
+    step_of_title,
+)
 from gangd.freezer.procfs import ProcStat
 
 KEY = StepKey(12, "0")
@@ -29,6 +38,7 @@ def assigned(
     claims: dict[int, MembershipClaim] | None = None,
     stepds: dict[int, StepKey] | None = None,
     spare: frozenset[int] = frozenset(),
+    origins: dict[int, Origin] | None = None,
 ) -> tuple[dict[StepKey, list[int]], Members]:
     table = {stat.pid: stat for stat in processes}
     stepds = {10: KEY} if stepds is None else stepds
@@ -39,6 +49,7 @@ def assigned(
         lambda stat: (claims or {}).get(stat.pid, HERE if stat.pid > 10 else MembershipClaim(0)),
         "a",
         spare,
+        lambda stat: (origins or {}).get(stat.pid, Origin()),
     )
     return {key: [stat.pid for stat in stats] for key, stats in result.steps.items()}, result
 
@@ -144,3 +155,100 @@ def test_reads_titles_and_environments() -> None:
     assert claim_of(batch | {b"SLURM_STEP_ID": b"0"}, 7) == MembershipClaim(7, "a", KEY)
     assert claim_of({b"SLURM_JOB_ID": b"12"}, 7) == MembershipClaim(7)  # salloc's shell on a login node
     assert claim_of({b"SLURM_JOB_ID": b"x", b"SLURMD_NODENAME": b"a"}, 7) == MembershipClaim(7, "a")
+
+
+USER = MembershipClaim(1001, "a")
+OUT = MembershipClaim(1001)
+AS_TASKS = Origin(as_tasks=True)
+
+
+@pytest.mark.parametrize(
+    ("others", "claims", "origins", "steps"),
+    [
+        pytest.param(
+            (process(30, session=30),), {30: OUT}, {30: Origin(12, "0")}, {KEY: [11, 30]},
+            id="in a cgroup of its step",
+        ),
+        pytest.param(
+            (process(30, session=30),), {30: OUT}, {30: Origin(12)}, {KEY: [11, 30]},
+            id="in a cgroup of its job",
+        ),
+        pytest.param(
+            (process(30, session=30),), {30: MembershipClaim(1002)}, {30: Origin(12, "0")}, {KEY: [11]},
+            id="another user's in a cgroup of the job",
+        ),
+        pytest.param(
+            (process(30, session=30),), {30: OUT}, {30: Origin(9)}, {KEY: [11], StepKey(12, STRAY): [30]},
+            id="left by a job that has ended, while its user has another",
+        ),
+        pytest.param(
+            (process(30, session=30), process(31, 30)), {30: OUT, 31: OUT}, {30: AS_TASKS, 31: AS_TASKS},
+            {KEY: [11], StepKey(12, STRAY): [30, 31]}, id="orphans of tasks",
+        ),
+        pytest.param(
+            (process(30),), {30: MembershipClaim(1002)}, {30: AS_TASKS}, {KEY: [11]},
+            id="of a user without a job",
+        ),
+        pytest.param(
+            (process(29, comm="sshd"), process(30, 29), process(31, 30)),
+            {29: MembershipClaim(0), 30: OUT, 31: OUT}, {30: AS_TASKS, 31: AS_TASKS}, {KEY: [11]},
+            id="below a daemon that is not init",
+        ),
+        pytest.param((process(30),), {30: OUT}, {}, {KEY: [11]}, id="of a login"),
+        pytest.param(
+            (process(30, 31), process(31, 30)), {30: OUT, 31: OUT}, {30: AS_TASKS, 31: AS_TASKS}, {KEY: [11]},
+            id="in a circle of parents",
+        ),
+    ],
+)  # fmt: skip
+def test_process_without_tree_and_environment_is_found_by_where_it_began(
+    others: tuple[ProcStat, ...],
+    claims: dict[int, MembershipClaim],
+    origins: dict[int, Origin],
+    steps: dict[StepKey, list[int]],
+) -> None:
+    found, _ = assigned(process(10), process(11, 10), *others, claims={11: USER} | claims, origins=origins)
+    assert found == steps
+
+
+def test_system_users_have_no_strays() -> None:
+    found, _ = assigned(
+        process(10), process(11, 10), process(30), claims={30: NOWHERE}, origins={30: AS_TASKS}
+    )
+    assert found == {KEY: [11]}
+
+
+def test_stray_is_one_of_the_oldest_job_and_of_the_next_when_that_has_ended() -> None:
+    other = StepKey(13, "0")
+    now = (process(10), process(11, 10), process(20), process(21, 20), process(30))
+    claims = {11: USER, 20: MembershipClaim(0), 21: USER, 30: OUT}
+    found, before = assigned(*now, claims=claims, stepds={10: KEY, 20: other}, origins={30: AS_TASKS})
+    assert found == {KEY: [11], other: [21], StepKey(12, STRAY): [30]}
+    found, before = assigned(
+        *now[2:], before=before, claims=claims, stepds={20: other}, origins={30: AS_TASKS}
+    )
+    assert found == {other: [21], StepKey(13, STRAY): [30]}
+    found, before = assigned(now[4], before=before, claims=claims, stepds={}, origins={30: AS_TASKS})
+    assert found == {}
+    assert before.uids == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "origin"),
+    [
+        ("2:cpuacct:/slurm_a/uid_7/job_12/step_0/task_0\n0::/\n", (12, "0")),
+        ("4:memory:/slurm/uid_7/job_12\n0::/\n", (12, None)),
+        ("0::/system.slice/a_slurmstepd.scope/job_12/step_batch/user/task_0\n", (12, "batch")),
+        ("0::/system.slice/slurmstepd.scope/job_12/step_3/user\n", (12, "3")),
+        ("1:cpu:/gangd_a_job_12\n0::/\n", (12, None)),
+        ("1:cpu:/gangd_a_job_12\n2:cpuacct:/slurm_a/uid_7/job_12/step_0/task_0\n", (12, "0")),
+        ("1:cpu:/gangd_b_job_12\n2:cpuacct:/slurm_b/uid_7/job_12/step_0/task_0\n", (None, None)),
+        ("1:cpu:/a/gangd_a_job_12\n0::/\n", (None, None)),
+        ("0::/user.slice/user-7.slice/session-1.scope\n", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_reads_the_job_in_whose_cgroups_a_process_is(
+    lines: str, origin: tuple[int | None, str | None]
+) -> None:
+    assert job_of_cgroups(lines, "a") == origin

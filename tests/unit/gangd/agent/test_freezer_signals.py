@@ -14,6 +14,7 @@ from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.procfs import ProcStat, is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
 from tests.fixtures.gang_host import SPIN, is_suspended, runs
+from tests.fixtures.gang_yield import CPU1
 from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
@@ -163,6 +164,72 @@ def test_double_fork_into_a_session_of_its_own_is_stopped(
     freezer.release(KEY)
     assert runs(orphan)
     freezer.close()
+
+
+DAEMON = """
+import os, sys
+if os.fork() == 0:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.execve("/bin/sh", ["osub-daemon", "-c", "while :; do :; done"], {})
+os.wait()
+open(sys.argv[1], "w").close()
+while True:
+    pass
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a cgroup")
+@pytest.mark.parametrize("folder", ["gangd_a_job_{}", "slurm_a/uid_0/job_{}/step_0", "slurm_b/uid_0/job_{}"])
+def test_daemon_without_environment_is_stopped_where_a_cgroup_tells_its_job(
+    tmp_path: Path, children: Children, freezer: SignalFreezer, folder: str
+) -> None:
+    if not (CPU1 / "cgroup.procs").exists():
+        pytest.skip("needs a cgroup v1 cpu hierarchy")
+    script = tmp_path / "daemon.py"
+    script.write_text(DAEMON)
+    begun = tmp_path / "begun"
+    group = CPU1 / folder.format(JOB)
+    daemon = 0
+    try:
+        group.mkdir(parents=True)
+        words = ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
+        start_step(tmp_path, children, [*words, sys.executable, str(script), str(begun)])
+        until(begun.exists, what="the end of the first fork")
+        until(lambda: bool(called("osub-daemon")), what="the daemon")
+        (daemon,) = called("osub-daemon")
+        hold(freezer)
+        until(lambda: freezer.state(KEY) is StepState.FROZEN)
+        assert is_suspended(daemon) is ("slurm_b" not in folder)
+        freezer.release(KEY)
+        assert runs(daemon)
+    finally:
+        freezer.close()
+        if daemon:
+            os.kill(daemon, signal.SIGKILL)
+        empty(group)
+
+
+def called(name: str) -> list[int]:
+    """Processes of this test's cgroup with a name of their own."""
+    found = []
+    for stat in scan():
+        with suppress(OSError):
+            folder = Path(f"/proc/{stat.pid}")
+            if folder.joinpath("cmdline").read_bytes().startswith(name.encode() + b"\0"):
+                found += [stat.pid] if f"job_{JOB}" in folder.joinpath("cgroup").read_text() else []
+    return found
+
+
+def empty(group: Path) -> None:
+    """Move what is in a cgroup to the top, and remove it with those above it that are empty."""
+    for pid in group.joinpath("cgroup.procs").read_text().split():
+        (CPU1 / "cgroup.procs").write_text(pid)
+    with suppress(OSError):  # other runs have one above it in common
+        while group != CPU1:
+            group.rmdir()
+            group = group.parent
 
 
 def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, freezer: SignalFreezer) -> None:
