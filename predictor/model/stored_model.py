@@ -14,8 +14,8 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.files import write_whole
 from foundation.one_line import one_line
-from predictor.dataset import STRESSOR, MeasuredHost, PairKind, Pairs, counter_name
-from predictor.model.pair_records import Floats, threshold_of, with_cpu
+from predictor.dataset import STRESSOR, MeasuredHost, PairKind, Pairs, counter_name, harmful_loss
+from predictor.model.pair_records import Floats, with_cpu
 
 MODEL_VERSION = 1
 LONGEST_MODEL = 1 << 24
@@ -353,6 +353,8 @@ def predicted(model: Model, names: Sequence[str] | None = None) -> Matrix:
 def measured(pairs: Pairs, kind: PairKind, names: Sequence[str] | None = None) -> Matrix:
     """Return what was measured of the applications of these names; None: of all, stressors left out.
 
+    Dangerous is what loses more than ``harmful_loss``, as for a pair that is measured when asked for.
+
     Raises
     ------
     InputError
@@ -368,9 +370,9 @@ def measured(pairs: Pairs, kind: PairKind, names: Sequence[str] | None = None) -
             f"{', '.join(sorted(present)[:8])}"
         )
     chosen = sorted(present) if names is None else list(names)
-    threshold = threshold_of(kind)
+    most = harmful_loss(kind)
     cells = [
-        MatrixCell(victim, other, loss, None, loss > threshold)
+        MatrixCell(victim, other, loss, None, loss > most)
         for victim, other, loss in own.select("victim", "opponent", "e_v").iter_rows()
         if victim in chosen and other in chosen
     ]

@@ -547,6 +547,9 @@ def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:
     assert (document["kind"], len(document["pairs"])) == ("timeslice", 64)
     assert table.read_text().splitlines()[0] == "victim,opponent,e_v,probability,dangerous"
     assert read_pair_table(table).applications == tuple(sorted(f"app{number}" for number in range(8)))
+    losses = [(one["e_v"], one["dangerous"]) for one in document["pairs"]]
+    assert all(dangerous == (loss > 0.55) for loss, dangerous in losses)
+    assert any(0.5 < loss < 0.55 for loss, _ in losses)
     some = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--apps", "app1,app2"])
     assert "2 app2" in some.stdout
     for words, expected in (
