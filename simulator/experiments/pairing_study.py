@@ -220,7 +220,7 @@ def _victim_table(found: MeasuredPairs) -> ExperimentTable:
     return ExperimentTable(
         name="Victims",
         title="E_v on one core, over all opponents",
-        columns=("victim", "median", "least", "largest", "beside"),
+        columns=("victim", "median", "least", "largest", "worst opponent"),
         rows=lines,
     )
 
