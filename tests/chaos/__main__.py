@@ -20,7 +20,7 @@ from tests.chaos.company import side_by_side
 from tests.chaos.fault import Fault
 from tests.chaos.faults import ALL, GROUPS
 from tests.chaos.report import Summary, line, markdown
-from tests.chaos.stage import Stage, usable
+from tests.chaos.stage import PARTS, Stage, usable
 from tests.chaos.troupe import Troupe
 
 
@@ -32,6 +32,7 @@ def play(
     brief: bool,
     quiet: bool = False,
     hold: HoldSetting = HoldSetting.FREEZE,
+    parts: Sequence[str] = (),
 ) -> Summary:
     """Run faults of these kinds on a stage of their own and sum up."""
 
@@ -42,7 +43,7 @@ def play(
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="osub-chaos-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
-        with Stage(Path(folder), dice, hold) as stage:
+        with Stage(Path(folder), dice, hold, parts) as stage:
             troupe = Troupe(stage)
             troupe.settle()
             campaign = Campaign(stage, troupe, dice, brief=brief, say=say)
@@ -64,6 +65,7 @@ def play(
                 time.monotonic() - began_s,
                 end,
                 hold=hold.value,
+                parts=parts,
             )
 
 
@@ -74,6 +76,7 @@ def _leave(number: int, _frame: object) -> None:
 def _passed_on(options: argparse.Namespace) -> list[str]:
     """Return the options that are the same for all stages."""
     words = ["--hold", options.hold, *(["--brief"] if options.brief else [])]
+    words += [f"--with={part}" for part in options.parts]
     for name in ("only", "group"):
         if getattr(options, name) is not None:
             words += [f"--{name}", getattr(options, name)]
@@ -94,6 +97,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=[*HoldSetting],
         default=HoldSetting.FREEZE.value,
         help="how gangd holds jobs (%(default)s)",
+    )
+    parser.add_argument(
+        "--with",
+        dest="parts",
+        action="append",
+        choices=[*PARTS],
+        default=[],
+        help="a part of gangd that is off by default, once for each",
     )
     parser.add_argument(
         "--stages", type=int, default=1, metavar="K", help="clusters side by side (%(default)s)"
@@ -122,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             dice,
             brief=options.brief,
             hold=HoldSetting(options.hold),
+            parts=options.parts,
         )
     if options.outcomes:
         options.outcomes.write_bytes(msgspec.json.encode(summary))

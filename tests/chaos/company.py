@@ -81,6 +81,7 @@ def together(seed: int, found: Sequence[Summary]) -> Summary:
         "; ".join(summary.end for summary in found if summary.end) or None,
         stages=len(found),
         hold=found[0].hold,
+        parts=found[0].parts,
     )
 
 

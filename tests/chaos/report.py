@@ -46,6 +46,7 @@ class Summary:
     end: str | None
     stages: int = 1
     hold: str = "freeze"
+    parts: Sequence[str] = ()
 
     @property
     def broken(self) -> list[Outcome]:
@@ -66,6 +67,7 @@ def markdown(summary: Summary) -> str:
     command = f"python -m tests.chaos --faults {len(summary.outcomes)} --seed {summary.seed}"
     if summary.hold != "freeze":
         command += f" --hold {summary.hold}"
+    command += "".join(f" --with {part}" for part in summary.parts)
     if summary.stages > 1:
         command += f" --stages {summary.stages}"
     facts = f"load at the end {load}; {os.cpu_count()} CPUs, Linux {platform.release()}"

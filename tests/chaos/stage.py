@@ -44,6 +44,12 @@ HEALTH_CHECK_S = 5
 QUANTUM_MS = 50
 MULTIPLICITY = 6
 """Enough for the residents and for the guests of several faults at a time."""
+PARTS = {
+    "tune": "tune = true\nquantum_min_ms = 50\nquantum_max_ms = 200\n",
+    "pairing": 'pairing_learn = true\npairing_word = "name"\n',
+    "memory": "memory_mib = 1\n",
+}
+"""Lines of gangd.toml for parts that are off by default."""
 CONTROLLER = "gangd"
 FUZZ = "fuzz"
 """Name of an agent's key that is on the allow-list and of no node."""
@@ -60,10 +66,19 @@ class Stage:
         Source of all randomness of the proxies.
     hold
         How gangd holds jobs.
+    parts
+        Which of ``PARTS`` are on.
     """
 
-    def __init__(self, folder: Path, dice: random.Random, hold: HoldSetting = HoldSetting.FREEZE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        dice: random.Random,
+        hold: HoldSetting = HoldSetting.FREEZE,
+        parts: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self._parts = parts
         self.yields = hold is HoldSetting.YIELD
         self.cluster = LocalCluster(folder / "c")
         self.shape = Shape(
@@ -112,6 +127,8 @@ class Stage:
         self.nodes = tuple(node.name for node in self.layout.nodes)
         self.layout.gang.mkdir(mode=0o700)  # `up` makes it only for a gang scheduler that it starts itself
         prepare_gang(self.shape, self.layout)
+        with (self.layout.gang / "gangd.toml").open("a") as settings:
+            settings.writelines(PARTS[part] for part in self._parts)
         make_keys(self.keys(), [FUZZ])
         self.client: CommandSlurm = self.cluster.client()
         self.proxies = ProxyThread()

@@ -217,6 +217,38 @@ class AllKilled(BothKilled):
         self.stage.revive()
 
 
+class ShortOfMemory(Fault):
+    """The controller reads that a node must have more memory free than the host has, and later that not."""
+
+    name = "nodes short of memory"
+    allowance_s = 5.0 + ALLOWANCE_S  # memory_freeze_ms
+
+    def __init__(self, stage: Stage, troupe: Troupe, dice: random.Random, *, brief: bool) -> None:
+        super().__init__(stage, troupe, dice, brief=brief)
+        self._file = stage.layout.gang / "gangd.toml"
+        self._before = self._file.read_text()
+
+    def inject(self) -> None:
+        others = [line for line in self._before.splitlines() if not line.startswith("memory_mib")]
+        self._configure("\n".join([*others, "memory_mib = 10000000", ""]))
+        took_s = wait_for(self._is_deferred, 60, "a gang is deferred")
+        self.detail = f"deferred after {took_s:.1f} s"
+
+    def heal(self) -> None:
+        self._configure(self._before)
+
+    def check(self) -> None:
+        wait_for(lambda: not self._is_deferred(), 60, "no gang is deferred")
+
+    def _configure(self, text: str) -> None:
+        self._file.write_text(text)
+        self.stage.signal(CONTROLLER, signal.SIGHUP)
+
+    def _is_deferred(self) -> bool:
+        status = self.stage.status()
+        return status is not None and any(alarm.kind == "memory" for alarm in status.alarms)
+
+
 class SecondController(Fault):
     """A second gangd is started: with the same state folder, or with the same ports."""
 
@@ -269,6 +301,7 @@ PROCESS_FAULTS: tuple[type[Fault], ...] = (
     BothKilled,
     BothStopped,
     AllKilled,
+    ShortOfMemory,
     SecondController,
     SecondAgent,
 )
