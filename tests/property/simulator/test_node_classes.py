@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -18,7 +19,7 @@ from simulator.jit.field_records import StateAllocator
 from simulator.lifecycle.job_progress import hold, let_go
 from simulator.model.jobs import PoolJobs
 from simulator.model.system import NodePool
-from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement
+from simulator.placement import PlacementRule, SlurmPlacement, ThesisPlacement, place
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
 from simulator.policy_interface import QueuePolicy
 from simulator.sharing import Proportional
@@ -117,6 +118,42 @@ def test_each_node_has_its_jobs_whatever_its_class(seed: int) -> None:
         let_go(state, job)
     assert check_classes(state, {}) <= most
     assert state.clock[0].pieces <= len(state.pieces)
+
+
+def classes_of(state: EngineState) -> set[tuple[str, str]]:
+    """Return the nodes of each class and the jobs on them, by letter."""
+    cluster = PoolState(state)
+    found: dict[int, str] = {}
+    for node in range(cluster.nodes):
+        found[state.class_of[node]] = found.get(state.class_of[node], "") + str(node)
+    return {
+        (nodes, "".join(sorted("ABC"[job] for job in cluster.holders(int(nodes[0])))))
+        for nodes in found.values()
+    }
+
+
+def test_the_example_of_the_page_on_the_simulator() -> None:
+    every = replace(some_jobs(Random(1), 3, 8, 1), nodes=np.array([4, 6, 8]))
+    pool = NodePool(name="main", first=0, nodes=8, cores=1, multiplicity=2)
+    tables = Proportional.of(1).tables(2, 0, 8)
+    state = building.build_state(StateAllocator(compiled=False), every, pool, tables, with_rows=False)
+    steps = [
+        ("A", {("0123", "A"), ("4567", "")}),
+        ("B", {("01", "AB"), ("23", "A"), ("4567", "B")}),
+        ("a", {("01", "B"), ("23", ""), ("4567", "B")}),
+        ("b", {("014567", ""), ("23", "")}),
+        ("C", {("014567", "C"), ("23", "C")}),
+        ("c", {("01234567", "")}),
+    ]
+    assert classes_of(state) == {("01234567", "")}
+    for step, expected in steps:
+        job = "ABC".index(step.upper())
+        if step.isupper():
+            assert place(state, job)
+            hold(state, job)
+        else:
+            let_go(state, job)
+        assert classes_of(state) == expected
 
 
 def digest_of(run: PoolRun) -> str:

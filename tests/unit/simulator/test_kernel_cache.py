@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import simulator
-from simulator.engine.pool_run import run_pool
+from simulator.engine.pool_run import compiled_loop, run_pool
 from simulator.engine.run_rules import RunRules
 from simulator.jit import compilation as compiling
 from simulator.jit.compilation import Compiled, cache_folder, is_anything_kept, kernel, source_digest
@@ -92,19 +92,36 @@ def test_a_copy_of_the_sources_has_the_same_cache_and_a_change_of_them_another(t
     assert source_digest(copy) == before, "no kernel imports a page"
 
 
-def test_a_short_run_compiles_nothing(cache: Path) -> None:
-    count = 60
+def some_jobs(count: int, memory_kib: int = 0) -> PoolJobs:
     ones = np.ones(count, dtype=np.int64)
-    jobs = PoolJobs(
+    return PoolJobs(
         submit_us=np.arange(count, dtype=np.int64),
         requested_us=ones * 9,
         nodes=ones,
         cores=ones,
-        memory_kib=ones * 0,
+        memory_kib=ones * memory_kib,
         app=ones * 0,
         phase_at=np.arange(0, 2 * count + 1, 2, dtype=np.int64),
         phase_us=np.tile(np.array([0, 7]), count),
     )
+
+
+def test_memory_and_more_jobs_a_core_need_no_loop_of_their_own() -> None:
+    def types(multiplicity: int, nodes: int, memory_kib: int | None, overhead: str) -> object:
+        pool = NodePool(name="main", first=0, nodes=nodes, cores=2, multiplicity=multiplicity)
+        sharing = Proportional.of(overhead)
+        rules = RunRules(
+            policy=Easy(), placement=SlurmPlacement(), sharing=sharing, node_memory_kib=memory_kib
+        )
+        return compiled_loop(some_jobs(5, memory_kib or 0), pool, rules)._types
+
+    assert types(2, 2, None, "1") == types(4, 100, None, "1.2") == types(8, 3, 4, "1.2")
+    assert types(1, 2, None, "1") == types(1, 70, 4, "1.2") != types(2, 2, None, "1")
+
+
+def test_a_short_run_compiles_nothing(cache: Path) -> None:
+    count = 60
+    jobs = some_jobs(count)
     pool = NodePool(name="main", first=0, nodes=2, cores=2, multiplicity=2)
     rules = RunRules(policy=Easy(), placement=SlurmPlacement(), sharing=Proportional.of("1.2"))
     assert run_pool(jobs, np.arange(count), pool, rules).events == 2 * count

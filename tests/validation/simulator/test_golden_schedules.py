@@ -141,8 +141,7 @@ def flat_easy(
         else:
             queue.append(arrivals.pop(0))
             now = queue[-1][1]
-        following = min([end for end, *_ in running] + [job[1] for job in arrivals[:1]], default=None)
-        if not together or following != now:
+        if not together or now not in {*(end for end, *_ in running), *(job[1] for job in arrivals[:1])}:
             one_pass(now)
     return starts
 
