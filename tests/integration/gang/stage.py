@@ -173,7 +173,7 @@ class Stage:
     def another_agent(self, node: str, freezer: str) -> Iterator[None]:
         """Put an agent with another freezer in the place of a node's own, for as long as it lasts."""
         with self.in_place_of({f"gang-agent {node}": ("--freezer", freezer)}):
-            until(lambda: self._joined_with(node, freezer), 60, f"another agent of {node} joins")
+            until(lambda: self._joined_with(node, freezer), 180, f"another agent of {node} joins")
             yield
 
     @contextmanager

@@ -339,11 +339,15 @@ def test_record_writes_a_series_of_a_busy_process(tmp_path: Path, capsys: pytest
             "--out",
             str(out),
         ]
-        assert run([*words, "--name", "solver", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (series,) = read_series(out)
-    assert (series.name, len(series.cores)) == ("solver", found["samples"])
-    assert found["busy_periods"] >= 1
+        for _ in range(10):  # on a loaded host it may have too little of a core to look busy
+            assert run([*words, "--force", "--name", "solver", "--json"]) == 0
+            found = json.loads(capsys.readouterr().out)
+            (series,) = read_series(out)
+            assert (series.name, len(series.cores)) == ("solver", found["samples"])
+            if found["busy_periods"] >= 1:
+                break
+        else:
+            raise AssertionError(found)
     assert found["mean_cores"] > 0.05
 
 
