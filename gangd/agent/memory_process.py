@@ -105,6 +105,8 @@ class MemoryReader:
         self._files = _V1 if self._is_v1 else _V2
         self._peaks: dict[int, int] = {}
         self._caches: dict[int, int] = {}
+        self.has_swap = False
+        """Whether there was swap left when this was measured last."""
 
     def measure(self, pids: Mapping[int, Sequence[int]]) -> MeasuredMemory:
         """Measure the node and these jobs; a job that is not named any more is forgotten."""
@@ -122,12 +124,9 @@ class MemoryReader:
         folders = {ancestor for folder in above if folder for ancestor in self._above_jobs(folder)}
         left = [kib for kib in map(self._left, folders) if kib is not None]
         meminfo = _fields(self._proc / "meminfo")
+        self.has_swap = meminfo.get("SwapFree", 0) > CHUNK // _KIB
         stall, stalled_us = self._pressure()
         return MeasuredMemory(min([meminfo.get("MemAvailable", 0), *left]), stall, stalled_us, tuple(jobs))
-
-    def has_swap(self) -> bool:
-        """Whether there is swap left."""
-        return _fields(self._proc / "meminfo").get("SwapFree", 0) > CHUNK // _KIB
 
     def cgroup(self, pid: int | str) -> Path | None:
         """Return the memory cgroup of a process; None if it has none that can be seen."""
@@ -265,8 +264,9 @@ def serve() -> None:
     poller.register(0, select.POLLIN)
     while True:
         now_ns = time.monotonic_ns()
-        has_swap = measured is not None and task.reclaim_kib and reader.has_swap()
-        job = pager.due(task, measured.available, now_ns) if has_swap and measured is not None else None
+        job = None
+        if measured is not None and reader.has_swap:
+            job = pager.due(task, measured.available, now_ns)
         wait_ms = 0 if job is not None else max(0, next_ns - now_ns) // 1_000_000 + 1
         if poller.poll(wait_ms):
             some = os.read(0, 1 << 16)

@@ -112,6 +112,16 @@ def test_time_that_tasks_waited_for_memory_is_told_where_the_kernel_does(host: H
     assert host.reader().measure({})[1:3] == (0.125, 777)
 
 
+def test_swap_counts_as_it_was_measured_last(host: Host) -> None:
+    reader = host.reader()
+    reader.measure({})
+    assert not reader.has_swap
+    host.write(host.proc / "meminfo", f"MemAvailable: 4000 kB\nSwapFree: {CHUNK // 1024 + 1} kB")
+    assert not reader.has_swap, "nothing is read between two rounds"
+    reader.measure({})
+    assert reader.has_swap
+
+
 def test_only_memory_that_swap_can_take_is_paged(host: Host) -> None:
     lines = (
         "00400000-00401000 r-xp 00000000 08:01 55 /bin/x",
