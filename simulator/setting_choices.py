@@ -100,6 +100,7 @@ def load_plugin(text: str, method: str, settings: Mapping[str, object] = NOTHING
     return plugin
 
 
+_KIB_PER_MIB = 1024
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30
 
@@ -127,6 +128,10 @@ def setting_of(spec: SimulationSpec) -> SimulationSetting:
     system = System.parse(spec.system)
     if spec.memory is not None:
         _check_memory(spec)
+    if spec.memory_growth is not None and (spec.memory is None or spec.quantum_ms is None):
+        raise UsageError.naming("{memory_growth} goes with {memory} and {quantum_ms}")
+    if spec.memory_mib is not None and spec.memory_growth is None:
+        raise UsageError.naming("{memory_mib} goes with {memory_growth}")
     outages, failing = _failures(spec, system)
     pairing = _pairing(spec)
     return SimulationSetting(
@@ -361,7 +366,8 @@ def _sharing(spec: SimulationSpec, system: System, pairing: PairTable | None) ->
     if sum(kinds) > 1:
         raise UsageError.naming("{sharing}, {node_noise} and {quantum_ms} do not go together")
     if spec.quantum_ms is not None:
-        return replace(ExactSlices.of(model, spec.quantum_ms, spec.hold), cost=spec.slice_cost)
+        slices = replace(ExactSlices.of(model, spec.quantum_ms, spec.hold), cost=spec.slice_cost)
+        return slices if spec.memory_growth is None else _with_memory(spec, slices)
     if spec.sharing == PAIRWISE:
         assert pairing is not None
         return Pairwise(pairing.slowdown)
@@ -370,6 +376,18 @@ def _sharing(spec: SimulationSpec, system: System, pairing: PairTable | None) ->
     if spec.node_noise:
         return NoisyNodes.draw(model, system.nodes, spec.node_noise, spec.seed)
     return model if spec.slowdowns is None else Pairwise(np.array(spec.slowdowns))
+
+
+def _with_memory(spec: SimulationSpec, slices: ExactSlices) -> ExactSlices:
+    assert spec.memory_growth is not None
+    if not 0 < spec.memory_growth <= 1:
+        raise UsageError.naming(
+            "{memory_growth} is a share above 0, up to 1, not {given:g}", given=spec.memory_growth
+        )
+    bound_kib = None if spec.memory_mib is None else round(spec.memory_mib * _KIB_PER_MIB)
+    if bound_kib is not None and not 0 < bound_kib < (_memory_kib(spec.memory_gib) or 0):
+        raise UsageError.naming("{memory_mib} is less than the memory of a node, {memory_gib}")
+    return slices.with_memory(spec.memory_growth, bound_kib)
 
 
 def _check_memory(spec: SimulationSpec) -> None:

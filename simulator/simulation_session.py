@@ -199,6 +199,8 @@ class SimulationSession:
                 "memory_gib": spec.memory_gib,
                 **({} if spec.memory is None else {"memory": spec.memory}),
                 **({"memory_coverage": spec.memory_coverage} if spec.memory == "predicted" else {}),
+                **({} if spec.memory_growth is None else {"memory_growth": spec.memory_growth}),
+                **({} if spec.memory_mib is None else {"memory_mib": spec.memory_mib}),
                 **life_options(spec),
                 **{
                     name: _plain(value) for name, value in asdict(self.cleaning).items() if name not in _APART

@@ -86,6 +86,17 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
     memory_coverage: Annotated[
         float, about("With {memory} predicted: share of the peaks to be at most as predicted.")
     ] = 0.95
+    memory_growth: Annotated[
+        float | None,
+        about(
+            "With {memory} and {quantum_ms}: share of a job's work in which its memory grows to its peak. "
+            "Jobs are killed during the run then, those with most memory first."
+        ),
+    ] = None
+    memory_mib: Annotated[
+        float | None,
+        about("With {memory_growth}: as in gangd.toml, where less is available gangs are suspended before."),
+    ] = None
     placement: Annotated[
         str, about("lln (Slurm's), thesis, lln-paired or lln-apart (with {pairs}), FILE.py:NAME.")
     ] = "lln"

@@ -59,7 +59,7 @@ _CHOICES = frozenset(
         *("multiplicity", "multiplicity_interactive", "queues", "interactive_share", "interactive_nodes"),
         *("policy", "preemption", "placement", "pairing", "pairing_threshold", "quantum_ms", "hold", "gang"),
         *("scheduler", "limits", "checkpoint_interval", "after_failure", "cluster", "memory"),
-        *("memory_coverage", "partition", "interactive_partition", "account", "qos"),
+        *("memory_coverage", "memory_mib", "partition", "interactive_partition", "account", "qos"),
     )
 )
 

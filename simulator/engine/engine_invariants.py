@@ -66,7 +66,8 @@ class Invariants:
         self._done += self._speed * (now_us - self._then_us)
         self._then_us = now_us
         for job in np.flatnonzero(self._speed).tolist():
-            if state.runs[job].end_us == NEVER or not _ran_once(stepper, job):
+            was_killed = stepper.killed is not None and job in stepper.killed
+            if state.runs[job].end_us == NEVER or was_killed or not _ran_once(stepper, job):
                 continue
             phases = [
                 state.phase_us[phase]

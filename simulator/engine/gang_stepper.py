@@ -12,12 +12,18 @@ other held jobs there as the sharing model says; while an owner computes on one 
 all, for its processes wait for each other.
 
 The sharing model of exact slices, as a setting names it.
+
+Memory, where it counts: a job's grows with its work, to its peak. At each boundary nodes whose jobs have more
+than there is kill those with most of it on a core, and what is left goes to the gang scheduler, which may
+suspend gangs before (``gangd.core.memory_pressure``). With swap a node pages out what jobs do not use: jobs
+that were held first, of those that run the same share of each. What a job lacks of its memory is read in
+before it goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +31,7 @@ import numpy as np
 from foundation.errors import UsageError
 from gangd.core import (
     AgentJoined,
+    Alarm,
     Command,
     CoreMap,
     CoreSettings,
@@ -45,19 +52,23 @@ from gangd.core import (
     Tick,
     TrackPlan,
 )
+from gangd.core.gang_settings import GREATEST_FREEZE_NS
+from gangd.core.scheduler_events import JobMemory, NodeMemory
 from simulator.engine.python_engine import PythonEngine
 from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import Ints
-from simulator.lifecycle.job_progress import resume, suspend
+from simulator.lifecycle.job_progress import resume, settle, suspend
 from simulator.model.jobs import SimulatedJob
 from simulator.model.system import FAR_US, NodePool, node_names
 from simulator.policy_interface import PolicyError
 from simulator.sharing import Proportional
 from simulator.state.allocations import running_jobs
 from simulator.state.engine_state import EngineState
+from simulator.state.event_queue import move_in_agenda, present
 
 _NS_PER_MS = 1_000_000
 _NS_PER_US = 1_000
+_SELDOM = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +89,15 @@ class ExactSlices:
     cost
         How long a job that shares cores takes in its own slices for a second of work: caches are cold after a
         switch, and ranks wait for nodes that switch later.
+    growth
+        Share of its work in which a job's memory grows to its peak; None: memory does not count.
     """
 
     model: Proportional
     settings: CoreSettings = field(default_factory=lambda: CoreSettings(grace_ns=0, record=True))
     hold: HoldMode = HoldMode.YIELD
     cost: float = 1.0
+    growth: float | None = None
 
     @classmethod
     def of(cls, model: Proportional, quantum_ms: float, hold: str = HoldMode.YIELD) -> ExactSlices:
@@ -103,6 +117,17 @@ class ExactSlices:
             raise UsageError.naming(
                 "{quantum_ms} of {given:g} ms are not possible: {why}", given=quantum_ms, why=error
             ) from error
+
+    def with_memory(self, growth: float, bound_kib: int | None) -> ExactSlices:
+        """Return the model with memory that grows so; with a bound gangs give way where less is available.
+
+        A gang that gives way runs for one slice in twenty, as in gangd where nothing else is said.
+        """
+        freeze_ns = max(_SELDOM * self.settings.quantum_ns, self.settings.freeze_cap_ns)
+        settings = replace(
+            self.settings, memory_kib=bound_kib, memory_freeze_ns=min(freeze_ns, GREATEST_FREEZE_NS)
+        )
+        return replace(self, settings=settings, growth=growth)
 
     @property
     def scale(self) -> int:
@@ -126,6 +151,8 @@ class GangStepper(PythonEngine):
         The slice record so far.
     frozen_us
         How long each job stood still, held, while it was busy.
+    deferrals
+        How often a gang was suspended for the memory of a node.
     """
 
     def __init__(
@@ -141,7 +168,11 @@ class GangStepper(PythonEngine):
         names = node_names(pool.nodes, pool.first)
         self.rows: list[SliceRow] = []
         self.frozen_us: Ints = np.zeros(len(jobs), dtype=np.int64)
-        self._quantum_us = sharing.settings.quantum_ns // _NS_PER_US
+        self.deferrals = 0
+        self._growth, self._node_kib = sharing.growth, rules.node_memory_kib
+        counts_memory = sharing.growth is not None and rules.node_memory_kib is not None
+        self.killed = set() if counts_memory else None
+        self._total: Ints = np.zeros(len(jobs), dtype=np.int64)
         self._names = tuple(names)
         self._cores = CoreMap(dict.fromkeys(names, self.cluster.cores))
         self._gangs = GangScheduler(sharing.settings, 0, self._cores)
@@ -155,6 +186,7 @@ class GangStepper(PythonEngine):
         self._asleep: set[int] = set()
         self._boundary_us: int | None = None
         self._then_us = 0
+        self._slice_us = 0
         self._busy_us: Ints = np.zeros(len(jobs), dtype=np.int64)
         self._done: Ints = np.zeros(len(jobs), dtype=np.int64)
         self._seen: dict[int, frozenset[int]] = {}
@@ -179,6 +211,8 @@ class GangStepper(PythonEngine):
             if self._boundary_us is not None and self._boundary_us < following:
                 self._account(self._boundary_us)
                 self.state.clock[0].now_us = self._boundary_us
+                if self._kill():  # their ends are events of this instant
+                    continue
                 self._turn()
                 self.show()
                 continue
@@ -189,7 +223,7 @@ class GangStepper(PythonEngine):
             self.process_event()
             self._freeze_again()
             self.show()
-            if self._boundary_us is None and self._is_sharing():
+            if self._boundary_us is None and self._needs_slices():
                 self._begin_slices()
 
     def speed(self, job: int) -> int:
@@ -223,23 +257,69 @@ class GangStepper(PythonEngine):
             if run.busy:
                 self._busy_us[job] += span_us
                 self._done[job] += run.speed * span_us
+                self._total[job] += run.speed * span_us
         if self._asleep:
             asleep = list(self._asleep)
             self.frozen_us[asleep] += span_us
             if self._yields:  # they wait for a core, and agents see that
                 self._busy_us[asleep] += span_us
 
+    def _needs_slices(self) -> bool:
+        return self._is_sharing() or (self.killed is not None and bool(running_jobs(self.state)))
+
+    def _used_kib(self, job: int) -> int:
+        """Return what a job has of its memory on a core."""
+        phases_us = self.jobs[job].phases_us
+        done = int(self._total[job]) / (sum(phases_us[1::2]) * self.state.rules[0].scale)
+        return int(self.jobs[job].used_kib * min(1.0, done / (self._growth or 1.0)))
+
+    def _kill(self) -> bool:
+        """Kill the jobs that find no memory, on each node those with most of it first; return whether any."""
+        if self.killed is None:
+            return False
+        before = len(self.killed)
+        for node in range(self.cluster.nodes):
+            used = {
+                job: self._used_kib(job) * len(cores)
+                for job, cores in self.cluster.holders(node).items()
+                if job not in self.killed
+            }
+            while sum(used.values()) > (self._node_kib or 0):
+                job = max(used, key=lambda one: (self._used_kib(one), one))
+                del used[job]
+                self.killed.add(job)
+                self._end_now(job)
+        return len(self.killed) > before
+
+    def _end_now(self, job: int) -> None:
+        """Let a job end as if it had done its work."""
+        self._held.discard(job)
+        self._thaw(job)
+        run = self.state.runs[job]
+        settle(run, self.now_us)
+        run.left, run.last, run.next_us = 0, 1, self.now_us
+        move_in_agenda(present(self.state), job)
+
+    def _memory_of(self, holders: Mapping[int, Sequence[int]]) -> NodeMemory | None:
+        """Return what a node reports of its memory."""
+        if self.killed is None:
+            return None
+        kib = {job: self._used_kib(job) * len(cores) for job, cores in holders.items()}
+        jobs = tuple(JobMemory(self.jobs[job].number, used, used) for job, used in kib.items())
+        return NodeMemory((self._node_kib or 0) - sum(kib.values()), jobs=jobs)
+
     def _begin_slices(self) -> None:
-        self._boundary_us = (self.now_us // self._quantum_us + 1) * self._quantum_us
+        time = self._gangs.time
+        self._boundary_us = time.start_ns(time.slice_at(self.now_us * _NS_PER_US) + 1) // _NS_PER_US
         self._busy_us[:] = 0
         self._done[:] = 0
 
     def _turn(self) -> None:
         """Pass from a slice to the next."""
-        number = self.now_us // self._quantum_us
+        now_ns, time = self.now_us * _NS_PER_US, self._gangs.time
+        number = time.slice_at(now_ns)
         self._report(number - 1)
         running = self.running
-        now_ns = self.now_us * _NS_PER_US
         views = tuple(self._view(job) for job in running)
         self._tell(SlurmSnapshot(now_ns, now_ns, self.now_us / _US_PER_S, views))
         self._tell(Tick(now_ns))
@@ -254,11 +334,13 @@ class GangStepper(PythonEngine):
         }
         self._busy_us[:] = 0
         self._done[:] = 0
-        self._boundary_us = self.now_us + self._quantum_us if self._is_sharing() or self._held else None
+        goes_on = self._held or self._needs_slices()
+        self._boundary_us = time.start_ns(number + 1) // _NS_PER_US if goes_on else None
 
     def _report(self, number: int) -> None:
         """Let every node report slice ``number``; one in which nothing was looked at is not in it."""
         now_ns = self.now_us * _NS_PER_US
+        self._slice_us = self._gangs.time.length_ns(number) // _NS_PER_US
         for node, name in enumerate(self._names):
             holders = self.cluster.holders(node)
             held = tuple(sorted(self.jobs[job].number for job in holders if job in self._held))
@@ -268,11 +350,12 @@ class GangStepper(PythonEngine):
                 if self._yields or job not in self._held
             )
             use = SliceUse(number, 0, 0, held, samples)
-            self._tell(NodeReport(now_ns, name, slices=(use,)))
+            memory = self._memory_of(holders)
+            self._tell(NodeReport(now_ns, name, slices=(use,), memory=memory))
 
     def _sample(self, job: int, cores: int) -> CpuSample:
         """Return the CPU time and the run-queue delay of a job on one node in the slice that ends now."""
-        span_us = min(self._quantum_us, self.now_us - self.state.runs[job].start_us)
+        span_us = min(self._slice_us, self.now_us - self.state.runs[job].start_us)
         cpu_us = int(self._done[job]) * cores // self.state.rules[0].scale
         delay_us = int(self._busy_us[job]) * cores - cpu_us
         return CpuSample(self.jobs[job].number, cpu_us, max(0, delay_us), span_us, cores)
@@ -282,6 +365,9 @@ class GangStepper(PythonEngine):
         if view is None:
             placement = {self._names[node]: ids for node, ids in self.cluster.cores_of(job.index).items()}
             view = JobView(job.number, job.number, self._cores.pack(placement), hold=self._hold)
+            if self.killed is not None:
+                start_s = self.state.runs[job.index].start_us / _US_PER_S
+                view = replace(view, start_s=start_s, memory_kib=job.memory_kib or None)
             self._views[job.index] = view
         return view
 
@@ -290,6 +376,8 @@ class GangStepper(PythonEngine):
             if isinstance(command, RecordRows):
                 self.rows += command.rows
             else:
+                if isinstance(command, Alarm) and command.kind == "memory":
+                    self.deferrals += not command.cleared
                 self._plan.apply(command)
 
     def _freeze_again(self) -> None:
@@ -311,8 +399,10 @@ class GangStepper(PythonEngine):
                 self.set_speeds(job)
 
     def _is_left(self, job: int) -> bool:
-        """Whether no running job computes on a core of a held job."""
-        runs = self.state.runs
+        """Whether no running job computes on a core of a held job, and memory lets it go on."""
+        gang, runs = self._gangs.gangs.get(self.jobs[job].number), self.state.runs
+        if gang is not None and gang.deferred:
+            return False
         return not any(other not in self._held and runs[other].busy for other in self._co_located(job))
 
     def _thaw(self, job: int) -> None:

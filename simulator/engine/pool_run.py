@@ -257,6 +257,7 @@ def job_objects(jobs: PoolJobs, numbers: Ints) -> list[SimulatedJob]:
             phases_us=tuple(jobs.phase_us[jobs.phase_at[index] : jobs.phase_at[index + 1]].tolist()),
             requested_us=int(jobs.requested_us[index]),
             memory_kib=int(jobs.memory_kib[index]),
+            used_kib=0 if jobs.used_kib is None else int(jobs.used_kib[index]),
             app=int(jobs.app[index]),
             user=None if jobs.user is None or jobs.user[index] < 0 else int(jobs.user[index]),
             life=PLAIN_LIFECYCLE if jobs.lifecycles is None else jobs.lifecycles[index],

@@ -203,6 +203,8 @@ class PythonEngine(Actions):
     ----------
     logged
         What was held, of jobs that held more than one thing.
+    killed
+        Jobs that found no memory; None where the run does not look at that.
     """
 
     def __init__(
@@ -218,6 +220,7 @@ class PythonEngine(Actions):
         self.pools: Mapping[str, PythonEngine] = {pool.name: self}
         self.timer_kinds = list(KINDS)
         self.logged: list[AllocationIntervals] = []
+        self.killed: set[int] | None = None
         self._rules = rules
         self._pool = pool
         self._after_event = after_event

@@ -85,6 +85,8 @@ class SimulatedJob:
         The run time that it asks for, on dedicated cores.
     memory_kib
         Memory that it needs on each node; 0 needs none.
+    used_kib
+        The most that it really uses on each of its cores; 0: that is not looked at.
     app
         Class of its application, an index into a pairwise model.
     user
@@ -101,6 +103,7 @@ class SimulatedJob:
     phases_us: tuple[int, ...]
     requested_us: int
     memory_kib: int = 0
+    used_kib: int = 0
     app: int = 0
     user: int | None = None
     life: JobLifecycle = PLAIN_LIFECYCLE
@@ -250,6 +253,7 @@ class PoolJobs:
     lifecycles: Sequence[JobLifecycle] | None = None
     user: Ints | None = None
     dependencies: JobDependencies | None = None
+    used_kib: Ints | None = None
 
     @property
     def count(self) -> int:

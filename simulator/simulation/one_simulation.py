@@ -63,6 +63,10 @@ class SimulationResult:
         whole_kib = np.ceil(used_kib * self.workload.cores).astype(np.int64)
         found = np.zeros(self.workload.count, dtype=bool)
         for pool in self.pools:
+            gang = pool.run.gang
+            if gang is not None and gang.killed is not None:
+                found[pool.members[sorted(gang.killed)]] = True
+                continue
             found[pool.members] = killed(pool.run, pool.pool.nodes, whole_kib[pool.members], node_kib)
         return found
 

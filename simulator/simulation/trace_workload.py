@@ -290,6 +290,7 @@ class Workload:
             user=self.user[own],
             lifecycles=None if self.lifecycles is None else self.lifecycles.select(members),
             dependencies=self.dependencies and self.dependencies.select(members),
+            used_kib=None if self.used_kib is None else np.ceil(self.used_kib[own]).astype(np.int64),
         )
 
 

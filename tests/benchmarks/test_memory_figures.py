@@ -1,21 +1,30 @@
 """What reserving predicted peaks gives: ``pytest -m benchmark -s tests/benchmarks/test_memory_figures.py``.
 
-Needs Gaia's log below ``OSUB_SHARED/traces``, the only one there with used memory. It has no requests: each
-user draws one factor over the peaks of his own jobs (lognormal, sigma 0.3), each job scatters about it (0.2).
+The first needs Gaia's log below ``OSUB_SHARED/traces``, the only one there with used memory. It has no
+requests: each user draws one factor over the peaks of his own jobs (lognormal, sigma 0.3), each job scatters about it (0.2).
 ``OSUB_MEMORY_FACTORS`` are the means of that factor (1.5, 2.5 and 4), ``OSUB_MEMORY_GIB`` sizes of a node (4
 and 8), ``OSUB_MEMORY_SEEDS`` how many draws (1).
+
+The second (``-k rule``) lets memory grow with work in exact slices, and gangs give way as gangd lets them:
+``OSUB_MEMORY_POINTS`` are over-requests and spreads of peaks, ``OSUB_MEMORY_JOBS`` the jobs of a draw (300).
 """
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pytest
 
 import osub
+from simulator.simulation import cleaning_of
+from simulator.simulation_session import SimulationSession
+from simulator.simulation_spec import SimulationSpec
 from tests.fixtures.voice import say
 from workloads.swf import load_columns
 
@@ -92,3 +101,109 @@ def test_waits_and_kills_over_requests(tmp_path: Path) -> None:
                         f"{ratio:.2f} | {gib:g} GiB | {seed} | {multiplicity} | {rule} {coverage:g} | "
                         f"{found['wait_mean_s']:,.0f} | {kills:.1f}"
                     )
+
+
+MIB = 1024
+USERS, GAP_S, NODE_GIB, BOUND_MIB, COVERAGE = 5, 20.0, 3.125, 800.0, 0.9
+"""Two nodes of four cores are busy for three quarters of the time at M=1 if memory lets them."""
+WAYS = (
+    (1, "requested", None),
+    (1, "predicted", None),
+    (2, "ignored", None),
+    (2, "ignored", BOUND_MIB),
+    (2, "predicted", None),
+    (2, "predicted", BOUND_MIB),
+)
+
+
+class Came(NamedTuple):
+    """What came of a draw under one way: killed jobs, mean wait and turnaround, suspensions for memory."""
+
+    killed: int
+    wait_s: float
+    turnaround_s: float
+    deferrals: int
+
+
+def write_mixture(path: Path, factor: float, spread: float, seed: int, jobs: int) -> None:
+    """Write jobs of one core; each user asks for ``factor`` times the mean of his peaks."""
+    dice, come_s = Random(seed), 0.0
+    means = [400 * MIB * dice.lognormvariate(-0.18, 0.6) for _ in range(USERS)]
+    with path.open("w") as trace:
+        for number in range(1, jobs + 1):
+            come_s += dice.expovariate(1 / GAP_S)
+            user = dice.randrange(USERS)
+            peak = round(means[user] * dice.lognormvariate(-spread * spread / 2, spread))
+            asked, run_s = max(peak, round(factor * means[user])), dice.randint(60, 180)
+            when = f"{number} {round(come_s)} 0 {run_s}"
+            trace.write(f"{when} 1 -1 {peak} 1 {2 * run_s} {asked} 1 {user} 1 1 1 -1 -1 -1\n")
+
+
+def draw(path: Path) -> list[Came]:
+    """Run a trace under each way; where the rule suspended no job its run is the one without it."""
+    found: dict[tuple[int, str, float | None], Came] = {}
+    for way in sorted(WAYS, key=lambda one: one[2] is None):
+        multiplicity, memory, bound = way
+        ruled = found.get((multiplicity, memory, BOUND_MIB))
+        if ruled is not None and not ruled.deferrals:
+            found[way] = ruled
+            continue
+        slices: dict[str, Any] = {
+            "memory_growth": 0.5,
+            "memory_mib": bound,
+            "quantum_ms": 5000.0,
+            "hold": "freeze",
+        }
+        spec = SimulationSpec(
+            trace=path,
+            system="N2C4",
+            multiplicity=multiplicity,
+            overhead=1.0,
+            interactive_queue=-1,
+            memory=memory,
+            memory_gib=NODE_GIB,
+            memory_coverage=COVERAGE,
+            **(slices if multiplicity > 1 else {}),
+        )
+        result = SimulationSession(path, spec, cleaning_of(spec)).run()
+        gang, killed = result.pools[0].run.gang, result.out_of_memory
+        assert killed is not None
+        found[way] = Came(
+            int(killed.sum()),
+            float((result.start_us - result.submit_us).mean() / 1e6),
+            float((result.end_us - result.submit_us).mean() / 1e6),
+            0 if gang is None else gang.deferrals,
+        )
+    return [found[way] for way in WAYS]
+
+
+def interval(values: list[float]) -> str:
+    """Return the mean of draws and its 95% interval (normal)."""
+    mean = float(np.mean(values))
+    error = 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return f"{mean:.0f} s [{mean - error:.0f}, {mean + error:.0f}]"
+
+
+def test_kills_and_waits_with_the_rule(tmp_path: Path) -> None:
+    jobs = int(os.environ.get("OSUB_MEMORY_JOBS", "300"))
+    seeds = int(os.environ.get("OSUB_MEMORY_SEEDS", "10"))
+    points = os.environ.get("OSUB_MEMORY_POINTS", "2.5:0.3,1.2:0.3,4:0.3,2.5:0.8").split(",")
+    rows: dict[str, list[list[Came]]] = {point: [] for point in points}
+    for seed in range(1, seeds + 1):
+        for point in points:
+            factor, spread = map(float, point.split(":"))
+            path = tmp_path / f"{point}-{seed}.swf"
+            write_mixture(path, factor, spread, seed, jobs)
+            rows[point].append(draw(path))
+            shown = [tuple(round(figure, 1) for figure in came) for came in rows[point][-1]]
+            say(f"draw {seed}, {point}: {shown}")
+    say("over-request | spread | M | memory | rule, MiB | killed | mean wait | turnaround | suspensions")
+    for point, draws in rows.items():
+        for place, (multiplicity, memory, bound) in enumerate(WAYS):
+            came = [one[place] for one in draws]
+            say(
+                f"{point.replace(':', ' | ')} | {multiplicity} | {memory} | {bound or '-'} | "
+                f"{sum(one.killed for one in came)} of {jobs * len(came)} | "
+                f"{interval([one.wait_s for one in came])} | "
+                f"{interval([one.turnaround_s for one in came])} | {sum(one.deferrals for one in came)}"
+            )
