@@ -25,6 +25,8 @@ from gangd.controller.controller_status import ControllerStatus, TunedStatus, re
 from gangd.controller.order_socket import ask
 from gangd.controller.orders import MOST_TARGETS, OrderRequest, OrderTarget, Verb, is_name
 from gangd.controller.slicelog import Hours, hours_by_job, read_rows, summed
+from gangd.core.gang_settings import MS
+from gangd.core.slice_timing import REFILL_NS
 from osub.cli.application import application
 from osub.cli.completion import clusters
 from osub.cli.terminal import Console
@@ -230,7 +232,9 @@ def _tuned_line(group: TunedStatus) -> str:
     jobs = ", ".join(map(str, group.gangs[:8])) + (", ..." if len(group.gangs) > 8 else "")
     line = f"jobs {jobs}: turns of {group.turn_ms:g} ms"
     if group.cost_ms is not None:
-        line += f", as a switch costs {group.cost_ms:.1f} ms ({group.cost_ms / group.turn_ms:.1%})"
+        refill_ms = REFILL_NS / MS
+        took_ms = group.cost_ms - refill_ms
+        line += f", as switches take {took_ms:.1f} ms each ({took_ms / group.turn_ms:.1%}), caches {refill_ms:g}"
     if group.left_share is None:
         return f"{line}; hold mode as configured"
     mode = "frozen" if group.freezes else "not frozen"

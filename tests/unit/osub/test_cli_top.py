@@ -283,8 +283,8 @@ def test_gang_status_shows_what_slices_tune_themselves_to_and_why(
     said = " ".join(capsys.readouterr().out.split())
     assert "slices of 250 ms tune themselves" in said
     assert (
-        "jobs 1, 2: turns of 500 ms, as a switch costs 4.0 ms (0.8%); frozen, as owners of slices leave 1.3%"
-        in said
+        "jobs 1, 2: turns of 500 ms, as switches take 2.0 ms each (0.4%), caches 2; "
+        "frozen, as owners of slices leave 1.3%" in said
     )
     assert "jobs 3, 4, 5, 6, 7, 8, 9, 10, ...: turns of 250 ms; hold mode as configured" in said
     run(["gang", "status", "--json", "--gangd", str(tmp_path)])

@@ -74,6 +74,14 @@ class Hours:
         return pace.tuner.tuned().get(1, TunedTurn(0, False))
 
 
+def test_what_switches_take_is_the_cost_of_a_lone_group_but_for_its_caches() -> None:
+    hours = Hours(tuned_settings())
+    turn = hours.look(5000)
+    [group] = hours.pace.tuner.groups.values()
+    assert group.cost_ns is not None
+    assert hours.pace.lost_share == (group.cost_ns - REFILL_NS) / turn.turn_ns == 0.02
+
+
 def test_usual_costs_keep_what_was_asked_for() -> None:
     hours = Hours(tuned_settings())
     assert {hours.look(100).turn_ns for _ in range(30)} == {250 * MS}
