@@ -234,7 +234,8 @@ def _tuned_line(group: TunedStatus) -> str:
     if group.cost_ms is not None:
         refill_ms = REFILL_NS / MS
         took_ms = group.cost_ms - refill_ms
-        line += f", as switches take {took_ms:.1f} ms each ({took_ms / group.turn_ms:.1%}), caches {refill_ms:g}"
+        line += f", as switches take {took_ms:.1f} ms each ({took_ms / group.turn_ms:.1%})"
+        line += f", caches {refill_ms:g}"
     if group.left_share is None:
         return f"{line}; hold mode as configured"
     mode = "frozen" if group.freezes else "not frozen"

@@ -1,9 +1,9 @@
 """What reserving predicted peaks gives: ``pytest -m benchmark -s tests/benchmarks/test_memory_figures.py``.
 
 The first needs Gaia's log below ``OSUB_SHARED/traces``, the only one there with used memory. It has no
-requests: each user draws one factor over the peaks of his own jobs (lognormal, sigma 0.3), each job scatters about it (0.2).
-``OSUB_MEMORY_FACTORS`` are the means of that factor (1.5, 2.5 and 4), ``OSUB_MEMORY_GIB`` sizes of a node (4
-and 8), ``OSUB_MEMORY_SEEDS`` how many draws (1).
+requests: each user draws one factor over the peaks of his own jobs (lognormal, sigma 0.3), each job scatters
+about it (0.2). ``OSUB_MEMORY_FACTORS`` are the means of that factor (1.5, 2.5 and 4), ``OSUB_MEMORY_GIB``
+sizes of a node (4 and 8), ``OSUB_MEMORY_SEEDS`` how many draws (1; 10 of the second).
 
 The second (``-k rule``) lets memory grow with work in exact slices, and gangs give way as gangd lets them:
 ``OSUB_MEMORY_POINTS`` are over-requests and spreads of peaks, ``OSUB_MEMORY_JOBS`` the jobs of a draw (300).

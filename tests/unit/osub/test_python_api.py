@@ -67,9 +67,9 @@ def test_the_parameters_of_the_public_surface() -> None:
         "report": "runs path",
         "simulate": "trace system out policy settings malleable_share preemption multiplicity queues "
         "interactive_share interactive_nodes multiplicity_interactive interactive_queue overhead "
-        "sharing pairs apps node_noise quantum_ms hold memory_gib memory memory_coverage "
-        "memory_growth memory_mib placement pairing_threshold speedup oversize zero_length limits dependencies instants latency fit "
-        "order_of failures mtbf repair "
+        "sharing pairs apps node_noise quantum_ms hold memory_gib memory memory_coverage memory_growth "
+        "memory_mib placement pairing_threshold speedup oversize zero_length limits dependencies instants "
+        "latency fit order_of failures mtbf repair "
         "failure_shape after_failure checkpoint_interval checkpoint_cost seed label lenient check "
         "vary_overhead",
     }
