@@ -26,8 +26,8 @@ from analysis.report import write_report
 from analysis.verdict import Verdict, verdict_of
 from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.engine import EngineName, find_engine
-from deploy.compose.image import base_of, ensure_images
-from deploy.compose.plan import DEBIANS, images_to_build
+from deploy.compose.image import ensure_images
+from deploy.compose.plan import DEBIANS
 from deploy.local import GangKind, LocalCluster, Shape, natural_shape
 from deploy.local.host import busy_warning, look_at_host
 from deploy.local.watch import HostWatch
@@ -378,8 +378,7 @@ def demonstrate(
     swf = out / f"{chosen.trace.name}.swf.gz"
     write_swf(swf, chosen.trace)
     if engine is not None:
-        images = images_to_build(DEBIANS[0], accounting=False, monitoring=None)
-        ensure_images(engine, images, base_of(engine, DEBIANS[0]), anew=False, say=say)
+        ensure_images(engine, DEBIANS[0], accounting=False, say=say)
         began = time.monotonic()
     runs: list[Run] = []
     steps: dict[int, int] = {}

@@ -38,7 +38,7 @@ from deploy.compose.containers import (
     take_down,
 )
 from deploy.compose.engine import Engine, EngineName, checked, find_engine, last_word
-from deploy.compose.image import base_of, choose_watchers, ensure_images
+from deploy.compose.image import choose_watchers, ensure_images
 from deploy.compose.inside.settings import find_name
 from deploy.compose.inside.slurm_says import Ready, read_ready
 from deploy.compose.plan import (
@@ -49,7 +49,6 @@ from deploy.compose.plan import (
     compose_environment,
     decode_state,
     differs,
-    images_to_build,
     missing_roles,
     read_compose_state,
     up_words,
@@ -289,8 +288,14 @@ class ComposeCluster:
                     new = msgspec.structs.replace(new, memory_mib=old.memory_mib)
                 elif old is not None:
                     say("nodes are made anew: they cannot stay pinned to the cores of this host")
-                images = images_to_build(new.debian, accounting=new.accounting, monitoring=new.monitoring)
-                ensure_images(engine, images, base_of(engine, new.debian), anew=options.build, say=say)
+                ensure_images(
+                    engine,
+                    new.debian,
+                    accounting=new.accounting,
+                    monitoring=new.monitoring,
+                    anew=options.build,
+                    say=say,
+                )
             except BaseException:
                 home.leave()
                 raise

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from deploy.compose.inside.conf import Hierarchy
@@ -21,6 +22,10 @@ from foundation.slurm.run_command import CommandOutput, run_command
 
 _ANSWER_S, _COMPOSE_S = 30.0, 120.0
 _START_INTERVAL_API = (1, 44)
+HELPERS = tuple(
+    Path(one, "podman") for one in ("/usr/libexec", "/usr/lib", "/usr/local/libexec", "/usr/local/lib")
+)
+"""Folders in which podman looks for its helpers (containers.conf(5), ``helper_binaries_dir``)."""
 
 
 class EngineName(StrEnum):
@@ -64,9 +69,11 @@ class Engine:
         within_s: float = 120.0,
         extra: Mapping[str, str] | None = None,
         stdin: str | None = None,
+        heard: Callable[[bytes], None] = lambda _: None,
     ) -> CommandOutput:
-        """Run one of the engine's commands."""
-        return run_command([str(self.name), *words], stdin, {**os.environ, **(extra or {})}, within_s)
+        """Run one of the engine's commands; ``heard`` gets its output as it comes."""
+        environment = {**os.environ, **(extra or {})}
+        return run_command([str(self.name), *words], stdin, environment, within_s, heard=heard)
 
     def ask(self, *words: str, within_s: float = 120.0, extra: Mapping[str, str] | None = None) -> str:
         """Return what a command prints; raises ClusterError where it fails."""
@@ -93,6 +100,8 @@ def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
         raise HostError(f"{name} is not installed here. As an administrator: apt-get install {package}")
     template = "{{json .}}" if name is EngineName.DOCKER else "json"
     answer = run_command([str(name), "info", "--format", template], None, os.environ, _ANSWER_S)
+    if name is EngineName.PODMAN and with_compose:
+        _refuse_without_helpers()
     facts = None
     if answer.returncode == 0:
         version = run_command([str(name), "version", "--format", "json"], None, os.environ, _ANSWER_S)
@@ -104,6 +113,20 @@ def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
             advice = f"root may use it, and whom an administrator adds to the group {name}."
         raise HostError(f"{name} does not answer ({said}): {advice} `{name} info` says more")
     return Engine(name=name, facts=facts, compose=_find_compose(name) if with_compose else ())
+
+
+def _refuse_without_helpers() -> None:
+    """Refuse a podman without its helpers: containers would not start, or not find each other by name."""
+    lacking = [
+        name
+        for name in ("catatonit", "netavark", "aardvark-dns")
+        if shutil.which(name) is None and not any((folder / name).exists() for folder in HELPERS)
+    ]
+    if lacking:
+        raise HostError(
+            f"podman lacks {' and '.join(lacking)}, without which containers do not start or find each "
+            f"other. As an administrator: apt-get install {' '.join(lacking)}"
+        )
 
 
 def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> EngineFacts | None:

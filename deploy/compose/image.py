@@ -25,6 +25,7 @@ from deploy.compose.plan import (
     PROMETHEUS_IMAGE,
     PROMETHEUS_PORT,
     Monitoring,
+    images_to_build,
     prometheus_image_of,
 )
 from foundation.errors import ClusterError, HostError
@@ -55,6 +56,8 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "_switch.so*", "*.pem", "pip.co
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _BUILD_S = 3600.0
+_STEP = re.compile(r"(?:(?:\[\d+/\d+\] )?step |#\d+ \[.*?)(\d+)/(\d+)(?: ?:|\]) (RUN .+)", re.IGNORECASE)
+"""Docker's older builder, podman's, BuildKit's."""
 _UNREACHABLE = re.compile(
     r"Temporary failure|could(?: not|n't) resolve|name resolution|Name or service not known"
     r"|(?:could not|unable to) connect|Network is unreachable|No route to host|NewConnectionError|ProxyError",
@@ -79,18 +82,22 @@ def has_image(engine: Engine, name: str) -> bool:
 
 
 def ensure_images(
-    engine: Engine, wanted: Mapping[str, str], base: str, *, anew: bool, say: Callable[[str], None]
+    engine: Engine,
+    debian: int,
+    *,
+    accounting: bool,
+    say: Callable[[str], None],
+    monitoring: Monitoring | None = None,
+    anew: bool = False,
 ) -> None:
-    """Build the images that are missing, or all.
+    """Build the images of a cluster that are missing, or all.
 
     Parameters
     ----------
-    engine
-        Builds them.
-    wanted
-        The target of the Containerfile that makes each.
-    base
-        What they are built on.
+    engine, debian
+        What builds them, and the release of Debian that they have.
+    accounting, monitoring
+        What the cluster has besides Slurm.
     anew
         Whether those that are there are built, too.
     say
@@ -103,6 +110,7 @@ def ensure_images(
     ClusterError
         The build failed; the message has its last line.
     """
+    wanted = images_to_build(debian, accounting=accounting, monitoring=monitoring)
     missing = {name: target for name, target in wanted.items() if anew or not has_image(engine, name)}
     if not missing:
         return
@@ -116,7 +124,7 @@ def ensure_images(
     with build_context() as context:
         for name, target in missing.items():
             say(f"building the image {name} (some minutes, once)")
-            _build(engine, context, name, target, base)
+            _build(engine, context, name, target, base_of(engine, debian), say)
 
 
 @contextmanager
@@ -151,7 +159,9 @@ def _certificates(environment: Mapping[str, str]) -> Path | None:
     return Path(found_path) if found_path and Path(found_path).is_file() else None
 
 
-def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> None:
+def _build(
+    engine: Engine, context: Path, name: str, target: str, base: str, say: Callable[[str], None]
+) -> None:
     words = [
         "build",
         *("--network", "host"),  # an engine whose containers have no way out can still build
@@ -166,11 +176,26 @@ def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> 
     extra = {}
     if engine.name is EngineName.DOCKER and engine.run("buildx", "version").returncode != 0:
         extra["DOCKER_BUILDKIT"] = "0"
-    answer = engine.run(*words, str(context), within_s=_BUILD_S, extra=extra)
+    unread = b""
+
+    def heard(part: bytes) -> None:
+        nonlocal unread
+        *lines, unread = (unread + part).split(b"\n")
+        for line in lines:
+            if (step := build_step(line.decode(errors="replace"))) is not None:
+                say(f"{name}, {step}")
+
+    answer = engine.run(*words, str(context), within_s=_BUILD_S, extra=extra, heard=heard)
     if answer.returncode == 0:
         return
     fault = build_fault(f"{answer.stdout}\n{answer.stderr}", base, engine.name)
     raise ClusterError(f"the image {name} cannot be built: {fault}")
+
+
+def build_step(line: str) -> str | None:
+    """Return which step of a build begins with a line of its output; None for one that takes no time."""
+    found = _STEP.match(line)
+    return one_line(f"step {found[1]} of {found[2]}: {found[3]}", 100) if found else None
 
 
 def build_fault(output: str, base: str, engine: EngineName) -> str:

@@ -70,10 +70,12 @@ def run_command(
     environment: Mapping[str, str],
     timeout_s: float,
     most_bytes: int = MOST_BYTES,
+    heard: Callable[[bytes], None] = lambda _: None,
 ) -> CommandOutput:
     """Run one command to its end, for ``timeout_s`` seconds or ``most_bytes`` of output at most.
 
-    Ctrl-C at the terminal is ours and does not reach it. If it has to be killed, so is what it has started.
+    ``heard`` is called with each piece of output as it comes. Ctrl-C at the terminal is ours and does not
+    reach it. If it has to be killed, so is what it has started.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def run_command(
     with process:
         answer = None
         try:
-            answer = _communicate(process, input_bytes or b"", timeout_s, most_bytes)
+            answer = _communicate(process, input_bytes or b"", timeout_s, most_bytes, heard)
             return answer
         finally:
             if answer is None or answer.returncode is None:
@@ -114,7 +116,11 @@ def run_command(
 
 
 def _communicate(
-    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, most_bytes: int
+    process: subprocess.Popen[bytes],
+    stdin: bytes,
+    timeout_s: float,
+    most_bytes: int,
+    heard: Callable[[bytes], None],
 ) -> CommandOutput:
     deadline_s = time.monotonic() + timeout_s
     said: dict[int, list[bytes]] = {}
@@ -149,6 +155,7 @@ def _communicate(
                         None, "", f"it printed more than {most_bytes >> 20} MiB", too_long=True
                     )
                 if part:
+                    heard(part)
                     said[key.fd].append(part)
                 else:
                     selector.unregister(key.fileobj)

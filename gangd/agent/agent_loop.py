@@ -187,15 +187,15 @@ class Loop:
             self._follow_memory(self._memory, ready)
         if self.agenda.take(AgendaItem.CENSUS, now_ns):
             self._take_census(now_ns)
-        if self.node.wants_report(now_ns):
-            if any(line.is_writable() for line in self.lines.in_use(self.node.talk.line)):
-                self.node.report(now_ns)
-            else:
-                self.node.put_off_report(now_ns)
+        if self.node.wants_report(now_ns, self._can_send):
+            self.node.report(now_ns)
         if self.node.talk.outbox:
             self._send()
         self._tell_events()
         self.switch.rearm()
+
+    def _can_send(self) -> bool:
+        return any(line.is_writable() for line in self.lines.in_use(self.node.talk.line))
 
     def _take_notices(self, now_ns: int, ready: set[int]) -> None:
         self._take_exhaustion(now_ns)

@@ -210,6 +210,11 @@ class Conversation:
         """Return the obeyed controller's clock minus ours and its bound, if it can be trusted now."""
         return self._acting.offset(now_ns)
 
+    @property
+    def is_welcome(self) -> bool:
+        """Whether the controller that is spoken to has welcomed us: it refuses what it hears before."""
+        return self._welcome is not None and self._welcome == self.follows()
+
     def follows(self) -> bytes | None:
         """Incarnation of the controller that is obeyed, or will be."""
         known = self._newest.controller
@@ -393,10 +398,7 @@ class Conversation:
 
     def _is_unfamiliar(self, now_ns: int) -> bool:
         """Whether the controller that speaks may not know us (any more)."""
-        known = self.follows()
-        return (
-            self._is_silent(now_ns) or self._welcome is None or (known is not None and known != self._welcome)
-        )
+        return self._is_silent(now_ns) or not self.is_welcome
 
     def _on_pong(self, pong: Pong, now_ns: int) -> bool:
         session = self._newest
@@ -473,7 +475,8 @@ class Conversation:
             self._agenda.sooner(AgendaItem.PROBE, max(now_ns, self._probed_ns + PROBE_NS))
 
     def _ask_again(self, session: ControllerSession, now_ns: int) -> None:
-        if self._agenda.rested(Rest.RESEND, now_ns):
+        # A welcome comes with the plan.
+        if self.is_welcome and self._agenda.rested(Rest.RESEND, now_ns):
             self._agenda.rest(Rest.RESEND, now_ns + RESEND_NS)
             self.outbox.append(Resend(node=self.node, have_epoch=session.timeline.epoch))
 

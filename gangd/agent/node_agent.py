@@ -17,6 +17,7 @@ decides.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gangd.agent.agenda import Agenda, AgendaItem, Rest
@@ -399,15 +400,15 @@ class NodeAgent:
         assert due_ns is not None, "the next look is always on it"
         return due_ns
 
-    def wants_report(self, now_ns: int) -> bool:
-        """Whether a report should be sent now."""
-        if self.agenda.may(AgendaItem.REPORT, now_ns) or self.book.has_urgent():
+    def wants_report(self, now_ns: int, can_send: Callable[[], bool]) -> bool:
+        """Whether a report should be sent now; one that no line takes, or that is refused, waits."""
+        is_due = self.agenda.may(AgendaItem.REPORT, now_ns) or self.book.has_urgent()
+        if not (is_due or (now_ns >= self._reported_ns + REPORT_NS and self.book.has_news)):
+            return False
+        if self.talk.is_welcome and can_send():
             return True
-        return now_ns >= self._reported_ns + REPORT_NS and self.book.has_news
-
-    def put_off_report(self, now_ns: int) -> None:
-        """Try again later: no line takes the report now, and it must not stay due."""
-        self.agenda.set(AgendaItem.REPORT, now_ns + REPORT_NS)
+        self.agenda.set(AgendaItem.REPORT, now_ns + REPORT_NS)  # it must not stay due
+        return False
 
     def report(self, now_ns: int) -> None:
         """Put a report into the outbox."""

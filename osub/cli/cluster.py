@@ -50,8 +50,8 @@ def containers_up(
 ) -> None:
     """Start a cluster, and say how to use it."""
     cluster = ComposeCluster(folder)
-    with console.status("starting") as spinner:
-        state = cluster.up(engine, shape, options, lambda what: spinner.update(escape(what)))
+    with console.stages("starting") as say:
+        state = cluster.up(engine, shape, options, say)
     status_now = cluster.status()
     if as_json:
         typer.echo(json.dumps(facts(status_now)))

@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import rich.console
+import rich.markup
 import typer
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -77,6 +78,22 @@ class Console(rich.console.Console):
         if self.is_terminal:
             return super().status(status, **settings)
         return rich.console.Console(quiet=True).status(status, **settings)
+
+    @contextmanager
+    def stages(self, first: str) -> Iterator[Callable[[str], None]]:
+        """Give what shows stages of long work: a spinner, or without a terminal a line for each on stderr."""
+        if self.is_terminal:
+            with self.status(rich.markup.escape(first)) as spinner:
+                yield lambda what: spinner.update(rich.markup.escape(what))
+            return
+        began_s, said = time.monotonic(), set[str]()
+
+        def say(what: str) -> None:
+            if what not in said:
+                said.add(what)
+                typer.echo(f"osub: {time.monotonic() - began_s:.0f} s: {one_line(what, 300)}", err=True)
+
+        yield say
 
     def on_broken_pipe(self) -> None:
         """Leave a closed pipe to the command line."""

@@ -11,7 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from deploy.compose.engine import EngineName
+from deploy.compose.engine import EngineName, find_engine
+from deploy.compose.image import ensure_images
+from deploy.compose.plan import DEBIANS
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
 from osub.live.forward import Hear
@@ -226,6 +228,8 @@ class PhysicalStudy:
             beds = GivenBeds(self._given.folders)
         else:
             engine = None if known.engine is None else EngineName(known.engine)
+            if engine is not None:
+                ensure_images(find_engine(engine), DEBIANS[0], accounting=False, say=self._say)
             beds = own = OwnBeds(plan.nodes, plan.cores, layouts, folder, engine, self._asked.hear)
             if own.clear():
                 self._say("took down the cluster that an earlier call left")

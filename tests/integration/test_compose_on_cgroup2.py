@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.compose.image import base_of, ensure_images
-from deploy.compose.plan import image_of, images_to_build
+from deploy.compose.image import ensure_images
+from deploy.compose.plan import image_of
 from foundation.errors import HostError
 from tests.fixtures.container_engine import docker_engine
 from tests.fixtures.machine.boot import Machine
@@ -80,8 +80,7 @@ def cluster() -> Iterator[Cluster]:
         try:
             root = cached_root(ENGINE_PACKAGES)
             with docker_engine() as (engine, _):
-                images = images_to_build(13, accounting=False, monitoring=None)
-                ensure_images(engine, images, base_of(engine, 13), anew=True, say=print)
+                ensure_images(engine, 13, accounting=False, anew=True, say=print)
                 make_disk([image_of(13)], disk)
         except HostError as error:
             pytest.skip(f"the machine's disks cannot be made: {error}")

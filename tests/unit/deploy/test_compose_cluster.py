@@ -17,7 +17,14 @@ from typer.testing import CliRunner
 from deploy.compose.cluster import ComposeCluster, Options, StuckError, live_folders, wait_until_whole
 from deploy.compose.containers import read_containers
 from deploy.compose.engine import Engine, EngineFacts, EngineName, find_engine, last_word, read_facts
-from deploy.compose.image import build_context, build_fault, choose_watchers, free_port
+from deploy.compose.image import (
+    build_context,
+    build_fault,
+    build_step,
+    choose_watchers,
+    ensure_images,
+    free_port,
+)
 from deploy.compose.inside.slurm_says import Ready
 from deploy.compose.plan import (
     ComposeState,
@@ -135,6 +142,28 @@ def test_an_engine_that_is_missing_says_how_to_get_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="apt-get install podman"):
         find_engine(EngineName.PODMAN)
+
+
+@pytest.mark.parametrize(
+    ("there", "lacking"),
+    [
+        (("catatonit", "netavark"), "aardvark-dns"),
+        (("netavark", "aardvark-dns"), "catatonit"),
+        ((), "catatonit netavark aardvark-dns"),
+    ],
+)
+def test_a_podman_without_a_helper_says_which_package_lacks(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], lacking: str
+) -> None:
+    engine.folder.joinpath("docker").rename(engine.folder / "podman")
+    (engine.folder / "helpers").mkdir()
+    for name in there:
+        (engine.folder / "helpers" / name).touch()
+    monkeypatch.setattr("deploy.compose.engine.HELPERS", (engine.folder / "helpers",))
+    with pytest.raises(HostError, match=f"apt-get install {lacking}$"):
+        find_engine(EngineName.PODMAN)
+    engine.change(info=PODMAN_INFO)
+    find_engine(EngineName.PODMAN, with_compose=False)  # to take a cluster down
 
 
 def test_an_engine_without_compose_says_what_was_tried(engine: FakeEngine) -> None:
@@ -539,6 +568,33 @@ def test_a_build_that_fails_names_its_first_cause(output: str, base: str, cause:
     assert advice in fault
     assert "\n" not in fault
     assert bool(advice) == (";" in fault)
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("Step 6/22 : RUN apt-get update     && true", "step 6 of 22: RUN apt-get update     && true"),
+        ("[1/2] STEP 3/5: RUN apt-get update", "step 3 of 5: RUN apt-get update"),
+        ("STEP 3/5: RUN apt-get update", "step 3 of 5: RUN apt-get update"),
+        ("#8 [builder  2/14] RUN apt-get update", "step 2 of 14: RUN apt-get update"),
+        ("Step 7/22 : COPY deploy /source/deploy", None),
+        ("#8 1.342 Get:1 http://deb.example trixie InRelease", None),
+        ("Setting up munge (0.5) ...", None),
+    ],
+)
+def test_long_steps_of_a_build_are_told_from_its_other_output(line: str, step: str | None) -> None:
+    assert build_step(line) == step
+
+
+def test_a_build_names_each_step_as_it_begins(engine: FakeEngine) -> None:
+    engine.change(
+        build=["Step 1/2 : FROM debian\nStep 2/2 : RUN apt", "-get update\n ---> Running\n", "end\n"]
+    )
+    said: list[str] = []
+    ensure_images(find_engine(EngineName.DOCKER), 13, accounting=False, say=said.append)
+    assert len(said) == 2
+    assert said[0].startswith("building the image osub:")
+    assert said[1].endswith("step 2 of 2: RUN apt-get update")
 
 
 def test_a_name_in_the_environment_does_not_reach_the_state(engine: FakeEngine, home: Path) -> None:

@@ -44,10 +44,9 @@ def test_every_package_says_that_it_is_typed_and_is_in_the_images() -> None:
     for package in PACKAGES:
         assert (ROOT / package / "py.typed").is_file(), f"{package} has no py.typed"
     assert sorted(PACKAGES) == sorted(IMAGE_FOLDERS)
-    containerfile = (ROOT / "deploy/compose/Containerfile").read_text(encoding="utf-8")
+    assert "COPY . /source/" in (ROOT / "deploy/compose/Containerfile").read_text(encoding="utf-8")
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     for package in PACKAGES:
-        assert f"COPY {package} /source/{package}" in containerfile
         assert f"!{package}" in ignored
 
 

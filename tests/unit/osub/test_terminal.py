@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 
 import pytest
 from rich.table import Table
@@ -86,3 +87,23 @@ def test_a_spinner_leaves_nothing_in_a_pipe() -> None:
         spinner.update("going on")
     console.print("done")
     assert out.getvalue() == "done\n"
+
+
+def test_without_a_terminal_each_stage_is_a_line_on_stderr_once(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    with Console(file=out).stages("starting") as say:
+        for what in ("building [an image]", "waiting", "waiting", "3 of 4\x1b[31m nodes"):
+            say(what)
+    assert out.getvalue() == ""
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ", 2)[2] for line in lines][:2] == ["building [an image]", "waiting"]
+    assert len(lines) == 3
+    assert all(re.fullmatch(r"osub: \d+ s: .+", line) and line.isprintable() for line in lines)
+
+
+def test_on_a_terminal_stages_are_a_spinner(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    with Console(file=out, force_terminal=True, width=80).stages("starting") as say:
+        say("building [an image]")
+    assert "building [an image]" in out.getvalue()
+    assert capsys.readouterr().err == ""

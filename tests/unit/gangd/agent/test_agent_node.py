@@ -7,7 +7,7 @@ import pytest
 from gangd.agent.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.agent.freeze_verifier import DYING_NS
 from gangd.freezer.holder import StepKey, StepState
-from gangd.wire import AccessRefused, Bounds, ControllerIdentity, Hello, Resend, ThawNow, encode
+from gangd.wire import AccessRefused, Bounds, ControllerIdentity, Hello, Report, Resend, ThawNow, encode
 from gangd.wire.messages import ExemptJobs
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
@@ -358,6 +358,29 @@ def test_agent_whose_hello_was_lost_says_it_again_although_its_reports_are_refus
         agent.run(500 * MS)
     hellos = sum(isinstance(message, Hello) for message in agent.sent)
     assert hellos == 5, "after half a second, then twice as late each time"
+
+
+def test_agent_reports_to_a_controller_that_has_welcomed_it_and_keeps_its_news_until_then() -> None:
+    agent = SimulatedAgent(ONE)
+    agent.answering = False
+    agent.run(SECOND)
+    agent.node.book.on_fault("no_step", "before the welcome", 1)
+    agent.run(5 * SECOND)
+    assert agent.reports == []
+    agent.answering = True
+    agent.run(3 * SECOND)
+    assert [fault.kind for report in agent.reports for fault in report.faults].count("no_step") == 1
+    agent.rotate((1,), (), run_ns=SECOND)
+    agent.answering = False
+    agent.controller, agent.epoch = ControllerIdentity(b"d" * 16, 2), 0
+    agent.rotate((1,), ())
+    agent.sent.clear()
+    agent.run(5 * SECOND)
+    assert any(isinstance(message, Hello) for message in agent.sent)
+    assert not any(isinstance(message, Report | Resend) for message in agent.sent)
+    agent.answering = True
+    agent.run(3 * SECOND)
+    assert {report.follows for report in agent.reports} == {b"d" * 16}
 
 
 def test_plan_that_comes_before_the_clock_is_known_waits() -> None:
