@@ -212,8 +212,8 @@ class FileWatch:
         for path, key in files.items():
             if path not in self._files:
                 watch = self._inotify.add_file(path)
-                if watch is None:
-                    complete = False
+                if watch is None:  # it may be gone with its step
+                    complete = complete and not Path(path).exists()
                     continue
                 self._files[path], self._paths[watch] = watch, (path, key)
         return complete

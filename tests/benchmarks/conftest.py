@@ -22,4 +22,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tricks", default="", help="tricks to measure, by comma (all)")
     group.addoption("--modes", default="freeze,yield,signals", help="hold modes to measure (%(default)s)")
     group.addoption("--shield", action="store_true", help="weigh the jobs above other work of the host")
+    group.addoption("--gangd", default="", help="settings of gangd to measure with, by comma (none)")
     group.addoption("--machine", action="store_true", help="measure in a machine with systemd and cgroup v2")

@@ -14,9 +14,11 @@ one process) is measured with them again and again. Also shown: the victim's par
 All of it takes about half an hour. ``--tricks a,b``, ``--modes freeze,yield,signals`` measure some only;
 ``--seconds`` is the length of a trial, and ``OSUB_FIGURES`` names a file for the table. On a host with other
 work ``--shield`` has jobs weighed above it (cgroup v1's cpu hierarchy), on one core only, so that others keep
-the second one; it takes twice as long. ``--machine`` measures on cgroup v2 instead, in a machine with systemd
-(``tests/fixtures/machine``): its one core also runs all daemons, so what counts there is the victim's part of
-what both jobs used.
+the second one; it takes twice as long. ``--gangd tune,pairing`` measures with slices that tune themselves,
+and with pairs learnt live. The latter has one node of two cores for the two jobs, which are known to harm
+each other and so alternate: there the victim's part of what both used tells what the cheat gains.
+``--machine`` measures on cgroup v2 instead, in a machine with systemd (``tests/fixtures/machine``): its one
+core also runs all daemons, so what counts there is the victim's part of what both jobs used.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,12 +114,20 @@ TRICKS = {
     "work after own slices": Trick("after-slices"),
     "short processes": Trick("short-processes"),
     "600 sleeping threads": Trick("sleepers"),
+    "fork storm": Trick("fork-storm"),
     "moved": Trick("moved"),
+    "moved short processes": Trick("moved-short"),
     "niced": Trick("niced"),
     "comment gangd-hold=yield": Trick("crowd", ("--comment=gangd-hold=yield gangd-weight=1000",)),
-    "job after job": Trick("crowd", ("--array=1-60",), for_s=2.0),
+    "job after job": Trick("crowd", ("--array=1-60%1",), for_s=2.0),
 }
 MODES = ("freeze", "yield", "signals")
+SETTINGS = {
+    "tune": 'tune = true\nquantum_min_ms = 100\ntune_holds = ["freeze"]\n',
+    "pairing": 'pairing_learn = true\npairing_word = "name"\npairing = "{place}/pairs.csv"\n',
+}
+"""Of gangd, by what ``--gangd`` calls them."""
+PAIRS = "victim,opponent,e_v\nvictim,cheat,0.5\ncheat,victim,0.5\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +163,22 @@ class Core:
 
     def begin(self, trick: Trick | None, until_s: float) -> None:
         """Start the victim, and then the attacker."""
-        self._job = self.stage.start(HONEST, self.node)
+        self._job = self.stage.start(HONEST, self.node, options=("--job-name=victim",))
         self._pids = processes_of(self._job, self.node)
         if trick is None:
             return
         ends_s = until_s if trick.for_s is None else "$(($(date +%s) + " + f"{trick.for_s:.0f}))"
         command = f"{PYTHON} {shlex.quote(str(self.place / 'fair_tricks.py'))} {trick.runs} --until {ends_s}"
-        words = ["sbatch", "--parsable", "--output=/dev/null", "-n1", "-w", self.node, *trick.options]
+        words = [
+            "sbatch",
+            "--parsable",
+            "--output=/dev/null",
+            "--job-name=cheat",
+            "-n1",
+            "-w",
+            self.node,
+            *trick.options,
+        ]
         done = self._as_user(words, trick.user)
         said, _ = done.communicate(f"#!/bin/sh\n{command}\n".encode(), timeout=30)
         assert done.returncode == 0, words
@@ -254,21 +273,25 @@ def know_alone(mode: str, cores: Sequence[Core | CoreInMachine]) -> None:
 
 
 @contextmanager
-def cores_under(mode: str, *, shield: bool) -> Iterator[list[Core]]:
+def cores_under(mode: str, settings: Sequence[str], *, shield: bool) -> Iterator[list[Core]]:
     """Two nodes of one core each under gangd with a hold mode; how fast a loop alone is on each is known."""
     place = Path(tempfile.mkdtemp(prefix="osub-fair-"))
     place.chmod(0o755)
     shutil.copy(fair_tricks.__file__, place)
     (place / "fair_tricks.py").chmod(0o644)
     hold = HoldSetting.YIELD if mode == "yield" else HoldSetting.FREEZE
-    settings = ("KillWait=5", "UnkillableStepTimeout=30")
-    shape = Shape(nodes=2, cores=1, multiplicity=2, gang=GangKind.OSUB, hold=hold, settings=settings)
+    slurm = ("KillWait=5", "UnkillableStepTimeout=30")
+    (place / "pairs.csv").write_text(PAIRS)
+    nodes, cores = (1, 2) if "pairing" in settings else (2, 1)
+    shape = Shape(nodes=nodes, cores=cores, multiplicity=2, gang=GangKind.OSUB, hold=hold, settings=slurm)
     cluster = LocalCluster(place / "c")
     cluster.up(shape)
     try:
         stage = Stage(cluster, shape)
-        with (stage.layout.gang / "gangd.toml").open("a") as file:
-            file.write(f"[users.{pwd.getpwuid(GRANTED).pw_name}]\nmay_opt_out = true\n")
+        file = stage.layout.gang / "gangd.toml"
+        granted = f"[users.{pwd.getpwuid(GRANTED).pw_name}]\nmay_opt_out = true\n"
+        more = [SETTINGS[name].format(place=place) for name in settings]
+        file.write_text("".join([*more, file.read_text(), granted]))
         os.kill(stage.daemon("gangd").pid, signal.SIGHUP)
         with ExitStack() as others:
             options: tuple[str, ...] = ("--freezer", "signals") if mode == "signals" else ()
@@ -282,24 +305,24 @@ def cores_under(mode: str, *, shield: bool) -> Iterator[list[Core]]:
                     60,
                     "other agents join",
                 )
-            cores = [Core(stage, place, number) for number in range(1 if shield else 2)]
-            know_alone(mode, cores)
-            yield cores
+            measured = [Core(stage, place, number) for number in range(1 if shield else nodes)]
+            know_alone(mode, measured)
+            yield measured
     finally:
         cluster.down()
         shutil.rmtree(place)
 
 
 @contextmanager
-def shielded(stage: Stage) -> Iterator[Path]:
+def shielded(stage: Stage, weight: int = 65536) -> Iterator[Path]:
     """Weigh jobs as one group, and daemons with us as another one, above everything else on the host."""
     top = CGROUP_ROOT / "cpu"
-    jobs, daemons = top / "osub-fair", top / "osub-fair-daemons"
+    jobs, daemons = (top / f"osub-fair-{os.getpid()}-{name}" for name in ("jobs", "daemons"))
     slurmds = [stage.daemon(f"slurmd {node}").pid for node in stage.nodes]
     others = [os.getpid(), stage.daemon("gangd").pid, stage.daemon("slurmctld").pid]
     for group, pids in ((jobs, slurmds), (daemons, others)):
         group.mkdir()
-        (group / "cpu.shares").write_text("65536")
+        (group / "cpu.shares").write_text(str(weight))
         for pid in pids:
             (group / "cgroup.procs").write_text(str(pid))
     try:
@@ -346,6 +369,7 @@ def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) ->
     seconds, shield = float(option("--seconds", 60.0)), bool(option("--shield", False))
     machine = bool(option("--machine", False))
     asked = {name for name in str(option("--tricks", "")).split(",") if name}
+    settings = [name for name in str(option("--gangd", "")).split(",") if name]
     modes = [mode for mode in str(option("--modes", ",".join(MODES))).split(",") if mode]
     if machine:
         modes = [mode for mode in modes if mode != "signals"]
@@ -353,10 +377,11 @@ def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) ->
     with noise() as host:
         for mode in modes:
             names = [name for name in TRICKS if not asked or name in asked or name == NONE]
-            for name, shares in measured(mode, names, seconds, shield=shield, machine=machine).items():
+            cores = core_in_machine(mode) if machine else cores_under(mode, settings, shield=shield)
+            for name, shares in measured(mode, names, seconds, cores).items():
                 kept, both = [share.kept for share in shares], [share.of_both for share in shares]
                 figures.add(
-                    f"{name}, {mode}",
+                    ", ".join((name, mode, *settings)),
                     f"{middle(kept)}; of both {middle(both)}",
                     f"at least {REACH}" + (" (missed)" if min(both if machine else kept) < REACH else ""),
                     f"{seconds:g} s; nothing used {middle([share.unused for share in shares])} of the core",
@@ -365,14 +390,17 @@ def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) ->
 
 
 def measured(
-    mode: str, names: Sequence[str], seconds: float, *, shield: bool, machine: bool
+    mode: str,
+    names: Sequence[str],
+    seconds: float,
+    started: AbstractContextManager[Sequence[Core | CoreInMachine]],
 ) -> dict[str, list[Share]]:
     """Measure tricks, as many at a time as there are cores; an honest attacker again and again."""
     found: dict[str, list[Share]] = {name: [] for name in names}
     queue: list[str] = []
     for number, name in enumerate(names):
         queue += [NONE, name] if number % 11 == 0 and name != NONE else [name]
-    with core_in_machine(mode) if machine else cores_under(mode, shield=shield) as cores:
+    with started as cores:
         queue += [NONE] * (len(queue) % len(cores))
         for first in range(0, len(queue), len(cores)):
             pair = queue[first : first + len(cores)]

@@ -6,7 +6,9 @@ of each (740 and 14 for a large node), which are killed at once; ``OSUB_WORK_FOR
 more job starts (29000); ``OSUB_WORK_LIMITS_MS`` the limits, each tried once. ``-k hogs`` has threads of FIFO
 99 on every core for three seconds, and tells for how long a held job stays frozen after the agent was
 stopped. ``-k srun`` starts real steps (``OSUB_WORK_SRUNS``, ten at a time, for ``OSUB_WORK_SECONDS`` at most)
-in a job of an embedded cluster, and tells what agent and controller make of them.
+in a job of an embedded cluster, and tells what agent and controller make of them, and how often the agent
+worked for longer than the first of ``OSUB_WORK_LIMITS_MS`` without a pause. ``OSUB_WORK_SHIELD`` weighs jobs
+and daemons so much above other work of the host (1024 as one session of it).
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 
 from deploy.local import GangKind
+from deploy.local.down import CGROUP_ROOT
 from deploy.local.gang import record_folder
 from foundation.files import live_folder
+from tests.benchmarks.test_fair_shares import shielded
 from tests.fixtures.bench import record
 from tests.fixtures.gang_host import SLEEP, V1_MOUNT, RealCgroups
 from tests.fixtures.gang_puppet import Puppet
@@ -42,6 +47,7 @@ PROCESSES = int(os.environ.get("OSUB_WORK_PROCESSES", "5"))
 FORKS = int(os.environ.get("OSUB_WORK_FORKS", "1000"))
 STEPS = int(os.environ.get("OSUB_WORK_STEPS", "1000"))
 SRUNS = int(os.environ.get("OSUB_WORK_SRUNS", "1000"))
+SHIELD = int(os.environ.get("OSUB_WORK_SHIELD", "0"))
 SRUNS_WITHIN_S = float(os.environ.get("OSUB_WORK_SECONDS", "840"))
 LIMITS_MS = [int(limit) for limit in os.environ.get("OSUB_WORK_LIMITS_MS", "300,200,100,60,40").split(",")]
 STEP = "slurm_a/uid_0/job_{}/step_0"
@@ -74,7 +80,7 @@ class Node:
         return steps
 
     def limit(self, limit_ms: int) -> None:
-        resource.prlimit(self.daemon.child.pid, resource.RLIMIT_RTTIME, (1000 * limit_ms, 2_000_000))
+        limit(self.daemon.child.pid, limit_ms)
 
     def cost(self) -> tuple[float, float]:
         """CPU time that the agent has used so far, and now, in seconds."""
@@ -83,6 +89,10 @@ class Node:
 
     def exhausted(self) -> int:
         return len(self.daemon.log("exhausted"))
+
+
+def limit(agent: int, limit_ms: int) -> None:
+    resource.prlimit(agent, resource.RLIMIT_RTTIME, (1000 * limit_ms, 2_000_000))
 
 
 def count(step: Path) -> int:
@@ -189,34 +199,55 @@ def kill(steps: list[Path]) -> None:
         step.rmdir()
 
 
+@pytest.mark.timeout(SRUNS_WITHIN_S + 300)
 def test_steps_by_srun() -> None:
-    with cluster_of(GangKind.OSUB, multiplicity=2, nodes=1) as cluster:
+    with cluster_of(GangKind.OSUB, multiplicity=2, nodes=1) as cluster, ExitStack() as others:
         stage = Stage(cluster, cluster.state().shape)
         [node] = stage.nodes
+        agent = stage.daemon(f"gang-agent {node}").pid
+        if SHIELD:
+            role, jobs = f"gang-agent {node}", others.enter_context(shielded(stage, SHIELD))
+            agent = others.enter_context(stage.in_place_of({role: ("--cpu-root", str(jobs))}))[role].pid
+            until(lambda: stage.node_status(node).agent == "joined", 60, "another agent joins")
         honest = stage.start("while :; do :; done", node)
         pids = processes_of(honest, node)
+        began_s, before_s = time.monotonic(), cpu_s(pids)
+        time.sleep(10)
+        alone = (cpu_s(pids) - before_s) / (time.monotonic() - began_s)
+        print(f"\nthe honest loop alone has {alone:.2f} of a core")
         done = stage.layout.gang / "steps"
         one = f"srun -Q --overlap -n1 true && echo >>{done}"
         stage.start(f"seq {SRUNS} | xargs -P 10 -n 1 sh -c {one!r}; echo end >>{done}", node)
-        daemons = [psutil.Process(stage.daemon(role).pid) for role in (f"gang-agent {node}", "gangd")]
-        print(f"\n{'steps':>7}{'s':>6}{'honest loop':>12}{'agent MiB':>10}{'agent CPU':>10}", end="")
+        limit(agent, LIMITS_MS[0])
+        daemons = [psutil.Process(pid) for pid in (agent, stage.daemon("gangd").pid)]
+        account = CGROUP_ROOT / "cpuacct" / f"slurm_{node}" / "cpuacct.usage"
+
+        def used() -> list[float]:
+            both_s = int(account.read_text()) / 1e9 if account.exists() else float("nan")
+            return [time.monotonic(), cpu_s(pids), both_s, *(cpu_s([each.pid]) for each in daemons)]
+
+        print(
+            f"\n{'steps':>7}{'s':>6}{'honest loop':>12}{'of both':>8}{'agent MiB':>10}{'agent CPU':>10}",
+            end="",
+        )
         print(f"{'gangd MiB':>10}{'gangd CPU':>10}{'record KiB':>11}  faults")
         began_s = time.monotonic()
         for part in range(1, 11):
-            before = [time.monotonic(), cpu_s(pids), *(cpu_s([each.pid]) for each in daemons)]
+            before = used()
             while (
                 lines(done) < SRUNS * part // 10 and time.monotonic() < began_s + SRUNS_WITHIN_S * part / 10
             ):
                 time.sleep(1)
-            now = [time.monotonic(), cpu_s(pids), *(cpu_s([each.pid]) for each in daemons)]
-            at_s, loop_s, agent_s, gangd_s = (new - old for new, old in zip(now, before, strict=True))
-            agent, gangd = (each.memory_info().rss / 2**20 for each in daemons)
+            now = used()
+            at_s, loop_s, both_s, agent_s, gangd_s = (new - old for new, old in zip(now, before, strict=True))
+            agent_mib, gangd_mib = (each.memory_info().rss / 2**20 for each in daemons)
             size = sum(file.stat().st_size for file in record_folder(stage.layout).rglob("*")) / 1024
             print(
-                f"{lines(done):>7}{now[0] - began_s:>6.0f}{loop_s / at_s:>12.2f}"
-                f"{agent:>10.1f}{agent_s / at_s:>10.1%}"
-                f"{gangd:>10.1f}{gangd_s / at_s:>10.1%}{size:>11.0f}  {stage.node_status(node).faults}"
+                f"{lines(done):>7}{now[0] - began_s:>6.0f}{loop_s / at_s:>12.2f}{loop_s / both_s:>8.2f}"
+                f"{agent_mib:>10.1f}{agent_s / at_s:>10.1%}"
+                f"{gangd_mib:>10.1f}{gangd_s / at_s:>10.1%}{size:>11.0f}  {stage.node_status(node).faults}"
             )
+        print(f"work without a pause: fault exhausted after {LIMITS_MS[0]} ms")
         print(*(alarm.text for alarm in stage.status().alarms), sep="\n")
         stage.clear()
 

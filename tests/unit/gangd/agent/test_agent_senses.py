@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gangd.agent.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.agent.job_meters import JobMeters, Samples, UsageMeter
-from gangd.agent.linux_host import FileWatch, FolderWatch, TimerFd
+from gangd.agent.linux_host import FileWatch, FolderWatch, Inotify, TimerFd
 from gangd.agent.report_buffer import SAME_SAMPLES, Sender, SliceBook, added_up
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Hello, JobSample, Ping, SliceReport
@@ -221,11 +221,17 @@ def test_watch_without_space_for_a_folder_says_so(tmp_path: Path) -> None:
     watch.close()
 
 
-def test_watch_reports_whose_control_file_was_written(tmp_path: Path) -> None:
+def test_watch_reports_whose_control_file_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch = FileWatch()
     control = tmp_path / "freezer.state"
     control.write_text("THAWED")
-    assert not watch.set_files({str(control): KEY, str(tmp_path / "absent"): KEY})
+    assert watch.set_files({str(control): KEY, str(tmp_path / "absent"): KEY}), "a step may end meanwhile"
+    with monkeypatch.context() as patch:
+        patch.setattr(Inotify, "add_file", lambda *_: None)  # no free watch
+        (tmp_path / "other").touch()
+        assert not watch.set_files({str(control): KEY, str(tmp_path / "other"): KEY})
     assert watch.written() == set()
     control.write_text("FROZEN")
     assert watch.written() == {KEY}
