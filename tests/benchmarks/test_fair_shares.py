@@ -255,7 +255,7 @@ def core_in_machine(mode: str) -> Iterator[list[CoreInMachine]]:
     with started_machine() as machine:
         cluster = MachineCluster(machine, with_gang=False)
         set_up(cluster, mode, pwd.getpwuid(GRANTED).pw_name)
-        core = CoreInMachine(cluster)
+        core = CoreInMachine(cluster, mode)
         time.sleep(STARTED_S)
         try:
             know_alone(mode, [core])
@@ -371,8 +371,6 @@ def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) ->
     asked = {name for name in str(option("--tricks", "")).split(",") if name}
     settings = [name for name in str(option("--gangd", "")).split(",") if name]
     modes = [mode for mode in str(option("--modes", ",".join(MODES))).split(",") if mode]
-    if machine:
-        modes = [mode for mode in modes if mode != "signals"]
     assert asked <= TRICKS.keys(), f"tricks are {', '.join(TRICKS)}"
     with noise() as host:
         for mode in modes:
