@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
+from numba.np import arrayobj
 
 
 def keep_in(dispatcher: Any, folder: Path) -> None:
@@ -94,10 +96,18 @@ def whole_program(dispatcher: Any) -> Iterator[None]:
             set_env(name, env)
 
     codegen._library_class, codegen.set_env = Part, set_env_of_top
+    wrapped, internals = arrayobj.fix_integer_index, cast("Any", arrayobj)
+    internals.fix_integer_index = _index_from_start
     try:
         yield
     finally:
+        internals.fix_integer_index = wrapped
         del codegen._library_class, codegen.set_env
+
+
+def _index_from_start(context: Any, builder: Any, kind: Any, index: Any, size: object) -> Any:  # noqa: ARG001
+    """Return an index as it is: kernels never count from the end, and asking costs them a tenth."""
+    return context.cast(builder, index, kind, types.intp)
 
 
 def _below(library: Any) -> list[Any]:

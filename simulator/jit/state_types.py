@@ -22,6 +22,7 @@ from numba.core.typing.templates import AttributeTemplate
 # numba's own functions have no types.
 core: Any = numba.core
 extending: Any = numba.extending
+ir = core.cgutils.ir
 
 _ALIGNMENT = 16
 _POINTER = core.cgutils.voidptr_t
@@ -105,9 +106,22 @@ class _StateFields(AttributeTemplate):
 def _load_field(context: Any, builder: Any, kind: StateType, value: Any, name: str) -> Any:
     index = kind.values.fields.index(name)
     places, _ = _layout(context, kind)
-    field = builder.load(_pointer_to(builder, value, places[index]))
-    field.set_metadata("invariant.load", builder.module.add_metadata([]))
+    field = _load_unchanging(builder, _pointer_to(builder, value, places[index]))
     return core.imputils.impl_ret_borrowed(context, builder, kind.values.types[index], field)
+
+
+def _load_unchanging(builder: Any, pointer: Any) -> Any:
+    """Load what never changes, number by number: of a load of several LLVM forgets that it doesn't change."""
+    machine = pointer.type.pointee
+    if not isinstance(machine, ir.LiteralStructType | ir.ArrayType):
+        loaded = builder.load(pointer)
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return loaded
+    whole = ir.Constant(machine, ir.Undefined)
+    for index in range(len(machine)):
+        part = _load_unchanging(builder, core.cgutils.gep_inbounds(builder, pointer, 0, index))
+        whole = builder.insert_value(whole, part, index)
+    return whole
 
 
 extending.lower_getattr_generic(StateType)(_load_field)

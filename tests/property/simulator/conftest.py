@@ -1,4 +1,7 @@
-"""What these tests simulate is compiled, however small it is; a quick run compiles nothing."""
+"""What these tests simulate is compiled, however small it is; a quick run compiles nothing.
+
+What runs as plain Python counts from the start of its tables, as what is compiled has to.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures.tables_from_start import tables_from_start
 from tests.fixtures.tier import choose
 
 
@@ -13,4 +17,5 @@ from tests.fixtures.tier import choose
 def compiled() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OSUB_JIT", choose("0", "1", "1"))
-        yield
+        with tables_from_start():
+            yield
