@@ -174,7 +174,7 @@ def distribution(results: Results, keys: Sequence[str], column: str, title: str)
         for job, _, value in rows[-1:]:
             figure.add_annotation(
                 x=results.label(key),
-                y=_log10(value),
+                y=log10(value) if value > 0 else 0.0,
                 text=str(job),
                 showarrow=False,
                 yshift=10,
@@ -183,11 +183,6 @@ def distribution(results: Results, keys: Sequence[str], column: str, title: str)
     arrange(figure, _HEIGHT + 40)
     figure.update_yaxes(title=title, type="log")
     return figure
-
-
-def _log10(value: float) -> float:
-    """Return the position of an annotation on a logarithmic axis."""
-    return log10(value) if value > 0 else 0.0
 
 
 def use_of(day: SwfTrace) -> go.Figure:

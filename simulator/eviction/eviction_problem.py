@@ -295,12 +295,8 @@ def _row(same: Sequence[EvictionAnswer]) -> tuple[str, ...]:
     often = Counter(answer.choices.values())
     return (
         deadline,
-        _loss(answer.loss),
+        f"{answer.loss:,.2f}" if answer.loss == 0 or answer.loss >= 0.1 else f"{answer.loss:.2g}",
         f"{answer.checkpoint_min:g}",
         f"{answer.nodes:,}",
         *(str(often[choice]) for choice in EvictionChoice),
     )
-
-
-def _loss(value: float) -> str:
-    return f"{value:,.2f}" if value == 0 or value >= 0.1 else f"{value:.2g}"

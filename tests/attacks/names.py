@@ -73,7 +73,7 @@ def shared_memory(scene: Scene) -> None:
     report = scene.precious / "rrba.report"
     rrba = f"{sys.executable} -P -m workloads.rrba --app jacobi --grid 64x64x64 --steps 5"
     numbers = [job.job_id for job in client.jobs().jobs]
-    first = max(numbers, default=_first_job(scene)) + (1 if numbers else 0)
+    first = max(numbers, default=int(scene.cluster.client().config()["FirstJobId"])) + (1 if numbers else 0)
     taken = [SHM / f"mpich_shm_{_fnv(f'{number}.0'):x}_0" for number in range(first, first + 8)]
     for path in taken:
         while (
@@ -133,10 +133,6 @@ def _fnv(step: str) -> int:
     for byte in step.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
     return value
-
-
-def _first_job(scene: Scene) -> int:
-    return int(scene.cluster.client().config()["FirstJobId"])
 
 
 def _ended(scene: Scene, job: int) -> None:

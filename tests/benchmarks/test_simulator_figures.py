@@ -37,6 +37,7 @@ from simulator.simulation.simulation_options import Cleaning, SimulationSetting
 from simulator.simulation.trace_workload import Workload, make_workload
 from simulator.simulation_spec import SimulationSpec
 from tests.fixtures.gang_trials import Figures, middle
+from tests.fixtures.swf_jobs import write_jobs
 from tests.fixtures.voice import say
 from tests.validation.simulator.test_golden_schedules import flat_easy
 from workloads.swf import SwfColumns, load_columns
@@ -156,13 +157,8 @@ def test_a_year_of_frontiers_size(figures: Figures, tmp_path: Path, jobs: int) -
     ).draw(1)
     times = zip(*((values // US_PER_S).tolist() for values in (drawn.submit_us, drawn.run_us)), strict=True)
     rows = zip(times, drawn.nodes.tolist(), (drawn.request_us // US_PER_S).tolist(), strict=True)
-    trace = tmp_path / "frontier.swf"
-    trace.write_text(
-        "".join(
-            f"{number} {submit} -1 {run} {width} -1 -1 {width} {asked} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, ((submit, run), width, asked) in enumerate(islice(rows, jobs), start=1)
-        )
-    )
+    lines = ((number, *times, *asked) for number, (times, *asked) in enumerate(islice(rows, jobs), start=1))
+    trace = write_jobs(tmp_path / "frontier.swf", lines)
     del drawn
     words = ("--system", f"N{nodes}C1", "--multiplicity", "2", "--placement", "lln")
     wall_s, peak_mib = command(trace, tmp_path / "run", *words)
@@ -295,15 +291,10 @@ def steady_load(folder: Path, jobs: int, cores: int, share: float, narrowest: in
     procs = np.minimum(narrowest * 2 ** rng.integers(0, 7, jobs), cores)
     run_s = np.ceil(rng.lognormal(math.log(1200), 1.5, jobs))
     submit_s = np.cumsum(rng.exponential(float((procs * run_s).mean()) / (share * cores), jobs)).astype(int)
-    path = folder / "steady.swf"
-    rows = zip(submit_s.tolist(), run_s.astype(int).tolist(), procs.tolist(), strict=True)
-    path.write_text(
-        "".join(
-            f"{number} {submit} -1 {run} {width} -1 -1 {width} {2 * run} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, (submit, run, width) in enumerate(rows, start=1)
-        )
-    )
-    return load_columns(path)
+    lengths = run_s.astype(int)
+    columns = (np.arange(1, jobs + 1), submit_s, lengths, procs, 2 * lengths)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return load_columns(write_jobs(folder / "steady.swf", rows))
 
 
 def costs_of(whole: Workload, setting: SimulationSetting, runs: int = 3) -> dict[int, float]:

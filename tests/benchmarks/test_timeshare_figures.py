@@ -17,6 +17,7 @@ import pytest
 from foundation.units import US_PER_S
 from simulator.experiments.edison import DAYS, NODES, Edison
 from simulator.timeshare.timeshare_state import TimeshareDemands
+from tests.fixtures.swf_jobs import swf_job
 from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
@@ -43,10 +44,7 @@ def write_swf(jobs: TimeshareDemands, path: Path) -> None:
     )
     with path.open("w") as out:
         out.write(f"; MaxNodes: {NODES}\n; MaxProcs: {NODES * CORES}\n")
-        out.writelines(
-            f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {asked} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, (submit, run, procs, asked) in enumerate(columns, start=1)
-        )
+        out.writelines(swf_job(number, *row) for number, row in enumerate(columns, start=1))
 
 
 MEASURED = """

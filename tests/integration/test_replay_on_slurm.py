@@ -24,6 +24,7 @@ from foundation.records import Run, load_run
 from osub.cli.main import run as run_osub
 from tests.fixtures.exchange import osub as call_osub
 from tests.fixtures.looks import until
+from tests.fixtures.swf_jobs import write_jobs
 from tests.integration.waiting import REVOKED_S
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
@@ -31,13 +32,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 def swf(path: Path, *jobs: tuple[int, float, float, int, int]) -> Path:
     """Write jobs of (number, submit, run, procs, queue)."""
-    path.write_text(
-        "".join(
-            f"{n} {at} -1 {run} {procs} -1 -1 {procs} 60 -1 1 1 1 -1 {q} -1 -1 -1\n"
-            for n, at, run, procs, q in jobs
-        )
-    )
-    return path
+    return write_jobs(path, [(n, at, run, procs, 60, 1, q) for n, at, run, procs, q in jobs])
 
 
 def replay_of(trace: Path, cluster: LocalCluster, out: Path, *more: str) -> list[str]:

@@ -41,11 +41,6 @@ _KEY = re.compile(
 _USER = re.compile(r"(.*)\((\d+)\)")
 
 
-def is_completion_line(line: str) -> bool:
-    """Return whether ``line`` is one of a job completion log."""
-    return line.startswith("JobId=") and "UserId=" in line
-
-
 def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, strict: bool) -> AccountingLog:
     """Read a job completion log.
 
@@ -133,7 +128,7 @@ def kind_of(path: Path, head: str) -> LogKind:
     first = lines[0] if lines else ""
     if first.lstrip().startswith("{"):
         return LogKind.SACCT_JSON
-    if is_completion_line(first):
+    if first.startswith("JobId=") and "UserId=" in first:
         return LogKind.JOBCOMP
     if delimiter_of(first) is not None:
         return LogKind.SACCT

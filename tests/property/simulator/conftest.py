@@ -19,3 +19,11 @@ def compiled() -> Iterator[None]:
         patch.setenv("OSUB_JIT", choose("0", "1", "1"))
         with tables_from_start():
             yield
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[None]:
+    """Run the kernels in plain Python: a compiled one is held against it in the validation tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSUB_JIT", "0")
+        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -27,12 +26,7 @@ from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, sharing, w
 RESIZED_AS_THEY_START = (103, 938)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def plain() -> Iterator[None]:
-    """Run the kernels in plain Python: a compiled one is held against it in the validation tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OSUB_JIT", "0")
-        yield
+pytestmark = pytest.mark.usefixtures("plain")
 
 
 def run(world: HybridWorld) -> HybridOutcome:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 
@@ -12,12 +10,7 @@ from tests.fixtures.tier import examples
 from tests.property.simulator.hybrid_cases import SEEDS, baseline, world_of
 from tests.property.simulator.reference_hybrid import Reference
 
-
-@pytest.fixture(autouse=True, scope="module")
-def plain() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OSUB_JIT", "0")
-        yield
+pytestmark = pytest.mark.usefixtures("plain")
 
 
 @pytest.mark.parametrize("alone", [False, True])

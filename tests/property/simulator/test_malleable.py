@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,14 +18,7 @@ from tests.fixtures.tier import choose, examples
 from tests.property.simulator.lifecycle_cases import LifecycleCase, lifecycle_cases, world_of
 from tests.property.simulator.lifecycle_engine import engine_run, engine_story
 
-
-@pytest.fixture(autouse=True, scope="module")
-def plain() -> Iterator[None]:
-    """Run the kernels in plain Python: a compiled one is held against it in the validation tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OSUB_JIT", "0")
-        yield
-
+pytestmark = pytest.mark.usefixtures("plain")
 
 POLICIES = st.builds(
     Malleable,

@@ -17,6 +17,7 @@ from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableErro
 from osub.cli.main import run
 from osub.live.on_demand import OnDemandDriver, compared, session_of
 from tests.fixtures.replay_world import planned
+from tests.fixtures.swf_jobs import write_jobs
 from tests.unit.simulator.test_live_pool import KINDS
 
 ORIGIN = 1_000_000.0
@@ -117,9 +118,7 @@ class Scripted:
 def driver_of(folder: Path, slurm: Scripted, mechanism: str, *, asked: int = 2) -> OnDemandDriver:
     jobs = [(1, 0, 100, 2), (2, 0, 100, 2), (3, 0, 50, 1), (4, 40, 30, asked)]
     trace, kinds = folder / "t.swf", folder / "kinds.csv"
-    trace.write_text(
-        "".join(f"{n} {at} -1 {run} {p} -1 -1 {p} {run} -1 1 1 1 -1 1 -1 -1 -1\n" for n, at, run, p in jobs)
-    )
+    write_jobs(trace, jobs)
     kinds.write_text(KINDS.format(notice="", predicted=""))
     session = session_of(trace, "N4C1", mechanism, [f"jobs={kinds}", "warning=10"], 1)
     driver = OnDemandDriver(slurm, session, NODES, 1000, slurm)  # type: ignore[arg-type]

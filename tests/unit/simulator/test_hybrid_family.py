@@ -11,6 +11,7 @@ from foundation.records.records_folder import read_info
 from osub.cli.main import run
 from simulator.hybrid import drawn_jobs
 from tests.fixtures.cli import Cli
+from tests.fixtures.swf_jobs import write_jobs
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes
@@ -31,17 +32,6 @@ HEADER = [
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSUB_JIT", "0")
-
-
-def write_trace(folder: Path, jobs: list[Job]) -> Path:
-    path = folder / "trace.swf"
-    path.write_text(
-        "".join(
-            f"{number} {submit} -1 {run_s} {nodes} -1 -1 {nodes} {run_s} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, submit, run_s, nodes in jobs
-        )
-    )
-    return path
 
 
 def another(folder: Path) -> Path:
@@ -70,7 +60,7 @@ def simulate(
     folder: Path, jobs: list[Job], message: dict[int, dict[str, object]], policy: str, *settings: str
 ) -> tuple[dict[int, Held], pl.DataFrame]:
     """Simulate jobs on N8C1; returns what each held, and the jobs."""
-    write_trace(folder, jobs)
+    write_jobs(folder / "trace.swf", jobs)
     assert run(words_of(folder, write_kinds(folder, message), policy, *settings)) == 0
     rows = pl.read_parquet(folder / policy / "jobs.parquet")
     places = rows.select("trace_job", "start_s", "end_s", nodes=pl.col("placement").list.len())
@@ -222,7 +212,7 @@ FAULTS = {
 def test_a_file_that_says_what_cannot_be_ends_with_one_line(
     tmp_path: Path, cli: Cli, line: str, message: str
 ) -> None:
-    write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
+    write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8), (2, 50, 20, 4)])
     kinds = tmp_path / "kinds.csv"
     kinds.write_text(f"{GOOD}{line}\n")
     error = cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
@@ -233,14 +223,14 @@ def test_a_file_that_says_what_cannot_be_ends_with_one_line(
 
 
 def test_a_folder_in_the_place_of_the_file_is_said_in_words(tmp_path: Path, cli: Cli) -> None:
-    write_trace(tmp_path, [(1, 0, 100, 8)])
+    write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8)])
     error = cli(*words_of(tmp_path, tmp_path, "n-paa"), code=1).err
     assert f"cannot read {tmp_path}: Is a directory" in error
     assert "Errno" not in error
 
 
 def test_an_error_names_the_line_although_a_field_has_two(tmp_path: Path, cli: Cli) -> None:
-    write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
+    write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8), (2, 50, 20, 4)])
     kinds = tmp_path / "kinds.csv"
     kinds.write_text(f'{GOOD}1,"rigid\n",,,,,\n2,soft,,,,,\n')
     assert "kinds.csv:4: job 2: kind" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
@@ -250,7 +240,7 @@ def test_a_file_of_more_jobs_than_are_read_is_refused(
     tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drawn_jobs, "_MOST_JOBS", 2)
-    write_trace(tmp_path, [(1, 0, 100, 8)])
+    write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8)])
     kinds = write_kinds(tmp_path, {1: RIGID, 2: RIGID, 3: RIGID})
     assert ":4: more than 2 rows" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
 
@@ -283,7 +273,7 @@ def test_settings_that_cannot_be_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN_PLACEMENT)
-    trace = write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
+    trace = write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8), (2, 50, 20, 4)])
     base = ["simulate", str(trace), "--system", "N8C1", "--policy", "hybrid-n-paa", "--out"]
     error = cli(*base, tmp_path / "out", *words, code=2).err
     assert message in error
@@ -291,7 +281,7 @@ def test_settings_that_cannot_be_are_refused(
 
 
 def test_the_columns_that_are_needed_are_named(tmp_path: Path, cli: Cli) -> None:
-    write_trace(tmp_path, [(1, 0, 100, 8)])
+    write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8)])
     kinds = tmp_path / "kinds.csv"
     kinds.write_text("trace_job,min_nodes\n1,2\n")
     assert ":1: no column kind" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err

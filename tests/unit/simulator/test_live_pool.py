@@ -13,6 +13,7 @@ from simulator.hybrid.live_pool import LiveJob, LiveOrders, LivePool
 from simulator.simulation import cleaning_of
 from simulator.simulation_session import SimulationSession
 from simulator.simulation_spec import SimulationSpec
+from tests.fixtures.swf_jobs import write_jobs
 
 S = 1_000_000
 RIGID, MALLEABLE, LATE, DEMAND = range(4)
@@ -31,9 +32,7 @@ def pool_of(
     """Return a pool of four nodes: rigid and malleable jobs of 2 nodes, a rigid one of 1, one on demand."""
     jobs = [(1, 0, 100, 2), (2, 0, 100, 2), (3, 0, 50, 1), (4, 40, 30, asked)]
     trace, kinds = folder / "t.swf", folder / "kinds.csv"
-    trace.write_text(
-        "".join(f"{n} {at} -1 {run} {p} -1 -1 {p} {run} -1 1 1 1 -1 1 -1 -1 -1\n" for n, at, run, p in jobs)
-    )
+    write_jobs(trace, jobs)
     kinds.write_text(KINDS.format(notice=notice, predicted=predicted))
     spec = SimulationSpec(
         trace=trace,

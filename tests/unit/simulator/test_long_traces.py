@@ -12,18 +12,15 @@ from simulator.simulation.one_simulation import SimulationResult, simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
 from simulator.simulation_spec import SimulationSpec
+from tests.fixtures.swf_jobs import write_jobs
 from workloads.swf import load_columns
 
 DAY_S = 86_400
 
 
 def run(tmp_path: Path, run_s: int, submit_s: int) -> SimulationResult:
-    path = tmp_path / "long.swf"
-    lines = [
-        f"{number} {at} -1 {run_s} 1 -1 -1 1 {run_s} -1 1 1 1 -1 1 -1 -1 -1\n"
-        for number, at in enumerate((0, submit_s, submit_s), 1)
-    ]
-    path.write_text("".join(lines))
+    jobs = [(number, at, run_s, 1) for number, at in enumerate((0, submit_s, submit_s), 1)]
+    path = write_jobs(tmp_path / "long.swf", jobs)
     setting = setting_of(SimulationSpec(system="N1C1", multiplicity=2, overhead="1.103"))
     return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting)
 

@@ -10,6 +10,7 @@ import pytest
 
 from osub.cli.main import run
 from simulator.policies.malleable_family import STRATEGIES
+from tests.fixtures.swf_jobs import write_jobs
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes
@@ -17,22 +18,11 @@ Held = list[tuple[float, float, int]]  # from, to, nodes
 HEADER = "trace_job,min_nodes,preferred_nodes,max_nodes,parallel"
 
 
-def write_trace(folder: Path, jobs: list[Job]) -> Path:
-    path = folder / "trace.swf"
-    path.write_text(
-        "".join(
-            f"{number} {submit} -1 {run_s} {nodes} -1 -1 {nodes} {run_s} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, submit, run_s, nodes in jobs
-        )
-    )
-    return path
-
-
 def simulate(
     folder: Path, jobs: list[Job], sizes: list[str], strategy: str, *settings: str
 ) -> dict[int, Held]:
     """Simulate jobs on N8C1, some with a linear speed-up; returns what each held."""
-    trace, reported, out = write_trace(folder, jobs), folder / "sizes.csv", folder / strategy
+    trace, reported, out = write_jobs(folder / "trace.swf", jobs), folder / "sizes.csv", folder / strategy
     reported.write_text("\n".join([HEADER, *(f"{line},1" for line in sizes), ""]))
     words = [word for setting in (f"sizes={reported}", *settings) for word in ("--set", setting)]
     words += ["--system", "N8C1", "--policy", f"malleable-{strategy}", "--out", str(out), "--check"]
@@ -133,7 +123,7 @@ def test_without_malleable_jobs_every_job_starts_as_with_easy(
     monkeypatch.setenv("OSUB_JIT", "0")
     dice = Random(strategy)
     jobs = [(number, 7 * number, dice.randint(1, 900), dice.randint(1, 60)) for number in range(1, 80)]
-    trace = write_trace(tmp_path, jobs)
+    trace = write_jobs(tmp_path / "trace.swf", jobs)
     for policy, *more in (("easy",), (strategy, "--malleable-share", "0")):
         words = ["--system", system, "--policy", policy, "--out", str(tmp_path / policy), *more]
         assert run(["simulate", str(trace), *words]) == 0
@@ -200,7 +190,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tu
     out = folder / "run"
     always = ["--system", "N8C1", "--out", str(out)]
     policy = [] if "--policy" in words else ["--policy", "malleable-min"]
-    code = run(["simulate", str(write_trace(folder, SOFT)), *always, *policy, *words])
+    code = run(["simulate", str(write_jobs(folder / "trace.swf", SOFT)), *always, *policy, *words])
     return code, not list(folder.glob("*run*"))
 
 

@@ -13,6 +13,7 @@ from simulator.simulation.one_simulation import SimulationResult, simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
 from simulator.simulation_spec import SimulationSpec
+from tests.fixtures.swf_jobs import write_jobs
 from workloads.swf import load_columns
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples" / "simulator_plugins.py"
@@ -23,14 +24,7 @@ JOBS = [(1, 0, 100, 4, 100), (2, 1, 60, 4, 60), (3, 2, 20, 4, 20), (4, 3, 30, 2,
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "four.swf"
-    path.write_text(
-        "".join(
-            f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {request} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, submit, run, procs, request in JOBS
-        )
-    )
-    return path
+    return write_jobs(tmp_path / "four.swf", JOBS)
 
 
 def run(trace: Path, words: SimulationSpec) -> SimulationResult:

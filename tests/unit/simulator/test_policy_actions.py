@@ -9,6 +9,7 @@ import pytest
 
 from osub.cli.main import run
 from tests.fixtures.cli import Cli
+from tests.fixtures.swf_jobs import write_jobs
 
 MAKE_WAY = Path(__file__).parents[3] / "docs" / "examples" / "make_way.py"
 
@@ -18,14 +19,7 @@ JOBS = [(1, 0, 20_000, 4), (2, 10, 15_000, 4), (3, 20, 100, 4), (4, 30, 60, 2), 
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "five.swf"
-    path.write_text(
-        "".join(
-            f"{number} {submit} -1 {run_s} {procs} -1 -1 {procs} {run_s} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, submit, run_s, procs in JOBS
-        )
-    )
-    return path
+    return write_jobs(tmp_path / "five.swf", JOBS)
 
 
 def simulate(trace: Path, out: Path, *words: str, system: str = "N4C2") -> int:

@@ -24,6 +24,7 @@ from simulator.fit.slurm_fit import configured, fit_run
 from tests.fixtures.cli import Cli
 from tests.fixtures.real_runs import Row, real_run
 from tests.fixtures.slurm_runs import SLURM_CONFIG, SYSTEM, slurm_run, write_trace
+from tests.fixtures.swf_jobs import write_jobs
 
 Line = tuple[int, float, int, int, int, int]  # number, submit, run, processors, request, user
 AT_ONCE = {"tick": "0", "delay": "0", "every": "0", "resolution": "1", "calc": "0"}
@@ -40,13 +41,7 @@ def starts(
     multiplicity: int = 1,
     policy: str = "slurm",
 ) -> dict[int, float]:
-    path = tmp_path / "trace.swf"
-    path.write_text(
-        "".join(
-            f"{number} {submit} -1 {run_s} {procs} -1 -1 {procs} {request} -1 1 {user} 1 -1 1 -1 -1 -1\n"
-            for number, submit, run_s, procs, request, user in lines
-        )
-    )
+    path = write_jobs(tmp_path / "trace.swf", lines)
     given = (AT_ONCE if policy == "slurm" else {}) | dict(setting.split("=") for setting in settings)
     words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     words += ["--system", system, "--multiplicity", str(multiplicity), "--policy", policy]

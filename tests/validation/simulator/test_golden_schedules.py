@@ -16,6 +16,7 @@ from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
 from simulator.simulation_spec import INSTANTS, SimulationSpec
 from tests.fixtures.golden import SHARED, SMALL, small
+from tests.fixtures.swf_jobs import write_jobs
 from workloads.swf import load_columns
 
 KTH, KTH_PROCS = "KTH-SP2-1996-2.1-cln", 100
@@ -160,12 +161,6 @@ def test_a_busy_pool_follows_the_written_rules(seed: int, instants: str, tmp_pat
         for number in range(count)
         if width[number] <= procs
     ]
-    trace = tmp_path / "random.swf"
-    trace.write_text(
-        "".join(
-            f"{number} {at} -1 {length} {size} -1 -1 {size} {request} -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, at, length, size, request in jobs
-        )
-    )
+    trace = write_jobs(tmp_path / "random.swf", jobs)
     expected = flat_easy(jobs, procs, together=instants == "together")
     assert simulated_starts(trace, procs, instants) == expected

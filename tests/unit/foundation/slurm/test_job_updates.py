@@ -87,42 +87,24 @@ def test_a_line_for_each_job_and_nothing_else(ends: dict[int, int]) -> None:
     assert read_outcomes(said) == dict.fromkeys(ends, "")
 
 
-def marking_client(answer: CommandOutput, asked: list[tuple[Sequence[str], str | None]]) -> CommandSlurm:
-    def run(
-        words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
-    ) -> CommandOutput:
-        asked.append((words, stdin))
-        return answer
-
-    return CommandSlurm(Path("/etc/x/slurm.conf"), runner=run, pause=lambda _: None)
-
-
 def test_the_word_says_since_when_in_universal_time() -> None:
     assert sharing_text(1_000_000_000.9) == "gangd-shares-cores=2001-09-09T01:46:40Z"
 
 
 def test_all_jobs_are_marked_by_one_command() -> None:
-    asked: list[tuple[Sequence[str], str | None]] = []
-    assert (
-        marking_client(CommandOutput(1, "", MARKED), asked).mark([7, 9], MarkField.ADMIN_COMMENT, "x=1") == {}
-    )
-    assert asked == [
-        (
-            ["scontrol"],
-            "update JobId=7 AdminComment=x=1\nend-of-7\nupdate JobId=9 AdminComment=x=1\nend-of-9\n",
-        )
-    ]
+    asked: list[tuple[Sequence[str], str | None, str]] = []
+    assert client(CommandOutput(1, "", MARKED), asked).mark([7, 9], MarkField.ADMIN_COMMENT, "x=1") == {}
+    updates = "update JobId=7 AdminComment=x=1\nend-of-7\nupdate JobId=9 AdminComment=x=1\nend-of-9\n"
+    assert asked == [(["scontrol"], updates, "UTC")]
 
 
 def test_a_refusal_is_reported_for_its_own_job_and_silence_of_slurm_is_an_error() -> None:
     said = "slurm_update error: Access/permission denied\n" + MARKED
-    assert marking_client(CommandOutput(1, "", said), []).mark([7, 9], MarkField.EXTRA, "x") == {
+    assert client(CommandOutput(1, "", said), []).mark([7, 9], MarkField.EXTRA, "x") == {
         7: "slurm_update error: Access/permission denied"
     }
     with pytest.raises(SlurmUnreachableError, match="marked 1 of 2 jobs"):
-        marking_client(CommandOutput(1, "", "invalid keyword: end-of-7\n"), []).mark(
-            [7, 9], MarkField.EXTRA, "x"
-        )
+        client(CommandOutput(1, "", "invalid keyword: end-of-7\n"), []).mark([7, 9], MarkField.EXTRA, "x")
 
 
 @pytest.mark.parametrize(
