@@ -22,11 +22,7 @@ class JobShape:
 
 
 def job_shape(
-    procs: int,
-    nodes: int,
-    cores: int,
-    memory_mib: float | None = None,
-    node_memory_mib: float | None = None,
+    procs: int, nodes: int, cores: int, memory_mib: float | None = None, node_memory_mib: float | None = None
 ) -> JobShape | None:
     """Return the shape of a job of ``procs`` processors on ``nodes`` nodes of ``cores`` cores.
 

@@ -43,10 +43,7 @@ class Run:
     """
 
     def __init__(
-        self,
-        path: Path,
-        outcome: dict[str, Any] | None = None,
-        scratch: Path | None = None,
+        self, path: Path, outcome: dict[str, Any] | None = None, scratch: Path | None = None
     ) -> None:
         self.path = path
         self.outcome: dict[str, Any] = outcome or {}

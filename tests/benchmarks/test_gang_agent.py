@@ -133,11 +133,7 @@ def agent_on(puppet: Puppet, folder: Path, root: Path, *words: str) -> subproces
 @pytest.mark.parametrize("words", [(), ("--no-native",), ("--no-realtime",)], ids=["", "python", "ordinary"])
 @pytest.mark.parametrize("yielding", [False, True], ids=["freeze", "yield"])
 def test_lateness_and_own_cpu_with_busy_cores(
-    tmp_path: Path,
-    spinners: Callable[[int], None],
-    quantum_s: float,
-    words: tuple[str, ...],
-    yielding: bool,
+    tmp_path: Path, spinners: Callable[[int], None], quantum_s: float, words: tuple[str, ...], yielding: bool
 ) -> None:
     turns(tmp_path, spinners, quantum_s, words, yielding=yielding)
 

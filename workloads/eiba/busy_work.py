@@ -153,10 +153,7 @@ def make_kernel(load: Load) -> Kernel:
 
 
 def consume(
-    cpu_s: float,
-    kernel: Kernel,
-    keep_on: Callable[[], bool],
-    clock: Callable[[], float] = time.process_time,
+    cpu_s: float, kernel: Kernel, keep_on: Callable[[], bool], clock: Callable[[], float] = time.process_time
 ) -> float:
     """Run ``kernel`` until ``clock`` has advanced by ``cpu_s`` or ``keep_on`` says no; return the advance.
 

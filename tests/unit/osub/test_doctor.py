@@ -54,12 +54,7 @@ def test_names_and_values_are_whole_on_a_narrow_terminal(
     ],
 )
 def test_a_host_s_first_line_says_whether_a_cluster_can_run(
-    slurm: str,
-    pmu: str,
-    message: str,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    cli: Cli,
+    slurm: str, pmu: str, message: str, code: int, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     findings = [
         HostFinding("Slurm", slurm, "", "apt-get install slurmctld"),  # type: ignore[arg-type]

@@ -83,12 +83,7 @@ def test_scale_json_has_slots_phases_and_kinds(trace: Path, tmp_path: Path, cli:
     ],
 )
 def test_scale_refuses_bad_words_in_one_line(
-    words: list[str],
-    code: int,
-    expected_message: str,
-    trace: Path,
-    tmp_path: Path,
-    cli: Cli,
+    words: list[str], code: int, expected_message: str, trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
     message = cli("trace", "scale", trace, "--out", tmp_path / "s.swf", *words, code=code).err
     assert expected_message in message

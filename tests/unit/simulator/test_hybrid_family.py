@@ -265,11 +265,7 @@ class Last:
     ],
 )
 def test_settings_that_cannot_be_are_refused(
-    tmp_path: Path,
-    cli: Cli,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    message: str,
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN_PLACEMENT)

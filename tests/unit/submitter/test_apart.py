@@ -83,11 +83,7 @@ def decided(
     memory=st.booleans(),
 )
 def test_two_that_are_dangerous_never_may_share_a_node_unless_that_is_reported(
-    jobs: list[tuple[str, int, float]],
-    pairs: set[tuple[str, str]],
-    nodes: int,
-    forced: bool,
-    memory: bool,
+    jobs: list[tuple[str, int, float]], pairs: set[tuple[str, str]], nodes: int, forced: bool, memory: bool
 ) -> None:
     plan = ReplayPlan(jobs=tuple(job(number, *fields) for number, fields in enumerate(jobs)))
     where = target(nodes, forced=forced)

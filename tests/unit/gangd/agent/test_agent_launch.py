@@ -342,12 +342,7 @@ def patient(tmp_path: Path) -> Path:
     ],
 )
 def test_slurms_prolog_and_epilog_ring(
-    hung: Bell,
-    near: Path,
-    tmp_path: Path,
-    words: tuple[str, ...],
-    environment: dict[str, str],
-    rings: Rings,
+    hung: Bell, near: Path, tmp_path: Path, words: tuple[str, ...], environment: dict[str, str], rings: Rings
 ) -> None:
     ring(near, *words, script=patient(tmp_path), **environment)
     assert hung.take() == rings

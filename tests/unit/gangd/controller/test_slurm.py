@@ -615,9 +615,7 @@ one_job = st.builds(
 
 @examples(150)
 @given(st.lists(st.lists(one_job, max_size=5), min_size=2, max_size=8))
-def test_a_core_given_what_changed_equals_one_given_everything(
-    looks: list[list[SlurmJob]],
-) -> None:
+def test_a_core_given_what_changed_equals_one_given_everything(looks: list[list[SlurmJob]]) -> None:
     whole, some = World(by_changes=False), World(by_changes=True)
     source = Source()
     for look in looks:
