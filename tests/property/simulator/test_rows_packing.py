@@ -136,9 +136,10 @@ def check_ranking(state: EngineState) -> None:
     for kind in range(slots + 1):
         loads: dict[int, list[int]] = {load: [] for load in range(cores + 1)}
         for node in range(state.rules[0].nodes):
-            full = set(members(words_of(state.occupied, state.class_of[node], slots - 1)))
-            row = set(members(words_of(state.rows.cells, kind - 1, state.class_of[node])))
-            taken = full | row if kind else set(members(words_of(state.occupied, state.class_of[node], 0)))
+            depth = slots - 1 if kind else 0
+            taken = set(members(words_of(state.occupied, state.class_of[node], depth)))
+            if kind:
+                taken |= set(members(words_of(state.rows.cells, kind - 1, state.class_of[node])))
             assert state.rows.taken[kind, state.class_of[node]] == len(taken)
             loads[len(taken)].append(node)
         for load, nodes in loads.items():
