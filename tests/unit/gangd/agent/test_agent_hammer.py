@@ -47,6 +47,7 @@ class Left:
         return value
 
 
+# Nodes of other tests on this host, whose steps may be frozen at the same time, have other names.
 @pytest.fixture
 def left(fake_v1: FakeV1, tmp_path: Path) -> Iterator[Left]:
     make_private(live_folder(tmp_path / "state"))
@@ -70,9 +71,9 @@ def frozen(step: Path) -> bool:
 def test_expired_spares_agents_that_live_and_have_a_lease(
     left: Left, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    healthy = left.agent("a", 1)
-    late = left.agent("b", 2, lease_left_ns=-1)
-    dead = left.agent("c", 3, alive=False)
+    healthy = left.agent("thawed-a", 1)
+    late = left.agent("thawed-b", 2, lease_left_ns=-1)
+    dead = left.agent("thawed-c", 3, alive=False)
     assert thaw(left, capsys, "--expired")["jobs"] == [2, 3]
     assert [frozen(step) for step in (healthy, late, dead)] == [True, False, False]
     assert thaw(left, capsys, "--expired")["jobs"] == [2]  # the dead one's file is clean now
@@ -81,15 +82,15 @@ def test_expired_spares_agents_that_live_and_have_a_lease(
 def test_all_thaws_healthy_agents_jobs_too_and_makes_them_pause(
     left: Left, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    step = left.agent("a", 1)
+    step = left.agent("thawed-a", 1)
     assert thaw(left, capsys, "--all", "--pause", "5")["jobs"] == [1]
     assert not frozen(step)
-    assert left.word("a", Word.PAUSED_UNTIL_NS) > 0
-    assert left.word("a", Word.GUARDIAN_TRIPS) == 1
+    assert left.word("thawed-a", Word.PAUSED_UNTIL_NS) > 0
+    assert left.word("thawed-a", Word.GUARDIAN_TRIPS) == 1
 
 
 def test_leaves_alone_what_no_agent_froze(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
-    left.agent("a", 1)
+    left.agent("thawed-a", 1)
     suspended = left.tree.step(9, "0")
     (suspended / "freezer.state").write_text("FROZEN")
     assert thaw(left, capsys, "--all")["jobs"] == [1]
@@ -108,28 +109,28 @@ def test_scan_thaws_every_frozen_job_cgroup(left: Left, capsys: pytest.CaptureFi
 
 
 def test_one_node_only(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = left.agent("a", 1), left.agent("b", 2)
-    assert thaw(left, capsys, "--all", "--node", "b")["jobs"] == [2]
+    one, other = left.agent("thawed-a", 1), left.agent("thawed-b", 2)
+    assert thaw(left, capsys, "--all", "--node", "thawed-b")["jobs"] == [2]
     assert [frozen(step) for step in (one, other)] == [True, False]
 
 
 def test_exchanged_state_files_never_freeze_and_thaw_what_is_left(
     left: Left, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    healthy, dead = left.agent("a", 1), left.agent("b", 2, alive=False)
-    one, other = state_path(left.folder, "a"), state_path(left.folder, "b")
+    healthy, dead = left.agent("thawed-a", 1), left.agent("thawed-b", 2, alive=False)
+    one, other = state_path(left.folder, "thawed-a"), state_path(left.folder, "thawed-b")
     between = one.with_name("between")
     for source, target in ((one, between), (other, one), (between, other)):
         source.rename(target)
-    thaw(left, capsys, "--expired", "--node", "b")
+    thaw(left, capsys, "--expired", "--node", "thawed-b")
     assert (frozen(healthy), frozen(dead)) == (True, True), "a record says whose it is, and its agent runs"
-    thaw(left, capsys, "--expired", "--node", "a")
+    thaw(left, capsys, "--expired", "--node", "thawed-a")
     assert (frozen(healthy), frozen(dead)) == (True, False)
 
 
 def test_file_of_an_earlier_boot_means_nothing(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
-    step = left.agent("a", 1)
-    path = state_path(left.folder, "a")
+    step = left.agent("thawed-a", 1)
+    path = state_path(left.folder, "thawed-a")
     raw = bytearray(path.read_bytes())
     raw[258:262] = b"dead"
     path.write_bytes(raw)
@@ -140,8 +141,8 @@ def test_file_of_an_earlier_boot_means_nothing(left: Left, capsys: pytest.Captur
 def test_damaged_file_is_reported_and_the_others_are_done(
     left: Left, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    step = left.agent("b", 2)
-    state_path(left.folder, "a").write_bytes(b"rubbish")
+    step = left.agent("thawed-b", 2)
+    state_path(left.folder, "thawed-a").write_bytes(b"rubbish")
     with pytest.raises(SystemExit) as end:
         main(["thaw", "--state", str(left.folder), "--all"])
     assert end.value.code == 1
