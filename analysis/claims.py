@@ -16,7 +16,7 @@ its row tells the setting that comes nearest.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 
@@ -44,11 +44,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
             return f"{figures(self.mean)}{after}"
         return f"{figures(self.mean)} [{figures(self.low)}, {figures(self.high)}]{after}"
 
-    def brief(self) -> str:
-        """Return the mean and half the length of its interval, such as ``84 ±2``, for a narrow column."""
+    def brief(self, show: Callable[[float], str] | None = None) -> str:
+        """Return the mean and half the length of its interval, such as ``84 ±2``, for a narrow column.
+
+        ``show`` makes a text of each, as ``figures`` does.
+        """
+        show = show or figures
         if self.high is None or self.high == self.mean:
-            return figures(self.mean)
-        return f"{figures(self.mean)} \N{PLUS-MINUS SIGN}{figures(self.high - self.mean)}"
+            return show(self.mean)
+        return f"{show(self.mean)} \N{PLUS-MINUS SIGN}{show(self.high - self.mean)}"
 
 
 def estimate(values: Sequence[float]) -> Estimate:

@@ -6,7 +6,8 @@ measure over the share of malleable jobs, a bar a strategy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -182,7 +183,10 @@ def share_table(system: str, found: Outcomes) -> ExperimentTable:
         rows=[
             (
                 label,
-                *(_with_interval(metric, found.values(metric, policy, share)) for metric in COLUMNS),
+                *(
+                    estimate(found.values(metric, policy, share)).brief(partial(value_text, metric))
+                    for metric in COLUMNS
+                ),
                 _between(*quantiles(found.values("turnaround_s", policy, share), (0.25, 0.75))),
                 _between(
                     fmean(found.values("turnaround_low_s", policy, share)),
@@ -193,14 +197,6 @@ def share_table(system: str, found: Outcomes) -> ExperimentTable:
         ],
         notes=("Expansions and shrinks are those of a malleable job.",),
     )
-
-
-def _with_interval(metric: str, values: Sequence[float]) -> str:
-    found = estimate(values)
-    mean = value_text(metric, found.mean)
-    if found.high is None or found.high == found.mean:
-        return mean
-    return f"{mean} \N{PLUS-MINUS SIGN}{value_text(metric, found.high - found.mean)}"
 
 
 def _between(low: float, high: float) -> str:
