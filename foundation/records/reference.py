@@ -13,7 +13,7 @@ from foundation.records.row_types import SCHEMA_VERSION, GangSettings, HostInfo,
 
 _INTRODUCTION = f"""# Record reference
 
-A run, real or simulated, leaves one folder, the RUN, from which all that osub prints or draws is computed.
+A run, real or simulated, leaves one folder, the RUN, of which all is computed that osub prints or draws.
 
 ```python
 import polars as pl
@@ -38,17 +38,16 @@ waits = jobs.select("trace_job", wait_s=pl.col("start_s") - pl.col("submit_s"))
 
 * Seconds count from the run's first due time, in the run's own time (`speedup` divides the trace's).
 * The end of a name is its unit: `_s` (seconds), `_ms`, `_us`, `_mib` (MiB). Other units follow the type.
-* What is not known is null, never a number such as -1. Columns without "yes" are never null.
-* Derived values, such as waiting time and slowdown, are never stored. Numbers are finite; types are exact.
+* What is not known is null, never a number such as -1, where a type (in `run.json` a name) has a `?`.
+* Derived values, such as waiting time, are never stored. Numbers are finite; types are exact.
 * A column that is not listed here is an error, on write and on read.
 * The same rows give the same bytes of `jobs.parquet`.
 
 **While a run goes on**, rows are in `jobs.journal`, `slices.journal` and `host.journal`; of a job's entries,
-each with its allocations, the last counts. A killed run keeps them, and `--resume` goes on from there.
+each with its allocations, the last counts. `--resume` goes on from them after a kill.
 `jobs.parquet` appears last: a RUN that has it is finished.
 
-This page is made of the code: `python -m foundation.records.reference > docs/records.md`.
-Schema version {SCHEMA_VERSION}.
+Schema version {SCHEMA_VERSION}. Made of the code: `python -m foundation.records.reference > docs/records.md`.
 """
 
 _TYPES = {pl.Int64: "int64", pl.Float64: "float64", pl.String: "string"}
@@ -87,10 +86,10 @@ def _lines() -> Iterator[str]:
 def _struct(title: str, struct: type[msgspec.Struct]) -> Iterator[str]:
     yield f"## {title}\n"
     yield f"{_summary(struct)}\n"
-    yield "| field | meaning | null |"
-    yield "| --- | --- | --- |"
+    yield "| field | meaning |"
+    yield "| --- | --- |"
     for column in columns_of(struct):
-        yield f"| `{column.name}` | {_meaning(column)} | {_null(column)} |"
+        yield f"| `{column.name}`{_null(column)} | {_meaning(column)}{_default(column)} |"
     yield ""
 
 
@@ -103,8 +102,8 @@ def _table(table: RunTable) -> Iterator[str]:
     for title, columns in _groups(table.columns) if is_long else (("", table.columns),):
         if title:
             yield f"### {title}\n"
-        yield "| column | meaning | type | null |"
-        yield "| --- | --- | --- | --- |"
+        yield "| column | type | meaning |"
+        yield "| --- | --- | --- |"
         yield from map(_row, columns)
         yield ""
 
@@ -122,7 +121,8 @@ def _groups(columns: Iterable[Column]) -> Iterator[tuple[str, list[Column]]]:
 
 def _row(column: Column) -> str:
     kind = "list of (`node`, `cores`)" if column.dtype == PLACEMENT_DTYPE else _TYPES[column.dtype]  # type: ignore[index]  # a dtype, or its class
-    return f"| `{column.name}` | {_meaning(column)} | {kind}{_unit(column)} | {_null(column)} |"
+    kind = f"{kind}{_null(column)}{_unit(column)}"
+    return f"| `{column.name}` | {kind} | {_meaning(column)}{_default(column)} |"
 
 
 def _summary(struct: type[msgspec.Struct]) -> str:
@@ -136,22 +136,21 @@ def _unit(column: Column) -> str:
 
 
 def _null(column: Column) -> str:
-    if column.nullable:
-        return "yes"
-    return "" if column.default is None else f"default {_value(column.default)}"
+    return "?" if column.nullable else ""
 
 
-def _value(default: object) -> str:
-    if isinstance(default, msgspec.Struct):
-        return "see below"
-    return f"`{msgspec.json.encode(default).decode()}`"
+def _default(column: Column) -> str:
+    """Return the default of a column that is never null."""
+    if column.nullable or column.default is None or isinstance(column.default, msgspec.Struct):
+        return ""
+    return f" Default: `{msgspec.json.encode(column.default).decode()}`."
 
 
 def _meaning(column: Column) -> str:
-    if column.values is None:
+    values = [f"`{value}`" for value in column.values or ()]
+    if all(value in column.meaning for value in values):
         return column.meaning
-    values = ", ".join(f"`{value}`" for value in column.values)
-    return f"{column.meaning} One of {values}."
+    return f"{column.meaning} One of {', '.join(values)}."
 
 
 if __name__ == "__main__":

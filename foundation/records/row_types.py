@@ -35,7 +35,7 @@ UtcInstant = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{
 
 
 class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How jobs that share cores take turns."""
+    """How jobs share cores."""
 
     kind: Annotated[
         GangKind,
@@ -80,7 +80,7 @@ class HostInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of ``run.json``."""
+    """What ran where."""
 
     schema_version: Annotated[Count, Meta(description="Version of the RUN schema.")] = SCHEMA_VERSION
     kind: Annotated[RunKind, Meta(description="Slurm cluster or simulator.")]
@@ -111,7 +111,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     interactive_nodes: Annotated[
         Count | None, Meta(description="Nodes kept for interactive jobs; null under `sq`.")
     ] = None
-    gang: Annotated[GangSettings, Meta(description="How jobs that share cores take turns.")] = GangSettings()
+    gang: Annotated[GangSettings, Meta(description="How jobs share cores (below).")] = GangSettings()
     seeds: Annotated[dict[str, int], Meta(description="Seeds of what was drawn at random, by name.")] = {}
     speedup: Annotated[Positive, Meta(description="Factor by which the trace's times were divided.")] = 1.0
     trial: Annotated[Count, Meta(description="Number of the repetition.")] = 1
@@ -233,15 +233,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     submitted_s: Annotated[
         Seconds | None,
         Meta(
-            description="When the submission call returned; a job may start before. Minus `due_s` it is the"
-            " submission lag."
+            description="When the submission call returned (minus `due_s`: the submission lag); a job may"
+            " start before."
         ),
     ] = None
     submit_s: Annotated[
         Seconds | None,
         Meta(
-            description="When the job entered the queue: waiting counts from here. Real: the later of Slurm's"
-            " stamp (whole seconds) and the beginning of the submission call."
+            description="When the job entered the queue and its wait began. Real: the later of Slurm's stamp"
+            " (whole seconds) and the beginning of the submission call."
         ),
     ] = None
     start_s: Annotated[
@@ -275,8 +275,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     placement: Annotated[
         tuple[Placement, ...] | None,
         Meta(
-            description="What the job held last; `cores` are core ids in Slurm's notation, such as `0-3,7`."
-            " Never an empty list."
+            description="What the job held last; `cores` in Slurm's notation, such as `0-3,7`. Never an empty"
+            " list."
         ),
     ] = None
     state: Annotated[
@@ -288,7 +288,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
     exit_code: Annotated[
         Number | None,
-        Meta(description="Exit code; 128 plus the signal's number for a job that a signal ended."),
+        Meta(description="Exit code; 128 plus the number of a signal that ended the job."),
     ] = None
     preemptions: Annotated[Number, Meta(description="How often the job was preempted.")] = 0
     notice_s: Annotated[Seconds | None, Meta(description="When an on-demand job announced itself.")] = None
@@ -309,8 +309,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     steps_cpu_s: Annotated[
         Seconds | None,
         Meta(
-            description="CPU time of the steps on the rank that used most. Over `steps` times `step_s` it is"
-            " the job's pace: 1.1 is a host slower by a tenth than calibrated."
+            description="CPU time of the steps on the rank that used most; over `steps` times `step_s` the"
+            " job's [pace](verdict.md#is-the-run-fit-to-judge-by)."
         ),
     ] = None
     first_step_s: Annotated[
@@ -332,8 +332,8 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """An interval in which a job held the same cores.
 
     Each start of a job, also after a requeue or a preemption, begins an *attempt*: one interval, and one more
-    for each resize. Where a job has rows here they are all of its intervals, none of which overlap; a job
-    without rows had one attempt, which is in `jobs`.
+    for each resize. The rows of a job are all of its intervals, none of which overlap; a job without rows had
+    one attempt, which is in `jobs`.
     """
 
     job: Annotated[Number, Meta(description="`job_id` of the job.")]
@@ -349,9 +349,9 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     why: Annotated[
         AllocationCause,
         Meta(
-            description="What the interval began with. `start`: the first start. `resize`: the same attempt"
-            " goes on with other cores. A new attempt: `requeue` (from nothing), `preemption` (it was"
-            " preempted, or suspended), `checkpoint` (from one that it had made)."
+            description="What the interval began with. `start`: the first start. `resize`: other cores. A new"
+            " attempt: `requeue` (from nothing), `preemption` (it was preempted, or suspended), `checkpoint`"
+            " (from one that it had made)."
         ),
     ]
     setup_s: Annotated[
@@ -386,7 +386,7 @@ class SliceRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
             description="`run`: the slice is the job's. `held`: busy and frozen. `leftover`: busy and yields:"
             " it uses what the slice's owners leave. `idle`: nothing to compute, not held. `free`: it"
             " computes although the slice is not its own (it woke up, or shares no core). `unattended`:"
-            " no agent acted on the node, so the operating system shared its cores; rows of about a second."
+            " no agent acted, so the operating system shared the node's cores; rows of about a second."
         ),
     ]
     cpu_s: Annotated[CoreSeconds | None, Meta(description="CPU time used on the node in the slice.")] = None
