@@ -3,30 +3,27 @@
 A *gang* is a job, or all components of a heterogeneous job: all of its processes on all nodes run in a
 slice, or none of them does. A gang is in one of these states:
 
-* NEW: it was launched. It runs, whatever shares its cores, until its tasks run on all of its nodes. If no
-  node reports that they do, it runs until the launch grace is over.
+* NEW: it was launched. It runs, whatever shares its cores, until its tasks run on all of its nodes or the
+  launch grace is over.
 * SOLO: no job shares its cores. It is never touched.
-* BUSY: it shares cores and wants them. Only BUSY gangs are *rotated*. In each slice the gangs that own it
+* BUSY: it shares cores and wants them. Only BUSY gangs are *rotated*: in each slice the gangs that own it
   run, and the other BUSY gangs that share a core with one of the owners are held.
 * IDLE: it shares cores but does not want them, for its user thinks. It runs, and takes no slice.
 * WAKING: an IDLE gang was seen to be busy. It runs, together with the owner of the slice, until a second look
   confirms it. Then it is BUSY, and first in line at the next boundary that is not final yet.
 * DEFERRED: one of its nodes is short of memory (``memory_pressure``). It is suspended on all of its nodes,
   but for a slice now and then, until there is memory again.
-* FREE: it may not be held, or not safely. It runs as far as it is up to us. It may not be held if it opted
-  out, if an operator paused it, or if `scancel --signal=STOP` stopped it. It is not safe where one of its
-  nodes has no agent.
-* FOREIGN: another process suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. Hands off,
-  until Slurm says that it runs. What we hold of it is thawed, unless it is Slurm that suspended it: Slurm
-  will thaw all of it.
+* FREE: it may not be held (it opted out, an operator paused it, or `scancel --signal=STOP` stopped it), or
+  not safely (one of its nodes has no agent). It runs as far as it is up to gangd.
+* FOREIGN: another process suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. gangd thaws
+  what it holds of it, unless Slurm suspended it and so will thaw it, and does no more until Slurm says that
+  it runs.
 * TERMINATING: Slurm says that it is cancelled, completing or being killed. It is thawed and never held again,
   for a frozen process cannot die. Only its end leaves this state.
 
-An *agent* is UNKNOWN until it says hello, and JOINED while it reports. It is LOST when it fell silent, left
-or obeys another controller.
-
-A gang is held on no node while the agent of any of its nodes is not JOINED. It would run there and be frozen
-elsewhere.
+An *agent* is UNKNOWN until it says hello, JOINED while it reports, and LOST when it fell silent, left or
+obeys another controller. A gang is held on no node while the agent of any of its nodes is not JOINED: it
+would run there and be frozen elsewhere.
 
 Rules:
 
@@ -34,8 +31,8 @@ Rules:
 2. TERMINATE, SUSPEND and VANISH are accepted in every state that they can change.
 3. Every way out of FREE and FOREIGN leads to SOLO. What the gang does next follows from whether it shares
    cores, and from its demand class, which is kept all along.
-4. Published slices never change: a state that changes counts from the first slice that is not final.
-   TERMINATE, SUSPEND and RELEASE are the exception. They act at once, outside the slices.
+4. Published slices never change: a state that changes counts from the first slice that is not final. Only
+   TERMINATE, SUSPEND and RELEASE act at once.
 
 ``docs/states.md`` is generated from the tables (``python -m gangd.core.states_document``).
 """

@@ -18,7 +18,6 @@ Generated from `gangd/core/states.py` by `python -m gangd.core.states_document`;
 _PICTURE = """\
 ![A gang is solo while no job shares its cores; busy, it takes turns; idle, it runs and takes no slice; \
 waking, it runs at once](pictures/states.svg)"""
-_FIELDS = "Each field names the state that follows. An empty field is an error of the scheduler."
 
 
 def render() -> str:
@@ -30,31 +29,23 @@ def render() -> str:
         _PICTURE,
         theory,
         "## Gangs",
-        _inputs(states.MEANING),
-        _FIELDS,
-        _matrix(states.GANG_TABLE, list(states.GangState), list(states.GangInput)),
+        _inputs(states.MEANING, states.GANG_TABLE),
         "## Agents",
-        _inputs(states.AGENT_MEANING),
-        _matrix(states.AGENT_TABLE, list(states.AgentState), list(states.AgentInput)),
+        _inputs(states.AGENT_MEANING, states.AGENT_TABLE),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _inputs(meaning: Mapping[Input, str]) -> str:
-    rows = [f"| {happened.value} | {text} |" for happened, text in meaning.items()]
-    return "\n".join(["| input | when |", "| --- | --- |", *rows])
-
-
-def _matrix(table: Mapping[tuple[State, Input], State], all_states: list[State], inputs: list[Input]) -> str:
-    """Every state against every input; an empty field is an error of the scheduler."""
-    head = ["| |", *(f" {happened.value} |" for happened in inputs)]
-    rows = [
-        f"| **{state.name}** | "
-        + " | ".join(table[state, happened].name if (state, happened) in table else "" for happened in inputs)
-        + " |"
-        for state in all_states
-    ]
-    return "\n".join(["".join(head), "| --- " * (len(inputs) + 1) + "|", *rows])
+def _inputs(meaning: Mapping[Input, str], table: Mapping[tuple[State, Input], State]) -> str:
+    """Return a row for each input: when it is, in which states, and the state that follows."""
+    rows = []
+    for happened, text in meaning.items():
+        before = {state: table[state, happened] for state, given in table if given is happened}
+        (after,) = set(before.values())
+        rows.append(
+            f"| {happened.value} | {text} | {', '.join(state.name for state in before)} | {after.name} |"
+        )
+    return "\n".join(["| input | when | in | becomes |", "| --- | --- | --- | --- |", *rows])
 
 
 if __name__ == "__main__":

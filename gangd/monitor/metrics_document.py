@@ -11,11 +11,10 @@ _HEAD = """\
 # Metrics of gangd and gang-agent
 
 Generated from `gangd/monitor/metrics_table.py` by `python -m gangd.monitor.metrics_document`; do not edit.
-How to switch them on, who may read them, dashboard and alerts: [monitoring.md](monitoring.md).
+How to switch them on, dashboard and alerts: [monitoring.md](monitoring.md).
 
-Names end in their unit. Every series is there from the first scrape on, whether anything has happened or
-not. None is of a job, a user or a node: Slurm (25.11 and later) exports its jobs and nodes itself, and
-`osub top` and `slices.jsonl` tell of single ones."""
+Names end in their unit. Every series is there from the first scrape on. None is of a job, a user or a node:
+Slurm (25.11 and later) exports its jobs and nodes itself; `osub top` and `slices.jsonl` have single ones."""
 
 
 def render() -> str:
@@ -27,7 +26,7 @@ def render() -> str:
         "## An agent",
         _rows(AGENT),
         "## Both",
-        _rows(PROCESS),
+        f"Of the process, by prometheus-client: {', '.join(f'`{one.name}`' for one in PROCESS)}.",
         "## Values of labels",
         _values((*CONTROLLER, *AGENT)),
     ]
@@ -35,25 +34,25 @@ def render() -> str:
 
 
 def _rows(table: Iterable[Metric]) -> str:
-    rows = [
-        f"| `{metric.name}` | {metric.kind.value} | "
-        f"{', '.join(f'`{name}`' for name in metric.label_names)} | {metric.text} |"
-        for metric in table
-    ]
-    return "\n".join(["| metric | type | labels | meaning |", "| --- | --- | --- | --- |", *rows])
+    rows = [f"| `{_name(metric)}` | {metric.kind.value} | {metric.text} |" for metric in table]
+    return "\n".join(["| metric{labels} | type | meaning |", "| --- | --- | --- |", *rows])
+
+
+def _name(metric: Metric) -> str:
+    return metric.name + (f"{{{', '.join(metric.label_names)}}}" if metric.label_names else "")
 
 
 def _values(table: Iterable[Metric]) -> str:
-    rows = []
+    """Name the values of each label, those that several metrics have alike once."""
+    whose: dict[tuple[str, str], list[str]] = {}
     for metric in table:
+        labels = [(name, ", ".join(values)) for name, values in metric.labels if values]
         if metric.kind is MetricKind.HISTOGRAM:
-            bounds = ", ".join(f"{bound:g}" for bound in metric.bounds_s)
-            rows.append(f"| `{metric.name}` | `le` | {bounds} s |")
-        elif metric.kind is not MetricKind.INFO:
-            rows += [
-                f"| `{metric.name}` | `{name}` | {', '.join(values)} |" for name, values in metric.labels
-            ]
-    return "\n".join(["| metric | label | values |", "| --- | --- | --- |", *rows])
+            labels.append(("le", ", ".join(f"{bound:g}" for bound in metric.bounds_s) + " s"))
+        for label in labels:
+            whose.setdefault(label, []).append(f"`{metric.name}`")
+    rows = [f"| `{name}` | {', '.join(names)} | {values} |" for (name, values), names in whose.items()]
+    return "\n".join(["| label | of | values |", "| --- | --- | --- |", *rows])
 
 
 if __name__ == "__main__":

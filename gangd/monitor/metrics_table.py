@@ -201,7 +201,7 @@ CONTROLLER = (
     Metric(
         "gangd_healthy",
         MetricKind.GAUGE,
-        "Whether a check of `/healthz` holds (1) or not (0): leases renewed, Slurm answers, agents joined.",
+        "Whether a check of `/healthz` holds (1) or not (0).",
         (("check", CHECKS),),
     ),
     Metric("gangd_nodes", MetricKind.GAUGE, "Nodes by what is known of their agent.", (("agent", AGENTS),)),
@@ -231,16 +231,16 @@ CONTROLLER = (
     Metric(
         "gangd_decision_seconds",
         MetricKind.HISTOGRAM,
-        "Time that one decision took: what holds in the slices to come, and telling all nodes of it.",
+        "Time of a decision: slices to come, and messages to all nodes.",
         bounds_s=DECISION_S,
     ),
     Metric(
         "gangd_decision_cpu_seconds",
         MetricKind.HISTOGRAM,
-        "CPU time of the deciding thread in it: where a decision took much longer, others had the core.",
+        "CPU time of a decision: where it took much longer, others had the core.",
         bounds_s=DECISION_S,
     ),
-    Metric("gangd_lease_seconds", MetricKind.GAUGE, "How long agents hold without a word from here."),
+    Metric("gangd_lease_seconds", MetricKind.GAUGE, "How long agents hold without a message."),
     Metric(
         "gangd_slurm_age_seconds",
         MetricKind.GAUGE,
@@ -265,7 +265,7 @@ CONTROLLER = (
         "Faults that agents reported, of all nodes together, by kind.",
         (("kind", FAULTS),),
     ),
-    Metric("gangd_alarms", MetricKind.GAUGE, "Alarms that stand, by kind.", (("kind", ALARMS),)),
+    Metric("gangd_alarms", MetricKind.GAUGE, "Alarms, by kind.", (("kind", ALARMS),)),
     Metric("gangd_connections", MetricKind.GAUGE, "Connections of agents and of other clients."),
     Metric(
         "gangd_record_bytes",
@@ -284,26 +284,24 @@ AGENT = (
     Metric(
         "gang_agent_healthy",
         MetricKind.GAUGE,
-        "Whether a check of `/healthz` holds (1) or not (0): its loop turns, the controller is heard, the "
-        "guardian watches.",
+        "Whether a check of `/healthz` holds (1) or not (0).",
         (("check", ("controller", "guardian", "loop")),),
     ),
     Metric(
         "gang_agent_lease_seconds",
         MetricKind.GAUGE,
-        "What is left of the lease under which jobs may be held; 0 when it is over.",
+        "Rest of the lease under which jobs may be held; 0 when it is over.",
     ),
     Metric(
         "gang_agent_clock_bound_seconds",
         MetricKind.GAUGE,
-        "How far the controller's clock may be from where it is believed to be; NaN while that is not known.",
+        "How far the estimate of the controller's clock may be off; NaN while not known.",
     ),
     Metric("gang_agent_jobs", MetricKind.GAUGE, "Jobs of which a process was found on this node."),
     Metric(
         "gang_agent_jobs_without_steps",
         MetricKind.GAUGE,
-        "Jobs that the schedule names here and of which no step was found: nothing runs in them, or their "
-        "folders cannot be read.",
+        "Scheduled jobs without a step found here: nothing runs in them, or their folders cannot be read.",
     ),
     Metric("gang_agent_steps", MetricKind.GAUGE, "Job steps that were found on this node."),
     Metric("gang_agent_steps_held", MetricKind.GAUGE, "Steps that are held now, by how.", (("hold", HOLDS),)),
