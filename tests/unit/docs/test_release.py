@@ -9,7 +9,7 @@ import pytest
 from deploy.compose.image import _FOLDERS as IMAGE_FOLDERS
 from foundation.version import VERSION
 from tests.fixtures.installed import PACKAGES, PROJECT, ROOT
-from tests.fixtures.licences import GRANTED, PAGE, Package, licence_of, locked, packages, row, terms
+from tests.fixtures.licences import GRANTED, PAGE, Package, licence_of, locked, packages, read_table, terms
 
 RELEASE = re.compile(r"## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)")
 
@@ -51,12 +51,11 @@ def test_every_package_says_that_it_is_typed_and_is_in_the_images() -> None:
 
 
 def test_the_page_is_what_the_locked_packages_say() -> None:
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    reported = {line for line in lines if re.match(r"\| [a-z0-9]", line) and not line.startswith("| package")}
+    reported = read_table(PAGE.read_text(encoding="utf-8"))
     again = "run: python -m tests.fixtures.licences"
     # another Python may do without a package of the page, and then it is not looked into here
-    assert {row(package) for package in packages()} <= reported, again
-    assert {line.split()[1] for line in reported} == locked(), again
+    assert set(packages()) <= reported, again
+    assert {package.name for package in reported} == locked(), again
 
 
 def test_no_package_has_terms_that_do_not_go_with_apache_2() -> None:
