@@ -12,7 +12,7 @@ import click
 
 ABOUT_COMMANDS = """# Commands
 
-Each command's own help, as `--help` prints it. Exit codes: 2 for usage, 1 for any other error.
+Each command's own help, as `--help` prints it, and at the end the policies of `osub simulate` with their options. Exit codes: 2 for usage, 1 for any other error.
 """
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 ABOUT_PYTHON = "# Python\n\nThe names in `osub.__all__`. [From Python](../python.md) shows them at work.\n"
@@ -33,10 +33,10 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
 def commands_page() -> str:
     """Return the page of the command line."""
     from osub.cli.main import root
+    from simulator.policy_registry import listing
 
-    return ABOUT_COMMANDS + "".join(
-        f"\n## {path}\n\n```text\n{text.rstrip()}\n```\n" for path, text in commands(root, "osub")
-    )
+    texts = [*commands(root, "osub"), ("osub simulate --policies", listing())]
+    return ABOUT_COMMANDS + "".join(f"\n## {path}\n\n```text\n{text.rstrip()}\n```\n" for path, text in texts)
 
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:

@@ -53,6 +53,8 @@ def test_the_reference_is_made_of_the_sources(site: Path) -> None:
     commands = (site / "reference/commands.html").read_text(encoding="utf-8")
     assert "osub trace convert" in commands
     assert "--multiplicity" in commands
+    assert 'id="osub-simulate-policies"' in commands
+    assert "--set shrink_needs_idle=no" in commands
     assert not re.search("[╭│]", commands), "a command's help is in another style"
     assert "osub.simulate" in (site / "reference/python.html").read_text(encoding="utf-8")
 
