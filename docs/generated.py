@@ -12,7 +12,8 @@ import click
 
 ABOUT_COMMANDS = """# Commands
 
-Each command's own help, as `--help` prints it, and at the end the policies of `osub simulate` with their options. Exit codes: 2 for usage, 1 for any other error.
+Each command's own help, as `--help` prints it; last the policies of `osub simulate`.
+Exit codes: 2 for usage, 1 for any other error.
 """
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 ABOUT_PYTHON = "# Python\n\nThe names in `osub.__all__`. [From Python](../python.md) shows them at work.\n"
