@@ -28,10 +28,9 @@ would run there and be frozen elsewhere.
 Rules:
 
 1. What the tables do not have is an error of the scheduler (``InvalidTransition``), never ignored.
-2. TERMINATE, SUSPEND and VANISH are accepted in every state that they can change.
-3. Every way out of FREE and FOREIGN leads to SOLO. What the gang does next follows from whether it shares
+2. Every way out of FREE and FOREIGN leads to SOLO. What the gang does next follows from whether it shares
    cores, and from its demand class, which is kept all along.
-4. Published slices never change: a state that changes counts from the first slice that is not final. Only
+3. Published slices never change: a state that changes counts from the first slice that is not final. Only
    TERMINATE, SUSPEND and RELEASE act at once.
 
 ``docs/states.md`` is generated from the tables (``python -m gangd.core.states_document``).
@@ -82,8 +81,8 @@ class GangInput(StrEnum):
 
 MEANING: dict[GangInput, str] = {
     GangInput.SETTLE: "its tasks run on all of its nodes, or its launch grace is over",
-    GangInput.SHARE_BUSY: "another gang sits on one of its cores; it is, or is presumed, busy",
-    GangInput.SHARE_IDLE: "another gang sits on one of its cores; it was idle when last seen",
+    GangInput.SHARE_BUSY: "another gang has one of its cores; it is, or is presumed, busy",
+    GangInput.SHARE_IDLE: "another gang has one of its cores; it was idle when last seen",
     GangInput.UNSHARE: "no job shares its cores any more",
     GangInput.STIR: "one sample above the busy share of a core",
     GangInput.CONFIRM: "enough samples above the busy share",

@@ -40,12 +40,18 @@ def _inputs(meaning: Mapping[Input, str], table: Mapping[tuple[State, Input], St
     """Return a row for each input: when it is, in which states, and the state that follows."""
     rows = []
     for happened, text in meaning.items():
-        before = {state: table[state, happened] for state, given in table if given is happened}
-        (after,) = set(before.values())
-        rows.append(
-            f"| {happened.value} | {text} | {', '.join(state.name for state in before)} | {after.name} |"
-        )
+        before = [state for state, given in table if given is happened]
+        (after,) = {table[state, happened] for state in before}
+        rows.append(f"| {happened.value} | {text} | {_names(before, table)} | {after.name} |")
     return "\n".join(["| input | when | in | becomes |", "| --- | --- | --- | --- |", *rows])
+
+
+def _names(some: list[State], table: Mapping[tuple[State, Input], State]) -> str:
+    """Name states, or the fewer others of which the table has an input."""
+    others = [state.name for state in dict.fromkeys(state for state, _ in table) if state not in some]
+    if len(others) < len(some) - 1:
+        return f"all but {', '.join(others)}" if others else "all"
+    return ", ".join(state.name for state in some)
 
 
 if __name__ == "__main__":

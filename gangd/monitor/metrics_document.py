@@ -13,8 +13,9 @@ _HEAD = """\
 Generated from `gangd/monitor/metrics_table.py` by `python -m gangd.monitor.metrics_document`; do not edit.
 How to switch them on, dashboard and alerts: [monitoring.md](monitoring.md).
 
-Names end in their unit. Every series is there from the first scrape on. None is of a job, a user or a node:
-Slurm (25.11 and later) exports its jobs and nodes itself; `osub top` and `slices.jsonl` have single ones."""
+Names end in their unit; `_total` is a counter, the label `le` a histogram, all else a gauge. Every series is
+there from the first scrape on. None is of a job, a user or a node: Slurm (25.11 and later) exports its jobs
+and nodes itself; `osub top` and `slices.jsonl` have single ones."""
 
 
 def render() -> str:
@@ -34,12 +35,13 @@ def render() -> str:
 
 
 def _rows(table: Iterable[Metric]) -> str:
-    rows = [f"| `{_name(metric)}` | {metric.kind.value} | {metric.text} |" for metric in table]
-    return "\n".join(["| metric{labels} | type | meaning |", "| --- | --- | --- |", *rows])
+    rows = [f"| `{_name(metric)}` | {metric.text} |" for metric in table]
+    return "\n".join(["| metric{labels} | meaning |", "| --- | --- |", *rows])
 
 
 def _name(metric: Metric) -> str:
-    return metric.name + (f"{{{', '.join(metric.label_names)}}}" if metric.label_names else "")
+    names = (*metric.label_names, *["le"] * (metric.kind is MetricKind.HISTOGRAM))
+    return metric.name + (f"{{{','.join(names)}}}" if names else "")
 
 
 def _values(table: Iterable[Metric]) -> str:
