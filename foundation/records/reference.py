@@ -15,30 +15,23 @@ _INTRODUCTION = f"""# Record reference
 
 A run, real or simulated, leaves one folder, the RUN, of which all is computed that osub prints or draws.
 
-```python
-import polars as pl
+`polars.read_parquet("RUN/jobs.parquet")` reads a table; `osub.load("RUN")` reads all, and adds waits,
+slowdowns and degradation ([From Python](python.md)).
 
-jobs = pl.read_parquet("RUN/jobs.parquet")
-waits = jobs.select("trace_job", wait_s=pl.col("start_s") - pl.col("submit_s"))
-```
-
-`osub.load("RUN")` reads it and adds waits, slowdowns and degradation ([From Python](python.md)).
-
-| file | what it holds |
-| --- | --- |
-| [`run.json`](#runjson) | what ran where |
-| `trace.swf.gz` | the trace after every transformation |
-| [`jobs.parquet`](#jobsparquet) | one row a job, ordered by `trace_job` |
-| [`allocations.parquet`](#allocationsparquet) | which job held what, when; simulated: where that changes |
-| [`slices.parquet`](#slicesparquet) | time slices of a gang scheduler |
-| [`host.parquet`](#hostparquet) | use of an embedded cluster's host, a row a second |
-| `log.jsonl` | events, one JSON object a line: `at` (UTC), `kind`, and what belongs to the kind |
+* [`run.json`](#runjson): what ran where
+* `trace.swf.gz`: the trace after every transformation
+* [`jobs.parquet`](#jobsparquet): one row a job, ordered by `trace_job`
+* [`allocations.parquet`](#allocationsparquet): which job held what, when; simulated: where that changes
+* [`slices.parquet`](#slicesparquet): time slices of a gang scheduler
+* [`host.parquet`](#hostparquet): use of an embedded cluster's host, a row a second
+* `log.jsonl`: events, one JSON object a line: `at` (UTC), `kind`, and what belongs to the kind
 
 ## Rules for all of them
 
 * Seconds count from the run's first due time, in the run's own time (`speedup` divides the trace's).
 * The end of a name is its unit: `_s` (seconds), `_ms`, `_us`, `_mib` (MiB). Other units follow the type.
-* What is not known is null, never a number such as -1, where a type (in `run.json` a name) has a `?`.
+* What is not known, or cannot be (Slurm's version of a simulation), is null, never a number such as -1. A `?`
+  at the type (in `run.json` at the name) says where.
 * Derived values, such as waiting time, are never stored. Numbers are finite; types are exact.
 * A column that is not listed here is an error, on write and on read.
 * The same rows give the same bytes of `jobs.parquet`.
@@ -58,10 +51,8 @@ _TIMES = (
 GROUPS = {
     "job_id": "Which job",
     "nodes": "What it asks for",
-    "due_s": "When",
-    "requested_s": "How long it should take",
-    "cpu_s": "What it had",
-    "state": "How it ended",
+    "due_s": "When, and how long it should take",
+    "cpu_s": "What it had, and how it ended",
     "notice_s": "Notice, set-up and waste",
     "steps": "Its steps",
     "min_nodes": "Its sizes, if it is malleable",

@@ -100,7 +100,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ]
     policy: Annotated[Text, Meta(description="Queue policy, such as `fcfs` or `easy`.")]
     scheduler: Annotated[
-        str | None, Meta(description="Program that applied it, such as `sched/backfill`; null if simulated.")
+        str | None, Meta(description="Program that applied it, such as `sched/backfill`.")
     ] = None
     multiplicity: Annotated[
         Count, Meta(description="M: jobs that may share a core (`mq`: of the batch nodes).")
@@ -118,13 +118,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tool_version: Annotated[str, Meta(description="Version of osub.")] = msgspec.field(
         default_factory=lambda: VERSION
     )
-    slurm_version: Annotated[str | None, Meta(description="Version of Slurm; null if simulated.")] = None
+    slurm_version: Annotated[str | None, Meta(description="Version of Slurm.")] = None
     slurm_config: Annotated[
         dict[Text, ConfigText] | None,
-        Meta(
-            description="What says when jobs start, as `scontrol show config` has it; null if simulated, or"
-            " not recorded."
-        ),
+        Meta(description="What says when jobs start, as `scontrol show config` has it."),
     ] = None
     host: Annotated[HostInfo | None, Meta(description="Machine on which the command ran.")] = None
     started: Annotated[
@@ -138,7 +135,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cpu_s: Annotated[Duration | None, Meta(description="CPU time of the command.")] = None
     engine_cpu_s: Annotated[
         Duration | None,
-        Meta(description="CPU time inside the simulator's engine; null if real."),
+        Meta(description="CPU time inside the simulator's engine."),
     ] = None
     options: Annotated[dict[str, Option], Meta(description="Every other option that shaped the run.")] = {}
     other_overheads: Annotated[
@@ -246,9 +243,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
     start_s: Annotated[
         Seconds | None,
-        Meta(
-            description="When its last attempt began to run; null if it never did. Never before `submit_s`."
-        ),
+        Meta(description="When its last attempt began to run; null if none did. Never before `submit_s`."),
     ] = None
     end_s: Annotated[
         Seconds | None,
@@ -340,11 +335,11 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     from_s: Annotated[Seconds, Meta(description="Beginning. Never before the job's `submit_s`.")]
     to_s: Annotated[
         Seconds | None,
-        Meta(description="End; null if unknown. Never before `from_s`, nor after the job's `end_s`."),
+        Meta(description="End. Never before `from_s`, nor after the job's `end_s`."),
     ] = None
     placement: Annotated[
         tuple[Placement, ...] | None,
-        Meta(description="What was held, as in `jobs`; null if not observed."),
+        Meta(description="What was held, as in `jobs`."),
     ] = None
     why: Annotated[
         AllocationCause,
