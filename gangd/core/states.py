@@ -1,7 +1,6 @@
 """The two state machines of the gang scheduler, as tables, and the theory of its operation.
 
-A *gang* is a job, or all components of a heterogeneous job: all of its processes on all nodes run in a
-slice, or none of them does. A gang is in one of these states:
+A *gang* is a job, or all components of a heterogeneous job. It is in one of these states:
 
 * NEW: it was launched. It runs, whatever shares its cores, until its tasks run on all of its nodes or the
   launch grace is over.
@@ -21,9 +20,8 @@ slice, or none of them does. A gang is in one of these states:
 * TERMINATING: Slurm says that it is cancelled, completing or being killed. It is thawed and never held again,
   for a frozen process cannot die. Only its end leaves this state.
 
-An *agent* is UNKNOWN until it says hello, JOINED while it reports, and LOST when it fell silent, left or
-obeys another controller. A gang is held on no node while the agent of any of its nodes is not JOINED: it
-would run there and be frozen elsewhere.
+A gang is held on no node while the *agent* of any of its nodes is not JOINED: it would run there and be
+frozen elsewhere.
 
 Rules:
 
