@@ -213,7 +213,7 @@ CONTROLLER = (
     Metric(
         "gangd_jobs_held",
         MetricKind.GAUGE,
-        "Jobs that are held in the present slice, by how they are held.",
+        "Jobs that are held in the present slice.",
         (("hold", HOLDS),),
     ),
     Metric("gangd_slice_seconds", MetricKind.GAUGE, "Length of the present slice."),
@@ -250,22 +250,22 @@ CONTROLLER = (
     Metric(
         "gangd_ends_moved_total",
         MetricKind.COUNTER,
-        "Ends of jobs that were moved for the time they were held.",
+        "Ends of jobs that were moved.",
     ),
     Metric("gangd_ends_refused_total", MetricKind.COUNTER, "Ends of jobs that Slurm refused to move."),
     Metric(
         "gangd_messages_dropped_total",
         MetricKind.COUNTER,
-        "Messages that were refused or could not be sent, by reason.",
+        "Messages that were refused or could not be sent.",
         (("reason", DROPPED),),
     ),
     Metric(
         "gangd_agent_faults_total",
         MetricKind.COUNTER,
-        "Faults that agents reported, of all nodes together, by kind.",
+        "Faults that agents reported, of all nodes together.",
         (("kind", FAULTS),),
     ),
-    Metric("gangd_alarms", MetricKind.GAUGE, "Alarms, by kind.", (("kind", ALARMS),)),
+    Metric("gangd_alarms", MetricKind.GAUGE, "Alarms.", (("kind", ALARMS),)),
     Metric("gangd_connections", MetricKind.GAUGE, "Connections of agents and of other clients."),
     Metric(
         "gangd_record_bytes",
@@ -304,7 +304,7 @@ AGENT = (
         "Scheduled jobs without a step found here: nothing runs in them, or their folders cannot be read.",
     ),
     Metric("gang_agent_steps", MetricKind.GAUGE, "Job steps that were found on this node."),
-    Metric("gang_agent_steps_held", MetricKind.GAUGE, "Steps that are held now, by how.", (("hold", HOLDS),)),
+    Metric("gang_agent_steps_held", MetricKind.GAUGE, "Steps that are held now.", (("hold", HOLDS),)),
     Metric(
         "gang_agent_switch_late_seconds",
         MetricKind.HISTOGRAM,
@@ -320,7 +320,7 @@ AGENT = (
     Metric(
         "gang_agent_held_job_seconds_total",
         MetricKind.COUNTER,
-        "Time for which jobs were held here, all jobs added up, by how.",
+        "Time for which jobs were held here, all jobs added up.",
         (("hold", HOLDS),),
     ),
     Metric(
@@ -331,13 +331,13 @@ AGENT = (
     Metric(
         "gang_agent_faults_total",
         MetricKind.COUNTER,
-        "What went wrong here, by kind.",
+        "What went wrong here.",
         (("kind", FAULTS),),
     ),
     Metric(
         "gang_agent_memory_available_bytes",
         MetricKind.GAUGE,
-        "Memory that can be allocated without paging; NaN where it is not measured (`memory_mib`).",
+        "Memory that can be allocated without paging; NaN where not measured (`memory_mib`).",
     ),
     Metric(
         "gang_agent_memory_jobs_bytes", MetricKind.GAUGE, "Memory of all jobs here; 0 where not measured."
@@ -345,7 +345,7 @@ AGENT = (
     Metric(
         "gang_agent_memory_stalled_seconds_total",
         MetricKind.COUNTER,
-        "Time for which some task waited for memory, as the kernel counts it (/proc/pressure/memory).",
+        "Time for which some task waited for memory (/proc/pressure/memory).",
     ),
     Metric(
         "gang_agent_memory_paged_out_bytes_total",
