@@ -26,8 +26,8 @@ frozen elsewhere.
 Rules:
 
 1. What the tables do not have is an error of the scheduler (``InvalidTransition``), never ignored.
-2. Every way out of FREE and FOREIGN leads to SOLO. What the gang does next follows from whether it shares
-   cores, and from its demand class, which is kept all along.
+2. What a gang does after SOLO follows from whether it shares cores, and from its demand class, which is kept
+   all along.
 3. Published slices never change: a state that changes counts from the first slice that is not final. Only
    TERMINATE, SUSPEND and RELEASE act at once.
 

@@ -15,9 +15,7 @@ Input = TypeVar("Input", bound=StrEnum)
 
 _MADE = """\
 Generated from `gangd/core/states.py` by `python -m gangd.core.states_document`; do not edit."""
-_PICTURE = """\
-![A gang is solo while no job shares its cores; busy, it takes turns; idle, it runs and takes no slice; \
-waking, it runs at once](pictures/states.svg)"""
+_PICTURE = "![A busy gang takes turns; one that is solo, idle or waking runs](pictures/states.svg)"
 
 
 def render() -> str:
