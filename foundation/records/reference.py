@@ -76,7 +76,6 @@ def _lines() -> Iterator[str]:
 
 def _struct(title: str, struct: type[msgspec.Struct]) -> Iterator[str]:
     yield f"## {title}\n"
-    yield f"{_summary(struct)}\n"
     yield "| field | meaning |"
     yield "| --- | --- |"
     for column in columns_of(struct):
