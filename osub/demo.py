@@ -374,12 +374,12 @@ def demonstrate(
     one_s = max(_LEAST_S, seconds / len(settings) - _AROUND_S)
     chosen = choose_trace(trace, nodes, cores, one_s, seed, lenient=lenient)
     say(chosen.story)
-    make_out(out)
-    swf = out / f"{chosen.trace.name}.swf.gz"
-    write_swf(swf, chosen.trace)
     if engine is not None:
         ensure_images(engine, DEBIANS[0], accounting=False, say=say)
         began = time.monotonic()
+    make_out(out)
+    swf = out / f"{chosen.trace.name}.swf.gz"
+    write_swf(swf, chosen.trace)
     runs: list[Run] = []
     steps: dict[int, int] = {}
     with scratch_folder() as state:

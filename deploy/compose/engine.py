@@ -47,12 +47,15 @@ class EngineFacts:
         Of its host.
     knows_start_interval
         Whether a starting container may be looked at more often than a healthy one.
+    is_rootless
+        Whether its containers have no more rights on the host than a plain user.
     """
 
     hierarchy: Hierarchy
     cpus: int
     memory_mib: int
     knows_start_interval: bool
+    is_rootless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,11 @@ def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
         if "permission denied" in said.lower():
             advice = f"root may use it, and whom an administrator adds to the group {name}."
         raise HostError(f"{name} does not answer ({said}): {advice} `{name} info` says more")
+    if with_compose and facts.is_rootless and facts.hierarchy == "v1":
+        raise HostError(
+            f"{name} is rootless here, and a cluster's nodes need the host's freezer (cgroup v1), which is "
+            "root's: run the same command as root"
+        )
     return Engine(name=name, facts=facts, compose=_find_compose(name) if with_compose else ())
 
 
@@ -135,17 +143,20 @@ def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> EngineFacts
         info_json: Any = json.loads(info)
         if name is EngineName.DOCKER:
             version, cpus, memory = info_json["CgroupVersion"], info_json["NCPU"], info_json["MemTotal"]
+            is_rootless = "name=rootless" in (info_json.get("SecurityOptions") or ())
         else:
             host = info_json["host"]
             version, cpus, memory = host["cgroupVersion"], host["cpus"], host["memTotal"]
+            is_rootless = bool(host.get("security", {}).get("rootless"))
         hierarchy: Hierarchy = "v2" if str(version).endswith("2") else "v1"
         return EngineFacts(
             hierarchy=hierarchy,
             cpus=max(1, int(cpus)),
             memory_mib=max(1, int(memory) >> 20),
             knows_start_interval=name is EngineName.DOCKER and api >= _START_INTERVAL_API,
+            is_rootless=is_rootless,
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

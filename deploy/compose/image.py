@@ -198,7 +198,9 @@ def build_step(line: str) -> str | None:
     return one_line(f"step {found[1]} of {found[2]}: {found[3]}", 100) if found else None
 
 
-def build_fault(output: str, base: str, engine: EngineName) -> str:
+def build_fault(
+    output: str, base: str, engine: EngineName, environment: Mapping[str, str] = os.environ
+) -> str:
     """Return the line of a build's output with the first cause of its failure, and what to do about it."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     faults = [line for line in lines if "error" in line.lower() or line.startswith("E: ")]
@@ -215,10 +217,13 @@ def build_fault(output: str, base: str, engine: EngineName) -> str:
     # What was not fetched is missed by later steps, whose errors say nothing of the network.
     for line in lines:
         if _UNREACHABLE.search(line):
-            return (
-                f"{one_line(line, 400)}; the build fetches packages of Debian and PyPI: does this host "
-                "resolve their names, or need http_proxy and https_proxy?"
+            proxies = [name for name in _PROXIES if environment.get(name) and name.lower() != "no_proxy"]
+            how = (
+                f" through {' and '.join(proxies)}: does that proxy answer?"
+                if proxies
+                else ": does this host resolve their names, or need http_proxy and https_proxy?"
             )
+            return f"{one_line(line, 400)}; the build fetches packages of Debian and PyPI{how}"
     return one_line(telling[-1], 400)
 
 

@@ -98,7 +98,10 @@ def populate(engine: FakeEngine, home: Path) -> str:
 
 
 V2 = replace(FACTS, hierarchy="v2")
-PODMAN_INFO = {"host": {"cgroupVersion": "v2", "cpus": 2, "memTotal": 8 << 30}}
+PODMAN_HOST = {"cgroupVersion": "v2", "cpus": 2, "memTotal": 8 << 30}
+PODMAN_INFO = {"host": PODMAN_HOST}
+ROOTLESS_DOCKER = DOCKER_INFO | {"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}
+ROOTLESS_PODMAN = {"host": PODMAN_HOST | {"security": {"rootless": True}}}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,9 @@ PODMAN_INFO = {"host": {"cgroupVersion": "v2", "cpus": 2, "memTotal": 8 << 30}}
         ("docker", DOCKER_INFO, (1, 41), FACTS),
         ("docker", DOCKER_INFO | {"CgroupVersion": "2"}, (1, 44), replace(V2, knows_start_interval=True)),
         ("podman", PODMAN_INFO, (0, 0), V2),
+        ("docker", ROOTLESS_DOCKER, (1, 41), replace(FACTS, is_rootless=True)),
+        ("podman", ROOTLESS_PODMAN, (0, 0), replace(V2, is_rootless=True)),
+        ("podman", {"host": PODMAN_HOST | {"security": 1}}, (0, 0), None),
         ("docker", {"CgroupVersion": "1"}, (1, 44), None),
         ("docker", ["x"], (1, 44), None),
         ("podman", DOCKER_INFO, (1, 44), None),
@@ -129,6 +135,15 @@ def test_an_engine_that_does_not_answer_says_why(engine: FakeEngine, said: str, 
     engine.change(away=said)
     with pytest.raises(HostError, match=rf"docker does not answer \({said}\): .*{advice}"):
         find_engine(EngineName.DOCKER)
+
+
+def test_a_rootless_engine_is_refused_where_nodes_need_the_hosts_freezer(engine: FakeEngine) -> None:
+    engine.change(info=ROOTLESS_DOCKER)
+    with pytest.raises(HostError, match=r"docker is rootless here.*cgroup v1.*as root"):
+        find_engine(EngineName.DOCKER)
+    find_engine(EngineName.DOCKER, with_compose=False)  # to take a cluster down
+    engine.change(info=ROOTLESS_DOCKER | {"CgroupVersion": "2"})
+    assert find_engine(EngineName.DOCKER).facts.is_rootless
 
 
 def test_of_the_errors_of_podman_compose_the_first_is_the_cause() -> None:
@@ -563,11 +578,18 @@ ERROR: No matching distribution found for msgspec==0.21.1
 )
 def test_a_build_that_fails_names_its_first_cause(output: str, base: str, cause: str, advice: str) -> None:
     name = EngineName.PODMAN if output == NO_REGISTRY_OF_PODMAN else EngineName.DOCKER
-    fault = build_fault(output, base, name)
+    fault = build_fault(output, base, name, {})
     assert cause in fault
     assert advice in fault
     assert "\n" not in fault
     assert bool(advice) == (";" in fault)
+
+
+def test_a_proxy_that_does_not_answer_is_asked_for_and_not_shown() -> None:
+    environment = {"http_proxy": "http://me:secret@127.0.0.1:9", "no_proxy": "localhost"}
+    fault = build_fault(NO_NAMES, "osub-base:13", EngineName.DOCKER, environment)
+    assert fault.endswith("through http_proxy: does that proxy answer?")
+    assert "secret" not in fault
 
 
 @pytest.mark.parametrize(

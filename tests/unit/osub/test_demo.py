@@ -19,12 +19,14 @@ from osub.demo import (
     Stage,
     choose_trace,
     clear_run,
+    demonstrate,
     make_out,
     replay_under,
     replayed,
     scratch_folder,
     simulate_all,
 )
+from tests.fixtures.fake_engine import FakeEngine
 from tests.fixtures.real_runs import Row, real_run
 
 JOBS: list[Row] = [("batch", 0, 0.2, 1.2, 12.2, 10, "0")]
@@ -207,6 +209,32 @@ def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends
     with ends[code]:
         replay_under(SETTINGS[2], stage, {}, 60.0, lambda *_: True)
     assert seen == [(EngineName.DOCKER, 2, GangKind.OSUB), "down"]
+
+
+def test_a_demo_whose_images_cannot_be_built_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeEngine(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    def cannot(*_: object, **__: object) -> None:
+        raise ClusterError("the image cannot be built")
+
+    monkeypatch.setattr("osub.demo.ensure_images", cannot)
+    with pytest.raises(ClusterError, match="cannot be built"):
+        demonstrate(
+            None,
+            tmp_path / "demo",
+            seconds=60.0,
+            seed=1,
+            lenient=False,
+            say=lambda _: None,
+            begin=lambda _: None,
+            watch=lambda *_: True,
+            engine_name=EngineName.DOCKER,
+            hear=lambda _: nullcontext(),
+        )
+    assert not (tmp_path / "demo").exists()
 
 
 SIMULATED_JOBS: list[Row] = [
