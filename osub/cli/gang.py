@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foundation.errors import ClusterError, UsageError
+from foundation.interruption import on_signals
 from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_hosts
 from foundation.units import counted
@@ -31,6 +32,7 @@ from osub.cli.application import application
 from osub.cli.completion import clusters
 from osub.cli.terminal import Console
 from osub.cli.top.frame import complaint_of, order_line
+from osub.live.forward import forward_order, is_in_containers
 from osub.live.gangd_state import find_status, pulse_of
 
 By = Literal["job", "user", "account"]
@@ -48,7 +50,10 @@ def accounts(
     state: Annotated[
         Path | None,
         typer.Option(
-            "--state", help="Folder of an embedded cluster.", metavar="DIR", autocompletion=clusters
+            "--state",
+            help="Folder of an embedded cluster, or one in containers.",
+            metavar="DIR",
+            autocompletion=clusters,
         ),
     ] = None,
     gangd: Annotated[
@@ -76,10 +81,17 @@ def accounts(
 
 
 def _record_of(state: Path | None, gangd: Path | None) -> Path:
-    found = read_status(find_status(state, gangd)).record
+    found = read_status(_status_folder(state, gangd)).record
     if found is None:
         raise UsageError("gangd writes no slice record: set `record` in gangd.toml, or name one by --record")
     return Path(found)
+
+
+def _status_folder(state: Path | None, gangd: Path | None) -> Path:
+    """Return where gangd writes its status; in the controller's container the command runs there and ends."""
+    if state is not None and gangd is None and is_in_containers(state):
+        raise typer.Exit(forward_order(state, on_signals))
+    return find_status(state, gangd)
 
 
 def _hours_json(one: Hours) -> dict[str, object]:
@@ -128,7 +140,12 @@ Jobs = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="The whole cluster.")]
 State = Annotated[
     Path | None,
-    typer.Option("--state", help="Folder of an embedded cluster.", metavar="DIR", autocompletion=clusters),
+    typer.Option(
+        "--state",
+        help="Folder of an embedded cluster, or one in containers.",
+        metavar="DIR",
+        autocompletion=clusters,
+    ),
 ]
 Gangd = Annotated[
     Path | None,
@@ -161,7 +178,7 @@ def _command(verb: Verb) -> Callable[..., None]:
         targets = _targets(node, partition, job, everything)
         if not targets:
             raise UsageError("name what it is about: --node, --partition, --job or --all")
-        _order(verb, targets, find_status(state, gangd), as_json)
+        _order(verb, targets, _status_folder(state, gangd), as_json)
 
     return order
 
@@ -190,13 +207,13 @@ def weight(
     targets = _targets(None, partition, job, everything=False)
     if not targets:
         raise UsageError("name whose weight it is: --partition or --job")
-    _order("weight", targets, find_status(state, gangd), as_json, value)
+    _order("weight", targets, _status_folder(state, gangd), as_json, value)
 
 
 @app.command()
 def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> None:
     """Show orders in force, and slices that tune themselves; exit code 1 if gangd writes no more."""
-    found = read_status(find_status(state, gangd))
+    found = read_status(_status_folder(state, gangd))
     if as_json:
         about = ("time_ms", "controller", "pid", "running_jobs", "shared_jobs", "quantum_ms", "tuned")
         fields = (*about, "orders", "orders_left_out")

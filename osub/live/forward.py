@@ -14,6 +14,7 @@ from deploy.compose.forwarded_command import ControllerContainer
 from deploy.compose.inside.controller import HOST, HOST_USER
 from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.records.records_folder import INFO_NAME, is_finished, refuse_to_replace, remove_run
+from osub.live.gangd_state import without_gangd
 
 Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
 _SIGNALLED = 128
@@ -63,10 +64,34 @@ def forward_live(cluster: Path, hear: Hear, inputs: Iterable[Path | None]) -> in
 
     The Slurm of the container is the controller's own, and root alone may evict other users' jobs there.
     """
+    return forward(cluster, hear, inputs, _typed("--cluster", "--live"), user="root")
+
+
+def forward_order(cluster: Path, hear: Hear) -> int:
+    """Run this command as root, with gangd's folder for its ``--state``; see ``forward_to_gangd``."""
+    return forward_to_gangd(cluster, hear, _typed("--state", "--gangd", GANGD), user="root")
+
+
+def forward_to_gangd(cluster: Path, hear: Hear, words: Sequence[str], user: str = HOST_USER) -> int:
+    """Run a command about gangd; see ``forward``.
+
+    Raises
+    ------
+    ClusterError
+        The cluster has no gangd, or as ``forward``.
+    """
+    controller = ControllerContainer.of(cluster)
+    if not controller.has_gangd:
+        raise without_gangd(cluster)
+    return _run(controller, hear, (), words, user)
+
+
+def _typed(option: str, *instead: str) -> list[str]:
+    """Return this command as it was typed, with other words for an option that names the cluster."""
     words = sys.argv[1:]
-    named = next(place for place, word in enumerate(words) if word.partition("=")[0] == "--cluster")
-    words[named : named + (1 if "=" in words[named] else 2)] = ["--live"]
-    return forward(cluster, hear, inputs, words, user="root")
+    named = next(place for place, word in enumerate(words) if word.partition("=")[0] == option)
+    words[named : named + (1 if "=" in words[named] else 2)] = instead
+    return words
 
 
 def forward_replay(

@@ -75,10 +75,15 @@ def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | Non
             f"no cluster in {state}: `osub cluster up {state_option(state)} --gang osub` makes one"
         )
     if cluster.shape.gang is not GangKind.OSUB:
-        raise ClusterError(
-            f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"
-        )
+        raise without_gangd(state)
     return status_folder(cluster.layout), cluster.layout.conf
+
+
+def without_gangd(state: Path) -> ClusterError:
+    """Return the error that a cluster has no gangd."""
+    return ClusterError(
+        f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"
+    )
 
 
 def _running() -> Path:

@@ -26,7 +26,7 @@ from gangd.controller.controller_status import about, read_status
 from osub.cli.completion import clusters
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
-from osub.live.forward import GANGD, forward, is_in_containers
+from osub.live.forward import GANGD, forward_to_gangd, is_in_containers
 from osub.live.gangd_state import find_gangd, pulse_of
 from osub.live.queue import QueueEye
 
@@ -66,7 +66,7 @@ def top(
         shown = [*(["--once"] if once else []), *(["--json"] if as_json else [])]
         about_job = [] if job is None else ["--job", str(job)]
         words = ["top", "--gangd", GANGD, *about_job, *shown]
-        raise typer.Exit(forward(state, on_signals, words=words))
+        raise typer.Exit(forward_to_gangd(state, on_signals, words))
     folder, conf = find_gangd(state, gangd)
     status = about(read_status(folder), job)
     console = Console()

@@ -100,10 +100,22 @@ class Place:
             program.write_text(text.format(python=sys.executable, root=str(self.root)))
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
         self.path = f"{folder / 'bin'}:{os.environ['PATH']}"
+        self.keep(Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB))
+        self.world: dict[str, object] = {
+            "info": DOCKER_INFO,
+            "version": VERSION,
+            "containers": [
+                container("c1", "controller", str(self.state.resolve()), names_of(self.state).cluster)
+            ],
+        }
+        self.change()
+        (self.here / "trace.swf").write_text("; a trace\n")
+
+    def keep(self, shape: Shape) -> None:
+        """Write the state of a cluster of this shape."""
         with take_home(self.state, create=True) as home:
             assert home is not None
             home.furnish((), 0o700)
-            shape = Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB)
             state = ComposeState(
                 home=str(home.path),
                 engine=EngineName.DOCKER,
@@ -114,13 +126,6 @@ class Place:
                 accounting=False,
             )
             write_compose_state(home, state)
-        self.world: dict[str, object] = {
-            "info": DOCKER_INFO,
-            "version": VERSION,
-            "containers": [container("c1", "controller", state.home, names_of(self.state).cluster)],
-        }
-        self.change()
-        (self.here / "trace.swf").write_text("; a trace\n")
 
     def change(self, **changes: object) -> None:
         self.world |= changes
@@ -271,6 +276,24 @@ def test_top_and_doctor_run_there_too(place: Place) -> None:
     assert place.called == ["top", "--gangd", "/var/lib/gangd/state", "--once"]
     assert place.osub("doctor", "--cluster", str(place.state), "--json")[0] == 0
     assert place.called == ["doctor", "--cluster", f"{place.root}/shared/host{place.state}", "--json"]
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["pause", "--all"], ["weight", "2", "--job", "7"], ["accounts"]]
+)
+def test_orders_for_gangd_are_given_there_by_root(place: Place, words: list[str]) -> None:
+    assert place.osub("gang", *words, "--state", str(place.state))[0] == 0
+    assert place.called == ["gang", *words, "--gangd", "/var/lib/gangd/state"]
+    assert (place.root / "users").read_text().splitlines()[-1] == "root"
+
+
+@pytest.mark.parametrize("words", [["top", "--once", "--cluster"], ["gang", "status", "--state"]])
+def test_a_cluster_in_containers_without_gangd_says_so(place: Place, words: list[str]) -> None:
+    place.keep(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
+    code, _, err = place.osub(*words, str(place.state))
+    assert (code, err.count("\n")) == (1, 1)
+    assert "runs without gangd" in err
+    assert not (place.root / "called.json").exists()
 
 
 @pytest.mark.parametrize("named", ["--cluster", "--cluster="])
