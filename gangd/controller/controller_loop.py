@@ -430,6 +430,7 @@ class ControllerLoop:
 
     def _on_report(self, report: NodeReport) -> None:
         self._pairs.report(report)
+        self._view.seats.report(report)
         if self._slices is not None:
             self._slices.on_report(report)
 

@@ -25,6 +25,7 @@ AdminComment, which operators and job-submit plugins write and users don't.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,9 @@ from foundation.trust import read_trusted
 from gangd.controller.controller_config import MS, Config, PairingWord, Saying
 from gangd.core import HoldMode
 from gangd.core.pairing import SEPARATOR, PairedJob, PairLearner, Victim
+from gangd.core.scheduler_events import NodeReport
 
+log = logging.getLogger(__name__)
 APP_WORD = "gangd-app="
 _MOST_BYTES = 16 << 20
 _LEARNT_NAME = re.compile(r"[A-Za-z0-9_.+@$-]{1,64}")
@@ -136,6 +139,10 @@ Seat = Mapping[str, tuple[int, ...]]
 """By node, the numbers of a job's seats there, from 0."""
 
 
+HELD_SLICES, MOST_YIELDED = 20, 2
+"""Of so many slices in which a job is held on a node it may yield in so many, once it has been launched."""
+
+
 class _Seated(NamedTuple):
     job: int
     name: str
@@ -144,8 +151,27 @@ class _Seated(NamedTuple):
 
 
 @dataclass(slots=True)
+class _HeldSlices:
+    """The slices of late in which a job was held on a node; those of its launch do not count."""
+
+    held: int = -HELD_SLICES
+    yielded: int = 0
+
+    def is_too_free(self, *, yielded: bool) -> bool:
+        """Count a slice; whether the job yielded in too many."""
+        if self.held == HELD_SLICES:
+            self.held = self.yielded = 0
+        self.held += 1
+        self.yielded += yielded and self.held > 0
+        return self.yielded > MOST_YIELDED
+
+
+@dataclass(slots=True)
 class Seats:
     """Gives pairs of jobs seats on their nodes; a pair keeps its seat for as long as both are there.
+
+    A job that time and again must not be frozen, and so runs on in the others' slices, has no seat any more:
+    it would have its core all of the time, and those that keep to their slices would not.
 
     Attributes
     ----------
@@ -159,6 +185,8 @@ class Seats:
     _known: Sequence[_Seated] = ()
     _version: int | None = None
     _seats: Mapping[int, Seat] = field(default_factory=dict)
+    _held: dict[tuple[int, str], _HeldSlices] = field(default_factory=dict)
+    _unheld: set[int] = field(default_factory=set)
 
     def set_rule(self, rule: PairRule) -> None:
         """Apply another rule from the next call on."""
@@ -178,8 +206,22 @@ class Seats:
             if job.cores and (name := self._rule.application(job)) is not None
         ]
         if known != self._known or version != self._version:
+            self._unheld.intersection_update(seated.job for seated in known)
             self._known, self._version, self._seats = known, version, self._assign(known)
+            self._held = {key: count for key, count in self._held.items() if key[0] in self._seats}
         return self._seats
+
+    def report(self, report: NodeReport) -> None:
+        """Count the slices in which jobs with a seat were held, and yielded instead of being frozen."""
+        for use in report.slices:
+            for job in {*use.held, *use.yielding} & self._seats.keys():
+                held = self._held.setdefault((job, report.node), _HeldSlices())
+                if held.is_too_free(yielded=job in use.yielding) and job not in self._unheld:
+                    log.warning(
+                        "job %d runs on in others' slices on %s: it alternates no more", job, report.node
+                    )
+                    self._unheld.add(job)
+                    self._known = ()
 
     def most(self, node: str) -> int:
         """Return how many seat numbers a node needs."""
@@ -201,7 +243,7 @@ class Seats:
             pairs = [
                 (min(one.job, other.job), max(one.job, other.job))
                 for one, other in combinations(here, 2)
-                if self._alternate(one, other)
+                if self._unheld.isdisjoint((one.job, other.job)) and self._alternate(one, other)
             ]
             before = self._taken.get(node, {})
             kept = {pair: before[pair] for pair in pairs if pair in before}

@@ -27,7 +27,7 @@ from foundation.slurm.site_configuration import read_reservations
 from gangd.controller.alarms import AlarmBoard, alarms_of, fault_alarm, worded
 from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.intake import GHOST_NS, AgentConnections
-from gangd.controller.job_policy import PairRule, Policy, read_pairs
+from gangd.controller.job_policy import HELD_SLICES, PairRule, Policy, read_pairs
 from gangd.controller.orders import ActiveOrder, OrderTarget
 from gangd.controller.slicefiles import NAME
 from gangd.controller.slicelog import SliceLog, read_slices
@@ -35,6 +35,7 @@ from gangd.controller.slurm_view import ClusterView, latest_end
 from gangd.controller.state_directory import StateDirectory
 from gangd.controller.uplink import own_words
 from gangd.core import Alarm, CoreMap, HoldMode, JobView, NodePresence, SliceRow
+from gangd.core.scheduler_events import NodeReport, SliceUse
 from gangd.wire import (
     AgentFault,
     FoundState,
@@ -485,6 +486,34 @@ def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_no_one_else_does()
     assert [one.hold for one in view.views(labelled(slurm, j2="b", j4="b"))] == [HoldMode.YIELD] * 2
     view.set_policy(Policy(hold=HoldMode.YIELD))
     assert not shares(*view.views(labelled(slurm, j2="b", j4="a")))
+
+
+def test_a_job_that_runs_on_in_others_slices_alternates_no_more() -> None:
+    slurm = FakeSlurm(nodes=1, cores=4)
+    for _ in range(3):
+        slurm.submit(request())
+    view = ClusterView(CoreMap(), Policy(pairing=PairRule(frozenset({("a", "b")}))))
+    view.know_nodes(slurm.nodes())
+    names = {"j1": "a", "j2": "b", "j3": "b"}
+
+    def slices(job: int, *yields: bool) -> None:
+        for number, one in enumerate(yields):
+            use = SliceUse(number, 0, 0, () if one else (job,), (), (job,) if one else ())
+            view.seats.report(NodeReport(number, "n1", (use,)))
+
+    before = view.views(labelled(slurm, **names))
+    assert shares(before[0], before[1])
+    # A job that is launched yields, and so does one that starts a step now and then.
+    slices(2, *[True] * HELD_SLICES, *[True, *[False] * 9] * 20)
+    slices(1, *[False] * 200)
+    assert view.views(labelled(slurm, **names)) == before
+    slices(2, *[True, False, False, False, False] * 4)
+    first, second, third = view.views(labelled(slurm, **names))
+    assert not shares(first, second)
+    assert shares(first, third)
+    # A later job is judged anew.
+    view.views(labelled(slurm, j1="a", j3="b"))
+    assert view.views(labelled(slurm, **names)) == before
 
 
 @examples(100)
