@@ -92,7 +92,7 @@ def test_jobs_of_two_partitions_on_one_core_take_turns(stage: Stage) -> None:
     for job in (day, night):
         stage.wait_state(job, "busy")
         stage.wait_frozen(*processes_of(job, node))
-    roles = roles_of(stage.rows(day, night))
+    roles = roles_of(stage.rows(day, night, past=stage.status().slice + 8))
     assert all(list(slot.values()).count("run") <= 1 for slot in roles.values())
 
 
