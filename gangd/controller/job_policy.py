@@ -44,7 +44,7 @@ from gangd.core import HoldMode
 from gangd.core.pairing import SEPARATOR, PairedJob, PairLearner, Victim
 from gangd.core.scheduler_events import NodeReport
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("gangd")
 APP_WORD = "gangd-app="
 _MOST_BYTES = 16 << 20
 _LEARNT_NAME = re.compile(r"[A-Za-z0-9_.+@$-]{1,64}")
