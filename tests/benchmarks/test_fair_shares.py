@@ -16,7 +16,8 @@ All of it takes about half an hour. ``--tricks a,b``, ``--modes freeze,yield,sig
 work ``--shield`` has jobs weighed above it (cgroup v1's cpu hierarchy), on one core only, so that others keep
 the second one; it takes twice as long. ``--gangd tune,pairing`` measures with slices that tune themselves,
 and with pairs learnt live. The latter has one node of two cores for the two jobs, which are known to harm
-each other and so alternate: there the victim's part of what both used tells what the cheat gains.
+each other and so alternate: there the victim's part of what both used tells what the cheat gains. As
+``ConstrainCores`` would, each job keeps to its core.
 ``--machine`` measures on cgroup v2 instead, in a machine with systemd (``tests/fixtures/machine``): its one
 core also runs all daemons, so what counts there is the victim's part of what both jobs used.
 """
@@ -163,12 +164,15 @@ class Core:
 
     def begin(self, trick: Trick | None, until_s: float) -> None:
         """Start the victim, and then the attacker."""
-        self._job = self.stage.start(HONEST, self.node, options=("--job-name=victim",))
+        first, last = self.cpus[0], self.cpus[-1]
+        body = f"taskset -cp {first} $$ >/dev/null; {HONEST}"
+        self._job = self.stage.start(body, self.node, options=("--job-name=victim",))
         self._pids = processes_of(self._job, self.node)
         if trick is None:
             return
         ends_s = until_s if trick.for_s is None else "$(($(date +%s) + " + f"{trick.for_s:.0f}))"
-        command = f"{PYTHON} {shlex.quote(str(self.place / 'fair_tricks.py'))} {trick.runs} --until {ends_s}"
+        program = shlex.quote(str(self.place / "fair_tricks.py"))
+        command = f"export ONLY_CPU={last}; {PYTHON} {program} {trick.runs} --until {ends_s}"
         words = [
             "sbatch",
             "--parsable",
