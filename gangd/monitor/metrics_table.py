@@ -127,6 +127,7 @@ ALARMS = (
     "marks",
     "memory",
     "message",
+    "opt_out",
     "placement",
     "shared key",
     "slurm",

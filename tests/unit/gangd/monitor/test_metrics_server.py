@@ -364,7 +364,7 @@ def test_states_and_kinds_are_those_of_the_scheduler() -> None:
 @pytest.mark.parametrize(
     ("label", "pattern"),
     [
-        ("ALARMS", r"Alarm\(\s*\"([a-z ]+)\""),
+        ("ALARMS", r"Alarm\(\s*\"([a-z_ ]+)\""),
         ("FAULTS", r"on_fault\(\s*\"([a-z_]+)\""),
     ],
 )
