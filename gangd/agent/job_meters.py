@@ -191,7 +191,9 @@ class _MeteredJob:
     mark_ns: int | None = None  # its account then, or when it was read since
     unreported_ns: int = 0  # CPU time that was read, and belongs to the next report
     steady_ns: int | None = None  # since when it was clearly busy in all samples
-    outside_ns: int = 0  # CPU time that it used while it was held, until that was charged
+    outside_ns: int = 0  # CPU time that it used while it was frozen, or for launches, until that was charged
+    yielded_ns: int = 0  # CPU time that it used while it yielded, until then
+    launches: bool = False  # while it was held, until then
     lost_ns: int | None = None  # for how long it waited in its own slices; None: not read since
     daemon_ns: int = 0  # CPU time of Slurm's daemons for it, up to the last reading
     loose_ns: int | None = None  # when a freeze was last seen not to hold it
@@ -199,9 +201,10 @@ class _MeteredJob:
     def advance(self, now_ns: int, used_ns: int | None = None) -> None:
         """Count the time that has passed, and what it used while it yielded."""
         passed_ns, used_since_ns = max(0, now_ns - self.since_ns), self.since_mark(used_ns)
-        if self.low or self.held:
+        if self.held:
             self.outside_ns += used_since_ns
         if self.low:
+            self.yielded_ns += used_since_ns
             self.low_ns += passed_ns
             self.left_ns += used_since_ns
         elif not self.held:
@@ -216,6 +219,12 @@ class _MeteredJob:
             self.steady_ns = None
         elif ran_ns and self.steady_ns is None:
             self.steady_ns = now_ns
+
+    def take_outside(self) -> int:
+        """Return the CPU time in slices of others that it owes for, since the last call."""
+        owed_ns = self.outside_ns + (self.yielded_ns if self.launches else 0)
+        self.outside_ns, self.yielded_ns, self.launches = 0, 0, False
+        return owed_ns
 
     def since_mark(self, used_ns: int | None) -> int:
         """CPU time since the mark; 0 where there is no account."""
@@ -258,7 +267,9 @@ class JobMeters:
         known = self._jobs.get(job)
         if known is not None:
             passed_ns, known.daemon_ns = max(0, total_ns - known.daemon_ns), total_ns
-            known.outside_ns += passed_ns + own_ns if known.held or known.low else 0
+            if known.held or known.low:
+                known.launches = True
+                known.outside_ns += passed_ns + own_ns
 
     def loose_at(self, now_ns: int) -> frozenset[int]:
         """Jobs that a freeze does not hold, as they used much while they were frozen a while ago."""
@@ -269,20 +280,21 @@ class JobMeters:
         )
 
     def charge(self, run: Iterable[int], held: Iterable[int]) -> dict[int, int]:
-        """Return what held jobs used of what owners of slices lacked, since the last call, by job."""
+        """Return what held jobs used of what owners of slices lacked, since the last call, by job.
+
+        What a job uses that yields, as one group, is what owners leave. One that launches steps has processes
+        that are in no group yet.
+        """
         owners = [self._jobs[job] for job in run if job in self._jobs]
         others = {job: self._jobs[job] for job in held if job in self._jobs}
         if all(owner.lost_ns is None for owner in owners):
             return {}
         lost_ns = sum(owner.lost_ns or 0 for owner in owners)
-        used_ns = sum(other.outside_ns for other in others.values())
-        part = min(1.0, lost_ns / max(1, used_ns))
-        owes = {job: round(other.outside_ns * part) for job, other in others.items() if other.outside_ns}
+        used_ns = {job: other.take_outside() for job, other in others.items()}
+        part = min(1.0, lost_ns / max(1, sum(used_ns.values())))
         for owner in owners:
             owner.lost_ns = None
-        for other in others.values():
-            other.outside_ns = 0
-        return owes
+        return {job: round(used * part) for job, used in used_ns.items() if used}
 
     def on_held(
         self, held: frozenset[int], yielding: frozenset[int], at_ns: int, used_ns: Mapping[int, int]

@@ -140,6 +140,23 @@ def test_what_launches_cost_is_charged_in_slices_of_others_only(delays: list[int
     assert meters.charge({1}, {2}) == {2: 9 * MS}
 
 
+@pytest.mark.parametrize(("launches", "charged"), [(False, {}), (True, {2: 60 * MS})])
+def test_a_job_that_yields_owes_for_what_it_used_while_it_launched(
+    delays: list[int], launches: bool, charged: dict[int, int]
+) -> None:
+    """What a group that yields uses was left to it, however long the owner's many processes waited."""
+    meters = JobMeters()
+    meters.track({1: (os.getpid(),), 2: ()}, 0)
+    meters.sample(1, 0, 0)
+    meters.on_held(frozenset({2}), frozenset({1, 2}), 0, {1: 0, 2: 0})
+    if launches:
+        meters.on_launch(2, 0, 0)
+    meters.on_held(frozenset({1}), frozenset({1, 2}), SLICE_NS, {1: 170 * MS, 2: 60 * MS})
+    delays[0] = 900 * MS
+    meters.sample(1, 170 * MS, SLICE_NS + 8 * MS)
+    assert meters.charge({1}, {2}) == charged
+
+
 def test_a_job_that_its_freeze_does_not_hold_yields_for_a_while() -> None:
     meters = metered()
     assert meters.loose_at(0) == frozenset()
