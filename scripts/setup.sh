@@ -2,6 +2,8 @@
 # To be sourced by POSIX sh from the repository's root. Safe to repeat; quick when nothing is missing. Kernels
 # are compiled as well; with kernels set to "solvers" only what computes in jobs, with "none" nothing.
 
+unset PYTHONDONTWRITEBYTECODE # many processes import the same files: one compiles them for all
+
 PACKAGES="slurmctld slurmd slurm-client munge"
 
 say() { printf '%s\n' "$*"; }
