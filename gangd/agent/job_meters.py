@@ -99,8 +99,8 @@ class UsageMeter:
 
     def read(self, account_ns: int | None, now_ns: int | None = None) -> MeterSums:
         """Read all processes now; ``account_ns`` is the job's CPU time, where there is an account of it."""
-        begin_ns = time.monotonic_ns()
-        now_ns = begin_ns if now_ns is None else now_ns
+        began_ns = time.thread_time_ns()  # what it costs, not what else ran meanwhile
+        now_ns = time.monotonic_ns() if now_ns is None else now_ns
         for process in self._processes.values():
             WORK.pause_if_spent()
             self._delay_ns += _delay_since(process)
@@ -111,8 +111,8 @@ class UsageMeter:
             for pid, process in self._processes.items():
                 WORK.pause_if_spent()
                 self._cpu_ns += _cpu_since(pid, process)
-        end_ns = time.monotonic_ns()
-        self._next_ns = now_ns + max(MIN_SPAN_NS, (end_ns - begin_ns) * COST_SHARE)
+        cost_ns = time.thread_time_ns() - began_ns
+        self._next_ns = now_ns + max(MIN_SPAN_NS, cost_ns * COST_SHARE)
         return MeterSums(self._cpu_ns, self._delay_ns, len(self._processes))
 
     def close(self) -> None:
