@@ -226,22 +226,31 @@ class CommandSlurm:
 
     def submit(self, request: SubmitRequest) -> int:
         """Submit a batch job and return its id; see :class:`SlurmClient` for what it raises."""
-        words = ["sbatch", *sbatch_options(request)]
-        environment = submit_environment(request.environment, self._environment)
+        return self._submit(request.name, sbatch_options(request), request.script, request.environment)
+
+    def submit_by(self, words: Sequence[str]) -> int:
+        """Submit a batch job by words for ``sbatch``, in the caller's environment; see ``submit``."""
+        return self._submit("the job", ["--parsable", *words], None, os.environ)
+
+    def _submit(
+        self, name: str, options: Sequence[str], script: str | None, job_environment: Mapping[str, str]
+    ) -> int:
+        words = ["sbatch", *options]
+        environment = submit_environment(job_environment, self._environment)
         for attempt in range(self._tries):
-            answer = self._runner(words, request.script, environment, self._timeout_s)
+            answer = self._runner(words, script, environment, self._timeout_s)
             if answer.returncode == 0:
                 printed = _SUBMITTED.fullmatch(answer.stdout.strip())
                 if printed is None:
-                    raise SubmitUncertainError(f"submission of {request.name}: sbatch printed no job id")
+                    raise SubmitUncertainError(f"submission of {name}: sbatch printed no job id")
                 return int(printed.group(1))
             if answer.returncode is None or any(sign in answer.stderr for sign in _NO_ANSWER):
-                raise SubmitUncertainError(f"submission of {request.name}: {_last_line(answer)}")
+                raise SubmitUncertainError(f"submission of {name}: {_last_line(answer)}")
             if not any(sign in answer.stderr for sign in _NEVER_ARRIVED):
-                raise SlurmRefusedError(f"Slurm refused {request.name}: {_why_refused(answer)}")
+                raise SlurmRefusedError(f"Slurm refused {name}: {_why_refused(answer)}")
             if attempt + 1 < self._tries:
                 self._pause(self._pause_s * 2**attempt)
-        raise SlurmUnreachableError(f"{request.name} not submitted: {_last_line(answer)}")
+        raise SlurmUnreachableError(f"{name} not submitted: {_last_line(answer)}")
 
     def check(self, request: SubmitRequest) -> None:
         """Ask whether a job would be taken, without submitting it; see :class:`SlurmClient`."""
@@ -295,13 +304,17 @@ class CommandSlurm:
         SlurmRefusedError
             The caller may not, or Slurm has another reason.
         """
-        verb = ("create", "StartTime=now", f"Users={user}", "Flags=IGNORE_JOBS,OVERLAP")
-        words = (f"ReservationName={name}", f"Nodes={','.join(nodes)}", f"EndTime=now+{length_s}")
-        self._ask("scontrol", *(verb if anew else ("update",)), *words)
+        verb = ("create", "StartTime=now", "Flags=IGNORE_JOBS,OVERLAP") if anew else ("update",)
+        words = (f"Nodes={','.join(nodes)}", f"EndTime=now+{length_s}", f"Users={user}")
+        self._ask("scontrol", *verb, f"ReservationName={name}", *words)
 
     def unreserve(self, name: str) -> None:
         """End a reservation; raises SlurmRefusedError where a job is in it, or there is none."""
         self._ask("scontrol", "delete", f"reservation={name}")
+
+    def release(self, job: int | str) -> None:
+        """Let a held job start; raises SlurmRefusedError where it is another user's, or has ended."""
+        self._ask("scontrol", "release", str(job))
 
     def change_job(self, job: int | str, **fields: str) -> None:
         """Change fields of a job, by their names in ``scontrol update``; raises SlurmRefusedError."""

@@ -41,6 +41,7 @@ COMMANDS = {
     "sweep": "Many settings at once, each run once and kept; or a search for the best.",
     "experiment": "Published experiments again, with the published numbers next to ours.",
     "evict": "Which running jobs to kill or checkpoint so that nodes are free by a deadline.",
+    "on-demand": "Notice of jobs that are to start the moment they come, and the service for them.",
     "predict": "Which applications may share a core: counters, measured pairs, models.",
     "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
     "report": "Draw RUNs side by side on one page.",
@@ -78,7 +79,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         where = f"{cmd_name}.command" if cmd_name in _FOLDERS else cmd_name
-        module = importlib.import_module(f"osub.cli.{where}")
+        module = importlib.import_module(f"osub.cli.{where.replace('-', '_')}")
         app = getattr(module, "app", None)
         if app is None:
             app = application()

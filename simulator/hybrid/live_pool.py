@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
+import numpy as np
+
 from foundation.units import US_PER_S
 from simulator.hybrid import hybrid_state as state
 from simulator.hybrid import ondemand_jobs as demands
@@ -95,6 +97,38 @@ class LivePool:
         self._live: dict[int, LiveJob] = {}
         self._away: frozenset[int] = frozenset()
         self._held: dict[int, int] = {}
+
+    @classmethod
+    def empty(cls, places: int, nodes: int, mechanism: Mechanism) -> LivePool:
+        """Return a pool that so many jobs can ``enter`` at a time."""
+        none, rows = np.zeros(places, dtype=np.int64), np.zeros(places + 1, dtype=np.int64)
+        jobs = PoolJobs(
+            submit_us=none,
+            requested_us=none,
+            nodes=none,
+            cores=none,
+            memory_kib=none,
+            app=none,
+            phase_at=rows,
+            phase_us=none[:0],
+        )
+        pool = cls(jobs, nodes, mechanism)
+        for place in range(places):
+            pool.world.jobs[place].status = state.OVER
+        return pool
+
+    def enter(self, entry: state.HybridJobRecord) -> int | None:
+        """Take a job in the place of one that is over; return its index, None where all places are taken."""
+        world, clock = self.world, self.world.clock[0]
+        bound = {world.loans[at].lender for at in range(clock.leases)}
+        bound |= {world.plans[at].victim for at in range(clock.plans)}
+        for job in range(world.rules[0].jobs):
+            if world.jobs[job].status == state.OVER and job not in bound:
+                self._records[job] = entry
+                for known in (self.lost_us, self._evicted, self._met_us, self._lent_until_us):
+                    known.pop(job, None)
+                return job
+        return None
 
     def step(self, now_us: int, live: Mapping[int, LiveJob], away: Collection[int] = ()) -> LiveOrders:
         """Take what Slurm says, and decide.

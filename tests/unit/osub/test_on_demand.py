@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -102,7 +103,7 @@ class Scripted:
         self.known[number] = SlurmJob(
             job_id=number,
             name=f"osub-ab-{number}",
-            user="u",
+            user=pwd.getpwuid(os.geteuid()).pw_name,
             uid=os.geteuid(),
             partition="main",
             state=state,

@@ -1,0 +1,128 @@
+"""``osub on-demand``: notice of jobs that are to start the moment they come, and the service for them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foundation.errors import ClusterError, UsageError
+from foundation.slurm import CommandSlurm
+from foundation.units import counted
+from osub.cli.application import application
+from osub.cli.completion import clusters
+from osub.live.cluster import find_cluster, meet
+
+app = application(
+    "Jobs that are to start the moment they come, on a running Slurm: notice, arrival, service."
+)
+
+Cluster = Annotated[
+    Path | None,
+    typer.Option(
+        "--cluster", help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters
+    ),
+]
+
+
+def _client(cluster: Path | None) -> CommandSlurm:
+    client, _ = find_cluster(cluster)
+    meet(client)
+    return client
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def notice(
+    words: Annotated[list[str], typer.Argument(help="Options of sbatch, and the script.", metavar="SCRIPT")],
+    at: Annotated[str, typer.Option("--at", help="About when: now, now+20minutes, 14:30, 2027-01-31T14:30.")],
+    comment: Annotated[str, typer.Option("--comment", help="What else the job's comment says.")] = "",
+    cluster: Cluster = None,
+) -> None:
+    """Submit a job that comes at about TIME, as `sbatch` would, on nodes of its own; print its number.
+
+    Give these options first, then those of sbatch (--nodes=2 --time=10) and the script.
+    """
+    from osub.live.notices import give_notice
+
+    typer.echo(give_notice(_client(cluster), words, at, comment))
+
+
+@app.command()
+def now(
+    job: Annotated[int, typer.Argument(help="Number of a job that gave notice.", min=1)],
+    cluster: Cluster = None,
+) -> None:
+    """Let a job that gave notice come now."""
+    from osub.live.notices import come
+
+    come(_client(cluster), job)
+
+
+@app.command()
+def serve(
+    mechanism: Annotated[str, typer.Option("--mechanism", help="Such as cua-paa (docs/hybrid.md).")],
+    user: Annotated[list[str], typer.Option("--user", help="Who may give notice; may be repeated.")],
+    most_nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--most-nodes", min=1, help="Nodes of on-demand jobs together; by default half of them."
+        ),
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", help="By default Slurm's default partition.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="warning, release, preemption (docs/hybrid.md)."),
+    ] = None,
+    cluster: Cluster = None,
+) -> None:
+    """Free nodes for the on-demand jobs of some users, until Ctrl-C or SIGTERM (administrators)."""
+    from osub.live.notices import NoticeService, mechanism_named
+
+    chosen = mechanism_named(mechanism, settings or ())
+    client = _client(cluster)
+    found = {one.name: one for one in client.partitions() if one.name == partition or one.is_default}
+    pool = found.get(partition) if partition is not None else next(iter(found.values()), None)
+    if pool is None:
+        raise UsageError(f"--partition {partition or ''}: there is none; `sinfo` lists them")
+    if most_nodes is not None and most_nodes > len(pool.nodes):
+        raise UsageError(f"--most-nodes {most_nodes}: {pool.name} has {counted(len(pool.nodes), 'node')}")
+    with _alone(f"{client.config().get('SLURM_CONF')} {pool.name}"):
+        service = NoticeService(
+            client,
+            chosen,
+            pool.nodes,
+            partition=pool.name,
+            users=user,
+            most_nodes=most_nodes or max(1, len(pool.nodes) // 2),
+        )
+        service.refuse_without_rights()
+        typer.echo(f"{mechanism} for on-demand jobs in {pool.name}; Ctrl-C ends it")
+        try:
+            while True:
+                pause_s = service.step()
+                while not service.events.empty():
+                    kind, fields = service.events.get()
+                    said = " ".join(f"{name}={value}" for name, value in fields.items())
+                    typer.echo(f"{time.strftime('%H:%M:%S')} {kind} {said}")
+                time.sleep(pause_s or 0)
+        finally:
+            service.close()
+
+
+def _alone(about: str) -> socket.socket:
+    """Hold what a second service for the same partition finds held; it goes with the process."""
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0osub-on-demand-{sha256(about.encode()).hexdigest()[:32]}")
+    except OSError as error:
+        held.close()
+        raise ClusterError(
+            "another `osub on-demand serve` runs for this partition on this host: end it, or leave it to it"
+        ) from error
+    return held
