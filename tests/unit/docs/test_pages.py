@@ -61,6 +61,8 @@ def complaint(words: list[str]) -> str | None:
         if inner is None:
             break
         command = inner
+    if command.context_settings.get("ignore_unknown_options"):  # they are another program's
+        return None
     known = {"--help", "-h", *(o for p in command.params for o in (*p.opts, *p.secondary_opts))}
     for word in rest:
         if word == "--":

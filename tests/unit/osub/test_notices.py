@@ -122,7 +122,8 @@ def test_a_notice_keeps_nodes_and_the_job_that_comes_gets_them_from_the_cheapest
     slurm.has(9, SlurmJobState.COMPLETED)
     after(slurm, service)
     after(slurm, service)
-    assert ("change", "1", "ReservationName=osub-main.live-1") in slurm.commands
+    joined = ("change", "1", "ReservationName=osub-main.live-1", "StartTime=now")
+    assert joined in slurm.commands
     slurm.has(1, R, "n1", "n2", reason="None")
     after(slurm, service)
     assert slurm.made == set()
