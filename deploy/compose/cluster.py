@@ -37,7 +37,7 @@ from deploy.compose.containers import (
     slurm_client,
     take_down,
 )
-from deploy.compose.engine import Engine, EngineName, checked, find_engine, last_word
+from deploy.compose.engine import Engine, EngineName, find_engine, last_word
 from deploy.compose.image import choose_watchers, ensure_images
 from deploy.compose.inside.settings import find_name
 from deploy.compose.inside.slurm_says import Ready, read_ready
@@ -74,6 +74,12 @@ _EXEC_WITHIN_S = 120.0
 _QUIET_S = 10.0
 """After so long without progress, the state of the awaited containers is printed."""
 _MOST_RESTARTS = 3
+_FOREIGN = re.compile(
+    "no command specified|no such file or directory|executable file not found|exec format error"
+    "|No module named",
+    re.IGNORECASE,
+)
+"""What is said of an image of this name that has something else in it."""
 _FORGET = (
     "for node in {nodes}; do scontrol update nodename=$node state=down reason=gone; "
     "scontrol delete nodename=$node; done"
@@ -131,7 +137,12 @@ def _refuse_failed(engine: Engine, containers: Sequence[Container]) -> None:
         if has_failed or one.restarts >= _MOST_RESTARTS:
             said = last_words(engine, one)
             why = one_line(said[-1]) if said else f"exit code {one.exit_code}"
-            raise ClusterError(f"{one.name} does not live: {why}")
+            raise ClusterError(f"{one.name} does not live: {_with_advice(why)}")
+
+
+def _with_advice(why: str) -> str:
+    """Return why a container does not start, with what to do where its image was made by something else."""
+    return f"{why}; `osub cluster up` with --build makes the images anew" if _FOREIGN.search(why) else why
 
 
 def _forget_gone(engine: Engine, containers: Sequence[Container]) -> list[str] | None:
@@ -413,7 +424,9 @@ class ComposeCluster:
         say(f"starting {counted(state.shape.nodes, 'node')} in containers")
         words = up_words(engine.compose, state, engine.facts)
         answer = run_command(words, None, os.environ | compose_environment(state), _COMPOSE_WITHIN_S)
-        checked(words, answer)
+        if answer.returncode != 0:
+            why = last_word(answer, of_several=0)
+            raise ClusterError(f"{' '.join(engine.compose)} cannot start the cluster: {_with_advice(why)}")
         roles = [one.role for one in list_containers(engine, state.home, state.cluster)]
         if missing := missing_roles(roles, state):  # podman-compose is content with anything
             why = last_word(answer, of_several=0)  # it goes on after an error, and later ones follow from it

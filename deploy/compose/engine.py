@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from foundation.slurm.run_command import CommandOutput, run_command
 
 _ANSWER_S, _COMPOSE_S = 30.0, 120.0
 _START_INTERVAL_API = (1, 44)
+_ERROR = re.compile(r"error\w*\W+\w", re.IGNORECASE)
+"""What says more than that there was one: compose's ``Container x  Error`` does not."""
 HELPERS = tuple(
     Path(one, "podman") for one in ("/usr/libexec", "/usr/lib", "/usr/local/libexec", "/usr/local/lib")
 )
@@ -203,5 +206,5 @@ def checked(words: Sequence[str], answer: CommandOutput) -> str:
 def last_word(answer: CommandOutput, *, of_several: int = -1) -> str:
     """Return the telling line of what went wrong: of several the last, or with 0 the first."""
     lines = [line.strip() for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()] or lines
+    telling = [line for line in lines if _ERROR.search(line)] or lines
     return one_line(telling[of_several]) if telling else f"exit code {answer.returncode}, nothing printed"

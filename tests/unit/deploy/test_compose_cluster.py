@@ -146,9 +146,16 @@ def test_a_rootless_engine_is_refused_where_nodes_need_the_hosts_freezer(engine:
     assert find_engine(EngineName.DOCKER).facts.is_rootless
 
 
-def test_of_the_errors_of_podman_compose_the_first_is_the_cause() -> None:
-    said = "Error: container-init binary not found on the host\nError: no container with name or ID\n125\n"
-    assert "container-init" in last_word(CommandOutput(0, "", said), of_several=0)
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: container-init binary not found on the host\nError: no container with name or ID\n125\n",
+        "ERROR: for keys  no container-init\nERROR: Encountered errors while bringing up the project.\n",
+        " Container osub-a-keys-1  Error\nError response from daemon: no container-init\n",
+    ],
+)
+def test_of_the_errors_of_a_compose_the_first_is_the_cause(said: str) -> None:
+    assert "container-init" in last_word(CommandOutput(1, "", said), of_several=0)
 
 
 def test_an_engine_that_is_missing_says_how_to_get_it(
@@ -720,6 +727,24 @@ def test_while_slurm_knows_no_node_its_controller_is_asked_for(
     fake.change(answers=answers)
     with pytest.raises(StuckError, match=f"`docker logs {STATE.cluster}-controller-1` has the rest"):
         wait_until_whole(starting_engine(), STATE, lambda _: None, stuck_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_foreign"),
+    [
+        ("[FATAL tini (7)] exec /opt/osub/bin/python failed: No such file or directory", True),
+        ("/opt/osub/bin/python: No module named deploy.compose.inside", True),
+        ("osub: no freezer", False),
+    ],
+)
+def test_an_image_of_something_else_is_built_anew_by_an_option(
+    fake: FakeEngine, said: str, is_foreign: bool
+) -> None:
+    fake.add(NODES[0], "node", HOME, STATE.cluster, Status="exited", ExitCode=127)
+    fake.change(logs=f"{said}\n")
+    with pytest.raises(ClusterError) as error:
+        wait_until_whole(starting_engine(), STATE, lambda _: None)
+    assert ("with --build" in str(error.value)) is is_foreign
 
 
 def test_a_container_that_does_not_live_ends_the_waiting(fake: FakeEngine) -> None:
