@@ -216,6 +216,8 @@ def replay(
     options = check_options(spec.sbatch_option or ())
     _check_inputs(spec, options, from_file=bool(ctx.default_map), contained=is_in_containers(cluster))
     if cluster is not None and is_in_containers(cluster):
+        if not (dry_run or resume) and (busy := busy_warning()) is not None:
+            typer.echo(f"osub: {busy}", err=True)
         code = forward_replay(
             cluster,
             on_signals,

@@ -158,7 +158,7 @@ def evict(
         if html is not None:
             raise UsageError("--html is not there for a cluster in containers; --json prints the answers")
         code = forward_live(cluster, on_signals, [times])
-        if not (execute or as_json):
+        if not (execute or as_json or code):
             typer.echo(
                 f"osub: the commands are for the controller of {cluster}; `osub cluster status` names it",
                 err=True,

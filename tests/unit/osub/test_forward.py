@@ -83,7 +83,7 @@ if "--out" in words:
         world["containers"] = []
         json.dump(world, open({root!r} + "/world.json", "w"))
         sys.exit(137)
-sys.exit(0)
+sys.exit(2 if "--keep" in words else 0)
 """
 
 
@@ -167,7 +167,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr("osub.cli.replay.busy_warning", lambda: None)  # whatever else runs here
     return Place(tmp_path)
 
 
@@ -303,6 +304,19 @@ def test_evict_runs_there_as_root_for_jobs_are_of_others(place: Place, named: st
     assert (code, "`osub cluster status` names it" in err) == (0, True)
     assert place.called == ["evict", "--free-nodes", "1", "--live", "--deadline", "5"]
     assert (place.root / "users").read_text().splitlines()[-1] == "root"
+    code, _, err = place.osub("evict", "--free-nodes", "1", *option, "--deadline", "5", "--keep", "7")
+    assert (code, err) == (2, "osub: a warning\n"), "there is no command to be run there"
+
+
+@pytest.mark.parametrize("words", [[], ["--dry-run"], ["--resume"]])
+def test_a_replay_in_containers_of_a_busy_host_says_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr("osub.cli.replay.busy_warning", lambda: "this host is busy")
+    if words == ["--resume"]:
+        place.replay()
+    _, _, err = place.replay(*words)
+    assert err.splitlines() == [*(["osub: this host is busy"] if not words else []), "osub: a warning"]
 
 
 def test_resume_of_what_nowhere_is_says_so_and_starts_nothing(place: Place) -> None:
