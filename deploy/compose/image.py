@@ -58,6 +58,7 @@ _CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _BUILD_S = 3600.0
 _STEP = re.compile(r"(?:(?:\[\d+/\d+\] )?step |#\d+ \[.*?)(\d+)/(\d+)(?: ?:|\]) (RUN .+)", re.IGNORECASE)
 """Docker's older builder, podman's, BuildKit's."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _UNREACHABLE = re.compile(
     r"Temporary failure|could(?: not|n't) resolve|name resolution|Name or service not known"
     r"|(?:could not|unable to) connect|Network is unreachable|No route to host|NewConnectionError|ProxyError",
@@ -164,6 +165,7 @@ def _build(
 ) -> None:
     words = [
         "build",
+        "--force-rm",  # Docker's older builder leaves the container of a step that fails
         *("--network", "host"),  # an engine whose containers have no way out can still build
         *("--build-arg", f"BASE={base}"),
         *("--target", target),
@@ -202,7 +204,7 @@ def build_fault(
     output: str, base: str, engine: EngineName, environment: Mapping[str, str] = os.environ
 ) -> str:
     """Return the line of a build's output with the first cause of its failure, and what to do about it."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line.strip() for line in _COLOUR.sub("", output).splitlines() if line.strip()]
     faults = [line for line in lines if "error" in line.lower() or line.startswith("E: ")]
     # Of podman the last one repeats the step, and the one before has what went wrong.
     telling = (

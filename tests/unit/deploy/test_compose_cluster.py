@@ -594,7 +594,9 @@ def test_a_build_that_fails_names_its_first_cause(output: str, base: str, cause:
 
 def test_a_proxy_that_does_not_answer_is_asked_for_and_not_shown() -> None:
     environment = {"http_proxy": "http://me:secret@127.0.0.1:9", "no_proxy": "localhost"}
-    fault = build_fault(NO_NAMES, "osub-base:13", EngineName.DOCKER, environment)
+    output = NO_NAMES.replace("Temporary", "\x1b[91mTemporary")
+    fault = build_fault(output, "osub-base:13", EngineName.DOCKER, environment)
+    assert fault.startswith("Temporary failure")
     assert fault.endswith("through http_proxy: does that proxy answer?")
     assert "secret" not in fault
 
@@ -621,6 +623,7 @@ def test_a_build_names_each_step_as_it_begins(engine: FakeEngine) -> None:
     )
     said: list[str] = []
     ensure_images(find_engine(EngineName.DOCKER), 13, accounting=False, say=said.append)
+    assert "--force-rm" in engine.calls("build")[0]
     assert len(said) == 2
     assert said[0].startswith("building the image osub:")
     assert said[1].endswith("step 2 of 2: RUN apt-get update")
