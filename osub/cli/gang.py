@@ -32,7 +32,6 @@ from osub.cli.application import application
 from osub.cli.completion import clusters
 from osub.cli.terminal import Console
 from osub.cli.top.frame import complaint_of, order_line
-from osub.live.forward import forward_order, is_in_containers
 from osub.live.gangd_state import find_status, pulse_of
 
 By = Literal["job", "user", "account"]
@@ -89,6 +88,8 @@ def _record_of(state: Path | None, gangd: Path | None) -> Path:
 
 def _status_folder(state: Path | None, gangd: Path | None) -> Path:
     """Return where gangd writes its status; in the controller's container the command runs there and ends."""
+    from osub.live.forward import forward_order, is_in_containers
+
     if state is not None and gangd is None and is_in_containers(state):
         raise typer.Exit(forward_order(state, on_signals))
     return find_status(state, gangd)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from foundation.errors import ClusterError, UsageError
-from foundation.slurm import CommandSlurm
+from foundation.errors import UsageError
 from foundation.units import counted
 from osub.cli.application import application
 from osub.cli.completion import clusters
-from osub.live.cluster import find_cluster, meet
+from osub.live.cluster import client_of
 
 app = application(
     "Jobs that are to start the moment they come, on a running Slurm: notice, arrival, service."
@@ -27,12 +24,6 @@ Cluster = Annotated[
         "--cluster", help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters
     ),
 ]
-
-
-def _client(cluster: Path | None) -> CommandSlurm:
-    client, _ = find_cluster(cluster)
-    meet(client)
-    return client
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -48,7 +39,7 @@ def notice(
     """
     from osub.live.notices import give_notice
 
-    typer.echo(give_notice(_client(cluster), words, at, comment))
+    typer.echo(give_notice(client_of(cluster), words, at, comment))
 
 
 @app.command()
@@ -59,7 +50,7 @@ def now(
     """Let a job that gave notice come now."""
     from osub.live.notices import come
 
-    come(_client(cluster), job)
+    come(client_of(cluster), job)
 
 
 @app.command()
@@ -82,17 +73,17 @@ def serve(
     cluster: Cluster = None,
 ) -> None:
     """Free nodes for the on-demand jobs of some users, until Ctrl-C or SIGTERM (administrators)."""
-    from osub.live.notices import NoticeService, mechanism_named
+    from osub.live.notices import NoticeService, mechanism_named, serve_alone
 
     chosen = mechanism_named(mechanism, settings or ())
-    client = _client(cluster)
+    client = client_of(cluster)
     found = {one.name: one for one in client.partitions() if one.name == partition or one.is_default}
     pool = found.get(partition) if partition is not None else next(iter(found.values()), None)
     if pool is None:
         raise UsageError(f"--partition {partition or ''}: there is none; `sinfo` lists them")
     if most_nodes is not None and most_nodes > len(pool.nodes):
         raise UsageError(f"--most-nodes {most_nodes}: {pool.name} has {counted(len(pool.nodes), 'node')}")
-    with _alone(f"{client.config().get('SLURM_CONF')} {pool.name}"):
+    with serve_alone(f"{client.config().get('SLURM_CONF')} {pool.name}"):
         service = NoticeService(
             client,
             chosen,
@@ -113,16 +104,3 @@ def serve(
                 time.sleep(pause_s or 0)
         finally:
             service.close()
-
-
-def _alone(about: str) -> socket.socket:
-    """Hold what a second service for the same partition finds held; it goes with the process."""
-    held = socket.socket(socket.AF_UNIX)
-    try:
-        held.bind(f"\0osub-on-demand-{sha256(about.encode()).hexdigest()[:32]}")
-    except OSError as error:
-        held.close()
-        raise ClusterError(
-            "another `osub on-demand serve` runs for this partition on this host: end it, or leave it to it"
-        ) from error
-    return held

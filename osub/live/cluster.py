@@ -81,6 +81,13 @@ def meet(client: CommandSlurm) -> None:
         ) from error
 
 
+def client_of(folder: Path | None) -> CommandSlurm:
+    """Return a client of a Slurm that answers; see ``find_cluster`` and ``meet`` for what it raises."""
+    client, _ = find_cluster(folder)
+    meet(client)
+    return client
+
+
 def default_state() -> Path:
     """Return the default folder of a cluster: in the user's own state."""
     own = os.environ.get("XDG_STATE_HOME", "")

@@ -8,11 +8,13 @@ them. What a job says of itself can make it a likelier victim, and never a less 
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm import CommandSlurm, Receiver, SlurmJob, SlurmJobState
@@ -266,6 +268,19 @@ class NoticeService(MechanismDriver):
         """Leave no reservation, one whose making was interrupted among them."""
         super().close()
         self._sweep()
+
+
+def serve_alone(about: str) -> socket.socket:
+    """Hold what a second service for the same partition finds held; it goes with the process."""
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0osub-on-demand-{sha256(about.encode()).hexdigest()[:32]}")
+    except OSError as error:
+        held.close()
+        raise ClusterError(
+            "another `osub on-demand serve` runs for this partition on this host: end it, or leave it to it"
+        ) from error
+    return held
 
 
 def instant_of(text: str, now: float) -> float:
