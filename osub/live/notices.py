@@ -29,7 +29,7 @@ from submitter.plan import Clock
 SETTINGS = ("warning", "release", "preemption")
 AHEAD_S = 24 * 3600
 """A notice is at most so long before the arrival that it names."""
-_ANSWER_S, _LOOK_S = 10.0, 0.3
+_ANSWER_S, _LOOK_S = 20.0, 0.3
 _LONGEST_S = 365 * 24 * 3600
 _NOTICE, _LEAST, _EVERY, _ANSWER = (
     re.compile(rf"(?:^|\s){word}=({value})(?=\s|$)")
@@ -229,7 +229,9 @@ class NoticeService(MechanismDriver):
             slurm, demand = self._jobs.get(index), self._demands.get(job_id)
             if slurm is None or (slurm.state is SlurmJobState.RUNNING and not live[index].nodes):
                 live[index] = LiveJob(state.OVER)
-            elif demand is not None and not slurm.state.is_over:
+            elif demand is not None and slurm.state.is_over:
+                demand.has_run |= slurm.state is not SlurmJobState.CANCELLED
+            elif demand is not None:
                 self._follow(slurm, demand, index, live)
         return live, away | self._shared
 

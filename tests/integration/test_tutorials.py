@@ -99,3 +99,9 @@ def test_a_log_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "sacct.txt").write_text(accounting(60), encoding="utf-8")
     follow("own-log.md", tmp_path, ("--fit 20", "--fit 10"))
     assert (tmp_path / "run.html").is_file()
+
+
+@pytest.mark.slurm
+@pytest.mark.parallel
+def test_a_job_the_moment_it_comes(tmp_path: Path) -> None:
+    assert "preempted" in follow("on-demand.md", tmp_path)

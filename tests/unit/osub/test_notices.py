@@ -190,6 +190,18 @@ def test_a_notice_that_is_not_used_ends_and_bars_its_user_for_as_long() -> None:
     assert slurm.said(12) == "taken"
 
 
+def test_a_job_that_ran_between_two_looks_was_no_notice_for_nothing() -> None:
+    slurm = full()
+    service = service_of(slurm)
+    slurm.gives_notice(9)
+    after(slurm, service)
+    slurm.has(9, SlurmJobState.COMPLETED)
+    after(slurm, service)
+    slurm.gives_notice(10)
+    after(slurm, service)
+    assert slurm.said(10) == "taken"
+
+
 @pytest.mark.parametrize(("seconds", "reason"), [(30, "Licenses"), (2, "JobHeldUser")])
 def test_a_job_that_came_and_does_not_start_keeps_no_nodes_for_long(seconds: float, reason: str) -> None:
     slurm = full()
