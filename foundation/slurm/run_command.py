@@ -62,6 +62,15 @@ class CommandOutput:
 
 
 Runner = Callable[[Sequence[str], str | None, Mapping[str, str], float], CommandOutput]
+_running: set[int] = set()
+"""Groups of the commands that run, in all threads."""
+
+
+def end_commands() -> None:
+    """Kill the commands that other threads run: for a process that ends and does not wait for them."""
+    for group in tuple(_running):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def run_command(
@@ -104,10 +113,12 @@ def run_command(
         raise HostError(f"{words[0]} cannot be run: {error.strerror}") from error
     with process:
         answer = None
+        _running.add(process.pid)
         try:
             answer = _communicate(process, input_bytes or b"", timeout_s, most_bytes, heard)
             return answer
         finally:
+            _running.discard(process.pid)
             if answer is None or answer.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)

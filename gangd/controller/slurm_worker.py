@@ -25,6 +25,7 @@ from functools import partial
 
 from foundation.errors import OsubError
 from foundation.slurm import JobSnapshot, Reservation, SlurmClient, SlurmJob, SlurmNode
+from foundation.slurm.run_command import end_commands
 from foundation.slurm.slurm_client import MarkField, sharing_text
 from foundation.units import counted
 from gangd.controller.controller_config import Config
@@ -204,12 +205,14 @@ class SlurmWorker:
         return answers
 
     def stop(self, within_s: float = 1.0) -> None:
-        """End the thread; a call that hangs is left to end with the process."""
+        """End the thread, and a command that hangs; another call that hangs ends with the process."""
         with self._wake:
             self._leaving = True
             self._wake.notify()
         if self._thread.stop(within_s):
             os.close(self.fd)
+        else:
+            end_commands()
 
     def _run(self) -> None:
         looked_s = nodes_s = float("-inf")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import zmq
 from hypothesis import given
@@ -24,6 +27,7 @@ from foundation.slurm import (
     UnreadableJob,
 )
 from foundation.slurm import SlurmJobState as SlurmState
+from foundation.slurm.run_command import run_command
 from foundation.slurm.slurm_client import MarkField
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 from gangd.controller.controller_config import Config
@@ -56,6 +60,7 @@ from gangd.core import (
 from gangd.daemon_process import Death
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.fake_slurm import FakeSlurm
+from tests.fixtures.looks import until
 from tests.fixtures.tier import examples
 
 MAIN = JobRules({"main": JobRule(weight=4.0, may_opt_out=True)})
@@ -242,6 +247,31 @@ def test_the_worker_looks_moves_and_survives_an_outage() -> None:
         answers_of(worker, lambda taken: any(isinstance(one, SlurmObserved) for one in taken))
     finally:
         worker.stop()
+
+
+class Hung(FakeSlurm):
+    """Asks by a command that does not end by itself."""
+
+    def __init__(self, marked: Path) -> None:
+        super().__init__()
+        self.marked = marked
+
+    def jobs(self) -> JobSnapshot:
+        body = f"echo $$ >{self.marked}.new; mv {self.marked}.new {self.marked}; exec sleep 600"
+        run_command(["sh", "-c", body], None, os.environ, 600)
+        return super().jobs()
+
+
+def test_a_command_that_hangs_ends_with_the_worker(tmp_path: Path) -> None:
+    slurm = Hung(tmp_path / "pid")
+    worker = SlurmWorker(slurm, every_s=0.05)
+    worker.start()
+    until(slurm.marked.exists, 30, "the command runs")
+    process = psutil.Process(int(slurm.marked.read_text()))
+    worker.stop(within_s=0.1)
+    psutil.wait_procs([process], timeout=30)
+    assert not process.is_running()
+    worker.stop(within_s=30)
 
 
 class Asked(FakeSlurm):
