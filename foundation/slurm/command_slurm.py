@@ -244,7 +244,7 @@ class CommandSlurm:
                 if printed is None:
                     raise SubmitUncertainError(f"submission of {name}: sbatch printed no job id")
                 return int(printed.group(1))
-            if answer.returncode is None or any(sign in answer.stderr for sign in _NO_ANSWER):
+            if answer.was_killed or any(sign in answer.stderr for sign in _NO_ANSWER):
                 raise SubmitUncertainError(f"submission of {name}: {_last_line(answer)}")
             if not any(sign in answer.stderr for sign in _NEVER_ARRIVED):
                 raise SlurmRefusedError(f"Slurm refused {name}: {_why_refused(answer)}")
@@ -259,7 +259,7 @@ class CommandSlurm:
         answer = self._runner(words, request.script, environment, self._timeout_s)
         if answer.returncode == 0:
             return
-        if answer.returncode is None or any(s in answer.stderr for s in (*_NEVER_ARRIVED, *_NO_ANSWER)):
+        if answer.was_killed or any(s in answer.stderr for s in (*_NEVER_ARRIVED, *_NO_ANSWER)):
             raise SlurmUnreachableError(f"Slurm does not answer ({_last_line(answer)})")
         raise SlurmRefusedError(f"Slurm refuses a job: {_why_refused(answer)}")
 
@@ -363,9 +363,7 @@ class CommandSlurm:
                     return answer.stdout
             if answer.too_long:
                 raise AnswerTooLongError(f"`{' '.join(words)}`: {answer.stderr}")
-            away = answer.returncode is None or any(
-                s in answer.stderr for s in (*_NEVER_ARRIVED, *_NO_ANSWER)
-            )
+            away = answer.was_killed or any(s in answer.stderr for s in (*_NEVER_ARRIVED, *_NO_ANSWER))
             if not away:
                 raise SlurmRefusedError(f"`{one_line(' '.join(words))}` failed: {_last_line(answer)}")
             if attempt + 1 < self._tries:

@@ -60,6 +60,11 @@ class CommandOutput:
     stderr: str
     too_long: bool = False
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether it did not come to its end, such as by SIGPIPE where munge or slurmctld hung up on it."""
+        return self.returncode is None or self.returncode < 0
+
 
 Runner = Callable[[Sequence[str], str | None, Mapping[str, str], float], CommandOutput]
 _running: set[int] = set()

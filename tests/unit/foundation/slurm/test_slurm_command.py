@@ -68,6 +68,28 @@ def test_a_read_is_tried_again_while_slurm_is_away() -> None:
     assert script.pauses == [0.5, 1.0]
 
 
+def test_a_read_that_a_signal_ended_is_tried_again() -> None:
+    script = Script(CommandOutput(-13, "", ""), CommandOutput(0, "SLURM_VERSION = 22.05.8\n", ""))
+    assert script.client().version() == "22.05.8"
+
+
+def test_a_job_is_submitted_by_its_users_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "1")
+    script = Script(CommandOutput(0, "17\n", ""))
+    assert script.client().submit_by(["--hold", "job.sh"]) == 17
+    words, stdin, environment = script.calls[0]
+    assert (words, stdin) == (["sbatch", "--parsable", "--hold", "job.sh"], None)
+    assert environment["MINE"] == "1"
+
+
+def test_a_reservation_names_its_user_when_it_is_made_and_when_it_changes() -> None:
+    script = Script(*[CommandOutput(0, "", "")] * 2)
+    for anew in (True, False):
+        script.client().reserve("r", ["n1"], 60, "alice", anew=anew)
+    assert [call[0][1] for call in script.calls] == ["create", "update"]
+    assert all("Users=alice" in call[0] for call in script.calls)
+
+
 def test_a_read_gives_up_after_bounded_tries_and_says_so() -> None:
     script = Script(AWAY, AWAY, AWAY)
     with pytest.raises(SlurmUnreachableError, match="is slurmctld running"):
@@ -92,6 +114,7 @@ def test_a_submission_that_never_arrived_is_made_again() -> None:
     "answer",
     [
         CommandOutput(None, "", "no answer"),
+        CommandOutput(-13, "", ""),
         CommandOutput(1, "", "sbatch: error: Socket timed out on send/recv"),
     ],
 )
