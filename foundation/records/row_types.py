@@ -92,7 +92,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     system: Annotated[SystemName, Meta(description="`N12C12` is 12 nodes of 12 cores.")]
     node_names: Annotated[
-        tuple[str, ...] | None, Meta(description="Every node of the system, in its order.")
+        tuple[str, ...] | None,
+        Meta(description="Every node of the system, in its order, then those that came meanwhile."),
     ] = None
     queues: Annotated[
         QueueLayout,

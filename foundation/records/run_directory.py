@@ -112,6 +112,7 @@ def load_run(path: Path, *, placement: bool = True) -> Run:
         allocations, slices = read_table(path, ALLOCATIONS), read_table(path, SLICES)
     else:
         jobs, allocations, slices = journalled
+        info = _with_new_nodes(info, allocations)
     if jobs is None:
         jobs = JOBS.schema.to_frame()
     if not placement and "placement" in jobs.columns:
@@ -130,6 +131,16 @@ def load_run(path: Path, *, placement: bool = True) -> Run:
         complete=finished,
         host=read_table(path, HOST) if finished else _samples(path),
     )
+
+
+def _with_new_nodes(info: RunInfo, allocations: pl.DataFrame | None) -> RunInfo:
+    """Return a description that also names nodes that came while the run went on, such as one made anew."""
+    if info.kind != "real" or info.node_names is None or allocations is None:
+        return info
+    places = allocations.get_column("placement").drop_nulls()
+    used = places.explode(empty_as_null=True).struct.field("node").unique(maintain_order=True)
+    new = [name for name in used.drop_nulls() if name not in info.node_names]
+    return msgspec.structs.replace(info, node_names=(*info.node_names, *new)) if new else info
 
 
 def _samples(path: Path) -> pl.DataFrame | None:
@@ -353,6 +364,7 @@ class RunWriter:
             write_table(slices, SLICES, self.path)
         if journal_path(self.path, HOST).exists():
             write_table(read_journal(journal_path(self.path, HOST), HOST), HOST, self.path)
+        self.info = _with_new_nodes(self.info, allocations)
         self.update_info(wall_s=wall_s, cpu_s=cpu_s, engine_cpu_s=engine_cpu_s)
         write_table(jobs, JOBS, self.path)
         for table in TABLES:

@@ -180,6 +180,8 @@ def _print_containers(status_now: ComposeStatus) -> None:
     for name, states in said.items():
         table.add_row(escape(name), "[red]gone[/red]", "", escape(states))
     console.print(table)
+    if said or status_now.failures:
+        console.print("the same `osub cluster up` starts what has ended", highlight=False)
     for name, words in status_now.failures.items():
         console.print(f"{name} said last ({state.engine} logs {name}):", highlight=False, markup=False)
         for line in words:

@@ -477,6 +477,7 @@ def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, hom
     assert result.exit_code == 1
     assert "No space left on device" in result.output
     assert f"docker logs {cluster}-database-1" in result.output
+    assert "the same `osub cluster up` starts what has ended" in result.output
     as_json = json.loads(CliRunner().invoke(app, ["status", "--state", str(home), "--json"]).stdout)
     assert as_json["daemons"][f"{cluster}-database-1"] is False
     assert as_json["daemons"][f"{cluster}-controller-1"] is True

@@ -85,6 +85,18 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
     ]
 
 
+def test_a_node_that_came_while_the_run_went_on_is_one_of_its_nodes(tmp_path: Path) -> None:
+    place = (Placement("n3", (0,)),)
+    held = AllocationRecord(job=101, from_s=1, to_s=3, placement=place, why="start")
+    with RunWriter.create(
+        tmp_path / "RUN", make_info(node_names=("n1", "n2")), make_trace(tmp_path)
+    ) as writer:
+        writer.append_entry(JobEntry(make_ended(1, placement=place), (held,)))
+        assert load_run(tmp_path / "RUN").info.node_names == ("n1", "n2", "n3")
+        writer.finish(wall_s=1)
+    assert load_run(tmp_path / "RUN").info.node_names == ("n1", "n2", "n3")
+
+
 def sample(at_s: float, own_s: float | None = 0.5) -> HostRecord:
     return HostRecord(at_s=at_s, length_s=1.0, host="h", cpus=2, used_s=1.5, steal_s=0.0, own_s=own_s)
 
