@@ -1,7 +1,7 @@
 """A stock NAS Parallel Benchmark that reports its steps by a meter, though it is unchanged.
 
 ``npb FOLDER NAME CLASS STEPS``. LU, BT, SP and MG of NPB 3.4 take their iteration count from an input file
-(``workloads.npb``) and print a line every 20 time steps, MG every 5 iterations. Such a line is a
+(``workloads.rrba.npb``) and print a line every 20 time steps, MG every 5 iterations. Such a line is a
 step here. They print to a terminal, for only then does no runtime library keep lines back.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from foundation.errors import HostError, OsubError, UsageError
 from foundation.one_line import one_line
 from predictor.programs.dies_with_parent import with_parent
-from workloads.npb import find_binary, input_file
+from workloads.rrba.npb import find_binary, input_file
 from workloads.task.step_meter import Meter
 
 ITERATIONS = {"lu": 20, "bt": 20, "sp": 20, "mg": 5}

@@ -25,7 +25,7 @@ from foundation.one_line import one_line
 from foundation.trust import usable_cache
 from predictor.dataset import NAME, STRESSOR
 from predictor.programs.npb_program import ITERATIONS
-from workloads.npb import find_binary
+from workloads.rrba.npb import find_binary
 
 ENDLESS_STEPS = 10**12
 NPB_CLASSES = ("S", "W", "A", "B", "C")

@@ -59,7 +59,7 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
         pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, allowed))
     os.environ.update(mpi_environment(os.environ))
     if options.npb is not None:
-        from workloads.npb import run_npb
+        from workloads.rrba.npb import run_npb
 
         return run_npb(options, options.npb, begin, task, pin, launch_s(os.environ, begin))
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from foundation.errors import InputError, UsageError
-from workloads.npb import NpbResult, find_binary, input_file, read_result
 from workloads.rrba.calibration_kinds import kind_from_words
+from workloads.rrba.npb import NpbResult, find_binary, input_file, read_result
 from workloads.rrba.steps.calibrations import Calibration, host_type, load_calibrations, store_calibration
 from workloads.rrba.steps.calibrations import Key as CalibrationKey
 
