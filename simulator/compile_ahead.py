@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from simulator.engine.pool_run import compiled_loop
 from simulator.engine.run_rules import RunRules
 from simulator.model.jobs import PoolJobs
@@ -46,19 +44,8 @@ CASES = (
 
 def compile_engine(cases: Iterable[KernelCase] = CASES) -> None:
     """Compile loops into their cache; each takes over what it has in common with those before."""
-    none = np.zeros(0, dtype=np.int64)
     for case in cases:
-        jobs = PoolJobs(
-            submit_us=none,
-            requested_us=none,
-            nodes=none,
-            cores=none,
-            memory_kib=none,
-            app=none,
-            phase_at=np.zeros(1, dtype=np.int64),
-            phase_us=none,
-            lifecycles=[] if case.with_lifecycles else None,
-        )
+        jobs = PoolJobs.blank(0, [] if case.with_lifecycles else None)
         pool = NodePool(name="all", first=0, nodes=1, cores=1, multiplicity=case.multiplicity)
         rules = RunRules(policy=case.policy, placement=case.placement, sharing=case.sharing)
         compiled_loop(jobs, pool, rules).prepare()

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-import numpy as np
-
 from foundation.units import US_PER_S
 from simulator.hybrid import hybrid_state as state
 from simulator.hybrid import ondemand_jobs as demands
@@ -101,18 +99,7 @@ class LivePool:
     @classmethod
     def empty(cls, places: int, nodes: int, mechanism: Mechanism) -> LivePool:
         """Return a pool that so many jobs can ``enter`` at a time."""
-        none, rows = np.zeros(places, dtype=np.int64), np.zeros(places + 1, dtype=np.int64)
-        jobs = PoolJobs(
-            submit_us=none,
-            requested_us=none,
-            nodes=none,
-            cores=none,
-            memory_kib=none,
-            app=none,
-            phase_at=rows,
-            phase_us=none[:0],
-        )
-        pool = cls(jobs, nodes, mechanism)
+        pool = cls(PoolJobs.blank(places), nodes, mechanism)
         for place in range(places):
             pool.world.jobs[place].status = state.OVER
         return pool

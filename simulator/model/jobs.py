@@ -255,6 +255,22 @@ class PoolJobs:
     dependencies: JobDependencies | None = None
     used_kib: Ints | None = None
 
+    @classmethod
+    def blank(cls, count: int, lifecycles: Sequence[JobLifecycle] | None = None) -> PoolJobs:
+        """Return so many jobs that ask for nothing and do nothing."""
+        none = np.zeros(count, dtype=np.int64)
+        return cls(
+            submit_us=none,
+            requested_us=none,
+            nodes=none,
+            cores=none,
+            memory_kib=none,
+            app=none,
+            phase_at=np.zeros(count + 1, dtype=np.int64),
+            phase_us=none[:0],
+            lifecycles=lifecycles,
+        )
+
     @property
     def count(self) -> int:
         """How many there are."""
