@@ -213,7 +213,7 @@ class Seats:
 
     def report(self, report: NodeReport) -> None:
         """Count the slices in which jobs with a seat were held, and yielded instead of being frozen."""
-        for use in report.slices:
+        for use in report.slices if self._seats else ():
             for job in {*use.held, *use.yielding} & self._seats.keys():
                 held = self._held.setdefault((job, report.node), _HeldSlices())
                 if held.is_too_free(yielded=job in use.yielding) and job not in self._unheld:

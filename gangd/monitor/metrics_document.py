@@ -46,14 +46,14 @@ def _name(metric: Metric) -> str:
 
 def _values(table: Iterable[Metric]) -> str:
     """Name the values of each label, those that several metrics have alike once."""
-    whose: dict[tuple[str, str], list[str]] = {}
+    metrics_of: dict[tuple[str, str], list[str]] = {}
     for metric in table:
         labels = [(name, ", ".join(values)) for name, values in metric.labels if values]
         if metric.kind is MetricKind.HISTOGRAM:
             labels.append(("le", ", ".join(f"{bound:g}" for bound in metric.bounds_s) + " s"))
         for label in labels:
-            whose.setdefault(label, []).append(f"`{metric.name}`")
-    rows = [f"| `{name}` | {', '.join(names)} | {values} |" for (name, values), names in whose.items()]
+            metrics_of.setdefault(label, []).append(f"`{metric.name}`")
+    rows = [f"| `{name}` | {', '.join(names)} | {values} |" for (name, values), names in metrics_of.items()]
     return "\n".join(["| label | of | values |", "| --- | --- | --- |", *rows])
 
 
