@@ -43,7 +43,7 @@ class Why(enum.Enum):
     CLOSED = "closed"
     DYING = "dying"
     SLURMSTEPD = "slurmstepd"
-    EXTERNAL = "stranger"
+    EXTERNAL = "external"
     LAUNCHING = "launching"
     STUCK = "stuck"
     LONG = "long"

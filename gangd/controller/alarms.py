@@ -84,7 +84,7 @@ def alarms_of(news: Sequence[News]) -> list[Alarm]:
     if len(news) > MOST_NAMED:
         more = len(news) - MOST_NAMED
         alarms.append(
-            Alarm("door", "others", f"as many as {more} other addresses are shut out, or strangers")
+            Alarm("blocked", "others", f"as many as {more} other addresses are blocked, or use unknown keys")
         )
     return alarms
 
@@ -97,9 +97,9 @@ def alarm_of(news: News) -> Alarm:
     origin = news.origin or "unknown addresses"
     if isinstance(news, ShutOut):
         text = f"{origin}: {news.why}; new connections from there are refused for {news.for_ns / 1e9:g} s"
-        return Alarm("door", origin, text)
+        return Alarm("blocked", origin, text)
     whose = "that is not in the key folder" if news.owner is None else f"of {news.owner} that was removed"
-    return Alarm("stranger", origin, f"{origin}: a key {whose}, {counted(news.times, 'time')}")
+    return Alarm("unknown key", origin, f"{origin}: a key {whose}, {counted(news.times, 'time')}")
 
 
 class AlarmBoard:

@@ -114,9 +114,9 @@ HOLDS = ("freeze", "yield")
 ALARMS = (
     "agent",
     "agent lost",
+    "blocked",
     "configuration",
     "disk",
-    "door",
     "fault",
     "flood",
     "foreign freeze",
@@ -132,8 +132,8 @@ ALARMS = (
     "shared key",
     "slurm",
     "state",
-    "stranger",
     "thread",
+    "unknown key",
     "unreadable",
     OTHER,
 )

@@ -113,7 +113,7 @@ class AccessControl:
         self._look_ns = self._forget_ns = 0
         self._turned_ns = time.monotonic_ns()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC)
-        self._thread = WatchedThread("door", self._run, self._news.append)
+        self._thread = WatchedThread("access control", self._run, self._news.append)
 
     def watch(self, name: str, watched: zmq.Socket[bytes], allowance: Allowance) -> None:
         """Watch a socket from before it is bound; to be called before ``start``, by the socket's thread."""

@@ -218,7 +218,7 @@ def test_faults_that_need_something_done_are_alarms_of_their_job_and_node() -> N
 def test_alarms_without_number_are_not_kept() -> None:
     board = AlarmBoard()
     for number in range(3_000):
-        board.raise_(Alarm("door", str(number), "shut out"), None, number)
+        board.raise_(Alarm("blocked", str(number), "shut out"), None, number)
         board.raise_(Alarm("slurm", "slurm", "away"), None, number)
     standing = board.standing(3_000)
     assert len(standing) <= 1_000

@@ -571,13 +571,17 @@ def test_senders_without_number_are_forgotten() -> None:
     [
         (
             ShutOut("10.0.0.9", "70 connections, limit 64", 2 * SECOND_NS, 2),
-            "door",
+            "blocked",
             "10.0.0.9: 70 connections, limit 64; new connections from there are refused for 2 s",
         ),
-        (ShutOut(NOWHERE, "x", SECOND_NS, 1), "door", "unknown addresses: x; new connections"),
-        (Denied("10.0.0.9", 4), "stranger", "10.0.0.9: a key that is not in the key folder, 4 times"),
-        (Denied("10.0.0.9", 1, "n1"), "stranger", "10.0.0.9: a key of n1 that was removed, 1 time"),
-        (Death("door", "KeyError: 1", 1), "thread", "thread door died and was started again: KeyError: 1"),
+        (ShutOut(NOWHERE, "x", SECOND_NS, 1), "blocked", "unknown addresses: x; new connections"),
+        (Denied("10.0.0.9", 4), "unknown key", "10.0.0.9: a key that is not in the key folder, 4 times"),
+        (Denied("10.0.0.9", 1, "n1"), "unknown key", "10.0.0.9: a key of n1 that was removed, 1 time"),
+        (
+            Death("access control", "KeyError: 1", 1),
+            "thread",
+            "thread access control died and was started again: KeyError: 1",
+        ),
     ],
 )
 def test_what_happens_at_the_limit_is_an_alarm(news: ShutOut | Denied | Death, kind: str, text: str) -> None:
