@@ -295,4 +295,6 @@ def _slurm(settings: AgentSettings) -> SlurmLimits:
         return SlurmLimits()
     words = config.get("KillWait", "").split()
     kill_wait_s = int(words[0]) if words and words[0].isdigit() else KILL_WAIT_S
-    return SlurmLimits(config.get("ProctrackType"), config.get("JobAcctGatherType"), kill_wait_s)
+    return SlurmLimits(
+        config.get("ProctrackType"), config.get("JobAcctGatherType"), config.get("TaskPlugin"), kill_wait_s
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,11 +20,11 @@ from pathlib import Path
 from foundation.errors import HostError, TrustError
 from foundation.trust import open_folder
 from gangd.freezer.slurm_layout import freezable_paths, nodes_with_scopes, slurm_roots
-from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
+from gangd.freezer.tree import CGROUP1, CGROUP2, OWN_GROUP, Dialect, subdirectories, write_control
 from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.state_folders import STATE_DIR, all_stand_ins, ledger_folders, noted_folders
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
-from gangd.hold.cpu_priority import IDLE1, IDLE2, KNOBS, CpuWeightControl, job_of_own
+from gangd.hold.cpu_priority import IDLE1, IDLE2, KNOBS, CpuWeightControl
 
 _LOOKS, _LOOK_S = 3, 0.02
 V1_MOUNT = Path("/sys/fs/cgroup/freezer")
@@ -266,21 +267,25 @@ def low_groups(node: str | None, mount: Path = MOUNT) -> Iterator[tuple[Path, st
     """
     for name in ("cpu", "cpu,cpuacct"):
         if (mount / name).is_dir() and not (mount / name).is_symlink():
-            for path in _paths1(mount / name, node):
+            for path in (*_own(mount / name, node), *_paths1(mount / name, node)):
                 if _is_low(mount / name / path, IDLE1):
                     yield mount / name, path, IDLE1
     if (mount / "cgroup.controllers").exists():
-        for path in _paths2(mount, "", node, _SCOPE_DEPTH):
+        for path in (*_own(mount, node), *_paths2(mount, "", node, _SCOPE_DEPTH)):
             if _is_low(mount / path, IDLE2):
                 yield mount, path, IDLE2
 
 
+def _own(root: Path, node: str | None) -> Iterator[str]:
+    for top in subdirectories(str(root)):
+        match = re.fullmatch(OWN_GROUP, top)
+        if match is not None and node in (None, match["node"]):
+            yield top
+
+
 def _paths1(root: Path, node: str | None) -> Iterator[str]:
     for top in subdirectories(str(root)):
-        if top.startswith("gangd_"):
-            if IDLE1.allows(top) and (node is None or job_of_own(top, node) is not None):
-                yield top
-        elif top in ("slurm", f"slurm_{node}") or (node is None and top.startswith("slurm_")):
+        if top in ("slurm", f"slurm_{node}") or (node is None and top.startswith("slurm_")):
             for user in subdirectories(f"{root}/{top}"):
                 for path in (
                     f"{top}/{user}",

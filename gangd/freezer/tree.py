@@ -15,7 +15,7 @@ from pathlib import Path
 from foundation.trust import open_below, open_entry
 
 OWN_GROUP = r"gangd_(?P<node>[A-Za-z0-9._-]+)_job_(?P<job>[0-9]+)"
-"""The agent's own cpu cgroup of a job (v1)."""
+"""The agent's own cpu cgroup of a job, at the top of its hierarchy."""
 _STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
 JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-F][0-9A-HJKMNP-TV-Z]{12})"
 """A job's folder (v2): by its number, or by its SLUID as Slurm 26.05 does unless ``CgroupJobIdPaths=yes``.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.trust import open_entry
 from gangd.freezer.holder import Did, Ledger, StepKey, Write
 from gangd.freezer.procfs import PROC, is_slurmstepd, read_stat
 from gangd.freezer.tree import is_gone
@@ -22,15 +23,15 @@ _COUNTED = 256
 """Processes whose threads are counted; a job of more is taken to use all of its cores."""
 
 
-def cpu_path(pid: int, proc: Path = PROC) -> str | None:
-    """Path of a process in the v1 hierarchy that has ``cpu``; None if it is gone, or there is none."""
+def cpu_path(pid: int, proc: Path = PROC, *, unified: bool = False) -> str | None:
+    """Path of a process in v1's ``cpu`` hierarchy or the unified one; None if one of them is not there."""
     try:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
     except OSError:
         return None
     for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if "cpu" in controllers.split(","):
+        number, controllers, path = line.split(":", 2)
+        if number == "0" if unified else "cpu" in controllers.split(","):
             return path
     return None
 
@@ -43,24 +44,32 @@ def cpu_group(pid: int, mount: Path, proc: Path = PROC) -> str | None:
     path = cpu_path(pid, proc)
     if path is not None:
         return path.strip("/")
-    try:
-        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
-    except OSError:
+    path = cpu_path(pid, proc, unified=True)
+    if path is None:
         return None
-    unified = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
-    while unified and not (mount / unified / "cpu.weight").exists():
-        unified = unified.rpartition("/")[0]
-    return unified
+    path = path.strip("/")
+    while path and not (mount / path / "cpu.weight").exists():
+        path = path.rpartition("/")[0]
+    return path
 
 
-def born_at(pids: Iterable[int], proc: Path = PROC) -> str | None:
+def born_at(pids: Iterable[int], proc: Path = PROC, *, unified: bool = False) -> str | None:
     """Path at which the tasks of a job begin: that of the slurmstepd which is the parent of one of them."""
     members = set(pids)
     for pid in members:
         stat = read_stat(pid, proc)
         if stat is not None and stat.parent not in members and is_slurmstepd(stat.parent, proc):
-            return cpu_path(stat.parent, proc)
+            return cpu_path(stat.parent, proc, unified=unified)
     return None
+
+
+def enable_cpu(dir_fd: int) -> None:
+    """Enable ``cpu`` for what is in an open cgroup (v2); raises OSError."""
+    fd = open_entry(dir_fd, "cgroup.subtree_control", os.O_WRONLY)
+    try:
+        os.write(fd, b"+cpu")
+    finally:
+        os.close(fd)
 
 
 def is_daemon(pid: int, proc: Path = PROC) -> bool:

@@ -41,8 +41,8 @@ class CpuWeightControl:
         Number in the ledger.
     by_idle
         Whether ``cpu.idle`` holds; else the weight.
-    weight_file, least, usual
-        File of the weight, its least value, and what a cgroup has when it is made.
+    weight_file, least, usual, most
+        File of the weight, its least value, what a cgroup has when it is made, and its most.
     pattern
         Paths below the mount that may be written.
     """
@@ -52,7 +52,13 @@ class CpuWeightControl:
     weight_file: str
     least: int
     usual: int
+    most: int
     pattern: re.Pattern[str]
+
+    @property
+    def unified(self) -> bool:
+        """Whether it is of cgroup v2."""
+        return self.weight_file != "cpu.shares"
 
     @property
     def file(self) -> str:
@@ -93,11 +99,11 @@ class CpuWeightControl:
 
 
 _ANY1 = re.compile(f"{OWN_GROUP}|{_SLURM1.replace('?P<job>', '?:')}")
-_ANY2 = re.compile(_SLURM2)
-IDLE1 = CpuWeightControl(4, True, "cpu.shares", 2, 1024, _ANY1)
-SHARES1 = CpuWeightControl(5, False, "cpu.shares", 2, 1024, _ANY1)
-IDLE2 = CpuWeightControl(6, True, "cpu.weight", 1, 100, _ANY2)
-WEIGHT2 = CpuWeightControl(7, False, "cpu.weight", 1, 100, _ANY2)
+_ANY2 = re.compile(f"{OWN_GROUP}|{_SLURM2.replace('?P<job>', '?:')}")
+IDLE1 = CpuWeightControl(4, True, "cpu.shares", 2, 1024, 262_144, _ANY1)
+SHARES1 = CpuWeightControl(5, False, "cpu.shares", 2, 1024, 262_144, _ANY1)
+IDLE2 = CpuWeightControl(6, True, "cpu.weight", 1, 100, 10_000, _ANY2)
+WEIGHT2 = CpuWeightControl(7, False, "cpu.weight", 1, 100, 10_000, _ANY2)
 KNOBS = {knob.kind: knob for knob in (IDLE1, SHARES1, IDLE2, WEIGHT2)}
 
 

@@ -1,8 +1,9 @@
 """Picks the best way of yielding that a host offers, and says why.
 
-Where tasks have cpu cgroups of their own, only those count; so the order is: Slurm's job folders on a unified
-hierarchy, Slurm's job folders where v1 mounts ``cpu`` and ``cpuacct`` together and Slurm accounts by cgroup,
-groups of the agent's own in any other v1 ``cpu`` hierarchy, and the policy of threads where there is none.
+Where tasks have cpu cgroups of their own, only those count; so the order is: on a unified hierarchy Slurm's
+job folders, or groups of the agent's own where Slurm makes none; Slurm's job folders where v1 mounts ``cpu``
+and ``cpuacct`` together and Slurm accounts by cgroup, groups of the agent's own in any other v1 ``cpu``
+hierarchy; and the policy of threads where there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gangd.hold.own_groups import OwnGroups
 from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
 
-WAYS = ("auto", "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle", "freeze")
+WAYS = ("auto", "cgroup2", "cgroup2-own", "cgroup1", "cgroup1-slurm", "sched-idle", "freeze")
 KILL_WAIT_S = 30
 AUTOGROUP = Path("sys/kernel/sched_autogroup_enabled")
 
@@ -51,6 +52,7 @@ class SlurmLimits:
 
     proctrack: str | None = None
     jobacct: str | None = None
+    task: str | None = None
     kill_wait_s: int = KILL_WAIT_S
 
 
@@ -84,7 +86,7 @@ def choose_way(
     if kind in ("sched-idle", "freeze"):
         return Way(kind, None, "asked for")
     if kind != "auto":
-        place = root or (mount if kind == "cgroup2" else _cpu_mount(mount))
+        place = root or (mount if kind.startswith("cgroup2") else _cpu_mount(mount))
         if place is None or not place.is_dir():
             raise UsageError(f"{kind}: no cpu hierarchy in {mount}; give its mount with --cpu-root")
         return Way(kind, place, "asked for")
@@ -92,18 +94,22 @@ def choose_way(
 
 
 def _best(root: Path | None, slurm: SlurmLimits, mount: Path, proc: Path) -> Way:
-    tracked = slurm.proctrack in (None, "proctrack/cgroup")
     if (mount / "cgroup.controllers").exists():
         place = root or mount
-        if not tracked:
-            return _by_policy(
-                f"Slurm tracks processes by {slurm.proctrack}: no cpu cgroup a job", mount, proc
-            )
         if "cpu" not in (_read(place / "cgroup.controllers") or "").split():
             return _by_policy(f"{place} has no cpu controller to give", mount, proc)
         if not os.access(place / "cgroup.procs", os.W_OK):
             return _by_policy(f"{place} cannot be written by this user", mount, proc)
-        return Way("cgroup2", place, f"Slurm's job folders in {place} have a cpu controller")
+        if slurm.proctrack in (None, "proctrack/cgroup"):
+            return Way("cgroup2", place, f"Slurm's job folders in {place} have a cpu controller")
+        if slurm.jobacct == "jobacct_gather/cgroup" or "task/cgroup" in (slurm.task or ""):
+            return _by_policy(
+                f"Slurm tracks processes by {slurm.proctrack}, and has them in cgroups", mount, proc
+            )
+        enabled = "cpu" in (_read(place / "cgroup.subtree_control") or "").split()
+        if not enabled and (place / "cgroup.type").exists():  # the kernel: not where processes are
+            return _by_policy(f"{place} is not the top, and its cpu controller not enabled", mount, proc)
+        return Way("cgroup2-own", place, f"Slurm keeps jobs in no cgroups of {place}")
     found = root or _cpu_mount(mount)
     if found is None or not os.access(found / "cgroup.procs", os.W_OK):
         return _by_policy(f"no cpu hierarchy below {mount} can be written by this user", mount, proc)
@@ -118,10 +124,9 @@ def make_yielder(way: Way, node: str, ledger: Ledger) -> Deprioritizer | None:
         return SchedIdle(ledger)
     if way.root is None:
         return None
-    if way.kind == "cgroup2":
-        return JobFolders(way.root, IDLE2 if _knows_idle(way.root) else WEIGHT2, ledger)
-    knob = IDLE1 if _knows_idle(way.root) else SHARES1
-    if way.kind == "cgroup1":
+    idle, weight = (IDLE2, WEIGHT2) if way.kind.startswith("cgroup2") else (IDLE1, SHARES1)
+    knob = idle if _knows_idle(way.root) else weight
+    if way.kind in ("cgroup1", "cgroup2-own"):
         return OwnGroups(way.root, knob, node, ledger)
     return JobFolders(way.root, knob, ledger)
 

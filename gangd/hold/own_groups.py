@@ -1,9 +1,12 @@
-"""Yielding through cpu cgroups of the agent's own, one a job, in a v1 hierarchy that Slurm does not use.
+"""Yielding through cpu cgroups of the agent's own, one a job, where Slurm has no cgroups of jobs.
+
+That is a v1 ``cpu`` hierarchy that Slurm does not use, or cgroup v2 where Slurm keeps jobs in none.
 
 A group lies at the top of the hierarchy, next to the groups of all other jobs, for only siblings are weighed
 against each other. The processes of the job's steps are moved into it, slurmstepd never is; what they fork is
 born there. A job that ends leaves an empty group, which is removed; one that is no longer scheduled goes
-back to where it came from.
+back to where it came from. With v2 a process has one cgroup for all controllers: one that is moved leaves
+the limits of slurmd's service.
 
 A group's weight counts on all of its cores together, so it gets as many times the usual one as its threads
 can use cores of those that Slurm has allocated to the job: each thread then weighs what it weighed before.
@@ -24,29 +27,32 @@ from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
-from gangd.hold.cpu_group import CpuGroup, Turner, born_at, cpu_path, is_daemon, width
+from gangd.hold.cpu_group import CpuGroup, Turner, born_at, cpu_path, enable_cpu, is_daemon, width
 from gangd.hold.cpu_priority import CpuWeightControl, job_of_own, own_group
 from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
 
 PASSES = 8
 """How often the processes of a job are listed in one go: a pass finds only what was forked meanwhile."""
-MOST_WEIGHT = 262_144
 
 
 @dataclass(slots=True, kw_only=True)
 class _Group(CpuGroup):
-    """An open group of a job. ``origin``: where its processes came from; ``cores``: those it has of Slurm."""
+    """An open group of a job. ``origin``: where its processes came from; ``cores``: those it has of Slurm.
+
+    ``tasks_fd`` moves single threads; None with v2, which moves whole processes.
+    """
 
     job: int
     procs_fd: int
-    tasks_fd: int
+    tasks_fd: int | None
     origin: str | None = None
     cores: int = 1
 
     def close(self) -> None:
         CpuGroup.close(self)
         os.close(self.procs_fd)
-        os.close(self.tasks_fd)
+        if self.tasks_fd is not None:
+            os.close(self.tasks_fd)
 
 
 class OwnGroups:
@@ -55,9 +61,9 @@ class OwnGroups:
     Parameters
     ----------
     root
-        Mount of the v1 ``cpu`` hierarchy.
+        Mount of the v1 ``cpu`` hierarchy, or of the unified one.
     knob
-        ``IDLE1`` or ``SHARES1``.
+        ``IDLE1`` or ``SHARES1``; ``IDLE2`` or ``WEIGHT2``.
     node
         Slurm's name of this node.
     ledger
@@ -82,7 +88,7 @@ class OwnGroups:
         *,
         write: Callable[[int, bytes, int], int] = os.pwrite,
     ) -> None:
-        self.name = f"cgroup1, {knob.file} of own groups"
+        self.name = f"cgroup{2 if knob.unified else 1}, {knob.file} of own groups"
         self.root = root
         self._knob = knob
         self._node = node
@@ -165,19 +171,23 @@ class OwnGroups:
         """Make and open the group of a job, or open the one that an earlier agent made."""
         name = own_group(self._node, job)
         opened: list[int] = []
+        tasks_fd = None
         try:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o755, dir_fd=self._root_fd)
+            if self._knob.unified:  # each time: a service manager may have disabled it
+                with contextlib.suppress(FileNotFoundError):  # not to be had: the group then lacks its file
+                    enable_cpu(self._root_fd)
+            self._make_folder(name)
             dir_fd = open_below(self._root_fd, name)
             try:
                 files = dict.fromkeys((self._knob.file, self._knob.weight_file))
                 fds = {}
                 for file in files:
-                    fds[file] = open_entry(dir_fd, file, os.O_WRONLY)
+                    fds[file] = open_entry(dir_fd, file, os.O_RDWR)
                     opened.append(fds[file])
                 procs_fd = open_entry(dir_fd, "cgroup.procs", os.O_RDWR)
                 opened.append(procs_fd)
-                opened.append(open_entry(dir_fd, "tasks", os.O_RDWR))
+                if not self._knob.unified:
+                    tasks_fd = open_entry(dir_fd, "tasks", os.O_RDWR)
             finally:
                 os.close(dir_fd)
         except OSError as error:
@@ -191,12 +201,20 @@ class OwnGroups:
             weight=self._knob.usual,
             slot=self._claim(job),
             job=job,
-            procs_fd=opened[-2],
-            tasks_fd=opened[-1],
+            procs_fd=procs_fd,
+            tasks_fd=tasks_fd,
         )
         self._groups[job] = group
         self._leaving.pop(job, None)
         return group
+
+    def _make_folder(self, name: str) -> None:
+        with contextlib.suppress(FileExistsError):
+            try:
+                os.mkdir(name, 0o755, dir_fd=self._root_fd)
+            except PermissionError:  # the kernel has the top read-only for its owner (CAP_DAC_OVERRIDE)
+                os.fchmod(self._root_fd, 0o755)
+                os.mkdir(name, 0o755, dir_fd=self._root_fd)
 
     def _claim(self, job: int) -> int | None:
         return self._ledger.claim_cgroup(self._knob.kind, own_group(self._node, job), job)
@@ -208,8 +226,9 @@ class OwnGroups:
         for _ in range(PASSES):
             wanted = pids()
             try:
+                os.pread(group.fds[self._knob.weight_file], 1, 0)
                 missing = set(wanted).difference(_numbers(group.procs_fd), stuck)
-            except OSError:  # another process removed the group
+            except OSError:  # another process removed the group, or disabled its controller (v2)
                 self._forget(group, alone)
                 return True
             if not missing:
@@ -222,10 +241,10 @@ class OwnGroups:
         return moved
 
     def _move(self, group: _Group, pid: int) -> bool:
-        """Move one process, with all its threads; thread by thread if one of them has real-time priority."""
+        """Move one process, with all its threads; on v1 one by one if any has real-time priority."""
         if group.origin is None:
             own = "/" + own_group(self._node, group.job)
-            path = cpu_path(pid)
+            path = cpu_path(pid, unified=self._knob.unified)
             group.origin = path if path is not None and path != own else None
         try:
             os.pwrite(group.procs_fd, b"%d" % pid, 0)
@@ -236,18 +255,18 @@ class OwnGroups:
                 self._troubles[group.job] = f"process {pid} cannot be moved: {error.strerror}"
                 return False
             self._troubles[group.job] = f"process {pid} has threads of real-time priority: they do not yield"
-            return self._move_threads(group, pid)
+            return group.tasks_fd is not None and self._move_threads(group.tasks_fd, pid)
         return True
 
-    def _move_threads(self, group: _Group, pid: int) -> bool:
+    def _move_threads(self, tasks_fd: int, pid: int) -> bool:
         moved = False
         for tid in subdirectories(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                moved = os.pwrite(group.tasks_fd, tid.encode(), 0) > 0 or moved
+                moved = os.pwrite(tasks_fd, tid.encode(), 0) > 0 or moved
         return moved
 
     def _weigh(self, group: _Group, pids: tuple[int, ...], alone: Alone) -> None:
-        weight = min(MOST_WEIGHT, self._knob.usual * width(pids, group.cores))
+        weight = min(self._knob.most, self._knob.usual * width(pids, group.cores))
         if weight == group.weight:
             return
         with alone(), self._lock:
@@ -280,7 +299,7 @@ class OwnGroups:
             left = _numbers_or_none(group.procs_fd)
             if not left:
                 break
-            home = group.origin or born_at(left) or "/"
+            home = group.origin or born_at(left, unified=self._knob.unified) or "/"
             if not self._send(home, left):
                 break
         if stuck and _numbers_or_none(group.procs_fd):

@@ -24,7 +24,7 @@ from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
-from gangd.hold.cpu_group import CpuGroup, Turner
+from gangd.hold.cpu_group import CpuGroup, Turner, enable_cpu
 from gangd.hold.cpu_priority import CpuWeightControl
 from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
 
@@ -59,7 +59,7 @@ class JobFolders:
         *,
         write: Callable[[int, bytes, int], int] = os.pwrite,
     ) -> None:
-        self._nested = knob.weight_file == "cpu.shares"
+        self._nested = not knob.unified
         generation = "cgroup1" if self._nested else "cgroup2"
         self.name = f"{generation}, {knob.file} of Slurm's job folders"
         self.root = root
@@ -224,11 +224,7 @@ class JobFolders:
         with contextlib.suppress(OSError):
             scope_fd = open_below(self._root_fd, scope)
             try:
-                fd = open_entry(scope_fd, "cgroup.subtree_control", os.O_WRONLY)
-                try:
-                    os.write(fd, b"+cpu")
-                finally:
-                    os.close(fd)
+                enable_cpu(scope_fd)
             finally:
                 os.close(scope_fd)
 

@@ -340,7 +340,7 @@ class Hello(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag
     pid: Count
     agent_version: Word
     freezer: Word  # "cgroup2", "cgroup1", "signals", "recording"
-    yields: Word = "freeze"  # how jobs yield: "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle"; or not
+    yields: Word = "freeze"  # how jobs yield: one of the agent's ``--hold-by``, but auto
     dry_run: bool = False
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,7 @@ from gangd.guardian.statefile import StateFile
 from gangd.hold.cpu_priority import (
     IDLE1,
     IDLE2,
+    KNOBS,
     SHARES1,
     WEIGHT2,
     CpuWeightControl,
@@ -47,7 +49,7 @@ from gangd.hold.sched_idle import SchedIdle
 from gangd.hold.slurm_job_folders import JobFolders
 from tests.fixtures.cgroup_tree import BASES, CgroupTree
 from tests.fixtures.gang_host import SLEEP, V1_MOUNT, V2_MOUNTS, RealCgroups
-from tests.fixtures.gang_yield import CPU1, remove_groups
+from tests.fixtures.gang_yield import CPU1, UNIFIED, knob_of_unified, remove_groups
 from tests.fixtures.looks import until
 from tests.fixtures.tier import choose
 
@@ -628,8 +630,8 @@ class FoldersMachine(YieldMachine):
         return os.pwrite(fd, data, at)
 
     def path(self, job: int) -> str:
-        nested = self.knob.weight_file == "cpu.shares"
-        return f"slurm_a/uid_{7 + job % 2}/job_{job}" if nested else f"{SCOPE}/job_{job}"
+        unified = self.knob.unified
+        return f"{SCOPE}/job_{job}" if unified else f"slurm_a/uid_{7 + job % 2}/job_{job}"
 
     def begin(self, job: int) -> None:
         folder = self.cpu_root / self.path(job)
@@ -668,14 +670,18 @@ class FoldersMachine(YieldMachine):
 class GroupsMachine(YieldMachine):
     """Own groups in the host's cpu hierarchy, with real processes."""
 
+    top: ClassVar[Path] = CPU1
+    knob: ClassVar[CpuWeightControl] = IDLE1
+
     def build(self) -> None:
-        self.cpu_root = CPU1
+        self.cpu_root = self.top
         self.node = f"osubtest{os.getpid()}"
         self.children: dict[int, list[subprocess.Popen[bytes]]] = {}
-        self.undo.callback(remove_groups, CPU1, self.node)
+        self.undo.callback(remove_groups, self.top, self.node)
+        self.undo.enter_context(patch.dict(KNOBS, {self.knob.kind: self.knob}))
 
     def make(self) -> Deprioritizer:
-        return OwnGroups(CPU1, IDLE1, self.node, self.ledger, write=self.write)
+        return OwnGroups(self.top, self.knob, self.node, self.ledger, write=self.write)
 
     def write(self, fd: int, data: bytes, at: int = 0) -> int:
         self.fail()
@@ -695,9 +701,10 @@ class GroupsMachine(YieldMachine):
     def low(self) -> set[str]:
         found = set()
         for job in YIELDING_JOBS:
-            folder = CPU1 / own_group(self.node, job)
+            folder = self.top / own_group(self.node, job)
             with contextlib.suppress(OSError):
-                if (folder / "cpu.idle").read_text() == "1\n" and (folder / "cgroup.procs").read_text():
+                is_low = (folder / self.knob.file).read_bytes().strip() == self.knob.low
+                if is_low and (folder / "cgroup.procs").read_text():
                     found.add(folder.name)
         return found
 
@@ -751,3 +758,10 @@ def test_own_groups_and_policies(machine: type[YieldMachine]) -> None:
     if os.geteuid() != 0 or not (CPU1 / "cgroup.procs").exists():
         pytest.skip("needs root and a cgroup v1 cpu hierarchy")
     play(machine, choose(2, 6, 300))
+
+
+def test_own_groups_of_a_unified_hierarchy() -> None:
+    if os.geteuid() != 0 or UNIFIED is None:
+        pytest.skip("needs root and a cgroup v2 hierarchy")
+    world = {"top": UNIFIED, "knob": knob_of_unified(UNIFIED)}
+    play(type("UnifiedGroups", (GroupsMachine,), world), choose(2, 6, 300))

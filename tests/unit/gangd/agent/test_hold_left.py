@@ -60,8 +60,19 @@ def test_low_jobs_of_a_unified_hierarchy_are_found(tmp_path: Path) -> None:
     job.mkdir(parents=True)
     (job / "cpu.idle").write_text("1")
     (job / "cpu.weight").write_text("0")
+    for name in ("gangd_a_job_6", "gangd_x_job_7", "gangd_a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cpu.weight").write_text("1")
     assert found(tmp_path, "b") == []
-    assert found(tmp_path, "a") == [(tmp_path.name, "system.slice/a_slurmstepd.scope/job_5", IDLE2.kind)]
+    assert found(tmp_path, "a") == [
+        (tmp_path.name, "gangd_a_job_6", IDLE2.kind),
+        (tmp_path.name, "system.slice/a_slurmstepd.scope/job_5", IDLE2.kind),
+    ]
+    for root, path, knob in low_groups(None, tmp_path):
+        assert knob.restore(root, path)
+    assert found(tmp_path) == []
+    assert (tmp_path / "gangd_x_job_7" / "cpu.weight").read_text() == "100"
+    assert (tmp_path / "gangd_a" / "cpu.weight").read_text() == "1"
 
 
 def test_the_thaw_tool_reports_what_yields_for_no_agent_and_scan_gives_it_back(tmp_path: Path) -> None:
@@ -92,9 +103,13 @@ def test_the_thaw_tool_reports_what_yields_for_no_agent_and_scan_gives_it_back(t
     state.close()
 
 
+@pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: f"{knob.file} {knob.kind}")
-def test_guardian_restores_by_what_the_ledger_says_alone(tmp_path: Path, knob: CpuWeightControl) -> None:
-    path = "gangd_a_job_1" if knob.weight_file == "cpu.shares" else "system.slice/slurmstepd.scope/job_1"
+def test_guardian_restores_by_what_the_ledger_says_alone(
+    tmp_path: Path, knob: CpuWeightControl, own: bool
+) -> None:
+    of_slurm = "system.slice/slurmstepd.scope/job_1" if knob.unified else "slurm_a/uid_7/job_1"
+    path = "gangd_a_job_1" if own else of_slurm
     folder = tmp_path / "root" / path
     folder.mkdir(parents=True)
     (folder / "cpu.idle").write_text("1")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,10 +15,27 @@ import pytest
 
 from gangd.freezer.holder import Did
 from gangd.hold.cpu_group import cpu_path, width
-from gangd.hold.cpu_priority import IDLE1, SHARES1, CpuWeightControl, job_of_own, own_group, threads
+from gangd.hold.cpu_priority import (
+    IDLE1,
+    IDLE2,
+    SHARES1,
+    CpuWeightControl,
+    job_of_own,
+    own_group,
+    threads,
+)
 from gangd.hold.own_groups import OwnGroups
 from tests.fixtures.gang_host import cpu_ns
-from tests.fixtures.gang_yield import CPU1, PIN, a_cpu, remove_groups, shares
+from tests.fixtures.gang_yield import (
+    CPU1,
+    PIN,
+    UNIFIED,
+    FakeCpu1,
+    a_cpu,
+    knob_of_unified,
+    remove_groups,
+    shares,
+)
 from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
@@ -312,6 +330,129 @@ def test_switches_go_on_while_jobs_are_gathered_and_dissolved(node: str, childre
     assert not list(CPU1.glob(f"gangd_{node}_*"))
 
 
+@pytest.fixture
+def top2() -> Iterator[tuple[Path, str]]:
+    """Return the top of the unified hierarchy, and a name of a node for groups in it."""
+    if os.geteuid() != 0 or UNIFIED is None:
+        pytest.skip("needs root and a cgroup v2 hierarchy")
+    name = f"osubtest{os.getpid()}"
+    yield UNIFIED, name
+    remove_groups(UNIFIED, name)
+
+
+def place2(pid: int) -> str | None:
+    return cpu_path(pid, unified=True)
+
+
+def test_unified_group_holds_and_gives_processes_back(top2: tuple[Path, str], children: Children) -> None:
+    top, node = top2
+    knob, home = knob_of_unified(top), top / f"home_{node}"
+    home.mkdir()
+    pid = started(children, FORKING)
+    family = Path(f"/proc/{pid}/task/{pid}/children")
+
+    def members() -> tuple[int, ...]:
+        return (pid, *map(int, family.read_text().split()))
+
+    try:
+        (home / "cgroup.procs").write_text(str(pid))
+        groups = OwnGroups(top, knob, node, NoLedger())
+        until(lambda: len(members()) > 20, what="children")
+        assert groups.gather({A: members}, cores={A: 3})
+        weight = top / own_group(node, A) / knob.weight_file
+        assert weight.read_text() == "300\n"
+        assert groups.hold(A).did is Did.WROTE
+        assert weight.read_text() == "1\n"
+        until(lambda: len(members()) == 151, what="all children")
+        assert {place2(each) for each in members()} == {"/" + own_group(node, A)}
+        assert groups.release(A).did is Did.WROTE
+        assert weight.read_text() == "300\n"
+        groups.gather({A: members}, cores={A: 200})
+        assert weight.read_text() == "10000\n", "the most that the kernel takes"
+        groups.hold(A)
+        groups.gather({})  # the job is no longer scheduled
+        assert {place2(each) for each in members()} == {f"/{home.name}"}
+        assert not weight.parent.exists()
+        groups.close()
+    finally:
+        children[0].kill()
+        children[0].wait()
+        until(lambda: not (home / "cgroup.procs").read_text(), what="an empty group")
+        home.rmdir()
+
+
+def test_next_agent_restores_a_unified_group(top2: tuple[Path, str], children: Children) -> None:
+    top, node = top2
+    knob, pid = knob_of_unified(top), spinner(children)
+    first = OwnGroups(top, knob, node, NoLedger())
+    first.gather({A: only(pid), B: lambda: ()})
+    first.hold(A)
+    second = OwnGroups(top, knob, node, NoLedger())  # the first was killed
+    assert (top / own_group(node, A) / knob.weight_file).read_text() == "100\n"
+    assert not (top / own_group(node, B)).exists()
+    assert not second.gather({A: only(pid)})
+    second.close()
+    assert place2(pid) == "/", "its slurmstepd does not tell where it was born"
+
+
+def test_unified_group_without_its_controller_is_made_again(tmp_path: Path, children: Children) -> None:
+    """A service manager may disable the controller; its files are then gone from a group that is there."""
+    top = FakeCpu1(tmp_path / "cgroup").root
+    group = top / own_group("n1", A)
+    group.mkdir()
+
+    def enable(text: str) -> None:
+        for name in ("cgroup.procs", "cpu.weight", "cpu.idle"):
+            (group / name).write_text(text)
+        (top / "cgroup.subtree_control").write_text("")
+
+    enable("")
+    groups = OwnGroups(top, IDLE2, "n1", NoLedger())
+    enable("")
+    groups.gather({A: only()})
+    assert (top / "cgroup.subtree_control").read_text() == "+cpu"
+    (group / "cpu.idle").unlink()
+    (group / "cpu.weight").unlink()
+    groups._groups[A].fds["cpu.weight"] = fd = os.open("/proc/self/mem", os.O_RDONLY)
+    with pytest.raises(OSError, match="Input/output"):  # as a file that the kernel has removed
+        os.pread(fd, 1, 0)
+    assert groups.gather({A: only()})
+    assert not groups.gather({A: only()})
+    assert "No such file" in groups.troubles()[A]
+    enable("")
+    groups.gather({A: only()})
+    assert groups.hold(A).did is Did.WROTE
+    assert (group / "cpu.idle").read_text() == "1"
+    groups.close()
+
+
+@pytest.mark.parametrize("top", [CPU1, UNIFIED], ids=["v1", "unified"])
+def test_no_right_to_override_permissions_is_needed(top: Path | None, children: Children) -> None:
+    """The kernel gives the top of a hierarchy to root, without the permission to write there."""
+    if os.geteuid() != 0 or top is None or not (top / "cgroup.procs").exists():
+        pytest.skip("needs root and that hierarchy")
+    node, pid, mode = f"osubtest{os.getpid()}", spinner(children), top.stat().st_mode
+    top.chmod(0o555)
+    knob = knob_of_unified(top) if top == UNIFIED else IDLE1
+    program = (
+        "import pickle, sys; from pathlib import Path; from gangd.hold.own_groups import OwnGroups;"
+        "from tests.fixtures.no_ledger import NoLedger;"
+        "top, knob, node, job, pid = pickle.load(sys.stdin.buffer);"
+        "groups = OwnGroups(top, knob, node, NoLedger()); groups.gather({job: lambda: (pid,)});"
+        "print(groups.troubles())"
+    )
+    words = ["setpriv", "--bounding-set=-dac_override", sys.executable, "-c", program]
+    try:
+        given = pickle.dumps((top, knob, node, A, pid))
+        assert subprocess.run(words, input=given, check=True, stdout=subprocess.PIPE).stdout == b"{}\n"
+        assert str(pid) in (top / own_group(node, A) / "cgroup.procs").read_text().split()
+    finally:
+        top.chmod(mode & 0o777)
+        children[0].kill()
+        children[0].wait()
+        remove_groups(top, node)
+
+
 def test_only_names_of_our_own_kind_are_ours() -> None:
     assert job_of_own(own_group("n1", 5), "n1") == 5
     assert job_of_own(own_group("n1", 5), "n2") is None
@@ -319,6 +460,8 @@ def test_only_names_of_our_own_kind_are_ours() -> None:
         assert job_of_own(name, "n1") is None
     for path in ("gangd_n1_job_5", "slurm_n1/uid_7/job_5", "slurm/uid_7"):
         assert IDLE1.allows(path)
+    for path in ("gangd_n1_job_5", "system.slice/n1_slurmstepd.scope/job_5"):
+        assert IDLE2.allows(path)
     for path in (
         "",
         "/",
@@ -329,3 +472,4 @@ def test_only_names_of_our_own_kind_are_ours() -> None:
         "slurm_n1/uid_7/job_5/step_0",
     ):
         assert not IDLE1.allows(path)
+        assert not IDLE2.allows(path)
