@@ -86,10 +86,9 @@ class StudyFindings:
     ----------
     title
         Of the page.
-    learnt
-        What the study found, in sentences; its page opens with them.
     facts
-        What was simulated, in sentences.
+        What the study found, in sentences, then its evidence, beginning with "Evidence:", and what was
+        simulated. Its page opens with them up to the evidence.
     claims
         Every claim of the paper, judged.
     tables
@@ -101,7 +100,6 @@ class StudyFindings:
     """
 
     title: str
-    learnt: Sequence[str] = ()
     facts: Sequence[str]
     claims: Sequence[ClaimRow]
     tables: Sequence[ExperimentTable]
@@ -135,10 +133,7 @@ class ClaimStudy:
         """Run the study and judge every claim."""
         found = importlib.import_module(self.module).examine(request)
         if not isinstance(found, StudyFindings):
-            raise TypeError(f"{self.module}.examine returned no Findings")
-        if found.learnt:
-            evidence, *others = found.facts
-            found = replace(found, facts=[*found.learnt, f"Evidence: {evidence}", *others])
+            raise TypeError(f"{self.module}.examine returned no StudyFindings")
         return _in_its_world(found) if found.world else found
 
 

@@ -311,7 +311,8 @@ def examine(request: StudyRequest) -> StudyFindings:
         else f"{theta.name}: scenarios 1 and 2 are instants of it, scenario 3 is generated from its sizes"
     )
     facts = [
-        f"Eviction of K of about 4,352 nodes within 0 to 15 minutes; {source}.",
+        *learnt(found),
+        f"Evidence: Eviction of K of about 4,352 nodes within 0 to 15 minutes; {source}.",
         (
             f"Memory, times and instants are drawn anew for each of the {counted(request.seeds, 'seed')}; "
             f"B_a = 250 GB/s, B_c = 1 GB/s. Backtracking has {effort.limit_s:g} s a question, "
@@ -322,7 +323,6 @@ def examine(request: StudyRequest) -> StudyFindings:
     known = None if theta is None else facts_of(theta)
     return StudyFindings(
         title="CoSim again: eviction for an on-demand job",
-        learnt=learnt(found),
         facts=facts,
         claims=claim_rows(found, known),
         tables=tables(found),

@@ -95,9 +95,11 @@ def examine(request: StudyRequest) -> StudyFindings:
     count = sum(map(len, found.runs.values()))
     cpu_s = sum(one.cpu_s for of in found.runs.values() for one in of)
     facts = [
+        *learnt(found),
         (
-            f"{source}: {counted(workload.count, 'job')} in {days:.0f} days on {counted(nodes, 'node')}, "
-            f"each node one job; arrivals are scaled to a load of {LOAD:.1%}, the paper's."
+            f"Evidence: {source}: {counted(workload.count, 'job')} in {days:.0f} days on "
+            f"{counted(nodes, 'node')}, each node one job; arrivals are scaled to a load of {LOAD:.1%}, the "
+            "paper's."
         ),
         (
             f"{counted(request.seeds, 'seed')} for projects, kinds, set-up and notices; on-demand jobs are "
@@ -111,7 +113,6 @@ def examine(request: StudyRequest) -> StudyFindings:
 
     return StudyFindings(
         title="Hybrid scheduling again: on-demand, rigid and malleable jobs",
-        learnt=learnt(found),
         facts=facts,
         claims=claim_rows(found),
         tables=tables(found),

@@ -97,10 +97,10 @@ def examine(request: StudyRequest) -> StudyFindings:
     tables = [share_table(system, one) for system, one in found.items()]
     if THETA in found and not request.quick:
         tables.append(variant_table(THETA, found[THETA]))
+    about = [window.about for window in windows.values()]
     return StudyFindings(
         title="Malleable strategies over EASY again",
-        learnt=learnt(found),
-        facts=[*(window.about for window in windows.values()), *_facts(request)],
+        facts=[*learnt(found), f"Evidence: {about[0]}", *about[1:], *_facts(request)],
         claims=claim_rows(found),
         tables=tables,
         figures=lambda: drawings(found),

@@ -93,8 +93,9 @@ def examine(request: StudyRequest) -> StudyFindings:
     folds = folds_of(found)
     about = found.pairs.about
     facts = [
+        *learnt(found, made),
         (
-            f"{counted(found.shared.height, 'ordered pair')} of "
+            f"Evidence: {counted(found.shared.height, 'ordered pair')} of "
             f"{counted(len(table.applications), 'application')} that take turns on one core, measured on "
             f"{about.host.cpu_model}, {about.started:%Y-%m-%d}; of {found.report.excluded} the interval has "
             "0.5 in it, and models are judged without these."
@@ -104,7 +105,6 @@ def examine(request: StudyRequest) -> StudyFindings:
     ]
     return StudyFindings(
         title="Which applications may share a core",
-        learnt=learnt(found, made),
         facts=facts,
         claims=rows(found, folds),
         tables=[

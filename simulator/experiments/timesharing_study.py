@@ -69,7 +69,8 @@ def examine(request: StudyRequest) -> StudyFindings:
     world = of_trace(request.traces[0]) if request.traces else generated(days)
     found = survey(world, request.seeds, request.steps(steps_of(request.seeds)))
     facts = [
-        world.summary,
+        *learnt(found),
+        f"Evidence: {world.summary}",
         (
             "Time-sharing admits by memory and has max-min fair rates; batch is first come first served with "
             f"backfilling. Noise: each node is slow with p = {NOISE:g} in each step of 10 s."
@@ -78,7 +79,6 @@ def examine(request: StudyRequest) -> StudyFindings:
 
     return StudyFindings(
         title="Time-sharing against batch again",
-        learnt=learnt(found),
         facts=facts,
         claims=claim_rows(found),
         tables=tables(found),
