@@ -13,7 +13,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import psutil
@@ -28,6 +28,8 @@ from workloads.task.step_meter import METER_VARIABLE, MeterReading, make_meter, 
 
 START_S = 60.0
 _LAUNCHER_S = 5.0
+_RANKS_S = 10.0
+"""After the first steps all ranks have begun to run the program within this time."""
 _POLL_S = 0.005
 
 
@@ -164,9 +166,8 @@ class FrozenProgram:
         with contextlib.suppress(psutil.Error):
             whole = psutil.Process(self._process.pid)
             below = whole.children(recursive=True)
-            ranks = [process for process in below if _rank_of(process) is not None]
-            if ranks:
-                _kill(ranks)
+            if ranks := _by_rank(below):
+                _kill([process for of in ranks.values() for process in of])
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_LAUNCHER_S)
             _kill([*below, whole, *self.processes])
@@ -201,20 +202,17 @@ class FrozenProgram:
     def _find_ranks(self) -> list[list[psutil.Process]]:
         """Return the processes of each rank; of a program without MPI, all that it started."""
         whole = psutil.Process(self._process.pid)
-        below = whole.children(recursive=True)
         if self.application.ranks == 1:
-            return [[whole, *below]]
-        ranks: dict[int, list[psutil.Process]] = {}
-        for process in below:
-            rank = _rank_of(process)
-            if rank is not None:
-                ranks.setdefault(rank, []).append(process)
-        if len(ranks) != self.application.ranks:
-            raise ProgramError(
-                self.application.name,
-                f"{self.application.name} has {counted(len(ranks), 'rank')} with PMI_RANK, not "
-                f"{self.application.ranks}; is its mpiexec MPICH's?",
-            )
+            return [[whole, *whole.children(recursive=True)]]
+        deadline_s = time.monotonic() + _RANKS_S
+        while len(ranks := _by_rank(whole.children(recursive=True))) != self.application.ranks:
+            if time.monotonic() > deadline_s:
+                raise ProgramError(
+                    self.application.name,
+                    f"{self.application.name} has {counted(len(ranks), 'rank')} with PMI_RANK, not "
+                    f"{self.application.ranks}; is its mpiexec MPICH's?",
+                )
+            time.sleep(_POLL_S)
         return [ranks[number] for number in sorted(ranks)]
 
     def _set_niceness(self, niceness: int) -> None:
@@ -240,10 +238,13 @@ class FrozenProgram:
         )
 
 
-def _rank_of(process: psutil.Process) -> int | None:
-    with contextlib.suppress(psutil.Error, KeyError, ValueError):
-        return int(process.environ()["PMI_RANK"])
-    return None
+def _by_rank(processes: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
+    """Return the processes of each rank; one that was forked and has yet to run its program has none."""
+    ranks: dict[int, list[psutil.Process]] = {}
+    for process in processes:
+        with contextlib.suppress(psutil.Error, KeyError, ValueError):
+            ranks.setdefault(int(process.environ()["PMI_RANK"]), []).append(process)
+    return ranks
 
 
 def _kill(processes: Sequence[psutil.Process]) -> None:

@@ -343,7 +343,7 @@ def test_launcher_of_ranks_removes_its_files_when_they_are_ended(
 ) -> None:
     launcher, kept = tmp_path / "mpiexec", tmp_path / "xmlfile"
     launcher.write_text(
-        f'#!/bin/sh\nshift 2\n: >{kept}\nPMI_RANK=0 "$@" &\nPMI_RANK=1 "$@" &\nwait\nrm {kept}\n'
+        f'#!/bin/sh\nshift 2\n: >{kept}\nPMI_RANK=0 "$@" &\nsleep 0.4; PMI_RANK=1 "$@" &\nwait\nrm {kept}\n'
     )
     launcher.chmod(0o755)
     monkeypatch.setattr("predictor.programs.program_catalogue._mpiexec", lambda: str(launcher))
