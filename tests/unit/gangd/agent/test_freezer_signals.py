@@ -201,7 +201,10 @@ def test_daemon_without_environment_is_stopped_where_a_cgroup_tells_its_job(
         (daemon,) = called("osub-daemon")
         hold(freezer)
         until(lambda: freezer.state(KEY) is StepState.FROZEN)
-        assert is_suspended(daemon) is ("slurm_b" not in folder)
+        if "slurm_b" in folder:
+            assert runs(daemon), "it is another node's"  # late, maybe: a busy host may let it wait for 0.1 s
+        else:
+            assert is_suspended(daemon)
         freezer.release(KEY)
         assert runs(daemon)
     finally:
