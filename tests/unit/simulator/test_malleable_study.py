@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from simulator.experiments.job_windows import (
     KNL,
     RECIPES,
     THETA,
+    JobWindow,
     Recipe,
     made_window,
     run_times_s,
@@ -43,11 +45,17 @@ def share_up_to(values: np.ndarray, most: float) -> float:
     return float((values <= most).mean())
 
 
+@cache
+def window_of(recipe: Recipe, share: float = 1.0) -> JobWindow:
+    return made_window(recipe, share=share)
+
+
 def columns(recipe: Recipe) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    workload = made_window(recipe).workload
+    workload = window_of(recipe).workload
     return workload.nodes, workload.run_us / 1e6, workload.submit_us / 1e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "jobs", "hours", "nodes"),
     [
@@ -67,6 +75,7 @@ def test_windows_have_the_jobs_hours_and_nodes_of_table_2(
     assert sum(share for *_, share in recipe.sizes) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_windows_ask_for_the_node_time_that_rigid_jobs_used(recipe: Recipe) -> None:
     sizes, run_s, _ = columns(recipe)
@@ -84,6 +93,7 @@ def test_sizes_without_a_share_of_their_own_are_half_as_frequent_each() -> None:
     assert (sizes_of(KNL) == 4).sum() > 20 * (sizes_of(KNL) == 8).sum() / 2
 
 
+@pytest.mark.slow
 def test_windows_have_the_sizes_and_run_times_of_figures_3_and_5() -> None:
     sizes, run_s, submit_s = columns(HASWELL)
     assert share_up_to(sizes, 32) == pytest.approx(0.978, abs=1e-3)
@@ -105,8 +115,9 @@ def test_windows_have_the_sizes_and_run_times_of_figures_3_and_5() -> None:
     assert share_up_to(run_s, 10_000) == pytest.approx(0.847, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_a_window_is_always_the_same_and_its_first_part_is_a_part_of_it() -> None:
-    whole, again, part = made_window(HASWELL), made_window(HASWELL), made_window(HASWELL, share=0.25)
+    whole, again, part = window_of(HASWELL), made_window(HASWELL), made_window(HASWELL, share=0.25)
     for name in ("submit_us", "run_us", "nodes", "requested_us"):
         assert (getattr(whole.workload, name) == getattr(again.workload, name)).all()
         count = part.workload.count
@@ -190,7 +201,6 @@ def test_measures_count_from_the_warm_up_to_the_last_submission(
 
 # claims
 
-WINDOW = made_window(HASWELL, share=0.05)
 Value = Callable[[str, str, int, int], float]
 """A measure by its name, the strategy, the share, and the seed."""
 
@@ -266,7 +276,7 @@ def outcomes(system: str, value: Value, seeds: int = 10) -> Outcomes:
         for share in SHARES
         for seed in range(1, seeds + 1)
     }
-    return Outcomes(WINDOW, by_case, seeds)
+    return Outcomes(window_of(HASWELL, 0.05), by_case, seeds)
 
 
 CONTRADICTED = {"M30", "M31"}
