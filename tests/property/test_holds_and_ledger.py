@@ -447,7 +447,7 @@ def test_what_a_cgroup_freezer_froze_is_on_record(kind: Dialect) -> None:
     class World(CgroupMachine):
         dialect = kind
 
-    run(World, choose(25, 60, 3000))
+    run(World, choose(10, 60, 3000))
 
 
 @pytest.mark.parametrize("kind", [CGROUP1, CGROUP2], ids=["v1", "v2"])
@@ -750,7 +750,7 @@ def play(machine: type[YieldMachine], examples: int) -> None:
     "knob", [IDLE1, SHARES1, IDLE2, WEIGHT2], ids=["idle1", "shares1", "idle2", "weight2"]
 )
 def test_slurms_folders(knob: CpuWeightControl) -> None:
-    play(type("Folders", (FoldersMachine,), {"knob": knob}), choose(10, 25, 1000))
+    play(type("Folders", (FoldersMachine,), {"knob": knob}), choose(5, 25, 1000))
 
 
 @pytest.mark.parametrize("machine", [GroupsMachine, PolicyMachine])

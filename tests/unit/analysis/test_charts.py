@@ -143,6 +143,7 @@ def test_the_interval_table_counts_long_intervals_together() -> None:
     assert interval_rows(frame_of(rows, SLICES), jobs) == [["1", "lu, 25", "2.00", "1", "1", "0", "0", "1"]]
 
 
+@pytest.mark.slow
 def test_what_is_packed_is_plotlys_script_and_no_markup_begins_in_it() -> None:
     packed = packed_plotly()
     assert "<" not in packed.text

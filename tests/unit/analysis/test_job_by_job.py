@@ -149,6 +149,7 @@ def test_a_curve_of_errors_ends_with_all_jobs() -> None:
     assert error_curve(pl.Series([], dtype=pl.Float64)) == ([], [])
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_page_and_all_jobs(runs: tuple[Run, Run], tmp_path: Path) -> None:
     words = [str(run.path) for run in runs] + [
         "--html",

@@ -290,6 +290,7 @@ def test_bars_are_distinguished_by_their_beginning_and_hatched_where_they_did_no
     assert "again from a checkpoint · 2 cores from 70.00 to 100.00 s · set up again 2.00 s" in hover
 
 
+@pytest.mark.slow
 def test_the_page_shows_cores_in_use_and_what_counted(run: Run, tmp_path: Path) -> None:
     write_report([run], tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()

@@ -63,6 +63,7 @@ def test_the_table_fits_a_terminal_and_takes_labels_as_plain_text(tmp_path: Path
     assert "bounded slowdown" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 @pytest.mark.parametrize("count", [2, 8])
 @pytest.mark.parametrize("simulates", [False, True])

@@ -51,6 +51,7 @@ def test_numpy_polars_and_statistics_say_the_same(count: int) -> None:
     assert ours[4] == pytest.approx(pl.Series(drawn).median(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_no_other_definition_is_used() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

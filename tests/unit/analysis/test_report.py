@@ -65,6 +65,7 @@ def test_the_page_has_every_section_that_the_runs_have_something_for(
     assert sections_of(page_of(runs[:1], tmp_path)) == alone
 
 
+@pytest.mark.slow
 def test_repeats_are_pictured_once_a_setting_and_their_differences_have_intervals(
     runs: list[Run], tmp_path: Path
 ) -> None:
@@ -85,10 +86,12 @@ def test_the_page_loads_nothing_from_elsewhere(page: str) -> None:
     assert "default-src 'none'" in page
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_page(runs: list[Run], page: str, tmp_path: Path) -> None:
     assert page_of(runs, tmp_path) == page
 
 
+@pytest.mark.slow
 def test_texts_from_files_are_shown_and_never_obeyed(runs: list[Run], tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     jobs = runs[1].jobs.with_columns(app=pl.lit(evil), user=pl.lit(evil), args=pl.lit(evil))
@@ -107,6 +110,7 @@ def test_a_page_of_runs_with_nothing_to_show_is_written(tmp_path: Path) -> None:
     assert sections_of(page) == ["evidence", "metrics", "definitions", "where"]
 
 
+@pytest.mark.slow
 def test_jobs_that_failed_at_once_are_drawn_too(tmp_path: Path) -> None:
     jobs = [
         make_ended(1, dedicated_s=10.0),
@@ -119,6 +123,7 @@ def test_jobs_that_failed_at_once_are_drawn_too(tmp_path: Path) -> None:
     assert "2 COMPLETED, 1 FAILED" in page
 
 
+@pytest.mark.slow
 def test_runs_that_lack_what_a_chart_needs_leave_it_out(tmp_path: Path) -> None:
     jobs = [make_ended(1, submit_s=None, dedicated_s=2.0), make_ended(2, submit_s=None)]
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of(jobs, JOBS))
@@ -128,6 +133,7 @@ def test_runs_that_lack_what_a_chart_needs_leave_it_out(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     with RunWriter.create(tmp_path / "RUN", make_info(), make_trace(tmp_path)) as writer:
         writer.append_job(make_ended(1, dedicated_s=2.0), make_job(2, start_s=4.0))
@@ -137,6 +143,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     assert "1 job ran at a place that is not known" in page
 
 
+@pytest.mark.slow
 def test_an_earlier_page_is_replaced_and_no_partial_file_stays(runs: list[Run], tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("old", encoding="utf-8")
     write_report(runs[:1], tmp_path / "report.html")
@@ -144,6 +151,7 @@ def test_an_earlier_page_is_replaced_and_no_partial_file_stays(runs: list[Run], 
     assert 1e6 < (tmp_path / "report.html").stat().st_size <= 2e6, "one run has 2 MB at most"
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_says_what_to_do(runs: list[Run], tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is a folder; name a file"):
         write_report(runs, tmp_path)
@@ -187,6 +195,7 @@ def test_a_run_of_many_jobs_makes_a_page_of_bounded_size(tmp_path: Path) -> None
     assert "longest waits, and a sample" in page
 
 
+@pytest.mark.slow
 def test_slurms_parameters_are_reported_as_text(runs: list[Run], tmp_path: Path) -> None:
     config = {"SchedulerParameters": "bf_interval=7,<b>x", "Epilog": "(null)"}
     reported = replace(runs[0], info=msgspec.structs.replace(runs[0].info, slurm_config=config))

@@ -57,6 +57,7 @@ def test_the_history_is_in_the_user_s_folder(monkeypatch: pytest.MonkeyPatch) ->
     assert default_file() == Path("/somewhere/osub/bench.jsonl")
 
 
+@pytest.mark.slow
 def test_the_page_has_every_figure_and_says_when_the_host_was_not_calm(
     lines: list[str], tmp_path: Path
 ) -> None:

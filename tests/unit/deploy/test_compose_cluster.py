@@ -362,6 +362,7 @@ def test_the_projects_name_follows_from_the_folder_alone(tmp_path: Path) -> None
     assert state_in(odd).cluster.removeprefix("osub-").isalpha()
 
 
+@pytest.mark.slow
 def test_down_ends_nodes_first_and_leaves_nothing(engine: FakeEngine, home: Path) -> None:
     cluster = populate(engine, home)
     ended = ComposeCluster(home).down()
@@ -375,6 +376,7 @@ def test_down_ends_nodes_first_and_leaves_nothing(engine: FakeEngine, home: Path
     assert engine.calls("stop")[0][3:] == [f"{cluster}-node-1"]
 
 
+@pytest.mark.slow
 def test_down_touches_nothing_without_both_of_its_labels(engine: FakeEngine, home: Path) -> None:
     cluster = populate(engine, home)
     engine.add("others", "node", "/another/home", cluster)
@@ -389,6 +391,7 @@ def test_down_touches_nothing_without_both_of_its_labels(engine: FakeEngine, hom
     assert set(world["volumes"]) == {f"{cluster}_shared", "data"}
 
 
+@pytest.mark.slow
 def test_down_goes_by_the_folder_and_not_by_what_its_file_says(engine: FakeEngine, home: Path) -> None:
     populate(engine, home)
     engine.add("victim", "node", "/victim", names_of(Path("/victim")).cluster)
@@ -397,6 +400,7 @@ def test_down_goes_by_the_folder_and_not_by_what_its_file_says(engine: FakeEngin
     assert set(engine.read()["containers"]) == {"victim"}
 
 
+@pytest.mark.slow
 def test_down_keeps_what_up_did_not_make(engine: FakeEngine, home: Path) -> None:
     populate(engine, home)
     (home / "thesis.txt").write_text("mine")
@@ -404,12 +408,14 @@ def test_down_keeps_what_up_did_not_make(engine: FakeEngine, home: Path) -> None
     assert (home / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_down_twice_is_no_error_and_the_second_finds_nothing(engine: FakeEngine, home: Path) -> None:
     populate(engine, home)
     assert ComposeCluster(home).down().existed
     assert not ComposeCluster(home).down().existed
 
 
+@pytest.mark.slow
 def test_down_removes_what_is_left_of_a_cluster_whose_folder_is_gone(engine: FakeEngine, home: Path) -> None:
     populate(engine, home)
     engine.add("victim", "node", "/victim", names_of(Path("/victim")).cluster)
@@ -421,6 +427,7 @@ def test_down_removes_what_is_left_of_a_cluster_whose_folder_is_gone(engine: Fak
     assert "no cluster" in CliRunner().invoke(app, ["down", "--state", str(home)]).output
 
 
+@pytest.mark.slow
 def test_down_says_what_it_could_not_remove_and_keeps_the_state(engine: FakeEngine, home: Path) -> None:
     cluster = populate(engine, home)
     engine.change(stubborn=[f"{cluster}-database-1"])
@@ -469,6 +476,7 @@ def test_an_embedded_cluster_does_not_replace_one_in_containers(home: Path) -> N
     assert (home / "compose.json").exists()
 
 
+@pytest.mark.slow
 def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, home: Path) -> None:
     cluster = populate(engine, home)
     engine.add(f"{cluster}-database-1", "database", str(home), cluster, Status="exited", ExitCode=1)
@@ -618,6 +626,7 @@ def test_long_steps_of_a_build_are_told_from_its_other_output(line: str, step: s
     assert build_step(line) == step
 
 
+@pytest.mark.slow
 def test_a_build_names_each_step_as_it_begins(engine: FakeEngine) -> None:
     engine.change(
         build=["Step 1/2 : FROM debian\nStep 2/2 : RUN apt", "-get update\n ---> Running\n", "end\n"]
@@ -630,6 +639,7 @@ def test_a_build_names_each_step_as_it_begins(engine: FakeEngine) -> None:
     assert said[1].endswith("step 2 of 2: RUN apt-get update")
 
 
+@pytest.mark.slow
 def test_a_name_in_the_environment_does_not_reach_the_state(engine: FakeEngine, home: Path) -> None:
     os.environ["OSUB_CLUSTER"] = "osub-victim"
     try:
@@ -680,6 +690,7 @@ def known(*names: str) -> str:
     return "".join(f"NodeName={name} {rest} NodeAddr=10.0.0.2\n" for name in names)
 
 
+@pytest.mark.slow
 def test_it_waits_until_every_node_is_idle_with_an_agent(fake: FakeEngine) -> None:
     looks = (Ready(0, 0, 0), Ready(1, 2, 0), Ready(2, 2, 1, NODES[:1]), WHOLE)
     fake.change(answers={"ready": answers_of(*looks), "scontrol": [known(*NODES)]})
@@ -688,6 +699,7 @@ def test_it_waits_until_every_node_is_idle_with_an_agent(fake: FakeEngine) -> No
     assert said == ["0 of 2 nodes are idle", "1 of 2 nodes is idle", "1 of 2 agents has joined"]
 
 
+@pytest.mark.slow
 def test_a_node_whose_container_is_gone_is_forgotten_before_it_counts(fake: FakeEngine) -> None:
     gone = f"{STATE.cluster}-node-3"
     fake.change(
@@ -704,12 +716,14 @@ def test_a_node_whose_container_is_gone_is_forgotten_before_it_counts(fake: Fake
     assert [call[-1] for call in fake.calls("exec") if "clear" in call] == [gone]
 
 
+@pytest.mark.slow
 def test_it_is_not_whole_while_slurm_does_not_say_whom_it_knows(fake: FakeEngine) -> None:
     fake.change(answers={"ready": answers_of(WHOLE)})
     with pytest.raises(StuckError, match="nothing has moved for 0 s"):
         wait_until_whole(starting_engine(), STATE, lambda _: None, stuck_s=0.0)
 
 
+@pytest.mark.slow
 def test_who_is_waited_for_is_named_with_its_last_words_and_its_log(fake: FakeEngine) -> None:
     fake.change(
         answers={"ready": answers_of(Ready(2, 2, 1, NODES[:1])), "scontrol": [known(*NODES)]},

@@ -285,6 +285,7 @@ def test_another_folder_in_the_place_of_the_substitute_stays(place: Path) -> Non
         short.rmdir()
 
 
+@pytest.mark.slow
 def test_a_jobs_folders_of_any_depth_go_and_nothing_that_they_lead_to(place: Path) -> None:
     path = place / "c"
     (place / "precious").mkdir()

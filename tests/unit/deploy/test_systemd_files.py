@@ -268,6 +268,7 @@ def test_every_alert_says_why_and_what_to_do_and_is_tested() -> None:
         assert re.search(firing, tests), f"no test in which {name} fires"
 
 
+@pytest.mark.slow
 @needs_promtool
 def test_promtool_takes_the_rules_and_their_tests_hold() -> None:
     for words in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):

@@ -83,6 +83,7 @@ def ended(what: str, *numbers: signal.Signals, cleanup_s: float = 0) -> tuple[in
     return process.returncode, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "number"),
     [
@@ -95,10 +96,12 @@ def test_it_ends_with_the_status_of_its_signal(what: str, number: signal.Signals
     assert ended(what, number)[0] == 128 + number
 
 
+@pytest.mark.slow
 def test_what_cleans_up_is_waited_for() -> None:
     assert ended("cleans_up", signal.SIGTERM, cleanup_s=2 * interruption.GRACE_S) == (143, "clean\n")
 
 
+@pytest.mark.slow
 def test_what_must_reach_its_end_does_whatever_comes() -> None:
     assert ended("takes_down", signal.SIGINT, signal.SIGTERM) == (130, "taken down\n")
     assert ended("takes_down") == (0, "taken down\ngoes on\n")

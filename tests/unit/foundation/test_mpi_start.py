@@ -70,6 +70,7 @@ def test_a_block_that_is_late_ends_with_its_line_and_one_in_time_goes_on() -> No
     assert (*soon.communicate(timeout=60), soon.returncode) == ("in\nthrough\n", "", 0)
 
 
+@pytest.mark.slow
 def test_time_in_which_the_process_is_stopped_does_not_count() -> None:
     process = started(3.0, 60)
     assert process.stdout is not None
@@ -84,6 +85,7 @@ def test_time_in_which_the_process_is_stopped_does_not_count() -> None:
     assert (process.returncode, err.splitlines()[0]) == (-signal.SIGKILL, "late")
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_leaves_no_watch() -> None:
     process = started(600, 600)
     assert process.stdout is not None

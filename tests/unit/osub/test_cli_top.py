@@ -310,6 +310,7 @@ def test_a_job_that_is_alone_for_a_while_is_watched_on(tmp_path: Path) -> None:
         assert reported in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_the_terminal_is_restored_however_it_ends(
     ending: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,7 @@ def test_a_reader_that_has_gone_is_no_error(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_process_ends_as_quietly(here: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

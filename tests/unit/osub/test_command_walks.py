@@ -186,6 +186,7 @@ def test_what_click_says_is_put_in_plain_words(here: Path, cli: Cli, words: str,
     assert plain in cli.said(*words.split(), code=2)
 
 
+@pytest.mark.slow
 def test_a_comparison_s_page_has_a_name_of_its_own(here: Path) -> None:
     for label in ("one", "two"):
         assert run(["simulate", "t.swf", "--system", "N2C1", "--out", label, "--label", label]) == 0
@@ -304,6 +305,7 @@ def test_names_that_are_no_text_are_refused_or_shown(
     assert "is no text" in second_said(capsys, "report", NO_TEXT, code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("redirection", "code", "message"),
     [(">/dev/full", 1, "No space left"), (">&-", 0, ""), ("2>&-", 0, ""), ("<&-", 0, "")],
@@ -318,6 +320,7 @@ def test_output_that_no_one_can_take_is_one_line_or_none(
     assert message in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_locale_without_our_letters_gets_a_question_mark(second_here: Path, encoding: str) -> None:
     environment = os.environ | {"PYTHONIOENCODING": encoding}

@@ -25,6 +25,7 @@ def test_another_shell_is_refused(cli: Cli) -> None:
     assert cli("completion", "tcsh", code=2).err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "found"), [("osub simu", "simulate"), ("osub cluster u", "up"), ("osub report --cs", "--csv")]
 )

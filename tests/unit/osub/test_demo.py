@@ -96,6 +96,7 @@ def test_a_host_of_one_cpu_has_a_trace_of_single_jobs() -> None:
     assert all(job.procs == 1 for job in chosen.trace.jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mended", [True, False])
 def test_a_setting_in_which_a_job_hung_is_repeated_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, mended: bool

@@ -95,6 +95,7 @@ def test_columns_may_come_in_any_order_after_a_byte_order_mark(tmp_path: Path) -
     assert found["choices"] == {"a": "app"}
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_or_not_there(table: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert asked(table, "--html", str(page))[0] == 0

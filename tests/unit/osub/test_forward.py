@@ -172,6 +172,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_replay_runs_in_the_controller_and_its_run_comes_out(place: Place) -> None:
     code, out, err = place.replay()
     assert (code, out, err) == (0, "/data/x and replay\n", "osub: a warning\n")
@@ -185,6 +186,7 @@ def test_a_replay_runs_in_the_controller_and_its_run_comes_out(place: Place) -> 
     assert (place.inside(place.here) / "trace.swf").read_text() == "; a trace\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [["--set", "jobs={}"], ["--set=jobs={}"]])
 def test_a_replay_with_on_demand_jobs_takes_their_kinds_with_it(place: Place, option: list[str]) -> None:
     kinds = place.here / "kinds.csv"
@@ -206,6 +208,7 @@ def test_a_run_that_exists_is_replaced_only_by_force(place: Place) -> None:
     assert not (place.root / "called.json").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_reaches_the_replay_and_what_is_there_comes_out(place: Place) -> None:
     process = place.start(
         *("replay", "trace.swf", "--cluster", str(place.state), "--out", "runs/one", "--label", "x")
@@ -221,6 +224,7 @@ def test_a_signal_reaches_the_replay_and_what_is_there_comes_out(place: Place) -
     assert place.inside(place.here / "runs/one/run.json").exists(), "--resume goes on with it there"
 
 
+@pytest.mark.slow
 def test_resume_goes_on_in_the_cluster_or_takes_the_run_there(place: Place) -> None:
     kept = place.here / "runs/one"
     kept.mkdir(parents=True)
@@ -237,6 +241,7 @@ def test_resume_goes_on_in_the_cluster_or_takes_the_run_there(place: Place) -> N
     assert not (kept / "log.jsonl").exists(), "the cluster's copy holds"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_finished_in_the_cluster_is_copied_by_resume(place: Place) -> None:
     there = place.inside(place.here / "runs/one")
     there.mkdir(parents=True)
@@ -249,6 +254,7 @@ def test_a_run_that_was_finished_in_the_cluster_is_copied_by_resume(place: Place
     assert not (place.root / "called.json").exists()
 
 
+@pytest.mark.slow
 def test_a_controller_that_ends_during_the_replay_says_how_to_go_on(place: Place) -> None:
     code, _, err = place.replay("--seed", "2")
     assert code == 1
@@ -272,6 +278,7 @@ def test_what_cannot_run_the_command_is_one_line(place: Place, changes: dict[str
     assert said in err
 
 
+@pytest.mark.slow
 def test_top_and_doctor_run_there_too(place: Place) -> None:
     assert place.osub("top", "--cluster", str(place.state), "--once")[0] == 0
     assert place.called == ["top", "--gangd", "/var/lib/gangd/state", "--once"]
@@ -297,6 +304,7 @@ def test_a_cluster_in_containers_without_gangd_says_so(place: Place, words: list
     assert not (place.root / "called.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["--cluster", "--cluster="])
 def test_evict_runs_there_as_root_for_jobs_are_of_others(place: Place, named: str) -> None:
     option = [named + str(place.state)] if named.endswith("=") else [named, str(place.state)]
@@ -308,6 +316,7 @@ def test_evict_runs_there_as_root_for_jobs_are_of_others(place: Place, named: st
     assert (code, err) == (2, "osub: a warning\n"), "there is no command to be run there"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--dry-run"], ["--resume"]])
 def test_a_replay_in_containers_of_a_busy_host_says_so(
     place: Place, monkeypatch: pytest.MonkeyPatch, words: list[str]

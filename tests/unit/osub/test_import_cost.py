@@ -45,6 +45,7 @@ def test_the_first_use_of_a_name_imports_what_it_needs() -> None:
     assert "osub.api" in imported_by("import osub; osub.load")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "spared"),
     [

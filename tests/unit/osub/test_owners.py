@@ -110,6 +110,7 @@ def test_a_folder_that_is_no_run_stays(trace: Path, tmp_path: Path, cli: Cli) ->
     assert (out / "notes").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_several_runs_are_replaced_each(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     several = words(trace, out, "--multiplicity", "1,2", "--json")

@@ -93,6 +93,7 @@ def test_the_import_brings_no_heavy_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     trace = osub.load_trace(swf)
     assert len(trace) == trace.jobs.height == 60
@@ -136,6 +137,7 @@ def test_a_run_in_slices_says_nothing_of_other_overheads(tmp_path: Path) -> None
     assert osub.simulate(brief, "N1C2", multiplicity=2, quantum_ms=500).info.other_overheads == {}
 
 
+@pytest.mark.slow
 def test_charts_are_figures(swf: Path) -> None:
     run = osub.simulate(swf, "N4C4", multiplicity=2)
     for draw in (run.plot.gantt, run.plot.waits, run.plot.slowdowns, run.plot.completion):
@@ -170,6 +172,7 @@ def test_the_same_jobs_from_a_run(swf: Path) -> None:
     assert waits[0].equals(waits[1])
 
 
+@pytest.mark.slow
 def test_options_of_a_policy_as_a_mapping_or_as_texts(swf: Path) -> None:
     one = osub.simulate(swf, "N4C4", policy="slurm", settings={"interval": 5})
     two = osub.simulate(swf, "N4C4", policy="slurm", settings=["interval=5"])

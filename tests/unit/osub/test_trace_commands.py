@@ -39,6 +39,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_scale_writes_the_trace_and_says_how_well_it_survived(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out, page = tmp_path / "small.swf.gz", tmp_path / "small.html"
     words = ["trace", "scale", str(trace), "--system", "N4C4", "--out", str(out), "--html", str(page)]
@@ -230,6 +231,7 @@ def test_convert_imports_accounting_and_says_what_it_left_out(tmp_path: Path, cl
     assert [job.job_number for job in read_swf(out).jobs] == [5]
 
 
+@pytest.mark.slow
 def test_convert_reads_accounting_from_a_pipe(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "osub.cli.main", "trace", "convert", "-", "--out", "week.swf"]
     done = subprocess.run(

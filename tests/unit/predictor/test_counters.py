@@ -218,6 +218,7 @@ def test_kinds_of_cores_are_added_up() -> None:
     }
 
 
+@pytest.mark.slow
 def test_counts_that_do_not_fit_the_cpu_time_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -347,6 +347,7 @@ def test_losses_are_of_the_overlap_and_counters_of_an_instruction(tmp_path: Path
     assert counted["PAPI_TOT_INS"] == pytest.approx(3000 / 50)
 
 
+@pytest.mark.slow
 def test_few_pairs_give_groups_and_an_order_and_no_model(tmp_path: Path) -> None:
     pairs, _ = read_dcslab(archive(tmp_path, files_of()))
     few = few_of(pairs, PairKind.CORES)
@@ -359,6 +360,7 @@ def test_few_pairs_give_groups_and_an_order_and_no_model(tmp_path: Path) -> None
     assert few_of(two, PairKind.CORES) is None
 
 
+@pytest.mark.slow
 def test_the_command_writes_pairs_once_and_evaluate_says_what_they_are_good_for(tmp_path: Path) -> None:
     path, out = str(archive(tmp_path, files_of())), str(tmp_path / "pairs")
     run = CliRunner().invoke

@@ -545,6 +545,7 @@ def test_what_cannot_be_run_is_one_line(cli: Cli, words: list[str], message: str
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing() -> None:
     before = set(psutil.Process().children(recursive=True))
     loop = f"{sys.executable} -S -E -c 'sum(range(300_000))'"

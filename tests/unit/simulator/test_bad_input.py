@@ -93,6 +93,7 @@ def test_a_simulation_that_cannot_be_is_refused_in_one_line(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["skip", "clip"])
 @pytest.mark.parametrize("trace", ["too-wide", "too-much-memory"], indirect=True)
 def test_a_job_that_can_never_fit_is_left_out_or_made_smaller_and_reported(

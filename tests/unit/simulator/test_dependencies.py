@@ -131,6 +131,7 @@ def crowd(folder: Path, seed: int) -> Path:
     return trace_of(folder, *((*job[:4], dice.choice((-1, 0, 0, 7, 40))) for job in jobs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "multiplicity", "instants"),
     [

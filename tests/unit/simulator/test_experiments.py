@@ -246,6 +246,7 @@ class TestCommand:
     def call(*words: str) -> Outcome:
         return CliRunner().invoke(app, list(words), catch_exceptions=True)
 
+    @pytest.mark.slow
     def test_chapter_5_prints_its_tables_and_writes_a_page(self, short_trace: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         outcome = self.call("thesis-5", str(short_trace), "--any-trace", "--html", str(page))
@@ -273,6 +274,7 @@ class TestCommand:
         assert len(found["outcomes"]) == len(CHAPTER_5.cases()) + len(KIT.cases())
         assert found["outcomes"][-1]["interactive_jobs"] == 5
 
+    @pytest.mark.slow
     def test_chapter_6_without_a_survey(self, short_trace: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         outcome = self.call(

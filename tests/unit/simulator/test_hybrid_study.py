@@ -48,6 +48,7 @@ def found() -> HybridSurvey:
     return run
 
 
+@pytest.mark.slow
 def test_every_claim_has_a_row_in_order(found: HybridSurvey) -> None:
     rows = claim_rows(found)
     assert [row.id for row in rows] == [f"H{number}" for number in range(1, 31)]

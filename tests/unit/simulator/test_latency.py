@@ -180,6 +180,7 @@ def test_a_file_of_latencies_is_checked(tmp_path: Path, text: str) -> None:
         latencies_of(path)
 
 
+@pytest.mark.slow
 def test_a_simulation_with_the_latencies_of_a_run_gives_its_schedule(tmp_path: Path) -> None:
     real = real_run(tmp_path / "r", ONE_A_CORE)
     words = [

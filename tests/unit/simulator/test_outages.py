@@ -62,6 +62,7 @@ def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
         read_outages(tmp_path / "absent.csv", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [1.0, 0.7])
 def test_nodes_are_up_for_the_mean_time_and_down_for_the_mean_repair(shape: float) -> None:
     outages = Failing(mtbf_h=50, repair_h=2, shape=shape, seed=3).outages(200, 10_000 * HOUR_US)

@@ -116,6 +116,7 @@ def test_a_threshold_is_a_share_and_lln_aparts(options: dict[str, Any], tmp_path
         osub.simulate(one, "N1C1", multiplicity=2, **pairs, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fcfs", "easy"])
 def test_no_job_shares_with_one_that_it_harms_and_all_jobs_end(
     policy: str, tmp_path: Path, table: Path
@@ -159,6 +160,7 @@ def test_no_job_shares_with_one_that_it_harms_and_all_jobs_end(
     assert met == {frozenset("a"), frozenset("b")}  # who shares at all shares with its like
 
 
+@pytest.mark.slow
 def test_a_folder_of_pairs_and_a_model_are_tables_too(tmp_path: Path) -> None:
     pairs = made_pairs(8)
     write_pairs(tmp_path / "pairs", pairs)
@@ -172,6 +174,7 @@ def test_a_folder_of_pairs_and_a_model_are_tables_too(tmp_path: Path) -> None:
     assert (measured.slowdown <= 20).all()
 
 
+@pytest.mark.slow
 def test_losses_of_another_processor_are_used_with_a_warning(tmp_path: Path, table: Path, cli: Cli) -> None:
     pairs = made_pairs(8)
     write_pairs(tmp_path / "pairs", pairs)
@@ -229,6 +232,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, table: Path) -> No
             osub.simulate(one, "N1C1", multiplicity=2, pairs=table, sharing="pairwise", apps=str(path))
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), min_size=1, max_size=30), st.integers(0, 99)

@@ -54,6 +54,7 @@ def verdicts(found: MeasuredPairs, folds: Folds = NO_FOLDS) -> dict[str, ClaimVe
     return {row.id: row.verdict for row in rows(found, folds)}
 
 
+@pytest.mark.slow
 def test_every_claim_is_judged_once(found: MeasuredPairs, folds: Folds) -> None:
     assert [row.id for row in rows(found, folds)] == IDS
     assert verdicts(found, folds)["P16"] in {ClaimVerdict.HOLDS, ClaimVerdict.FAILS}
@@ -134,6 +135,7 @@ def test_families_are_those_of_names() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
     """Two users, one whose program loses nearly all with its like and nothing with the other's."""
     loss = np.array([[0.9, 0.1], [0.1, 0.9]])

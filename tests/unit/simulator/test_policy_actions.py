@@ -34,6 +34,7 @@ def refused(trace: Path, out: Path, capsys: pytest.CaptureFixture[str], *words: 
     return message
 
 
+@pytest.mark.slow
 def test_the_documented_policy_goes_through_the_whole_chain(trace: Path, tmp_path: Path) -> None:
     assert simulate(trace, tmp_path / "way", "--policy", f"{MAKE_WAY}:MakeWay", "--set", "patience_s=60") == 0
     assert simulate(trace, tmp_path / "fcfs", "--policy", "fcfs") == 0
@@ -198,6 +199,7 @@ def test_the_policies_are_listed_with_one_line_each(cli: Cli) -> None:
     assert any(line.startswith("easy: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_two_pools_run_on_one_time_line_and_see_each_other(trace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "nosy.py"
     policy.write_text(

@@ -216,6 +216,7 @@ def test_baselines_take_jobs_one_by_one() -> None:
     assert answer_world(world([job(1, "a")]), 1, 5, solver=EvictionSolver.GREEDY).answers[0].possible
 
 
+@pytest.mark.slow
 def test_a_large_heap_is_cleared_node_by_node_and_that_is_reported() -> None:
     names = [f"n{number}" for number in range(300)]
     jobs = [

@@ -143,6 +143,7 @@ def test_limits_are_whole_minutes(tmp_path: Path) -> None:
     assert starts(tmp_path / "minutes", lines, "interval=10", "limits=1")[3] == 150
 
 
+@pytest.mark.slow
 def test_limits_of_jobs_that_share_cores_are_times_on_the_wall(tmp_path: Path) -> None:
     """Jobs 1 and 3 share a core until 144; their limits end at 120, and that of job 5 at 131 or later."""
     lines = [
@@ -398,6 +399,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, 
     return code, said.out, said.err
 
 
+@pytest.mark.slow
 def test_a_simulation_takes_what_is_fitted_and_what_is_given_wins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

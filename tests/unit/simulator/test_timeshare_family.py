@@ -136,6 +136,7 @@ def test_in_ticks_submissions_are_rounded_and_jobs_end_at_their_ends(tmp_path: P
     assert jobs["end_s"].to_list() == [20, 20, 20]
 
 
+@pytest.mark.slow
 def test_noise_slows_jobs_by_the_seed(tmp_path: Path) -> None:
     trace = write_trace(tmp_path, [(1, 0, 1000, 8, 1000)])
     slow = ends(trace, "--set", "noise=0.5", "--set", "noise_least=0.5")

@@ -104,6 +104,7 @@ def test_for_which_memory_time_sharing_is_better_follows_from_the_runs(
     assert where in learnt(replace(small, outcomes=outcomes))[1]
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_drawn(small: TimesharingSurvey) -> None:
     settings, sizes = tables(small)
     assert [row[0] for row in settings.rows] == [str(setting) for setting in SETTINGS]

@@ -112,6 +112,7 @@ def test_silence_does_not_count_as_an_answer(trace: Path, tmp_path: Path) -> Non
     assert len(world.slurm.jobs().jobs) == 3
 
 
+@pytest.mark.slow
 def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.slurm.faults.append(SubmitFault.VANISHED)

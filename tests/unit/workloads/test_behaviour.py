@@ -324,6 +324,7 @@ def test_process_that_is_not_there_is_a_usage_error() -> None:
             TreeUsage(started.pid)
 
 
+@pytest.mark.slow
 def test_record_writes_a_series_of_a_busy_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "p.csv"
     with process(BUSY) as started:

@@ -116,6 +116,7 @@ def test_malformed_line_is_an_error_with_place_or_is_counted(
         assert message == f"{report.examples[0]}; lenient passes over malformed lines"
 
 
+@pytest.mark.slow
 def test_lenient_readers_keep_what_a_truncated_gzip_still_has(tmp_path: Path) -> None:
     lines = [
         b"%d %d 0 9 1 -1 -1 1 60 -1 1 %d 1 -1 0 -1 -1 -1\n" % (i, i, i * 7919 % 1000) for i in range(1, 20000)
@@ -405,6 +406,7 @@ def test_device_is_not_replaced_by_a_file() -> None:
     assert Path("/dev/null").is_char_device()
 
 
+@pytest.mark.slow
 def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "t.swf"
     target.write_bytes(b"old")

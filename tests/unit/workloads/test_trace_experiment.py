@@ -48,6 +48,7 @@ def two_days() -> SwfTrace:
     return SwfTrace(header, ordered, "lab")
 
 
+@pytest.mark.slow
 def test_interactive_jobs_of_another_day_come_at_their_hours_and_fit_a_node() -> None:
     source = replace(SOURCE, interactive_day=date(2014, 5, 20), drop_wider_than=12)
     experiment = make_experiment(two_days(), source, TARGET)
@@ -69,6 +70,7 @@ def test_long_batch_jobs_are_cut_and_interactive_ones_left_alone() -> None:
     assert {job.run_s for job in experiment.trace.jobs if job.queue == 0} == {1000}
 
 
+@pytest.mark.slow
 def test_time_compression_comes_last() -> None:
     slow = make_experiment(two_days(), SOURCE, TARGET)
     fast = make_experiment(two_days(), SOURCE, replace(TARGET, speedup=60))
@@ -133,6 +135,7 @@ def test_kinds_are_distinguished_and_batch_jobs_are_busy_all_along() -> None:
     assert (empty.jobs, empty.max_procs, empty.mean_run_s) == (0, None, None)
 
 
+@pytest.mark.slow
 def test_picture_is_complete_in_itself(tmp_path: Path) -> None:
     source = replace(SOURCE, interactive_day=date(2014, 5, 20))
     experiment = make_experiment(two_days(), source, TARGET)

@@ -215,6 +215,7 @@ def test_the_whole_day_has_the_figures_of_table_7_2(log: SwfTrace, seed: int) ->
         assert ours.mean_busy_s == pytest.approx(thesis.mean_busy_s, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_seed_is_one_draw(log: SwfTrace) -> None:
     assert whole_day(log, 3).jobs == whole_day(log, 3).jobs
     assert {one.job_number for one in whole_day(log, 3).jobs} != {

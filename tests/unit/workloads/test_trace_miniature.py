@@ -57,6 +57,7 @@ def test_jobs_are_made_interactive_where_none_is(month: SwfTrace) -> None:
     assert all(job.pattern is not None for job in interactive)
 
 
+@pytest.mark.slow
 def test_jobs_without_run_time_are_left_out(month: SwfTrace) -> None:
     holes = tuple(replace(job, run_s=None, extension=()) if job.job_number % 2 else job for job in month.jobs)
     small = make_miniature(replace(month, jobs=holes), 4, 2, 70)

@@ -433,6 +433,7 @@ def day(seed: int = 1, jobs: int = 1000) -> SwfTrace:
     return SwfTrace(SwfHeader().with_field("MaxProcs", 1024), tuple(made))
 
 
+@pytest.mark.slow
 def test_slots_and_kinds_keep_their_shares() -> None:
     scaled, report = scale_trace(day(), 12, 12)
     assert report.slots_within >= 0.95 * len(report.slot_targets)
@@ -455,10 +456,12 @@ def test_single_wide_job_is_narrowed_until_its_slot_is_on_target(size: int, targ
     assert abs(widths[0] - target) <= max(1, 0.1 * target) or widths[0] == nearest
 
 
+@pytest.mark.slow
 def test_other_seeds_choose_other_jobs() -> None:
     assert scale_trace(day(), 12, 12, seed=1)[0].jobs != scale_trace(day(), 12, 12, seed=2)[0].jobs
 
 
+@pytest.mark.slow
 def test_interactive_jobs_are_kept_and_narrowed_to_a_node() -> None:
     scaled, report = scale_trace(day(), 12, 12)
     interactive = [job for job in scaled.jobs if job.queue == 0]
@@ -468,6 +471,7 @@ def test_interactive_jobs_are_kept_and_narrowed_to_a_node() -> None:
     assert sum(job.queue == 0 for job in half.jobs) == 50
 
 
+@pytest.mark.slow
 def test_interactive_jobs_are_scaled_like_others_where_asked() -> None:
     _, report = scale_trace(day(), 12, 12, interactive_queue=None)
     assert (report.jobs_before, report.interactive_jobs) == (1000, 0)

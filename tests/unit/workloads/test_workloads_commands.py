@@ -77,6 +77,7 @@ def test_calibration_that_cannot_be_made_is_refused(
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "traces.md"
 
 
+@pytest.mark.slow
 def test_examples_of_the_page_work() -> None:
     result = doctest.testfile(str(PAGE), module_relative=False)
     assert result.attempted > 0

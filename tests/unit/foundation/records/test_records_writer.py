@@ -354,6 +354,7 @@ def test_reopening_cuts_a_torn_row_off(tmp_path: Path) -> None:
     assert [entry.job for entry in read_entries(path).values()] == [make_job(1), make_job(3)]
 
 
+@pytest.mark.slow
 def test_a_job_and_its_allocations_are_cut_off_together_at_every_byte(tmp_path: Path) -> None:
     path = tmp_path / "jobs.journal"
     journal = JobJournal(path)
@@ -510,6 +511,7 @@ def _trace(tmp_path: Path) -> Path:
     return make_trace(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_same_jobs_give_the_same_bytes_in_any_order_and_form(tmp_path: Path, trace: Path) -> None:
     jobs, placements = many_jobs()
     order = np.random.default_rng(1).permutation(jobs.height)
@@ -523,6 +525,7 @@ def test_the_same_jobs_give_the_same_bytes_in_any_order_and_form(tmp_path: Path,
     assert load_run(tmp_path / "d").jobs.select(listed.columns).equals(listed)
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_change_the_bytes(tmp_path: Path, trace: Path) -> None:
     program = (
         "import sys; from pathlib import Path;"
@@ -621,6 +624,7 @@ def _small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_half_written(small_disk: Path, trace: Path) -> None:
     jobs, placements = many_jobs()
     with pytest.raises(OutputError, match=r"RUN/jobs\.parquet: the disk is full; free some space"):

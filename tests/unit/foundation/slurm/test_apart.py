@@ -280,7 +280,7 @@ if looks == 5: os._exit(1)
         ("os.write(1, b'garbage at length')", "message of"),
         ("say(Jobs([job(1)]), AnswerComplete(5, 'scripted'))", "sent 1 jobs, and counts 5"),
         ("say(Look())", "no message"),
-        ("time.sleep(600)", "did not answer within"),
+        pytest.param("time.sleep(600)", "did not answer within", marks=pytest.mark.slow),
     ],
 )
 def test_a_process_that_fails_is_reported_and_followed_by_another(

@@ -95,7 +95,13 @@ def test_no_host_list_runs_a_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["n[0-99999999]", "n[0-999][0-999]", "n[0-65534],m[0-9]", "n," * 70_000 + "n"]
+    "text",
+    [
+        "n[0-99999999]",
+        "n[0-999][0-999]",
+        "n[0-65534],m[0-9]",
+        pytest.param("n," * 70_000 + "n", marks=pytest.mark.slow),
+    ],
 )
 def test_the_size_of_a_host_list_is_bounded_before_it_is_made(text: str) -> None:
     tracemalloc.start()

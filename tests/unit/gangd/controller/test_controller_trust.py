@@ -131,6 +131,7 @@ def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) 
     assert (nodes["n2"].leaked_us, nodes["n2"].faults) == (0, {})
 
 
+@pytest.mark.slow
 def test_what_a_node_says_of_its_own_jobs_counts(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs_on_each_node())
     one, two = stage.agent("n1"), stage.agent("n2")

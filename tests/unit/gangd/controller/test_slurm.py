@@ -289,6 +289,7 @@ class Asked(FakeSlurm):
         return super().completed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asks", [False, True])
 def test_the_worker_asks_which_jobs_ended_well_only_where_they_teach(*, asks: bool) -> None:
     slurm = Asked(nodes=1, cores=4, run_time=lambda _: 60.0)

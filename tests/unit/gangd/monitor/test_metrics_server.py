@@ -158,6 +158,7 @@ def test_who_is_slow_is_cut_off_and_others_are_answered_meanwhile(start: Start) 
     slow.close()
 
 
+@pytest.mark.slow
 def test_many_idle_connections_do_not_keep_others_out(start: Start) -> None:
     server = start(patience_s=60.0)
     idle = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(3 * MOST)]

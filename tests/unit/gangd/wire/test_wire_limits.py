@@ -123,6 +123,7 @@ def test_strangers_without_number_cost_few_files_and_agents_are_served(
     until(lambda: hears_and_is_answered(controller, agent), what="the agent is served still")
 
 
+@pytest.mark.slow
 def test_an_agent_comes_in_again_when_the_flood_is_over(
     controller: ControllerSockets, agent: AgentSockets
 ) -> None:
@@ -142,6 +143,7 @@ def test_an_agent_comes_in_again_when_the_flood_is_over(
     until(lambda: hears_and_is_answered(controller, agent), what="the agent is in again")
 
 
+@pytest.mark.slow
 def test_subscriptions_without_number_are_cut_off(
     controller: ControllerSockets, agent: AgentSockets, keys: Path
 ) -> None:
@@ -460,6 +462,7 @@ def test_what_is_long_ago_is_forgotten() -> None:
     assert list(keeper._origins) == [HOST], "it still has a connection"
 
 
+@pytest.mark.slow
 def test_origins_without_number_are_not_remembered() -> None:
     keeper = ConnectionLimiter(10**6)
     keeper.admitted(HOST, "key", 0)
@@ -515,6 +518,7 @@ def comes_through(listener: socket.socket, source: str) -> bool:
             return other.recv(2) == b"hi"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_the_kernel_drops_what_comes_from_who_is_shut_out(family: socket.AddressFamily) -> None:
     sources = ["127.0.0.1", "127.0.0.2", *(["::1"] if family is socket.AF_INET6 else [])]

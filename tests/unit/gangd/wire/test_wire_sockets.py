@@ -198,6 +198,7 @@ def test_a_stranger_hears_and_says_nothing(controller: ControllerSockets, keys: 
         assert controller.receive() is None
 
 
+@pytest.mark.slow
 def test_random_frames_at_a_live_socket_are_refused_and_do_no_harm(
     controller: ControllerSockets, keys: Path
 ) -> None:

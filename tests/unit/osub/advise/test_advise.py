@@ -114,6 +114,7 @@ def advice(idle_sessions: SiteLog) -> tuple[Advice, AdviceText]:
     return asked(idle_sessions)
 
 
+@pytest.mark.slow
 def test_idle_sessions_gain_by_sharing(advice: tuple[Advice, AdviceText]) -> None:
     found, text = advice
 
@@ -342,6 +343,7 @@ def test_an_option_that_cannot_be_is_refused(words: list[str], tmp_path: Path, c
     assert "Traceback" not in cli("advise", path, *words, code=2).err
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_page_and_json(tmp_path: Path, cli: Cli) -> None:
     path = write_log(tmp_path / "log.txt", sessions(random.Random(1), 2, 4))
     page = tmp_path / "advice.html"

@@ -103,6 +103,7 @@ def test_the_verdict_says_when_the_host_was_disturbed() -> None:
     assert not any("unfit" in line for line in verdict(results()))
 
 
+@pytest.mark.slow
 def test_findings_are_complete_and_can_be_written_as_json() -> None:
     found = findings(results(), first_trace(), day_trace())
     names = {table.name for table in found.tables}

@@ -24,6 +24,8 @@ from osub.sweep.tune import Goal, Tried, gain_over_seeds, kept, tune, under
 from osub.sweep.workers import Processes
 from tests.fixtures import sweep_work
 
+pytestmark = pytest.mark.slow
+
 SWF = "".join(
     f"{number} {10 * number} -1 {30 + 7 * (number % 5)} {1 + number % 3} -1 -1 -1 200 -1 1 {number % 4} "
     "1 -1 1 -1 -1 -1\n"
