@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import statsmodels.api as sm
-from statsmodels.tools.sm_exceptions import PerfectSeparationError
 
 from predictor.model.linear_models import FOLDS, Scaling, at_random, one_thread, probability
 from predictor.model.pair_records import Flags, Floats, Places, Records
@@ -94,6 +92,9 @@ def _different(design: Floats) -> list[int]:
 
 def _fit(design: Floats, dangerous: Flags, columns: list[int] | Places) -> _Fit:
     """Fit some columns; a fit that parts the classes ends where it is, and says so."""
+    import statsmodels.api as sm  # heavy, and for this alone
+    from statsmodels.tools.sm_exceptions import PerfectSeparationError
+
     table = sm.add_constant(design[:, list(columns)], has_constant="add")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def test_whatever_is_paused_drained_and_resumed_the_schedule_keeps_its_promises(
     assert all(runs.values()), f"after all was resumed some never ran: {runs}"
 
 
+@pytest.mark.slow
 @examples(20)
 @given(
     st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 4.0]), min_size=2, max_size=4),

@@ -111,6 +111,7 @@ def test_an_axis_has_round_ticks_and_space_for_all_values(low: float, high: floa
     assert last > high
 
 
+@pytest.mark.slow
 def test_the_excerpt_shows_the_busiest_stretch(tmp_path: Path) -> None:
     run = load_run(example_run(tmp_path / "RUN", "gang"))
     assert run.slices is not None

@@ -169,6 +169,7 @@ def test_the_command_prints_json(runs: tuple[Run, Run]) -> None:
     assert [(one["label"], one["reference"], one["jobs"]) for one in errors] == [("B", "A", 2)]
 
 
+@pytest.mark.slow
 def test_one_run_or_runs_of_other_traces_are_reported(runs: tuple[Run, Run], tmp_path: Path) -> None:
     assert isinstance(CliRunner().invoke(app, [str(runs[0].path)]).exception, UsageError)
     other = make_run(tmp_path / "c", "C", [(99, 0, 1, [("n1", "0")])])

@@ -255,6 +255,7 @@ def test_the_table_reports_of_interruptions(run: Run) -> None:
         assert line in lines
 
 
+@pytest.mark.slow
 def test_bars_are_distinguished_by_their_beginning_and_hatched_where_they_did_not_count(run: Run) -> None:
     held_rows = stretches(run.jobs, run.allocations)
     chart = gantt(with_derived(run.jobs, held=held_rows), run.info, held=held_rows)
@@ -298,6 +299,7 @@ def test_the_page_shows_cores_in_use_and_what_counted(run: Run, tmp_path: Path) 
     assert "tiny, useful" in text
 
 
+@pytest.mark.slow
 def test_runs_are_compared_by_first_starts_all_waits_and_all_places(run: Run, tmp_path: Path) -> None:
     """The other run starts every job at once and never again."""
     calm = [

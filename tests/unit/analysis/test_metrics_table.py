@@ -82,6 +82,7 @@ def test_no_number_breaks_however_many_runs_there_are(
     assert {run.label for run in runs} <= set(text.replace("┃", " ").split())
 
 
+@pytest.mark.slow
 def test_a_simulation_is_next_to_its_run_or_below_it(tmp_path: Path) -> None:
     runs = both(tmp_path)
     cell = metric_rows(runs)[0].cells[0]
@@ -91,6 +92,7 @@ def test_a_simulation_is_next_to_its_run_or_below_it(tmp_path: Path) -> None:
     assert " | " not in narrow
 
 
+@pytest.mark.slow
 def test_jobs_of_two_runs_are_side_by_side_or_below_each_other(tmp_path: Path) -> None:
     alone = load_run(example_run(tmp_path / "alone", "alone", jobs=12))
     gang = load_run(example_run(tmp_path / "gang", "gang", jobs=12))

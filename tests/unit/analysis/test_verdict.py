@@ -238,6 +238,7 @@ def test_a_repetition_that_is_not_whole_or_of_another_length_counts_as_jobs(tmp_
     assert verdict_of([whole, other]).findings[0].evidence == "too few jobs"
 
 
+@pytest.mark.slow
 def test_repetitions_are_one_setting_and_its_unit_is_a_run(tmp_path: Path) -> None:
     one = [made_run(tmp_path, f"one{n}", wait_s=100, degradation=1, seed=n, jobs=8) for n in range(3)]
     two = [
@@ -269,6 +270,7 @@ def test_a_job_that_failed_somewhere_counts_nowhere(tmp_path: Path) -> None:
     assert verdict_of([one, broken]).findings[0].jobs == 30
 
 
+@pytest.mark.slow
 def test_winners_and_losers_are_named(tmp_path: Path) -> None:
     one = load_run(example_run(tmp_path / "alone", "alone", jobs=30))
     two = load_run(example_run(tmp_path / "gang", "gang", jobs=30))

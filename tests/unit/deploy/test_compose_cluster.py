@@ -137,6 +137,7 @@ def test_an_engine_that_does_not_answer_says_why(engine: FakeEngine, said: str, 
         find_engine(EngineName.DOCKER)
 
 
+@pytest.mark.slow
 def test_a_rootless_engine_is_refused_where_nodes_need_the_hosts_freezer(engine: FakeEngine) -> None:
     engine.change(info=ROOTLESS_DOCKER)
     with pytest.raises(HostError, match=r"docker is rootless here.*cgroup v1.*as root"):
@@ -266,12 +267,14 @@ def test_without_a_registry_prometheus_is_debians_and_there_is_no_grafana(engine
     assert list(built)[2] == watch.prometheus_image
 
 
+@pytest.mark.slow
 def test_with_a_registry_both_are_fetched_and_nothing_more_is_built(engine: FakeEngine) -> None:
     watch = choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
     assert [call[-1] for call in engine.calls("pull")] == [watch.prometheus_image, watch.grafana_image]
     assert "prometheus" not in images_to_build(13, accounting=True, monitoring=watch).values()
 
 
+@pytest.mark.slow
 def test_an_image_that_cannot_be_fetched_says_what_to_do(engine: FakeEngine) -> None:
     engine.change(registry=False)
     with pytest.raises(HostError, match=r"no such host; where no registry can be reached, .*bootstrap-base"):
@@ -493,6 +496,7 @@ def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, hom
     assert as_json["whole"] is False
 
 
+@pytest.mark.slow
 def test_a_log_cannot_steer_the_terminal(engine: FakeEngine, home: Path) -> None:
     cluster = populate(engine, home)
     engine.add(f"{cluster}-node-2", "node", str(home), cluster, Status="exited", ExitCode=1)
@@ -502,6 +506,7 @@ def test_a_log_cannot_steer_the_terminal(engine: FakeEngine, home: Path) -> None
     assert "[bold]x[/bold]" in result.output
 
 
+@pytest.mark.slow
 def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeEngine, home: Path) -> None:
     populate(engine, home)
     engine.add("forged", "node", "/etc", "osub-x")
@@ -738,6 +743,7 @@ def test_who_is_waited_for_is_named_with_its_last_words_and_its_log(fake: FakeEn
     assert set(fake.read()["containers"]) == {f"{STATE.cluster}-controller-1", *NODES}, "left as they are"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [{}, {"ready": answers_of(Ready(0, 0, 0))}, {"ready": ["Traceback"]}])
 def test_while_slurm_knows_no_node_its_controller_is_asked_for(
     fake: FakeEngine, answers: dict[str, list[str]]

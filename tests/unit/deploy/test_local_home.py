@@ -306,6 +306,7 @@ def test_a_jobs_folders_of_any_depth_go_and_nothing_that_they_lead_to(place: Pat
     assert names(place / "precious") == ["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["up", "down"])
 def test_killed_at_any_act_it_can_be_taken_down(place: Path, what: str) -> None:
     stride = choose(11, 4, 1)

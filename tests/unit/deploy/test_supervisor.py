@@ -337,6 +337,7 @@ def test_a_process_that_becomes_ours_after_its_start_is_seen() -> None:
     assert own.look(look((STEP, INIT, 2, 0))) == 1.0
 
 
+@pytest.mark.slow
 def test_the_kernel_reports_of_living_processes_and_of_children_waited_for() -> None:
     before = read_process_times()[os.getpid()]
     burn = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass"

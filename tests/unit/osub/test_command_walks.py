@@ -34,6 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_archive_logs_with_submissions_of_minus_one_are_read_leniently(here: Path, cli: Cli) -> None:
     (here / "log-cln.swf").write_text(line(1, -1) + line(2, 5) + line(3, 9))
     words = ["simulate", "log-cln.swf", "--system", "N2C1", "--json"]
@@ -123,6 +124,7 @@ def test_waits_are_reported_in_the_unit_that_one_would_say(here: Path, cli: Cli)
     assert " s, " not in output.splitlines()[1]
 
 
+@pytest.mark.slow
 def test_several_multiplicities_are_one_comparison(here: Path, cli: Cli) -> None:
     words = ["simulate", "t.swf", "--system", "N2C1", "--multiplicity", "1,2", "--out", "both"]
     said = cli(*words).out
@@ -368,6 +370,7 @@ def test_one_is_no_plural() -> None:
     assert [verb(1), verb(2), verb(1, "has", "have")] == ["is", "are", "has"]
 
 
+@pytest.mark.slow
 def test_runs_of_different_traces_are_no_comparison(reports_here: Path, cli: Cli) -> None:
     """Numbers of jobs agree by chance; a verdict on them would be one on nothing."""
     simulated("a")
@@ -380,6 +383,7 @@ def test_runs_of_different_traces_are_no_comparison(reports_here: Path, cli: Cli
     assert "against" not in output
 
 
+@pytest.mark.slow
 def test_a_trace_whose_arrivals_were_changed_is_compared(
     reports_here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

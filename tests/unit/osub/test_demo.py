@@ -133,6 +133,7 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
         assert (tmp_path / "m1-failed" / "run.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", [True, False])
 def test_a_setting_whose_time_others_took_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, busy: bool

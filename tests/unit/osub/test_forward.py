@@ -262,6 +262,7 @@ def test_a_controller_that_ends_during_the_replay_says_how_to_go_on(place: Place
     assert "--resume" in err.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -286,6 +287,7 @@ def test_top_and_doctor_run_there_too(place: Place) -> None:
     assert place.called == ["doctor", "--cluster", f"{place.root}/shared/host{place.state}", "--json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["status"], ["pause", "--all"], ["weight", "2", "--job", "7"], ["accounts"]]
 )
@@ -295,6 +297,7 @@ def test_orders_for_gangd_are_given_there_by_root(place: Place, words: list[str]
     assert (place.root / "users").read_text().splitlines()[-1] == "root"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["top", "--once", "--cluster"], ["gang", "status", "--state"]])
 def test_a_cluster_in_containers_without_gangd_says_so(place: Place, words: list[str]) -> None:
     place.keep(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
@@ -328,6 +331,7 @@ def test_a_replay_in_containers_of_a_busy_host_says_so(
     assert err.splitlines() == [*(["osub: this host is busy"] if not words else []), "osub: a warning"]
 
 
+@pytest.mark.slow
 def test_resume_of_what_nowhere_is_says_so_and_starts_nothing(place: Place) -> None:
     code, _, err = place.replay("--resume")
     assert (code, err.count("\n")) == (2, 1)

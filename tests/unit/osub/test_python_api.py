@@ -116,6 +116,7 @@ def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     assert osub.load(str(tmp_path / "shared")).jobs.equals(shared.jobs)
 
 
+@pytest.mark.slow
 def test_a_run_on_shared_cores_says_what_other_overheads_would_give(swf: Path) -> None:
     at = osub.simulate(swf, "N4C4", multiplicity=2).info.other_overheads
     assert list(at) == ["1.0", "1.4"]

@@ -65,6 +65,7 @@ def test_scale_json_has_slots_phases_and_kinds(trace: Path, tmp_path: Path, cli:
     assert max(job.submit_s for job in read_swf(tmp_path / "s.swf").jobs) <= 432
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "expected_message"),
     [
@@ -198,6 +199,7 @@ def test_convert_refuses_bad_words_in_one_line(
     assert message.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_merge_puts_traces_together(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "m.swf"
     words = ["trace", "merge", str(trace), str(trace), "--out", str(out), "--align", "dates"]

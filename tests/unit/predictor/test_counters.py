@@ -273,6 +273,7 @@ def test_a_chase_beyond_the_second_level_misses_it_and_an_integer_loop_does_not(
         simulated_counts(ALL["lu.W.2"], 600)
 
 
+@pytest.mark.slow
 @needs_valgrind
 def test_a_command_that_dies_under_the_simulation_is_one_line() -> None:
     with pytest.raises(HostError, match="ended with code 3"):

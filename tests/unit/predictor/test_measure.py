@@ -648,6 +648,7 @@ def test_no_pair_in_common_is_one_line() -> None:
         agreement_of(made_pairs(6), made_pairs(6), PairKind.NAIVE)
 
 
+@pytest.mark.slow
 def test_the_command_compares_folders(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     pairs = made_pairs(6)

@@ -56,6 +56,8 @@ from simulator.pairing import read_pair_table
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples
 
+pytestmark = pytest.mark.slow
+
 RUNNER = CliRunner()
 
 
@@ -91,7 +93,6 @@ def with_stressors(pairs: Pairs) -> Pairs:
     )
 
 
-@pytest.mark.slow
 def test_stressor_curves_report_losses_of_victims_never_seen_next_to_an_application() -> None:
     pairs = with_stressors(made_pairs(10))
     records = records_of(pairs, PairKind.TIMESLICE)
@@ -163,7 +164,6 @@ def test_counters_that_are_the_same_for_all_are_left_out(records: Records) -> No
     assert len(records) == 14 * 14
 
 
-@pytest.mark.slow
 def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport) -> None:
     assert report.excluded > 0  # those that the formula puts at the boundary
     assert report.accuracies["application"].accuracy > 0.9
@@ -176,7 +176,6 @@ def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport
     assert any("l2_data_misses" in name for name in report.kept)
 
 
-@pytest.mark.slow
 def test_where_counters_report_nothing_the_report_does_not_say_they_do() -> None:
     noise = records_of(made_pairs(9, reach=0.0, noise=0.1, width=0.0, seed=3), PairKind.TIMESLICE)
     report = evaluate_kind(noise)
@@ -208,7 +207,6 @@ def _places(records: Records, chosen: Any) -> tuple[list[int], list[int]]:
     return records.victim[chosen].tolist(), records.opponent[chosen].tolist()
 
 
-@pytest.mark.slow
 def test_pairs_whose_interval_has_t_in_it_are_excluded_and_counted() -> None:
     records = records_of(made_pairs(8, width=0.05), PairKind.TIMESLICE)
     spans = (records.low <= 0.5) & (records.high >= 0.5)
@@ -358,7 +356,6 @@ def test_applications_without_counters_are_left_out_and_named(pairs: Pairs) -> N
         features_of(pairs.counters.head(0), ["app1", "app2"])
 
 
-@pytest.mark.slow
 def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
     out, page = tmp_path / "model.json", tmp_path / "page.html"
     done = RUNNER.invoke(app, ["fit", "--data", str(folder), "--out", str(out)])

@@ -108,6 +108,7 @@ def test_a_job_that_can_never_fit_is_left_out_or_made_smaller_and_reported(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["skip", "keep"])
 @pytest.mark.parametrize("trace", ["no-length"], indirect=True)
 def test_jobs_of_no_length_are_left_out_or_end_when_they_start(
@@ -135,6 +136,7 @@ class TestCompare:
         capsys.readouterr()
         return tmp_path
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("names", "code", "message"),
         [

@@ -265,6 +265,7 @@ class TestCommand:
         assert isinstance(outcome.exception, InputError)
         assert "is not the thesis's trace: 400 jobs that run, not 51,871" in str(outcome.exception)
 
+    @pytest.mark.slow
     def test_the_kit_trace_adds_its_tables(self, tmp_path: Path) -> None:
         trace = str(busy(tmp_path, 40))
         outcome = self.call("thesis-5", trace, "--any-trace", "--kit", trace, "--json")

@@ -55,6 +55,7 @@ def test_every_claim_has_a_row_in_order(found: HybridSurvey) -> None:
     assert all(row.ours and row.paper and row.where for row in rows)
 
 
+@pytest.mark.slow
 def test_what_was_measured_on_another_trace_is_not_judged(found: HybridSurvey) -> None:
     rows = by_id(found)
     for name in ("H1", "H2", "H3", "H19"):

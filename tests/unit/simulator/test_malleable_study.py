@@ -285,6 +285,7 @@ UNJUDGED = {"M6", "M7", "M13", "M14", "M19", "M25"}
 """Counts of operations that are not explained."""
 
 
+@pytest.mark.slow
 def test_in_a_world_as_the_paper_describes_it_its_claims_hold() -> None:
     rows = claim_rows({system: outcomes(system, as_in_paper(system)) for system in SYSTEMS})
     assert [row.id for row in rows] == [f"M{number}" for number in range(1, 33)]

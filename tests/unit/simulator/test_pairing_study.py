@@ -29,6 +29,8 @@ from simulator.experiments.pairing_tables import Folds, MeasuredPairs, family, f
 from simulator.pairing import PairTable, read_pair_table
 from tests.fixtures.cli import Cli
 
+pytestmark = pytest.mark.slow
+
 IDS = [f"P{number}" for number in range(1, 20)]
 
 
@@ -54,7 +56,6 @@ def verdicts(found: MeasuredPairs, folds: Folds = NO_FOLDS) -> dict[str, ClaimVe
     return {row.id: row.verdict for row in rows(found, folds)}
 
 
-@pytest.mark.slow
 def test_every_claim_is_judged_once(found: MeasuredPairs, folds: Folds) -> None:
     assert [row.id for row in rows(found, folds)] == IDS
     assert verdicts(found, folds)["P16"] in {ClaimVerdict.HOLDS, ClaimVerdict.FAILS}
@@ -135,7 +136,6 @@ def test_families_are_those_of_names() -> None:
     ]
 
 
-@pytest.mark.slow
 def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
     """Two users, one whose program loses nearly all with its like and nothing with the other's."""
     loss = np.array([[0.9, 0.1], [0.1, 0.9]])
@@ -196,7 +196,6 @@ def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(fou
     assert matrix[place(victim), place(opponent)] == found.report.unseen.loss[0]
 
 
-@pytest.mark.slow
 def test_the_command_reports_claims_and_effect(tmp_path: Path, cli: Cli) -> None:
     page = tmp_path / "page.html"
     document = cli.json("experiment", "pairing", "--quick", "--seeds", "1", "--html", page, "--json")

@@ -86,6 +86,7 @@ def test_jobs_start_from_nothing_or_are_given_up_when_a_node_has_failed(
     assert (job["state"], job["wasted_s"]) == (state, 4960.0 if how == "scratch" else wasted_s)
 
 
+@pytest.mark.slow
 def test_failures_drawn_with_the_same_seed_give_the_same_bytes(trace: Path, tmp_path: Path) -> None:
     for name, seed in (("one", "3"), ("again", "3"), ("other", "4")):
         assert simulate(trace, tmp_path / name, "--mtbf", "3", "--repair", "0.1", "--seed", seed) == 0

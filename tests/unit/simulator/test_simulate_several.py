@@ -20,6 +20,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_each_multiplicity_has_a_run_and_they_are_compared(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "runs"
     words = ["simulate", str(trace), "--system", "N2C1", "--multiplicity", "1,2", "--out", str(out), "--json"]

@@ -112,6 +112,7 @@ def test_tables_and_figures_are_drawn(small: TimesharingSurvey) -> None:
     assert len(drawings(small)) == 6
 
 
+@pytest.mark.slow
 def test_the_drawn_trace_has_the_papers_sizes_and_load() -> None:
     jobs = Edison(days=40, warm_up_days=6, spell_day=20).draw(1)
     use = (jobs.nodes * jobs.run_us).astype(float)
@@ -148,6 +149,7 @@ def test_memory_is_drawn_to_what_the_paper_prints(form: MemoryForm, share: float
     assert (drawn == draw_memory_below(100_000, 1, share, form)).all()
 
 
+@pytest.mark.slow
 def test_few_days_have_the_papers_sizes_too() -> None:
     jobs = generated(12).draw(1)
     use = (jobs.nodes * jobs.run_us).astype(float)

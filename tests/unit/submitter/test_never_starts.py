@@ -171,6 +171,7 @@ def test_a_held_job_that_is_released_runs(trace: Path, tmp_path: Path) -> None:
     assert events(run, "never starts") == []
 
 
+@pytest.mark.slow
 def test_time_in_which_slurm_says_nothing_is_no_time_to_wait(trace: Path, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     held(world, "JobHeldUser")

@@ -200,6 +200,7 @@ def test_statistics_are_those_of_the_patterns() -> None:
     assert behaviour_statistics([]) is None
 
 
+@pytest.mark.slow
 def test_default_generator_is_near_the_published_figures() -> None:
     rng = np.random.default_rng(1)
     found = behaviour_statistics(synthesize_patterns(rng.integers(600, 20_000, 4000).astype(np.float64), rng))
@@ -470,6 +471,7 @@ def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
         synthesize(recorded(5), 3)
 
 
+@pytest.mark.slow
 def test_command_prints_statistics_and_makes_a_file_that_is_a_recording(tmp_path: Path, cli: Cli) -> None:
     pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
     folder = tmp_path / "recorded"

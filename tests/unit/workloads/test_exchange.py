@@ -231,6 +231,7 @@ def test_a_job_number_twice_is_reported(trace: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [trace]
 
 
+@pytest.mark.slow
 def test_options_that_do_not_go_together_are_reported(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     for words, what in (
@@ -498,6 +499,7 @@ def refused(table: Path, old: str, new: str, *words: object) -> str:
     return said.err
 
 
+@pytest.mark.slow
 def test_a_run_has_the_columns_of_batsim(tmp_path: Path) -> None:
     jobs = [
         make_ended(1, placement=(Placement("n1", (0, 1, 3)), Placement("n2", (0,)))),
@@ -566,6 +568,7 @@ def test_older_names_and_fewer_columns_are_read(table: Path, tmp_path: Path) -> 
     assert rows == [(4, "COMPLETED", 2.0, 5.0), (5, "TIMEOUT", 0.0, 10.0)]
 
 
+@pytest.mark.slow
 def test_what_came_from_a_run_compares_to_it_without_an_error(tmp_path: Path) -> None:
     jobs = [
         make_ended(number, start_s=float(number), end_s=number + 3.0, dedicated_s=3.0)

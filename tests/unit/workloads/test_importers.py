@@ -284,6 +284,7 @@ def test_who_writes_a_key_of_slurms_is_left_out_and_counted(tmp_path: Path, befo
     assert trace.report.skipped == {"a key of Slurm's in a user's words": 1}
 
 
+@pytest.mark.slow
 def test_packed_log_that_is_cut_off_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "jobcomp.log.gz"
     path.write_bytes(gzip.compress(b"".join(LINE.encode() for _ in range(5000)))[:-500])

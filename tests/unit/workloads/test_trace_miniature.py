@@ -49,6 +49,7 @@ def test_numbers_of_jobs_can_be_given(month: SwfTrace) -> None:
     assert small.made_interactive == 0
 
 
+@pytest.mark.slow
 def test_jobs_are_made_interactive_where_none_is(month: SwfTrace) -> None:
     batch_only = generate_trace(500, 12, 12)
     small = make_miniature(batch_only, 4, 2, 70, batch_jobs=12, interactive_jobs=5)
@@ -70,6 +71,7 @@ def test_trace_of_a_single_job_has_a_miniature() -> None:
     assert [(job.submit_s, job.procs) for job in small.trace.jobs][:1] == [(0, 2)]
 
 
+@pytest.mark.slow
 def test_too_many_jobs_for_the_time_are_a_usage_error(month: SwfTrace) -> None:
     with pytest.raises(UsageError, match="take fewer jobs or more time"):
         make_miniature(month, 2, 1, 20, batch_jobs=60, interactive_jobs=20)

@@ -247,6 +247,7 @@ if looks == 4: say(AnswerComplete(2, "scripted"))
     assert (slurm.jobs().jobs, slurm.read_from) == (second, "scripted")
 
 
+@pytest.mark.slow
 def test_what_is_new_is_reported_with_the_jobs_though_nodes_were_asked_for_meanwhile(make: Make) -> None:
     slurm = make("""
 if looks == 1: say(Jobs([job(1), job(2), job(4)]), AnswerComplete(3, "scripted"))
@@ -295,6 +296,7 @@ def test_a_process_that_fails_is_reported_and_followed_by_another(
     assert (tmp_path / "started").read_text() == "xx"
 
 
+@pytest.mark.slow
 def test_after_a_death_in_the_library_the_next_process_leaves_it_alone(make: Make, tmp_path: Path) -> None:
     slurm = make("""
 if "any" in sys.argv: os._exit(1)

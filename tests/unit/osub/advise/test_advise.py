@@ -131,6 +131,7 @@ def test_idle_sessions_gain_by_sharing(advice: tuple[Advice, AdviceText]) -> Non
     assert tomllib.loads(gangd)["hold"] == "yield"
 
 
+@pytest.mark.slow
 def test_gangd_takes_the_lines(advice: tuple[Advice, AdviceText], tmp_path: Path) -> None:
     _, text = advice
     path = tmp_path / "gangd.toml"
@@ -148,6 +149,7 @@ def test_busy_jobs_do_not_gain(tmp_path: Path) -> None:
     assert found.shared[0].difference(found.scenarios[0], "all", "turnaround_s").way == 1
 
 
+@pytest.mark.slow
 def test_memory_forbids_two(tmp_path: Path) -> None:
     log = read(write_log(tmp_path / "wide.txt", sessions(random.Random(1), 7, 40)))
 
@@ -162,6 +164,7 @@ def test_memory_forbids_two(tmp_path: Path) -> None:
         assert one.difference(found.scenarios[0], "all", "degradation").other == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_peaks_admit_what_requests_do_not(tmp_path: Path) -> None:
     log = read(write_log(tmp_path / "asked.txt", sessions(random.Random(1), 7, 20)))
 

@@ -37,6 +37,7 @@ def test_a_plan_keeps_to_its_budget(minutes: float) -> None:
     assert planned(minutes).estimate_s <= 60 * minutes
 
 
+@pytest.mark.slow
 def test_a_longer_budget_buys_at_least_as_many_trials_and_draws() -> None:
     plans = [planned(minutes) for minutes in (10, 20, 30, 60, 120, 240)]
     assert [plan.rounds for plan in plans] == sorted(plan.rounds for plan in plans)

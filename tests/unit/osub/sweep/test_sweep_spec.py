@@ -192,6 +192,7 @@ def test_a_file_without_a_point_is_refused(tmp_path: Path) -> None:
         spec_of(tmp_path, "").combinations()
 
 
+@pytest.mark.slow
 def test_a_grid_whose_size_has_no_name_is_refused(tmp_path: Path) -> None:
     several = "".join(f"set.o{number} = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" for number in range(5000))
     with pytest.raises(UsageError, match="so many points are more than 1,000,000"):
