@@ -348,14 +348,14 @@ def test_unified_group_holds_and_gives_processes_back(top2: tuple[Path, str], ch
     top, node = top2
     knob, home = knob_of_unified(top), top / f"home_{node}"
     home.mkdir()
-    pid = started(children, FORKING)
+    moved = f"open({str(home / 'cgroup.procs')!r}, 'w').write('0')\n"
+    pid = started(children, moved + FORKING)  # all of its children are born at home
     family = Path(f"/proc/{pid}/task/{pid}/children")
 
     def members() -> tuple[int, ...]:
         return (pid, *map(int, family.read_text().split()))
 
     try:
-        (home / "cgroup.procs").write_text(str(pid))
         groups = OwnGroups(top, knob, node, NoLedger())
         until(lambda: len(members()) > 20, what="children")
         assert groups.gather({A: members}, cores={A: 3})
