@@ -115,7 +115,8 @@ def serve(settings: AgentSettings) -> int:
     note_folder(path.parent)
     ended = ended_path(settings.state_dir, settings.node)
     state = StateFile.create(path, settings.node, str(choice.root or "/"), str(way.root or ""), str(ended))
-    real = make_freezer(choice, settings.node, state, adopts=CLUSTER_MARK not in os.environ)
+    own_root = way.root if way.kind == "cgroup2-own" else None
+    real = make_freezer(choice, settings.node, state, own_root, adopts=CLUSTER_MARK not in os.environ)
     yielder = None if settings.dry_run else make_yielder(way, settings.node, state)
     both = None if yielder is None else BothWays(real, yielder)
     holder: Holder = both or (DryFreezer(real) if settings.dry_run else real)

@@ -248,11 +248,13 @@ def choose(kind: str, root: Path | None, proctrack: str | None, mount: Path = CG
     return FreezerChoice("signals", None, f"no cgroup hierarchy below {mount} can be written by this user")
 
 
-def make_freezer(choice: FreezerChoice, node: str, ledger: Ledger, *, adopts: bool = False) -> Holder:
-    """Make what was chosen, for the steps of ``node``; ``adopts`` as in ``SignalFreezer``."""
+def make_freezer(
+    choice: FreezerChoice, node: str, ledger: Ledger, own_root: Path | None = None, *, adopts: bool = False
+) -> Holder:
+    """Make what was chosen, for the steps of ``node``; all else as in ``SignalFreezer``."""
     if choice.kind == "signals":
         cpuacct = _cpuacct(CGROUP_MOUNT / "freezer")
-        return SignalFreezer(node, ledger, cpuacct_root=cpuacct, adopts=adopts)
+        return SignalFreezer(node, ledger, cpuacct_root=cpuacct, own_root=own_root, adopts=adopts)
     if choice.kind == "recording" or choice.root is None:
         return RecordingFreezer()
     if choice.kind == "cgroup2":

@@ -58,6 +58,7 @@ from gangd.freezer.procfs import (
     scan,
     signals_to_continue,
 )
+from gangd.freezer.tree import own_group
 
 _READS = 8
 """How often an environment without a node is read again: a process may exec into another."""
@@ -105,6 +106,8 @@ class SignalFreezer(WithoutFolders):
         Pids that are never stopped (the agent's guardian); the caller's own is added.
     cpuacct_root
         Mount of v1's ``cpuacct`` hierarchy, where Slurm may account by cgroup; None for none.
+    own_root
+        Unified hierarchy in which the agent has groups of its own: they are accounts, too. None for none.
     adopts
         Whether processes that began as tasks do are taken for a job's: not where users log in to the host
         without a login session, as to an embedded cluster.
@@ -121,6 +124,7 @@ class SignalFreezer(WithoutFolders):
         ledger: Ledger,
         spare: frozenset[int] = frozenset(),
         cpuacct_root: Path | None = None,
+        own_root: Path | None = None,
         *,
         adopts: bool = False,
         send: Callable[[int, signal.Signals], str | None] = send_signal,
@@ -132,8 +136,8 @@ class SignalFreezer(WithoutFolders):
         self.spare = spare | {1, os.getpid()}
         self._seen = Members()
         self._stepds: dict[int, list[int]] = {}
-        self._accounts = JobAccounts(cpuacct_root)
-        self._cpuacct_root = cpuacct_root
+        self._accounts = JobAccounts(own_root or cpuacct_root, in_lines=own_root is not None)
+        self._cpuacct_root, self._own_root = cpuacct_root, own_root
         self._claims: dict[Identity, tuple[MembershipClaim, int]] = {}
         self._born: dict[Identity, tuple[str, str]] = {}
         self._of_tasks: frozenset[tuple[str, str]] = frozenset()
@@ -194,7 +198,11 @@ class SignalFreezer(WithoutFolders):
                 if member.slot is None:  # also one that did not fit in the ledger before
                     member.slot = self._ledger.claim_process(stat.pid, stat.start_ticks, key.job)
         self.unseen = frozenset(unseen)
-        if self._cpuacct_root is not None:
+        if self._own_root is not None:
+            self._accounts.follow(
+                {step.key.job: own_group(self._node, step.key.job) for step in found}, pause
+            )
+        elif self._cpuacct_root is not None:
             own = f"slurm_{self._node}"
             base = own if (self._cpuacct_root / own).is_dir() else "slurm"
             uids = {step.key.job: step.uid for step in found if step.uid is not None}

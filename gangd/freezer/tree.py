@@ -15,7 +15,7 @@ from pathlib import Path
 from foundation.trust import open_below, open_entry
 
 OWN_GROUP = r"gangd_(?P<node>[A-Za-z0-9._-]+)_job_(?P<job>[0-9]+)"
-"""The agent's own cpu cgroup of a job, at the top of its hierarchy."""
+"""The agent's own cpu cgroup of a job, at the top of its hierarchy: see ``own_group``."""
 _STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
 JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-F][0-9A-HJKMNP-TV-Z]{12})"
 """A job's folder (v2): by its number, or by its SLUID as Slurm 26.05 does unless ``CgroupJobIdPaths=yes``.
@@ -32,6 +32,11 @@ OF_JOBS = tuple(
     for path in (f"{_JOB_V1}(?:/{_STEP})?", f"{_JOB_V2}(?:/{_STEP})?", f"{OWN_GROUP}(?P<step>)")
 )
 """Lines of ``/proc/PID/cgroup`` that tell the job of a process, and often its step."""
+
+
+def own_group(node: str, job: int) -> str:
+    """Return the name of the agent's own cpu cgroup of a job."""
+    return f"gangd_{node}_job_{job}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,11 +107,6 @@ WEIGHT2 = CpuWeightControl(7, False, "cpu.weight", 1, 100, 10_000, _ANY2)
 KNOBS = {knob.kind: knob for knob in (IDLE1, SHARES1, IDLE2, WEIGHT2)}
 
 
-def own_group(node: str, job: int) -> str:
-    """Return the name of the agent's own cpu cgroup of a job."""
-    return f"gangd_{node}_job_{job}"
-
-
 def job_of_own(name: str, node: str) -> int | None:
     """Return the job of a cgroup that an agent of ``node`` made; None for any other name."""
     match = re.fullmatch(OWN_GROUP, name)

@@ -28,7 +28,7 @@ from gangd.freezer.holder import Step, StepKey, Write
 from gangd.freezer.membership import Members
 from gangd.freezer.procfs import read_stat
 from gangd.freezer.signal_freezer import SignalFreezer, send_signal
-from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
+from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, own_group
 from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile
 from gangd.hold.cpu_priority import (
@@ -38,7 +38,6 @@ from gangd.hold.cpu_priority import (
     SHARES1,
     WEIGHT2,
     CpuWeightControl,
-    own_group,
     policy_of,
     set_policy,
     threads,

@@ -13,7 +13,7 @@ import pytest
 from gangd.agent.native import MOST_ACCOUNTS, load
 from gangd.agent.planned_switches import PreparedSwitch
 from gangd.freezer.holder import CpuTimeFile, StepKey
-from gangd.hold.cpu_priority import own_group
+from gangd.freezer.tree import own_group
 from gangd.hold.deprioritizer import BothWays
 from tests.fixtures.gang_switch import JOBS, KEYS, MS, A, B, C, Spy, Stage, soon_ns
 from tests.fixtures.recording_yielder import RecordingYielder

@@ -13,6 +13,7 @@ import pytest
 from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.procfs import ProcStat, is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
+from gangd.freezer.tree import own_group
 from tests.fixtures.gang_host import SPIN, is_suspended, runs
 from tests.fixtures.gang_yield import CPU1
 from tests.fixtures.looks import until
@@ -123,6 +124,27 @@ def test_jobs_have_the_account_that_slurm_keeps(tmp_path: Path, children: Childr
     assert freezer.cpu_ns(JOB + 1) is None
     freezer.close()
     assert freezer.account(JOB) is None
+
+
+def test_own_group_of_a_job_is_its_account_while_it_is_there(tmp_path: Path, children: Children) -> None:
+    freezer = SignalFreezer("a", NoLedger(), own_root=tmp_path / "unified")
+    start_step(tmp_path, children, SPIN)
+    members(freezer)
+    assert freezer.cpu_ns(JOB) is None
+    for used_us in (17, 4):  # the second is of another group of the same name
+        stat = tmp_path / "unified" / own_group("a", JOB) / "cpu.stat"
+        stat.parent.mkdir(parents=True)
+        stat.write_text(f"usage_usec {used_us}\nuser_usec 1\n")
+        members(freezer)
+        assert freezer.cpu_ns(JOB) == 1000 * used_us
+        file = freezer.account(JOB)
+        assert file is not None
+        assert file.in_lines
+        assert freezer.daemon_ns(JOB) > 0
+        os.truncate(stat, 0)  # read as one that is gone
+        shutil.rmtree(stat.parent)
+        assert freezer.cpu_ns(JOB) is None
+    freezer.close()
 
 
 def test_stops_the_tree_but_not_slurmstepd(

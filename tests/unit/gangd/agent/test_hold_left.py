@@ -10,9 +10,10 @@ import pytest
 
 from gangd.agent.thaw_tool import ThawReport, find_low, low_groups, raise_scanned
 from gangd.freezer.holder import Did
+from gangd.freezer.tree import own_group
 from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.statefile import StateFile, Word
-from gangd.hold.cpu_priority import IDLE1, IDLE2, KNOBS, CpuWeightControl, own_group
+from gangd.hold.cpu_priority import IDLE1, IDLE2, KNOBS, CpuWeightControl
 from gangd.hold.own_groups import OwnGroups
 from tests.fixtures.gang_yield import CPU1, PIN, FakeCpu1, a_cpu, remove_groups
 from tests.fixtures.looks import until
