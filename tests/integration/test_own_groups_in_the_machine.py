@@ -15,7 +15,7 @@ from tests.fixtures.machine.started import cluster_of_module
 SLOW_S = 120.0
 HOME = "/system.slice/slurmd.service"
 GROUPS = f"/sys/fs/cgroup/{own_group(NODE, 0).removesuffix('0')}"
-DAEMONS = f"$(pgrep -u {ACCOUNT} -f '[f]air_tricks.py (one|short-sessions)')"
+DAEMONS = f"$(pgrep -u {ACCOUNT} -f '[f]air_tricks.py one')"
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 cluster = cluster_of_module(lambda cluster: set_up(cluster, SIGNALS, "games"))
@@ -51,14 +51,6 @@ def test_daemons_that_left_tree_session_and_environment_are_in_their_jobs_group(
     machine.until(all_in(f"/{own_group(NODE, job)}"), SLOW_S, "all daemons are in the group of their job")
     machine.until(f"grep -qx 1 {GROUPS}{job}/cpu.idle", SLOW_S, "it yields")
     machine.until(f"grep -qx 0 {GROUPS}{job}/cpu.idle", SLOW_S, "it has its slice")
-
-
-def test_what_they_fork_there_is_certainly_of_their_job_and_frozen(
-    cluster: MachineCluster, cheat: Cheat
-) -> None:
-    machine, job = cluster.machine, cheat("moved-short")
-    machine.until(all_in(f"/{own_group(NODE, job)}"), SLOW_S, "all daemons are in the group of their job")
-    machine.until(f"ps -o stat= -p $(echo {DAEMONS} | tr ' ' ,) | grep -q ^T", SLOW_S, "they are stopped")
 
 
 def test_whatever_ends_the_agent_no_job_stays_low_or_away_from_home(
