@@ -15,7 +15,6 @@ import re
 import select
 import signal
 import sys
-from functools import cache
 from typing import TextIO
 
 import click
@@ -77,7 +76,18 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
         """Import the module of that name and return its ``app``, or its function as a command."""
-        return _command(cmd_name) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        where = f"{cmd_name}.command" if cmd_name in _FOLDERS else cmd_name
+        module = importlib.import_module(f"osub.cli.{where.replace('-', '_')}")
+        app = getattr(module, "app", None)
+        if app is None:
+            app = application()
+            app.command(cmd_name)(getattr(module, cmd_name))
+        command: click.Command = typer.main.get_command(app)
+        command.name = cmd_name
+        refuse_nan(command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -95,20 +105,6 @@ class Commands(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
-
-
-@cache  # to put one together takes 20 ms, and a process may call it many times
-def _command(name: str) -> click.Command:
-    where = f"{name}.command" if name in _FOLDERS else name
-    module = importlib.import_module(f"osub.cli.{where.replace('-', '_')}")
-    app = getattr(module, "app", None)
-    if app is None:
-        app = application()
-        app.command(name)(getattr(module, name))
-    command: click.Command = typer.main.get_command(app)
-    command.name = name
-    refuse_nan(command)
-    return command
 
 
 @click.group(
