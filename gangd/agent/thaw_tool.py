@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pathlib import Path
 from foundation.errors import HostError, TrustError
 from foundation.trust import open_folder
 from gangd.freezer.slurm_layout import freezable_paths, nodes_with_scopes, slurm_roots
-from gangd.freezer.tree import CGROUP1, CGROUP2, OWN_GROUP, Dialect, subdirectories, write_control
+from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, job_of_own, subdirectories, write_control
 from gangd.guardian.guardian_watch import thaw_held
 from gangd.guardian.state_folders import STATE_DIR, all_stand_ins, ledger_folders, noted_folders
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
@@ -276,11 +275,8 @@ def low_groups(node: str | None, mount: Path = MOUNT) -> Iterator[tuple[Path, st
                 yield mount, path, IDLE2
 
 
-def _own(root: Path, node: str | None) -> Iterator[str]:
-    for top in subdirectories(str(root)):
-        match = re.fullmatch(OWN_GROUP, top)
-        if match is not None and node in (None, match["node"]):
-            yield top
+def _own(root: Path, node: str | None) -> list[str]:
+    return [name for name in subdirectories(str(root)) if job_of_own(name, node) is not None]
 
 
 def _paths1(root: Path, node: str | None) -> Iterator[str]:

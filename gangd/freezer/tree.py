@@ -39,6 +39,12 @@ def own_group(node: str, job: int) -> str:
     return f"gangd_{node}_job_{job}"
 
 
+def job_of_own(name: str, node: str | None) -> int | None:
+    """Return the job of a cgroup that an agent of ``node`` (None: of any) made; None for any other name."""
+    match = re.fullmatch(OWN_GROUP, name)
+    return int(match["job"]) if match is not None and node in (None, match["node"]) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How one generation of cgroups is spoken to.

@@ -107,12 +107,6 @@ WEIGHT2 = CpuWeightControl(7, False, "cpu.weight", 1, 100, 10_000, _ANY2)
 KNOBS = {knob.kind: knob for knob in (IDLE1, SHARES1, IDLE2, WEIGHT2)}
 
 
-def job_of_own(name: str, node: str) -> int | None:
-    """Return the job of a cgroup that an agent of ``node`` made; None for any other name."""
-    match = re.fullmatch(OWN_GROUP, name)
-    return int(match["job"]) if match is not None and match["node"] == node else None
-
-
 _CAP_SYS_NICE = 23
 _FAIR = (os.SCHED_OTHER, os.SCHED_BATCH)
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
-from gangd.freezer.tree import is_gone, own_group, read_anew, subdirectories
+from gangd.freezer.tree import is_gone, job_of_own, own_group, read_anew, subdirectories
 from gangd.hold.cpu_group import CpuGroup, Turner, born_at, cpu_path, enable_cpu, is_daemon, width
-from gangd.hold.cpu_priority import CpuWeightControl, job_of_own
+from gangd.hold.cpu_priority import CpuWeightControl
 from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
 
 PASSES = 8

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from gangd.freezer.holder import Did
-from gangd.freezer.tree import own_group
+from gangd.freezer.tree import job_of_own, own_group
 from gangd.hold.cpu_group import cpu_path, width
-from gangd.hold.cpu_priority import IDLE1, IDLE2, SHARES1, CpuWeightControl, job_of_own, threads
+from gangd.hold.cpu_priority import IDLE1, IDLE2, SHARES1, CpuWeightControl, threads
 from gangd.hold.own_groups import OwnGroups
 from tests.fixtures.gang_host import cpu_ns
 from tests.fixtures.gang_yield import (
