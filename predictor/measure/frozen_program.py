@@ -206,6 +206,8 @@ class FrozenProgram:
             return [[whole, *whole.children(recursive=True)]]
         deadline_s = time.monotonic() + _RANKS_S
         while len(ranks := _by_rank(whole.children(recursive=True))) != self.application.ranks:
+            if self._process.poll() is not None:
+                raise self._ended()
             if time.monotonic() > deadline_s:
                 raise ProgramError(
                     self.application.name,

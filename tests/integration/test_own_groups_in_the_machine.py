@@ -8,13 +8,12 @@ import pytest
 
 from gangd.freezer.tree import own_group
 from tests.attacks.attack import ACCOUNT
-from tests.fixtures.machine.fair import SIGNALS, MachineCore, set_up
+from tests.fixtures.machine.fair import OWN_GROUPS, SIGNALS, MachineCore, set_up
 from tests.fixtures.machine.slurm import NODE, MachineCluster
 from tests.fixtures.machine.started import cluster_of_module
 
 SLOW_S = 120.0
 HOME = "/system.slice/slurmd.service"
-GROUPS = f"/sys/fs/cgroup/{own_group(NODE, 0).removesuffix('0')}"
 DAEMONS = f"$(pgrep -u {ACCOUNT} -f '[f]air_tricks.py one')"
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
@@ -49,15 +48,15 @@ def test_daemons_that_left_tree_session_and_environment_are_in_their_jobs_group(
 ) -> None:
     machine, job = cluster.machine, cheat("moved")
     machine.until(all_in(f"/{own_group(NODE, job)}"), SLOW_S, "all daemons are in the group of their job")
-    machine.until(f"grep -qx 1 {GROUPS}{job}/cpu.idle", SLOW_S, "it yields")
-    machine.until(f"grep -qx 0 {GROUPS}{job}/cpu.idle", SLOW_S, "it has its slice")
+    machine.until(f"grep -qx 1 {OWN_GROUPS}{job}/cpu.idle", SLOW_S, "it yields")
+    machine.until(f"grep -qx 0 {OWN_GROUPS}{job}/cpu.idle", SLOW_S, "it has its slice")
 
 
 def test_whatever_ends_the_agent_no_job_stays_low_or_away_from_home(
     cluster: MachineCluster, cheat: Cheat
 ) -> None:
     machine, job = cluster.machine, cheat("moved")
-    low = f"grep -qx 1 {GROUPS}{job}/cpu.idle"
+    low = f"grep -qx 1 {OWN_GROUPS}{job}/cpu.idle"
     machine.until(low, SLOW_S, "it yields")
     machine.must("systemctl kill --kill-whom=main -s KILL gang-agent")
     machine.until(f"! {low}", SLOW_S, "the guardian has given its priority back")
@@ -66,5 +65,5 @@ def test_whatever_ends_the_agent_no_job_stays_low_or_away_from_home(
     machine.until(low, SLOW_S, "the next agent has it yield")
     machine.must("systemctl stop gang-agent", SLOW_S)
     machine.until(all_in(HOME), SLOW_S, "all daemons are where slurmd started their job")
-    machine.must(f"! ls -d {GROUPS}*")
+    machine.must(f"! ls -d {OWN_GROUPS}*")
     cluster.start_gang()

@@ -355,6 +355,19 @@ def test_launcher_of_ranks_removes_its_files_when_they_are_ended(
     assert not any(psutil.pid_exists(process.pid) for process in running.processes)
 
 
+def test_a_launcher_that_ends_before_all_ranks_began_says_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text('#!/bin/sh\nshift 2\nPMI_RANK=0 "$@"\nexit 3\n')
+    launcher.chmod(0o755)
+    monkeypatch.setattr("predictor.programs.program_catalogue._mpiexec", lambda: str(launcher))
+    few = STEPS.replace("while True:", "for _ in range(200):")
+    twins = CatalogueApplication("twins", "twins", "a step", lambda _: [sys.executable, "-c", few], 2)
+    with pytest.raises(ProgramError, match="ended with code 3"):
+        FrozenProgram(twins, tmp_path, [min(os.sched_getaffinity(0))], 0)
+
+
 def test_no_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")

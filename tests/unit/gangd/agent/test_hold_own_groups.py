@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def host(node: str, children: Children) -> Iterator[Path]:
     remove_groups(top, node)
     until(lambda: not (top / "cgroup.procs").read_text(), what="an empty group")
     top.rmdir()
+
+
+@contextmanager
+def home_of(children: Children, top: Path, node: str) -> Iterator[Path]:
+    """Make a group that the first child comes from, and remove it when that child has ended."""
+    home = top / f"home_{node}"
+    home.mkdir()
+    try:
+        yield home
+    finally:
+        children[0].kill()
+        children[0].wait()
+        until(lambda: not (home / "cgroup.procs").read_text(), what="an empty group")
+        home.rmdir()
 
 
 def started(children: Children, program: str) -> int:
@@ -140,10 +155,8 @@ def test_what_a_held_job_forks_yields_too_and_none_escapes(host: Path, node: str
 
 
 def test_processes_go_back_to_where_they_were_and_the_group_is_removed(node: str, children: Children) -> None:
-    home = CPU1 / f"home_{node}"
-    home.mkdir()
     pid = spinner(children)
-    try:
+    with home_of(children, CPU1, node) as home:
         (home / "cgroup.procs").write_text(str(pid))
         groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
         groups.gather({A: only(pid)})
@@ -154,11 +167,6 @@ def test_processes_go_back_to_where_they_were_and_the_group_is_removed(node: str
         assert not (CPU1 / own_group(node, A)).exists()
         assert groups.hold(A).did is Did.GONE
         groups.close()
-    finally:
-        children[0].kill()
-        children[0].wait()
-        until(lambda: not (home / "cgroup.procs").read_text(), what="an empty group")
-        home.rmdir()
 
 
 def test_home_that_is_gone_is_the_top(node: str, children: Children) -> None:
@@ -339,16 +347,15 @@ def place2(pid: int) -> str | None:
 
 def test_unified_group_holds_and_gives_processes_back(top2: tuple[Path, str], children: Children) -> None:
     top, node = top2
-    knob, home = knob_of_unified(top), top / f"home_{node}"
-    home.mkdir()
-    moved = f"open({str(home / 'cgroup.procs')!r}, 'w').write('0')\n"
-    pid = started(children, moved + FORKING)  # all of its children are born at home
-    family = Path(f"/proc/{pid}/task/{pid}/children")
+    knob = knob_of_unified(top)
+    with home_of(children, top, node) as home:
+        moved = f"open({str(home / 'cgroup.procs')!r}, 'w').write('0')\n"
+        pid = started(children, moved + FORKING)  # all of its children are born at home
+        family = Path(f"/proc/{pid}/task/{pid}/children")
 
-    def members() -> tuple[int, ...]:
-        return (pid, *map(int, family.read_text().split()))
+        def members() -> tuple[int, ...]:
+            return (pid, *map(int, family.read_text().split()))
 
-    try:
         groups = OwnGroups(top, knob, node, NoLedger())
         until(lambda: len(members()) > 20, what="children")
         assert groups.gather({A: members}, cores={A: 3})
@@ -367,11 +374,6 @@ def test_unified_group_holds_and_gives_processes_back(top2: tuple[Path, str], ch
         assert {place2(each) for each in members()} == {f"/{home.name}"}
         assert not weight.parent.exists()
         groups.close()
-    finally:
-        children[0].kill()
-        children[0].wait()
-        until(lambda: not (home / "cgroup.procs").read_text(), what="an empty group")
-        home.rmdir()
 
 
 def test_next_agent_restores_a_unified_group(top2: tuple[Path, str], children: Children) -> None:
