@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from types import FrameType
 
 from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
@@ -74,6 +75,7 @@ class Loop:
     _without_steps: int = 0
     _demoted: dict[int, tuple[int, int]] = field(default_factory=dict)
     _recovers_ns: int | None = None
+    _busy_at: list[str] = field(default_factory=list)
     _folders_from_ns: int = 0
     _unseen: UnseenSteps = field(default_factory=UnseenSteps)
     _guardian: Guardian | None = None
@@ -228,9 +230,13 @@ class Loop:
         if new:
             self.agenda.sooner(AgendaItem.FOLDERS, self._folders_from_ns)
 
-    def _exhausted(self, *_: object) -> None:
+    def _exhausted(self, _: int, frame: FrameType | None) -> None:
         """Handle SIGXCPU, anywhere in the loop: give up the priority, and the lease with it."""
         self.node.exhausted = True
+        self._busy_at = []
+        while frame is not None:
+            self._busy_at.append(f"{frame.f_globals['__name__']}.{frame.f_code.co_name}:{frame.f_lineno}")
+            frame = frame.f_back
         self.node.gate.lease.set_until(0)
         self._demoted = demote() or self._demoted
 
@@ -242,7 +248,7 @@ class Loop:
             "the agent computed without a pause for too long: it gave up its real-time priority and "
             f"resumed all jobs for {RECOVERY_NS / 1e9:g} s"
         )
-        self.log("exhausted", text=text)
+        self.log("exhausted", text=text, at=self._busy_at)
         self.node.book.on_fault("exhausted", text)
         self.node.act(now_ns)
 

@@ -44,7 +44,7 @@ def words(trace: Path, cluster: LocalCluster, out: Path, *more: str) -> list[str
 
 
 def osub(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=150, check=False)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
 
 
 def states(run: Run) -> list[str]:

@@ -221,6 +221,8 @@ def test_agent_that_computes_without_a_pause_resumes_all_jobs_and_goes_on(stage:
     daemon.child.send_signal(signal.SIGXCPU)  # as the kernel does for RLIMIT_RTTIME
     until(lambda: stage.state(1) == "THAWED", 60, "job 1 resumed")
     until(lambda: "exhausted" in stage.puppet.faults(), 60, "report of the fault")
+    [said] = daemon.log("exhausted")
+    assert "gangd.agent.agent_loop._serve:" in str(said["at"])
     assert daemon.child.poll() is None
     assert daemon.log("reloaded") == []
 

@@ -36,10 +36,13 @@ from tests.fixtures.no_ledger import NoLedger
 Children = list[subprocess.Popen[bytes]]
 A, B = 7, 8
 FORKING = """
-import os, sys, time
+import os, signal, time
 parent = os.getpid()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 print(flush=True)
-for _ in range(150):
+for number in range(150):
+    if number == 140:
+        signal.sigwait({signal.SIGUSR1})
     if os.fork() == 0:
         while os.getppid() == parent:
             time.sleep(0.1)
@@ -145,11 +148,10 @@ def test_what_a_held_job_forks_yields_too_and_none_escapes(host: Path, node: str
 
     groups = OwnGroups(host, IDLE1, node, NoLedger())
     until(lambda: len(family()) > 20, what="children")
-    groups.gather({A: family})
-    known = len(family())
+    groups.gather({A: family})  # some are born before, some meanwhile, some after
     groups.hold(A)
+    os.kill(root, signal.SIGUSR1)
     until(lambda: len(family()) == 151, what="all children")
-    assert known < 151  # some were born before, some meanwhile, some after
     assert {group_of(pid) for pid in family()} == {f"/{host.name}/{own_group(node, A)}"}
     groups.close()
 
@@ -363,6 +365,7 @@ def test_unified_group_holds_and_gives_processes_back(top2: tuple[Path, str], ch
         assert weight.read_text() == "300\n"
         assert groups.hold(A).did is Did.WROTE
         assert weight.read_text() == "1\n"
+        os.kill(pid, signal.SIGUSR1)
         until(lambda: len(members()) == 151, what="all children")
         assert {place2(each) for each in members()} == {"/" + own_group(node, A)}
         assert groups.release(A).did is Did.WROTE

@@ -80,7 +80,7 @@ def test_held_job_leaves_the_core_to_others_of_its_session(children: Children) -
     yielder.gather({A: lambda: (held,)})
     assert yielder.hold(A).did is Did.WROTE
     assert yielder.hold(A).did is Did.NOTHING
-    assert shares([held, owner])[0] < 0.1
+    assert shares([held, owner], 20.0, 1_000_000_000)[0] < 0.1
     assert yielder.release(A).did is Did.WROTE
     assert policies(held) == {os.SCHED_OTHER}
     yielder.close()

@@ -122,7 +122,7 @@ def test_a_killed_sweep_loses_no_finished_point(trace: Path, tmp_path: Path) -> 
     )
     words = [sys.executable, "-m", "osub.cli.main", "sweep", str(spec), "--out", str(out), "--workers", "1"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 240
         while len(list((out / "points").glob("*.json"))) < 3 and time.monotonic() < limit:
             time.sleep(0.05)
         sweep.send_signal(signal.SIGKILL)
