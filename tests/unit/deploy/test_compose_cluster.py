@@ -469,6 +469,16 @@ def test_up_refuses_another_shape_in_its_folder(engine: FakeEngine, home: Path) 
     assert (home / "compose.json").exists()
 
 
+def test_one_in_containers_does_not_replace_an_embedded_cluster(
+    engine: FakeEngine, home: Path, tmp_path: Path
+) -> None:
+    (home / "compose.json").rename(home / "cluster.json")
+    with pytest.raises(ClusterError, match="holds an embedded cluster"):
+        ComposeCluster(home).up(EngineName.DOCKER, SHAPE, Options())
+    assert (home / "cluster.json").exists()
+    assert not engine.calls("up")
+
+
 def test_an_embedded_cluster_does_not_replace_one_in_containers(home: Path) -> None:
     for call in (
         lambda: LocalCluster(home).up(Shape(nodes=1, cores=1, virtual=True)),
