@@ -12,7 +12,6 @@ from types import FrameType
 
 from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
-from foundation.units import counted, verb
 from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.controller_lines import ControllerLines
 from gangd.agent.conversation import GOOD_NEWS
@@ -427,17 +426,13 @@ class Loop:
         unseen: AbstractSet[int] = frozenset()  # without cgroups, slurmstepd is what steps are found by
         if self.watch is not None:
             unseen = self._unseen.jobs(self.node.jobs(now_ns), table.known_jobs())
-        found = self.census.walk(table.uids(), now_ns, stepds=bool(unseen))
+        jobs = table.oldest_jobs()
+        found = self.census.walk(frozenset(jobs), now_ns, stepds=bool(unseen))
         if found is None:
             return
         members = table.members()  # Slurm need not have them in a cgroup
-        strays = {uid: [pid for pid in pids if pid not in members] for uid, pids in found.strays.items()}
-        for uid, pids in strays.items():
-            if not pids:
-                continue
-            run = f"{counted(len(pids), 'process')} of user {uid} {verb(len(pids), 'runs', 'run')}"
-            text = f"{run} outside of jobs, process {pids[0]} for one"
-            book.on_fault("stray", text)
+        for uid, pids, text, job in found.stray_faults(members, jobs):
+            book.on_fault("stray", text, job)
             self.log("stray", uid=uid, pids=pids[:8])
         self._without_steps = len(unseen)
         for trouble in self.node.gate.holder.troubles():

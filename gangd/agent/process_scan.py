@@ -21,6 +21,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from foundation.units import counted, verb
 from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import FIRST_USER, step_of_title
@@ -67,6 +68,20 @@ class ScanFindings:
     strays: dict[int, list[int]] = field(default_factory=dict)
     stepds: dict[StepKey, int] = field(default_factory=dict)
     unread: dict[int, str] = field(default_factory=dict)
+
+    def stray_faults(
+        self, members: AbstractSet[int], jobs: Mapping[int, int]
+    ) -> Iterator[tuple[int, list[int], str, int | None]]:
+        """Name user, processes, text and job of each user's strays, without members of jobs.
+
+        ``jobs`` has a job of each user: the controller knows by it what he is called.
+        """
+        for uid, pids in self.strays.items():
+            outside, job = [pid for pid in pids if pid not in members], jobs.get(uid)
+            if outside:
+                run = f"{counted(len(outside), 'process')} of {'its user' if job else f'user {uid}'} "
+                run += f"{verb(len(outside), 'runs', 'run')} outside of jobs"
+                yield uid, outside, f"{run}, process {outside[0]} for one", job
 
 
 class ProcessScan:

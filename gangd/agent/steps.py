@@ -206,13 +206,14 @@ class StepTable:
         """Return the processes of a job, all steps together."""
         return tuple(pid for key in self._keys.get(job, ()) for pid in self._seen[key].pids)
 
-    def uids(self) -> frozenset[int]:
-        """Return the users of the steps: as their folders say (cgroup v1), else as a process of each does."""
-        found = (
-            seen.step.uid if seen.step.uid is not None or not seen.pids else owner(seen.pids[0])
-            for seen in self._seen.values()
-        )
-        return frozenset(uid for uid in found if uid is not None)
+    def oldest_jobs(self) -> dict[int, int]:
+        """Return the users of the steps, by folders (cgroup v1) or a process of each, and a job of each."""
+        found: dict[int, int] = {}
+        for key, seen in self._seen.items():
+            uid = owner(seen.pids[0]) if seen.step.uid is None and seen.pids else seen.step.uid
+            if uid is not None:
+                found[uid] = min(key.job, found.get(uid, key.job))
+        return found
 
     def probe(self, key: StepKey, count: int) -> tuple[int, ...]:
         """Return a few processes of a step, others each time: enough to see a signal that went to all."""

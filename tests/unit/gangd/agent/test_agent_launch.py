@@ -17,7 +17,7 @@ from gangd.agent.agenda import Agenda, AgendaItem
 from gangd.agent.decide import STEPD_NS
 from gangd.agent.hold_controller import HoldController, Lease
 from gangd.agent.linux_host import MOST_AT_ONCE, Bell, Rings, bell_name
-from gangd.agent.process_scan import PIECE_NS, REST_SHARE, ROUND_NS, ProcessScan, UnseenSteps
+from gangd.agent.process_scan import PIECE_NS, REST_SHARE, ROUND_NS, ProcessScan, ScanFindings, UnseenSteps
 from gangd.agent.steps import BATCH_NS, StepTable
 from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Step, StepKey
@@ -435,6 +435,23 @@ def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path, job:
     found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
     assert found is not None
     assert found.strays == {USER: [11]}
+
+
+def test_strays_are_reported_with_a_job_of_their_user_and_by_number_where_he_has_none() -> None:
+    found = ScanFindings({USER: [11, 12, 13], USER + 1: [20], USER + 2: [30]})
+    assert list(found.stray_faults({12, 30}, {USER: 5})) == [
+        (USER, [11, 13], "2 processes of its user run outside of jobs, process 11 for one", 5),
+        (USER + 1, [20], f"1 process of user {USER + 1} runs outside of jobs, process 20 for one", None),
+    ]
+
+
+def test_a_users_oldest_job_is_the_one_with_the_lowest_number(
+    table: StepTable, freezer: RecordingFreezer
+) -> None:
+    for job in (9, 7, 8):
+        put(freezer, StepKey(job, "0"), os.getpid())
+    table.refresh(0)
+    assert table.oldest_jobs() == {os.getuid(): 7}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")

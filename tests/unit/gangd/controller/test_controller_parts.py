@@ -212,6 +212,9 @@ def test_faults_that_need_something_done_are_alarms_of_their_job_and_node() -> N
     stray = fault_alarm("n1", AgentFault("stray", 1, "2 processes of user 1000 run outside of jobs"))
     assert stray is not None
     assert (stray.job, stray.nodes) == (None, ("n1",))
+    stray = fault_alarm("n1", AgentFault("stray", 1, "2 processes of its user run outside of jobs", 7))
+    assert stray is not None
+    assert worded(stray, "alice").startswith("job 7 of user alice on n1: 2 processes of its user run outside")
     assert fault_alarm("n1", AgentFault("late_switch", 9, "slice 3 began 12 ms late")) is None
 
 
