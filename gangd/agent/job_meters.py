@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gangd.freezer.procfs import WORK, has_spare_files, process_ns
@@ -45,6 +45,14 @@ MAX_THREADS = 256
 
 
 @dataclass(frozen=True, slots=True)
+class CpuClocks:
+    """What the agent's own work has cost (ns): of the calling thread, and of all threads."""
+
+    thread: Callable[[], int] = time.thread_time_ns
+    process: Callable[[], int] = time.process_time_ns
+
+
+@dataclass(frozen=True, slots=True)
 class MeterSums:
     """Sums over a job's processes since they were first seen (ns), and how many processes there are."""
 
@@ -65,7 +73,8 @@ class _Process:
 class UsageMeter:
     """Accumulates the use of one job on this node over processes that come and go."""
 
-    def __init__(self) -> None:
+    def __init__(self, clocks: CpuClocks | None = None) -> None:
+        self._clocks = clocks or CpuClocks()
         self._processes: dict[int, _Process] = {}
         self._account_ns: int | None = None
         self._cpu_ns = 0
@@ -99,7 +108,7 @@ class UsageMeter:
 
     def read(self, account_ns: int | None, now_ns: int | None = None) -> MeterSums:
         """Read all processes now; ``account_ns`` is the job's CPU time, where there is an account of it."""
-        began_ns = time.thread_time_ns()  # what it costs, not what else ran meanwhile
+        began_ns = self._clocks.thread()  # what it costs, not what else ran meanwhile
         now_ns = time.monotonic_ns() if now_ns is None else now_ns
         for process in self._processes.values():
             WORK.pause_if_spent()
@@ -111,7 +120,7 @@ class UsageMeter:
             for pid, process in self._processes.items():
                 WORK.pause_if_spent()
                 self._cpu_ns += _cpu_since(pid, process)
-        cost_ns = time.thread_time_ns() - began_ns
+        cost_ns = self._clocks.thread() - began_ns
         self._next_ns = now_ns + max(MIN_SPAN_NS, cost_ns * COST_SHARE)
         return MeterSums(self._cpu_ns, self._delay_ns, len(self._processes))
 
@@ -177,7 +186,7 @@ def _close(process: _Process) -> None:
 
 @dataclass(slots=True)
 class _MeteredJob:
-    meter: UsageMeter = field(default_factory=UsageMeter)
+    meter: UsageMeter
     last: MeterSums | None = None
     ran_ns: int = 0  # time neither frozen nor yielding since the last reading, up to since_ns
     since_ns: int = 0
@@ -242,13 +251,19 @@ class Samples:
 class JobMeters:
     """Meters of the jobs that the schedule names.
 
+    Parameters
+    ----------
+    clocks
+        Of the agent's own work.
+
     Attributes
     ----------
     unseen
         Jobs of which not all is known, None for all jobs: they are not read, or they would look idle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clocks: CpuClocks | None = None) -> None:
+        self._clocks = clocks
         self.unseen: frozenset[int] | None = frozenset()
         self._jobs: dict[int, _MeteredJob] = {}
 
@@ -259,7 +274,7 @@ class JobMeters:
         for job, pids in pids_by_job.items():
             WORK.pause_if_spent()
             if job not in self._jobs:
-                self._jobs[job] = _MeteredJob(since_ns=now_ns)
+                self._jobs[job] = _MeteredJob(UsageMeter(self._clocks), since_ns=now_ns)
             self._jobs[job].meter.watch(pids)
 
     def on_launch(self, job: int, total_ns: int, own_ns: int) -> None:

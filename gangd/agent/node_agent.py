@@ -25,7 +25,7 @@ from gangd.agent.conversation import Conversation
 from gangd.agent.decide import HoldLimits, Situation, Why, decide
 from gangd.agent.freeze_verifier import REST_OF_SLICE_NS, Checks, ExternalChangeTracker
 from gangd.agent.hold_controller import HoldController
-from gangd.agent.job_meters import JobMeters
+from gangd.agent.job_meters import CpuClocks, JobMeters
 from gangd.agent.planned_switches import Applied
 from gangd.agent.report_buffer import Sender, SliceBook
 from gangd.agent.slice_tracker import AGAIN_NS, LOOK_AFTER_NS, SliceTracker
@@ -76,6 +76,7 @@ class NodeObserver:
         meters: JobMeters,
         turns: SliceTracker,
         agenda: Agenda,
+        clocks: CpuClocks,
     ) -> None:
         self.is_notified = False
         self.for_new = True
@@ -91,6 +92,7 @@ class NodeObserver:
         self._meters = meters
         self._turns = turns
         self._agenda = agenda
+        self._clocks = clocks
 
     def again_at(self, at_ns: int) -> None:
         """Look for new steps at an instant, whatever was to be looked at before."""
@@ -105,7 +107,7 @@ class NodeObserver:
 
     def end(self, now_ns: int) -> None:
         """End a look for steps: where one is being launched, another follows soon."""
-        before_ns, self._own_ns = self._own_ns, time.process_time_ns()
+        before_ns, self._own_ns = self._own_ns, self._clocks.process()
         launching = self._table.launching_at(now_ns, YOUNG_NS)
         for job in launching:
             WORK.pause_if_spent()
@@ -133,10 +135,10 @@ class NodeObserver:
             self._book.on_fault("unseen", f"steps cannot be looked at, and stay as they were: {error}")
 
     def _for_steps(self, ways: HoldModes, grace_ns: int, now_ns: int) -> None:
-        began_ns = time.thread_time_ns()
+        began_ns = self._clocks.thread()
         changes = self._table.refresh(now_ns)
         share = SCAN_SHARE if self._gate.holder.traits.searches_processes else LIST_SHARE
-        self._cost_ns = time.thread_time_ns() - began_ns
+        self._cost_ns = self._clocks.thread() - began_ns
         rest_ns = self._cost_ns * share
         if self._is_notified() and not self._has_young(now_ns):
             rest_ns = max(rest_ns, REFRESH_NS)
@@ -252,6 +254,8 @@ class NodeAgent:
         Whether the guardian watches; nothing is held without it.
     exhausted
         Whether the agent has computed for too long without a pause; nothing is held until it has recovered.
+    clocks
+        What its own work has cost: looks are the rarer, the more they cost.
     """
 
     talk: Conversation
@@ -266,6 +270,7 @@ class NodeAgent:
     ways: HoldModes = field(default_factory=HoldModes)
     guarded: bool = True
     exhausted: bool = False
+    clocks: CpuClocks = field(default_factory=CpuClocks)
     _turns: SliceTracker = field(init=False)
     _looks: NodeObserver = field(init=False)
     _follows: ControllerIdentity | None = None
@@ -275,10 +280,10 @@ class NodeAgent:
     _silence: int | None = None
 
     def __post_init__(self) -> None:
-        meters, agenda = JobMeters(), self.agenda
+        meters, agenda = JobMeters(self.clocks), self.agenda
         self._turns = SliceTracker(self.talk, self.switch, self.table, self.checks, self.book, meters, agenda)
         seen = (self.talk, self.switch, self.table, self.checks, self.memory, self.book)
-        self._looks = NodeObserver(*seen, meters, self._turns, agenda)
+        self._looks = NodeObserver(*seen, meters, self._turns, agenda, self.clocks)
         for item in (AgendaItem.LOOK, AgendaItem.LEASE, AgendaItem.LEAK, AgendaItem.REPORT):
             agenda.set(item, 0)
 
