@@ -130,15 +130,25 @@ def is_stopped(found: ProcStat, proc: Path = PROC) -> bool:
     """Whether a living process is stopped, or cannot return to its program before it has stopped.
 
     The latter sleeps in the kernel (D), as the parent of a vfork does until its child, which may be stopped,
-    has another program: SIGSTOP waits for it. Where the first thread cannot tell, another one does.
+    has another program: SIGSTOP waits for it. A stop (T) is of all threads, but a tracer stops each by itself
+    (t), and lets each go.
     """
+    if found.threads > 1 and found.state in "TtDZ":
+        with contextlib.suppress(OSError), os.scandir(f"{proc}/{found.pid}/task") as entries:
+            folder = proc / str(found.pid) / "task"
+            threads = [stat for one in entries if (stat := read_stat(int(one.name), folder)) is not None]
+            run_on = [one.pid for one in threads if one.state in "RS"]
+            if any(one.state == "T" for one in threads):
+                return not any(_is_traced(tid, folder) for tid in run_on)
+            return not run_on and any(one.state == "t" for one in threads)
     if found.state in "Tt":
         return True
-    if found.threads > 1 and found.state in "DZ":
-        with contextlib.suppress(OSError), os.scandir(f"{proc}/{found.pid}/task") as entries:
-            others = (read_stat(int(one.name), proc / str(found.pid) / "task") for one in entries)
-            return any(other is not None and other.state in "Tt" for other in others)
     return found.state == "D" and bool(pending_signals(found.pid, proc) & _STOP_BIT)
+
+
+def _is_traced(pid: int, proc: Path) -> bool:
+    status = _read(f"{proc}/{pid}/status") or b""
+    return b"\nTracerPid:\t" in status and b"\nTracerPid:\t0\n" not in status
 
 
 def scan(proc: Path = PROC) -> Iterator[ProcStat]:

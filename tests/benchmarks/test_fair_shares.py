@@ -79,7 +79,7 @@ class Trick:
     for_s
         Length of each of many jobs that run one after another; None for one job.
     outside
-        What the attacker runs meanwhile outside of his job, whose number is ``$JOB``.
+        What the attacker runs meanwhile outside of his job: ``$JOB`` is its number, ``$CHEAT`` runs a trick.
     user
         Whose job it is.
     """
@@ -119,6 +119,9 @@ TRICKS = {
     "moved": Trick("moved"),
     "moved short processes": Trick("moved-short"),
     "niced": Trick("niced"),
+    "traced": Trick("traced"),
+    "first threads traced": Trick("first-threads-traced"),
+    "traced from outside": Trick("traceable", outside="$CHEAT tracer --until 0"),
     "comment gangd-hold=yield": Trick("crowd", ("--comment=gangd-hold=yield gangd-weight=1000",)),
     "job after job": Trick("crowd", ("--array=1-60%1",), for_s=2.0),
 }
@@ -171,8 +174,8 @@ class Core:
         if trick is None:
             return
         ends_s = until_s if trick.for_s is None else "$(($(date +%s) + " + f"{trick.for_s:.0f}))"
-        program = shlex.quote(str(self.place / "fair_tricks.py"))
-        command = f"export ONLY_CPU={last}; {PYTHON} {program} {trick.runs} --until {ends_s}"
+        cheat = f"{PYTHON} {shlex.quote(str(self.place / 'fair_tricks.py'))}"
+        command = f"export ONLY_CPU={last}; {cheat} {trick.runs} --until {ends_s}"
         words = [
             "sbatch",
             "--parsable",
@@ -190,7 +193,9 @@ class Core:
         if not trick.for_s:
             wait_slowly(lambda: self.stage.state(job) is SlurmJobState.RUNNING, 30, f"job {job} runs")
         if trick.outside:
-            self._outside = self._as_user(["sh", "-c", f"JOB={job}; {trick.outside}"], trick.user)
+            self._outside = self._as_user(
+                ["sh", "-c", f"JOB={job}; CHEAT={shlex.quote(cheat)}; {trick.outside}"], trick.user
+            )
 
     def _as_user(self, words: Sequence[str], user: int) -> subprocess.Popen[bytes]:
         """Run a command as the attacker."""

@@ -390,6 +390,19 @@ while os.path.exists(sys.argv[1]):  # its environment can be read no longer than
     time.sleep(0.01)
 ctypes.CDLL(None).syscall(60, 0)  # exit: of this thread alone
 """
+TRACED = """
+import ctypes, os, threading, time
+ptrace = ctypes.CDLL(None).ptrace
+child = os.fork()
+if child == 0:
+    threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()
+while child and len(os.listdir(f"/proc/{child}/task")) == 1:
+    time.sleep(0.01)
+while child:
+    ptrace(0x4206, child, 0, 0)  # PTRACE_SEIZE
+    ptrace(0x4207, child, 0, 0)  # PTRACE_INTERRUPT: its first thread alone
+    time.sleep(0.01)
+"""
 
 
 @pytest.mark.parametrize("name", ["munged", "slurmstepd", "a) R 1 (b", "a\\nSigPnd:\\tf", "\\377\\376"])
@@ -415,12 +428,14 @@ def parent_of(pid: int) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("script", "count"), [(VFORK, 2), (HEADLESS, 1)], ids=["vfork", "first-thread-ended"]
+    ("script", "count"),
+    [(VFORK, 2), (HEADLESS, 1), (TRACED, 2)],
+    ids=["vfork", "first-thread-ended", "first-thread-traced"],
 )
 def test_step_is_frozen_although_a_first_thread_does_not_stop(
     tmp_path: Path, children: Children, freezer: SignalFreezer, script: str, count: int
 ) -> None:
-    """The parent of a vfork sleeps in the kernel; where the first thread has ended, others run on."""
+    """The parent of a vfork sleeps in the kernel; others run on where the first has ended or is traced."""
     gate = tmp_path / "gate"
     gate.touch()
     start_step(tmp_path, children, [sys.executable, "-c", script, str(gate)])
@@ -428,7 +443,7 @@ def test_step_is_frozen_although_a_first_thread_does_not_stop(
     running = max(freezer.pids(KEY), key=lambda pid: (parent_of(pid) in freezer.pids(KEY), pid))
     try:
         gate.unlink()
-        until(lambda: any((stat := read_stat(pid)) and stat.state in "DZ" for pid in members(freezer)), 60)
+        until(lambda: any((stat := read_stat(pid)) and stat.state in "DZt" for pid in members(freezer)), 60)
         hold(freezer)
         until(lambda: freezer.state(KEY) is StepState.FROZEN, 60, "all of it is suspended")
         assert is_suspended(running)
