@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
+import tempfile
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import pytest
 
 from foundation.slurm import SlurmJobState
 from tests.attacks.attack import ACCOUNT
+from tests.fixtures.gang_host import cpu_ns
 from tests.fixtures.leftovers import node_cgroups
 from tests.fixtures.looks import looks, until
-from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
+from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
 
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
@@ -84,9 +89,41 @@ for trick in tricks:
 while True:
     time.sleep(1)
 """
-COUNT = 16
-USER = (f"--uid={ACCOUNT}", "--chdir=/")
+CROWD = r"""
+import os
+for _ in range(49):
+    if os.fork() == 0:
+        break
+while True:
+    pass
+"""
+TRACER = r"""
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+request, *pids = map(int, sys.argv[1:])
+print(*(libc.ptrace(request, pid, 0, 0) and ctypes.get_errno() for pid in pids), flush=True)
+while True:
+    pid, status = os.waitpid(-1, 0x40000000)
+    if os.WIFSTOPPED(status):
+        libc.ptrace(7, pid, 0, 0)  # PTRACE_CONT, without the signal
+"""
+LINKS = r"""
+import os, sys
+folder, *files = sys.argv[1:]
+for number, file in enumerate(files):
+    try:
+        os.link(file, f"{folder}/{number}")
+    except OSError as error:
+        print(error.errno)
+"""
+JOBS = {"tricks": (TRICKS, 16), "50 processes": (CROWD, 50)}
+"""Programs of a job, and how many processes they have."""
+USER = (f"--uid={ACCOUNT}", f"--gid={ACCOUNT}", "--chdir=/")
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 HELD_MS = 1000
+LEAST_NS = 20_000_000
+NOTHING = 0.2
+"""Of what a rival uses meanwhile: processes may run some microseconds more until they stop."""
 
 
 def tasks_of(job: int, node: str) -> list[int]:
@@ -100,29 +137,97 @@ def tasks_of(job: int, node: str) -> list[int]:
     return sorted({int(word) for file in files for word in file.read_text().split()})
 
 
-def used_while_held(pids: list[int]) -> float:
-    """CPU time of processes (s) within 0.2 s of one hold of the first of them."""
+def used_ns(pids: list[int]) -> int:
+    """CPU time that processes have used; those that have ended count nothing."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            total += cpu_ns(pid)
+    return total
+
+
+def used_while_held(pids: list[int], rival: list[int]) -> float:
+    """CPU time of processes within 0.2 s of one hold of the first of them, by what their rival used.
+
+    A process that runs on has as much as the rival, for they weigh the same, or more on a core of its own.
+    """
     for _ in looks(60):
-        held, began, before = is_frozen(pids[0]), time.monotonic(), cpu_s(pids)
+        held, began, before, rivals = is_frozen(pids[0]), time.monotonic(), used_ns(pids), used_ns(rival)
         time.sleep(0.2)
-        used = cpu_s(pids) - before
-        if held and is_frozen(pids[0]) and time.monotonic() - began < HELD_MS / 2000:
-            return used
-    raise AssertionError("never seen within one hold")
+        used, rivals = used_ns(pids) - before, used_ns(rival) - rivals
+        within_one = held and is_frozen(pids[0]) and time.monotonic() - began < HELD_MS / 2000
+        if within_one and rivals > LEAST_NS:
+            return used / rivals
+    raise AssertionError("never seen within one hold in which the rival ran")
 
 
+@pytest.mark.parametrize("jobs", JOBS)
 @pytest.mark.parametrize("freezer", [None, pytest.param("signals", marks=pytest.mark.long)])
-def test_no_trick_of_a_process_keeps_it_from_being_held(stage: Stage, freezer: str | None) -> None:
+def test_no_trick_of_a_process_keeps_it_from_being_held(stage: Stage, freezer: str | None, jobs: str) -> None:
+    program, count = JOBS[jobs]
     stage.set_quantum(HELD_MS)
     node = stage.nodes[0]
     with nullcontext() if freezer is None else stage.another_agent(node, freezer):
         agent = stage.node_status(node).agent_pid
-        job = stage.start(f"{GENTLY}\nexec {PYTHON} -SE - <<'EOF'\n{TRICKS}\nEOF", node, options=USER)
-        until(lambda: len(tasks_of(job, node)) >= COUNT, 60, "every trick is under way")
-        stage.start(SPIN, node)
+        job = stage.start(f"{GENTLY}\nexec {PYTHON} -SE - <<'EOF'\n{program}\nEOF", node, options=USER)
+        until(lambda: len(tasks_of(job, node)) >= count, 60, "every trick is under way")
+        rival = stage.start(SPIN, node)
         stage.wait_state(job, "busy")
-        assert used_while_held(tasks_of(job, node)) <= 0.1
+        assert used_while_held(tasks_of(job, node), processes_of(rival, node)) <= NOTHING
         assert stage.node_status(node).agent_pid == agent
+
+
+@pytest.mark.skipif(
+    YAMA.exists() and YAMA.read_text() != "0\n", reason="Yama keeps users from tracing their processes"
+)
+@pytest.mark.parametrize("request_", [0x10, 0x4206], ids=["PTRACE_ATTACH", "PTRACE_SEIZE"])
+@pytest.mark.parametrize("freezer", [None, pytest.param("signals", marks=pytest.mark.long)])
+def test_a_tracer_in_another_job_of_his_user(stage: Stage, freezer: str | None, request_: int) -> None:
+    """It cannot trace what is another user's. Of its own user's job it takes away the signals that stop."""
+    stage.set_quantum(HELD_MS)
+    node, elsewhere = stage.nodes
+    with nullcontext() if freezer is None else stage.another_agent(node, freezer):
+        agent = stage.node_status(node).agent_pid
+        assert agent is not None
+        job, rival = stage.start(SPIN, node, options=USER), stage.start(SPIN, node)
+        stage.wait_state(job, "busy")
+        traced, rivals = processes_of(job, node), processes_of(rival, node)
+        pids = [str(pid) for pid in (agent, *rivals, *traced)]
+        step = ("srun", "-n1", "-w", elsewhere, str(PYTHON), "-SEc", TRACER, str(request_), *pids)
+        tracer = as_user(stage, *step)
+        try:
+            assert tracer.stdout is not None
+            refused = [errno.EPERM] * (1 + len(rivals)) + [0] * len(traced)
+            assert tracer.stdout.readline().split() == [str(number) for number in refused]
+            if freezer is None:
+                assert used_while_held(traced, rivals) <= NOTHING
+            else:
+                until(
+                    lambda: any(
+                        one.job == job and "does not freeze" in one.text for one in stage.status().alarms
+                    ),
+                    60,
+                    "an alarm names the job that runs on",
+                )
+            assert stage.node_status(node).agent_pid == agent
+        finally:
+            tracer.kill()
+            tracer.communicate()
+
+
+@pytest.mark.skipif(
+    Path("/proc/sys/fs/protected_hardlinks").read_text() != "1\n", reason="fs.protected_hardlinks is off"
+)
+def test_a_user_makes_no_hard_links_to_programs_of_roots(stage: Stage) -> None:
+    files = [Path(file).resolve() for file in ("/usr/sbin/slurmstepd", "/bin/su")]
+    with tempfile.TemporaryDirectory(prefix="osub-test-", dir="/var/tmp") as name:
+        folder = Path(name)
+        os.chown(folder, ACCOUNT, ACCOUNT)
+        if any(file.stat().st_dev != folder.stat().st_dev for file in files):
+            pytest.skip("/var/tmp is a file system of its own")
+        status, wrote = ended(as_user(stage, str(PYTHON), "-SEc", LINKS, name, *map(str, files)))
+        assert (status, wrote.split()) == (0, [str(errno.EPERM)] * 2)
+        assert list(folder.iterdir()) == []
 
 
 def as_user(stage: Stage, *words: str) -> subprocess.Popen[str]:
