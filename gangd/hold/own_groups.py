@@ -243,9 +243,9 @@ class OwnGroups:
     def _move(self, group: _Group, pid: int) -> bool:
         """Move one process, with all its threads; on v1 one by one if any has real-time priority."""
         if group.origin is None:
-            own = "/" + own_group(self._node, group.job)
             path = cpu_path(pid, unified=self._knob.unified)
-            group.origin = path if path is not None and path != own else None
+            if path is not None and job_of_own(path.removeprefix("/"), None) is None:
+                group.origin = path
         try:
             os.pwrite(group.procs_fd, b"%d" % pid, 0)
         except OSError as error:

@@ -78,14 +78,15 @@ def host(node: str, children: Children) -> Iterator[Path]:
 
 @contextmanager
 def home_of(children: Children, top: Path, node: str) -> Iterator[Path]:
-    """Make a group that the first child comes from, and remove it when that child has ended."""
+    """Make a group that children come from, and remove it when they have ended."""
     home = top / f"home_{node}"
     home.mkdir()
     try:
         yield home
     finally:
-        children[0].kill()
-        children[0].wait()
+        for child in children:
+            child.kill()
+            child.wait()
         until(lambda: not (home / "cgroup.procs").read_text(), what="an empty group")
         home.rmdir()
 
@@ -169,6 +170,18 @@ def test_processes_go_back_to_where_they_were_and_the_group_is_removed(node: str
         assert not (CPU1 / own_group(node, A)).exists()
         assert groups.hold(A).did is Did.GONE
         groups.close()
+
+
+def test_group_of_another_job_is_no_home(node: str, children: Children) -> None:
+    stray, task = spinner(children), spinner(children)
+    with home_of(children, CPU1, node) as home:
+        (home / "cgroup.procs").write_text(str(task))
+        groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+        groups.gather({B: only(stray)})
+        groups.gather({A: only(stray), B: lambda: ()})
+        groups.gather({A: only(stray, task)})
+        groups.close()
+        assert group_of(stray) == group_of(task) == f"/{home.name}"
 
 
 def test_home_that_is_gone_is_the_top(node: str, children: Children) -> None:
