@@ -26,7 +26,7 @@ from functools import partial
 from gangd.agent.decide import STEPD_NS, StepView
 from gangd.agent.hold_controller import HoldController
 from gangd.freezer.holder import Step, StepKey
-from gangd.freezer.membership import STRAY
+from gangd.freezer.membership import LEFT, STRAY
 from gangd.freezer.procfs import WORK, is_launcher, is_slurmstepd, owner
 from gangd.hold.deprioritizer import NO_CORES, BothWays
 from gangd.wire.slice_schedule import SliceSchedule
@@ -163,11 +163,17 @@ class StepTable:
 
     def jobs_with_strays(self) -> frozenset[int]:
         """Return the jobs with processes that may be theirs and must not be frozen."""
-        return frozenset(key.job for key in self._seen if key.step == STRAY)
+        return frozenset(key.job for key in self._seen if key.step in (STRAY, LEFT))
+
+    def left_behind(self) -> frozenset[int]:
+        """Return the jobs of which only processes are left: no slurmstepd serves them."""
+        return frozenset(key.job for key in self._seen if key.step == LEFT)
 
     def members(self) -> frozenset[int]:
         """Return all processes that are certainly of a job."""
-        return frozenset(pid for key, seen in self._seen.items() if key.step != STRAY for pid in seen.pids)
+        return frozenset(
+            pid for key, seen in self._seen.items() if key.step not in (STRAY, LEFT) for pid in seen.pids
+        )
 
     def known_jobs(self) -> frozenset[int]:
         """Return the jobs of which a step was there at the last look, empty or not."""
@@ -246,6 +252,7 @@ class StepTable:
 
 
 NEWCOMER_NS = 2_000_000_000
+_ALWAYS_NS = 1 << 62
 
 
 class HoldModes:
@@ -264,13 +271,13 @@ class HoldModes:
         Jobs that yield when they are held, all others are frozen; those among them that do so by a plan or as
         newcomers.
     newcomers
-        Jobs that yield although no plan says so, and until when (ns).
+        Jobs that yield although no plan says so, and until when (ns): what ended jobs left behind, always.
     """
 
     def __init__(self, both: BothWays | None = None, *, hold_extern: bool = True) -> None:
         self.yielding: frozenset[int] = frozenset()
         self.by_plan: frozenset[int] = frozenset()
-        self.newcomers: Mapping[int, int] = {}
+        self.newcomers: dict[int, int] = {}
         self._both = both
         self.hold_extern = hold_extern
         self._since_ns: int | None = None
@@ -305,6 +312,8 @@ class HoldModes:
                 for job, born_ns in born.items()
                 if self._since_ns < born_ns and now_ns < born_ns + NEWCOMER_NS and job not in named | spared
             }
+        if len(born) > 1:
+            self.newcomers |= dict.fromkeys(table.left_behind() & born.keys() - named, _ALWAYS_NS)
         planned = frozenset[int]() if number is None else timeline.yielding(number)
         before = (self.yielding, self._reach)
         self.by_plan = planned | self.newcomers.keys()

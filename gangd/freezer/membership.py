@@ -13,6 +13,9 @@ A process belongs to the step of
 What none of these finds, is of a user with jobs here and began as tasks do (``Origin.as_tasks``; an orphan,
 in no login session), is a stray of that user's oldest job (``STRAY``). That is likely and not certain.
 
+What belongs to a job without a slurmstepd here was left behind (``LEFT``): the job has ended, or is between
+two steps.
+
 slurmstepd and Slurm's other daemons are never members, nor are init and the agent's own processes.
 """
 
@@ -32,6 +35,8 @@ FIRST_USER = 1000
 """Users below are the system's: they have no strays."""
 STRAY = "stray"
 """Step of the strays of a job: never frozen, but the job yields while it has any."""
+LEFT = "left"
+"""Step of what a job left behind: never frozen, it yields all the time."""
 _TITLE = re.compile(r"slurmstepd: \[(\d+)\.([a-z]+|\d+(?:\+\d+)?)(?: stepmgr)?\]")
 
 
@@ -159,7 +164,7 @@ def assign(
     }
     for key, uid in before.uids.items():
         result.uids.setdefault(key, uid)
-    births = _Births(table, claim, origin)
+    births = _Births(table, claim, origin, frozenset(key.job for key in by_ancestry))
     for key in sorted(result.steps):
         births.keys.setdefault(result.uids.get(key), []).append(key)
     for stat in rest:
@@ -170,7 +175,7 @@ def assign(
             or births.step_of(stat)
         )
         if owner is not None:
-            result.steps.setdefault(owner, []).append(stat)
+            result.steps.setdefault(births.present(owner), []).append(stat)
     for stats in result.steps.values():
         stats.sort(key=lambda stat: (stat.start_ticks, stat.pid))
     result.steps = {key: stats for key, stats in result.steps.items() if stats or key in by_ancestry}
@@ -229,28 +234,45 @@ class _Births:
 
     Attributes
     ----------
+    served
+        Jobs with a slurmstepd here.
     keys
-        Steps by user that have a slurmstepd here, in order.
+        Their steps by user, in order.
     """
 
     table: Mapping[int, ProcStat]
     claim: Callable[[ProcStat], MembershipClaim]
     origin: Callable[[ProcStat], Origin]
+    served: frozenset[int]
     keys: dict[int | None, list[StepKey]] = field(default_factory=dict)
     _orphans: dict[int, bool] = field(default_factory=dict)
+
+    def present(self, owner: StepKey) -> StepKey:
+        """Return the step that counts: ``LEFT`` for a job without any, the first if there are some again."""
+        if owner.job not in self.served:
+            return StepKey(owner.job, LEFT)
+        if owner.step != LEFT:
+            return owner
+        return min(
+            (key for keys in self.keys.values() for key in keys if key.job == owner.job), default=owner
+        )
 
     def step_of(self, stat: ProcStat) -> StepKey | None:
         """Return the step of a process: the first of its job where its cgroup tells none."""
         uid = self.claim(stat).uid
-        keys = self.keys.get(uid)
-        if uid is None or not keys:
+        keys = self.keys.get(uid, [])
+        if uid is None or not (keys or uid >= FIRST_USER):
             return None
         origin = self.origin(stat)
+        if origin.job is not None and origin.job not in self.served:
+            return StepKey(origin.job, LEFT)
+        if not keys:
+            return None
         of_job = [key for key in keys if key.job == origin.job]
         if of_job:
             return next((key for key in of_job if key.step == origin.step), of_job[0])
-        left = origin.job is not None  # by a job that has ended
-        if left or (origin.as_tasks and uid >= FIRST_USER and self._is_orphan(stat, uid)):
+        others = origin.job is not None  # another user's
+        if others or (origin.as_tasks and uid >= FIRST_USER and self._is_orphan(stat, uid)):
             return StepKey(keys[0].job, STRAY)
         return None
 

@@ -118,6 +118,8 @@ TRICKS = {
     "fork storm": Trick("fork-storm"),
     "moved": Trick("moved"),
     "moved short processes": Trick("moved-short"),
+    "left behind": Trick("left"),
+    "left behind short processes": Trick("left-short"),
     "niced": Trick("niced"),
     "traced": Trick("traced"),
     "first threads traced": Trick("first-threads-traced"),

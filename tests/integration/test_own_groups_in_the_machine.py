@@ -28,9 +28,9 @@ def cheat(cluster: MachineCluster) -> Iterator[Cheat]:
 
     def start(trick: str) -> int:
         core.start_victim("while :; do :; done")
-        core.start_attacker(trick, (), ACCOUNT, 600, None, wait=True)
+        job = core.start_attacker(trick, (), ACCOUNT, 600, None, wait=True)
         cluster.machine.until(f'test -n "{DAEMONS}"', SLOW_S, "its daemons compute")
-        return int(cluster.machine.must(f"squeue -h -o %A -u {ACCOUNT}"))
+        return job
 
     yield start
     print(cluster.logs())
@@ -67,3 +67,18 @@ def test_whatever_ends_the_agent_no_job_stays_low_or_away_from_home(
     machine.until(all_in(HOME), SLOW_S, "all daemons are where slurmd started their job")
     machine.must(f"! ls -d {OWN_GROUPS}*")
     cluster.start_gang()
+
+
+def test_what_an_ended_job_left_behind_has_what_others_leave_and_no_more(
+    cluster: MachineCluster, cheat: Cheat
+) -> None:
+    machine, job = cluster.machine, cheat("left")
+    machine.until(f"! squeue -h -j {job} | grep -q .", SLOW_S, "the job has ended")
+    low = f"grep -qx 1 {OWN_GROUPS}{job}/cpu.idle"
+    machine.until(f"{low} && {all_in(f'/{own_group(NODE, job)}')}", SLOW_S, "its daemons yield")
+    for _ in range(5):
+        machine.must(f"sleep 1; {low}")
+    machine.must("systemctl kill --kill-whom=main -s KILL gang-agent")
+    machine.until(f"! {low}", SLOW_S, "the guardian has given their priority back")
+    cluster.start_gang()
+    machine.until(f"{low} && {all_in(f'/{own_group(NODE, job)}')}", SLOW_S, "they yield under the next agent")

@@ -8,7 +8,7 @@ from gangd.agent.decide import HoldLimits, Situation, StepView, Why, decide
 from gangd.agent.freeze_verifier import DYING_NS
 from gangd.agent.steps import NEWCOMER_NS
 from gangd.freezer.holder import StepKey
-from gangd.freezer.membership import STRAY
+from gangd.freezer.membership import LEFT, STRAY
 from gangd.wire import Bounds, Report, SliceReport
 from gangd.wire.messages import ExemptJobs
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
@@ -286,6 +286,33 @@ def test_a_job_yields_with_its_strays_while_it_has_any(frozen: SimulatedAgent) -
     frozen.freezer.steps.discard(stray)
     frozen.run(2 * SECOND)
     assert in_others_slices(frozen, 1) == ({False}, {True})
+
+
+@pytest.mark.parametrize("tracks", [((1,), (2,)), ((1,),), ()])
+def test_what_an_ended_job_left_behind_yields_in_all_slices(tracks: tuple[tuple[int, ...], ...]) -> None:
+    left = StepKey(3, LEFT)
+    agent = SimulatedAgent(ONE, TWO, left, bounds=Bounds(5 * SECOND, 0))
+    agent.freezer.members |= {ONE: (100,), TWO: (200,), left: (300,)}
+    agent.join()
+    agent.rotate(*tracks, run_ns=2 * SECOND)
+    for _ in range(1000):
+        agent.run(MS)
+        assert 3 in agent.yielder.low
+    assert left not in agent.freezer.frozen
+    assert agent.node.table.members() == {100, 200}
+    agent.freezer.steps.discard(left)
+    agent.run(2 * SECOND)
+    assert 3 not in agent.yielder.low
+
+
+def test_what_a_job_left_behind_yields_in_others_slices_while_the_plan_names_the_job() -> None:
+    left = StepKey(2, LEFT)  # between two steps of an allocation
+    agent = SimulatedAgent(ONE, left, bounds=Bounds(5 * SECOND, 0))
+    agent.freezer.members |= {ONE: (100,), left: (200,)}
+    agent.join()
+    agent.rotate((1,), (2,), run_ns=SECOND)
+    assert in_others_slices(agent, 2) == ({True}, {False})
+    assert len({2 in agent.held_in[slice_number] for slice_number in list(agent.held_in)[-4:]}) == 2
 
 
 def test_control_files_of_a_job_that_yields_for_a_moment_stay_watched(

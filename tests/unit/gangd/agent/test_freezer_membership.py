@@ -4,6 +4,7 @@ import pytest
 
 from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import (
+    LEFT,
     STRAY,
     Members,
     MembershipClaim,
@@ -178,8 +179,16 @@ AS_TASKS = Origin(as_tasks=True)
             id="another user's in a cgroup of the job",
         ),
         pytest.param(
-            (process(30, session=30),), {30: OUT}, {30: Origin(9)}, {KEY: [11], StepKey(12, STRAY): [30]},
+            (process(30, session=30),), {30: OUT}, {30: Origin(9)}, {KEY: [11], StepKey(9, LEFT): [30]},
             id="left by a job that has ended, while its user has another",
+        ),
+        pytest.param(
+            (process(30, session=30),), {30: MembershipClaim(1002)}, {30: Origin(9)},
+            {KEY: [11], StepKey(9, LEFT): [30]}, id="left by a job that has ended, while its user has none",
+        ),
+        pytest.param(
+            (process(30),), {30: MembershipClaim(0)}, {30: Origin(9)}, {KEY: [11]},
+            id="a system user's in the cgroup of a job that has ended",
         ),
         pytest.param(
             (process(30, session=30), process(31, 30)), {30: OUT, 31: OUT}, {30: AS_TASKS, 31: AS_TASKS},
@@ -231,6 +240,21 @@ def test_stray_is_one_of_the_oldest_job_and_of_the_next_when_that_has_ended() ->
     found, before = assigned(now[4], before=before, claims=claims, stepds={}, origins={30: AS_TASKS})
     assert found == {}
     assert before.uids == {}
+
+
+def test_what_a_job_leaves_behind_is_its_own_until_it_has_a_step_again() -> None:
+    others = {10: MembershipClaim(0), 20: MembershipClaim(0)}
+    alone, stepds = {10: KEY, 20: StepKey(13, "0")}, {20: StepKey(13, "0")}
+    left = (process(11), process(12, session=11), process(20), process(21, 20))
+    claims = others | dict.fromkeys((11, 12, 21), USER)
+    _, before = assigned(process(10), process(11, 10, session=11), *left[2:], claims=claims, stepds=alone)
+    for _ in range(3):  # whatever it forks, and how often one looks
+        found, before = assigned(*left, before=before, claims=claims, stepds=stepds, origins={11: AS_TASKS})
+        assert found == {StepKey(13, "0"): [21], StepKey(12, LEFT): [11, 12]}
+    again = StepKey(12, "1")
+    now = (process(10), process(15, 10), *left)
+    found, _ = assigned(*now, before=before, claims=claims | {15: USER}, stepds=stepds | {10: again})
+    assert found == {StepKey(13, "0"): [21], KEY: [12], again: [11, 15]}  # 12 is of a session of step 0
 
 
 @pytest.mark.parametrize(
