@@ -133,7 +133,7 @@ class NoticeService(MechanismDriver):
             self._place[name] for name, count in held.items() if count > 1 and name in self._place
         )
         for job_id, index in list(self._index.items()):
-            if self._pool.world.jobs[index].status == state.OVER:
+            if self._pool.world.jobs[index].status == state.OVER and index not in self._made:
                 self._drop(job_id, index)
         for job in sorted(jobs, key=lambda job: job.job_id):
             if job.job_id not in self._index and job.partition == self._partition:

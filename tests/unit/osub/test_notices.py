@@ -28,6 +28,15 @@ class Site(Scripted):
         super().__init__()
         self.now = 1_795_000_000.0
         self.others: list[Reservation] = []
+        self.is_ended = False
+
+    def unreserve(self, name: str) -> None:
+        if name not in self.made:
+            raise ClusterError(f"no reservation {name}")
+        super().unreserve(name)
+        if self.is_ended:
+            self.is_ended = False
+            raise KeyboardInterrupt
 
     def reservations(self) -> Sequence[Reservation]:
         return [*super().reservations(), *self.others]
@@ -126,6 +135,21 @@ def test_a_notice_keeps_nodes_and_the_job_that_comes_gets_them_from_the_cheapest
     assert joined in slurm.commands
     slurm.has(1, R, "n1", "n2", reason="None")
     after(slurm, service)
+    assert slurm.made == set()
+
+
+def test_service_that_is_ended_while_it_frees_what_an_ended_job_had_leaves_nothing() -> None:
+    slurm = full()
+    service = service_of(slurm)
+    after(slurm, service, 30)
+    slurm.gives_notice(9)
+    after(slurm, service)
+    assert slurm.made == {MINE}
+    slurm.has(9, SlurmJobState.CANCELLED)
+    slurm.is_ended = True
+    with pytest.raises(KeyboardInterrupt):
+        after(slurm, service)
+    service.close()
     assert slurm.made == set()
 
 
