@@ -29,8 +29,9 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("one_host", [True, False], ids=["shm", "tcp"])
 @pytest.mark.parametrize("spinners", [0, 4])
-def test_starts_over_two_nodes(tmp_path: Path, spinners: int) -> None:
+def test_starts_over_two_nodes(tmp_path: Path, spinners: int, one_host: bool) -> None:
     cluster = LocalCluster(tmp_path / "c")
     cluster.up(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
     busy = [subprocess.Popen(SPIN) for _ in range(spinners)]
@@ -38,7 +39,7 @@ def test_starts_over_two_nodes(tmp_path: Path, spinners: int) -> None:
     try:
         for _ in range(STARTS):
             begin_s = time.monotonic()
-            trial = try_on_slurm(cluster.folder / "slurm.conf", 2)
+            trial = try_on_slurm(cluster.folder / "slurm.conf", 2, one_host=one_host)
             took_s.append(time.monotonic() - begin_s)
             if not trial.is_started:
                 said.append(trial.found)
@@ -48,7 +49,8 @@ def test_starts_over_two_nodes(tmp_path: Path, spinners: int) -> None:
             process.wait()
         cluster.down()
     print(
-        f"\n{STARTS - len(said)} of {STARTS} starts, {spinners} spinners, load {os.getloadavg()[0]:.1f}: "
+        f"\n{STARTS - len(said)} of {STARTS} starts over {'shm' if one_host else 'tcp'}, "
+        f"{spinners} spinners, load {os.getloadavg()[0]:.1f}: "
         f"median {statistics.median(took_s):.2f} s, longest {max(took_s):.2f} s; {said[:3]}"
     )
     assert not said

@@ -10,12 +10,16 @@ import pytest
 import osub
 from foundation.errors import UsageError
 from osub.sweep.spec import known_parameters
+from tests.fixtures.golden import SHARED
 
 # of each job: processors, requested seconds; all come at once and run for 20 s (flux-sched issue 572)
 WAVES = [
     *[(4, 80), (3, 80), (3, 80), (2, 80), (2, 80), (2, 80), (2, 80)],
     *[(1, limit_s) for limit_s in range(70, 20, -5)],
 ]
+FIELD = SHARED / "field"
+# ROCm/spur issue 732: a job of both nodes, and a stream of small ones that starves it without a reservation
+WIDE = FIELD / "17-spur-732-wide-job-not-starved/jobs.swf"
 POLICY = """
 class Plain:
     def __init__(self):
@@ -71,6 +75,23 @@ def test_of_jobs_with_equal_limits_none_overtakes(tmp_path: Path, instants: str)
     procs = [1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 4, 3, 2, 2, 2, 3]
     run = osub.simulate(trace_of(tmp_path, [(0, 20, n, 86_400) for n in procs]), "N4C1", instants=instants)
     assert starts(run) == [0, 0, 0, 20, 20, 20, 20, 40, 40, 40, 40, 60, 80, 100, 100, 120, 140]
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="needs field inputs in OSUB_SHARED/field")
+@pytest.mark.parametrize("policy", ["easy", "easy-elsewhere"])
+@pytest.mark.parametrize("instants", ["together", "one-by-one"])
+def test_a_wide_job_is_not_starved_by_small_ones(policy: str, instants: str) -> None:
+    small = [1100, 1100, 1400, 1400, 1700, 1700, 2000, 2000, 2300, 2300, 2600, 2600]
+    small += [2900, 2900, 3200, 3200, 3500, 3500]
+    run = osub.simulate(WIDE, "N2C1", policy=policy, multiplicity=1, instants=instants)
+    assert starts(run) == [0, 0, 1000, 200, 500, *small]
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="needs field inputs in OSUB_SHARED/field")
+def test_a_wide_job_is_not_starved_where_slurm_passes_or_jobs_share() -> None:
+    assert 1000 <= starts(osub.simulate(WIDE, "N2C1", policy="slurm", multiplicity=1))[2] < 1030
+    assert starts(osub.simulate(WIDE, "N2C1", policy="easy", multiplicity=2))[:3] == [0, 0, 10]
+    assert starts(osub.simulate(WIDE, "N2C1", policy="timeshare"))[2] == 10
 
 
 @pytest.mark.parametrize(("instants", "head_s"), [("together", 100), ("one-by-one", 200)])

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from foundation.errors import InputError, OsubError, OutputError, UsageError
 from foundation.records import load_run
 from osub.cli.simulate import simulate
+from tests.fixtures.golden import SHARED
 
 LINES = [
     "1 5 -1 100 4 -1 -1 4 100 -1 1 7 1 -1 1 -1 -1 -1",
@@ -20,6 +21,8 @@ LINES = [
     "3 7 -1 50 1 -1 -1 1 50 -1 1 -1 1 -1 0 -1 -1 -1 -1 -1 -1 5 5 2 5 20 15",
     "4 8 -1 0 1 -1 -1 1 50 -1 1 7 1 -1 1 -1 -1 -1",
 ]
+
+OVERUSE = SHARED / "field/12-swf-prelude-and-overuse/overuse.swf"
 
 app = typer.Typer()
 app.command()(simulate)
@@ -35,6 +38,25 @@ def trace(tmp_path: Path) -> Path:
 def call(trace: Path, out: Path, *words: str) -> Outcome:
     options = [str(trace), "--system", "N2C2", "--out", str(out), *words]
     return CliRunner().invoke(app, options, catch_exceptions=True)
+
+
+@pytest.mark.skipif(not OVERUSE.is_file(), reason="needs field inputs in OSUB_SHARED/field")
+def test_no_job_of_a_log_with_overuse_vanishes(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(app, [str(OVERUSE), "--system", "N4C2", "--out", str(tmp_path / "run")])
+    assert outcome.exit_code == 0, outcome.output
+    run = load_run(tmp_path / "run")
+    rows = {row["trace_job"]: row for row in run.jobs.to_dicts()}
+    assert {job: (row["state"], row["cores"], row["nodes"]) for job, row in rows.items()} == {
+        1: ("COMPLETED", 8, 4),  # as requested, not the 16 processors that the log says it had
+        2: ("COMPLETED", 8, 4),
+        4: ("COMPLETED", 2, 1),
+    }
+    assert rows[4]["end_s"] - rows[4]["start_s"] == 500
+    left_out = {key: value for key, value in run.info.options.items() if key.startswith("left out: ")}
+    assert left_out == {"left out: without a run time": 1, "left out: without a processor": 1}  # 3 and 5
+    assert (
+        "3 jobs on N4C2 (not as in the trace: 1 without a processor, 1 without a run time)" in outcome.output
+    )
 
 
 def test_it_writes_a_run_that_reads_back(trace: Path, tmp_path: Path) -> None:

@@ -623,6 +623,11 @@ def test_any_word_is_a_number_within_bounds_or_a_value_error(text: str) -> None:
         ),
         ("08-sacct-het-and-interactive/dump.txt", [(1800, 3600), (1800, 3600), (7, 7)], {}),
         ("09-sacct-autumn-hour/dump.txt", [(10, 10800), (10, 4200), (600, 1200), (900, 900), (10, 600)], {}),
+        (
+            "09-sacct-autumn-hour/dump_without_elapsed.txt",
+            [(10, 10800), (10, 600), (600, 1200), (900, 900), (10, 600)],
+            {},
+        ),
     ],
 )
 def test_dumps_of_the_field_have_their_jobs(
@@ -631,3 +636,89 @@ def test_dumps_of_the_field_have_their_jobs(
     trace, _ = read_any(FIELD / name, ImportOptions("dump", zone=BERLIN))
     assert [(job.wait_s, job.run_s) for job in trace.jobs] == waits_and_runs
     assert trace.report.skipped == left_out
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="needs field inputs in OSUB_SHARED/field")
+@pytest.mark.parametrize(
+    ("name", "fields", "values", "note"),
+    [
+        ("04-sacct-arrays/dump.txt", "status", {7001: 1, 7002: 0, 7000: 1}, None),
+        (
+            "04-sacct-arrays/dump_without_raw.txt",
+            "status",
+            {1: 1, 2: 0, 3: 1},
+            "3 array tasks without own numbers",
+        ),
+        (
+            "06-sacct-impossible-numbers/dump.txt",
+            "used_memory_kib requested_memory_kib cpu_s",
+            {
+                9001: (-1, -1, 21540),
+                9002: (2_621_440, -1, 3570),
+                9003: (-1, 8_192_000, 147_587 / 2),
+                9004: (-1, 1024, 135),
+            },
+            "values that cannot be, taken as not known: ReqMem 1, MaxRSS 1, TotalCPU 1",
+        ),
+        (
+            "08-sacct-het-and-interactive/dump.txt",
+            "queue procs",
+            {500: (1, 4), 501: (1, 64), 778: (0, 2)},
+            "1 heterogeneous job: 2 components became jobs of their own; a scheduler may start them apart",
+        ),
+        (
+            "09-sacct-autumn-hour/dump_without_elapsed.txt",
+            "run_s",
+            {604: 10800, 603: 600, 602: 1200, 601: 900, 605: 600},
+            "1 job of the hour that autumn repeats may be an hour later or longer",
+        ),
+    ],
+)
+def test_dumps_of_the_field_have_their_values(
+    name: str, fields: str, values: dict[int, Any], note: str | None, tmp_path: Path
+) -> None:
+    trace, _ = read_any(FIELD / name, ImportOptions("dump", zone=BERLIN))
+    write_swf(tmp_path / "t.swf", trace)
+    wanted = {job: value if isinstance(value, tuple) else (value,) for job, value in values.items()}
+    names = fields.split()
+    written = {
+        job.job_number: tuple(-1 if getattr(job, field) is None else getattr(job, field) for field in names)
+        for job in read_swf(tmp_path / "t.swf").jobs
+    }
+    assert written == wanted
+    notes = [text for text in trace.header.notes if not text.startswith(("MaxProcs is", "interactive jobs"))]
+    assert [text[: len(note or "")] for text in notes] == ([note] if note else [])
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="needs field inputs in OSUB_SHARED/field")
+def test_cpu_beyond_the_run_time_of_a_field_dump_is_a_remark(tmp_path: Path) -> None:
+    trace, _ = read_any(FIELD / "06-sacct-impossible-numbers/dump.txt", ImportOptions("dump", zone=BERLIN))
+    write_swf(tmp_path / "t.swf", trace)
+    remarks = summarize(load_columns(tmp_path / "t.swf")).remarks
+    assert "used more CPU time than its processors had while it ran: 1 job" in remarks
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="needs field inputs in OSUB_SHARED/field")
+def test_a_line_break_in_a_field_dump_is_named_or_skipped() -> None:
+    path = FIELD / "05-sacct-submitline-with-newline/dump.txt"
+    with pytest.raises(
+        InputError, match=r"dump\.txt:3: .* line break in submitline .* `sacct --json`"
+    ) as caught:
+        read_any(path, ImportOptions("dump", zone=BERLIN))
+    assert "\n" not in str(caught.value)
+    trace, _ = read_any(path, ImportOptions("dump", zone=BERLIN), strict=False)
+    assert [(job.job_number, job.run_s, job.procs) for job in trace.jobs] == [(8101, 2, 1), (8102, 60, 2)]
+    assert trace.report.skipped == {"number of columns": 2}
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="needs field inputs in OSUB_SHARED/field")
+@pytest.mark.parametrize("name", ["dump_noheader_snowman.txt", "dump_xdmod_noheader.txt"])
+@pytest.mark.parametrize("more", [(), ("--lenient",)])
+def test_a_field_dump_without_a_heading_is_one_line(name: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "t.swf"
+    path = FIELD / "05-sacct-submitline-with-newline" / name
+    result = CliRunner().invoke(app, ["convert", str(path), "--out", str(out), *more])
+    assert isinstance(result.exception, InputError)
+    assert "without a heading: make it without --noheader" in str(result.exception)
+    assert "\n" not in str(result.exception)
+    assert not out.exists()

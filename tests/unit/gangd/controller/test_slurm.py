@@ -30,6 +30,7 @@ from foundation.slurm import SlurmJobState as SlurmState
 from foundation.slurm.run_command import run_command
 from foundation.slurm.slurm_client import MarkField
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
+from foundation.slurm.text_jobs import read_cores
 from gangd.controller.controller_config import Config
 from gangd.controller.examine_slurm import check_marks
 from gangd.controller.job_policy import JobRule, JobRules, Policy, policy_of
@@ -540,6 +541,23 @@ def node(name: str, cores: int) -> SlurmNode:
         cpus_allocated=0,
         features=frozenset(),
     )
+
+
+@pytest.mark.parametrize("nomultithread", ["0", "1", "0-1"])
+@pytest.mark.parametrize("multithread", ["0", "1", "0-1"])
+def test_jobs_on_threads_of_one_core_share_the_core(nomultithread: str, multithread: str) -> None:
+    """With ``--hint=nomultithread`` and without: Slurm lists CPUs, that is threads; gangd knows cores."""
+    two = replace(node("n1", 2), threads_per_core=2)
+    cores = CoreMap()
+    view = ClusterView(cores, policy_of(Config()))
+    view.know_nodes([two])
+    jobs = []
+    for number, ids in enumerate((nomultithread, multithread, "2-3"), start=1):
+        text = f"JobId={number} NodeList=n1 Nodes=n1 CPU_IDs={ids} Mem=1 GRES= "
+        jobs.append(job(number, cores=read_cores(text, {"NodeList": "n1"}, {"n1": two}.get)))
+    first, second, third = view.views(JobSnapshot(tuple(jobs)))
+    assert cores.unpack(first.cores) == cores.unpack(second.cores) == {"n1": [0]}
+    assert cores.unpack(third.cores) == {"n1": [1]}
 
 
 def test_a_job_on_a_node_that_becomes_known_is_seen_although_it_did_not_change() -> None:
