@@ -242,22 +242,44 @@ def start_now(cluster: LocalCluster, job_id: int) -> None:
     scontrol(cluster, "update", f"JobId={job_id}", "StartTime=now")
 
 
-def test_ctrl_c_detaches_where_no_one_can_answer(shared_cluster: LocalCluster, tmp_path: Path) -> None:
-    trace = swf(tmp_path / "t.swf", (1, 0, 2, 1, 1), (2, 3, 1, 1, 1))
+def begun_replay(trace: Path, cluster: LocalCluster, out: Path, stdin: int) -> subprocess.Popen[str]:
+    """Begin a replay, and return when its first job runs."""
     replay = subprocess.Popen(
-        words(trace, shared_cluster, tmp_path / "run"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        words(trace, cluster, out), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until(lambda: (tmp_path / "run" / "jobs" / "1.start").exists(), 60, "first job runs")
-    replay.send_signal(signal.SIGINT)
-    stdout, _ = replay.communicate(timeout=30)
-    assert replay.returncode == 130
+    until(lambda: (out / "jobs" / "1.start").exists(), 60, "first job runs")
+    return replay
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_detaches_where_no_one_can_answer(
+    number: signal.Signals, shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    trace, out = swf(tmp_path / "t.swf", (1, 0, 2, 1, 1), (2, 3, 1, 1, 1)), tmp_path / "run"
+    with begun_replay(trace, shared_cluster, out, subprocess.DEVNULL) as replay:
+        replay.send_signal(number)
+        stdout, _ = replay.communicate(timeout=30)
+    assert replay.returncode == 128 + number
     assert "--resume" in stdout
-    assert osub(*words(trace, shared_cluster, tmp_path / "run", "--resume")).returncode == 0
-    assert states(load_run(tmp_path / "run")) == ["COMPLETED"] * 2
+    assert osub(*words(trace, shared_cluster, out, "--resume")).returncode == 0
+    assert states(load_run(out)) == ["COMPLETED"] * 2
+
+
+def test_ctrl_c_cancels_all_jobs_where_that_is_the_answer(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    trace, out = swf(tmp_path / "t.swf", (1, 0, 60, 1, 1), (2, 1, 60, 1, 1)), tmp_path / "run"
+    ours, terminal = os.openpty()
+    try:
+        with begun_replay(trace, shared_cluster, out, terminal) as replay:
+            replay.send_signal(signal.SIGINT)
+            os.write(ours, b"cancel\n")
+            _, stderr = replay.communicate(timeout=60)
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert replay.returncode == 130, stderr
+    assert states(load_run(out)) == ["CANCELLED"] * 2
 
 
 def test_the_caller_s_environment_changes_nothing(shared_cluster: LocalCluster, tmp_path: Path) -> None:
