@@ -31,19 +31,23 @@ def recipe() -> list[list[str]]:
 
 
 def test_every_line_of_it_works_and_what_was_scaled_is_reported(tmp_path: Path) -> None:
-    write_swf(tmp_path / "trace.swf.gz", generate_trace(1500, 64, 16, seed=3, interactive_share=0.2))
-    environment = dict(os.environ, HOME=str(tmp_path))
+    """In a folder with a blank in its name, which Slurm and MPI meet in each path."""
+    home = tmp_path / "my home"
+    home.mkdir()
+    write_swf(home / "trace.swf.gz", generate_trace(1500, 64, 16, seed=3, interactive_share=0.2))
+    environment = dict(os.environ, HOME=str(home))
     lines = recipe()
     assert [line[1] for line in lines] == ["cluster", "trace", "replay", "report", "cluster"]
+    lines.insert(1, ["osub", "cluster", "status", "--state", "~/c"])
     said: dict[str, str] = {}
     try:
         for line in lines:
-            words = [word.replace("~", str(tmp_path)) for word in line[1:]]
+            words = [word.replace("~", str(home)) for word in line[1:]]
             if "--fit" in words:
                 words[words.index("--fit") + 1] = str(FIT_S)
             done = subprocess.run(
                 [sys.executable, "-P", "-m", "osub.cli.main", *words],
-                cwd=tmp_path,
+                cwd=home,
                 env=environment,
                 capture_output=True,
                 text=True,
@@ -53,14 +57,14 @@ def test_every_line_of_it_works_and_what_was_scaled_is_reported(tmp_path: Path) 
             assert done.returncode == 0, (words, done.stderr)
             said[words[0]] = done.stdout + done.stderr
     finally:
-        down = [sys.executable, "-P", "-m", "osub.cli.main", *lines[-1][1:-1], str(tmp_path / "c")]
-        subprocess.run(down, cwd=tmp_path, env=environment, capture_output=True, timeout=100, check=False)
+        down = [sys.executable, "-P", "-m", "osub.cli.main", *lines[-1][1:-1], str(home / "c")]
+        subprocess.run(down, cwd=home, env=environment, capture_output=True, timeout=100, check=False)
     assert "trace.swf.gz fitted to N" in said["replay"]
-    run = load_run(tmp_path / "run")
+    run = load_run(home / "run")
     assert run.jobs.height >= 4
     assert set(run.jobs["state"]) == {"COMPLETED"}
-    assert (tmp_path / "report.html").stat().st_size > 100_000
-    assert not (tmp_path / "c").exists() or not any((tmp_path / "c").iterdir())
+    assert (home / "report.html").stat().st_size > 100_000
+    assert not (home / "c").exists() or not any((home / "c").iterdir())
 
 
 @pytest.mark.parametrize(
