@@ -87,6 +87,17 @@ def test_the_page_loads_nothing_from_elsewhere(page: str) -> None:
 
 
 @pytest.mark.slow
+def test_maps_of_runs_that_are_compared_have_one_scale_of_colours(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One job a core is no darker in the run that has no more than in the one that has two."""
+    monkeypatch.setattr("analysis.charts.gantt_chart.ROWS_LIMIT", 0)
+    assert [run.info.most_a_core for run in runs] == [1, 2]
+    assert re.findall(r'"zmax":(\d+)', page_of(runs[:1], tmp_path)) == ["1"]
+    assert re.findall(r'"zmax":(\d+)', page_of(runs, tmp_path)) == ["2", "2"]
+
+
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_page(runs: list[Run], page: str, tmp_path: Path) -> None:
     assert page_of(runs, tmp_path) == page
 

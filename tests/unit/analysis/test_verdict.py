@@ -14,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.comparison.compared_runs import compared
+from analysis.pages import TableCell
+from analysis.report_parts import answered, paragraphs
 from analysis.verdict import Verdict, verdict_of
 from analysis.verdict.paired_differences import batch_means, welch
 from analysis.verdict.verdict_in_terminal import gain_rows, gains
+from analysis.verdict.verdict_page import differences_section
 from foundation.errors import UsageError
 from foundation.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run
 from foundation.records.table_files import frame_of
@@ -158,6 +161,28 @@ def test_noise_is_no_gain(tmp_path: Path) -> None:
     assert finding.answer == "unclear"
     assert "no clear difference" in finding.sentences[0]
     assert verdict_of([one, two]).answer.startswith("Two jobs a core: waits not clearly different [")
+
+
+def test_only_what_an_interval_supports_has_the_colour_of_a_gain_or_a_loss(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1.2, noise=0.5)
+    two = made_run(tmp_path, "two", wait_s=100, degradation=1.2, noise=0.5, seed=9, multiplicity=2)
+    three = made_run(tmp_path, "three", wait_s=9, degradation=1.2, noise=0.5, seed=9, multiplicity=2)
+    noise, clear = verdict_of([one, two]), verdict_of([one, three])
+    assert all(found.change.mean for found in noise.findings[0].differences.values())
+    assert [paragraph.tone for paragraph in answered(noise)] == ["unclear"]
+    assert {paragraph.tone for paragraph in paragraphs(noise)} == {"unclear", "muted"}
+    assert set(tones(noise).values()) == {""}
+    assert [paragraph.tone for paragraph in answered(clear)] == ["good"]
+    assert tones(clear)["wait, mean [s]"] == "good"
+
+
+def tones(verdict: Verdict) -> dict[str, str]:
+    """Return the tone of each change in the page's table of differences."""
+    section = differences_section(verdict)
+    assert section is not None
+    (block,) = section.blocks
+    assert block.grid is not None
+    return {str(row[0]): cell.tone for row in block.grid.rows for cell in row if isinstance(cell, TableCell)}
 
 
 def test_a_certain_change_of_nothing_much_is_none(tmp_path: Path) -> None:

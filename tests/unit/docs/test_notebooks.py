@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import gc
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from analysis.verdict.verdict import jobs_a_core
 
 FOLDER = Path(__file__).parents[3] / "docs" / "notebooks"
 WRITTEN = {"from-a-log-to-a-verdict": "verdict.html", "which-m-for-my-machine": "which-m.html"}
@@ -33,7 +36,9 @@ def test_every_notebook_is_run_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_notebook_runs_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_unchanged(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("OSUB_JIT", "0")
     monkeypatch.chdir(tmp_path)
     # The shape of the notebook is what is tried, so some of the jobs do.
@@ -43,6 +48,13 @@ def test_a_notebook_runs_unchanged(name: str, tmp_path: Path, monkeypatch: pytes
     names: dict[str, object] = {}
     shown = [run("".join(cell["source"]), names) for cell in cells(name) if cell["cell_type"] == "code"]
     assert any(hasattr(one, "_repr_html_") for one in shown)
+    if "chosen" in names:
+        chosen = capsys.readouterr().out.split()[-1]
+        verdict = str(names["comparison"])
+        better = re.findall(r"^(\S+) against M=1: better", verdict, re.MULTILINE)
+        assert better
+        assert chosen in better
+        assert verdict.startswith(jobs_a_core(int(chosen.removeprefix("M="))))
     # Runs go with their last names; those of a cell's function and its globals are a ring.
     shown.clear()
     names.clear()
