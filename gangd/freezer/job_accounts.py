@@ -96,6 +96,10 @@ class JobAccounts:
                 account.daemons_ns += max(0, used_ns - before.get(pid, 0))
         return account.daemons_ns
 
+    def add(self, job: int, used_ns: int) -> None:
+        """Count for a job, with what daemons used for it, what its account does not have."""
+        self._jobs.setdefault(job, _Account("")).daemons_ns += used_ns
+
     def close(self) -> None:
         """Close all files."""
         self.follow({}, lambda: None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ from gangd.freezer.procfs import (
     is_stopped,
     owner,
     pending_signals,
+    process_ns,
     read_stat,
     scan,
     signals_to_continue,
@@ -142,6 +144,7 @@ class SignalFreezer(WithoutFolders):
         self._born: dict[Identity, tuple[str, str]] = {}
         self._of_tasks: frozenset[tuple[str, str]] = frozenset()
         self._known: dict[StepKey, dict[Identity, _FrozenProcess]] = {}
+        self._adopted_ns: int | None = None
 
     def look(self) -> tuple[Step, ...]:
         """See ``Holder``. Reads every process of the host: milliseconds."""
@@ -188,7 +191,7 @@ class SignalFreezer(WithoutFolders):
             for stat in stats:
                 pause()
                 try:
-                    member = members.get(stat.identity) or self._open(stat)
+                    member = members.get(stat.identity) or self._open(key.job, stat)
                 except OSError:  # descriptors are used up: it must not be stopped
                     unseen.add(key.job)
                     continue
@@ -198,6 +201,7 @@ class SignalFreezer(WithoutFolders):
                 if member.slot is None:  # also one that did not fit in the ledger before
                     member.slot = self._ledger.claim_process(stat.pid, stat.start_ticks, key.job)
         self.unseen = frozenset(unseen)
+        self._adopted_ns = time.monotonic_ns()
         if self._own_root is not None:
             self._accounts.follow(
                 {step.key.job: own_group(self._node, step.key.job) for step in found}, pause
@@ -327,7 +331,7 @@ class SignalFreezer(WithoutFolders):
             self._born[stat.identity] = birthplace(stat)
         return self._born[stat.identity]
 
-    def _open(self, stat: ProcStat) -> _FrozenProcess | None:
+    def _open(self, job: int, stat: ProcStat) -> _FrozenProcess | None:
         try:
             pidfd = os.pidfd_open(stat.pid)
         except OSError as error:
@@ -341,6 +345,11 @@ class SignalFreezer(WithoutFolders):
         if now is None or now.start_ticks != stat.start_ticks:
             os.close(pidfd)
             return None
+        if self._own_root is not None and self._adopted_ns is not None:
+            lines, _ = self._birthplace(stat)
+            if f"/{own_group(self._node, job)}\n" not in lines:  # the group, its account, comes later
+                since_ns = time.monotonic_ns() - self._adopted_ns
+                self._accounts.add(job, min(process_ns(stat.pid) or 0, since_ns))
         return _FrozenProcess(stat.pid, stat.start_ticks, pidfd, None)
 
     def _let_go(self, member: _FrozenProcess) -> bool:

@@ -14,7 +14,7 @@ from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.procfs import ProcStat, is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
 from gangd.freezer.tree import own_group
-from tests.fixtures.gang_host import SPIN, is_suspended, runs
+from tests.fixtures.gang_host import SPIN, cpu_ns, is_suspended, runs
 from tests.fixtures.gang_yield import CPU1
 from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
@@ -145,6 +145,23 @@ def test_own_group_of_a_job_is_its_account_while_it_is_there(tmp_path: Path, chi
         shutil.rmtree(stat.parent)
         assert freezer.cpu_ns(JOB) is None
     freezer.close()
+
+
+def test_what_a_task_used_before_it_came_into_its_jobs_group_counts_for_the_job(
+    tmp_path: Path, children: Children
+) -> None:
+    early, late = (SignalFreezer("a", NoLedger(), own_root=tmp_path / "unified") for _ in range(2))
+    members(early)
+    start_step(tmp_path, children, SPIN)
+    [pid] = members(SignalFreezer("a", NoLedger()))
+    until(lambda: cpu_ns(pid) > 300_000_000, what="0.3 s of CPU time")
+    for _ in range(2):  # it counts once
+        members(early)
+        assert 300_000_000 < early.daemon_ns(JOB) < 300_000_000 + cpu_ns(pid)
+    members(late)  # it may have begun long ago, under another agent
+    assert late.daemon_ns(JOB) < 100_000_000
+    early.close()
+    late.close()
 
 
 def test_stops_the_tree_but_not_slurmstepd(
