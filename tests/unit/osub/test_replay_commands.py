@@ -9,13 +9,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from foundation.errors import ClusterError, TrustError
 from gangd.controller.controller_status import ControllerStatus, NodeStatus
 from gangd.controller.slicelog import SliceLog
+from osub.cli.application import takes
 from osub.cli.replay import _ask
 from osub.live.gang import AUTO, NONE, collector_of, find_gang
 from submitter.replay.replay_progress import ReplayProgress, Wish
+from submitter.replay_spec import ReplaySpec
 from tests.fixtures.cli import Cli
 
 CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}
@@ -240,3 +244,24 @@ def test_a_file_gives_what_a_replay_is_not_asked_for(tmp_path: Path, cli: Cli) -
         spec.write_text(text)
         assert reported in cli("replay", "--spec", spec, *words, code=code).err
     assert sorted(tmp_path.iterdir()) == [spec]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('export = ["UCX_TLS=dc_x", "HWLOC_XMLFILE"]\n', ["UCX_TLS=dc_x", "HWLOC_XMLFILE"]),
+        (
+            '[export]\nUCX_TLS = "dc_x"\nTOKEN = "a=b c"\nTRIES = 3\n',
+            ["UCX_TLS=dc_x", "TOKEN=a=b c", "TRIES=3"],
+        ),
+    ],
+)
+def test_a_file_gives_variables_as_a_list_or_as_a_table(tmp_path: Path, text: str, words: list[str]) -> None:
+    taken: list[ReplaySpec] = []
+    command = typer.Typer()
+    command.command()(takes(ReplaySpec)(taken.append))
+    spec = tmp_path / "replay.toml"
+    spec.write_text('trace = "t.swf"\nout = "run"\n' + text)
+    for more in ([], ["--export", "OTHER=1"]):  # the command line wins
+        CliRunner().invoke(command, ["--spec", str(spec), *more], catch_exceptions=False)
+    assert [each.export for each in taken] == [words, ["OTHER=1"]]

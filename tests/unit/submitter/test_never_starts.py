@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from foundation.one_line import last_words, launch_fault
 from foundation.records import JobEntry, JobRecord, Run, SliceRecord, SliceRole, load_run
 from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
+from osub.cli.replay import _tell
 from submitter.follow.stuck_jobs import Hope, StuckJobs, hope_of
 from submitter.plan.replay_options import ReplayOptions, Timing
 from submitter.plan.replay_plan import PlannedJob
@@ -324,6 +326,39 @@ def test_a_job_that_ends_well_after_a_cut_start_has_failed(tmp_path: Path) -> No
     assert "mpi/pmi2" in reason
     assert reason in str(session.failure())
     assert (world.out / "jobs" / "1.out").exists()
+
+
+def test_a_job_that_waits_for_cores_of_its_own_until_its_limit_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = make_world(tmp_path, run_s=3000.0)
+    path = write_trace(tmp_path / "t.swf", (1, 0, 3000, 1), (2, 0, 3000, 1))
+    session = world.begin(path)
+
+    def print_out() -> None:
+        (world.out / "jobs" / "1.out").write_text(WAITS)
+
+    world.at(2.0, print_out)
+    for job in (1, 2):
+        world.at(50.0, lambda job=job: world.slurm.end(job, SlurmJobState.TIMEOUT))
+    assert session.run(world.limit(600))
+    assert states(load_run(world.out)) == ["TIMEOUT", "TIMEOUT"]
+    ((reason, count),) = session.reasons().items()
+    assert count == 1, "the other job printed nothing"
+    assert reason.startswith("a step waited for cores that the job's other step had")
+    assert reason.endswith("give an srun inside srun --overlap, or do without it")
+    (event,) = events(load_run(world.out), "launch fault")
+    assert (event["trace_job"], event["why"]) == (1, reason)
+    _tell(session, path, world.out, None, is_finished=True, as_json=False)
+    printed = capsys.readouterr()
+    assert "2 jobs in" in printed.out
+    assert "(2 TIMEOUT)" in printed.out
+    assert printed.err.splitlines() == [
+        f"osub: 1 of 2 jobs: {reason}",
+        f"osub: {world.out / 'log.jsonl'} has the reason for each job",
+    ]
+    _tell(session, path, world.out, None, is_finished=True, as_json=True)
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["reasons"] == {reason: 1}
 
 
 def test_a_job_that_hangs_after_a_cut_start_is_ended_long_before_its_limit(tmp_path: Path) -> None:
