@@ -13,6 +13,7 @@ from osub.cli.main import root
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
+TRIES = 6
 Found = dict[str, dict[str, str]]
 
 
@@ -34,8 +35,13 @@ def test_an_embedded_cluster_has_nothing_bad(shared_cluster: LocalCluster) -> No
     assert found["OverSubscribe"]["found"] == "main=FORCE:2"
     assert found["versions"]["grade"] == "good"
     started = found["MPI start"]
+    for _ in range(TRIES - 1):  # both nodes must be free within 10 s
+        if "not tried" not in started["why"]:
+            break
+        started = doctor(shared_cluster, 0)["MPI start"]
     assert started["grade"] == "good", started
-    assert "2 ranks on 2 nodes, MPICH" in started["found"] or "not tried" in started["why"]
+    assert started["found"].startswith("2 ranks on 2 nodes, MPICH Version: "), started
+    assert started["found"].endswith("netmod ofi over shm, PMI-1 of srun --mpi=pmi2"), started
     assert found["CPUs of ranks"]["found"] == "not tried", "no node has two cores"
     assert found["CPUs of nodes"]["grade"] == "good"
     shown = CliRunner().invoke(root, ["doctor", "--cluster", str(shared_cluster.folder)])

@@ -65,6 +65,14 @@ def test_a_launcher_that_is_not_there_tries_nothing(tmp_path: Path) -> None:
     assert "No such file" in trial.found
 
 
+@pytest.mark.slow
+def test_two_real_ranks_start_on_this_host() -> None:
+    trial = try_here(Path(sys.executable).with_name("mpiexec"))
+    assert trial.is_started, trial
+    assert "2 ranks on 1 node, MPICH Version:" in trial.found
+    assert trial.found.endswith("PMI-1 of mpiexec")
+
+
 def test_an_interrupted_trial_leaves_no_launcher(srun: Path, tmp_path: Path) -> None:
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     srun.write_text(f"#!/bin/sh\ntrap ': >{ended}; exit' TERM\n: >{begun}\nwhile :; do sleep 0.05; done\n")

@@ -140,6 +140,24 @@ def test_thaws_when_the_agent_dies(start: Start, number: signal.Signals) -> None
 
 
 @pytest.mark.slow
+def test_what_the_job_froze_itself_stays_frozen_when_its_agent_is_killed(
+    start: Start, real_v1: RealCgroups
+) -> None:
+    program = start(60)
+    nested = real_v1.spawn(real_v1.make("elsewhere"), TICK)  # in a frozen cgroup it would not begin
+    inner = real_v1.make("slurm_a/uid_0/job_12/step_0/inner")
+    (inner / "cgroup.procs").write_text(str(nested))
+    (inner / "freezer.state").write_text("FROZEN")
+    assert not program.thawed()
+    program.child.kill()
+    until(program.thawed, 1.0, "thaw by the guardian")
+    assert runs(program.spinner)
+    until(lambda: list(program.state.held()) == [], what="emptied state file")
+    assert (inner / "freezer.state").read_text() == "FROZEN\n"
+    assert is_suspended(nested)
+
+
+@pytest.mark.slow
 def test_records_the_status_of_an_agent_that_took_leave(start: Start) -> None:
     program = start(60)
     program.say("leave")
