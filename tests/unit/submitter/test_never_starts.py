@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -340,7 +341,7 @@ def test_a_job_that_waits_for_cores_of_its_own_until_its_limit_says_so(
 
     world.at(2.0, print_out)
     for job in (1, 2):
-        world.at(50.0, lambda job=job: world.slurm.end(job, SlurmJobState.TIMEOUT))
+        world.at(50.0, partial(world.slurm.end, job, SlurmJobState.TIMEOUT))
     assert session.run(world.limit(600))
     assert states(load_run(world.out)) == ["TIMEOUT", "TIMEOUT"]
     ((reason, count),) = session.reasons().items()
