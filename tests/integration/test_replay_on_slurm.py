@@ -20,6 +20,7 @@ import pytest
 from analysis.metrics import host_use
 from analysis.metrics.run_metrics import measure
 from deploy.local import LocalCluster, Shape
+from foundation.mpi_start import START_S
 from foundation.records import Run, load_run
 from osub.cli.main import run as run_osub
 from tests.fixtures.exchange import osub as call_osub
@@ -73,6 +74,21 @@ def test_both_applications_run_across_nodes_and_report(shared_cluster: LocalClus
     assert run.host["own_s"].null_count() == 0
     # Of what the jobs used, what ended unseen between two looks may be missing.
     assert 0.5 * float(run.jobs["cpu_s"].sum()) <= float(own_s) <= 1.1 * float(used_s) + 1.0
+
+
+def test_a_network_of_the_users_choice_that_does_not_work_fails_soon(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    trace = swf(tmp_path / "t.swf", (1, 0, 2, 2, 1), (2, 0, 2, 1, 1))
+    chosen = ("--export", "MPIR_CVAR_CH4_NETMOD=ucx", "--export", "UCX_TLS=dc_x")  # a device that is not here
+    done = osub(*words(trace, shared_cluster, tmp_path / "run", *chosen))
+    run = load_run(tmp_path / "run")
+    assert states(run) == ["FAILED", "COMPLETED"], "one rank needs no network"
+    failed = run.jobs.sort("trace_job").to_dicts()[0]
+    ran_s = failed["end_s"] - failed["start_s"]
+    assert ran_s < START_S, "ended by its own fault, before the deadline of MPI_Init"
+    (said,) = (line for line in done.stderr.splitlines() if line.startswith("osub: 1 of 2 jobs FAILED"))
+    assert "UCX" in said, done.stderr
 
 
 def test_a_replay_on_a_host_that_others_use_is_repeated_and_the_earlier_one_kept(

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from foundation.slurm import SlurmJobState
+from tests.fixtures.leftovers import node_cgroups
 from tests.fixtures.looks import until
-from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
+from tests.integration.gang.frozen import V1, cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
+FREEZE_A_PART = """\
+step=/sys/fs/cgroup/freezer$(sed -n 's/^[0-9]*:freezer://p' /proc/self/cgroup)
+mkdir "$step/inner"
+sleep 1000 & echo $! >"$step/inner/cgroup.procs"
+echo FROZEN >"$step/inner/freezer.state\""""
 RUN_S = 0.7
 """How long a job runs before it is cancelled: beyond its launch, within many slices."""
 
@@ -99,6 +108,39 @@ def test_jobs_cancelled_at_short_slices_end_and_no_node_is_drained(stage: Stage)
         )
         left = [job for job in left if not states[job].is_over]
     assert stage.run("sinfo", "-R", "-h").stdout == ""
+
+
+@pytest.mark.skipif(not (V1 / "cgroup.procs").exists(), reason="needs a cgroup v1 freezer hierarchy")
+def test_job_that_froze_a_part_of_itself_ends_although_held_and_a_fault_says_what_does_not(
+    stage: Stage,
+) -> None:
+    """On cgroup v1 SIGKILL does not reach what is frozen: that part waits for an operator."""
+    stage.set_quantum(250)
+    own, spinner, pids, _ = pair(stage, f"{FREEZE_A_PART}; {SPIN}")
+    node = stage.nodes[0]
+    inner = next(path for top in node_cgroups([node]) for path in top.rglob(f"job_{own}/step_batch/inner"))
+    part = [int(pid) for pid in (inner / "cgroup.procs").read_text().split()]
+    rest = [pid for pid in pids if pid not in part]
+    assert len(part) == 1
+    assert rest
+
+    def is_reported() -> bool:
+        alarms = [one for one in stage.status().alarms if one.subject.startswith("nested_freeze ")]
+        return any((one.job, tuple(one.nodes)) == (own, (node,)) for one in alarms)
+
+    until(is_reported, 60, "a fault names the job and its node")
+    stage.wait_thawed(*rest)
+    assert is_frozen(part[0])
+    stage.wait_frozen(*rest)
+    stage.client.cancel([own])
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in rest), 60, "the rest of the job is gone")
+    assert is_frozen(part[0])
+    assert is_reported()
+    assert stage.finish(own, within_s=60) == [SlurmJobState.CANCELLED]
+    os.kill(part[0], signal.SIGKILL)  # as an operator, whom the fault says where to thaw it
+    (inner / "freezer.state").write_text("THAWED")
+    until(lambda: not Path(f"/proc/{part[0]}").exists(), 60, "the part is gone")
+    assert stage.state(spinner) is SlurmJobState.RUNNING
 
 
 def test_steps_that_end_while_their_script_is_frozen_are_not_lost(stage: Stage) -> None:
