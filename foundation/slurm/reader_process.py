@@ -22,6 +22,7 @@ from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.hosts import NodeBook
 from foundation.slurm.job_sources import ChosenSource, JobSource, LibraryPulse, QuietLibrary
 from foundation.slurm.pyslurm_library import LibrarySource, fitting_load, is_installed
+from foundation.slurm.run_command import end_commands
 from foundation.slurm.slurm_types import JobSnapshot, SlurmJob, SlurmNode, UnreadableJob
 from foundation.slurm.subprocess_reader import (
     AnswerComplete,
@@ -105,7 +106,7 @@ def serve(client: CommandSlurm, reader: Reader, looks: queue.SimpleQueue[Look], 
 
 
 def take_looks(looks: queue.SimpleQueue[Look]) -> None:
-    """Take requests; end the process when the parent closes the pipe."""
+    """Take requests; end the process, and the command that it runs, when the parent closes the pipe."""
     decoder = Decoder(Look)
     try:
         while True:
@@ -113,6 +114,7 @@ def take_looks(looks: queue.SimpleQueue[Look]) -> None:
             while isinstance(look := decoder.take(), Look):
                 looks.put(look)
     except BrokenPipe:
+        end_commands()
         os._exit(0)
 
 

@@ -42,6 +42,8 @@ from foundation.slurm.subprocess_reader import (
     Jobs,
     UnreadJobs,
 )
+from gangd.freezer.procfs import read_stat
+from tests.fixtures.looks import until
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 
@@ -362,3 +364,24 @@ def test_a_command_that_is_missing_is_reported_and_the_process_goes_on(slurm_com
                 apart.jobs()
     finally:
         apart.close()
+
+
+@pytest.mark.slow
+def test_a_command_that_runs_when_the_process_is_ended_ends_with_it(
+    slurm_commands: Path, tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked"
+    (slurm_commands / "squeue").write_text(f"#!/bin/sh\necho $$ >{asked}; exec sleep 600\n")
+    apart = ApartSlurm(source="commands")
+
+    def ask() -> None:
+        with pytest.raises(SlurmUnreachableError):
+            apart.jobs()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: asked.exists() and asked.read_text().endswith("\n"), what="squeue")
+    apart.close()
+    asking.join()
+    pid = int(asked.read_text())
+    until(lambda: (stat := read_stat(pid)) is None or not stat.alive, 20, "the end of squeue")

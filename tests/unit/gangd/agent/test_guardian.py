@@ -309,7 +309,7 @@ def test_recorded_process_is_continued_and_a_reused_pid_is_not(
     assert (revived.jobs, revived.gone, revived.failures) == (frozenset({12}), 1, ())
     assert runs(ours.pid)
     assert is_suspended(other.pid)
-    assert is_suspended(users.pid)
+    until(lambda: is_suspended(users.pid), what="its user's own stop")
     state.close()
 
 
