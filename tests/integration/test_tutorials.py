@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.container_engine import docker_engine
 from tests.fixtures.golden import SHARED
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
@@ -33,7 +34,7 @@ def follow(name: str, folder: Path, changed: tuple[str, str] = ("", "")) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert_shown(text, done.stdout)
@@ -105,3 +106,12 @@ def test_a_log_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parallel
 def test_a_job_the_moment_it_comes(tmp_path: Path) -> None:
     assert "preempted" in follow("on-demand.md", tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.slurm
+def test_a_cluster_in_containers(tmp_path: Path) -> None:
+    with docker_engine():
+        said = follow("containers.md", tmp_path)
+    print(said)
+    assert "M=2" in said
