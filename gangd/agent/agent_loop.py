@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import time
+import traceback
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import FrameType
@@ -232,12 +233,12 @@ class Loop:
     def _exhausted(self, _: int, frame: FrameType | None) -> None:
         """Handle SIGXCPU, anywhere in the loop: give up the priority, and the lease with it."""
         self.node.exhausted = True
-        self._busy_at = []
-        while frame is not None:
-            self._busy_at.append(f"{frame.f_globals['__name__']}.{frame.f_code.co_name}:{frame.f_lineno}")
-            frame = frame.f_back
         self.node.gate.lease.set_until(0)
         self._demoted = demote() or self._demoted
+        self._busy_at = [
+            f"{at.f_globals['__name__']}.{at.f_code.co_name}:{line}"
+            for at, line in traceback.walk_stack(frame)
+        ]
 
     def _take_exhaustion(self, now_ns: int) -> None:
         if not self.node.exhausted or self._recovers_ns is not None:

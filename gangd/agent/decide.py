@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangd.freezer.holder import StepKey
-from gangd.freezer.membership import LEFT, STRAY
+from gangd.freezer.membership import NEVER_FROZEN
 
 SUSPEND_NS = 3_000_000_000
 STEPD_NS = 3_000_000_000
@@ -193,7 +193,7 @@ def _spare(step: StepView, situation: Situation, limits: HoldLimits) -> tuple[Wh
         why, again_ns = Why.LAUNCHING, step.first_seen_ns + STEPD_NS
     elif step.has_stepd:
         why = Why.SLURMSTEPD
-    elif step.key.step in (STRAY, LEFT):
+    elif step.key.step in NEVER_FROZEN:
         why = Why.STRAY
     elif step.key in situation.stuck:
         why = Why.STUCK

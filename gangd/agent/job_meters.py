@@ -52,6 +52,9 @@ class CpuClocks:
     process: Callable[[], int] = time.process_time_ns
 
 
+HOST_CLOCKS = CpuClocks()
+
+
 @dataclass(frozen=True, slots=True)
 class MeterSums:
     """Sums over a job's processes since they were first seen (ns), and how many processes there are."""
@@ -73,8 +76,8 @@ class _Process:
 class UsageMeter:
     """Accumulates the use of one job on this node over processes that come and go."""
 
-    def __init__(self, clocks: CpuClocks | None = None) -> None:
-        self._clocks = clocks or CpuClocks()
+    def __init__(self, clocks: CpuClocks = HOST_CLOCKS) -> None:
+        self._clocks = clocks
         self._processes: dict[int, _Process] = {}
         self._account_ns: int | None = None
         self._cpu_ns = 0
@@ -262,7 +265,7 @@ class JobMeters:
         Jobs of which not all is known, None for all jobs: they are not read, or they would look idle.
     """
 
-    def __init__(self, clocks: CpuClocks | None = None) -> None:
+    def __init__(self, clocks: CpuClocks = HOST_CLOCKS) -> None:
         self._clocks = clocks
         self.unseen: frozenset[int] | None = frozenset()
         self._jobs: dict[int, _MeteredJob] = {}

@@ -25,7 +25,7 @@ from gangd.agent.conversation import Conversation
 from gangd.agent.decide import HoldLimits, Situation, Why, decide
 from gangd.agent.freeze_verifier import REST_OF_SLICE_NS, Checks, ExternalChangeTracker
 from gangd.agent.hold_controller import HoldController
-from gangd.agent.job_meters import CpuClocks, JobMeters
+from gangd.agent.job_meters import HOST_CLOCKS, CpuClocks, JobMeters
 from gangd.agent.planned_switches import Applied
 from gangd.agent.report_buffer import Sender, SliceBook
 from gangd.agent.slice_tracker import AGAIN_NS, LOOK_AFTER_NS, SliceTracker
@@ -270,7 +270,7 @@ class NodeAgent:
     ways: HoldModes = field(default_factory=HoldModes)
     guarded: bool = True
     exhausted: bool = False
-    clocks: CpuClocks = field(default_factory=CpuClocks)
+    clocks: CpuClocks = HOST_CLOCKS
     _turns: SliceTracker = field(init=False)
     _looks: NodeObserver = field(init=False)
     _follows: ControllerIdentity | None = None

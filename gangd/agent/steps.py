@@ -26,7 +26,7 @@ from functools import partial
 from gangd.agent.decide import STEPD_NS, StepView
 from gangd.agent.hold_controller import HoldController
 from gangd.freezer.holder import Step, StepKey
-from gangd.freezer.membership import LEFT, STRAY
+from gangd.freezer.membership import LEFT, NEVER_FROZEN
 from gangd.freezer.procfs import WORK, is_launcher, is_slurmstepd, owner
 from gangd.hold.deprioritizer import NO_CORES, BothWays
 from gangd.wire.slice_schedule import SliceSchedule
@@ -163,7 +163,7 @@ class StepTable:
 
     def jobs_with_strays(self) -> frozenset[int]:
         """Return the jobs with processes that may be theirs and must not be frozen."""
-        return frozenset(key.job for key in self._seen if key.step in (STRAY, LEFT))
+        return frozenset(key.job for key in self._seen if key.step in NEVER_FROZEN)
 
     def left_behind(self) -> frozenset[int]:
         """Return the jobs of which only processes are left: no slurmstepd serves them."""
@@ -172,7 +172,7 @@ class StepTable:
     def members(self) -> frozenset[int]:
         """Return all processes that are certainly of a job."""
         return frozenset(
-            pid for key, seen in self._seen.items() if key.step not in (STRAY, LEFT) for pid in seen.pids
+            pid for key, seen in self._seen.items() if key.step not in NEVER_FROZEN for pid in seen.pids
         )
 
     def known_jobs(self) -> frozenset[int]:

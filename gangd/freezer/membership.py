@@ -37,6 +37,7 @@ STRAY = "stray"
 """Step of the strays of a job: never frozen, but the job yields while it has any."""
 LEFT = "left"
 """Step of what a job left behind: never frozen, it yields all the time."""
+NEVER_FROZEN = frozenset({STRAY, LEFT})
 _TITLE = re.compile(r"slurmstepd: \[(\d+)\.([a-z]+|\d+(?:\+\d+)?)(?: stepmgr)?\]")
 
 

@@ -345,11 +345,9 @@ class SignalFreezer(WithoutFolders):
         if now is None or now.start_ticks != stat.start_ticks:
             os.close(pidfd)
             return None
-        if self._own_root is not None and self._adopted_ns is not None:
-            lines, _ = self._birthplace(stat)
-            if f"/{own_group(self._node, job)}\n" not in lines:  # the group, its account, comes later
-                since_ns = time.monotonic_ns() - self._adopted_ns
-                self._accounts.add(job, min(process_ns(stat.pid) or 0, since_ns))
+        if self._own_root is not None and self._adopted_ns is not None and self._origin(stat).job != job:
+            since_ns = time.monotonic_ns() - self._adopted_ns  # its job's group, the account, comes later
+            self._accounts.add(job, min(process_ns(stat.pid) or 0, since_ns))
         return _FrozenProcess(stat.pid, stat.start_ticks, pidfd, None)
 
     def _let_go(self, member: _FrozenProcess) -> bool:
