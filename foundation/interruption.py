@@ -31,7 +31,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CALL_S = 0.02
 MOST_EVENTS = 8_000
 """A compiled loop gets as many events as take so long, and no more: the next may cost 100 times as much."""
-GRACE_S = 1.4
+GRACE_S = 1.2
 """The main thread has so long to see a signal."""
 _RESTARTED_S = 0.2
 _SAME_S = 1.0

@@ -23,6 +23,8 @@ _REPORT = '{"app":'
 """How an application's account of itself begins, which is no word on why it failed."""
 _MOST_WORDS_BYTES = 1 << 16
 _NO_INIT = "Fatal error in internal_Init"
+# What UCX 1.18 logs: `[time] [host:pid:thread]  file.c:line UCX  ERROR words`.
+_UCX_ERROR = re.compile(r"\bUCX +ERROR +")
 # Slurm 22.05, src/plugins/mpi/pmi2/pmi1.c: what it says of a request that was longer than its buffer.
 _CUT = re.compile(
     r"^(?:\d+: )?slurmstepd(?:-(?P<node>\S+))?: error: mpi/pmi2: (?P<what>value not properly terminated in "
@@ -58,7 +60,8 @@ def last_words(output: Path) -> str | None:
     others = [line for line in lines if not _LAUNCHERS.match(line) and not line.startswith(_REPORT)]
     said = own or others or lines
     if not own and any(_NO_INIT in line for line in lines):
-        return one_line(f"MPI_Init failed: {said[-1]}")
+        causes = [line[found.end() :] for line in lines if (found := _UCX_ERROR.search(line))]
+        return one_line(f"MPI_Init failed: {f'UCX: {causes[0]}' if causes else said[-1]}")
     return one_line(said[-1]) if said else None
 
 

@@ -12,7 +12,7 @@ import inspect
 import math
 import textwrap
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral, Real
@@ -87,7 +87,9 @@ class SpecField:
         A truth is no number here, nor is ``nan``.
         """
         if not self.kinds <= {*_KINDS, PathLike[str]}:
-            return None
+            takes_many = any(get_origin(kind) in (Sequence, Mapping) for kind in self.kinds)
+            has_many = isinstance(value, Sequence | Mapping | None) and not isinstance(value, str)
+            return None if has_many or not takes_many else "a list or a table"
         if not any(_is_of(value, kind) for kind in self.kinds - {PathLike[str]}):
             return " or ".join(words for kind, (_, words) in _KINDS.items() if kind in self.kinds)
         if isinstance(value, float) and math.isnan(value):

@@ -207,14 +207,20 @@ def run_grid(
 def run_trials(
     trials: Iterable[CellT], run: Callable[[CellT], FoundT], step: Step, label: str, *, workers: int = 1
 ) -> dict[CellT, FoundT]:
-    """Run each trial, ``workers`` of them at once, and call ``step`` with the label and its name."""
+    """Run each trial, ``workers`` of them at once, and call ``step`` with the label and its name.
+
+    An error, or a signal, waits for no trial: a thread may be compiling for ten seconds.
+    """
     found: dict[CellT, FoundT] = {}
-    with ThreadPoolExecutor(workers) as pool:
+    pool = ThreadPoolExecutor(workers)
+    try:
         one, another = itertools.tee(trials)
         results = map(run, one) if workers == 1 else pool.map(run, one)
         for trial, result in zip(another, results, strict=True):
             found[trial] = result
             step(f"{label}: {trial}")
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     return found
 
 

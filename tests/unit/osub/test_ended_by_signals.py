@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from foundation.interruption import SignalInterrupt
+from simulator.experiments.claim_study import run_trials
 from tests.fixtures.cli import Cli
 from tests.fixtures.golden import SHARED
 from tests.fixtures.looks import Deadline
@@ -128,6 +130,23 @@ def test_a_signal_while_a_class_is_made_ends_the_command_as_any(
     assert cli(code=128 + signal.SIGINT).err == "osub: interrupted\n"
 
 
+def test_an_interrupted_study_waits_for_no_other_trial() -> None:
+    """A thread that compiles would have a command end ten seconds late."""
+    over, ended = threading.Event(), threading.Event()
+
+    def run(number: int) -> None:
+        if number:
+            raise SignalInterrupt
+        over.wait(60)
+        ended.set()
+
+    with pytest.raises(SignalInterrupt):
+        run_trials((1, 0), run, lambda _: None, "trial", workers=2)
+    was_waited_for = ended.is_set()
+    over.set()
+    assert not was_waited_for
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_simulation(number: signal.Signals, trace: Path, tmp_path: Path) -> None:
     words = ("simulate", trace.name, "--system", "N16C4", "--multiplicity", "2", "--out", "run")
@@ -166,7 +185,7 @@ LONG = {
     "compare": ("compare", "run", "same", "--html", "out.html"),
 }
 """Commands that compute for long; ``test_replay_on_slurm`` ends replays."""
-FOR_SECONDS = {"interactive", "export", "import"}
+FOR_SECONDS = {"compile", "convert", "scale", "interactive", "export", "import"}
 """Those of them that may take less than 12 s on a calm host."""
 
 
@@ -176,7 +195,7 @@ def run_of_curie(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("curie") / "run"
     made = ("simulate", str(CURIE), "--system", "N5544C16", "--out", str(run))
     batsim = str(run.with_name("batsim.json"))
-    exported = ("trace", "export", str(CURIE), *BATSIM, "--out", batsim)
+    exported = ("trace", "export", str(CURIE), *BATSIM, "--system", "N5544C16", "--out", batsim)
     for words in (made, exported):
         subprocess.run([sys.executable, "-m", "osub.command", *words], check=True, capture_output=True)
     return run

@@ -237,9 +237,19 @@ srun: error: n1: tasks 0-1: Exited with exit code 15
 """
 
 
+NO_UCX = """\
+[1795854978.438506] [n1:29279:0]     ucp_context.c:1381 UCX  WARN  transport 'dc_x' is not available
+[1795854978.438531] [n1:29279:0]     ucp_context.c:1643 UCX  ERROR no usable transports/devices (asked dc_x)
+Abort(270157199): Fatal error in internal_Init_thread: Other MPI error, error stack:
+MPIDI_UCX_init_local(240):  ucx function returned with failed status(ucx_init.c 240 No such device)
+srun: error: n1: tasks 0-1: Exited with exit code 15
+"""
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [
+        (NO_UCX, "MPI_Init failed: UCX: no usable transports/devices (asked dc_x)"),
         (UNREADABLE, "rrba: cannot read calibration c.json: No such file or directory"),
         (NO_MPI, "MPI_Init failed: shm_open failed: Permission denied"),
         ("rrba: own\n" + NO_MPI, "rrba: own"),
