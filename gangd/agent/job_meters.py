@@ -206,6 +206,7 @@ class _MeteredJob:
     outside_ns: int = 0  # CPU time that it used while it was frozen, or for launches, until that was charged
     yielded_ns: int = 0  # CPU time that it used while it yielded, until then
     launches: bool = False  # while it was held, until then
+    beside_ns: int = 0  # CPU time for its launches while it ran, until then
     lost_ns: int | None = None  # for how long it waited in its own slices; None: not read since
     daemon_ns: int = 0  # CPU time of Slurm's daemons for it, up to the last reading
     loose_ns: int | None = None  # when a freeze was last seen not to hold it
@@ -235,7 +236,7 @@ class _MeteredJob:
     def take_outside(self) -> int:
         """Return the CPU time in slices of others that it owes for, since the last call."""
         owed_ns = self.outside_ns + (self.yielded_ns if self.launches else 0)
-        self.outside_ns, self.yielded_ns, self.launches = 0, 0, False
+        self.outside_ns, self.yielded_ns, self.launches, self.beside_ns = 0, 0, False, 0
         return owed_ns
 
     def since_mark(self, used_ns: int | None) -> int:
@@ -288,6 +289,8 @@ class JobMeters:
             if known.held or known.low:
                 known.launches = True
                 known.outside_ns += passed_ns + own_ns
+            elif known.yields:
+                known.beside_ns += passed_ns + own_ns
 
     def loose_at(self, now_ns: int) -> frozenset[int]:
         """Jobs that a freeze does not hold, as they used much while they were frozen a while ago."""
@@ -313,6 +316,20 @@ class JobMeters:
         for owner in owners:
             owner.lost_ns = None
         return {job: round(used * part) for job, used in used_ns.items() if used}
+
+    def charge_launches(self, run: Iterable[int]) -> dict[int, int]:
+        """Return what launches took since the last call, of jobs that yield and take no turns, by job.
+
+        Jobs that take no turns share a core by their groups' weights. What Slurm computes for a launch is in
+        no job's group, so that all lose alike. If the one of two who launches is held for as long as that
+        took, he alone has lost it. Where nobody else wants the core he goes on.
+        """
+        owed_ns = {}
+        for job in run:
+            if (known := self._jobs.get(job)) is not None and known.yields:
+                owed_ns[job] = known.beside_ns + known.outside_ns
+                known.take_outside()
+        return {job: owed for job, owed in owed_ns.items() if owed}
 
     def on_held(
         self, held: frozenset[int], yielding: frozenset[int], at_ns: int, used_ns: Mapping[int, int]

@@ -91,8 +91,9 @@ class SliceTracker:
         left_ns = end_ns - offset.offset_ns - now_ns
         length_ns = self._talk.timeline.length_ns(self.current) or 1
         times = []
-        for name, (run, _) in self._talk.timeline.sets(self.current).items():
-            due = None if name in self._instead else self.debts.due(run, length_ns)
+        for name, (run, held) in self._talk.timeline.sets(self.current).items():
+            pays = name not in self._instead and (held or run <= self._table.gate.yielding)
+            due = self.debts.due(run, length_ns) if pays else None
             if due is None:
                 continue
             held, owed_ns = due
@@ -184,8 +185,12 @@ class SliceTracker:
         for switched in ended:
             sets = {} if switched is None else self._talk.timeline.sets(switched.prepared.number)
             for run, held in sets.values():
-                self.debts.owe(held, self._meters.charge(run, held))
-                self.debts.level(run | held)
+                if held:
+                    self.debts.owe(held, self._meters.charge(run, held))
+                    self.debts.level(run | held)
+                else:
+                    for job, owed_ns in self._meters.charge_launches(run).items():
+                        self.debts.owe(frozenset({job}), {job: owed_ns})
 
     def _following(self, now_ns: int) -> tuple[int, int, int] | None:
         """Return the slice after the one that runs, its instant on our clock, and the controller's offset."""

@@ -330,7 +330,7 @@ class SliceSchedule:
     def sets(self, number: int) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
         """Jobs that own slice ``number`` and those that are held in it, by track."""
         tracks = {track.track: _sets(track, number) for track in self.tracks(number)}
-        return {name: (frozenset(run), frozenset(held)) for name, (run, held) in tracks.items() if held}
+        return {name: (frozenset(run), frozenset(held)) for name, (run, held) in tracks.items()}
 
     def slice_at(self, instant_ns: int) -> int | None:
         """Tell the slice of an instant of the controller's clock; None before any plan is in force."""

@@ -370,7 +370,7 @@ def test_an_agent_exports_its_state_to_a_monitoring_system(stage: Stage) -> None
     until(lambda: value("gang_agent_switch_late_seconds_count") > 20, 30, "twenty switches")
     assert value("gang_agent_jobs") == value("gang_agent_steps") == 2
     assert value('gang_agent_held_job_seconds_total{hold="freeze"}') > 0
-    assert value("gang_agent_lease_seconds") > 0
+    until(lambda: value("gang_agent_lease_seconds") > 0, 10, "a lease")
     until(lambda: "NOT OK" not in ask("/healthz"), 10, "health")
     stage.puppet.silent = True
     until(lambda: "NOT OK controller" in ask("/healthz"), 30, "the controller is missed")

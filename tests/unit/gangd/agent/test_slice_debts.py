@@ -157,6 +157,19 @@ def test_a_job_that_yields_owes_for_what_it_used_while_it_launched(
     assert meters.charge({1}, {2}) == charged
 
 
+@pytest.mark.parametrize(("yielding", "owed"), [(frozenset({2}), {2: 9 * MS}), (frozenset(), {})])
+def test_what_launches_cost_a_job_that_takes_no_turns_is_owed_once(
+    yielding: frozenset[int], owed: dict[int, int]
+) -> None:
+    """A job that would be frozen to pay owes nothing: its launch would stand still."""
+    meters = JobMeters()
+    meters.track({1: (os.getpid(),), 2: ()}, 0)
+    meters.on_held(frozenset(), yielding, 0, {})
+    meters.on_launch(2, 7 * MS, 2 * MS)
+    assert meters.charge_launches({1, 2, 3}) == owed
+    assert meters.charge_launches({1, 2, 3}) == {}
+
+
 def test_a_job_that_its_freeze_does_not_hold_yields_for_a_while() -> None:
     meters = metered()
     assert meters.loose_at(0) == frozenset()
@@ -186,6 +199,20 @@ def test_a_slice_of_a_debtor_ends_early_once() -> None:
     after = held_ms(agent, 2 * SECOND)
     assert 50 <= after[1] - before[1] <= 70
     assert 50 <= before[2] - after[2] <= 70
+
+
+@pytest.mark.parametrize(("yielding", "held"), [((1, 2), 60), ((2,), 0), ((), 0)])
+def test_a_job_that_takes_no_turns_pays_by_yielding_at_the_end_of_a_slice(
+    yielding: tuple[int, ...], held: int
+) -> None:
+    agent = SimulatedAgent(ONE, TWO, yielding=yielding)
+    agent.join()
+    agent.share(1, 2)
+    agent.run(SECOND)
+    agent.node._turns.debts.owe(frozenset({1}), {1: 60 * MS})
+    found = held_ms(agent, 2 * SECOND)
+    assert abs(found[1] - held) <= 5
+    assert found[2] == 0
 
 
 def test_of_three_jobs_the_one_that_lost_time_gets_it() -> None:
