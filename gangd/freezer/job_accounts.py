@@ -88,12 +88,13 @@ class JobAccounts:
         account = self._jobs.get(job)
         if account is None:
             return 0
-        before, account.daemons = account.daemons, {}
-        for pid in pids:
+        before, account.daemons, now = account.daemons, {}, set(pids)
+        for pid in now | before.keys():  # what has ended tells its time until its parent takes note
             used_ns = process_ns(pid)
             if used_ns is not None:
-                account.daemons[pid] = used_ns
                 account.daemons_ns += max(0, used_ns - before.get(pid, 0))
+                if pid in now:
+                    account.daemons[pid] = used_ns
         return account.daemons_ns
 
     def add(self, job: int, used_ns: int) -> None:

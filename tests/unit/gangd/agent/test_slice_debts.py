@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -228,16 +229,23 @@ def test_of_three_jobs_the_one_that_lost_time_gets_it() -> None:
     assert abs(after[3] - before[3]) <= 5
 
 
-def test_daemons_of_a_job_are_those_in_its_own_cgroup(fake_v1: FakeV1) -> None:
+def test_daemons_of_a_job_are_those_in_its_own_cgroup_to_their_end(fake_v1: FakeV1) -> None:
     step = fake_v1.step(12, "0")
-    (step.parent / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    procs = step.parent / "cgroup.procs"
     freezer = CgroupFreezer(fake_v1.root, CGROUP1, "a", NoLedger())
     freezer.adopt(freezer.look())
-    used_ns = freezer.daemon_ns(12)
-    assert used_ns > 0
-    (step.parent / "cgroup.procs").write_text(f"{2**22 + 1}\n")
-    assert freezer.daemon_ns(12) == used_ns  # it has ended, and counts on
-    (step.parent / "cgroup.procs").unlink()
+    spin = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
+    with subprocess.Popen(["sh", "-c", f"read x; {spin}"], stdin=subprocess.PIPE) as daemon:
+        procs.write_text(f"{daemon.pid}\n")
+        seen_ns = freezer.daemon_ns(12)
+        assert daemon.stdin is not None
+        daemon.stdin.close()
+        os.waitid(os.P_PID, daemon.pid, os.WEXITED | os.WNOWAIT)
+        procs.write_text("")
+        used_ns = freezer.daemon_ns(12)
+        assert used_ns > seen_ns + MS  # its parent has not taken note of its end
+    assert freezer.daemon_ns(12) == used_ns
+    procs.unlink()
     assert freezer.daemon_ns(12) == used_ns
     assert freezer.daemon_ns(13) == 0
     freezer.close()
