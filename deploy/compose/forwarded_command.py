@@ -143,6 +143,11 @@ class ControllerContainer:
             raise
         return draft
 
+    def read(self, path: Path) -> str | None:
+        """Return the text of a file of the container; None where there is none."""
+        answer = self._shell(f"cat {shlex.quote(_inside(path))}")
+        return None if answer.returncode else answer.stdout
+
     def remove(self, path: Path) -> None:
         """Remove a folder from the container."""
         self._shell(f"rm -rf {shlex.quote(_inside(path))}")

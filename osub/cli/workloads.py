@@ -12,15 +12,19 @@ import typer
 from rich.table import Table
 
 from foundation.errors import HostError, UsageError
+from foundation.interruption import on_signals
 from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.live.alone import AIM_S, AIM_SHARE, CheckRow, batch_jobs, check_jobs, kinds_named, lone_jobs
+from osub.live.forward import forward, is_in_containers
 from submitter.calibration import calibrate_kinds
 from workloads.rrba.drawn_applications import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
 
-Cluster = Annotated[Path, typer.Option("--cluster", help="Folder with slurm.conf (an embedded cluster's).")]
+Cluster = Annotated[
+    Path, typer.Option("--cluster", help="A cluster's folder.")
+]
 Stored = Annotated[Path, typer.Option("--calibration", help="File of stored step times.")]
 Trace = Annotated[Path | None, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")]
 Apps = Annotated[Path | None, typer.Option("--apps", help="CSV trace_job,app,args, as for `osub replay`.")]
@@ -46,6 +50,8 @@ def check(
     Exit code 1 where one is off by more than 5% and 0.5 s, or where none could be judged; targets below a
     job's start-up are counted apart.
     """
+    if is_in_containers(cluster):
+        raise typer.Exit(forward(cluster, on_signals, (trace, apps, calibration)))
     with Console(stderr=True).status("checking") as spinner:
         rows = check_jobs(
             cluster,
@@ -196,6 +202,9 @@ def calibrate(
     a line is fitted and stored for the node's type. `osub replay --calibration` uses it. Where a busy host
     hides that longer runs take longer, twice as many steps are sampled, up to three times.
     """
+    if is_in_containers(cluster):
+        inputs = (trace, apps, npb, calibration)
+        raise typer.Exit(forward(cluster, on_signals, inputs, out=calibration))
     stock = ["--npb", str(npb), *["--npb-omp"] * npb_omp, *["--omp-wait-passive"] * omp_wait_passive]
     kinds = kinds_named(application or [], ranks or [1], nodes, stock if npb else [])
     if trace is not None:

@@ -13,6 +13,7 @@ from deploy.compose.cluster import holds_one
 from deploy.compose.forwarded_command import ControllerContainer
 from deploy.compose.inside.controller import HOST, HOST_USER
 from foundation.errors import ClusterError, OutputError, UsageError
+from foundation.files import refuse_unwritable, write_whole
 from foundation.records.records_folder import INFO_NAME, is_finished, refuse_to_replace, remove_run
 from osub.live.gangd_state import without_gangd
 
@@ -35,6 +36,7 @@ def forward(
     inputs: Iterable[Path | None] = (),
     words: Sequence[str] | None = None,
     user: str = HOST_USER,
+    out: Path | None = None,
 ) -> int:
     """Run this command in the controller's container; returns its exit code.
 
@@ -50,13 +52,23 @@ def forward(
         The command; None: as it was typed.
     user
         The container's user that runs it.
+    out
+        A text file that the command writes, which is copied here.
 
     Raises
     ------
     ClusterError
         The controller's container does not run, has another version of osub, or ended before the command.
+    OutputError
+        ``out`` cannot be written.
     """
-    return _run(ControllerContainer.of(cluster), hear, inputs, sys.argv[1:] if words is None else words, user)
+    controller = ControllerContainer.of(cluster)
+    if out is not None:
+        refuse_unwritable(out)
+    code = _run(controller, hear, inputs, sys.argv[1:] if words is None else words, user)
+    if out is not None and (written := controller.read(out)) is not None:
+        write_whole(out, written)
+    return code
 
 
 def forward_live(cluster: Path, hear: Hear, inputs: Iterable[Path | None]) -> int:

@@ -27,6 +27,7 @@ from deploy.compose.containers import FREEZER, list_containers, list_others, of_
 from deploy.compose.engine import Engine, EngineName
 from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from foundation.records import load_run
+from submitter.replay.begin_run import origin_of
 from tests.fixtures.container_engine import Daemon, docker_engine, make_base
 from tests.fixtures.golden import small
 from tests.fixtures.looks import until
@@ -249,16 +250,29 @@ def test_a_replay_from_this_host_runs_mpi_across_nodes_and_agrees_with_sacct(
 
     start = {one["what"]: one["found"] for one in json.loads(osub("doctor").stdout)}["MPI start"]
     assert start.startswith("2 ranks on 2 nodes"), "from one container's network to another's"
-    done = osub("replay", "t.swf", "--out", "run")
+    stored = ("--calibration", "steps.json")
+    done = osub("workloads", "calibrate", "--app", "lu", "--ranks", "2", "--nodes", "2", *stored)
     assert done.returncode == 0, done.stderr
-    output = contained.run("sacct", "-n", "-X", "-P", "-o", "jobid,state,nnodes")
+    [kind] = json.loads(done.stdout)
+    assert kind["step_ms"] > 0
+    done = osub("replay", "t.swf", "--out", "run", *stored)
+    assert done.returncode == 0, done.stderr
+    fields = "jobid,state,nnodes,nodelist,start,end"
+    output = contained.run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-n", "-X", "-P", "-o", fields)
     of_slurm = {int(line.split("|")[0]): line.split("|")[1:] for line in output.splitlines()}
-    rows = list(load_run(tmp_path / "run").jobs.iter_rows(named=True))
+    run = load_run(tmp_path / "run")
+    rows = list(run.jobs.iter_rows(named=True))
+    origin_s = origin_of(run.info)
+    placed = {one["job"]: {place["node"] for place in one["placement"]} for one in run.allocations.to_dicts()}
     assert [row["nodes"] for row in rows] == [nodes for _, nodes in wide]
     for row in rows:
         assert row["state"] == "COMPLETED"
         assert row["steps"] > 0
-        assert of_slurm[row["job_id"]] == [row["state"], str(row["nodes"])]
+        state, nodes, names, start, end = of_slurm[row["job_id"]]
+        assert (state, nodes) == (row["state"], str(row["nodes"]))
+        assert set(contained.run("scontrol", "show", "hostnames", names).split()) == placed[row["job_id"]]
+        assert int(start) == pytest.approx(origin_s + row["start_s"], abs=3)
+        assert int(end) == pytest.approx(origin_s + row["end_s"], abs=3)
 
 
 def test_an_on_demand_job_takes_nodes_of_another_which_goes_on_later(
