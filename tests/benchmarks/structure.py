@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from foundation.files import unpack
 from tests.fixtures.structure import circles, imports_of, packages_of, siblings
 
 ROOT = Path(__file__).parents[2]
@@ -168,6 +167,8 @@ def figures_by_command(root: Path) -> dict[str, str]:
 
 def main(commits: list[str]) -> None:
     """Print one column a commit, and one for the tree as it is."""
+    from foundation.files import unpack  # not above: an older tree is measured with this module, too
+
     columns: dict[str, dict[str, str]] = {}
     for commit in commits or [BEFORE]:
         packed = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
