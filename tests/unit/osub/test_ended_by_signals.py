@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -65,9 +66,11 @@ def end(
     return said
 
 
-def begin(tmp_path: Path, *words: str, jit: str = "0") -> subprocess.Popen[str]:
+@contextmanager
+def begin(tmp_path: Path, *words: str, jit: str = "0") -> Iterator[subprocess.Popen[str]]:
+    """Run a command in a group of its own, of which nothing is left behind."""
     (tmp_path / "tmp").mkdir()
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "osub.command", *words],
         cwd=tmp_path,
         env=os.environ | {"OSUB_JIT": jit, "TMPDIR": str(tmp_path / "tmp"), MARK: str(tmp_path)},
@@ -75,7 +78,13 @@ def begin(tmp_path: Path, *words: str, jit: str = "0") -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
-    )
+    ) as command:
+        try:
+            yield command
+        except BaseException:
+            for process in processes_of(tmp_path):
+                process.kill()
+            raise
 
 
 def processes_of(tmp_path: Path) -> list[psutil.Process]:
