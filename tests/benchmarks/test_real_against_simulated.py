@@ -19,6 +19,8 @@ stay, so that a change of the model is judged on the same ones::
     OSUB_VALIDATION=folder OSUB_TRACE=log.swf.gz OSUB_FIT=120 \\
         pytest -m benchmark -s tests/benchmarks/test_real_against_simulated.py -k cause
 
+``OSUB_CONTAINERS=1`` makes the clusters of that in containers of a Docker engine.
+
 The clock rate of a virtual host drifts: the same steps on a dedicated core take more or less time from one
 minute to the next. A second line for each setting tells the errors at the pace that each job recorded.
 """
@@ -28,7 +30,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -38,6 +42,8 @@ import pytest
 from analysis.comparison.comparison_tables import pair, run_errors
 from analysis.metrics import host_use, unfit
 from analysis.quantiles import quantile
+from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.engine import EngineName
 from deploy.local import GangKind, LocalCluster, Shape
 from deploy.shape import Scheduler
 from foundation.errors import InputError
@@ -45,6 +51,7 @@ from foundation.records import Run, load_run
 from simulator.fit.fit_parameters import IDLE_PARTS
 from simulator.fit.measured_run import measure_latencies, measure_overhead
 from submitter.plan.replay_options import ReplayOptions
+from tests.fixtures.container_engine import docker_engine
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 from tests.fixtures.validation_runs import FOLDER, arrivals, child, replay, write_apps, write_trace
 from tests.fixtures.voice import say
@@ -144,6 +151,7 @@ def test_judge_m1_gangd_and_naive(scheduler: Scheduler, sharing: str) -> None:
 TRACE = os.environ.get("OSUB_TRACE")
 FIT_S = float(os.environ.get("OSUB_FIT", "120"))
 TRIALS = int(os.environ.get("OSUB_TRIALS", "3"))
+IN_CONTAINERS = "OSUB_CONTAINERS" in os.environ
 LONG_S = 10.0
 """Jobs that run as long in the real run, and shorter ones, have figures of their own."""
 BEFORE = "before: EASY, medians, one C_o"
@@ -163,15 +171,25 @@ def replays(
     """Return the RUNs of a trace scaled to so many seconds, all on one cluster; those that are there stay."""
     assert TRACE is not None
     stem = Path(TRACE).name.partition(".")[0]
+    stem += "-containers" * IN_CONTAINERS
     runs = [FOLDER / f"{stem}-{seconds:g}-{name}-{trial}" for trial in range(1, trials + 1)]
     missing = [run for run in runs if not ((run / "run.json").exists() and load_run(run).complete)]
     if not missing:
         return runs
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="osub-") as state:
-        cluster = LocalCluster(Path(state, "c"))
+    shape = Shape(nodes=2, cores=1, multiplicity=multiplicity, gang=gang)
+    with ExitStack() as stack:
+        state = stack.enter_context(tempfile.TemporaryDirectory(prefix="osub-"))
+        cluster: LocalCluster | ComposeCluster
+        if IN_CONTAINERS:
+            stack.enter_context(docker_engine())
+            cluster = ComposeCluster(Path(state, "c"))
+            start: Callable[[], object] = partial(cluster.up, EngineName.DOCKER, shape, Options())
+        else:
+            cluster = LocalCluster(Path(state, "c"))
+            start = partial(cluster.up, shape)
         try:
-            cluster.up(Shape(nodes=2, cores=1, multiplicity=multiplicity, gang=gang))
+            start()
             for run in missing:
                 where = ["--cluster", Path(state, "c"), "--out", run, "--force", "--label", run.name]
                 how = ["--fit", seconds, "--seed", seed, "--trial", runs.index(run) + 1]
