@@ -289,8 +289,8 @@ class JobMeters:
             if known.held or known.low:
                 known.launches = True
                 known.outside_ns += passed_ns + own_ns
-            elif known.yields:
-                known.beside_ns += passed_ns + own_ns
+            elif known.yields:  # the agent looks for other reasons, too, and nobody's lack bounds this
+                known.beside_ns += passed_ns + min(own_ns, passed_ns)
 
     def loose_at(self, now_ns: int) -> frozenset[int]:
         """Jobs that a freeze does not hold, as they used much while they were frozen a while ago."""
