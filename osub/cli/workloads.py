@@ -22,9 +22,7 @@ from submitter.calibration import calibrate_kinds
 from workloads.rrba.drawn_applications import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
 
-Cluster = Annotated[
-    Path, typer.Option("--cluster", help="A cluster's folder.")
-]
+Cluster = Annotated[Path, typer.Option("--cluster", help="A cluster's folder.")]
 Stored = Annotated[Path, typer.Option("--calibration", help="File of stored step times.")]
 Trace = Annotated[Path | None, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")]
 Apps = Annotated[Path | None, typer.Option("--apps", help="CSV trace_job,app,args, as for `osub replay`.")]
