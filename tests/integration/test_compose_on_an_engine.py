@@ -264,6 +264,7 @@ def test_a_replay_from_this_host_runs_mpi_across_nodes_and_agrees_with_sacct(
     of_slurm = {int(line.split("|")[0]): line.split("|")[1:] for line in output.splitlines()}
     run = load_run(tmp_path / "run")
     rows = list(run.jobs.iter_rows(named=True))
+    assert run.allocations is not None
     origin_s = origin_of(run.info)
     placed = {one["job"]: {place["node"] for place in one["placement"]} for one in run.allocations.to_dicts()}
     assert [row["nodes"] for row in rows] == [nodes for _, nodes in wide]
