@@ -206,7 +206,8 @@ class _MeteredJob:
     outside_ns: int = 0  # CPU time that it used while it was frozen, or for launches, until that was charged
     yielded_ns: int = 0  # CPU time that it used while it yielded, until then
     launches: bool = False  # while it was held, until then
-    beside_ns: int = 0  # CPU time for its launches while it ran, until then
+    beside_ns: int = 0  # CPU time of Slurm's daemons for it while it ran, until then
+    looks_ns: int = 0  # CPU time of the agent meanwhile
     lost_ns: int | None = None  # for how long it waited in its own slices; None: not read since
     daemon_ns: int = 0  # CPU time of Slurm's daemons for it, up to the last reading
     loose_ns: int | None = None  # when a freeze was last seen not to hold it
@@ -236,7 +237,8 @@ class _MeteredJob:
     def take_outside(self) -> int:
         """Return the CPU time in slices of others that it owes for, since the last call."""
         owed_ns = self.outside_ns + (self.yielded_ns if self.launches else 0)
-        self.outside_ns, self.yielded_ns, self.launches, self.beside_ns = 0, 0, False, 0
+        self.outside_ns, self.yielded_ns, self.launches = 0, 0, False
+        self.beside_ns = self.looks_ns = 0
         return owed_ns
 
     def since_mark(self, used_ns: int | None) -> int:
@@ -289,8 +291,9 @@ class JobMeters:
             if known.held or known.low:
                 known.launches = True
                 known.outside_ns += passed_ns + own_ns
-            elif known.yields:  # the agent looks for other reasons, too, and nobody's lack bounds this
-                known.beside_ns += passed_ns + min(own_ns, passed_ns)
+            elif known.yields:
+                known.beside_ns += passed_ns
+                known.looks_ns += own_ns
 
     def loose_at(self, now_ns: int) -> frozenset[int]:
         """Jobs that a freeze does not hold, as they used much while they were frozen a while ago."""
@@ -322,12 +325,14 @@ class JobMeters:
 
         Jobs that take no turns share a core by their groups' weights. What Slurm computes for a launch is in
         no job's group, so that all lose alike. If the one of two who launches is held for as long as that
-        took, he alone has lost it. Where nobody else wants the core he goes on.
+        took, he alone has lost it. Where nobody else wants the core he goes on. The agent's looks, which have
+        other reasons, too, count no more than what they look at.
         """
         owed_ns = {}
         for job in run:
             if (known := self._jobs.get(job)) is not None and known.yields:
-                owed_ns[job] = known.beside_ns + known.outside_ns
+                looks_ns = min(known.looks_ns, known.beside_ns)
+                owed_ns[job] = known.beside_ns + looks_ns + known.outside_ns
                 known.take_outside()
         return {job: owed for job, owed in owed_ns.items() if owed}
 
