@@ -158,15 +158,18 @@ def test_a_job_that_yields_owes_for_what_it_used_while_it_launched(
     assert meters.charge({1}, {2}) == charged
 
 
-@pytest.mark.parametrize(("yielding", "owed"), [(frozenset({2}), {2: 9 * MS}), (frozenset(), {})])
+@pytest.mark.parametrize(
+    ("yielding", "daemons_ms", "owed"),
+    [(frozenset({2}), 7, {2: 9 * MS}), (frozenset({2}), 0, {}), (frozenset(), 7, {})],
+)
 def test_what_launches_cost_a_job_that_takes_no_turns_is_owed_once(
-    yielding: frozenset[int], owed: dict[int, int]
+    yielding: frozenset[int], daemons_ms: int, owed: dict[int, int]
 ) -> None:
-    """A job that would be frozen to pay owes nothing: its launch would stand still."""
+    """A job that would be frozen to pay owes nothing, nor does one of whose launch only the agent computed."""
     meters = JobMeters()
     meters.track({1: (os.getpid(),), 2: ()}, 0)
     meters.on_held(frozenset(), yielding, 0, {})
-    meters.on_launch(2, 7 * MS, 2 * MS)
+    meters.on_launch(2, daemons_ms * MS, 2 * MS)
     assert meters.charge_launches({1, 2, 3}) == owed
     assert meters.charge_launches({1, 2, 3}) == {}
 
