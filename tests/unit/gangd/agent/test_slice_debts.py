@@ -165,7 +165,7 @@ def test_a_job_that_yields_owes_for_what_it_used_while_it_launched(
 def test_what_launches_cost_a_job_that_takes_no_turns_is_owed_once(
     yielding: frozenset[int], daemons_ms: int, owed: dict[int, int]
 ) -> None:
-    """A job that would be frozen to pay owes nothing, nor does one of whose launch only the agent computed."""
+    """What would be frozen to pay owes nothing, nor does a job for which only the agent computed."""
     meters = JobMeters()
     meters.track({1: (os.getpid(),), 2: ()}, 0)
     meters.on_held(frozenset(), yielding, 0, {})
