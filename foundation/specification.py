@@ -89,7 +89,7 @@ class SpecField:
         if not self.kinds <= {*_KINDS, PathLike[str]}:
             takes_many = any(get_origin(kind) in (Sequence, Mapping) for kind in self.kinds)
             has_many = isinstance(value, Sequence | Mapping | None) and not isinstance(value, str)
-            return None if has_many or not takes_many else "a list or a table"
+            return None if has_many or not takes_many else "a mapping or a list"
         if not any(_is_of(value, kind) for kind in self.kinds - {PathLike[str]}):
             return " or ".join(words for kind, (_, words) in _KINDS.items() if kind in self.kinds)
         if isinstance(value, float) and math.isnan(value):

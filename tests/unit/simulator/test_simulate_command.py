@@ -117,7 +117,7 @@ def test_a_file_gives_what_the_command_line_does_not(trace: Path, tmp_path: Path
         ('sytem = "N2C2"', UsageError, "did you mean system"),
         ("seed = true", UsageError, "seed takes a whole number, not True"),
         ("pairs = 3", UsageError, "pairs takes a text, not 3"),
-        ('settings = "interval=5"', UsageError, "settings takes a list or a table, not 'interval=5'"),
+        ('settings = "interval=5"', UsageError, "settings takes a mapping or a list, not 'interval=5'"),
         ("slowdowns = 1", UsageError, "nothing is called slowdowns"),
         ("seed = ", InputError, "is no TOML"),
     ],
