@@ -324,9 +324,9 @@ class JobMeters:
         """Return what launches took since the last call, of jobs that yield and take no turns, by job.
 
         Jobs that take no turns share a core by their groups' weights. What Slurm computes for a launch is in
-        no job's group, so that all lose alike. If the one of two who launches is held for as long as that
-        took, he alone has lost it. Where nobody else wants the core he goes on. The agent's looks, which have
-        other reasons, too, count no more than what they look at.
+        no job's group, so that all lose alike. If the one of two that launches is held for as long as that
+        took, it alone has lost it. Where no other job wants the core it goes on. The agent's looks, which
+        have other reasons, too, count no more than what they look at.
         """
         owed_ns = {}
         for job in run:
