@@ -277,6 +277,12 @@ def not_comparable(reason: str, values: Sequence[float] = ()) -> Judgement:
     )
 
 
+def noted(judged: Judgement, note: str) -> Judgement:
+    """Return a judgement with more to say."""
+    more = "; ".join(filter(None, (judged.note, note)))
+    return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=more)
+
+
 def _side(found: Estimate) -> ClaimVerdict:
     if found.low is None or found.high is None:
         return ClaimVerdict.NOT_COMPARABLE

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, median
 
+import polars as pl
+
 from analysis.claims import (
     ONE_SEED,
-    Claim,
     ClaimRow,
     Judgement,
     direction,
@@ -19,14 +20,16 @@ from analysis.claims import (
     magnitude,
     no_difference,
     not_comparable,
+    noted,
+    over_settings,
 )
-from analysis.claims import over_settings as settings_rule
 from foundation.units import counted
 from osub.physical import published
 from osub.physical.folder import Results
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, same_places
-from osub.physical.outcome import SHARES, ReplayOutcome
+from osub.physical.outcome import SHARES, ReplayOutcome, Value
 from osub.physical.tables import (
+    KINDS,
     NAMES,
     each_text,
     largest_slowdown,
@@ -35,6 +38,7 @@ from osub.physical.tables import (
     percentile,
     share_text,
 )
+from simulator.experiments.claim_study import Judged, rows_of
 from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 
 _NOT_RUN = "not replayed"
@@ -45,225 +49,142 @@ _CLOSE = 0.05
 """R26: the thesis's own percentiles differ by up to 4.5%."""
 _RARE = 0.001
 """R20."""
+_SHARED = {"naive": NAIVE.key, "gangd": GANGD.key}
 
 
 def real_rows(results: Results) -> list[ClaimRow]:
     """Judge what the cluster at hand tells."""
-    return [*_waiting(results), *_completion(results), *_single_jobs(results), *_whole(results)]
+    judged = _waiting(results) | _completion(results) | _single_jobs(results) | _whole(results)
+    here = f"N{results.plan.nodes}C{results.plan.cores} real, "
+    return [*rows_of({"R22": _places(results)}), *rows_of(judged, here)]
 
 
-def _waiting(results: Results) -> list[ClaimRow]:
-    alone = results.values(DEDICATED.key, ReplayOutcome.waited)
+def _waiting(results: Results) -> dict[str, Judged]:
     shared = {
-        name: results.differences(DEDICATED.key, key, ReplayOutcome.waited)
-        for name, key in (("naive", NAIVE.key), ("gangd", GANGD.key))
+        name: results.differences(DEDICATED.key, key, ReplayOutcome.waited) for name, key in _SHARED.items()
     }
     waits = {
         f"{kind}, {name}": results.differences(DEDICATED.key, key, longest_wait(kind))
-        for kind in ("interactive", "batch")
-        for name, key in (("naive", NAIVE.key), ("gangd", GANGD.key))
+        for kind in KINDS
+        for name, key in _SHARED.items()
     }
-    alike = [
-        more
-        for kind in ("interactive", "batch")
-        for more in results.differences(NAIVE.key, GANGD.key, longest_wait(kind))
-    ]
-    return [
-        _row(
-            results,
-            ("R4", "Table 7.5", "SQ M=1", "interactive jobs that wait", "43%"),
-            _magnitude(results, alone, 0.43),
+    alike = [more for kind in KINDS for more in results.differences(NAIVE.key, GANGD.key, longest_wait(kind))]
+
+    def falls(kind: str, workload: str) -> str:
+        alone, naive, gangd = (
+            mean_text(results.values(layout.key, longest_wait(kind), workload))
+            for layout in (DEDICATED, NAIVE, GANGD)
+        )
+        return f"{kind}, {NAMES[workload]}: {alone} to {naive} (naive), {gangd} s (gangd)"
+
+    return {
+        "R4": (
+            _magnitude(results, results.values(DEDICATED.key, ReplayOutcome.waited), 0.43),
             each_text(results, DEDICATED.key, ReplayOutcome.waited, share=True),
         ),
-        _row(
-            results,
-            ("R5", "Table 7.5", "SQ M=2, naive and gangd", "interactive jobs that wait", "0%, 0%"),
+        "R5": (
             _settings(shared, "judged: fewer than with M=1"),
             "; ".join(
-                f"{name} {each_text(results, key, ReplayOutcome.waited, share=True)}"
-                for name, key in (("naive:", NAIVE.key), ("gangd:", GANGD.key))
+                f"{name}: {each_text(results, key, ReplayOutcome.waited, share=True)}"
+                for name, key in _SHARED.items()
             ),
         ),
-        _row(
-            results,
-            (
-                "R6",
-                "Table 7.5",
-                "MQ, 1 to 4 interactive nodes",
-                "interactive jobs that wait",
-                "29%, 0%, 0%, 0%",
-            ),
-            not_comparable(_mq_reason(results)),
-            "; ".join(each_text(results, key, ReplayOutcome.waited, share=True) for key in _mq(results))
-            or "-",
-        ),
-        _row(
-            results,
-            (
-                "R7",
-                "Fig. 7.5",
-                "MQ, more interactive nodes",
-                "longest wait",
-                "interactive falls, batch rises",
-            ),
+        "R6": _of_mq(results, ReplayOutcome.waited, share=True),
+        "R7": (
             _mq_rising(results),
             "; ".join(
                 f"{results.label(key)}, {kind} [s]: {each_text(results, key, longest_wait(kind))}"
                 for key in _mq(results)
-                for kind in ("interactive", "batch")
-            )
-            or "-",
-        ),
-        _row(
-            results,
-            ("R8", "Fig. 7.5", "SQ, M = 1 to 2", "longest wait, both kinds", "falls to one or two seconds"),
-            _settings(waits, "judged: it falls"),
-            "; ".join(
-                f"{kind}, {NAMES[workload]}: "
-                + " to ".join(
-                    mean_text(results.values(key, longest_wait(kind), workload))
-                    for key in (DEDICATED.key, NAIVE.key)
-                )
-                + f" (naive), {mean_text(results.values(GANGD.key, longest_wait(kind), workload))} s (gangd)"
-                for kind in ("interactive", "batch")
-                for workload in results.workloads()
+                for kind in KINDS
             ),
         ),
-        _row(
-            results,
-            ("R9", "7.5.1", "SQ M=2, naive against gangd", "longest wait", "no significant difference"),
+        "R8": (
+            _settings(waits, "judged: it falls"),
+            "; ".join(falls(kind, workload) for kind in KINDS for workload in results.workloads()),
+        ),
+        "R9": (
             no_difference(alike) if len(alike) > 1 else not_comparable(_NOT_RUN),
-            f"naive {mean_text(alike)} s more" if alike else "-",
+            f"naive {mean_text(alike)} s more" if alike else "",
         ),
-        _row(
-            results,
-            ("R10", "7.5.1", "SQ, M >= 3 against M = 2", "placement", "the same"),
-            not_comparable("M = 3 is simulated only"),
-            "-",
-        ),
-    ]
+        "R10": (not_comparable("M = 3 is simulated only"), ""),
+    }
 
 
-def _completion(results: Results) -> list[ClaimRow]:
-    scaled = results.values(GANGD.key, percentile(2))
-    reason = _mq_reason(results)
-    return [
-        _row(
-            results,
-            ("R11", "Table 7.6", "all layouts", "90th, 95th, 100th percentile", "20 values"),
-            not_comparable("the trace is scaled to this cluster: Table 7.6 above has ours", scaled),
+def _completion(results: Results) -> dict[str, Judged]:
+    reason = "the trace is scaled to this cluster: Table 7.6 above has ours"
+    return {
+        "R11": (
+            not_comparable(reason, results.values(GANGD.key, percentile(2))),
             f"makespan under gangd [s]: {each_text(results, GANGD.key, percentile(2))}",
         ),
-        _row(
-            results,
-            ("R12", "7.5.2", "MQ 4+8 against all others", "completion", "clearly later"),
-            not_comparable(reason),
-            "-",
-        ),
-    ]
+        "R12": (not_comparable(_mq_reason(results)), ""),
+    }
 
 
-def _single_jobs(results: Results) -> list[ClaimRow]:
-    naive_more = results.differences(NAIVE.key, GANGD.key, largest_slowdown("batch"))
-    largest = results.values(GANGD.key, _largest_degradation)
+def _single_jobs(results: Results) -> dict[str, Judged]:
     slowest = [
         outcome.slowest_job("interactive") == JOB_OF_FIGURE_7_8
-        for key in (DEDICATED.key, NAIVE.key, GANGD.key)
-        for outcome in results.real.get(key, {}).values()
+        for layout in (DEDICATED, NAIVE, GANGD)
+        for outcome in results.real.get(layout.key, {}).values()
     ]
     beyond = results.values(GANGD.key, lambda one: one.degraded().height / max(1, one.jobs.height))
     rare = [_rare_intervals(one) for one in results.real.get(GANGD.key, {}).values() if one.interval_shares()]
     alone = [share for key in _mq(results) for share in results.values(key, _slowed_alone)]
-    return [
-        _row(
-            results,
-            (
-                "R13",
-                "Fig. 7.7",
-                "MQ, two interactive nodes and more",
-                "largest interactive slowdown",
-                "about 1",
+    of_mq = not_comparable(_mq_reason(results))
+    return {
+        "R13": _of_mq(results, largest_slowdown("interactive")),
+        "R14": (
+            _one(
+                results.differences(NAIVE.key, GANGD.key, largest_slowdown("batch")),
+                "of all jobs; those of one core have nothing that gangd could help",
             ),
-            not_comparable(_mq_reason(results)),
-            "; ".join(each_text(results, key, largest_slowdown("interactive")) for key in _mq(results))
-            or "-",
+            "; ".join(
+                f"{name}: {each_text(results, key, largest_slowdown('batch'))}"
+                for name, key in _SHARED.items()
+            ),
         ),
-        _row(
-            results,
-            ("R14", "Fig. 7.7", "SQ M=2, naive against gangd", "largest batch slowdown", "naive far above"),
-            _one(naive_more, "of all jobs; those of one core have nothing that gangd could help"),
-            f"naive: {each_text(results, NAIVE.key, largest_slowdown('batch'))}; "
-            f"gangd: {each_text(results, GANGD.key, largest_slowdown('batch'))}",
-        ),
-        _row(
-            results,
-            ("R15", "Table 7.7", "SQ M=2, gangd", "largest degradation of a batch job", "2.50"),
-            _magnitude(results, largest, published.REAL_SLOWDOWN),
+        "R15": (
+            _magnitude(results, results.values(GANGD.key, _largest_degradation), published.REAL_SLOWDOWN),
             each_text(results, GANGD.key, _largest_degradation),
         ),
-        _row(
-            results,
-            ("R16", "Fig. 7.7, 7.8", "all SQ runs", "job of the largest interactive slowdown", "5030"),
+        "R16": (
             fact(holds=sum(slowest) > len(slowest) / 2, note="jobs of a second: their start decides")
             if slowest
             else not_comparable(_NOT_RUN),
-            f"5030 in {sum(slowest)} of {counted(len(slowest), 'replay')}",
+            f"{JOB_OF_FIGURE_7_8} in {sum(slowest)} of {counted(len(slowest), 'replay')}",
         ),
-        _row(
-            results,
-            ("R17", "Fig. 7.9", "MQ 2+10 against SQ gangd", "slowdowns", "MQ concentrated, SQ spread"),
-            not_comparable(_mq_reason(results)),
+        "R17": (
+            of_mq,
             f"spread of the middle half under gangd: {each_text(results, GANGD.key, ReplayOutcome.spread)}",
         ),
-        _row(
-            results,
-            ("R18", "Fig. 7.10", "MQ", "degradation without core sharing", "over 1 for some"),
+        "R18": (
             not_comparable("jobs of seconds: their start alone is more than 8% of them"),
-            f"{share_text(alone)} of the batch jobs of MQ ran for over 8% longer than alone"
-            if alone
-            else "-",
+            f"{share_text(alone)} of the batch jobs of MQ ran for over 8% longer than alone" if alone else "",
         ),
-        _row(
-            results,
-            ("R19", "Table 7.7", "SQ M=2, gangd", "jobs with degradation over 2.00", "7 of 82"),
-            _magnitude(results, beyond, published.DEGRADED_JOBS / published.JOBS),
-            share_text(beyond),
-        ),
-        _row(
-            results,
-            ("R20", "Table 7.7", "SQ M=2, gangd", "usage intervals of 3 and more", "under 0.1%"),
+        "R19": (_magnitude(results, beyond, published.DEGRADED_JOBS / published.JOBS), share_text(beyond)),
+        "R20": (
             _one([_RARE - share for share in rare], "all jobs that took turns, every slice counted"),
-            f"{share_text(rare)} of the intervals" if rare else "-",
+            f"{share_text(rare)} of the intervals" if rare else "",
         ),
-        _row(
-            results,
-            ("R21", "7.5.4", "ranking by responsiveness first", "best layouts", "MQ 2+10, then 3+9"),
-            not_comparable(_mq_reason(results)),
-            "-",
-        ),
-    ]
+        "R21": (of_mq, ""),
+    }
 
 
-def _whole(results: Results) -> list[ClaimRow]:
+def _whole(results: Results) -> dict[str, Judged]:
     errors = _percentile_errors(results)
     known = map(_usual_error, results.real.get(DEDICATED.key, {}).values())
     dedicated = [error for error in known if error is not None]
     failed = sum(one.failed for of in results.real.values() for one in of.values())
     jobs = sum(one.jobs.height for of in results.real.values() for one in of.values())
-    return [
-        _places(results),
-        _row(
-            results,
-            ("R26", "7.5.5", "SQ M=2 gangd, simulated against real", "percentiles", "+0.3%, +4.5%, -2.0%"),
+    return {
+        "R26": (
             _one(
                 [_CLOSE - abs(error) for of in errors.values() for error in of],
                 f"judged: within {_CLOSE:.0%}, percentile by percentile",
             ),
-            ", ".join(f"{share}%: {mean(of):+.1%}" for share, of in errors.items() if of) or "-",
+            ", ".join(f"{share}%: {mean(of):+.1%}" for share, of in errors.items() if of),
         ),
-        _row(
-            results,
-            ("R27", "7.4.4", "batch jobs on dedicated cores", "error of the run time", "within 8%"),
+        "R27": (
             _one(
                 [_WITHIN - error for error in dedicated],
                 f"median error of jobs of {_LONG_ENOUGH_S:g} s and more, launch and all",
@@ -272,32 +193,21 @@ def _whole(results: Results) -> list[ClaimRow]:
             if dedicated
             else f"no job of {_LONG_ENOUGH_S:g} s",
         ),
-        _row(
-            results,
-            ("R28", "7.5", "all runs", "jobs", "all completed"),
+        "R28": (
             fact(holds=failed == 0) if jobs else not_comparable(_NOT_RUN),
             f"{counted(jobs, 'job')} completed, {failed} did not",
         ),
-    ]
+    }
 
 
-def _places(results: Results) -> ClaimRow:
-    claim = Claim(
-        id="R22",
-        where="Table 7.8",
-        setting="first 15 jobs, Slurm on twelve declared nodes against the simulation",
-        quantity="same place",
-        paper="13 of 15",
-    )
+def _places(results: Results) -> Judged:
     if results.places is None:
-        return ClaimRow.of(claim, not_comparable(_NOT_RUN))
+        return not_comparable(_NOT_RUN), ""
     same = same_places(results.places, published.SIMULATED_PLACES)
     others = [job for job, place in published.SIMULATED_PLACES.items() if results.places.get(job) != place]
-    moved = ", ".join(map(str, others)) or "none"
     judged = magnitude([float(same)], float(published.SAME_PLACES))
-    note = f"elsewhere: {moved} (thesis: 2849, 2854)"
-    return ClaimRow.of(
-        claim,
+    note = f"elsewhere: {', '.join(map(str, others)) or 'none'} (thesis: 2849, 2854)"
+    return (
         Judgement(verdict=judged.verdict, estimate=judged.estimate, note=note),
         f"{same} of {len(published.SIMULATED_PLACES)}",
     )
@@ -318,31 +228,23 @@ def _percentile_errors(results: Results) -> dict[int, list[float]]:
 
 def _usual_error(outcome: ReplayOutcome) -> float | None:
     """Return the median distance of a run time from its target, of jobs that are long enough."""
-    rows = outcome.jobs.select("kind", "run_s", "dedicated_s").iter_rows()
-    errors = [
-        abs(run_s / dedicated_s - 1)
-        for kind, run_s, dedicated_s in rows
-        if kind == "batch" and dedicated_s and dedicated_s >= _LONG_ENOUGH_S
-    ]
+    long = outcome.jobs.filter((pl.col("kind") == "batch") & (pl.col("dedicated_s") >= _LONG_ENOUGH_S))
+    errors = long.select((pl.col("run_s") / pl.col("dedicated_s") - 1).abs()).to_series().to_list()
     return median(errors) if errors else None
 
 
+def _degradations(outcome: ReplayOutcome) -> list[float]:
+    batch = outcome.jobs.filter(pl.col("kind") == "batch")
+    return batch.get_column("degradation").drop_nulls().to_list()
+
+
 def _largest_degradation(outcome: ReplayOutcome) -> float:
-    values = [
-        degradation
-        for kind, degradation in outcome.jobs.select("kind", "degradation").iter_rows()
-        if kind == "batch" and degradation is not None
-    ]
-    return max(values, default=0.0)
+    return max(_degradations(outcome), default=0.0)
 
 
 def _slowed_alone(outcome: ReplayOutcome) -> float:
-    values = [
-        degradation > 1 + _WITHIN
-        for kind, degradation in outcome.jobs.select("kind", "degradation").iter_rows()
-        if kind == "batch" and degradation is not None
-    ]
-    return sum(values) / len(values) if values else 0.0
+    slowed = [degradation > 1 + _WITHIN for degradation in _degradations(outcome)]
+    return sum(slowed) / len(slowed) if slowed else 0.0
 
 
 def _rare_intervals(outcome: ReplayOutcome) -> float:
@@ -350,7 +252,7 @@ def _rare_intervals(outcome: ReplayOutcome) -> float:
 
 
 def _mq(results: Results) -> list[str]:
-    return [key for key in results.layouts if key.startswith("mq-") and key in results.real]
+    return [key for key in results.replayed() if key.startswith("mq-")]
 
 
 def _mq_reason(results: Results) -> str:
@@ -360,12 +262,18 @@ def _mq_reason(results: Results) -> str:
     return f"{counted(nodes, 'node')}: one interactive node is {1 / nodes:.0%} of the cluster, not 8%"
 
 
+def _of_mq(results: Results, value: Value, *, share: bool = False) -> Judged:
+    """Return a value under each MQ, which is not judged."""
+    ours = "; ".join(each_text(results, key, value, share=share) for key in _mq(results))
+    return not_comparable(_mq_reason(results)), ours
+
+
 def _mq_rising(results: Results) -> Judgement:
     keys = _mq(results)
     if len(keys) < 2:
         return not_comparable(_mq_reason(results))
     first, last = keys[0], keys[-1]
-    return settings_rule(
+    return over_settings(
         {
             "interactive": results.differences(first, last, longest_wait("interactive")),
             "batch": results.differences(last, first, longest_wait("batch")),
@@ -384,22 +292,10 @@ def _magnitude(results: Results, values: list[float], paper: float) -> Judgement
 def _settings(settings: Mapping[str, list[float]], note: str) -> Judgement:
     if not all(settings.values()):
         return not_comparable(_NOT_RUN)
-    judged = settings_rule(settings)
-    single = [ONE_SEED] if min(map(len, settings.values())) == 1 else []
-    said = "; ".join([*single, judged.note, note])
-    return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=said)
+    judged = noted(over_settings(settings), note)
+    single = f"{ONE_SEED}; " if min(map(len, settings.values())) == 1 else ""
+    return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=single + judged.note)
 
 
 def _one(values: list[float], note: str) -> Judgement:
-    if not values:
-        return not_comparable(_NOT_RUN)
-    judged = direction(values)
-    said = "; ".join(filter(None, (judged.note, note)))
-    return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=said)
-
-
-def _row(results: Results, texts: tuple[str, str, str, str, str], judged: Judgement, ours: str) -> ClaimRow:
-    number, where, setting, quantity, paper = texts
-    system = f"N{results.plan.nodes}C{results.plan.cores} real"
-    claim = Claim(id=number, where=where, setting=f"{system}, {setting}", quantity=quantity, paper=paper)
-    return ClaimRow.of(claim, judged, ours)
+    return noted(direction(values), note) if values else not_comparable(_NOT_RUN)

@@ -12,9 +12,9 @@ from analysis.charts import GRID, INK, MUTED, arrange, run_style
 from osub.physical import published
 from osub.physical.folder import Results
 from osub.physical.layouts import GANGD
-from osub.physical.outcome import SHARED, SHARES, ReplayOutcome
+from osub.physical.outcome import SHARES, ReplayOutcome, Value, case_of
 from osub.physical.plan import DAY, FIRST
-from osub.physical.tables import Value, largest_slowdown, longest_wait
+from osub.physical.tables import KINDS, largest_slowdown, longest_wait, percentile
 from simulator.experiment_page import Drawing
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
@@ -26,7 +26,7 @@ PAIR_TITLE = "Table 7.4: speed of two coupled jobs together, of that of one alon
 
 def drawings(results: Results, day: SwfTrace) -> list[Drawing]:
     """Return every figure; ``day`` is the whole day at the thesis's size."""
-    keys = [key for key in results.layouts if key in results.real]
+    keys = results.replayed()
     here = f"N{results.plan.nodes}C{results.plan.cores}"
     pair = (PAIR_TITLE, pairs(results))
     rest = [
@@ -108,7 +108,7 @@ def by_layout(
 ) -> go.Figure:
     """Draw a value of each kind for each layout: the mean over the replays."""
     figure = go.Figure()
-    for number, kind in enumerate(("interactive", "batch")):
+    for number, kind in enumerate(KINDS):
         value = of_kind(kind)
         heights = [results.values(key, value) for key in keys]
         figure.add_bar(
@@ -224,11 +224,11 @@ def full_size(results: Results) -> go.Figure:
     """Draw when jobs are done at the thesis's size, simulated, and what the thesis measured."""
     figure = go.Figure()
     labels = list(published.PERCENTILES_S)
-    cases = [SHARED if label.startswith("SQ M=2") else label for label in labels]
     for number, share in enumerate(SHARES):
         colour = run_style(number)["color"]
         values = [
-            [one.percentiles_s()[number] / _HOUR_S for one in results.full.outcomes[case]] for case in cases
+            [end_s / _HOUR_S for end_s in results.full.values(case_of(label), percentile(number))]
+            for label in labels
         ]
         figure.add_scatter(
             x=labels,

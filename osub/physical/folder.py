@@ -24,7 +24,7 @@ from foundation.records import JOBS, Run, load_run
 from foundation.records.records_folder import INFO_NAME, is_finished
 from foundation.trust import refuse_for_root
 from osub.physical.layouts import DEDICATED, INTERACTIVE_CAP, SharingLayout, places_of
-from osub.physical.outcome import OVERHEAD, FullSize, ReplayOutcome, outcome_of_run
+from osub.physical.outcome import OVERHEAD, FullSize, ReplayOutcome, Value, outcome_of_run
 from osub.physical.pair import PairTrial, pair_trial, why_unfit
 from osub.physical.plan import DAY, FIRST, PAIR, PLACES, PlannedReplay, StudyPlan
 
@@ -260,9 +260,7 @@ class Results:
     unwatched: int = 0
     made: int = 0
 
-    def values(
-        self, layout: str, value: Callable[[ReplayOutcome], float], workload: str | None = None
-    ) -> list[float]:
+    def values(self, layout: str, value: Value, workload: str | None = None) -> list[float]:
         """Return a value of each replay in which every job completed, of all workloads or of one."""
         return [
             value(outcome)
@@ -275,7 +273,11 @@ class Results:
         found = {name for of in self.real.values() for name, _ in of}
         return [name for name in (FIRST, DAY) if name in found]
 
-    def differences(self, more: str, less: str, value: Callable[[ReplayOutcome], float]) -> list[float]:
+    def replayed(self) -> list[str]:
+        """Return the layouts that were replayed, in the plan's order."""
+        return [key for key in self.layouts if key in self.real]
+
+    def differences(self, more: str, less: str, value: Value) -> list[float]:
         """Return by how much a value is larger under one layout, replay by replay of the same jobs."""
         mine, other = self.real.get(more, {}), self.real.get(less, {})
         both = [key for key in mine if key in other and not (mine[key].failed or other[key].failed)]

@@ -7,7 +7,7 @@ from html import unescape
 from pathlib import Path
 from statistics import mean
 
-from analysis.claims import Claim, ClaimRow, Judgement, direction, estimate, not_comparable, over_settings
+from analysis.claims import ClaimRow, Judgement, direction, estimate, not_comparable, noted, over_settings
 from foundation.units import counted, several, verb
 from osub.physical import published
 from osub.physical.claims_full import full_rows
@@ -19,53 +19,30 @@ from osub.physical.pair import PairTrial
 from osub.physical.plan import DAY, FIRST, StudyPlan, fitted_trace, plan_lines
 from osub.physical.tables import NAMES, all_tables, longest_wait, mean_text, share_text, table_7_4
 from simulator.experiment_page import Drawing
-from simulator.experiments.claim_study import StudyFindings
+from simulator.experiments.claim_study import StudyFindings, rows_of
 from workloads.swf import SwfTrace
-
-WHERE = "Table 7.4"
 
 
 def pair_rows(results: Results) -> list[ClaimRow]:
     """Judge the pair, one value a trial."""
     ranks = results.plan.nodes * results.plan.cores
-    setting = f"two LU jobs of {counted(ranks, 'rank')}"
-    naive, slurm, gangd = (results.pair_losses(one.key) for one in (NAIVE, SLURM_GANG, GANGD))
-    return [
-        ClaimRow.of(
-            Claim(
-                id="R1",
-                where=WHERE,
-                setting=f"{setting}, naive",
-                quantity="loss of joint speed",
-                paper="76.1%",
-            ),
+    naive = results.pair_losses(NAIVE.key)
+    unfair = [one.unfairness - other.unfairness for one, other in _both(results, SLURM_GANG.key, GANGD.key)]
+    judged = {
+        "R1": (
             _direction(naive, "judged: a loss; its size is of 12 ranks"),
             mean_text(naive, percent=True),
         ),
-        ClaimRow.of(
-            Claim(
-                id="R2",
-                where=WHERE,
-                setting=f"{setting}, Slurm's gang scheduler",
-                quantity="one job gets more than the other: difference over sum, Slurm's less gangd's",
-                paper="unfair (0.41 in three trials of five) and unstable",
-            ),
-            _direction(_unfairness(results), "5 s slices: jobs of some seconds end in the middle of a turn"),
-            f"loss {mean_text(slurm, percent=True)}; "
-            f"unfairness {mean_text(_unfair(results, SLURM_GANG.key))}",
+        "R2": (
+            _direction(unfair, "5 s slices: jobs of some seconds end in the middle of a turn"),
+            _loss_and_unfairness(results, SLURM_GANG),
         ),
-        ClaimRow.of(
-            Claim(
-                id="R3",
-                where=WHERE,
-                setting=f"{setting}, gangd (BS)",
-                quantity="loss of joint speed; equal shares",
-                paper="4.1%, equal",
-            ),
+        "R3": (
             _gangd(results),
-            f"loss {mean_text(gangd, percent=True)}; unfairness {mean_text(_unfair(results, GANGD.key))}",
+            _loss_and_unfairness(results, GANGD),
         ),
-    ]
+    }
+    return rows_of(judged, f"two LU jobs of {counted(ranks, 'rank')}, ")
 
 
 def pair_findings(results: Results) -> Iterator[str]:
@@ -108,6 +85,11 @@ def _loss_sentence(losses: Sequence[float]) -> str:
     )
 
 
+def _loss_and_unfairness(results: Results, layout: SharingLayout) -> str:
+    losses = mean_text(results.pair_losses(layout.key), percent=True)
+    return f"loss {losses}; unfairness {mean_text(_unfair(results, layout.key))}"
+
+
 def _unfair(results: Results, layout: str) -> list[float]:
     return [trial.unfairness for trial in results.pairs.get(layout, {}).values()]
 
@@ -117,10 +99,6 @@ def _both(results: Results, one: str, other: str) -> list[tuple[PairTrial, PairT
     first: Mapping[int, PairTrial] = results.pairs.get(one, {})
     second: Mapping[int, PairTrial] = results.pairs.get(other, {})
     return [(first[trial], second[trial]) for trial in first if trial in second]
-
-
-def _unfairness(results: Results) -> list[float]:
-    return [slurm.unfairness - gangd.unfairness for slurm, gangd in _both(results, SLURM_GANG.key, GANGD.key)]
 
 
 def _less_than_naive(results: Results) -> list[float]:
@@ -141,12 +119,7 @@ def _gangd(results: Results) -> Judgement:
 
 
 def _direction(values: list[float], note: str) -> Judgement:
-    if not values:
-        return not_comparable("not replayed, or unfit to judge by")
-    judged = direction(values)
-    return Judgement(
-        verdict=judged.verdict, estimate=judged.estimate, note="; ".join(filter(None, (judged.note, note)))
-    )
+    return noted(direction(values), note) if values else not_comparable("not replayed, or unfit to judge by")
 
 
 TITLE = "The thesis's physical study (chapter 7) again"

@@ -117,6 +117,9 @@ class ReplayOutcome:
         return self.jobs.filter(pl.col("kind") == kind)
 
 
+Value = Callable[[ReplayOutcome], float]
+
+
 def outcome_of_run(run: Run, wait_threshold_s: float = REAL_WAIT_S) -> ReplayOutcome:
     """Return the outcome of a RUN, real or simulated."""
     return ReplayOutcome(
@@ -176,6 +179,11 @@ CASES: dict[str, tuple[int, int | None]] = {
 SHARED = "SQ M=2"
 
 
+def case_of(label: str) -> str:
+    """Return the case that simulates a layout of the thesis: no case tells who takes turns from another."""
+    return SHARED if label.startswith(SHARED) else label
+
+
 @dataclass(frozen=True, slots=True)
 class FullSize:
     """What came of the thesis's own size.
@@ -196,6 +204,16 @@ class FullSize:
     def seeds(self) -> int:
         """How many draws were simulated."""
         return len(self.outcomes[SHARED])
+
+    def values(self, case: str, value: Value) -> list[float]:
+        """Return a value of a case for each seed."""
+        return [value(outcome) for outcome in self.outcomes[case]]
+
+    def differences(self, more: str, less: str, value: Value) -> list[float]:
+        """Return by how much a value is larger in one case than in another, for each seed."""
+        return [
+            one - other for one, other in zip(self.values(more, value), self.values(less, value), strict=True)
+        ]
 
 
 def simulate_full_size(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import mean
 
 import msgspec
@@ -12,7 +12,7 @@ from foundation.units import counted
 from osub.physical import published
 from osub.physical.folder import Results
 from osub.physical.layouts import GANGD
-from osub.physical.outcome import SHARED, SHARES, ReplayOutcome
+from osub.physical.outcome import SHARED, SHARES, ReplayOutcome, Value, case_of
 from osub.physical.pair import PairTrial
 from osub.physical.plan import DAY, FIRST
 from simulator.experiment_page import ABSENT, ExperimentTable, percent
@@ -20,7 +20,6 @@ from workloads.swf import SwfTrace
 from workloads.trace.scaling import FIRST_JOBS, INTERACTIVE_QUEUE
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, JobKindSummary, summarize_kinds
 
-Value = Callable[[ReplayOutcome], float]
 NAMES = {FIRST: "first hours", DAY: "whole day"}
 
 
@@ -39,11 +38,6 @@ def percentile(number: int) -> Value:
     return lambda outcome: outcome.percentiles_s()[number]
 
 
-def waited(outcome: ReplayOutcome) -> float:
-    """Return the share of the interactive jobs that waited."""
-    return outcome.waited()
-
-
 def cell(results: Results, key: str, workload: str, value: Value, *, scaled: bool = False) -> str:
     """Return the mean over the trials, real and simulated; shares as such where they are."""
     factor = results.plan.compression(workload) if scaled else 1.0
@@ -51,7 +45,7 @@ def cell(results: Results, key: str, workload: str, value: Value, *, scaled: boo
     made = [
         factor * value(one) for (name, _), one in results.simulated.get(key, {}).items() if name == workload
     ]
-    is_share = value is waited
+    is_share = value is ReplayOutcome.waited
     if not real:
         return ABSENT
     shown = share_text(real) if is_share else mean_text(real)
@@ -146,10 +140,15 @@ def table_7_5(results: Results) -> ExperimentTable:
     """Return which share of the interactive jobs waits."""
     rows = []
     for label, thesis in published.WAITED.items():
-        case = SHARED if label.startswith("SQ M=2") else label
-        full = [outcome.waited() for outcome in results.full.outcomes[case]]
-        rows.append((label, percent(thesis), share_text(full), *_cluster(results, label, waited)))
-    rows += _only_here(results, published.WAITED, waited)
+        full = results.full.values(case_of(label), ReplayOutcome.waited)
+        rows.append(
+            (label, percent(thesis), share_text(full), *_cluster(results, label, ReplayOutcome.waited))
+        )
+    rows += [
+        (label, ABSENT, ABSENT, *_cluster(results, label, ReplayOutcome.waited))
+        for label in map(results.label, results.replayed())
+        if label not in published.WAITED
+    ]
     return ExperimentTable(
         name="Table 7.5",
         title="interactive jobs that wait",
@@ -170,19 +169,19 @@ def table_7_5(results: Results) -> ExperimentTable:
 def waits(results: Results) -> ExperimentTable:
     """Return the longest waits of Figure 7.5."""
     rows = []
-    for key, label in ((key, results.label(key)) for key in results.layouts if key in results.real):
+    for key in results.replayed():
         cells = [
             cell(results, key, workload, longest_wait(kind))
-            for workload in _workloads(results)
+            for workload in results.workloads()
             for kind in KINDS
         ]
-        rows.append((label, *cells))
+        rows.append((results.label(key), *cells))
     return ExperimentTable(
         name="Figure 7.5",
         title="longest wait, s of the replay",
         columns=(
             "layout",
-            *(f"{NAMES[workload]}, {kind}" for workload in _workloads(results) for kind in KINDS),
+            *(f"{NAMES[workload]}, {kind}" for workload in results.workloads() for kind in KINDS),
         ),
         rows=rows,
     )
@@ -192,25 +191,22 @@ def table_7_6(results: Results) -> ExperimentTable:
     """Return when 90, 95 and 100 percent of the jobs were done."""
     rows = []
     for label, thesis in published.PERCENTILES_S.items():
-        case = SHARED if label.startswith("SQ M=2") else label
         for number, share in enumerate(SHARES):
-            full = [outcome.percentiles_s()[number] for outcome in results.full.outcomes[case]]
             of = percentile(number)
-            rows.append(
+            full = mean_text(results.full.values(case_of(label), of))
+            here = _cluster(results, label, of, scaled=True)
+            rows.append((f"{label}, {share}%", seconds(thesis[number]), full, *here))
+    for label in map(results.label, results.replayed()):
+        if label not in published.PERCENTILES_S:
+            rows += [
                 (
                     f"{label}, {share}%",
-                    seconds(thesis[number]),
-                    mean_text(full),
-                    *_cluster(results, label, of, scaled=True),
+                    ABSENT,
+                    ABSENT,
+                    *_cluster(results, label, percentile(number), scaled=True),
                 )
-            )
-    for key in (key for key in results.layouts if key in results.real):
-        if results.label(key) in published.PERCENTILES_S:
-            continue
-        for number, share in enumerate(SHARES):
-            of = percentile(number)
-            cells = [cell(results, key, workload, of, scaled=True) for workload in _workloads(results)]
-            rows.append((f"{results.label(key)}, {share}%", ABSENT, ABSENT, *cells))
+                for number, share in enumerate(SHARES)
+            ]
     return ExperimentTable(
         name="Table 7.6",
         title="time until so many jobs were done, s",
@@ -228,15 +224,15 @@ def table_7_6(results: Results) -> ExperimentTable:
 def slowdowns(results: Results) -> ExperimentTable:
     """Return the largest slowdowns of Figure 7.7, and how many jobs were degraded to less than half."""
     rows = []
-    for key in (key for key in results.layouts if key in results.real):
+    for key in results.replayed():
         cells = []
-        for workload in _workloads(results):
+        for workload in results.workloads():
             cells += [cell(results, key, workload, largest_slowdown(kind)) for kind in KINDS]
             cells.append(cell(results, key, workload, lambda one: float(one.degraded().height)))
         rows.append((results.label(key), *cells))
     names = [
         f"{NAMES[workload]}, {what}"
-        for workload in _workloads(results)
+        for workload in results.workloads()
         for what in (*KINDS, "degraded over 2")
     ]
     return ExperimentTable(
@@ -251,17 +247,10 @@ def slowdowns(results: Results) -> ExperimentTable:
 _MQ_NOTE = "MQ in the last columns: the split that {nodes} nodes allow, in rows of their own."
 
 
-def _workloads(results: Results) -> list[str]:
-    """Return the workloads that were replayed."""
-    return [
-        name for name in (FIRST, DAY) if any(key[0] == name for of in results.real.values() for key in of)
-    ]
-
-
 def _columns(results: Results) -> list[str]:
     return [
         f"{NAMES[workload]} on N{results.plan.nodes}C{results.plan.cores}, real (simulated)"
-        for workload in _workloads(results)
+        for workload in results.workloads()
     ]
 
 
@@ -270,21 +259,7 @@ def _cluster(results: Results, label: str, value: Value, *, scaled: bool = False
     key = next((key for key, layout in results.layouts.items() if layout.label == label), None)
     return [
         ABSENT if key is None else cell(results, key, workload, value, scaled=scaled)
-        for workload in _workloads(results)
-    ]
-
-
-def _only_here(results: Results, known: object, value: Value) -> list[tuple[str, ...]]:
-    labels = set(known) if isinstance(known, dict) else set()
-    return [
-        (
-            results.label(key),
-            ABSENT,
-            ABSENT,
-            *(cell(results, key, workload, value) for workload in _workloads(results)),
-        )
-        for key in results.layouts
-        if key in results.real and results.label(key) not in labels
+        for workload in results.workloads()
     ]
 
 
@@ -421,34 +396,22 @@ def table_7_8(results: Results) -> ExperimentTable:
 def table_7_9(results: Results) -> ExperimentTable:
     """Return the simulated SQ with M = 2."""
     ours = results.full.outcomes[SHARED]
-    thesis = published.SIMULATED_PERCENTILES_S
+
+    def text(value: Value) -> str:
+        return mean_text(results.full.values(SHARED, value))
+
     rows = [
-        (
-            "interactive jobs that start at once",
-            "100%",
-            share_text([1 - one.waited() for one in ours]),
-        ),
-        (
-            "longest wait, interactive [s]",
-            "0",
-            mean_text([one.longest_wait_s("interactive") for one in ours]),
-        ),
-        ("longest wait, batch [s]", "0", mean_text([one.longest_wait_s("batch") for one in ours])),
+        ("interactive jobs that start at once", "100%", share_text([1 - one.waited() for one in ours])),
+        *((f"longest wait, {kind} [s]", "0", text(longest_wait(kind))) for kind in KINDS),
         *(
-            (
-                f"largest slowdown, {kind}",
-                f"{published.SIMULATED_SLOWDOWN[kind]:.2f}",
-                mean_text([one.largest_slowdown(kind) for one in ours]),
-            )
-            for kind in ("batch", "interactive")
+            (f"largest slowdown, {kind}", f"{thesis:.2f}", text(largest_slowdown(kind)))
+            for kind, thesis in published.SIMULATED_SLOWDOWN.items()
         ),
         *(
-            (
-                f"{share}% of the jobs done [s]",
-                f"{thesis[number]:,.0f}",
-                mean_text([one.percentiles_s()[number] for one in ours]),
+            (f"{share}% of the jobs done [s]", f"{thesis:,.0f}", text(percentile(number)))
+            for number, (share, thesis) in enumerate(
+                zip(SHARES, published.SIMULATED_PERCENTILES_S, strict=True)
             )
-            for number, share in enumerate(SHARES)
         ),
     ]
     return ExperimentTable(

@@ -33,6 +33,8 @@ _WORDS, _TABLES = (Path(__file__).with_name(name) for name in ("claims.csv", "th
 CellT = TypeVar("CellT")
 FoundT = TypeVar("FoundT")
 DrawnT = TypeVar("DrawnT")
+Judged = tuple[Judgement, str]
+"""A judgement, and our value in words; empty: the estimate says it."""
 Step = Callable[[str], None]
 """Takes what was done, once a step."""
 
@@ -228,16 +230,20 @@ def _one(trial: Callable[[DrawnT, CellT, int], FoundT], drawn: DrawnT, seed: int
     return trial(drawn, cell, seed)
 
 
-def judged_rows(
-    judges: Mapping[str, Callable[[FoundT], tuple[Judgement, str]]], found: FoundT
-) -> list[ClaimRow]:
-    """Return the row of each claim: a judge returns the judgement and our value in words."""
-    return [ClaimRow.of(claim_of(name), *judge(found)) for name, judge in judges.items()]
+def judged_rows(judges: Mapping[str, Callable[[FoundT], Judged]], found: FoundT) -> list[ClaimRow]:
+    """Return the row of each claim, judged by its judge."""
+    return rows_of({name: judge(found) for name, judge in judges.items()})
 
 
-def claim_of(name: str) -> Claim:
-    """Return what a paper claims, by the claim's identifier."""
-    return _claims()[name]
+def rows_of(judged: Mapping[str, Judged], where: str = "") -> list[ClaimRow]:
+    """Return the row of each claim; ``where`` opens its setting."""
+    return [ClaimRow.of(claim_of(name, where), *of) for name, of in judged.items()]
+
+
+def claim_of(name: str, where: str = "") -> Claim:
+    """Return what a paper claims, by the claim's identifier; ``where`` opens its setting."""
+    claim = _claims()[name]
+    return msgspec.structs.replace(claim, setting=where + claim.setting)
 
 
 @functools.cache

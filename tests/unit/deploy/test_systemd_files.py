@@ -17,7 +17,6 @@ import pytest
 import deploy
 from deploy.local.daemons import last_words
 from deploy.local.layout import make_layout
-from deploy.monitoring.dashboard import WIDTH, render
 from deploy.shape import Shape
 from gangd.agent.agent_options import parser, with_command
 from gangd.controller.controller_config import Config, load_config
@@ -172,6 +171,10 @@ needs_promtool = pytest.mark.skipif(
 )
 
 
+GRID_COLUMNS = 24
+"""Of a Grafana dashboard."""
+
+
 def panels() -> list[dict[str, object]]:
     found = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     assert isinstance(found, list)
@@ -211,11 +214,6 @@ def check(expression: str) -> None:
             assert label in declared or label in FREE, f"{name} has no label {label}: {expression}"
 
 
-def test_the_dashboard_is_what_the_code_makes() -> None:
-    reported = "python -m deploy.monitoring.dashboard > deploy/monitoring/dashboard.json"
-    assert json.loads((MONITORING / "dashboard.json").read_text()) == render(), reported
-
-
 def test_panels_fit_and_each_says_what_it_shows() -> None:
     ids = [panel["id"] for panel in panels()]
     assert len(set(ids)) == len(ids)
@@ -223,7 +221,7 @@ def test_panels_fit_and_each_says_what_it_shows() -> None:
     for panel in panels():
         place = panel["gridPos"]
         assert isinstance(place, dict)
-        assert place["x"] + place["w"] <= WIDTH
+        assert place["x"] + place["w"] <= GRID_COLUMNS
         cells = {
             (x, y)
             for x in range(place["x"], place["x"] + place["w"])
