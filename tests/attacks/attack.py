@@ -96,18 +96,10 @@ class Scene:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as the second user."""
         return subprocess.run(
-            words,
-            input=stdin,
-            user=user,
-            group=user,
-            extra_groups=[],
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin"} | dict(environment or {}),
-            capture_output=True,
-            text=True,
-            timeout=RUNTIME_S,
-            check=False,
-        )
+            words, input=stdin, user=user, group=user, extra_groups=[], cwd="/",
+            env={"PATH": "/usr/bin:/bin"} | dict(environment or {}), capture_output=True, text=True,
+            timeout=RUNTIME_S, check=False,
+        )  # fmt: skip
 
     def slurm(self, *words: str, stdin: str = "", user: int = OTHER_USER) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm as the second user, on root's cluster."""

@@ -32,8 +32,7 @@ AGENT = (sys.executable, "-P", "-m", "gangd.agent.main")
 @attack("cluster.json")
 def cluster_state(scene: Scene) -> None:
     """Forges a cluster whose files are root's and whose daemon is a process of root's."""
-    home = scene.shared / "forged"
-    home.mkdir()
+    (home := scene.shared / "forged").mkdir()
     victim = subprocess.Popen(["sleep", "600"])
     try:
         folder = scene.cluster.folder
@@ -59,8 +58,7 @@ def cluster_state(scene: Scene) -> None:
 @attack("slurm.conf")
 def slurm_conf(scene: Scene) -> None:
     """Has root replay on a slurm.conf that names plugins of the second user's."""
-    home = scene.shared / "plugins"
-    home.mkdir()
+    (home := scene.shared / "plugins").mkdir()
     (home / "slurm.conf").write_text(f"ClusterName=x\nSlurmctldHost=localhost\nPluginDir={home}\n")
     trace = make_trace(scene.shared)
     scene.give(home, 0o755)
@@ -96,8 +94,7 @@ def run_folder(scene: Scene) -> None:
 @attack("folder for a RUN")
 def run_place(scene: Scene) -> None:
     """Owns the folder into which root replays, to exchange the RUN under way."""
-    place = scene.shared / "results"
-    place.mkdir()
+    (place := scene.shared / "results").mkdir()
     scene.give(place)
     trace = make_trace(scene.shared)
     done = scene.osub(
@@ -110,8 +107,7 @@ def run_place(scene: Scene) -> None:
 @attack("agent's state file")
 def ledger(scene: Scene) -> None:
     """Forges the record of a held process, for root to resume one that was stopped."""
-    state = scene.shared / "agents"
-    state.mkdir()
+    (state := scene.shared / "agents").mkdir()
     victim = subprocess.Popen(["sleep", "600"])
     try:
         victim.send_signal(signal.SIGSTOP)

@@ -48,10 +48,8 @@ def short_folder(scene: Scene) -> None:
 @attack("stand-in of the agents' state")
 def ledger_folder(scene: Scene) -> None:
     """Makes /dev/shm/gangd-0-HASH with forged state files before an agent starts."""
-    state = scene.precious / "agents"
-    state.mkdir()
-    squat = stand_in(state)
-    squat.mkdir()
+    (state := scene.precious / "agents").mkdir()
+    (squat := stand_in(state)).mkdir()
     (squat / "agent-n1.state").write_bytes(b"osubgang" + bytes(1 << 20))
     scene.give(squat, 0o777)
     try:

@@ -29,16 +29,11 @@ def pretender(scene: Scene) -> None:
     }
     pretenders = [
         subprocess.Popen(
-            ["slurmd", "600", *words],
-            executable="/bin/sleep",
-            user=OTHER_USER,
-            group=OTHER_USER,
-            extra_groups=[],
-            env=claims,
-            stderr=subprocess.DEVNULL,
+            ["slurmd", "600", *words], executable="/bin/sleep", user=OTHER_USER, group=OTHER_USER,
+            extra_groups=[], env=claims, stderr=subprocess.DEVNULL,
         )
         for words in ((), ("0",))
-    ]
+    ]  # fmt: skip
     try:
         cluster.down()
         assert [process.poll() for process in pretenders] == [None, None]

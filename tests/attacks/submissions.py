@@ -73,13 +73,11 @@ def plain_users_cluster(scene: Scene) -> None:
         assert scene.as_other("cat", str(conf)).returncode != 0
         assert scene.as_other("ls", str(conf.parent)).returncode != 0
         # Even with its configuration known, which is no secret, there is no way to its munged.
-        copy = scene.shared / "slurm.conf"
-        copy.write_bytes(conf.read_bytes())
+        (copy := scene.shared / "slurm.conf").write_bytes(conf.read_bytes())
         copy.chmod(0o644)
         known = {"SLURM_CONF": str(copy)}
         words = ("timeout", "10", "sbatch", "--output=/dev/null")
-        done = scene.as_other(*words, stdin=SLEEPER, environment=known)
-        assert done.returncode != 0
+        assert scene.as_other(*words, stdin=SLEEPER, environment=known).returncode != 0
 
 
 @attack("the opt-out of others")

@@ -66,8 +66,7 @@ def calls_to_the_event_loop(root: Path, packages: tuple[str, ...]) -> str:
                 at = at.f_back
 
     with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder, "jobs.swf")
-        trace.write_text(f"; MaxProcs: 8\n{TRACE}", encoding="utf-8")
+        (trace := Path(folder, "jobs.swf")).write_text(f"; MaxProcs: 8\n{TRACE}", encoding="utf-8")
         sys.argv = ["osub", "simulate", str(trace), "--system", "N2C4", "--out", str(Path(folder, "run"))]
         sys.setprofile(look)
         try:

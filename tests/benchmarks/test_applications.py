@@ -89,8 +89,7 @@ def test_step_by_class_and_ranks(app: str) -> None:
                 continue
             if ranks > cores:
                 continue
-            guess_s = step_seconds(app, name, ranks, 2)
-            steps = max(3, round(1.5 / guess_s))
+            steps = max(3, round(1.5 / step_seconds(app, name, ranks, 2)))
             cells.append(f"{ranks} ranks {1e3 * step_seconds(app, name, ranks, steps):.3f} ms")
         memory_mib = application.rank_bytes(grid, 1) >> 20
         say(f"{app}.{name} ({grid}, {memory_mib} MiB): {', '.join(cells)}, {load()}")
@@ -106,5 +105,4 @@ def step_seconds(app: str, grid_class: str, ranks: int, steps: int) -> float:
         assert mpiexec is not None, "no mpiexec"
         command = [mpiexec, "-n", str(ranks), *command]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    report = json.loads(done.stdout)
-    return float(report["busy_s"]) / steps
+    return float(json.loads(done.stdout)["busy_s"]) / steps

@@ -179,15 +179,9 @@ class Core:
         cheat = f"{PYTHON} {shlex.quote(str(self.place / 'fair_tricks.py'))}"
         command = f"export ONLY_CPU={last}; {cheat} {trick.runs} --until {ends_s}"
         words = [
-            "sbatch",
-            "--parsable",
-            "--output=/dev/null",
-            "--job-name=cheat",
-            "-n1",
-            "-w",
-            self.node,
-            *trick.options,
-        ]
+            "sbatch", "--parsable", "--output=/dev/null", "--job-name=cheat", "-n1", "-w",
+            self.node, *trick.options,
+        ]  # fmt: skip
         done = self._as_user(words, trick.user)
         said, _ = done.communicate(f"#!/bin/sh\n{command}\n".encode(), timeout=30)
         assert done.returncode == 0, words
@@ -202,16 +196,11 @@ class Core:
     def _as_user(self, words: Sequence[str], user: int) -> subprocess.Popen[bytes]:
         """Run a command as the attacker."""
         return subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            user=user,
-            group=user,
-            extra_groups=[],
-            cwd="/",
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user, group=user,
+            extra_groups=[], cwd="/",
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": str(self.stage.layout.conf)},
             start_new_session=True,
-        )
+        )  # fmt: skip
 
     def mark(self) -> None:
         """Begin the window that is measured."""

@@ -72,15 +72,9 @@ def test_import_times() -> None:
             took[name].append(run_s([sys.executable, "-c", text]))
     for name in modules:
         record(
-            "imports",
-            name,
-            took[name],
-            "s",
-            better="less",
-            baseline="an empty Python",
-            baseline_trials=took[""],
-            method="a process that imports it, files cached",
-        )
+            "imports", name, took[name], "s", better="less", baseline="an empty Python",
+            baseline_trials=took[""], method="a process that imports it, files cached",
+        )  # fmt: skip
 
 
 def test_install_sizes() -> None:
@@ -96,15 +90,10 @@ def test_install_sizes() -> None:
     whole = own + bytes_of(closure([*PROJECT["project"]["dependencies"], *everything]))
     for name, wanted in groups.items():
         record(
-            "install",
-            name,
-            [(own + bytes_of(closure(wanted))) / 1e6],
-            "MB",
-            better="less",
-            baseline="osub[all]",
-            baseline_trials=[whole / 1e6],
+            "install", name, [(own + bytes_of(closure(wanted))) / 1e6], "MB", better="less",
+            baseline="osub[all]", baseline_trials=[whole / 1e6],
             method="files of osub and of its dependencies, without compiled Python",
-        )
+        )  # fmt: skip
 
 
 def bytes_of(names: Iterable[str]) -> int:
@@ -127,27 +116,17 @@ def test_simulator_next_to_the_plain_reference(monkeypatch: pytest.MonkeyPatch) 
         engine.append(workload.count / simulate(workload, setting).engine_cpu_s)
         plain.append(len(jobs) / seconds(lambda: flat_easy(jobs, 100), time.process_time))
     record(
-        "simulator",
-        "EASY, M=1, KTH-SP2",
-        engine,
-        "jobs/CPU s",
-        better="more",
-        baseline="plain EASY in Python",
-        baseline_trials=plain,
+        "simulator", "EASY, M=1, KTH-SP2", engine, "jobs/CPU s", better="more",
+        baseline="plain EASY in Python", baseline_trials=plain,
         method=f"{workload.count:,} jobs on one pool of 100 cores, compiled",
-    )
+    )  # fmt: skip
     shared = setting_of(SimulationSpec(system="N10C10", policy="easy", multiplicity=2))
     rates = [workload.count / simulate(workload, shared).engine_cpu_s for _ in range(choose(1, 3, 7))]
     record(
-        "simulator",
-        "EASY, M=2, KTH-SP2",
-        rates,
-        "jobs/CPU s",
-        better="more",
-        baseline="plain EASY in Python, M=1",
-        baseline_trials=plain,
+        "simulator", "EASY, M=2, KTH-SP2", rates, "jobs/CPU s", better="more",
+        baseline="plain EASY in Python, M=1", baseline_trials=plain,
         method="the same on N10C10, two jobs a core",
-    )
+    )  # fmt: skip
 
 
 def test_a_report_s_size_and_time(tmp_path: Path) -> None:
@@ -161,30 +140,18 @@ def test_a_report_s_size_and_time(tmp_path: Path) -> None:
         drawn.append(run_s([*words, "report", str(run), "--html", str(page), "--force"]))
         started.append(run_s([*words, "--version"]))
     record(
-        "report",
-        "time of `osub report`",
-        drawn,
-        "s",
-        better="less",
-        baseline="osub --version",
-        baseline_trials=started,
-        method="2,588 jobs of Gaia on N150C12",
-    )
+        "report", "time of `osub report`", drawn, "s", better="less", baseline="osub --version",
+        baseline_trials=started, method="2,588 jobs of Gaia on N150C12",
+    )  # fmt: skip
     plotly = (
         (Path(str(distribution("plotly").locate_file("plotly"))) / "package_data/plotly.min.js")
         .stat()
         .st_size
     )
     record(
-        "report",
-        "size of the page",
-        [page.stat().st_size / 1e6],
-        "MB",
-        better="less",
-        baseline="Plotly's script alone",
-        baseline_trials=[plotly / 1e6],
-        method="the same page",
-    )
+        "report", "size of the page", [page.stat().st_size / 1e6], "MB", better="less",
+        baseline="Plotly's script alone", baseline_trials=[plotly / 1e6], method="the same page",
+    )  # fmt: skip
 
 
 def test_the_predictor_s_answers() -> None:
@@ -201,15 +168,9 @@ def test_the_predictor_s_answers() -> None:
         "predictor", "one pair", one, "ms", better="less", method="by name, the model that comes with osub"
     )
     record(
-        "predictor",
-        "a pair of a matrix of 100 x 100",
-        many,
-        "ms",
-        better="less",
-        baseline="one pair at a time",
-        baseline_trials=one,
-        method="all in one array",
-    )
+        "predictor", "a pair of a matrix of 100 x 100", many, "ms", better="less",
+        baseline="one pair at a time", baseline_trials=one, method="all in one array",
+    )  # fmt: skip
     record("predictor", "reading the model", reading, "ms", better="less", method="a JSON file")
 
 
@@ -231,15 +192,10 @@ def test_a_snapshot_of_slurm_s_jobs() -> None:
         ours.append(1e3 * seconds(anew, time.process_time))
         plain.append(1e3 * seconds(lambda: json.loads(text), time.process_time))
     record(
-        "snapshot",
-        "squeue --json read and judged",
-        ours,
-        "ms of CPU",
-        better="less",
-        baseline="json.loads alone",
-        baseline_trials=plain,
+        "snapshot", "squeue --json read and judged", ours, "ms of CPU", better="less",
+        baseline="json.loads alone", baseline_trials=plain,
         method=f"{count:,} jobs, every record anew",
-    )
+    )  # fmt: skip
 
 
 def test_a_sweep_s_overhead(tmp_path: Path) -> None:

@@ -210,8 +210,7 @@ def test_steps_by_srun() -> None:
             role, jobs = f"gang-agent {node}", others.enter_context(shielded(stage, SHIELD))
             agent = others.enter_context(stage.in_place_of({role: ("--cpu-root", str(jobs))}))[role].pid
             until(lambda: stage.node_status(node).agent == "joined", 60, "another agent joins")
-        honest = stage.start("while :; do :; done", node)
-        pids = processes_of(honest, node)
+        pids = processes_of(stage.start("while :; do :; done", node), node)
         began_s, before_s = time.monotonic(), cpu_s(pids)
         time.sleep(10)
         alone = (cpu_s(pids) - before_s) / (time.monotonic() - began_s)

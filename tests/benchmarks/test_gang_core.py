@@ -15,33 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from gangd import core, wire
 from gangd.controller.fanout import Fanout
 from gangd.controller.uplink import Times, Uplink
-from gangd.core import (
-    AgentJoined,
-    AgentState,
-    Command,
-    CoreMap,
-    CoreSettings,
-    GangScheduler,
-    JobView,
-    Publish,
-    SlurmSnapshot,
-    Tick,
-)
 from gangd.daemon_process import calm_collector
-from gangd.wire import (
-    Bounds,
-    ControllerIdentity,
-    DownMessage,
-    Hello,
-    JobSample,
-    Report,
-    SliceReport,
-    decode_up,
-    encode,
-    encode_down,
-)
 
 pytestmark = pytest.mark.benchmark
 JOBS, NODES, CORES, MULTIPLICITY = 10_000, 5_000, 12, 2
@@ -74,16 +51,17 @@ def spread(costs: list[Cost]) -> str:
     return f"{of([one.cpu for one in costs])} ms (wall {of([one.wall for one in costs])})"
 
 
-def pairs(cores: CoreMap) -> tuple[JobView, ...]:
+def pairs(cores: core.CoreMap) -> tuple[core.JobView, ...]:
     return tuple(
-        JobView(job, job, cores.pack({f"n{(job - 1) % NODES}": range(CORES)})) for job in range(1, JOBS + 1)
+        core.JobView(job, job, cores.pack({f"n{(job - 1) % NODES}": range(CORES)}))
+        for job in range(1, JOBS + 1)
     )
 
 
-def strewn(cores: CoreMap) -> tuple[JobView, ...]:
+def strewn(cores: core.CoreMap) -> tuple[core.JobView, ...]:
     dice = np.random.default_rng(1)
     load = np.zeros((NODES, CORES), dtype=int)
-    views: list[JobView] = []
+    views: list[core.JobView] = []
     while len(views) < JOBS:
         wide, width = int(dice.choice([1, 1, 1, 1, 1, 2, 2, 4, 8])), int(dice.choice([2, 3, 4, 6]))
         placement: dict[str, list[int]] = {}
@@ -93,27 +71,27 @@ def strewn(cores: CoreMap) -> tuple[JobView, ...]:
                 load[node][chosen] += 1
                 placement[f"n{node}"] = chosen.tolist()
         if placement:
-            views.append(JobView(len(views) + 1, len(views) + 1, cores.pack(placement)))
+            views.append(core.JobView(len(views) + 1, len(views) + 1, cores.pack(placement)))
     return tuple(views)
 
 
 class Site:
-    def __init__(self, layout: Callable[[CoreMap], tuple[JobView, ...]]) -> None:
-        self.cores = CoreMap({f"n{index}": CORES for index in range(NODES)})
+    def __init__(self, layout: Callable[[core.CoreMap], tuple[core.JobView, ...]]) -> None:
+        self.cores = core.CoreMap({f"n{index}": CORES for index in range(NODES)})
         self.jobs = layout(self.cores)
-        self.scheduler = GangScheduler(CoreSettings(grace_ns=0), 0, self.cores)
+        self.scheduler = core.GangScheduler(core.CoreSettings(grace_ns=0), 0, self.cores)
         self.slice = 0
-        self.commands: list[Command] = []
+        self.commands: list[core.Command] = []
         calm_collector()
         for name in self.cores:
-            self.scheduler.handle(AgentJoined(0, name))
+            self.scheduler.handle(core.AgentJoined(0, name))
 
     @property
     def now_ns(self) -> int:
         return self.slice * QUANTUM_NS + 1
 
     def snapshot(self) -> None:
-        self.commands = self.scheduler.handle(SlurmSnapshot(self.now_ns, self.now_ns, 0.0, self.jobs))
+        self.commands = self.scheduler.handle(core.SlurmSnapshot(self.now_ns, self.now_ns, 0.0, self.jobs))
 
     def tick(self) -> Cost:
         self.scheduler.agents._heard_ns[:] = self.now_ns  # every agent has reported
@@ -122,7 +100,7 @@ class Site:
         return taken
 
     def _tick(self) -> None:
-        self.commands = self.scheduler.handle(Tick(self.now_ns))
+        self.commands = self.scheduler.handle(core.Tick(self.now_ns))
 
     def rebuild(self) -> Cost:
         """Conflict graph, groups, slices and commands of everything."""
@@ -134,7 +112,7 @@ class Site:
 
 
 @pytest.mark.parametrize("layout", [pairs, strewn])
-def test_cost_of_slices(layout: Callable[[CoreMap], tuple[JobView, ...]]) -> None:
+def test_cost_of_slices(layout: Callable[[core.CoreMap], tuple[core.JobView, ...]]) -> None:
     site = Site(layout)
     cold = cost(site.snapshot)
     first = site.tick()
@@ -144,8 +122,7 @@ def test_cost_of_slices(layout: Callable[[CoreMap], tuple[JobView, ...]]) -> Non
     print(f"{len(groups)} groups, largest {sizes[:3]}")
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     print(f"  first snapshot (all jobs new) {cold}, first slice {first}")
-    steady = [site.tick() for _ in range(STEADY_SLICES)]
-    print(f"  steady slice: {spread(steady)}")
+    print(f"  steady slice: {spread([site.tick() for _ in range(STEADY_SLICES)])}")
     print(f"  unchanged snapshot: {spread([cost(site.snapshot) for _ in range(10)])}")
     print(f"  full rebuild: {spread([site.rebuild() for _ in range(10)])}")
     changes = []
@@ -161,62 +138,58 @@ def test_cost_of_telling_everybody() -> None:
     site.snapshot()
     site.tick()
     fanout = Fanout(
-        ControllerIdentity(b"c" * 16, 1),
+        wire.ControllerIdentity(b"c" * 16, 1),
         site.cores,
         site.scheduler.time,
         2_000_000_000,
-        Bounds(5_000_000_000, 0),
+        wire.Bounds(5_000_000_000, 0),
     )
-    [publish] = [command for command in site.commands if isinstance(command, Publish)]
+    [publish] = [command for command in site.commands if isinstance(command, core.Publish)]
     print(f"\n{len(publish.tracks)} tracks to {NODES} nodes; load {os.getloadavg()[0]:.1f}")
     print(f"  tracks by node: {cost(lambda: fanout.publish(publish))}")
-    messages: list[DownMessage] = []
+    messages: list[wire.DownMessage] = []
     print(f"  messages: {cost(lambda: messages.extend(fanout.messages(0, 2)))}")
     frames: list[list[bytes]] = []
-    print(f"  encoding: {cost(lambda: frames.extend(map(encode_down, messages)))}")
+    print(f"  encoding: {cost(lambda: frames.extend(map(wire.encode_down, messages)))}")
     sizes = [len(frame[1]) for frame in frames]
     print(f"  {len(frames)} messages, {np.median(sizes):.0f} bytes each, most {max(sizes)}")
     beats: list[list[bytes]] = []
-    print(f"  beats, encoded: {cost(lambda: beats.extend(map(encode_down, fanout.beats(site.cores, 0, 2))))}")
+    encoded = cost(lambda: beats.extend(map(wire.encode_down, fanout.beats(site.cores, 0, 2))))
+    print(f"  beats, encoded: {encoded}")
 
 
 def test_cost_of_reports() -> None:
     site = Site(pairs)
     site.snapshot()
     site.tick()
-    controller = ControllerIdentity(b"c" * 16, 1)
+    controller = wire.ControllerIdentity(b"c" * 16, 1)
     uplink = Uplink(controller, site.cores, site.scheduler.time, site.scheduler.place)
     times = Times(QUANTUM_NS, 2_000_000_000, 2)
     bodies = []
     for index, name in enumerate(site.cores):
-        hello = Hello(
+        hello = wire.Hello(
             node=name, incarnation=b"a" * 16, boot_id="b", pid=1, agent_version="1", freezer="recording"
         )
-        uplink.on_message(hello, 0, 0, times, AgentState.JOINED)
-        samples = (JobSample(index + 1, 240_000, 0, 250_000, 3),)
-        one = SliceReport(0, 1, 0, 5, 100, (index + 1 + NODES,), samples)
+        uplink.on_message(hello, 0, 0, times, core.AgentState.JOINED)
+        samples = (wire.JobSample(index + 1, 240_000, 0, 250_000, 3),)
+        one = wire.SliceReport(0, 1, 0, 5, 100, (index + 1 + NODES,), samples)
         bodies.append(
             (
                 name,
-                encode(
-                    Report(
-                        node=name,
-                        incarnation=b"a" * 16,
-                        follows=b"c" * 16,
-                        seq=1,
-                        offset_ns=0,
-                        rtt_us=9,
-                        slices=(one,),
+                wire.encode(
+                    wire.Report(
+                        node=name, incarnation=b"a" * 16, follows=b"c" * 16, seq=1, offset_ns=0,
+                        rtt_us=9, slices=(one,),
                     )
                 ),
             )
-        )
+        )  # fmt: skip
     site.scheduler.settings = replace(site.scheduler.settings, record=True)
 
     def take() -> None:
         for name, body in bodies:
-            message = decode_up(body, name)
-            reaction = uplink.on_message(message, site.now_ns, site.now_ns, times, AgentState.JOINED)
+            message = wire.decode_up(body, name)
+            reaction = uplink.on_message(message, site.now_ns, site.now_ns, times, core.AgentState.JOINED)
             for event in reaction.events:
                 site.scheduler.handle(event)
 

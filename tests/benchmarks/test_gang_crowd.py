@@ -32,16 +32,7 @@ from gangd.controller.slurm_view import ClusterView
 from gangd.controller.uplink import Uplink
 from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmChanges, SlurmSnapshot, Tick
 from gangd.daemon_process import calm_collector
-from gangd.wire import (
-    Bounds,
-    ControllerIdentity,
-    Hello,
-    JobSample,
-    Report,
-    SliceReport,
-    encode,
-    encode_down,
-)
+from gangd.wire import Bounds, ControllerIdentity, Hello, JobSample, Report, SliceReport, encode, encode_down
 from gangd.wire.sockets import ControllerSockets, Received
 from tests.fixtures.bench import record
 from tests.fixtures.gang_crowd_run import CrowdRun, Plan, Use, share
@@ -101,15 +92,10 @@ def test_cost_of_deciding(by_changes: bool) -> None:
     print(f"  first decision, all jobs new {decisions[0]:.0f}; first look {looks[0]:.0f}")
     known = "changes of jobs" if by_changes else "all jobs"
     record(
-        "crowd",
-        f"a decision for {len(crowd.all)} jobs on {NODES} nodes, {known}",
-        decisions[10:],
-        "ms of CPU",
-        better="less",
-        baseline="the slice",
-        baseline_trials=[float(QUANTA_MS[0])],
+        "crowd", f"a decision for {len(crowd.all)} jobs on {NODES} nodes, {known}", decisions[10:],
+        "ms of CPU", better="less", baseline="the slice", baseline_trials=[float(QUANTA_MS[0])],
         method=f"{CHURN} jobs end and begin in each slice; all jobs new at first",
-    )
+    )  # fmt: skip
     for what, values in (("decision", decisions[10:]), ("look at Slurm's answer", looks[10:])):
         print(f"  {what}: {spread(values)}")
 
@@ -192,14 +178,9 @@ class Hand:
 
 def greeting(node: str) -> Hello:
     return Hello(
-        node=node,
-        incarnation=node.encode().ljust(16, b"."),
-        boot_id="crowd",
-        pid=1,
-        agent_version="crowd",
-        freezer="recording",
-        yields="cgroup2",
-    )
+        node=node, incarnation=node.encode().ljust(16, b"."), boot_id="crowd", pid=1,
+        agent_version="crowd", freezer="recording", yields="cgroup2",
+    )  # fmt: skip
 
 
 def report_of(node: str, number: int, jobs: list[int]) -> Report:

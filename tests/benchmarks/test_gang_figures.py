@@ -225,8 +225,7 @@ def test_cpu_of_the_daemons_by_thread(figures: Figures, hold: HoldSetting) -> No
 @pytest.mark.parametrize("hold", [*HoldSetting])
 def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path, hold: HoldSetting) -> None:
     factor = min(1.0, SHARED_S / 9)
-    trace = tmp_path / "minute.swf"
-    trace.write_text(
+    (trace := tmp_path / "minute.swf").write_text(
         "".join(
             f"{number} {at * factor:g} -1 {run * factor:g} 2 -1 -1 2 600 -1 1 1 1 -1 1 -1 -1 -1\n"
             for number, (at, run) in enumerate(MINUTE, 1)

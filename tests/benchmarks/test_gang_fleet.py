@@ -53,14 +53,7 @@ def test_thousand_agents(tmp_path: Path) -> None:
             words = ["--keys", str(tmp_path / "keys"), "--controller", address.read_text()]
             fleets.append(
                 subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-m",
-                        "tests.fixtures.gang_fleet",
-                        *words,
-                        *spans,
-                        *nodes,
-                    ],
+                    [sys.executable, "-m", "tests.fixtures.gang_fleet", *words, *spans, *nodes],
                     stdout=subprocess.PIPE,
                 )
             )

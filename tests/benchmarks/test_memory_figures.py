@@ -86,16 +86,10 @@ def test_waits_and_kills_over_requests(tmp_path: Path) -> None:
             for gib in numbers("OSUB_MEMORY_GIB", "4,8"):
                 for multiplicity, rule, coverage in RULES:
                     found = osub.simulate(
-                        path,
-                        SYSTEM,
-                        multiplicity=multiplicity,
-                        memory=rule,
-                        memory_coverage=coverage,
-                        memory_gib=gib,
-                        vary_overhead=False,
-                        oversize="skip",
-                        overhead=OVERHEAD,
-                    ).outcome
+                        path, SYSTEM, multiplicity=multiplicity, memory=rule,
+                        memory_coverage=coverage, memory_gib=gib, vary_overhead=False,
+                        oversize="skip", overhead=OVERHEAD,
+                    ).outcome  # fmt: skip
                     kills = 1000 * found["out_of_memory"] / found["jobs"]
                     say(
                         f"{ratio:.2f} | {gib:g} GiB | {seed} | {multiplicity} | {rule} {coverage:g} | "
@@ -155,16 +149,10 @@ def draw(path: Path) -> list[Came]:
             "hold": "freeze",
         }
         spec = SimulationSpec(
-            trace=path,
-            system="N2C4",
-            multiplicity=multiplicity,
-            overhead=1.0,
-            interactive_queue=-1,
-            memory=memory,
-            memory_gib=NODE_GIB,
-            memory_coverage=COVERAGE,
+            trace=path, system="N2C4", multiplicity=multiplicity, overhead=1.0,
+            interactive_queue=-1, memory=memory, memory_gib=NODE_GIB, memory_coverage=COVERAGE,
             **(slices if multiplicity > 1 else {}),
-        )
+        )  # fmt: skip
         result = SimulationSession(path, spec, cleaning_of(spec)).run()
         gang, killed = result.pools[0].run.gang, result.out_of_memory
         assert killed is not None

@@ -75,8 +75,7 @@ def replay(
     """Replay jobs, (submit, application), and return their records in that order."""
     folder.mkdir()
     trace = write_trace(folder / "log.swf", [(at, ALONE_S, 1) for at, _ in jobs], 600)
-    apps = folder / "apps.csv"
-    apps.write_text(
+    (apps := folder / "apps.csv").write_text(
         "trace_job,app,args,application\n"
         + "".join(
             f"{number},{sys.executable},-m osub.cli.main predict run {name} --seconds {ALONE_S:g},{name}\n"

@@ -28,15 +28,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from predictor.chosen import pairs_of
 from predictor.dataset import PairKind
-from predictor.model.linear_models import (
-    Scaling,
-    by_application,
-    each_application,
-    fit_danger,
-    fit_loss,
-    nearest_loss,
-    one_thread,
-)
+from predictor.model import linear_models
 from predictor.model.model_judges import Curves, curves_of, predict_unseen, rank_of
 from predictor.model.pair_records import Floats, Records, records_of
 from tests.fixtures.voice import say
@@ -49,16 +41,16 @@ Method = Callable[[Records, Records], Floats]
 
 
 def _ridge(train: Records, test: Records) -> Floats:
-    return fit_loss(train).values(Scaling.of(train).design(test))
+    return linear_models.fit_loss(train).values(linear_models.Scaling.of(train).design(test))
 
 
 def _logistic(train: Records, test: Records) -> Floats:
-    odds = fit_danger(train).values(Scaling.of(train).design(test))
+    odds = linear_models.fit_danger(train).values(linear_models.Scaling.of(train).design(test))
     return np.where(odds > 0, train.threshold + 1e-6, train.threshold - 1e-6)
 
 
 def _forest(train: Records, test: Records) -> Floats:
-    scaling = Scaling.of(train)
+    scaling = linear_models.Scaling.of(train)
     fitted = RandomForestRegressor(200, min_samples_leaf=3, random_state=0, n_jobs=1)
     return np.asarray(fitted.fit(scaling.design(train), train.loss).predict(scaling.design(test)))
 
@@ -70,14 +62,14 @@ def _majority(train: Records, test: Records) -> Floats:
 COUNTERS: dict[str, Method] = {
     "logistic regression": _logistic,
     "ridge regression of the loss": _ridge,
-    "nearest measured pair": nearest_loss,
+    "nearest measured pair": linear_models.nearest_loss,
     "random forest": _forest,
 }
 
 
 def _left_out(records: Records, method: Method) -> Floats:
     said = np.full(len(records), np.nan)
-    for split in each_application(records, 3, 0):
+    for split in linear_models.each_application(records, 3, 0):
         if split.is_usable:
             said[split.test] = method(records.where(split.train), records.where(split.test))
     return said
@@ -87,7 +79,7 @@ def _chosen_within(train: Records, test: Records) -> Floats:
     scores = {}
     for name, method in COUNTERS.items():
         right = []
-        for split in by_application(train, 4, 0):
+        for split in linear_models.by_application(train, 4, 0):
             if split.is_usable:
                 inner = train.where(split.test)
                 said = method(train.where(split.train), inner)
@@ -201,7 +193,7 @@ def _row(name: str, records: Records, draws: list[Floats]) -> str:
     )
 
 
-@one_thread()
+@linear_models.one_thread()
 def test_methods_of_the_field_on_programs_never_measured() -> None:
     pairs = pairs_of(None)
     every = records_of(pairs, PairKind.TIMESLICE, 0.5)

@@ -207,8 +207,7 @@ def simulated_as(real: Path, parts: str, alone: Path, other: Path) -> Run:
     usual = measure_latencies(load_run(alone))
     if "idle" not in parts:
         usual = msgspec.structs.replace(usual, **dict.fromkeys(IDLE_PARTS, 0.0))
-    latencies = out.with_suffix(".json")
-    latencies.write_bytes(msgspec.json.encode(usual))
+    (latencies := out.with_suffix(".json")).write_bytes(msgspec.json.encode(usual))
     under_gangd = info.gang.kind == "osub"
     costs: object = "1.0"
     if "costs" in parts:
@@ -231,8 +230,7 @@ def share_of(flags: pl.Series) -> str:
 
 def fidelity(model: str, setting: str, two: Sequence[tuple[Run, Run]]) -> str:
     """Return a line of the table: errors of all pairs of a real run and what is to be as it."""
-    frames = [pair(real, other) for real, other in two]
-    jobs = pl.concat(frames)
+    jobs = pl.concat([pair(real, other) for real, other in two])
     done = jobs.filter((pl.col("state") == "COMPLETED") & (pl.col("state_other") == "COMPLETED"))
     cells = []
     for some in (done.filter(pl.col("run_s") >= LONG_S), done.filter(pl.col("run_s") < LONG_S)):

@@ -92,8 +92,7 @@ def run_of(part: str, periods: str, multiplicity: int) -> Path:
 def simulated(real: Path, multiplicity: int, name: str, *words: object) -> Run:
     out = FOLDER / f"{real.name}-{name}"
     shutil.rmtree(out, ignore_errors=True)
-    sleepers = FOLDER / "sleepers.py"
-    sleepers.write_text(SLEEPERS)
+    (sleepers := FOLDER / "sleepers.py").write_text(SLEEPERS)
     sharing = ["--sharing", f"{sleepers}:Sleepers"] if multiplicity > 1 else []
     setting = ["--system", SYSTEM, "--multiplicity", multiplicity, *sharing, "--out", out]
     child("osub.cli.main", "simulate", real, *setting, *words)

@@ -57,16 +57,9 @@ def play(
                 end = str(error)
             ended = {str(state): count for state, count in troupe.ended.items()}
             return Summary(
-                seed,
-                campaign.outcomes,
-                ended,
-                troupe.cancelled,
-                troupe.worst_gone_s,
-                time.monotonic() - began_s,
-                end,
-                hold=hold.value,
-                parts=parts,
-            )
+                seed, campaign.outcomes, ended, troupe.cancelled, troupe.worst_gone_s,
+                time.monotonic() - began_s, end, hold=hold.value, parts=parts,
+            )  # fmt: skip
 
 
 def _leave(number: int, _frame: object) -> None:

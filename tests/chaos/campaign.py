@@ -120,14 +120,9 @@ class Campaign:
             for excess in window.excesses.values()
         ]
         return Outcome(
-            number,
-            fault.name,
-            fault.detail,
-            window.worst_s,
-            recovered_s,
-            time.monotonic() - began_s,
-            "; ".join(broken) or None,
-        )
+            number, fault.name, fault.detail, window.worst_s, recovered_s,
+            time.monotonic() - began_s, "; ".join(broken) or None,
+        )  # fmt: skip
 
     def _check_nodes(self) -> None:
         """Every node is in service; one that Slurm has not heard of for a moment is given another."""

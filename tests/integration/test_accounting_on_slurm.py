@@ -114,8 +114,7 @@ def accounted(cluster: LocalCluster, folder: Path, *settings: str, ready: str = 
         state = cluster.state()
         conf, munge = state.layout.conf, cluster.folder / "run" / "munge.sock"
         own_port = free_port()
-        dbd = folder / "slurmdbd.conf"
-        dbd.write_text(
+        (dbd := folder / "slurmdbd.conf").write_text(
             f"AuthType=auth/munge\nAuthInfo=socket={munge}\nDbdHost=localhost\nDbdPort={own_port}\n"
             f"SlurmUser=root\nStorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\n"
             f"StoragePort={port}\nStorageUser=slurm\nStoragePass=pw\nPidFile={folder}/slurmdbd.pid\n"
@@ -199,8 +198,7 @@ def test_rules_of_qos_and_account_count_for_jobs_of_a_live_slurmdbd(
     make_cluster: Callable[[Shape], LocalCluster], tmp_path: Path
 ) -> None:
     """Of whichever source a job is read from; and in a gangd that runs, which knows what names there are."""
-    shape = Shape(nodes=1, cores=1, virtual=True, multiplicity=2)
-    cluster = make_cluster(shape)
+    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=2))
     with accounted(cluster, tmp_path, "AccountingStorageEnforce=associations,qos", ready=PEOPLE) as client:
         conf = cluster.state().layout.conf
         request = SubmitRequest(script="#!/bin/sh\nsleep 600\n", name="j", time_limit_minutes=20)
@@ -216,8 +214,7 @@ def test_rules_of_qos_and_account_count_for_jobs_of_a_live_slurmdbd(
         apart = ApartSlurm(conf, source="pyslurm") if is_installed() else None
         if apart is not None:
             sources["pyslurm"] = apart.jobs
-        file = tmp_path / "gangd.toml"
-        file.write_text(RULES)
+        (file := tmp_path / "gangd.toml").write_text(RULES)
         policy = policy_of(load_config(file))
         for name, read in sources.items():
             jobs = {job.job_id: job for job in read().jobs}

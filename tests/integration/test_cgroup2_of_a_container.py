@@ -42,8 +42,7 @@ def own_cgroup() -> Iterator[Path]:
                   (path / "cgroup.controllers").exists()), None)  # fmt: skip
     if os.geteuid() != 0 or mount is None:
         pytest.skip("needs root and a mounted cgroup v2 hierarchy")
-    group = mount / f"osubtest_{uuid.uuid4().hex[:8]}"
-    group.mkdir()
+    (group := mount / f"osubtest_{uuid.uuid4().hex[:8]}").mkdir()
     yield group
     deadline_s = time.monotonic() + 10
     while group.exists():

@@ -15,23 +15,11 @@ SEED = 1
 # The long form has what takes longer (outages, time limits, namespaces), and what other tests show (hostile
 # names, cancelled and suspended jobs, steps, heterogeneous jobs, keys, connections).
 QUICK = (
-    "SIGKILL controller",
-    "SIGSTOP agent",
-    "SIGKILL guardian",
-    "SIGKILL agent and guardian",
-    "SIGKILL controller, agents and guardians",
-    "full /dev/shm",
-    "agent restart with held jobs",
-    "message loss",
-    "network partition",
-    "clock jump, controller",
-    "slurmctld restart",
-    "requeue",
-    "job array",
-    "node drain and resume",
-    "replayed plans",
-    "fuzzed frames to an agent",
-)
+    "SIGKILL controller", "SIGSTOP agent", "SIGKILL guardian", "SIGKILL agent and guardian",
+    "SIGKILL controller, agents and guardians", "full /dev/shm", "agent restart with held jobs",
+    "message loss", "network partition", "clock jump, controller", "slurmctld restart", "requeue",
+    "job array", "node drain and resume", "replayed plans", "fuzzed frames to an agent",
+)  # fmt: skip
 
 
 @pytest.mark.slurm

@@ -20,15 +20,10 @@ pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
 def claiming(pid: int, user: int | None, name: str, folder: Path) -> ProcessFacts:
     return ProcessFacts(
-        pid=pid,
-        parent=1,
-        start_ticks=1,
-        user=user,
-        name="slurmd",
-        words=("slurmd",),
+        pid=pid, parent=1, start_ticks=1, user=user, name="slurmd", words=("slurmd",),
         environment=frozenset({f"{MARK}={name}", f"SLURM_CONF={folder}/slurm.conf"}),
         cgroups=("/",),
-    )
+    )  # fmt: skip
 
 
 def test_a_cluster_that_runs_is_listed_with_its_daemons(shared_cluster: LocalCluster) -> None:

@@ -40,14 +40,9 @@ TRACE = small("KTH-SP2-1996-2.1-cln.swf.gz")
 JOBS = 50
 NODES = 3
 SHAPE = Shape(
-    nodes=NODES,
-    cores=1,
-    virtual=True,
-    multiplicity=2,
-    gang=GangKind.OSUB,
-    hold=HoldSetting.FREEZE,
+    nodes=NODES, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB, hold=HoldSetting.FREEZE,
     settings=("KillWait=3",),
-)
+)  # fmt: skip
 Run = Callable[..., str]
 
 
@@ -300,8 +295,7 @@ def test_an_on_demand_job_takes_nodes_of_another_which_goes_on_later(
 
 
 def test_jobs_reach_nodes_that_were_made_anew(contained: Contained) -> None:
-    killed = contained.names("node")[0]
-    contained.engine.ask("rm", "-f", killed)
+    contained.engine.ask("rm", "-f", contained.names("node")[0])
     contained.up()
     assert contained.cluster.status().is_whole
     assert set(contained.states()) == set(contained.names("node"))

@@ -85,8 +85,7 @@ def cluster() -> Iterator[Cluster]:
         except HostError as error:
             pytest.skip(f"the machine's disks cannot be made: {error}")
         seen = binds(Path(__file__).parents[2], Path(site.getsitepackages()[0]))
-        work = Path(name) / "work"
-        work.mkdir()
+        (work := Path(name) / "work").mkdir()
         with Machine(root, work, seen, MEMORY_MIB, disk) as machine:
             engine_inside = MachineEngine(machine)
             machine.must("mkdir -p /srv/state")

@@ -79,8 +79,7 @@ def test_jobs_take_turns_and_end_and_slurmdbd_has_them(contained: Contained) -> 
 
 
 def test_a_second_up_starts_what_has_died(contained: Contained) -> None:
-    killed = contained.names("node")[-1]
-    contained.engine.ask("rm", "-f", killed)
+    contained.engine.ask("rm", "-f", contained.names("node")[-1])
     assert not contained.cluster.status().is_whole
     contained.cluster.up(EngineName.PODMAN, SHAPE, Options())
     assert contained.cluster.status().is_whole

@@ -83,19 +83,13 @@ class Site:
 
     def evict(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [
-            sys.executable,
-            "-m",
-            "osub.cli.main",
-            "evict",
-            "--cluster",
-            str(self.cluster.folder),
+            sys.executable, "-m", "osub.cli.main", "evict", "--cluster", str(self.cluster.folder),
             *words,
-        ]
+        ]  # fmt: skip
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def table(self, text: str) -> str:
-        path = self.folder / "times.csv"
-        path.write_text(text)
+        (path := self.folder / "times.csv").write_text(text)
         return str(path)
 
 

@@ -152,8 +152,7 @@ def campaign() -> Iterator[Campaign]:
 
 def begin(slurm: Hostile) -> Campaign:
     options = (("-N2", "-n2", "-t", "60"), ("-N1", "-n1"), ("--hold", "--array=1-3"))
-    numbers = [slurm.submit(Words(), *each) for each in options]
-    assert None not in numbers
+    assert None not in [slurm.submit(Words(), *each) for each in options]
     until(lambda: list(slurm.states().values()).count("R") == 2, 60, "two jobs run")
     client = slurm.cluster.client()
     text, book = plain_text(slurm)

@@ -85,8 +85,7 @@ def test_every_command_comes_with_the_wheel_and_reports_its_use(program: str, pr
 def test_an_installed_release_simulates_a_trace_and_draws_its_report(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.swf").write_text(TRACE)
     words = ("simulate", "tiny.swf", "--system", "N1C4", "--multiplicity", "2", "--out", "run", "--json")
-    done = run(programs / "osub", *words, cwd=tmp_path)
-    assert json.loads(done.stdout)
+    assert json.loads(run(programs / "osub", *words, cwd=tmp_path).stdout)
     run(programs / "osub", "report", "run", "--html", "report.html", cwd=tmp_path)
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")[:500]
 

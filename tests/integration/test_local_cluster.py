@@ -55,8 +55,7 @@ def test_jobs_share_cores_and_their_cores_are_reported(make_cluster: Make) -> No
 
 
 def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None:
-    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=2))
-    client = cluster.client()
+    client = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=2)).client()
     hungry = SubmitRequest(
         script=SLEEPER.script,
         name="hungry",

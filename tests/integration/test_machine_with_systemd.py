@@ -10,14 +10,7 @@ import time
 
 import pytest
 
-from tests.fixtures.machine.slurm import (
-    HEALTH_CHECK_S,
-    LEASE_S,
-    SCOPE,
-    MachineCluster,
-    idle_file,
-    task_of,
-)
+from tests.fixtures.machine.slurm import HEALTH_CHECK_S, LEASE_S, SCOPE, MachineCluster, idle_file, task_of
 from tests.fixtures.machine.started import cluster_of_module, two_jobs
 
 SLOW_S = 30.0

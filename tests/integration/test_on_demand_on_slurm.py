@@ -40,8 +40,7 @@ def test_a_preempted_job_goes_on_from_its_checkpoint(
     kinds.write_text(KINDS)
     words = ["--on-demand", "n-paa", "--set", f"jobs={kinds}", "--gangd", "none"]
     where = ["--cluster", str(shared_cluster.folder), "--out", str(out)]
-    printed = cli("replay", trace, *where, *words).out
-    assert "simulated" in printed
+    assert "simulated" in cli("replay", trace, *where, *words).out
     rows = {row["trace_job"]: row for row in load_run(out).jobs.to_dicts()}
     assert [row["state"] for row in rows.values()] == ["COMPLETED", "COMPLETED"]
     assert rows[2]["kind"] == "ondemand"

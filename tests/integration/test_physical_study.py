@@ -32,17 +32,9 @@ def few_jobs() -> SwfTrace:
 
 def plan() -> StudyPlan:
     return StudyPlan(
-        nodes=2,
-        cores=1,
-        layouts=(DEDICATED.key, GANGD.key),
-        rounds=1,
-        draws=(),
-        short_s=10.0,
-        long_s=0.0,
-        pair_s=0.0,
-        places=False,
-        estimate_s=60.0,
-    )
+        nodes=2, cores=1, layouts=(DEDICATED.key, GANGD.key), rounds=1, draws=(), short_s=10.0,
+        long_s=0.0, pair_s=0.0, places=False, estimate_s=60.0,
+    )  # fmt: skip
 
 
 class Follow:

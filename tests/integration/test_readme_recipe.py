@@ -32,8 +32,7 @@ def recipe() -> list[list[str]]:
 
 def test_every_line_of_it_works_and_what_was_scaled_is_reported(tmp_path: Path) -> None:
     """In a folder with a blank in its name, which Slurm and MPI meet in each path."""
-    home = tmp_path / "my home"
-    home.mkdir()
+    (home := tmp_path / "my home").mkdir()
     write_swf(home / "trace.swf.gz", generate_trace(1500, 64, 16, seed=3, interactive_share=0.2))
     environment = dict(os.environ, HOME=str(home))
     lines = recipe()
@@ -46,14 +45,9 @@ def test_every_line_of_it_works_and_what_was_scaled_is_reported(tmp_path: Path) 
             if "--fit" in words:
                 words[words.index("--fit") + 1] = str(FIT_S)
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "osub.cli.main", *words],
-                cwd=home,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=200,
-                check=False,
-            )
+                [sys.executable, "-P", "-m", "osub.cli.main", *words], cwd=home, env=environment,
+                capture_output=True, text=True, timeout=200, check=False,
+            )  # fmt: skip
             assert done.returncode == 0, (words, done.stderr)
             said[words[0]] = done.stdout + done.stderr
     finally:

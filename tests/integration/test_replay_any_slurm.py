@@ -77,8 +77,7 @@ class Stage:
 
     def job_of(self, number: int) -> str:
         """Return the Slurm id of a job of the trace."""
-        entries = self.session._following.entries
-        return str(entries[number].job.job_id)
+        return str(self.session._following.entries[number].job.job_id)
 
     def is_over(self, number: int) -> bool:
         """Whether the replay has recorded the end of a job of the trace."""

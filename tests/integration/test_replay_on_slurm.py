@@ -97,8 +97,7 @@ def test_a_replay_on_a_host_that_others_use_is_repeated_and_the_earlier_one_kept
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    apps = tmp_path / "apps.csv"
-    apps.write_text("trace_job,app,args\n1,sleep,1\n")
+    (apps := tmp_path / "apps.csv").write_text("trace_job,app,args\n1,sleep,1\n")
     monkeypatch.setattr("osub.cli.replay.host_use", partial(host_use, most_taken=-1.0))
     out = tmp_path / "run"
     trace = swf(tmp_path / "t.swf", (1, 0, 1, 1, 1))
@@ -154,8 +153,7 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
 ) -> None:
     """The second attempt passes while no replay runs; the third begins after the replay was resumed."""
     trace = swf(tmp_path / "t.swf", (1, 0, 8, 1, 1), (2, 0.5, 1, 1, 1))
-    apps = tmp_path / "apps.csv"
-    apps.write_text("trace_job,app,args\n1,sleep,8\n2,sleep,1\n")
+    (apps := tmp_path / "apps.csv").write_text("trace_job,app,args\n1,sleep,8\n2,sleep,1\n")
     out = tmp_path / "run"
     more = ("--apps", str(apps), "--sbatch-option", "requeue")
     replay = subprocess.Popen(words(trace, shared_cluster, out, *more), stdout=subprocess.DEVNULL)
@@ -304,18 +302,11 @@ def test_the_caller_s_environment_changes_nothing(shared_cluster: LocalCluster, 
     apps = tmp_path / "apps.csv"
     apps.write_text('trace_job,app,args\n1,sh,"-c ""sleep 1; kill -9 $PPID"""\n2,sleep,2\n')
     odd = {
-        "SLURM_TIME_FORMAT": "relative",
-        "TZ": "Pacific/Apia",
-        "LC_ALL": "tr_TR.UTF-8",
-        "LANG": "C",
-        "SQUEUE_FORMAT": "%j",
-        "SQUEUE_STATES": "PENDING",
-        "SCANCEL_STATE": "PENDING",
-        "SBATCH_PARTITION": "none",
-        "SBATCH_TIMELIMIT": "0:01",
-        "SBATCH_HOLD": "1",
+        "SLURM_TIME_FORMAT": "relative", "TZ": "Pacific/Apia", "LC_ALL": "tr_TR.UTF-8", "LANG": "C",
+        "SQUEUE_FORMAT": "%j", "SQUEUE_STATES": "PENDING", "SCANCEL_STATE": "PENDING",
+        "SBATCH_PARTITION": "none", "SBATCH_TIMELIMIT": "0:01", "SBATCH_HOLD": "1",
         "SLURM_CLUSTERS": "elsewhere",
-    }
+    }  # fmt: skip
     done = subprocess.run(
         words(trace, shared_cluster, tmp_path / "run", "--apps", str(apps), "--json"),
         env=os.environ | odd,
@@ -374,8 +365,7 @@ def test_an_unwritable_folder_and_a_full_disk_are_one_line(
     refused(1, "/proc/run", *replay_of(good, shared_cluster, Path("/proc/run")))
     if os.geteuid() != 0:
         pytest.skip("a full disk is made with a tmpfs, which needs root")
-    disk = tmp_path / "disk"
-    disk.mkdir()
+    (disk := tmp_path / "disk").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
     try:
         (disk / "filler").write_bytes(b"x" * (60 << 10))

@@ -30,14 +30,9 @@ def attacked() -> Iterator[LocalCluster]:
     place.chmod(0o755)
     cluster = LocalCluster(place / "c")
     shape = Shape(
-        nodes=2,
-        cores=1,
-        virtual=True,
-        multiplicity=2,
-        gang=GangKind.OSUB,
-        hold=HoldSetting.FREEZE,
+        nodes=2, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB, hold=HoldSetting.FREEZE,
         settings=("PrivateData=jobs",),
-    )
+    )  # fmt: skip
     cluster.up(quick_to_kill(shape))
     try:
         yield cluster

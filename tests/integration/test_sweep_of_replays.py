@@ -21,23 +21,15 @@ SWF = "".join(f"{number} {number} -1 1 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n" fo
 def command(spec: Path) -> list[str]:
     out = str(spec.parent / "out")
     words = (
-        "sweep",
-        str(spec),
-        "--out",
-        out,
-        "--workers",
-        "1",
-        "--json",
-        "--html",
+        "sweep", str(spec), "--out", out, "--workers", "1", "--json", "--html",
         str(spec.parent / "page.html"),
-    )
+    )  # fmt: skip
     return [sys.executable, "-P", "-m", "osub.command", *words, "--force"]
 
 
 def test_replays_of_two_shapes_next_to_simulations_survive_a_kill(tmp_path: Path) -> None:
     (tmp_path / "log.swf").write_text(f"; MaxProcs: 2\n{SWF}")
-    spec = tmp_path / "sweep.toml"
-    spec.write_text(
+    (spec := tmp_path / "sweep.toml").write_text(
         '[base]\ntrace = "log.swf"\nsystem = "N2C1"\nvirtual = true\ninteractive_queue = -1\n'
         '[grid]\nkind = ["simulate", "replay"]\nmultiplicity = [1, 2]\n'
     )

@@ -27,8 +27,7 @@ SWF = "".join(
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
     (tmp_path / "log.swf").write_text(f"; MaxProcs: 4\n{SWF}")
-    path = tmp_path / "sweep.toml"
-    path.write_text(
+    (path := tmp_path / "sweep.toml").write_text(
         '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n[grid]\nmultiplicity = [1, 2, 3]\n'
         "overhead = [1.0, 1.2]\n"
     )

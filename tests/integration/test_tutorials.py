@@ -75,8 +75,7 @@ def test_from_clone_to_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_right_m(tmp_path: Path) -> None:
-    said = follow("right-m.md", tmp_path)
-    assert "Best of 3 settings, assuming C_o = 1.2: M=2" in said
+    assert "Best of 3 settings, assuming C_o = 1.2: M=2" in follow("right-m.md", tmp_path)
     assert (tmp_path / "sweep.html").is_file()
 
 

@@ -181,8 +181,7 @@ def small_disk(place: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
     if os.geteuid() != 0:
         pytest.skip("needs root to mount a small file system")
-    disk = place / "disk"
-    disk.mkdir()
+    (disk := place / "disk").mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(disk)], check=False)
     if done.returncode != 0:
         disk.rmdir()

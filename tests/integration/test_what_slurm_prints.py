@@ -144,8 +144,7 @@ def test_who_forges_the_record_of_a_job_of_his_own_gains_nothing(slurm: Hostile)
     forged = RECORD.replace("CANCELLED", "RUNNING").replace("Unknown", "2030-01-01T00:00:00")
     name = forged.format(victim=job.job_id)
     slurm.run("scontrol", "update", f"JobId={job.job_id}", f"JobName={name}")
-    seen = by_id(slurm.cluster.client().jobs())[job.job_id]
-    assert seen == replace(job, name=name)
+    assert by_id(slurm.cluster.client().jobs())[job.job_id] == replace(job, name=name)
 
 
 # What the sources say
@@ -409,14 +408,12 @@ def test_a_slurm_without_json_is_read_all_the_same(slurm: Hostile, tmp_path: Pat
     victim = running(slurm, "-N1", "-n1", words=Words(name=b"calm", comment=b"gangd-weight=2\nx"))
     forged = f"x Nodes={victim.nodes[0]} CPU_IDs=0 Mem=1".encode()
     attacker = running(slurm, "-N1", "-n1", words=Words(name=forged))
-    plugins = tmp_path / "plugins"
-    plugins.mkdir()
+    (plugins := tmp_path / "plugins").mkdir()
     found = slurm.cluster.client().config()["PluginDir"]
     for plugin in Path(found).iterdir():
         if "json" not in plugin.name:
             (plugins / plugin.name).symlink_to(plugin)
-    conf = tmp_path / "slurm.conf"
-    conf.write_text(f"{slurm.conf.read_text()}\nPluginDir={plugins}\n")
+    (conf := tmp_path / "slurm.conf").write_text(f"{slurm.conf.read_text()}\nPluginDir={plugins}\n")
     snapshot = CommandSlurm(conf).jobs()
     assert [one.job_id for one in snapshot.unreadable] == [attacker.job_id]
     [job] = [job for job in snapshot.jobs if job.job_id == victim.job_id]

@@ -120,8 +120,7 @@ def test_a_header_survives_batsim(made: list[SwfJob], head: list[SwfComment]) ->
 @examples(60)
 def test_a_system_survives_its_platform(made: Machines) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "p.xml"
-        path.write_text(batsim_platform(made))
+        (path := Path(folder) / "p.xml").write_text(batsim_platform(made))
         assert read_platform(path) == made
         nodes = Machines(made.nodes, made.cores, Unit.NODE)
         path.write_text(elastisim_platform(nodes))
@@ -231,8 +230,7 @@ def test_a_document_is_read_in_pieces_of_any_size(
     whole_document = {"items": items} | {f"r{key}": value for key, value in rest.items()} | {"pairs": pairs}
     text = json.dumps(whole_document, ensure_ascii=bool(piece % 2), indent=indent)
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(json_stream, "PIECE", piece):
-        path = Path(folder) / "d.json"
-        path.write_text(text, encoding="utf-8")
+        (path := Path(folder) / "d.json").write_text(text, encoding="utf-8")
         found = list(json_stream.members(path, {"items": "[", "pairs": "{"}))
     assert [value for key, value in found if key == "items"] == items
     assert dict(value for key, value in found if key == "pairs") == pairs
@@ -255,8 +253,7 @@ def test_a_document_is_read_in_pieces_of_any_size(
 @examples(80)
 def test_what_is_no_document_is_one_line(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "d.json"
-        path.write_text(text, encoding="utf-8", errors="replace")
+        (path := Path(folder) / "d.json").write_text(text, encoding="utf-8", errors="replace")
         said = refusal(path)
         assert said is not None or isinstance(json.loads(text), dict)
         assert said is None or (str(path) in said and "\n" not in said)

@@ -191,16 +191,9 @@ reloads = st.builds(
     Reload, times, st.sampled_from([CoreSettings(grace_ns=0), CoreSettings(quantum_ns=100 * MS, record=True)])
 )
 events = st.one_of(
-    snapshots,
-    snapshots,
-    reports,
-    reports,
-    times.map(Tick),
-    times.map(Tick),
-    reloads,
-    st.builds(AgentJoined, times, names),
-    st.builds(AgentLost, times, names, st.just("")),
-)
+    snapshots, snapshots, reports, reports, times.map(Tick), times.map(Tick), reloads,
+    st.builds(AgentJoined, times, names), st.builds(AgentLost, times, names, st.just("")),
+)  # fmt: skip
 
 
 @examples(300)

@@ -6,19 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.core import (
-    AgentJoined,
-    CoreMap,
-    CoreSettings,
-    CpuSample,
-    GangScheduler,
-    JobView,
-    NodeReport,
-    Remembered,
-    SliceUse,
-    SlurmSnapshot,
-    Tick,
-)
+from gangd import core
 from tests.fixtures.core_bench import QUANTUM
 from tests.fixtures.tier import examples
 
@@ -32,32 +20,32 @@ Wanted = list[tuple[set[int], float, bool]]
 class Line:
     """A scheduler for one node, and what its agent sees."""
 
-    def __init__(self, wanted: Wanted, memory: list[Remembered], began_ns: int) -> None:
-        self.cores = CoreMap({"n": CORES})
-        self.scheduler = GangScheduler(CoreSettings(), began_ns, self.cores, memory=memory)
-        self.scheduler.handle(AgentJoined(began_ns, "n"))
+    def __init__(self, wanted: Wanted, memory: list[core.Remembered], began_ns: int) -> None:
+        self.cores = core.CoreMap({"n": CORES})
+        self.scheduler = core.GangScheduler(core.CoreSettings(), began_ns, self.cores, memory=memory)
+        self.scheduler.handle(core.AgentJoined(began_ns, "n"))
         self.busy = {number: busy for number, (_, _, busy) in enumerate(wanted, start=1)}
         views = tuple(
-            JobView(number, number, self.cores.pack({"n": cores_of}), start_s=5.0, weight=weight)
+            core.JobView(number, number, self.cores.pack({"n": cores_of}), start_s=5.0, weight=weight)
             for number, (cores_of, weight, _) in enumerate(wanted, start=1)
         )
         self.began_ns = began_ns
-        self.scheduler.handle(SlurmSnapshot(began_ns, began_ns, 0.0, views))
+        self.scheduler.handle(core.SlurmSnapshot(began_ns, began_ns, 0.0, views))
 
     def step(self, number: int, *, first: int = 2) -> set[int]:
         """Go through slice ``number``; returns who owns slice ``number + first``."""
         now_ns = self.began_ns + number * QUANTUM
-        uses: tuple[SliceUse, ...] = ()
+        uses: tuple[core.SliceUse, ...] = ()
         if number:
             held = self.scheduler.gangs.keys() - self.scheduler.owners(number - 1)
             samples = tuple(
-                CpuSample(job, 1000 * self.busy[job], 0, 1000, 2)
+                core.CpuSample(job, 1000 * self.busy[job], 0, 1000, 2)
                 for job in self.scheduler.gangs
                 if job not in held
             )
-            uses = (SliceUse(number - 1, 0, 0, tuple(sorted(held)), samples),)
-        self.scheduler.handle(NodeReport(now_ns, "n", uses, launched=tuple(self.busy)))
-        self.scheduler.handle(Tick(now_ns))
+            uses = (core.SliceUse(number - 1, 0, 0, tuple(sorted(held)), samples),)
+        self.scheduler.handle(core.NodeReport(now_ns, "n", uses, launched=tuple(self.busy)))
+        self.scheduler.handle(core.Tick(now_ns))
         return self.scheduler.owners(number + first)
 
 
@@ -67,7 +55,7 @@ def test_the_rotation_goes_on_where_it_stood(wanted: Wanted, slices: int) -> Non
     former = Line(wanted, [], 0)
     for number in range(slices):
         former.step(number)
-    memory = msgspec.json.decode(msgspec.json.encode(former.scheduler.memory()), type=list[Remembered])
+    memory = msgspec.json.decode(msgspec.json.encode(former.scheduler.memory()), type=list[core.Remembered])
     begin = max(former.scheduler.horizon, slices - 1)  # the memory has all credits before this slice
     later = Line(wanted, memory, begin * QUANTUM - QUANTUM)
     levels = {number: gang.demand.level for number, gang in former.scheduler.gangs.items()}
@@ -82,7 +70,7 @@ def test_the_rotation_goes_on_where_it_stood(wanted: Wanted, slices: int) -> Non
 
 damaged = st.lists(
     st.builds(
-        Remembered,
+        core.Remembered,
         gang=st.integers(-2, 6),
         jobs=st.lists(st.tuples(st.integers(1, 6), st.sampled_from([5.0, 6.0])), max_size=2).map(tuple),
         level=st.sampled_from(["busy", "idle", "waking", "", "frozen"]),
@@ -100,10 +88,9 @@ damaged = st.lists(
 @examples(100)
 @given(gangs, damaged)
 def test_whatever_is_remembered_everybody_busy_runs_again_and_again(
-    wanted: Wanted, memory: list[Remembered]
+    wanted: Wanted, memory: list[core.Remembered]
 ) -> None:
-    all_busy = [(cores, weight, True) for cores, weight, _ in wanted]
-    line = Line(all_busy, memory, 0)
+    line = Line([(cores, weight, True) for cores, weight, _ in wanted], memory, 0)
     last = dict.fromkeys(line.busy, 0)
     for number in range(120):
         for gang in line.step(number):

@@ -16,12 +16,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.holder import Step, StepKey, Write
@@ -88,17 +83,9 @@ class Machine(RuleBasedStateMachine):
     """An agent's freezer and ledger in a world that changes under it, as a subclass says."""
 
     acts: ClassVar[dict[str, int]] = {
-        "look": 1,
-        "adopt": 1,
-        "look_and_adopt": 3,
-        "freeze": 2,
-        "freeze_all": 5,
-        "thaw": 2,
-        "disown": 2,
-        "thaw_all": 1,
-        "die": 1,
-        "trouble": 1,
-    }
+        "look": 1, "adopt": 1, "look_and_adopt": 3, "freeze": 2, "freeze_all": 5, "thaw": 2,
+        "disown": 2, "thaw_all": 1, "die": 1, "trouble": 1,
+    }  # fmt: skip
     """Acts of the agent by weight, without the events of its world."""
 
     def __init__(self) -> None:
@@ -221,16 +208,9 @@ class CgroupMachine(Machine):
     dialect: ClassVar[Dialect]
     mount: ClassVar[Path | None] = None
     events: ClassVar[dict[str, int]] = {
-        "begin_step": 4,
-        "begin_task": 3,
-        "enter": 2,
-        "leave": 1,
-        "end_step": 1,
-        "end_task": 1,
-        "requeue": 1,
-        "suspend": 1,
-        "resume": 1,
-    }
+        "begin_step": 4, "begin_task": 3, "enter": 2, "leave": 1, "end_step": 1, "end_task": 1,
+        "requeue": 1, "suspend": 1, "resume": 1,
+    }  # fmt: skip
 
     def build(self) -> None:
         real = None
@@ -633,8 +613,7 @@ class FoldersMachine(YieldMachine):
         return f"{SCOPE}/job_{job}" if unified else f"slurm_a/uid_{7 + job % 2}/job_{job}"
 
     def begin(self, job: int) -> None:
-        folder = self.cpu_root / self.path(job)
-        folder.mkdir(parents=True)
+        (folder := self.cpu_root / self.path(job)).mkdir(parents=True)
         for one in (folder, folder.parent):
             if not (one / "cpu.idle").exists():
                 (one / "cpu.idle").write_text("0")

@@ -96,8 +96,7 @@ def test_time_in_use_is_useful_lost_or_set_up_again(world: LifecycleWorld) -> No
 @examples(15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 30, 120]), st.sampled_from([1, 3, 200]))
 def test_use_is_what_counting_second_by_second_gives(seed: int, jobs: int, nodes: int) -> None:
-    world = lifecycle_world(seed, jobs=jobs, nodes=nodes)
-    held = held_of(world)
+    held = held_of(lifecycle_world(seed, jobs=jobs, nodes=nodes))
     cells: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for row in held.iter_rows(named=True):
         start, end = int(row["start_s"]), int(row["end_s"])

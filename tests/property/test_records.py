@@ -10,79 +10,47 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation import records
 from foundation.errors import InputError
 from foundation.id_list import write_ids
-from foundation.records import (
-    JOBS,
-    JobEntry,
-    JobJournal,
-    JobRecord,
-    Placement,
-    job_frames,
-    parse_cores,
-)
 from foundation.records.record_checks import check_record, check_table
 from foundation.records.table_files import frame_of, read_table, rows_of, write_table
 from tests.fixtures.tier import examples
-from workloads.swf import (
-    SWF_FIELDS,
-    InteractivePattern,
-    SwfHeader,
-    SwfJob,
-    SwfTrace,
-    load_columns,
-    read_swf,
-    swf_lines,
-    write_swf,
-)
+from workloads import swf
 
 seconds = st.none() | st.floats(-1, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])
 core_ids = st.frozensets(st.integers(0, 4000), min_size=1, max_size=20).map(lambda ids: tuple(sorted(ids)))
 
 placements = st.none() | st.lists(
-    st.builds(Placement, st.sampled_from(["a", "b", "node-3", "ü"]), core_ids), max_size=3
+    st.builds(records.Placement, st.sampled_from(["a", "b", "node-3", "ü"]), core_ids), max_size=3
 ).map(tuple)
 
 jobs = st.builds(
-    JobRecord,
-    job_id=st.none() | st.integers(-1, 2**40),
-    trace_job=st.integers(0, 50),
-    kind=st.sampled_from(["batch", "interactive", "ondemand"]),
-    app=st.none() | st.text(max_size=5),
-    nodes=st.integers(0, 3),
-    cores=st.integers(1, 10**6),
-    due_s=st.floats(0, 1e9),
-    submit_s=seconds,
-    start_s=seconds,
-    end_s=seconds,
-    placement=placements,
+    records.JobRecord, job_id=st.none() | st.integers(-1, 2**40), trace_job=st.integers(0, 50),
+    kind=st.sampled_from(["batch", "interactive", "ondemand"]), app=st.none() | st.text(max_size=5),
+    nodes=st.integers(0, 3), cores=st.integers(1, 10**6), due_s=st.floats(0, 1e9), submit_s=seconds,
+    start_s=seconds, end_s=seconds, placement=placements,
     state=st.sampled_from(["COMPLETED", "REFUSED", "LOST", "CANCELLED"]),
-    min_nodes=st.none() | st.integers(1, 3),
-    max_nodes=st.none() | st.integers(1, 3),
-)
+    min_nodes=st.none() | st.integers(1, 3), max_nodes=st.none() | st.integers(1, 3),
+)  # fmt: skip
 
 
 @st.composite
-def sound_jobs(draw: st.DrawFn) -> JobRecord:
+def sound_jobs(draw: st.DrawFn) -> records.JobRecord:
     """Draw a job that obeys every rule."""
     submit_s, start_s, end_s = sorted(draw(st.lists(st.floats(0, 1e9), min_size=3, max_size=3)))
     state = draw(st.sampled_from(["COMPLETED", "REFUSED", "LOST", None]))
     nodes = draw(st.lists(st.sampled_from(["a", "b", "node-3", "ü"]), min_size=1, unique=True))
-    placement = tuple(Placement(node, draw(core_ids)) for node in nodes)
+    placement = tuple(records.Placement(node, draw(core_ids)) for node in nodes)
     return msgspec.structs.replace(
-        draw(jobs),
-        job_id=draw(st.none() | st.integers(0, 2**40)),
-        nodes=draw(st.integers(1, 5)),
-        submit_s=submit_s,
-        start_s=None if state == "REFUSED" else start_s,
-        end_s=None if state == "REFUSED" else end_s,
-        state=state,
-        placement=draw(st.sampled_from([None, placement])),
-        min_nodes=1,
-    )
+        draw(jobs), job_id=draw(st.none() | st.integers(0, 2**40)), nodes=draw(st.integers(1, 5)),
+        submit_s=submit_s, start_s=None if state == "REFUSED" else start_s,
+        end_s=None if state == "REFUSED" else end_s, state=state,
+        placement=draw(st.sampled_from([None, placement])), min_nodes=1,
+    )  # fmt: skip
 
 
-def valid(row: JobRecord) -> bool:
+def valid(row: records.JobRecord) -> bool:
     try:
         check_record(row, "f")
     except InputError:
@@ -92,14 +60,14 @@ def valid(row: JobRecord) -> bool:
 
 @given(core_ids)
 def test_core_ids_survive_their_notation(ids: tuple[int, ...]) -> None:
-    assert parse_cores(write_ids(ids)) == ids
+    assert records.parse_cores(write_ids(ids)) == ids
 
 
 @given(jobs)
 @examples(300)
-def test_a_row_and_a_table_of_it_are_judged_alike(row: JobRecord) -> None:
+def test_a_row_and_a_table_of_it_are_judged_alike(row: records.JobRecord) -> None:
     try:
-        check_table(frame_of([row], JOBS), JOBS, "f")
+        check_table(frame_of([row], records.JOBS), records.JOBS, "f")
         fine = True
     except InputError:
         fine = False
@@ -108,21 +76,21 @@ def test_a_row_and_a_table_of_it_are_judged_alike(row: JobRecord) -> None:
 
 @given(st.lists(sound_jobs(), max_size=8))
 @examples(50)
-def test_jobs_come_back_from_journal_and_table_as_they_were(rows: list[JobRecord]) -> None:
+def test_jobs_come_back_from_journal_and_table_as_they_were(rows: list[records.JobRecord]) -> None:
     last = {row.trace_job: row for row in rows}
     expected = [last[key] for key in sorted(last)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        journal = JobJournal(folder / "jobs.journal")
+        journal = records.JobJournal(folder / "jobs.journal")
         for row in rows:
-            journal.append(JobEntry(row))
+            journal.append(records.JobEntry(row))
         journal.close()
-        frame, _ = job_frames(folder / "jobs.journal")
-        assert list(rows_of(frame, JOBS)) == expected
-        write_table(frame, JOBS, folder, finished=False)
-        stored = read_table(folder, JOBS, finished=False)
+        frame, _ = records.job_frames(folder / "jobs.journal")
+        assert list(rows_of(frame, records.JOBS)) == expected
+        write_table(frame, records.JOBS, folder, finished=False)
+        stored = read_table(folder, records.JOBS, finished=False)
     assert stored is not None
-    assert list(rows_of(stored, JOBS)) == expected
+    assert list(rows_of(stored, records.JOBS)) == expected
 
 
 whole = st.integers(0, 2**53)
@@ -134,10 +102,10 @@ def optional(rule_whole: bool) -> st.SearchStrategy[float | None]:
 
 
 swf_jobs = st.builds(
-    SwfJob,
+    swf.SwfJob,
     job_number=whole,
     submit_s=number,
-    **{rule.name: optional(rule.whole) for rule in SWF_FIELDS if not rule.required},
+    **{rule.name: optional(rule.whole) for rule in swf.SWF_FIELDS if not rule.required},
     extension=st.lists(st.integers(-1, 10**6) | st.floats(0, 1e9), max_size=9).map(tuple),
 )
 
@@ -149,7 +117,8 @@ plain_number = st.integers(-1, 10**9).map(str) | st.decimals(0, 10**6, places=2)
 def padded_lines(draw: st.DrawFn) -> str:
     head = [str(draw(st.integers(0, 10**6))), str(draw(st.integers(0, 10**6)))]
     rest = [
-        draw(plain_number if not rule.whole else st.integers(-1, 10**9).map(str)) for rule in SWF_FIELDS[2:]
+        draw(plain_number if not rule.whole else st.integers(-1, 10**9).map(str))
+        for rule in swf.SWF_FIELDS[2:]
     ]
     return draw(st.text(" ", max_size=3)) + "".join(part + draw(padding) for part in (*head, *rest))
 
@@ -161,12 +130,12 @@ comments = st.text(
 
 @given(st.lists(swf_jobs, min_size=1, max_size=8), st.sampled_from(["t.swf", "t.swf.gz"]))
 @examples(60)
-def test_jobs_survive_writing_and_reading(made: list[SwfJob], name: str) -> None:
+def test_jobs_survive_writing_and_reading(made: list[swf.SwfJob], name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        write_swf(path, SwfTrace(SwfHeader(), tuple(made)))
-        assert read_swf(path).jobs == tuple(made)
-        columns = load_columns(path)
+        swf.write_swf(path, swf.SwfTrace(swf.SwfHeader(), tuple(made)))
+        assert swf.read_swf(path).jobs == tuple(made)
+        columns = swf.load_columns(path)
     assert columns.frame.rows() == [job.values() for job in made]
     assert columns.extensions == {row: job.extension for row, job in enumerate(made) if job.extension}
 
@@ -176,11 +145,10 @@ def test_jobs_survive_writing_and_reading(made: list[SwfJob], name: str) -> None
 def test_text_of_a_well_formed_file_survives(lines: list[str], job_line: str, ends: bool) -> None:
     content = "\n".join([*lines, job_line]).encode() + (b"\n" if ends else b"")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "t.swf"
-        path.write_bytes(content)
-        trace = read_swf(path)
-        columns = load_columns(path)
-    assert b"".join(swf_lines(trace.header, trace.jobs)) == content
+        (path := Path(folder) / "t.swf").write_bytes(content)
+        trace = swf.read_swf(path)
+        columns = swf.load_columns(path)
+    assert b"".join(swf.swf_lines(trace.header, trace.jobs)) == content
     assert columns.frame.rows() == [job.values() for job in trace.jobs]
     assert columns.header == trace.header
 
@@ -189,11 +157,10 @@ def test_text_of_a_well_formed_file_survives(lines: list[str], job_line: str, en
 @examples(200)
 def test_any_bytes_are_read_alike_or_refused_alike(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "t.swf"
-        path.write_bytes(content)
+        (path := Path(folder) / "t.swf").write_bytes(content)
         for strict in (True, False):
             outcomes = []
-            for read in (read_swf, load_columns):
+            for read in (swf.read_swf, swf.load_columns):
                 try:
                     outcomes.append(str(read(path, strict).report))
                 except InputError as error:
@@ -209,12 +176,12 @@ def test_any_bytes_are_read_alike_or_refused_alike(content: bytes) -> None:
 def test_pattern_survives_its_columns(prologue_s: int, epilogue_s: int, pairs: list[tuple[int, int]]) -> None:
     busy = tuple(busy_s for busy_s, _ in pairs)
     idle = tuple(idle_s for _, idle_s in pairs[1:])
-    pattern = InteractivePattern(prologue_s, epilogue_s, busy, idle)
-    assert InteractivePattern.from_extension(pattern.to_extension()) == pattern
+    pattern = swf.InteractivePattern(prologue_s, epilogue_s, busy, idle)
+    assert swf.InteractivePattern.from_extension(pattern.to_extension()) == pattern
     assert sum(pattern.periods_s) == pattern.total_s == pattern.busy_s + pattern.idle_s
     assert sum(pattern.periods_s[1::2]) == pattern.busy_s
 
 
 def test_lines_can_be_streamed_without_a_file() -> None:
-    stream = io.BytesIO(b"".join(swf_lines(SwfHeader(), [SwfJob(1, 0), SwfJob(2, 1)])))
+    stream = io.BytesIO(b"".join(swf.swf_lines(swf.SwfHeader(), [swf.SwfJob(1, 0), swf.SwfJob(2, 1)])))
     assert len(stream.readlines()) == 2

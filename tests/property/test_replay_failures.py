@@ -85,8 +85,7 @@ class Theatre:
         slurm = self.world.slurm
 
         def play() -> None:
-            known = {job.job_id: job for job in FakeJobs(self.world)}
-            job = known.get(one.job)
+            job = {job.job_id: job for job in FakeJobs(self.world)}.get(one.job)
             if one.kind == "outage":
                 slurm.reachable = False
                 self.world.plans.append((self.world.now + one.length_s, self._back))

@@ -18,14 +18,7 @@ from workloads.trace.models.interactive_jobs import MOST_BUSY_PERIODS, synthesiz
 from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.miniature import fcfs_makespan_s
 from workloads.trace.scaling.slot_choice import halved, kind_of, nearest_of_kind
-from workloads.trace.transforms.busy_window import (
-    clip_run_times,
-    compress,
-    compress_apart,
-    cut_window,
-    find_window,
-    scale_arrivals,
-)
+from workloads.trace.transforms import busy_window
 from workloads.trace.transforms.filters import Selection, merge_traces, select_jobs
 
 DAY_S = 86_400
@@ -72,7 +65,7 @@ def is_sorted(trace: SwfTrace) -> bool:
 @given(traces(), st.floats(1e-2, 1e6))
 @examples(100)
 def test_compression_keeps_order_and_exact_sums(trace: SwfTrace, speedup: float) -> None:
-    small = compress(trace, speedup)
+    small = busy_window.compress(trace, speedup)
     assert is_sorted(small)
     assert len(small.jobs) == len(trace.jobs)
     for before, after in zip(trace.jobs, small.jobs, strict=True):
@@ -89,7 +82,7 @@ def test_compression_keeps_order_and_exact_sums(trace: SwfTrace, speedup: float)
 def test_clipping_keeps_bounds_requests_and_exact_sums(
     trace: SwfTrace, shortest_s: int, longest_s: int
 ) -> None:
-    clipped, report = clip_run_times(trace, shortest_s, longest_s)
+    clipped, report = busy_window.clip_run_times(trace, shortest_s, longest_s)
     changed = 0
     for before, after in zip(trace.jobs, clipped.jobs, strict=True):
         assert before.run_s is not None
@@ -182,9 +175,9 @@ def test_stretched_pattern_is_as_long_as_asked_and_in_proportion(lengths: list[i
 @given(traces(), st.sampled_from([0, 1, None]))
 @examples(60)
 def test_found_window_can_be_cut_and_has_its_phases_in_order(trace: SwfTrace, queue: int | None) -> None:
-    window = find_window(trace, queue)
+    window = busy_window.find_window(trace, queue)
     assert window.start_s <= window.active_start_s <= window.active_end_s <= window.end_s
-    cut = cut_window(trace, window.start_s, window.length_s)
+    cut = busy_window.cut_window(trace, window.start_s, window.length_s)
     assert is_sorted(cut)
     assert all(0 <= job.submit_s < window.length_s for job in cut.jobs)
     assert len(cut.jobs) == sum(window.start_s <= job.submit_s < window.end_s for job in trace.jobs)
@@ -205,7 +198,7 @@ def test_first_come_first_served_makespan_has_its_bounds(trace: SwfTrace, factor
 @given(traces())
 @examples(30)
 def test_two_factors_of_one_are_the_identity(trace: SwfTrace) -> None:
-    assert compress_apart(trace, 1, 1).jobs == trace.jobs
+    assert busy_window.compress_apart(trace, 1, 1).jobs == trace.jobs
 
 
 @given(st.integers(-(10**12), 10**12))
@@ -253,12 +246,7 @@ def test_encoding_of_periods_is_lossless_to_the_millisecond(lengths: list[int], 
     assert decode(encode(pattern_of(lengths, unit))) == pattern_of(lengths, unit)
 
 
-@given(
-    behaved_traces(),
-    st.lists(LENGTHS, min_size=1, max_size=8),
-    st.integers(1, 4),
-    st.integers(0, 9),
-)
+@given(behaved_traces(), st.lists(LENGTHS, min_size=1, max_size=8), st.integers(1, 4), st.integers(0, 9))
 @examples(40)
 def test_embedded_recordings_fill_run_times_and_leave_others_alone(
     trace: SwfTrace, library: list[list[int]], nearest: int, seed: int
@@ -292,7 +280,7 @@ def test_scaled_arrivals_are_in_order_with_sound_links(trace: SwfTrace, factor: 
     wanted = round(factor * len(trace.jobs))
     if not wanted:
         return
-    scaled = scale_arrivals(trace, factor, seed)
+    scaled = busy_window.scale_arrivals(trace, factor, seed)
     assert len(scaled.jobs) == wanted
     present = {job.job_number for job in scaled.jobs}
     assert len(present) == wanted

@@ -42,8 +42,7 @@ if comm.Get_rank() == 0:
 
 
 def test_sweep_takes_the_mean_of_six_neighbours() -> None:
-    rng = np.random.default_rng(7)
-    old = rng.random((5, 6, 7))
+    old = np.random.default_rng(7).random((5, 6, 7))
     new = old.copy()
     sweep(old, new, np.empty((3, 4, 5)))
     i, j, k = 2, 3, 4

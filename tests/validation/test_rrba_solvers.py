@@ -31,14 +31,9 @@ from workloads.rrba.solvers.mg import Multigrid, eigenvalue, operator_weights  #
 from workloads.rrba.solvers.sp import ScalarPentadiagonal  # noqa: E402
 
 SOLVERS: dict[str, Callable[[Any, PointGrid], Any]] = {
-    "bt": BlockTridiagonal,
-    "sp": ScalarPentadiagonal,
-    "lu": Relaxation,
-    "mg": Multigrid,
-    "cg": ConjugateGradient,
-    "ft": FourierTransform,
-    "ep": GaussianPairs,
-}
+    "bt": BlockTridiagonal, "sp": ScalarPentadiagonal, "lu": Relaxation, "mg": Multigrid,
+    "cg": ConjugateGradient, "ft": FourierTransform, "ep": GaussianPairs,
+}  # fmt: skip
 OTHERS = {"cg": PointGrid(60, 6, 1), "ft": PointGrid(8, 12, 5), "ep": PointGrid(8, 9, 7)}
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 Answer = tuple[float, float, float]

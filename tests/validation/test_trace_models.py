@@ -66,10 +66,7 @@ def test_lublin_model_draws_from_the_distributions_of_its_authors_program(log: P
     samples: dict[str, tuple[Sample, Sample]] = {
         "size": (sizes, reference["allocated_procs"].to_numpy()),
         "run time": (runs_s, reference["run_s"].to_numpy()),
-        "gap between arrivals": (
-            _gaps(submits_s),
-            _gaps(reference["submit_s"].to_numpy()),
-        ),
+        "gap between arrivals": (_gaps(submits_s), _gaps(reference["submit_s"].to_numpy())),
     }
     report = {name: (distance(*pair), critical(*pair)) for name, pair in samples.items()}
     print({name: f"KS {found:.4f}, critical (0.1 %) {limit:.4f}" for name, (found, limit) in report.items()})

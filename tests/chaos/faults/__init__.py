@@ -11,13 +11,8 @@ from tests.chaos.faults.processes import PROCESS_FAULTS
 from tests.chaos.faults.slurm import SLURM_FAULTS
 
 GROUPS: dict[str, tuple[type[Fault], ...]] = {
-    "processes": PROCESS_FAULTS,
-    "slurm": SLURM_FAULTS,
-    "jobs": JOB_FAULTS,
-    "network": NETWORK_FAULTS,
-    "clocks": CLOCK_FAULTS,
-    "messages": MESSAGE_FAULTS,
-    "peers": PEER_FAULTS,
-    "hostile": HOSTILE_FAULTS,
-}
+    "processes": PROCESS_FAULTS, "slurm": SLURM_FAULTS, "jobs": JOB_FAULTS,
+    "network": NETWORK_FAULTS, "clocks": CLOCK_FAULTS, "messages": MESSAGE_FAULTS,
+    "peers": PEER_FAULTS, "hostile": HOSTILE_FAULTS,
+}  # fmt: skip
 ALL: tuple[type[Fault], ...] = tuple(kind for group in GROUPS.values() for kind in group)

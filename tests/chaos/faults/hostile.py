@@ -53,14 +53,9 @@ class HostileNames(Fault):
         for number, lie in enumerate(lies):
             held = ["--hold"] if number % 2 else ["--time=5"]
             done = self.stage.command(
-                "sbatch",
-                "--parsable",
-                *held,
-                f"--job-name={lie}",
-                f"--comment={lie}",
-                "--output=/dev/null",
-                "--wrap=sleep 300",
-            )
+                "sbatch", "--parsable", *held, f"--job-name={lie}", f"--comment={lie}",
+                "--output=/dev/null", "--wrap=sleep 300",
+            )  # fmt: skip
             if done.returncode:
                 raise Broken(f"sbatch refused a name: {done.stderr.strip()[:200]}")
             self.jobs.append(int(done.stdout.strip()))
@@ -162,8 +157,7 @@ class LateTask(Fault):
         node = f"late{self.stage.nodes[0].partition('-')[0]}"
         scope = mount / f"{node}_slurmstepd.scope"
         user = scope / "job_7" / "step_0" / "user"
-        ledgers = self.stage.folder / f"late-{time.monotonic_ns()}"
-        ledgers.mkdir(mode=0o700)
+        (ledgers := self.stage.folder / f"late-{time.monotonic_ns()}").mkdir(mode=0o700)
         for path in (scope, *(scope / part for part in ("job_7", "job_7/step_0", "job_7/step_0/user"))):
             self._make(path)
         self._spin(user)

@@ -155,8 +155,7 @@ class NewStep(SlurmFault):
         began_s = time.monotonic()
         words = ["srun", f"--jobid={job}", "--overlap", "--mpi=none", "-N1", "-n1", "-w", self.a_node()]
         # The step counts in a folder of its own: its task number is that of a resident's rank.
-        own = self.stage.folder / "steps"
-        own.mkdir(exist_ok=True)
+        (own := self.stage.folder / "steps").mkdir(exist_ok=True)
         words += ["/usr/bin/python3", "-I", "-S", str(worker), str(own), str(ROUNDS_A_SECOND // 2)]
         done = self.stage.command(*words, within_s=60)
         if done.returncode:
@@ -222,13 +221,5 @@ def _all_frozen(steps: list[Path]) -> bool:
 
 
 JOB_FAULTS: tuple[type[Fault], ...] = (
-    Scancel,
-    ScancelDeaf,
-    ScancelGang,
-    TimeLimit,
-    Requeue,
-    Suspend,
-    NewStep,
-    Array,
-    Heterogeneous,
-)
+    Scancel, ScancelDeaf, ScancelGang, TimeLimit, Requeue, Suspend, NewStep, Array, Heterogeneous,
+)  # fmt: skip

@@ -178,24 +178,16 @@ class FuzzedReports(MessageFault):
             return [dice.randbytes(dice.choice([0, 1, 10, 100, 1_000]))]
         messages = (
             Hello(
-                node=FUZZ,
-                incarnation=INCARNATION,
-                boot_id="b",
-                pid=dice.randrange(1, 1 << 20),
-                agent_version="1",
-                freezer="recording",
+                node=FUZZ, incarnation=INCARNATION, boot_id="b", pid=dice.randrange(1, 1 << 20),
+                agent_version="1", freezer="recording",
             ),
             Ping(node=FUZZ, agent_ns=dice.randrange(1 << 60)),
             Resend(node=FUZZ, have_epoch=dice.choice([None, 3])),
             Report(
-                node=FUZZ,
-                incarnation=INCARNATION,
-                seq=dice.randrange(1 << 30),
-                follows=None,
-                offset_ns=0,
-                rtt_us=0,
+                node=FUZZ, incarnation=INCARNATION, seq=dice.randrange(1 << 30), follows=None,
+                offset_ns=0, rtt_us=0,
             ),
-        )
+        )  # fmt: skip
         body = encode(dice.choice(messages))
         return (
             [spoil(body, dice)] if dice.random() < 0.8 else [body, *([b"x"] if dice.random() < 0.2 else [])]
@@ -221,10 +213,5 @@ class ManyFuzzedReports(FuzzedReports):
 
 
 MESSAGE_FAULTS: tuple[type[Fault], ...] = (
-    ReplayedPlans,
-    CorruptedPlans,
-    FuzzedPlans,
-    FuzzedReports,
-    ManyFuzzedPlans,
-    ManyFuzzedReports,
-)
+    ReplayedPlans, CorruptedPlans, FuzzedPlans, FuzzedReports, ManyFuzzedPlans, ManyFuzzedReports,
+)  # fmt: skip

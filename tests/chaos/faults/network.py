@@ -192,13 +192,6 @@ def _ip(*words: str) -> None:
 
 
 NETWORK_FAULTS: tuple[type[Fault], ...] = (
-    Loss,
-    Delay,
-    Reordering,
-    ReplayedFrames,
-    Corruption,
-    Drift,
-    Partition,
-    Flapping,
+    Loss, Delay, Reordering, ReplayedFrames, Corruption, Drift, Partition, Flapping,
     NamespacePartition,
-)
+)  # fmt: skip

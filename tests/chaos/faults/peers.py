@@ -89,17 +89,9 @@ class ForeignNodeKey(MessageFault):
     def _lie(self, job: int, seq: int) -> Report:
         idle = JobSample(job, 0, 0, 50_000, 1)
         return Report(
-            node=self.node,
-            incarnation=INCARNATION,
-            seq=seq,
-            follows=None,
-            offset_ns=0,
-            rtt_us=0,
-            ended=(job,),
-            dying=(job,),
-            alone=(idle,),
-            found=(FoundState(job, "frozen", "thawed"),),
-        )
+            node=self.node, incarnation=INCARNATION, seq=seq, follows=None, offset_ns=0, rtt_us=0,
+            ended=(job,), dying=(job,), alone=(idle,), found=(FoundState(job, "frozen", "thawed"),),
+        )  # fmt: skip
 
     def _see_believed(self, job: int) -> None:
         status = self.stage.status()
@@ -187,8 +179,7 @@ class AgentWrongKey(MessageFault):
             place = words.index("--keys") + 1
             return [*words[:place], str(other), *words[place + 1 :]]
 
-        role = self.stage.agent(self.node)
-        self.stage.replace(role, change=change)
+        self.stage.replace(self.stage.agent(self.node), change=change)
         self.holds_s = self.dice.uniform(0.5, 3.0)
         self.detail = f"{self.node}, {self.holds_s:.1f} s"
 
@@ -260,10 +251,5 @@ def _listens(port: int) -> bool:
 
 
 PEER_FAULTS: tuple[type[Fault], ...] = (
-    Impostor,
-    ForeignNodeKey,
-    IdleConnections,
-    StrangerKey,
-    AgentWrongKey,
-    TwoControllers,
-)
+    Impostor, ForeignNodeKey, IdleConnections, StrangerKey, AgentWrongKey, TwoControllers,
+)  # fmt: skip

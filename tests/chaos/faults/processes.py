@@ -291,17 +291,7 @@ class SecondAgent(Fault):
 
 
 PROCESS_FAULTS: tuple[type[Fault], ...] = (
-    ControllerKilled,
-    ControllerStopped,
-    AgentKilled,
-    AgentRestarted,
-    AgentStopped,
-    GuardianKilled,
-    GuardianStopped,
-    BothKilled,
-    BothStopped,
-    AllKilled,
-    ShortOfMemory,
-    SecondController,
+    ControllerKilled, ControllerStopped, AgentKilled, AgentRestarted, AgentStopped, GuardianKilled,
+    GuardianStopped, BothKilled, BothStopped, AllKilled, ShortOfMemory, SecondController,
     SecondAgent,
-)
+)  # fmt: skip

@@ -136,8 +136,7 @@ def silent(pid: int, condition: Callable[[], bool], what: str) -> None:
 
 
 def test_every_panel_and_every_alert_has_an_answer(stage: Stage, tmp_path: Path) -> None:
-    token = tmp_path / "secret"
-    token.write_text(TOKEN)
+    (token := tmp_path / "secret").write_text(TOKEN)
     token.chmod(0o600)
     roles = ["gangd", *(f"gang-agent {node}" for node in stage.nodes)]
     ports = {role: free_port() for role in roles}

@@ -234,17 +234,9 @@ def as_user(stage: Stage, *words: str) -> subprocess.Popen[str]:
     """Start a command of Slurm's as an ordinary user."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/bin", "SLURM_CONF": str(stage.layout.conf)}
     return subprocess.Popen(
-        words,
-        user=ACCOUNT,
-        group=ACCOUNT,
-        extra_groups=[],
-        cwd="/",
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        words, user=ACCOUNT, group=ACCOUNT, extra_groups=[], cwd="/", env=environment,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
 
 
 def ended(command: subprocess.Popen[str]) -> tuple[int, str]:

@@ -86,8 +86,7 @@ def pair_stage() -> Iterator[Stage]:
 
 def use_table(stage: Stage, text: str) -> None:
     """Have the controller read a table of pairs, through its configuration and SIGHUP."""
-    table = stage.layout.gang / TABLE_NAME
-    table.write_text(text)
+    (table := stage.layout.gang / TABLE_NAME).write_text(text)
     table.chmod(0o600)
     file = stage.layout.gang / "gangd.toml"
     if "pairing" not in file.read_text():
@@ -161,8 +160,7 @@ def more_jobs_fit_by_predicted_memory(stage: Stage) -> None:
     asking = (f"--mem={asked}", "--ntasks=1", "--job-name=lean", "--oversubscribe")
     jobs = [stage.submit("sleep 600", options=asking) for _ in range(6)]
     until(lambda: running(stage, jobs) == 3, 60, "as many jobs run as the memory is enough for")
-    waiting = [job for job in jobs if stage.state(job) is SlurmJobState.PENDING]
-    assert len(waiting) == 3
+    assert len([job for job in jobs if stage.state(job) is SlurmJobState.PENDING]) == 3
     stage.clear()
 
     history = PeakHistory()
@@ -171,8 +169,7 @@ def more_jobs_fit_by_predicted_memory(stage: Stage) -> None:
         keys = ((user, "lean", asked), (user, None, asked), (user, None, None))
         history.add(keys, 0.4 * 1024 * asked)
     lua = stage.layout.conf.with_name(LUA.name)
-    table = lua.with_name(PEAKS_NAME)
-    table.write_text(json.dumps(table_of(history), indent=1))
+    (table := lua.with_name(PEAKS_NAME)).write_text(json.dumps(table_of(history), indent=1))
     lua.write_text(LUA.read_text().replace("local MEMORY = nil", f"local MEMORY = {json.dumps(str(table))}"))
     newer_s = time.time() + 5
     os.utime(lua, (newer_s, newer_s))  # Slurm reads a script again that is newer than when it read it

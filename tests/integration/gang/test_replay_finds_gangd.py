@@ -25,12 +25,10 @@ TRACE = "".join(
 
 def replay(stage: Stage, folder: Path, gangd: str) -> subprocess.CompletedProcess[str]:
     """Replay from a place where only ``slurm.conf`` is, as on a host of a production cluster."""
-    conf = folder / "etc"
-    conf.mkdir(exist_ok=True)
+    (conf := folder / "etc").mkdir(exist_ok=True)
     for path in Path(stage.cluster.conf).parent.glob("*.conf"):
         shutil.copy(path, conf)
-    trace = folder / "trace.swf"
-    trace.write_text(TRACE)
+    (trace := folder / "trace.swf").write_text(TRACE)
     words = [sys.executable, "-P", "-m", "osub.cli.main", "replay", str(trace), "--out", str(folder / "RUN")]
     parts = ["--partition", "night", "--interactive-partition", "night"]
     return subprocess.run(
@@ -48,8 +46,7 @@ def test_limits_apply_and_slices_are_collected(stage: Stage, tmp_path: Path) -> 
     done = replay(stage, tmp_path, str(status_folder(stage.cluster.state().layout)))
     assert done.returncode == 0, done.stderr
     run = load_run(tmp_path / "RUN")
-    assert run.info.gang.kind == "osub"
-    assert run.jobs["state"].to_list() == ["COMPLETED"] * 2
+    assert (run.info.gang.kind, run.jobs["state"].to_list()) == ("osub", ["COMPLETED"] * 2)
     assert run.slices is not None
     # Each of the two ran in slices of its own while the other was held, on both nodes.
     for job in run.jobs["job_id"]:

@@ -64,8 +64,7 @@ def test_step_that_slurm_kills_while_it_is_held_leaves_its_job_to_be_held(stage:
         client = subprocess.Popen(step, env=environment, stderr=subprocess.DEVNULL)
         try:
             until(lambda: len(processes_of(job, node)) > len(script), 60, "the step runs")
-            sleeper = (set(processes_of(job, node)) - set(script)).pop()
-            stage.wait_frozen(sleeper)
+            stage.wait_frozen((set(processes_of(job, node)) - set(script)).pop())
             killed = stage.run("scancel", f"{job}.{count}")
             assert killed.returncode == 0, killed.stderr
             until(lambda: len(processes_of(job, node)) == len(script), 60, "the step is gone")

@@ -110,8 +110,7 @@ def test_turns_go_on_under_the_lease_of_ten_thousand_nodes(stage: Stage) -> None
         # Eight looks at jobs that do the same, then silences of 22 slices.
         steady = 8 + choose(1, 1, 2) * 24
         until(lambda: stage.status().slice > begin + steady, 60, "they have long been steady")
-        sleeper = stage.start("exec sleep 600", second)
-        stage.wait_state(sleeper, "idle")
+        stage.wait_state(stage.start("exec sleep 600", second), "idle")
         end = stage.status().slice
         stage.client.cancel([rival])
         until(lambda: stage.job_status(rival) is None, 60, "the rival is gone")

@@ -82,9 +82,7 @@ class Mixed:
         self.end(role)
         log = self.stage.layout.logs / f"mixed-{role.replace(' ', '-')}-gang.out"
         environment = environment_of(
-            sources,
-            OSUB_CLUSTER=self.stage.layout.cluster_name,
-            SLURM_CONF=str(self.stage.layout.conf),
+            sources, OSUB_CLUSTER=self.stage.layout.cluster_name, SLURM_CONF=str(self.stage.layout.conf)
         )
         with log.open("ab") as out:
             self._ours[role] = subprocess.Popen(

@@ -68,8 +68,7 @@ open(sys.argv[2], "w").write(str(longest))
 
 def test_peers_with_short_patience_stay_connected(stage: Stage, tmp_path: Path) -> None:
     stage.set_quantum(1000)
-    program = tmp_path / "peers.py"
-    program.write_text(PEERS)
+    (program := tmp_path / "peers.py").write_text(PEERS)
     job = stage.start(f"exec srun -n2 {sys.executable} {program} {tmp_path / 'port'}", *stage.nodes)
     stage.start(f"exec srun -n2 sh -c '{SPIN}'", *stage.nodes)
     stage.wait_state(job, "busy")

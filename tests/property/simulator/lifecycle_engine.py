@@ -87,21 +87,14 @@ def engine_story(world: LifecycleCase, run: PoolRun) -> Story:
             *(
                 int(column[index])
                 for column in (
-                    books.starts,
-                    books.preemptions,
-                    books.given_up,
-                    books.lost_us,
-                    books.spent_setup_us,
-                    books.useful_node_us,
-                    books.lost_node_us,
-                    books.setup_node_us,
-                    books.save_node_us,
-                    books.fresh_node_us,
+                    books.starts, books.preemptions, books.given_up, books.lost_us,
+                    books.spent_setup_us, books.useful_node_us, books.lost_node_us,
+                    books.setup_node_us, books.save_node_us, books.fresh_node_us,
                 )
             ),
         )
         for index, job in enumerate(world.jobs)
-    ]
+    ]  # fmt: skip
     return [*sorted(rows, key=lambda row: row[:3]), *spent]
 
 
@@ -109,16 +102,11 @@ def oracle_story(reference: ReferenceLifecycles) -> Story:
     """Return the same of the oracle."""
     spent = [
         (
-            record.job.number,
-            -1 if record.start_us is None else record.start_us,
-            -1 if record.end_us is None else record.end_us,
-            record.starts,
-            record.preemptions,
-            int(record.given_up),
-            record.wasted_us,
-            record.setup_us,
+            record.job.number, -1 if record.start_us is None else record.start_us,
+            -1 if record.end_us is None else record.end_us, record.starts, record.preemptions,
+            int(record.given_up), record.wasted_us, record.setup_us,
             *(record.node_us[kind] for kind in ("useful", "lost", "setup", "save", "fresh")),
         )
         for record in reference.lifecycles
-    ]
+    ]  # fmt: skip
     return [*sorted(reference.rows, key=lambda row: row[:3]), *spent]

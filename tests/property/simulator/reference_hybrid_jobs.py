@@ -9,13 +9,8 @@ from simulator.hybrid.hybrid_state import BASELINE, ON_DEMAND, RIGID
 from tests.property.simulator.hybrid_cases import HybridWorld
 
 COMING, WAITING, RUNNING, LEAVING, GATHERING, OVER = (
-    "coming",
-    "waiting",
-    "running",
-    "leaving",
-    "gathering",
-    "over",
-)
+    "coming", "waiting", "running", "leaving", "gathering", "over",
+)  # fmt: skip
 
 
 @dataclass(eq=False)

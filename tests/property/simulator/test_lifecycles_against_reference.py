@@ -26,18 +26,11 @@ from tests.property.simulator.reference_lifecycles import ReferenceLifecycles
 
 def oracle(world: LifecycleCase, policy: object, *, together: bool = False) -> ReferenceLifecycles:
     return ReferenceLifecycles(
-        world.jobs,
-        policy,
-        nodes=world.nodes,
-        cores=world.cores,
-        multiplicity=world.multiplicity,
-        memory_kib=world.memory_kib,
-        overhead=world.overhead,
+        world.jobs, policy, nodes=world.nodes, cores=world.cores, multiplicity=world.multiplicity,
+        memory_kib=world.memory_kib, overhead=world.overhead,
         scale=840 * world.overhead.numerator if world.multiplicity > 1 else 1,
-        outages=world.outages,
-        after_failure=world.after_failure,
-        together=together,
-    )
+        outages=world.outages, after_failure=world.after_failure, together=together,
+    )  # fmt: skip
 
 
 def compare(world: LifecycleCase, *, together: bool = False) -> None:

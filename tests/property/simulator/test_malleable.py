@@ -42,8 +42,7 @@ def alone(world: LifecycleCase) -> LifecycleCase:
         lifecycle = replace(job.life, checkpoint_every_us=every_us)
         return replace(job, submit_us=job.submit_us // 20 * 20, life=lifecycle)
 
-    jobs = tuple(map(changed, world.jobs))
-    return replace(world, multiplicity=1, jobs=jobs)
+    return replace(world, multiplicity=1, jobs=tuple(map(changed, world.jobs)))
 
 
 def compare(world: LifecycleCase, policy: Malleable) -> None:

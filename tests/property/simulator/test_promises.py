@@ -12,12 +12,7 @@ from hypothesis import given, settings
 from simulator.model.system import NodePool
 from tests.fixtures.tier import choose
 from tests.property.simulator.cases import World, crowds
-from tests.property.simulator.reference_engine import (
-    RefCluster,
-    ReferenceEngine,
-    RefJob,
-    proportional,
-)
+from tests.property.simulator.reference_engine import RefCluster, ReferenceEngine, RefJob, proportional
 from tests.property.simulator.test_engine_against_reference import engine_schedule, reference_schedule
 
 
@@ -62,15 +57,9 @@ def test_crowds_on_rows_give_the_reference_schedule(world: World, multiplicity: 
 def test_a_job_of_no_length_gives_the_reference_schedule() -> None:
     """At 60 the reservation that the head once had is in the past, and job 18 ends as soon as it starts."""
     lines = [
-        (1, 3, 3, 1, 5, 6),
-        (3, 5, 2, 1, 80, 87),
-        (4, 8, 2, 2, 3, 3),
-        (5, 10, 4, 1, 20, 70),
-        (14, 42, 4, 2, 20, 20),
-        (16, 49, 3, 2, 0, 200),
-        (17, 59, 1, 2, 8, 8),
-        (18, 60, 2, 2, 0, 0),
-    ]
+        (1, 3, 3, 1, 5, 6), (3, 5, 2, 1, 80, 87), (4, 8, 2, 2, 3, 3), (5, 10, 4, 1, 20, 70),
+        (14, 42, 4, 2, 20, 20), (16, 49, 3, 2, 0, 200), (17, 59, 1, 2, 8, 8), (18, 60, 2, 2, 0, 0),
+    ]  # fmt: skip
     jobs = tuple(
         RefJob(number, submit, nodes, cores, [0, run] if run else [0], request)
         for number, submit, nodes, cores, run, request in lines

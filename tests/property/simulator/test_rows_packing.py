@@ -71,15 +71,9 @@ def new_state(pool: NodePool, dice: Random, jobs: int) -> EngineState:
     cores = np.array([dice.choice((1, 2, 2, 3)) for _ in range(jobs)])
     zeros = np.zeros(jobs, dtype=np.int64)
     every = PoolJobs(
-        submit_us=zeros,
-        requested_us=zeros + 1,
-        nodes=nodes,
-        cores=cores,
-        memory_kib=zeros,
-        app=zeros,
-        phase_at=np.arange(jobs + 1) * 2,
-        phase_us=np.tile([0, 1], jobs),
-    )
+        submit_us=zeros, requested_us=zeros + 1, nodes=nodes, cores=cores, memory_kib=zeros,
+        app=zeros, phase_at=np.arange(jobs + 1) * 2, phase_us=np.tile([0, 1], jobs),
+    )  # fmt: skip
     tables = Proportional.of(1).tables(pool.multiplicity, pool.first, pool.nodes)
     return build_state(StateAllocator(compiled=False), every, pool, tables, with_rows=True)
 

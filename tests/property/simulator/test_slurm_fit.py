@@ -66,8 +66,7 @@ def test_a_delay_between_looks_is_distinguished_from_their_tick(tmp_path: Path) 
 
 def test_what_the_configuration_states_is_taken_whatever_the_starts_say(tmp_path: Path) -> None:
     settings = {"tick": 1, "delay": 0, "every": 0, "interval": 7, "completing": 0.3}
-    run = slurm_run(tmp_path / "run", settings, config=SLURM_CONFIG)
-    found = fitted(run)
+    found = fitted(slurm_run(tmp_path / "run", settings, config=SLURM_CONFIG))
     assert (found["interval"].value, found["interval"].source) == (12, "configuration")
     assert (found["delay"].value, found["delay"].note) == (1, "batch_sched_delay=1")
     assert found["depth"].note == "bf_max_job_test=500, Slurm's default"
@@ -80,8 +79,7 @@ NAMES = [
 ]
 PARAMETERS = st.lists(
     st.tuples(
-        st.sampled_from(NAMES),
-        st.one_of(st.integers(-(10**12), 10**12).map(str), st.text(max_size=8)),
+        st.sampled_from(NAMES), st.one_of(st.integers(-(10**12), 10**12).map(str), st.text(max_size=8))
     ),
     max_size=8,
 ).map(lambda pairs: ",".join(f"{name}={value}" for name, value in pairs))

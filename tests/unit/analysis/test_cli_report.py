@@ -24,8 +24,7 @@ def _osub(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
     def call(*arguments: object) -> Said:
         words = ["report", *map(str, arguments)]
-        code = run(words)
-        return Said(words, code, *capsys.readouterr())
+        return Said(words, run(words), *capsys.readouterr())
 
     return call
 
@@ -59,8 +58,7 @@ def test_runs_are_columns_of_a_table_and_a_page_is_written(runs: list[Path], tmp
 
 
 def test_metrics_are_machine_readable(osub: Osub, runs: list[Path]) -> None:
-    done = osub(*runs, "--json", "--wait-threshold", "1")
-    metrics = json.loads(done.stdout)
+    metrics = json.loads(osub(*runs, "--json", "--wait-threshold", "1").stdout)
     assert [run["label"] for run in metrics] == ["one (a)", "one (b)"]
     assert (metrics[0]["kinds"]["all"]["jobs"], metrics[0]["options"]["wait_threshold_s"]) == (8, 1)
     assert metrics[1]["slices"]["fairness"] is not None
@@ -70,8 +68,7 @@ def test_metrics_are_a_table_of_figures_that_is_not_overwritten(
     osub: Osub, runs: list[Path], tmp_path: Path
 ) -> None:
     target = tmp_path / "metrics.csv"
-    done = osub(*runs, "--json", "--csv", target)
-    metrics = json.loads(done.stdout)
+    metrics = json.loads(osub(*runs, "--json", "--csv", target).stdout)
     header, *rows = csv.reader(target.read_text(encoding="utf-8").splitlines())
     assert header == ["figure", "one (a)", "one (b)"]
     figures = {name: values for name, *values in rows}
@@ -107,8 +104,7 @@ def test_no_run_is_a_usage_error(osub: Osub) -> None:
 
 
 def test_a_page_that_exists_is_replaced_only_when_asked(osub: Osub, runs: list[Path], tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    page.write_text("mine")
+    (page := tmp_path / "page.html").write_text("mine")
     refused = osub(runs[0], "--html", page)
     assert refused.returncode == 1
     assert "--force" in refused.stderr

@@ -29,15 +29,12 @@ def test_time_counts_from_the_first_due_time() -> None:
 
 def test_jobs_that_end_together_are_one_step() -> None:
     done = completion_by_jobs(frame([3.0, 3.0, 7.0, 9.0]), 0.0)
-    assert done.time_s.tolist() == [3, 7, 9]
-    assert done.share.tolist() == [0.5, 0.75, 1]
+    assert (done.time_s.tolist(), done.share.tolist()) == ([3, 7, 9], [0.5, 0.75, 1])
 
 
 def test_cpu_time_weighs_the_jobs_and_unknown_work_is_missing() -> None:
     done = completion_by_cpu_time(frame([1.0, 2.0, 3.0, None], [1.0, 8.0, None, 5.0]), 0.0)
-    assert done.missing == 2
-    assert done.at(90) == 2
-    assert done.share.tolist() == pytest.approx([1 / 9, 1])
+    assert (done.missing, done.at(90), done.share.tolist()) == (2, 2, pytest.approx([1 / 9, 1]))
 
 
 def test_without_any_job_there_is_no_completion() -> None:

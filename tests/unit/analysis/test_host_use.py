@@ -26,17 +26,11 @@ def on_host(run: Run, *, foreign: float, steal: float = 0.0, own: float | None =
     """Give a run samples of a host of two CPUs: seconds a second that others used and that were stolen."""
     samples = [
         HostRecord(
-            at_s=float(second),
-            length_s=1.0,
-            host="h",
-            cpus=2,
-            load=2.5,
-            used_s=(own or 0.0) + foreign,
-            steal_s=steal,
-            own_s=own,
+            at_s=float(second), length_s=1.0, host="h", cpus=2, load=2.5,
+            used_s=(own or 0.0) + foreign, steal_s=steal, own_s=own,
         )
         for second in range(1, 60)
-    ]
+    ]  # fmt: skip
     return replace(run, host=frame_of(samples, HOST), jobs=in_a_minute(run.jobs))
 
 

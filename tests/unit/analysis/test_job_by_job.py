@@ -33,8 +33,7 @@ OTHER: list[Row] = [
 
 
 def make_run(folder: Path, label: str, rows: list[Row], names: tuple[str, ...] | None = None) -> Run:
-    trace = folder.with_suffix(".swf")
-    trace.write_text("; Version: 2.2\n")
+    (trace := folder.with_suffix(".swf")).write_text("; Version: 2.2\n")
     jobs = pl.DataFrame(
         {
             "job_id": [row[0] for row in rows],
@@ -51,16 +50,9 @@ def make_run(folder: Path, label: str, rows: list[Row], names: tuple[str, ...] |
         }
     )
     info = RunInfo(
-        kind="simulated",
-        label=label,
-        trace_name="t",
-        system="N10C4",
-        node_names=names,
-        queues="sq",
-        policy="easy",
-        multiplicity=1,
-        started="2025-01-01T00:00:00Z",
-    )
+        kind="simulated", label=label, trace_name="t", system="N10C4", node_names=names,
+        queues="sq", policy="easy", multiplicity=1, started="2025-01-01T00:00:00Z",
+    )  # fmt: skip
     write_run(folder, info, trace, jobs)
     return load_run(folder)
 
@@ -80,8 +72,7 @@ def test_jobs_are_paired_by_their_number(runs: tuple[Run, Run]) -> None:
 
 def test_errors_are_of_the_jobs_that_both_completed(runs: tuple[Run, Run]) -> None:
     errors = run_errors(*runs)
-    assert (errors.jobs, errors.missing, errors.compared) == (2, 2, 2)
-    assert errors.start_s.max == 2
+    assert (errors.jobs, errors.missing, errors.compared, errors.start_s.max) == (2, 2, 2, 2)
     assert errors.run_time.max == pytest.approx(0.1)
     assert (errors.same_place, errors.same_nodes) == (0.5, 0.5)
 

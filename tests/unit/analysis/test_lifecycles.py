@@ -282,8 +282,7 @@ def test_bars_are_distinguished_by_their_beginning_and_hatched_where_they_did_no
         text for text, colour in zip(labels.text, labels.textfont.color, strict=True) if colour != "white"
     }
     assert dark == {"1", "5"}
-    assert sum(hatched["lost"].x) == 10 + 4 + 10
-    assert list(hatched["lost"].base) == [0, 56, 40]
+    assert (sum(hatched["lost"].x), list(hatched["lost"].base)) == (10 + 4 + 10, [0, 56, 40])
     assert (list(hatched["set up again"].base), list(hatched["set up again"].x)) == ([70], [2])
     hover = next(
         text for trace in bars for text in trace.customdata if "life 2 of 2" in text and "job 4" in text

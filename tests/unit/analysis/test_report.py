@@ -17,19 +17,9 @@ from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
 SECTIONS = [
-    "verdict",
-    "schedule",
-    "evidence",
-    "differences",
-    "metrics",
-    "waiting",
-    "slowdown",
-    "completion",
-    "use",
-    "slices",
-    "definitions",
-    "where",
-]
+    "verdict", "schedule", "evidence", "differences", "metrics", "waiting", "slowdown",
+    "completion", "use", "slices", "definitions", "where",
+]  # fmt: skip
 
 
 @pytest.fixture(name="runs", scope="module")

@@ -7,16 +7,8 @@ import msgspec
 import polars as pl
 import pytest
 
+from analysis.metrics import slice_metrics
 from analysis.metrics.run_metrics import measure
-from analysis.metrics.slice_metrics import (
-    attained_shares,
-    busy_slices,
-    jain_index,
-    measure_slices,
-    spread,
-    unattended_by_node,
-    usage_intervals,
-)
 from analysis.verdict import verdict_of
 from foundation.records import JOBS, SLICES, Placement, SliceRecord, SliceRole
 from foundation.records.table_files import frame_of
@@ -48,12 +40,12 @@ def jobs_on(places: dict[int, dict[str, tuple[int, ...]]]) -> pl.DataFrame:
 
 
 def shares_of(slices: pl.DataFrame, jobs: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    return attained_shares(slices, busy_slices(slices), jobs)
+    return slice_metrics.attained_shares(slices, slice_metrics.busy_slices(slices), jobs)
 
 
 def intervals(pattern: str, nodes: tuple[str, ...] = ("n1",)) -> dict[int, int]:
-    busy = busy_slices(slices_of({7: pattern}, nodes))
-    return {interval: count for _, interval, count in usage_intervals(busy).iter_rows()}
+    busy = slice_metrics.busy_slices(slices_of({7: pattern}, nodes))
+    return {interval: count for _, interval, count in slice_metrics.usage_intervals(busy).iter_rows()}
 
 
 @pytest.mark.parametrize(
@@ -82,26 +74,23 @@ def test_two_jobs_that_take_turns_are_treated_fairly() -> None:
     shares, missing = shares_of(
         slices_of({1: "rhrh", 2: "hrhr"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (0, 1)}})
     )
-    assert shares["entitled_s"].to_list() == [2, 2]
-    assert shares["attained_s"].to_list() == [2, 2]
-    assert (jain_index(shares["ratio"]), missing) == (1, 0)
+    assert (shares["entitled_s"].to_list(), shares["attained_s"].to_list()) == ([2, 2], [2, 2])
+    assert (slice_metrics.jain_index(shares["ratio"]), missing) == (1, 0)
 
 
 def test_only_contended_busy_slices_count_for_fairness() -> None:
     # Job 2 is idle in the last two slices: what job 1 does then takes nothing from anybody.
     shares, _ = shares_of(slices_of({1: "rrhrr", 2: "hhrii"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}}))
-    assert shares["entitled_s"].to_list() == [1.5, 1.5]
-    assert shares["attained_s"].to_list() == [2, 1]
-    assert jain_index(shares["ratio"]) == pytest.approx(0.9)
+    assert (shares["entitled_s"].to_list(), shares["attained_s"].to_list()) == ([1.5, 1.5], [2, 1])
+    assert slice_metrics.jain_index(shares["ratio"]) == pytest.approx(0.9)
 
 
 def test_jobs_on_other_cores_or_nodes_do_not_contend() -> None:
     shares, _ = shares_of(
-        slices_of({1: "rr", 2: "rr", 3: "rr"}),
-        jobs_on({1: {"n1": (0,)}, 2: {"n1": (1,)}, 3: {"n2": (0,)}}),
+        slices_of({1: "rr", 2: "rr", 3: "rr"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (1,)}, 3: {"n2": (0,)}})
     )
     assert shares.height == 0
-    assert jain_index(shares["ratio"]) is None
+    assert slice_metrics.jain_index(shares["ratio"]) is None
 
 
 def test_the_most_crowded_core_decides_what_a_job_is_entitled_to() -> None:
@@ -125,20 +114,15 @@ def test_a_busy_job_without_a_known_place_is_counted_as_missing() -> None:
     [([1.0, 1.0], 1), ([1.0, 0.0], 0.5), ([2.0, 1.0], 0.9), ([0.0, 0.0], 1), ([], None)],
 )
 def test_jain_index(ratios: list[float], expected: float | None) -> None:
-    assert jain_index(pl.Series(ratios, dtype=pl.Float64)) == pytest.approx(expected)
+    assert slice_metrics.jain_index(pl.Series(ratios, dtype=pl.Float64)) == pytest.approx(expected)
 
 
 def test_a_spread_says_what_it_lacks() -> None:
-    values = spread(pl.Series([5.0, None, -1.0, 3.0]))
+    values = slice_metrics.spread(pl.Series([5.0, None, -1.0, 3.0]))
     assert (values.known, values.missing, values.min, values.p50, values.p99, values.max) == (
-        3,
-        1,
-        -1,
-        3,
-        4.96,
-        5,
-    )
-    assert spread(pl.Series([None], dtype=pl.Float64)).p99 is None
+        3, 1, -1, 3, 4.96, 5,
+    )  # fmt: skip
+    assert slice_metrics.spread(pl.Series([None], dtype=pl.Float64)).p99 is None
 
 
 def test_the_share_lost_to_switching_is_up_to_the_last_task_thawed() -> None:
@@ -154,7 +138,7 @@ def test_the_share_lost_to_switching_is_up_to_the_last_task_thawed() -> None:
         ),
         SliceRecord(slice=0, start_s=0, length_s=0.25, job=1, node="b", role="run", skew_us=-50),
     ]
-    metrics = measure_slices(frame_of(rows, SLICES), frame_of([], JOBS))
+    metrics = slice_metrics.measure_slices(frame_of(rows, SLICES), frame_of([], JOBS))
     assert metrics.switching_share == pytest.approx((0.01 + 0) / 2)
 
 
@@ -171,7 +155,7 @@ def test_a_controller_that_restarts_and_counts_anew_changes_no_figure() -> None:
     places = jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}})
     whole = slices_of({1: "rhrhrh", 2: "hrhrhr"})
     anew = whole.with_columns(pl.col("slice") % 3)
-    assert measure_slices(anew, places) == measure_slices(whole, places)
+    assert slice_metrics.measure_slices(anew, places) == slice_metrics.measure_slices(whole, places)
 
 
 def gap(node: str, job: int, start_s: float, length_s: float) -> SliceRecord:
@@ -186,12 +170,12 @@ def test_time_without_an_agent_counts_once_a_node_and_in_no_other_metric() -> No
         [gap("n1", 1, 4, 1), gap("n1", 2, 4.5, 0.5), gap("n1", 1, 5, 1), gap("n2", 1, 4, 2)], SLICES
     )
     both = pl.concat([attended, gaps])
-    assert unattended_by_node(both).rows() == [("n1", 4.0, 2.0), ("n2", 0.0, 2.0)]
+    assert slice_metrics.unattended_by_node(both).rows() == [("n1", 4.0, 2.0), ("n2", 0.0, 2.0)]
     jobs = jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}, 3: {"n1": (0,)}})
-    without, found = measure_slices(attended, jobs), measure_slices(both, jobs)
+    without, found = slice_metrics.measure_slices(attended, jobs), slice_metrics.measure_slices(both, jobs)
     assert (without.unattended_share, found.unattended_share) == (0.0, 0.5)
     assert msgspec.structs.replace(found, unattended_share=0.0) == without
-    assert measure_slices(gaps, jobs).unattended_share == 1.0
+    assert slice_metrics.measure_slices(gaps, jobs).unattended_share == 1.0
 
 
 @pytest.mark.parametrize(("length_s", "is_unfit"), [(0.5, False), (2.0, True)])

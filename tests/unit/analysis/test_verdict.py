@@ -52,36 +52,18 @@ def made_run(
         ran = dedicated * max(0.1, degradation * (1 + noise * rng.standard_normal()))
         rows.append(
             JobRecord(
-                job_id=number,
-                trace_job=number,
-                kind="batch",
-                nodes=1,
-                cores=1,
-                due_s=submit,
-                submitted_s=submit,
-                submit_s=submit,
-                start_s=submit + waited,
-                end_s=submit + waited + ran,
-                dedicated_s=dedicated,
-                state="COMPLETED",
+                job_id=number, trace_job=number, kind="batch", nodes=1, cores=1, due_s=submit,
+                submitted_s=submit, submit_s=submit, start_s=submit + waited,
+                end_s=submit + waited + ran, dedicated_s=dedicated, state="COMPLETED",
             )
-        )
+        )  # fmt: skip
     info = RunInfo(
-        kind="simulated" if kind == "simulated" else "real",
-        label=label,
-        trace_name="made",
-        system="N2C2",
-        queues="sq",
-        policy="easy",
-        multiplicity=multiplicity,
+        kind="simulated" if kind == "simulated" else "real", label=label, trace_name="made",
+        system="N2C2", queues="sq", policy="easy", multiplicity=multiplicity,
         gang=GangSettings(kind="osub", quantum_ms=250, hold="yield") if gang else GangSettings(),
-        started="2025-01-02T03:04:05Z",
-        wall_s=1.0,
-        cpu_s=1.0,
-        options={"block_jobs": block_jobs},
-    )
-    trace = folder / f"{label}.swf"
-    trace.write_text("; made\n", encoding="utf-8")
+        started="2025-01-02T03:04:05Z", wall_s=1.0, cpu_s=1.0, options={"block_jobs": block_jobs},
+    )  # fmt: skip
+    (trace := folder / f"{label}.swf").write_text("; made\n", encoding="utf-8")
     write_run(folder / label, info, trace, frame_of(rows, JOBS))
     return load_run(folder / label)
 

@@ -14,31 +14,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from deploy.compose import image, plan
 from deploy.compose.cluster import ComposeCluster, Options, StuckError, live_folders, wait_until_whole
 from deploy.compose.containers import read_containers
 from deploy.compose.engine import Engine, EngineFacts, EngineName, find_engine, last_word, read_facts
-from deploy.compose.image import (
-    build_context,
-    build_fault,
-    build_step,
-    choose_watchers,
-    ensure_images,
-    free_port,
-)
 from deploy.compose.inside.slurm_says import Ready
-from deploy.compose.plan import (
-    ComposeState,
-    Monitoring,
-    compose_environment,
-    compose_files,
-    cores_there,
-    decode_state,
-    differs,
-    images_to_build,
-    missing_roles,
-    up_words,
-    write_compose_state,
-)
 from deploy.local import LocalCluster
 from deploy.local.home import take_home
 from deploy.local.layout import names_of
@@ -51,28 +31,22 @@ from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 FACTS = EngineFacts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
 SHAPE = Shape(nodes=3, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB)
 
-WATCHED = Monitoring(
+WATCHED = plan.Monitoring(
     prometheus_image="osub-prometheus:1", prometheus_port=9091, grafana_image=None, grafana_port=3001
 )
 
 
-def state_in(home: Path, **changes: Any) -> ComposeState:
-    state = ComposeState(
-        home=str(home),
-        engine=EngineName.DOCKER,
-        debian=13,
-        shape=SHAPE,
-        most_nodes=64,
-        memory_mib=65536,
-        accounting=True,
-    )
+def state_in(home: Path, **changes: Any) -> plan.ComposeState:
+    state = plan.ComposeState(
+        home=str(home), engine=EngineName.DOCKER, debian=13, shape=SHAPE, most_nodes=64,
+        memory_mib=65536, accounting=True,
+    )  # fmt: skip
     return msgspec.structs.replace(state, **changes)
 
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    (folder := tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(folder))
     return FakeEngine(folder)
 
@@ -84,7 +58,7 @@ def home(tmp_path: Path) -> Path:
     with take_home(folder, create=True) as made:
         assert made is not None
         made.furnish((), 0o700)
-        write_compose_state(made, state_in(folder))
+        plan.write_compose_state(made, state_in(folder))
     return folder
 
 
@@ -198,87 +172,84 @@ def test_an_engine_without_compose_says_what_was_tried(engine: FakeEngine) -> No
 
 def test_compose_gets_the_files_that_fit_the_host(tmp_path: Path) -> None:
     def names(facts: EngineFacts) -> list[str]:
-        return [path.name for path in compose_files(state_in(tmp_path), facts)]
+        return [path.name for path in plan.compose_files(state_in(tmp_path), facts)]
 
     assert names(FACTS) == ["compose.yaml", "compose.cgroup1.yaml"]
     new = replace(FACTS, hierarchy="v2", knows_start_interval=True)
     assert names(new) == ["compose.yaml", "compose.cgroup2.yaml", "compose.start-interval.yaml"]
-    assert all(path.is_file() for path in compose_files(state_in(tmp_path), new))
+    assert all(path.is_file() for path in plan.compose_files(state_in(tmp_path), new))
 
 
 def test_compose_is_informed_how_many_nodes_and_no_service_is_made_anew_for_it(tmp_path: Path) -> None:
     few = state_in(tmp_path)
     many = state_in(tmp_path, shape=replace(SHAPE, nodes=5))
-    words = up_words(("docker", "compose"), many, FACTS)
+    words = plan.up_words(("docker", "compose"), many, FACTS)
     assert words[words.index("--scale") + 1] == "node=5"
     changed = {
-        key for key, value in compose_environment(few).items() if compose_environment(many)[key] != value
+        key
+        for key, value in plan.compose_environment(few).items()
+        if plan.compose_environment(many)[key] != value
     }
     assert changed == {"OSUB_NODES"}, "which no service has in its environment"
-    assert differs(few, many) is None
+    assert plan.differs(few, many) is None
 
 
 def test_what_compose_did_not_make_is_noticed(tmp_path: Path) -> None:
     state = state_in(tmp_path, monitoring=WATCHED)
     roles = [
-        "keys",
-        "controller",
-        "node",
-        "node",
-        "node",
-        "database",
-        "accounting",
-        "monitoring",
+        "keys", "controller", "node", "node", "node", "database", "accounting", "monitoring",
         "prometheus",
-    ]
-    assert missing_roles(roles, state) == []
-    assert missing_roles(roles[:4] + roles[5:], state) == ["node"]
-    assert missing_roles(roles[1:], state) == ["keys"]
-    assert missing_roles(["keys", "controller", *["node"] * 3], state_in(tmp_path, accounting=False)) == []
+    ]  # fmt: skip
+    assert plan.missing_roles(roles, state) == []
+    assert plan.missing_roles(roles[:4] + roles[5:], state) == ["node"]
+    assert plan.missing_roles(roles[1:], state) == ["keys"]
+    assert (
+        plan.missing_roles(["keys", "controller", *["node"] * 3], state_in(tmp_path, accounting=False)) == []
+    )
 
 
 def test_without_accounting_its_services_are_not_started(tmp_path: Path) -> None:
-    words = up_words(("docker", "compose"), state_in(tmp_path, accounting=False), FACTS)
+    words = plan.up_words(("docker", "compose"), state_in(tmp_path, accounting=False), FACTS)
     assert not {"database", "accounting"} & set(words)
 
 
 def test_what_watches_is_started_with_its_ports_and_grafana_where_there_is_one(tmp_path: Path) -> None:
     state = state_in(tmp_path, monitoring=WATCHED)
-    assert "compose.monitoring.yaml" in {path.name for path in compose_files(state, FACTS)}
-    assert all(path.is_file() for path in compose_files(state, FACTS))
-    words = up_words(("docker", "compose"), state, FACTS)
+    assert "compose.monitoring.yaml" in {path.name for path in plan.compose_files(state, FACTS)}
+    assert all(path.is_file() for path in plan.compose_files(state, FACTS))
+    words = plan.up_words(("docker", "compose"), state, FACTS)
     assert {"monitoring", "prometheus"} <= set(words)
     assert "grafana" not in words
-    environment = compose_environment(state)
+    environment = plan.compose_environment(state)
     assert (environment["OSUB_MONITORING"], environment["OSUB_PROMETHEUS_PORT"]) == ("1", "9091")
     both = state_in(tmp_path, monitoring=msgspec.structs.replace(WATCHED, grafana_image="g"))
-    assert "grafana" in up_words(("docker", "compose"), both, FACTS)
-    assert decode_state(msgspec.json.encode(both), tmp_path) == both
+    assert "grafana" in plan.up_words(("docker", "compose"), both, FACTS)
+    assert plan.decode_state(msgspec.json.encode(both), tmp_path) == both
 
 
 def test_without_a_registry_prometheus_is_debians_and_there_is_no_grafana(engine: FakeEngine) -> None:
     engine.change(images=["osub-base:13"])
     said: list[str] = []
-    watch = choose_watchers(find_engine(EngineName.DOCKER), 13, said.append)
+    watch = image.choose_watchers(find_engine(EngineName.DOCKER), 13, said.append)
     assert watch.grafana_image is None
     assert "no Grafana" in said[0]
-    built = images_to_build(13, accounting=True, monitoring=watch)
+    built = plan.images_to_build(13, accounting=True, monitoring=watch)
     assert list(built.values()) == ["cluster", "database", "prometheus"]
     assert list(built)[2] == watch.prometheus_image
 
 
 @pytest.mark.slow
 def test_with_a_registry_both_are_fetched_and_nothing_more_is_built(engine: FakeEngine) -> None:
-    watch = choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
+    watch = image.choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
     assert [call[-1] for call in engine.calls("pull")] == [watch.prometheus_image, watch.grafana_image]
-    assert "prometheus" not in images_to_build(13, accounting=True, monitoring=watch).values()
+    assert "prometheus" not in plan.images_to_build(13, accounting=True, monitoring=watch).values()
 
 
 @pytest.mark.slow
 def test_an_image_that_cannot_be_fetched_says_what_to_do(engine: FakeEngine) -> None:
     engine.change(registry=False)
     with pytest.raises(HostError, match=r"no such host; where no registry can be reached, .*bootstrap-base"):
-        choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
+        image.choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
 
 
 def test_a_port_in_use_is_passed_over() -> None:
@@ -287,8 +258,8 @@ def test_a_port_in_use_is_passed_over() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(HostError, match=r"no port of 127\.0\.0\.1 is free"):
-            free_port([port])
-        assert free_port([port, 0]) == 0
+            image.free_port([port])
+        assert image.free_port([port, 0]) == 0
 
 
 @pytest.mark.parametrize(
@@ -303,17 +274,17 @@ def test_a_port_in_use_is_passed_over() -> None:
     ],
 )
 def test_a_cluster_does_not_become_another_one(tmp_path: Path, changes: dict[str, Any]) -> None:
-    assert differs(state_in(tmp_path), state_in(tmp_path, **changes)) is not None
+    assert plan.differs(state_in(tmp_path), state_in(tmp_path, **changes)) is not None
 
 
 def test_nodes_may_come_beyond_the_cores_of_the_host(tmp_path: Path) -> None:
     pinned = state_in(tmp_path, shape=replace(SHAPE, nodes=2, virtual=False))
-    assert differs(pinned, state_in(tmp_path, shape=replace(SHAPE, nodes=3, virtual=True))) is None
+    assert plan.differs(pinned, state_in(tmp_path, shape=replace(SHAPE, nodes=3, virtual=True))) is None
 
 
 def test_a_second_up_keeps_the_cores_of_its_nodes(home: Path, tmp_path: Path) -> None:
-    assert cores_there(home) == SHAPE.cores
-    assert cores_there(tmp_path / "none") is None
+    assert plan.cores_there(home) == SHAPE.cores
+    assert plan.cores_there(tmp_path / "none") is None
 
 
 def test_nodes_share_the_memory_unless_they_declare_it() -> None:
@@ -343,7 +314,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_in_words(text: str) -> None:
 )
 def test_a_forged_state_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        decode_state(content, Path("/h"))
+        plan.decode_state(content, Path("/h"))
 
 
 def test_a_compose_that_is_late_is_not_called_missing(
@@ -454,8 +425,7 @@ def test_a_folder_that_another_can_write_is_not_believed(engine: FakeEngine, hom
 
 
 def test_up_refuses_a_folder_with_a_users_files(engine: FakeEngine, tmp_path: Path) -> None:
-    folder = tmp_path / "papers"
-    folder.mkdir()
+    (folder := tmp_path / "papers").mkdir()
     (folder / "draft.tex").write_text("x")
     with pytest.raises(ClusterError, match="not ours"):
         ComposeCluster(folder).up(EngineName.DOCKER, SHAPE, Options())
@@ -554,9 +524,8 @@ def test_wrong_usage_is_exit_code_two(
 
 
 def test_the_build_gets_sources_and_certificates_and_nothing_else(tmp_path: Path) -> None:
-    certificates = tmp_path / "ca.crt"
-    certificates.write_text("PEM")
-    with build_context(environment={"PIP_CERT": str(certificates)}) as context:
+    (certificates := tmp_path / "ca.crt").write_text("PEM")
+    with image.build_context(environment={"PIP_CERT": str(certificates)}) as context:
         assert (context / "deploy/compose/site/ca.pem").read_text() == "PEM"
         assert (context / "gangd/main.py").is_file()
         assert not {".git", ".venv", "tests"} & {path.name for path in context.iterdir()}
@@ -609,7 +578,7 @@ ERROR: No matching distribution found for msgspec==0.21.1
 )
 def test_a_build_that_fails_names_its_first_cause(output: str, base: str, cause: str, advice: str) -> None:
     name = EngineName.PODMAN if output == NO_REGISTRY_OF_PODMAN else EngineName.DOCKER
-    fault = build_fault(output, base, name, {})
+    fault = image.build_fault(output, base, name, {})
     assert cause in fault
     assert advice in fault
     assert "\n" not in fault
@@ -619,7 +588,7 @@ def test_a_build_that_fails_names_its_first_cause(output: str, base: str, cause:
 def test_a_proxy_that_does_not_answer_is_asked_for_and_not_shown() -> None:
     environment = {"http_proxy": "http://me:secret@127.0.0.1:9", "no_proxy": "localhost"}
     output = NO_NAMES.replace("Temporary", "\x1b[91mTemporary")
-    fault = build_fault(output, "osub-base:13", EngineName.DOCKER, environment)
+    fault = image.build_fault(output, "osub-base:13", EngineName.DOCKER, environment)
     assert fault.startswith("Temporary failure")
     assert fault.endswith("through http_proxy: does that proxy answer?")
     assert "secret" not in fault
@@ -638,7 +607,7 @@ def test_a_proxy_that_does_not_answer_is_asked_for_and_not_shown() -> None:
     ],
 )
 def test_long_steps_of_a_build_are_told_from_its_other_output(line: str, step: str | None) -> None:
-    assert build_step(line) == step
+    assert image.build_step(line) == step
 
 
 @pytest.mark.slow
@@ -647,7 +616,7 @@ def test_a_build_names_each_step_as_it_begins(engine: FakeEngine) -> None:
         build=["Step 1/2 : FROM debian\nStep 2/2 : RUN apt", "-get update\n ---> Running\n", "end\n"]
     )
     said: list[str] = []
-    ensure_images(find_engine(EngineName.DOCKER), 13, accounting=False, say=said.append)
+    image.ensure_images(find_engine(EngineName.DOCKER), 13, accounting=False, say=said.append)
     assert "--force-rm" in engine.calls("build")[0]
     assert len(said) == 2
     assert said[0].startswith("building the image osub:")
@@ -667,7 +636,7 @@ def test_a_name_in_the_environment_does_not_reach_the_state(engine: FakeEngine, 
 
 HOME = "/somewhere"
 
-STATE = ComposeState(
+STATE = plan.ComposeState(
     home=HOME,
     engine=EngineName.DOCKER,
     debian=13,

@@ -304,8 +304,7 @@ def test_a_node_copies_its_own_keys_and_no_other(tmp_path: Path) -> None:
 
 
 def test_slurmdbd_conf_is_for_its_user_alone(tmp_path: Path) -> None:
-    path = tmp_path / "slurmdbd.conf"
-    path.write_text("older, and readable")
+    (path := tmp_path / "slurmdbd.conf").write_text("older, and readable")
     write_secret_conf(path, slurmdbd_conf("word"), os.geteuid())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "StoragePass=word\n" in path.read_text()
@@ -352,8 +351,7 @@ def test_without_the_freezer_the_missing_file_is_named(tmp_path: Path) -> None:
 def test_folders_that_a_killed_container_left_are_removed(tmp_path: Path) -> None:
     job = tmp_path / "freezer" / "slurm_n-node-1" / "uid_0" / "job_5" / "step_0"
     job.mkdir(parents=True)
-    other = tmp_path / "freezer" / "slurm_n-node-2" / "uid_0"
-    other.mkdir(parents=True)
+    (other := tmp_path / "freezer" / "slurm_n-node-2" / "uid_0").mkdir(parents=True)
     assert cgroups.clear_left("n-node-1", tmp_path) == []
     assert not (tmp_path / "freezer" / "slurm_n-node-1").exists()
     assert other.is_dir()

@@ -173,8 +173,7 @@ def test_what_a_user_names_a_job_changes_no_other_job(name: str, tmp_path: Path)
     ],
 )
 def test_a_table_that_is_none_changes_nothing(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "memory.json"
-    path.write_bytes(text.encode("latin-1"))
+    (path := tmp_path / "memory.json").write_bytes(text.encode("latin-1"))
     assert submit(asked(), path, times=2)["min_mem_per_node"] == "1000"
     assert submit(asked(), tmp_path / "none")["min_mem_per_node"] == "1000"
 
@@ -199,8 +198,7 @@ def test_the_table_of_a_history_says_what_its_predictions_say(tmp_path: Path) ->
         used_kib=np.asarray(1024 * random.integers(100, 900, jobs), dtype=np.float64),
     )
     history: PeakHistory = replayed(log)[1]
-    table = tmp_path / "memory.json"
-    table.write_text(json.dumps(table_of(history), indent=1) + "\n")
+    (table := tmp_path / "memory.json").write_text(json.dumps(table_of(history), indent=1) + "\n")
     for user, app, mib in {
         (log.user[job], log.app[job], int(log.requested_kib[job] / 1024)) for job in range(24)
     }:

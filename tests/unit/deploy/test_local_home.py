@@ -96,8 +96,7 @@ def test_a_signal_ends_a_command_when_its_cluster_is_gone(
 
 
 def test_a_folder_that_was_there_stays(place: Path) -> None:
-    path = place / "c"
-    path.mkdir()
+    (path := place / "c").mkdir()
     with furnished(path):
         pass
     assert clear(path) == []
@@ -164,8 +163,7 @@ def test_another_folder_under_the_name_of_ours_stays(place: Path) -> None:
 
 
 def test_links_in_the_place_of_ours_are_not_followed(place: Path) -> None:
-    precious = place / "precious"
-    precious.mkdir()
+    (precious := place / "precious").mkdir()
     (precious / "slurmd.log").touch()
     path = place / "c"
     with furnished(path):
@@ -268,8 +266,7 @@ def test_another_folder_in_the_place_of_the_substitute_stays(place: Path) -> Non
     path = place / ("c" * 60)
     with furnished(path) as home:
         short = home.short
-    moved = place / "moved"
-    moved.mkdir()
+    (moved := place / "moved").mkdir()
     for inner in short.iterdir():
         inner.rename(moved / inner.name)
     short.rmdir()
@@ -291,8 +288,7 @@ def test_a_jobs_folders_of_any_depth_go_and_nothing_that_they_lead_to(place: Pat
     (place / "precious").mkdir()
     (place / "precious" / "x").touch()
     with furnished(path) as home:
-        inner = home.path / "spool" / "abcde-n1"
-        inner.mkdir()
+        (inner := home.path / "spool" / "abcde-n1").mkdir()
         fd = os.open(inner, os.O_RDONLY)
         for _ in range(1200):
             os.mkdir("d", dir_fd=fd)

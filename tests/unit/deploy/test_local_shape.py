@@ -298,15 +298,9 @@ def facts(
     cgroup: str = "/",
 ) -> ProcessFacts:
     return ProcessFacts(
-        pid=pid,
-        parent=parent,
-        start_ticks=start,
-        user=user,
-        name=name,
-        words=words,
-        environment=frozenset(environment),
-        cgroups=(cgroup,),
-    )
+        pid=pid, parent=parent, start_ticks=start, user=user, name=name, words=words,
+        environment=frozenset(environment), cgroups=(cgroup,),
+    )  # fmt: skip
 
 
 def members(*all_facts: ProcessFacts) -> set[int]:
@@ -387,8 +381,7 @@ def test_a_process_is_pinned_by_its_start_too(sleeper: subprocess.Popen[bytes]) 
 def test_processes_are_found_by_a_variable_of_their_environment(tmp_path: Path) -> None:
     stat = (Path("/proc") / str(os.getpid()) / "stat").read_bytes()
     for pid, environment in ((11, b"A=1\0OSUB_CLUSTER=c\0"), (12, b"XOSUB_CLUSTER=c\0"), (13, b"")):
-        folder = tmp_path / str(pid)
-        folder.mkdir()
+        (folder := tmp_path / str(pid)).mkdir()
         for name, content in (("stat", stat), ("cmdline", b"x\0"), ("status", b""), ("cgroup", b"0::/\n")):
             (folder / name).write_bytes(content)
         (folder / "environ").write_bytes(environment)
@@ -489,8 +482,7 @@ def test_ledgers_in_memory_go_and_nothing_next_to_them(tmp_path: Path) -> None:
         (shm / name).mkdir(parents=True)
         (shm / name / "agent-n1.state").touch()
     (shm / "two" / "precious").touch()
-    on_disk = tmp_path / "agents"
-    on_disk.mkdir()
+    (on_disk := tmp_path / "agents").mkdir()
     (on_disk / "agent-n1.state").touch()
     remove_ledgers([shm / "one", shm / "two", shm / "none", on_disk], shm)
     assert not (shm / "one").exists()
@@ -522,26 +514,14 @@ GOOD = {
 }
 
 PARTITION = Partition(
-    name="shared",
-    nodes=("n1", "n2"),
-    multiplicity=2,
-    forced=True,
-    is_default=True,
-    is_up=True,
-    preempt_mode="OFF",
-    default_memory=True,
-)
+    name="shared", nodes=("n1", "n2"), multiplicity=2, forced=True, is_default=True, is_up=True,
+    preempt_mode="OFF", default_memory=True,
+)  # fmt: skip
 
 NODE = SlurmNode(
-    name="n1",
-    states=frozenset({"IDLE"}),
-    cores=8,
-    threads_per_core=2,
-    memory_mib=64_000,
-    cpus_allocated=0,
-    features=frozenset(),
-    version="24.11.5",
-)
+    name="n1", states=frozenset({"IDLE"}), cores=8, threads_per_core=2, memory_mib=64_000,
+    cpus_allocated=0, features=frozenset(), version="24.11.5",
+)  # fmt: skip
 
 
 def configuration(

@@ -42,8 +42,7 @@ def test_the_example_shows_every_key_with_its_default(tmp_path: Path) -> None:
     text = (FOLDER / "gangd.toml").read_text()
     shown = re.sub(r"(?m)^# (?=[a-z_]+ = )", "", text)
     assert set(tomllib.loads(shown)) == set(Config.__struct_fields__)
-    path = tmp_path / "gangd.toml"
-    path.write_text(shown)
+    (path := tmp_path / "gangd.toml").write_text(shown)
     read, plain = load_config(path), Config()
     for key in Config.__struct_fields__:
         if key in NEEDS_A_VALUE:
@@ -110,8 +109,7 @@ def test_the_page_explains_what_a_unit_leaves_open(unit: str, tmp_path: Path) ->
     # Programs need not be there; and a private mount namespace, which all of the rest implies, is named.
     text = re.sub(r"(?m)^(Exec\w+)=\S+", r"\1=/bin/true", text)
     text = text.replace("[Service]\n", "[Service]\nPrivateMounts=yes\n")
-    file = tmp_path / f"{unit}.service"
-    file.write_text(text)
+    (file := tmp_path / f"{unit}.service").write_text(text)
     output = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(file)],
         capture_output=True,

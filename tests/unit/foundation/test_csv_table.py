@@ -11,8 +11,7 @@ from foundation.errors import InputError
 
 
 def test_cells_come_by_column_without_blanks(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(b"\xef\xbb\xbfb,a,more\n1, x ,y\n\n.5e1,,\n")
+    (path := tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfb,a,more\n1, x ,y\n\n.5e1,,\n")
     first, second = read_csv(path, ("a", "b"), None)
     assert (first.text("a"), first.whole("b", 9), first.text("none"), first.where) == (
         "x",
@@ -43,8 +42,7 @@ def test_cells_come_by_column_without_blanks(tmp_path: Path) -> None:
     ],
 )
 def test_a_table_of_another_form_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(content)
+    (path := tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(InputError, match=message):
         list(read_csv(path, ("a", "b"), most_rows=2, most_bytes=50))
     with pytest.raises(InputError, match="cannot read"):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from foundation import trust
 from foundation.errors import OutputError, TrustError
 from foundation.files import (
     draft_at,
@@ -29,21 +30,12 @@ from foundation.files import (
     write_pieces,
     write_whole,
 )
-from foundation.trust import (
-    behind_links,
-    make_folder,
-    names_in,
-    open_folder,
-    open_own,
-    read_file,
-    read_trusted,
-)
 
 Writer = Callable[[Path, bytes], None]
 
 
 def by_draft_in(path: Path, content: bytes) -> None:
-    folder = open_folder(path.parent)
+    folder = trust.open_folder(path.parent)
     try:
         with draft_in(folder, path.name) as fd:
             os.write(fd, content)
@@ -62,7 +54,7 @@ def by_known_draft(path: Path, content: bytes) -> None:
 
 
 def by_write_in(path: Path, content: bytes) -> None:
-    folder = open_folder(path.parent)
+    folder = trust.open_folder(path.parent)
     try:
         write_in(folder, path.name, content)
     finally:
@@ -129,7 +121,7 @@ def failing() -> Iterator[bytes]:
 
 
 def fail_in(folder: Path) -> None:
-    fd = open_folder(folder)
+    fd = trust.open_folder(folder)
     try:
         with draft_in(fd, "file"):
             raise RuntimeError("no more")
@@ -187,7 +179,7 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_rights_are_those_that_were_asked_for(tmp_path: Path) -> None:
-    folder = open_folder(tmp_path)
+    folder = trust.open_folder(tmp_path)
     old = os.umask(0o077)
     try:
         write_in(folder, "state", b"x", 0o644)
@@ -293,15 +285,14 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a fil
 
 
 def opens(path: Path, *, own: bool = True) -> bool:
-    os.close(open_folder(path, own=own))
+    os.close(trust.open_folder(path, own=own))
     return True
 
 
 @pytest.fixture
 def sticky(tmp_path: Path) -> Path:
     """A folder like ``/tmp``."""
-    folder = tmp_path / "sticky"
-    folder.mkdir()
+    (folder := tmp_path / "sticky").mkdir()
     folder.chmod(0o1777)
     return folder
 
@@ -325,8 +316,7 @@ def test_a_folder_that_others_may_write_is_no_place_to_keep_things(
 
 
 def test_files_below_a_folder_that_others_may_write_are_not_trusted(tmp_path: Path) -> None:
-    inner = tmp_path / "open" / "inner"
-    inner.mkdir(parents=True)
+    (inner := tmp_path / "open" / "inner").mkdir(parents=True)
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(TrustError, match=r"everybody who may write to .*open"):
         opens(inner)
@@ -337,8 +327,7 @@ def test_files_below_a_folder_that_others_may_write_are_not_trusted(tmp_path: Pa
 @as_root
 @pytest.mark.parametrize("whose", ["a", "a/b", "a/b/c"])
 def test_no_component_may_belong_to_another_user(tmp_path: Path, whose: str) -> None:
-    folder = tmp_path / "a" / "b" / "c"
-    folder.mkdir(parents=True)
+    (folder := tmp_path / "a" / "b" / "c").mkdir(parents=True)
     assert opens(folder)
     os.chown(tmp_path / whose, OTHER, -1)
     with pytest.raises(TrustError, match=f"user id {OTHER}"):
@@ -385,11 +374,11 @@ def test_a_file_on_the_way_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_folders_are_made_with_those_above(tmp_path: Path) -> None:
-    fd, made = make_folder(tmp_path / "a" / "b", 0o700)
+    fd, made = trust.make_folder(tmp_path / "a" / "b", 0o700)
     os.close(fd)
     assert made
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
-    fd, made = make_folder(tmp_path / "a" / "b", 0o700)
+    fd, made = trust.make_folder(tmp_path / "a" / "b", 0o700)
     os.close(fd)
     assert not made
 
@@ -414,7 +403,7 @@ def test_roots_folder_is_good_enough_for_reading_only() -> None:
 
 @pytest.fixture
 def folder_fd(tmp_path: Path) -> Iterator[int]:
-    fd = open_folder(tmp_path)
+    fd = trust.open_folder(tmp_path)
     yield fd
     os.close(fd)
 
@@ -426,9 +415,9 @@ def test_files_are_replaced_whole_with_the_mode_that_was_asked_for(tmp_path: Pat
         write_in(folder_fd, "a", b"two", 0o640)
     finally:
         os.umask(old)
-    assert read_file(folder_fd, "a") == b"two"
+    assert trust.read_file(folder_fd, "a") == b"two"
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
-    assert names_in(folder_fd) == ["a"]
+    assert trust.names_in(folder_fd) == ["a"]
 
 
 def test_what_a_kill_left_is_no_obstacle_and_a_link_in_its_place_leads_nowhere(
@@ -449,19 +438,19 @@ def test_links_pipes_and_folders_are_no_files(tmp_path: Path, folder_fd: int) ->
     (tmp_path / "folder").mkdir()
     for name in ("link", "pipe", "folder"):
         with pytest.raises(TrustError):
-            read_file(folder_fd, name)
+            trust.read_file(folder_fd, name)
     for name in ("link", "pipe"):
         with pytest.raises(TrustError):
-            open_own(folder_fd, name, os.O_RDWR | os.O_CREAT)
+            trust.open_own(folder_fd, name, os.O_RDWR | os.O_CREAT)
     with pytest.raises(FileNotFoundError):
-        read_file(folder_fd, "nothing")
+        trust.read_file(folder_fd, "nothing")
 
 
 def test_a_file_that_others_may_write_is_not_believed(tmp_path: Path, folder_fd: int) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "a").chmod(0o666)
     with pytest.raises(TrustError, match="others may write"):
-        read_file(folder_fd, "a")
+        trust.read_file(folder_fd, "a")
 
 
 @as_root
@@ -469,15 +458,15 @@ def test_a_file_of_another_user_is_not_believed(tmp_path: Path, folder_fd: int) 
     (tmp_path / "a").write_text("x")
     os.chown(tmp_path / "a", OTHER, -1)
     with pytest.raises(TrustError, match=f"user id {OTHER}"):
-        read_trusted(tmp_path / "a")
+        trust.read_trusted(tmp_path / "a")
     with pytest.raises(TrustError, match=f"user id {OTHER}"):
-        open_own(folder_fd, "a", os.O_RDWR)
+        trust.open_own(folder_fd, "a", os.O_RDWR)
 
 
 def test_a_file_that_is_too_large_is_none_of_ours(tmp_path: Path, folder_fd: int) -> None:
     (tmp_path / "a").write_bytes(b"x" * 11)
     with pytest.raises(TrustError, match="more than 10 bytes"):
-        read_file(folder_fd, "a", 10)
+        trust.read_file(folder_fd, "a", 10)
 
 
 def test_a_file_behind_links_of_ones_own_is_found_and_behind_a_strangers_is_not(
@@ -487,16 +476,16 @@ def test_a_file_behind_links_of_ones_own_is_found_and_behind_a_strangers_is_not(
     (tmp_path / "real" / "file").touch()
     (tmp_path / "one").symlink_to("real")
     (tmp_path / "two").symlink_to(tmp_path / "one" / "file")
-    assert behind_links(tmp_path / "two") == tmp_path / "one" / "file"
-    assert behind_links(tmp_path / "real" / "file") == tmp_path / "real" / "file"
+    assert trust.behind_links(tmp_path / "two") == tmp_path / "one" / "file"
+    assert trust.behind_links(tmp_path / "real" / "file") == tmp_path / "real" / "file"
     (sticky / "link").symlink_to(tmp_path / "real" / "file")
     with pytest.raises(TrustError, match="is a link"):
-        behind_links(sticky / "link")
+        trust.behind_links(sticky / "link")
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(OSError, match="symbolic links"):
-        behind_links(tmp_path / "circle")
+        trust.behind_links(tmp_path / "circle")
     with pytest.raises(FileNotFoundError):
-        behind_links(tmp_path / "nothing")
+        trust.behind_links(tmp_path / "nothing")
 
 
 def packed(*entries: tarfile.TarInfo) -> tarfile.TarFile:

@@ -68,8 +68,7 @@ def signals_reach_children() -> Iterator[None]:
 
 
 def ended(what: str, *numbers: signal.Signals, cleanup_s: float = 0) -> tuple[int, str]:
-    program = PROGRAM.format(what=what, cleanup_s=cleanup_s)
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", PROGRAM.format(what=what, cleanup_s=cleanup_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

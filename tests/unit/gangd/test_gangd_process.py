@@ -30,8 +30,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a fil
 @pytest.fixture
 def open_to_all(tmp_path: Path) -> Path:
     """A folder in which anybody can put something in the place of what is there."""
-    folder = tmp_path / "open"
-    folder.mkdir()
+    (folder := tmp_path / "open").mkdir()
     folder.chmod(0o777)
     return folder
 
@@ -39,8 +38,7 @@ def open_to_all(tmp_path: Path) -> Path:
 @pytest.fixture
 def precious(tmp_path: Path) -> Path:
     """A file to which links of an attacker lead."""
-    path = tmp_path / "precious"
-    path.write_text("mine")
+    (path := tmp_path / "precious").write_text("mine")
     return path
 
 
@@ -111,8 +109,7 @@ def test_who_may_read_the_status_follows_from_private_data(
     keeper.tell(b"{}")
     keeper.save()
     keeper.close()
-    log = SliceLog(tmp_path / "record", 0.0, 0, keeper.status_mode)
-    log.close()
+    SliceLog(tmp_path / "record", 0.0, 0, keeper.status_mode).close()
     assert (tmp_path / "status.json").stat().st_mode & 0o777 == mode
     assert (tmp_path / "record" / "slices.jsonl").stat().st_mode & 0o777 == mode
     assert (tmp_path / "controller.json").stat().st_mode & 0o777 == 0o600
@@ -127,8 +124,7 @@ def test_a_mode_is_an_octal_number(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
-    file = tmp_path / "gangd.toml"
-    file.write_text("quantum_ms = 100")
+    (file := tmp_path / "gangd.toml").write_text("quantum_ms = 100")
     assert load_config(file).quantum_ms == 100
     file.chmod(0o666)
     with pytest.raises(TrustError, match="others may write"):
@@ -151,10 +147,8 @@ def test_keys_that_others_may_write_are_not_believed(tmp_path: Path) -> None:
 @as_root
 def test_a_stranger_who_took_the_substitutes_name_stops_no_one(tmp_path: Path) -> None:
     """Everybody may write to /dev/shm, and the name can be known before: the folder itself is used then."""
-    state = tmp_path / "state"
-    state.mkdir()
-    squat = stand_in(state)
-    squat.mkdir()
+    (state := tmp_path / "state").mkdir()
+    (squat := stand_in(state)).mkdir()
     try:
         if live_folder(state) == state:
             pytest.skip("the temporary folder is in memory itself")
@@ -171,19 +165,9 @@ def test_a_stranger_who_took_the_substitutes_name_stops_no_one(tmp_path: Path) -
 
 
 HEAVY = {
-    "polars",
-    "plotly",
-    "numba",
-    "mpi4py",
-    "typer",
-    "jinja2",
-    "rich",
-    "scipy",
-    "sklearn",
-    "psutil",
-    "dask",
-    "prometheus_client",
-}
+    "polars", "plotly", "numba", "mpi4py", "typer", "jinja2", "rich", "scipy", "sklearn", "psutil",
+    "dask", "prometheus_client",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,7 @@ from deploy.compose.engine import EngineName
 from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError, OutputError, TrustError
 from foundation.records import GangSettings, Run
-from osub.demo import (
-    SETTINGS,
-    DemoSetting,
-    Stage,
-    choose_trace,
-    clear_run,
-    demonstrate,
-    make_out,
-    replay_under,
-    replayed,
-    scratch_folder,
-    simulate_all,
-)
+from osub import demo
 from tests.fixtures.fake_engine import FakeEngine
 from tests.fixtures.real_runs import Row, real_run
 
@@ -33,9 +21,9 @@ JOBS: list[Row] = [("batch", 0, 0.2, 1.2, 12.2, 10, "0")]
 
 
 def test_a_demos_own_run_is_replaced(tmp_path: Path) -> None:
-    clear_run(tmp_path / "m1")
+    demo.clear_run(tmp_path / "m1")
     real_run(tmp_path / "m1", JOBS, 1)
-    clear_run(tmp_path / "m1")
+    demo.clear_run(tmp_path / "m1")
     assert not (tmp_path / "m1").exists()
     assert (tmp_path / ".osub-demo").read_text() == "m1\n"
 
@@ -44,40 +32,40 @@ def test_a_run_of_ones_own_under_the_same_name_stays(tmp_path: Path) -> None:
     run = real_run(tmp_path / "m1", JOBS, 1)
     for _ in range(2):
         with pytest.raises(OutputError, match="no run of an earlier demo"):
-            clear_run(tmp_path / "m1")
+            demo.clear_run(tmp_path / "m1")
     assert (run.path / "run.json").exists()
 
 
 def test_a_link_in_the_place_of_a_run_is_not_followed(tmp_path: Path) -> None:
     run = real_run(tmp_path / "mine", JOBS, 1)
-    clear_run(tmp_path / "m1")
+    demo.clear_run(tmp_path / "m1")
     (tmp_path / "m1").symlink_to(run.path)
     with pytest.raises(OutputError, match="no run of an earlier demo"):
-        clear_run(tmp_path / "m1")
+        demo.clear_run(tmp_path / "m1")
     assert (run.path / "run.json").exists()
 
 
 def test_a_cluster_that_could_not_be_taken_down_keeps_its_files() -> None:
-    with scratch_folder() as state:
+    with demo.scratch_folder() as state:
         state.mkdir()
     assert state.is_dir()
     state.rmdir()
     state.parent.rmdir()
-    with scratch_folder() as state:
+    with demo.scratch_folder() as state:
         pass
     assert not state.parent.exists()
 
 
 def test_root_makes_no_runs_where_others_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_out(tmp_path / "a" / "out")
+    demo.make_out(tmp_path / "a" / "out")
     (tmp_path / "a").chmod(0o777)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(TrustError):
-        make_out(tmp_path / "a" / "out")
+        demo.make_out(tmp_path / "a" / "out")
 
 
 def test_later_settings_have_the_work_that_the_first_one_did() -> None:
-    chosen = choose_trace(None, 2, 1, 60.0, 1)
+    chosen = demo.choose_trace(None, 2, 1, 60.0, 1)
     assert chosen.block_jobs == 5
     first = chosen.apps({}).splitlines()
     assert first[0] == "trace_job,app,args"
@@ -90,7 +78,7 @@ def test_later_settings_have_the_work_that_the_first_one_did() -> None:
 
 
 def test_a_host_of_one_cpu_has_a_trace_of_single_jobs() -> None:
-    chosen = choose_trace(None, 1, 1, 25.0, 1)
+    chosen = demo.choose_trace(None, 1, 1, 25.0, 1)
     assert chosen.coupled == ()
     assert chosen.block_jobs is None
     assert all(job.procs == 1 for job in chosen.trace.jobs)
@@ -104,8 +92,8 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
     """The first run is kept, and said to be where it is."""
     replays: list[str] = []
 
-    def replay(setting: DemoSetting, stage: Stage, *_: object) -> dict[int, int]:
-        clear_run(stage.out / setting.folder)
+    def replay(setting: demo.DemoSetting, stage: demo.Stage, *_: object) -> dict[int, int]:
+        demo.clear_run(stage.out / setting.folder)
         run = real_run(stage.out / setting.folder, JOBS, 1)
         replays.append(setting.folder)
         if not (mended and len(replays) > 1):
@@ -114,9 +102,9 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
         return {1: len(replays)}
 
     monkeypatch.setattr("osub.demo.replay_under", replay)
-    stage = Stage(
+    stage = demo.Stage(
         swf=tmp_path / "t.swf",
-        chosen=choose_trace(None, 1, 1, 25.0, 1),
+        chosen=demo.choose_trace(None, 1, 1, 25.0, 1),
         out=tmp_path,
         state=tmp_path / "c",
         nodes=1,
@@ -125,7 +113,7 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
     said: list[str] = []
     for _ in range(2):
         replays.clear()
-        run, made = replayed(SETTINGS[0], stage, {}, 60.0, lambda *_: True, said.append)
+        run, made = demo.replayed(demo.SETTINGS[0], stage, {}, 60.0, lambda *_: True, said.append)
         assert (replays, made) == (["m1", "m1"], {1: 2})
         assert (job_faults(run) is None) is mended
         assert said[-1].startswith("M=1: 1 of 1 job hung, failed or never ended; job 1 first: killed")
@@ -140,8 +128,8 @@ def test_a_setting_whose_time_others_took_is_not_repeated(
 ) -> None:
     replays: list[str] = []
 
-    def replay(setting: DemoSetting, stage: Stage, *_: object) -> dict[int, int]:
-        clear_run(stage.out / setting.folder)
+    def replay(setting: demo.DemoSetting, stage: demo.Stage, *_: object) -> dict[int, int]:
+        demo.clear_run(stage.out / setting.folder)
         host = {
             "host": "h",
             "cpus": 2,
@@ -160,10 +148,10 @@ def test_a_setting_whose_time_others_took_is_not_repeated(
         return {}
 
     monkeypatch.setattr("osub.demo.replay_under", replay)
-    chosen, swf = choose_trace(None, 1, 1, 25.0, 1), tmp_path / "t.swf"
-    stage = Stage(swf=swf, chosen=chosen, out=tmp_path, state=tmp_path / "c", nodes=1, cores=1)
+    chosen, swf = demo.choose_trace(None, 1, 1, 25.0, 1), tmp_path / "t.swf"
+    stage = demo.Stage(swf=swf, chosen=chosen, out=tmp_path, state=tmp_path / "c", nodes=1, cores=1)
     said: list[str] = []
-    replayed(SETTINGS[0], stage, {}, 60.0, lambda *_: True, said.append)
+    demo.replayed(demo.SETTINGS[0], stage, {}, 60.0, lambda *_: True, said.append)
     assert len(replays) == (1 if busy else 2)
     assert "the replay was cancelled after 20 s, when 1 of 1 job had not ended" in said[0]
     assert ("others used 75%" in said[0]) is busy
@@ -194,22 +182,17 @@ def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends
 
     monkeypatch.setattr("osub.demo.ComposeCluster", Cluster)
     monkeypatch.setattr("osub.live.forward.forward_replay", forward)
-    stage = Stage(
-        swf=tmp_path / "t.swf",
-        chosen=choose_trace(None, 2, 1, 60.0, 1),
-        out=tmp_path,
-        state=tmp_path / "c",
-        nodes=2,
-        cores=1,
-        engine=EngineName.DOCKER,
-    )
+    stage = demo.Stage(
+        swf=tmp_path / "t.swf", chosen=demo.choose_trace(None, 2, 1, 60.0, 1), out=tmp_path,
+        state=tmp_path / "c", nodes=2, cores=1, engine=EngineName.DOCKER,
+    )  # fmt: skip
     ends: dict[int, AbstractContextManager[object]] = {
         0: nullcontext(),
         1: pytest.raises(ClusterError),
         130: pytest.raises(KeyboardInterrupt),
     }
     with ends[code]:
-        replay_under(SETTINGS[2], stage, {}, 60.0, lambda *_: True)
+        demo.replay_under(demo.SETTINGS[2], stage, {}, 60.0, lambda *_: True)
     assert seen == [(EngineName.DOCKER, 2, GangKind.OSUB), "down"]
 
 
@@ -224,18 +207,11 @@ def test_a_demo_whose_images_cannot_be_built_leaves_nothing(
 
     monkeypatch.setattr("osub.demo.ensure_images", cannot)
     with pytest.raises(ClusterError, match="cannot be built"):
-        demonstrate(
-            None,
-            tmp_path / "demo",
-            seconds=60.0,
-            seed=1,
-            lenient=False,
-            say=lambda _: None,
-            begin=lambda _: None,
-            watch=lambda *_: True,
-            engine_name=EngineName.DOCKER,
+        demo.demonstrate(
+            None, tmp_path / "demo", seconds=60.0, seed=1, lenient=False, say=lambda _: None,
+            begin=lambda _: None, watch=lambda *_: True, engine_name=EngineName.DOCKER,
             hear=lambda _: nullcontext(),
-        )
+        )  # fmt: skip
     assert not (tmp_path / "demo").exists()
 
 
@@ -260,14 +236,14 @@ def demo_runs(out: Path) -> list[Run]:
             GANGS.get(setting.folder),
             setting.label,
         )
-        for setting in SETTINGS
+        for setting in demo.SETTINGS
     ]
 
 
 @pytest.mark.slow
 def test_every_setting_is_simulated_with_the_latencies_of_the_first(tmp_path: Path) -> None:
     said: list[str] = []
-    compared = simulate_all(demo_runs(tmp_path), tmp_path, said.append)
+    compared = demo.simulate_all(demo_runs(tmp_path), tmp_path, said.append)
     assert said == []
     assert [other.info.label for _, other in compared] == [
         "M=1 (sim)",
@@ -286,8 +262,8 @@ def test_every_setting_is_simulated_with_the_latencies_of_the_first(tmp_path: Pa
 @pytest.mark.slow
 def test_a_second_demo_replaces_the_simulations_of_the_first(tmp_path: Path) -> None:
     runs = demo_runs(tmp_path)[:2]
-    simulate_all(runs, tmp_path, lambda _: None)
-    assert len(simulate_all(runs, tmp_path, lambda _: None)) == 2
+    demo.simulate_all(runs, tmp_path, lambda _: None)
+    assert len(demo.simulate_all(runs, tmp_path, lambda _: None)) == 2
 
 
 @pytest.mark.slow
@@ -295,6 +271,6 @@ def test_a_setting_that_cannot_be_simulated_is_left_out_and_reported(tmp_path: P
     runs = demo_runs(tmp_path)[:2]
     (tmp_path / "m1-sim").mkdir()
     said: list[str] = []
-    assert len(simulate_all(runs, tmp_path, said.append)) == 1
+    assert len(demo.simulate_all(runs, tmp_path, said.append)) == 1
     assert len(said) == 1
     assert "m1-sim" in said[0]

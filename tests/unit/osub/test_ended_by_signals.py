@@ -40,8 +40,7 @@ def signals_reach_children() -> Iterator[None]:
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """Jobs that simulate for a minute in plain Python."""
-    path = tmp_path / "log.swf"
-    path.write_text(
+    (path := tmp_path / "log.swf").write_text(
         "; MaxProcs: 64\n"
         + "".join(
             f"{number} {number} -1 {300 + 7 * (number % 50)} {1 + number % 16} -1 -1 -1 2000 -1 1 "

@@ -17,8 +17,7 @@ GOOD = HEADER + "7,4,100,3,6\n12,4,10,5,\nx,8,,2,2\n"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = tmp_path / "jobs.csv"
-    path.write_text(GOOD)
+    (path := tmp_path / "jobs.csv").write_text(GOOD)
     return path
 
 
@@ -67,8 +66,7 @@ def test_every_solver_answers(table: Path, solver: str) -> None:
 
 
 def test_what_is_not_possible_is_reported_and_has_no_loss(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.csv"
-    path.write_text(HEADER + "a,4,,5,\n")
+    (path := tmp_path / "jobs.csv").write_text(HEADER + "a,4,,5,\n")
     found = json.loads(asked(path, "--json", nodes="4", deadline="2")[1])["deadlines"][0]
     assert (found["possible"], found["loss"], found["choices"]) == (False, None, {})
     assert "not possible" in asked(path, nodes="4", deadline="2")[1]
@@ -144,8 +142,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_rows_are_one_line_that_names_file_job_and_column(tmp_path: Path, name: str) -> None:
     row, expected = HOSTILE[name]
-    path = tmp_path / "jobs.csv"
-    path.write_text(HEADER + row + "\n", newline="")
+    (path := tmp_path / "jobs.csv").write_text(HEADER + row + "\n", newline="")
     page = tmp_path / "page.html"
     code, out, err = asked(path, "--html", str(page), nodes="1")
     assert (code, out, err.count("\n")) == (1, "", 1)
@@ -166,8 +163,7 @@ def test_hostile_rows_are_one_line_that_names_file_job_and_column(tmp_path: Path
     ],
 )
 def test_a_table_with_other_columns_is_refused(tmp_path: Path, header: str, expected: str) -> None:
-    path = tmp_path / "jobs.csv"
-    path.write_text(header)
+    (path := tmp_path / "jobs.csv").write_text(header)
     code, _, err = asked(path)
     assert code == 1
     assert f"{path}:1: {expected}" in err
@@ -184,8 +180,7 @@ def test_a_wait_is_a_part_of_its_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", HEADER.encode() + b"\xe9,1,1,1,1\n"])
 def test_what_is_no_text_is_reported(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "jobs.csv"
-    path.write_bytes(content)
+    (path := tmp_path / "jobs.csv").write_bytes(content)
     code, _, err = asked(path)
     assert code == 1
     assert "no text in UTF-8" in err

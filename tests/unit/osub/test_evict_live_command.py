@@ -84,15 +84,13 @@ def test_without_knowledge_jobs_can_only_be_killed_and_that_is_reported(slurm: F
 
 
 def test_a_table_reports_of_single_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
-    table = tmp_path / "times.csv"
-    table.write_text("job,loss,ta_min\n3,50,\n1,,3\n")
+    (table := tmp_path / "times.csv").write_text("job,loss,ta_min\n3,50,\n1,,3\n")
     found = json.loads(evict("--json", "--times", str(table))[1])
     assert found["deadlines"][0]["choices"] == {"1": "app", "2": "kill"}
 
 
 def test_system_checkpoints_need_a_command(slurm: FakeSlurm, tmp_path: Path) -> None:
-    table = tmp_path / "times.csv"
-    table.write_text("job,ts_min\n3,2\n")
+    (table := tmp_path / "times.csv").write_text("job,ts_min\n3,2\n")
     assert json.loads(evict("--json", "--times", str(table))[1])["deadlines"][0]["choices"] == {"3": "kill"}
     words = ("--json", "--times", str(table), "--system-command", "ckpt --job {job}")
     found = json.loads(evict(*words)[1])
@@ -173,16 +171,14 @@ def test_words_that_make_no_sense_are_refused(
 
 
 def test_a_table_and_a_cluster_are_not_mixed(slurm: FakeSlurm, tmp_path: Path) -> None:
-    table = tmp_path / "jobs.csv"
-    table.write_text("job,nodes,loss,ts_min,ta_min\n1,1,1,1,1\n")
+    (table := tmp_path / "jobs.csv").write_text("job,nodes,loss,ts_min,ta_min\n1,1,1,1,1\n")
     assert call(str(table), "--free-nodes", "1", "--deadline", "1", "--execute")[0] == 2
     assert "name a table" in call("--free-nodes", "1", "--deadline", "1")[2]
 
 
 @pytest.mark.parametrize("row", ["1; reboot,3", "$(x),3", "1,-3", "--all,3"])
 def test_hostile_tables_of_times_are_refused(slurm: FakeSlurm, tmp_path: Path, row: str) -> None:
-    table = tmp_path / "times.csv"
-    table.write_text(f"job,ta_min\n{row}\n")
+    (table := tmp_path / "times.csv").write_text(f"job,ta_min\n{row}\n")
     code, _, err = evict("--times", str(table))
     assert (code, err.count("\n")) == (1, 1)
 

@@ -117,14 +117,9 @@ class Place:
             assert home is not None
             home.furnish((), 0o700)
             state = ComposeState(
-                home=str(home.path),
-                engine=EngineName.DOCKER,
-                debian=13,
-                shape=shape,
-                most_nodes=64,
-                memory_mib=1024,
-                accounting=False,
-            )
+                home=str(home.path), engine=EngineName.DOCKER, debian=13, shape=shape,
+                most_nodes=64, memory_mib=1024, accounting=False,
+            )  # fmt: skip
             write_compose_state(home, state)
 
     def change(self, **changes: object) -> None:
@@ -189,8 +184,7 @@ def test_a_replay_runs_in_the_controller_and_its_run_comes_out(place: Place) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [["--set", "jobs={}"], ["--set=jobs={}"]])
 def test_a_replay_with_on_demand_jobs_takes_their_kinds_with_it(place: Place, option: list[str]) -> None:
-    kinds = place.here / "kinds.csv"
-    kinds.write_text("trace_job,kind\n")
+    (kinds := place.here / "kinds.csv").write_text("trace_job,kind\n")
     code, _, err = place.replay("--on-demand", "cua-paa", *(word.format(kinds) for word in option))
     assert (code, err) == (0, "osub: a warning\n")
     there = place.inside(kinds)
@@ -199,8 +193,7 @@ def test_a_replay_with_on_demand_jobs_takes_their_kinds_with_it(place: Place, op
 
 
 def test_a_run_that_exists_is_replaced_only_by_force(place: Place) -> None:
-    kept = place.here / "runs/one"
-    kept.mkdir(parents=True)
+    (kept := place.here / "runs/one").mkdir(parents=True)
     (kept / "notes.txt").write_text("mine")
     code, _, err = place.replay()
     assert (code, "holds what no run made" in err) == (1, True)
@@ -226,8 +219,7 @@ def test_a_signal_reaches_the_replay_and_what_is_there_comes_out(place: Place) -
 
 @pytest.mark.slow
 def test_resume_goes_on_in_the_cluster_or_takes_the_run_there(place: Place) -> None:
-    kept = place.here / "runs/one"
-    kept.mkdir(parents=True)
+    (kept := place.here / "runs/one").mkdir(parents=True)
     (kept / "run.json").write_text("{}")
     (kept / "jobs").mkdir()
     (kept / "jobs/1.claim").symlink_to("7")
@@ -243,8 +235,7 @@ def test_resume_goes_on_in_the_cluster_or_takes_the_run_there(place: Place) -> N
 
 @pytest.mark.slow
 def test_a_run_that_was_finished_in_the_cluster_is_copied_by_resume(place: Place) -> None:
-    there = place.inside(place.here / "runs/one")
-    there.mkdir(parents=True)
+    (there := place.inside(place.here / "runs/one")).mkdir(parents=True)
     for name in ("run.json", "jobs.parquet"):
         (there / name).write_text("{}")
     code, _, err = place.replay("--resume")

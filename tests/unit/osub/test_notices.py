@@ -52,18 +52,10 @@ class Site(Scripted):
     def has(self, number: int, state: SlurmJobState, *nodes: str, **fields: object) -> None:
         """Let a job be in a state; what is not named stays as it was."""
         before = self.known.get(number) or SlurmJob(
-            job_id=number,
-            name="j",
-            user="bob",
-            uid=1,
-            partition="main",
-            state=state,
-            reason="None",
-            num_nodes=len(nodes) or 1,
-            time_limit_s=600,
-            submit_time=int(self.now),
+            job_id=number, name="j", user="bob", uid=1, partition="main", state=state,
+            reason="None", num_nodes=len(nodes) or 1, time_limit_s=600, submit_time=int(self.now),
             start_time=int(self.now),
-        )
+        )  # fmt: skip
         cores = tuple(NodeCores(node, (0,)) for node in nodes)
         self.known[number] = replace(before, state=state, cores=cores, **fields)  # type: ignore[arg-type]
 
@@ -82,14 +74,9 @@ class Site(Scripted):
 
 def service_of(slurm: Site, mechanism: str = "cua-paa", most_nodes: int = 2) -> NoticeService:
     return NoticeService(
-        cast("CommandSlurm", slurm),
-        mechanism_named(mechanism, ["warning=10", "release=20"]),
-        NODES,
-        partition="main",
-        users=["alice", "carol"],
-        most_nodes=most_nodes,
-        clock=slurm,
-    )
+        cast("CommandSlurm", slurm), mechanism_named(mechanism, ["warning=10", "release=20"]),
+        NODES, partition="main", users=["alice", "carol"], most_nodes=most_nodes, clock=slurm,
+    )  # fmt: skip
 
 
 def full() -> Site:
@@ -155,12 +142,7 @@ def test_service_that_is_ended_while_it_frees_what_an_ended_job_had_leaves_nothi
 
 @pytest.mark.parametrize(
     ("change", "answer"),
-    [
-        ({"user": "bob"}, "user"),
-        ({"nodes": 3}, "nodes"),
-        ({"in_s": -30}, "time"),
-        ({"in_s": 90_000}, "time"),
-    ],
+    [({"user": "bob"}, "user"), ({"nodes": 3}, "nodes"), ({"in_s": -30}, "time"), ({"in_s": 90_000}, "time")],
 )
 def test_a_notice_that_is_not_allowed_keeps_nothing(change: dict[str, object], answer: str) -> None:
     slurm = full()
@@ -278,8 +260,7 @@ def test_a_malleable_job_is_warned_and_a_rigid_one_with_checkpoints_asked_to_sav
         slurm.gives_notice(9, nodes=1)
         slurm.has(9, P, reason="Priority")
         after(slurm, service)
-        found = [one for one in slurm.commands if one[1] == "1"]
-        assert found == expected
+        assert [one for one in slurm.commands if one[1] == "1"] == expected
 
 
 def test_nodes_of_several_jobs_and_of_others_partitions_are_left_alone() -> None:

@@ -55,16 +55,11 @@ class Scripted:
         up = frozenset({"IDLE"})
         return [
             SlurmNode(
-                name=name,
-                states=up,
-                cores=1,
-                threads_per_core=1,
-                memory_mib=1000,
-                cpus_allocated=0,
-                features=frozenset(),
+                name=name, states=up, cores=1, threads_per_core=1, memory_mib=1000,
+                cpus_allocated=0, features=frozenset(),
             )
             for name in NODES
-        ]
+        ]  # fmt: skip
 
     def reservations(self) -> Sequence[Reservation]:
         return [Reservation(name=name, start_s=0, end_s=0, nodes=frozenset()) for name in sorted(self.made)]
@@ -101,19 +96,13 @@ class Scripted:
     ) -> None:
         before = self.known.get(number)
         self.known[number] = SlurmJob(
-            job_id=number,
-            name=f"osub-ab-{number}",
-            user=pwd.getpwuid(os.geteuid()).pw_name,
-            uid=os.geteuid(),
-            partition="main",
-            state=state,
-            reason="BeginTime" if restarts else "None",
-            num_nodes=len(nodes),
+            job_id=number, name=f"osub-ab-{number}", user=pwd.getpwuid(os.geteuid()).pw_name,
+            uid=os.geteuid(), partition="main", state=state,
+            reason="BeginTime" if restarts else "None", num_nodes=len(nodes),
             cores=tuple(NodeCores(node, (0,)) for node in nodes),
-            start_time=int(ORIGIN + start_s) if nodes else None,
-            restarts=restarts,
+            start_time=int(ORIGIN + start_s) if nodes else None, restarts=restarts,
             reservation=before.reservation if before else None,
-        )
+        )  # fmt: skip
 
 
 def driver_of(folder: Path, slurm: Scripted, mechanism: str, *, asked: int = 2) -> OnDemandDriver:
@@ -271,15 +260,10 @@ def test_a_user_without_rights_is_refused_before_anything_is_done(tmp_path: Path
 def test_live_and_simulated_jobs_stand_in_one_table() -> None:
     live = pl.DataFrame(
         {
-            "kind": ["ondemand", "batch"],
-            "submit_s": [0.0, 0.0],
-            "start_s": [1.0, 0.0],
-            "end_s": [5.0, 10.0],
-            "preemptions": [0, 2],
-            "wasted_s": [None, 3.0],
-            "nodes": [1, 2],
+            "kind": ["ondemand", "batch"], "submit_s": [0.0, 0.0], "start_s": [1.0, 0.0],
+            "end_s": [5.0, 10.0], "preemptions": [0, 2], "wasted_s": [None, 3.0], "nodes": [1, 2],
         }
-    )
+    )  # fmt: skip
     lines = compared(live, live.drop("wasted_s"))
     assert [line.split()[-2:] for line in lines[-2:]] == [["2", "2"], ["6", "0"]]
 
@@ -296,8 +280,7 @@ def test_live_and_simulated_jobs_stand_in_one_table() -> None:
 def test_contradictions_are_usage_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    trace = tmp_path / "t.swf"
-    trace.write_text("1 0 -1 10 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n")
+    (trace := tmp_path / "t.swf").write_text("1 0 -1 10 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n")
     code = run(["replay", str(trace), "--cluster", str(tmp_path), "--out", str(tmp_path / "RUN"), *words])
     assert code == 2
     assert "--on-demand" in capsys.readouterr().err

@@ -23,8 +23,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a fil
 def test_a_slurm_conf_that_others_may_write_is_not_used(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"has no slurm\.conf"):
         find_cluster(tmp_path)
-    conf = tmp_path / "slurm.conf"
-    conf.write_text("PluginDir=/tmp/evil\n")
+    (conf := tmp_path / "slurm.conf").write_text("PluginDir=/tmp/evil\n")
     _, embedded = find_cluster(tmp_path)
     assert embedded is None
     conf.chmod(0o666)
@@ -82,8 +81,7 @@ def test_a_line_end_in_a_path_is_no_command() -> None:
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "t.swf"
-    path.write_text("1 0 -1 100 2 -1 -1 2 200 -1 1 1 1 -1 1 -1 -1 -1\n")
+    (path := tmp_path / "t.swf").write_text("1 0 -1 100 2 -1 -1 2 200 -1 1 1 1 -1 1 -1 -1 -1\n")
     return path
 
 
@@ -103,8 +101,7 @@ def test_a_finished_run_is_replaced_when_it_is_said(trace: Path, tmp_path: Path,
 
 
 def test_a_folder_that_is_no_run_stays(trace: Path, tmp_path: Path, cli: Cli) -> None:
-    out = tmp_path / "precious"
-    out.mkdir()
+    (out := tmp_path / "precious").mkdir()
     (out / "notes").write_text("mine")
     assert "exists already" in cli(*words(trace, out, "--force"), code=1).err
     assert (out / "notes").read_text() == "mine"

@@ -21,17 +21,9 @@ from workloads.swf import write_swf
 from workloads.trace.models.generated_trace import generate_trace
 
 SURFACE = [
-    "Comparison",
-    "OsubError",
-    "Run",
-    "SimulationSpec",
-    "Trace",
-    "compare",
-    "load",
-    "load_trace",
-    "report",
-    "simulate",
-]
+    "Comparison", "OsubError", "Run", "SimulationSpec", "Trace", "compare", "load", "load_trace",
+    "report", "simulate",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +124,7 @@ def test_a_run_on_shared_cores_says_what_other_overheads_would_give(swf: Path) -
 
 def test_a_run_in_slices_says_nothing_of_other_overheads(tmp_path: Path) -> None:
     lines = (f"{job} 0 -1 30 2 -1 -1 2 60 -1 1 1 1 -1 1 -1 -1 -1\n" for job in (1, 2))
-    brief = tmp_path / "brief.swf"
-    brief.write_text("".join(lines), encoding="ascii")
+    (brief := tmp_path / "brief.swf").write_text("".join(lines), encoding="ascii")
     assert osub.simulate(brief, "N1C2", multiplicity=2).info.other_overheads
     assert osub.simulate(brief, "N1C2", multiplicity=2, quantum_ms=500).info.other_overheads == {}
 

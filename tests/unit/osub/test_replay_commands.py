@@ -28,25 +28,12 @@ NODES = ("n1", "n2")
 
 def status(**fields: object) -> ControllerStatus:
     known: dict[str, object] = {
-        "time_ms": time.time() * 1000,
-        "controller": "00",
-        "pid": 1,
-        "dry_run": False,
-        "slice": 1,
-        "quantum_ms": 200.0,
-        "asked_quantum_ms": 100.0,
-        "lookahead": 3,
-        "lost_share": None,
-        "lease_ms": 2000.0,
-        "slurm_age_s": 0.1,
-        "running_jobs": 0,
-        "shared_jobs": 0,
-        "tick_us": 1,
-        "dropped": {},
-        "alarms": [],
-        "nodes": [NodeStatus(node=name, agent="joined") for name in NODES],
-        "jobs": [],
-    }
+        "time_ms": time.time() * 1000, "controller": "00", "pid": 1, "dry_run": False, "slice": 1,
+        "quantum_ms": 200.0, "asked_quantum_ms": 100.0, "lookahead": 3, "lost_share": None,
+        "lease_ms": 2000.0, "slurm_age_s": 0.1, "running_jobs": 0, "shared_jobs": 0, "tick_us": 1,
+        "dropped": {}, "alarms": [],
+        "nodes": [NodeStatus(node=name, agent="joined") for name in NODES], "jobs": [],
+    }  # fmt: skip
     return msgspec.convert(known | fields, ControllerStatus)
 
 
@@ -260,8 +247,7 @@ def test_a_file_gives_variables_as_a_list_or_as_a_table(tmp_path: Path, text: st
     taken: list[ReplaySpec] = []
     command = typer.Typer()
     command.command()(takes(ReplaySpec)(taken.append))
-    spec = tmp_path / "replay.toml"
-    spec.write_text('trace = "t.swf"\nout = "run"\n' + text)
+    (spec := tmp_path / "replay.toml").write_text('trace = "t.swf"\nout = "run"\n' + text)
     for more in ([], ["--export", "OTHER=1"]):  # the command line wins
         CliRunner().invoke(command, ["--spec", str(spec), *more], catch_exceptions=False)
     assert [each.export for each in taken] == [words, ["OTHER=1"]]

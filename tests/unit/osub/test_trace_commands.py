@@ -94,8 +94,7 @@ def test_scale_refuses_bad_words_in_one_line(
 
 
 def test_existing_results_are_kept_unless_forced(trace: Path, tmp_path: Path, cli: Cli) -> None:
-    out = tmp_path / "g.swf"
-    out.write_text("precious")
+    (out := tmp_path / "g.swf").write_text("precious")
     assert "add --force" in cli("trace", "generate", "--out", out, "--jobs", "5", code=1).err
     assert out.read_text() == "precious"
     assert run(["trace", "generate", "--out", str(out), "--jobs", "5", "--force"]) == 0
@@ -127,14 +126,12 @@ def test_interactive_reaches_the_number_asked_for_and_prints_the_published_figur
 
 
 def test_interactive_takes_recordings_from_a_folder(trace: Path, tmp_path: Path, cli: Cli) -> None:
-    folder = tmp_path / "recorded"
-    folder.mkdir()
+    (folder := tmp_path / "recorded").mkdir()
     write_series(folder / "a.csv", [UtilisationSeries("a", (5,) * 100, (1.0,) * 25 + (0.0,) * 75)])
     (folder / "b.csv").write_text("broken\n")
     words = ["trace", "interactive", str(trace), "--out", str(tmp_path / "i.swf"), "--patterns", str(folder)]
     found = cli.json(*words, "--json")
-    assert found["recordings"] == 1
-    assert len(found["recordings_skipped"]) == 1
+    assert (found["recordings"], len(found["recordings_skipped"])) == (1, 1)
     for job in read_swf(tmp_path / "i.swf").jobs:
         if job.queue == 0:
             assert job.pattern is not None
@@ -153,8 +150,7 @@ def test_convert_filters_tags_and_leaves_its_provenance(trace: Path, tmp_path: P
     out = tmp_path / "c.swf"
     words = ["trace", "convert", str(trace), "--out", str(out), "--not-queues", "0", "--users", "1-3"]
     words += ["--arrivals", "0.5", "--cut-runs", "600", "--tag", "queue=3:ondemand", "--tag-share", "0.1"]
-    found = cli.json(*words, "--speedup", "10", "--json")
-    notes = found["notes"]
+    notes = cli.json(*words, "--speedup", "10", "--json")["notes"]
     assert [note.split(":")[0] for note in notes] == [
         "osub select",
         "osub arrivals",
@@ -254,8 +250,7 @@ def test_convert_reads_accounting_from_a_pipe(tmp_path: Path) -> None:
 def test_convert_refuses_bad_words_about_a_log(
     words: list[str], message: str, tmp_path: Path, cli: Cli
 ) -> None:
-    log = tmp_path / "week.txt"
-    log.write_text(ACCOUNTING)
+    (log := tmp_path / "week.txt").write_text(ACCOUNTING)
     assert message in cli("trace", "convert", log, "--out", tmp_path / "week.swf", *words, code=2).err
 
 
@@ -350,8 +345,7 @@ TRACE = b"""\
 
 @pytest.fixture
 def small_trace(tmp_path: Path) -> Path:
-    path = tmp_path / "lab.swf"
-    path.write_bytes(TRACE)
+    (path := tmp_path / "lab.swf").write_bytes(TRACE)
     return path
 
 
@@ -370,8 +364,7 @@ def test_info_shows_foreign_text_without_obeying_it(small_trace: Path) -> None:
 
 
 def test_info_json_is_the_summary(small_trace: Path) -> None:
-    result = CliRunner().invoke(app, ["info", str(small_trace), "--json"])
-    data = json.loads(result.output)
+    data = json.loads(CliRunner().invoke(app, ["info", str(small_trace), "--json"]).output)
     assert (data["jobs"], data["max_procs"], data["run_s"]["percentiles"]["50"]) == (2, 8, 10.0)
 
 

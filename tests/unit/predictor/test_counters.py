@@ -16,20 +16,7 @@ from hypothesis import strategies as st
 
 from foundation.errors import HostError, UsageError
 from osub.cli.main import run
-from predictor.counters import (
-    CachegrindCounters,
-    Count,
-    Event,
-    PerfCounters,
-    SystemCounters,
-    counts_of,
-    last_level,
-    offers,
-    parse_stat,
-    parse_summary,
-    per,
-    provider_of,
-)
+from predictor import counters
 from predictor.dataset import COUNTERS, CounterSource
 from predictor.measure.frozen_program import FrozenProgram, ProgramError
 from predictor.measure.measure_pairs import rows_of, simulated_counts
@@ -68,9 +55,12 @@ summary: 2000 20 2 1000 400 100 200 50 10 300 30 100 10
 
 
 def test_what_perf_did_not_count_is_null_and_never_zero() -> None:
-    events = parse_stat(STAT)
-    assert (events["instructions"], events["cycles"]) == (Event(1_000_000, 0.5), Event(None, None))
-    assert (events["LLC-load-misses"], events["branch-misses"].value) == (Event(None, None), 2500)
+    events = counters.parse_stat(STAT)
+    assert (events["instructions"], events["cycles"]) == (
+        counters.Event(1_000_000, 0.5),
+        counters.Event(None, None),
+    )
+    assert (events["LLC-load-misses"], events["branch-misses"].value) == (counters.Event(None, None), 2500)
     assert "half" not in events
 
 
@@ -78,14 +68,14 @@ def test_what_perf_did_not_count_is_null_and_never_zero() -> None:
 @given(st.text(max_size=200))
 def test_no_text_of_perf_or_cachegrind_breaks_the_reading(text: str) -> None:
     for line in (text, f"1,,{text},3,{text},", f"events: Ir\nsummary: {text}"):
-        for event in parse_stat(line).values():
+        for event in counters.parse_stat(line).values():
             assert event.share is None or 0 <= event.share <= 1
-        assert all(value >= 0 for value in parse_summary(line).values())
+        assert all(value >= 0 for value in counters.parse_summary(line).values())
 
 
 def test_cachegrind_is_per_instruction_with_names_of_papi() -> None:
-    events = parse_summary(SUMMARY)
-    counts = {count.counter: count for count in counts_of({2: events, 3: {**events, "DLmr": 0}})}
+    events = counters.parse_summary(SUMMARY)
+    counts = {count.counter: count for count in counters.counts_of({2: events, 3: {**events, "DLmr": 0}})}
     assert counts["l1_data_misses"].value == 450 / 2000
     assert (counts["l2_read_misses"].value, counts["l3_read_misses"].value) == (100 / 2000, 0)
     assert counts["branch_misses"].value == 40 / 2000
@@ -93,15 +83,14 @@ def test_cachegrind_is_per_instruction_with_names_of_papi() -> None:
 
 
 def test_a_file_that_is_cut_has_no_counts() -> None:
-    cut = parse_summary(SUMMARY[:-60])
+    cut = counters.parse_summary(SUMMARY[:-60])
     assert not cut
-    assert {count.value for count in counts_of({2: cut})} == {None}
-    assert per(3, 0) is per(None, 2) is None
+    assert {count.value for count in counters.counts_of({2: cut})} == {None}
+    assert counters.per(3, 0) is counters.per(None, 2) is None
 
 
 def test_a_cache_whose_sets_are_no_power_of_two_is_simulated_a_little_smaller(tmp_path: Path) -> None:
-    cpu = min(os.sched_getaffinity(0))
-    index = tmp_path / f"cpu{cpu}" / "cache" / "index3"
+    index = tmp_path / f"cpu{min(os.sched_getaffinity(0))}" / "cache" / "index3"
     index.mkdir(parents=True)
     for name, text in (
         ("level", "3"),
@@ -110,25 +99,18 @@ def test_a_cache_whose_sets_are_no_power_of_two_is_simulated_a_little_smaller(tm
         ("coherency_line_size", "64"),
     ):
         (index / name).write_text(text + "\n")
-    size, ways, line = map(int, last_level(3, tmp_path).split(","))
+    size, ways, line = map(int, counters.last_level(3, tmp_path).split(","))
     sets = size // ways // line
     assert sets & (sets - 1) == 0
     assert 12 << 20 <= size <= 24 << 20
-    assert last_level(2, tmp_path).count(",") == 2
+    assert counters.last_level(2, tmp_path).count(",") == 2
 
 
 def test_the_operating_system_counts_any_command(cli: Cli) -> None:
     words = [
-        "predict",
-        "counters",
-        "--source",
-        "os",
-        "--json",
-        "--",
-        sys.executable,
-        "-c",
+        "predict", "counters", "--source", "os", "--json", "--", sys.executable, "-c",
         "bytearray(1 << 24)",
-    ]
+    ]  # fmt: skip
     document = {row["counter"]: row for row in cli.json(*words)["os"]}
     assert document["faults_minor"]["value"] > 0
     assert document["faults_minor"]["per"] == "second"
@@ -152,12 +134,12 @@ def test_a_command_that_fails_is_one_line(cli: Cli, words: list[str], message: s
 
 def test_what_is_missing_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    reported = {offer.provider.source: offer.missing for offer in offers()}
+    reported = {offer.provider.source: offer.missing for offer in counters.offers()}
     assert reported[CounterSource.OS] is None
     assert "linux-perf" in (reported[CounterSource.PERF] or "")
     assert "apt-get install valgrind" in (reported[CounterSource.CACHEGRIND] or "")
     with pytest.raises(HostError, match="no counters from perf"):
-        provider_of(CounterSource.PERF)
+        counters.provider_of(CounterSource.PERF)
 
 
 def test_a_pmu_that_is_refused_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +147,7 @@ def test_a_pmu_that_is_refused_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
     perf.write_text("#!/bin/sh\necho '<not supported>,,instructions,0,100.00,,' >&2\n")
     perf.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert "PMU" in (PerfCounters().missing() or "")
+    assert "PMU" in (counters.PerfCounters().missing() or "")
 
 
 def fake_perf(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
@@ -201,20 +183,20 @@ def test_a_pmu_is_believed_where_it_counts_a_known_loop(
 ) -> None:
     """As virtual machines under KVM and VMware print it, and a sound processor with two kinds of cores."""
     fake_perf(tmp_path, monkeypatch, *lines)
-    missing = PerfCounters().missing()
+    missing = counters.PerfCounters().missing()
     assert missing is None if message is None else message in (missing or "")
 
 
 def test_kinds_of_cores_are_added_up() -> None:
-    events = parse_stat(
+    events = counters.parse_stat(
         "100,,cpu_atom/cycles/,9,20.00,,\n300,,cpu_core/cycles/u,9,80.00,,\n"
         "<not counted>,,cpu_atom/branch-misses/,0,0.00,,\n7,,cpu_core/branch-misses/,9,100.00,,\n"
         "5,,cpu/l2_rqsts.miss/,9,100.00,,\n"
     )
     assert events == {
-        "cycles": Event(400, 0.8),
-        "branch-misses": Event(7, 1.0),
-        "l2_rqsts.miss": Event(5, 1.0),
+        "cycles": counters.Event(400, 0.8),
+        "branch-misses": counters.Event(7, 1.0),
+        "l2_rqsts.miss": counters.Event(5, 1.0),
     }
 
 
@@ -225,7 +207,7 @@ def test_counts_that_do_not_fit_the_cpu_time_are_refused(
     fake_perf(tmp_path, monkeypatch, "2700,,EVENT,1000000000,100.00,,")
     busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"]
     with pytest.raises(HostError, match="not believed: perf counts 2,700 instructions"):
-        PerfCounters().count(busy, os.environ)
+        counters.PerfCounters().count(busy, os.environ)
 
 
 def test_the_next_source_is_taken_and_the_reason_printed(
@@ -246,8 +228,8 @@ def test_perf_is_scaled_and_per_instruction(tmp_path: Path, monkeypatch: pytest.
     )
     perf.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    counts = {count.counter: count for count in PerfCounters().count(["true"], os.environ)}
-    assert counts["PAPI_BR_MSP"] == Count("PAPI_BR_MSP", "instruction", 0.025, 0.25)
+    counts = {count.counter: count for count in counters.PerfCounters().count(["true"], os.environ)}
+    assert counts["PAPI_BR_MSP"] == counters.Count("PAPI_BR_MSP", "instruction", 0.025, 0.25)
     assert counts["PAPI_L3_TCM"].value is None
 
 
@@ -255,7 +237,7 @@ def test_counts_are_rows_of_the_table() -> None:
     rows = rows_of(
         ALL["integer"],
         CounterSource.CACHEGRIND,
-        [Count("PAPI_L2_DCM", "instruction", None), Count("x", "second", 1)],
+        [counters.Count("PAPI_L2_DCM", "instruction", None), counters.Count("x", "second", 1)],
     )
     assert COUNTERS.check(COUNTERS.frame(rows), "x").height == 2
 
@@ -277,8 +259,8 @@ def test_a_chase_beyond_the_second_level_misses_it_and_an_integer_loop_does_not(
 @needs_valgrind
 def test_a_command_that_dies_under_the_simulation_is_one_line() -> None:
     with pytest.raises(HostError, match="ended with code 3"):
-        CachegrindCounters().count(["sh", "-c", "exit 3"], os.environ)
-    assert {count.per for count in SystemCounters().count(["true"], os.environ)} == {"second"}
+        counters.CachegrindCounters().count(["sh", "-c", "exit 3"], os.environ)
+    assert {count.per for count in counters.SystemCounters().count(["true"], os.environ)} == {"second"}
 
 
 # Prints as NPB 3.4 does: LU, BT and SP the first time step and each twentieth, MG the first and each fifth.
@@ -306,8 +288,7 @@ print(" ", name.upper(), "Benchmark Completed.")
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     for program in ("lu.S.x", "lu.W.x", "bt.S.x", "bt.B.x", "bt.C.x", "mg.S.x"):
-        path = tmp_path / "bin" / program
-        path.write_text(STAND_IN.format(python=sys.executable))
+        (path := tmp_path / "bin" / program).write_text(STAND_IN.format(python=sys.executable))
         path.chmod(0o755)
     (tmp_path / "bin" / "sp.S.x").write_text("no program")
     return tmp_path
@@ -316,13 +297,8 @@ def folder(tmp_path: Path) -> Path:
 def test_the_benchmarks_that_are_there_are_applications(folder: Path) -> None:
     given = {"OSUB_NPB": str(folder)}
     assert [each.name for each in applications_named(["npb"], given)] == [
-        "npb.lu.S",
-        "npb.lu.W",
-        "npb.bt.S",
-        "npb.bt.B",
-        "npb.bt.C",
-        "npb.mg.S",
-    ]
+        "npb.lu.S", "npb.lu.W", "npb.bt.S", "npb.bt.B", "npb.bt.C", "npb.mg.S",
+    ]  # fmt: skip
     # The name LU means all of them: they are alike.
     assert {"lu.S", "lu.W", "npb.lu.S"} <= {each.name for each in applications_named(["lu"], given)}
     assert not any(name.startswith("npb.") for name in known_applications({}))
@@ -368,8 +344,7 @@ def test_as_many_steps_are_reported_as_were_asked_for(name: str, folder: Path, t
 
 
 def test_benchmarks_that_print_no_steps_are_run_whole_again_and_again(folder: Path, tmp_path: Path) -> None:
-    binary = folder / "bin" / "cg.S.x"
-    binary.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\n")
+    (binary := folder / "bin" / "cg.S.x").write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\n")
     binary.chmod(0o755)
     try:
         application = known_applications({"OSUB_NPB": str(folder)})["npb.cg.S"]

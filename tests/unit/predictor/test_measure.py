@@ -91,16 +91,9 @@ def trial(first: str = "a", second: str = "b", number: int = 1, shared: float = 
 
 def solo_row(name: str = "a") -> Row:
     return {
-        "application": name,
-        "kind": "timeslice",
-        "started": NOON,
-        "wall_s": 1.0,
-        "steps": 5.0,
-        "speed": 5.0,
-        "cpu_s": 1.0,
-        "steal_s": 0.0,
-        "foreign_cpu_s": 0.0,
-    }
+        "application": name, "kind": "timeslice", "started": NOON, "wall_s": 1.0, "steps": 5.0,
+        "speed": 5.0, "cpu_s": 1.0, "steal_s": 0.0, "foreign_cpu_s": 0.0,
+    }  # fmt: skip
 
 
 def test_a_meter_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -175,12 +168,7 @@ def test_every_pair_but_stressors_among_themselves() -> None:
 
 
 @examples(30)
-@given(
-    count=st.integers(1, 6),
-    most=st.integers(1, 9),
-    noise=st.floats(0, 0.2),
-    seed=st.integers(0, 99),
-)
+@given(count=st.integers(1, 6), most=st.integers(1, 9), noise=st.floats(0, 0.2), seed=st.integers(0, 99))
 def test_a_plan_ends_with_every_pair_narrow_or_measured_often_enough(
     count: int, most: int, noise: float, seed: int
 ) -> None:
@@ -244,8 +232,7 @@ def test_pairs_have_the_interval_of_their_trials() -> None:
         for number, speed in enumerate((48, 50, 52), start=1)
         for row in trial("a", "b", number, speed).rows()
     ]
-    frame = pair_frame(TRIALS.frame(rows), 1.0).filter(victim="a")
-    row = frame.to_dicts()[0]
+    row = pair_frame(TRIALS.frame(rows), 1.0).filter(victim="a").to_dicts()[0]
     assert row["e_v"] == pytest.approx(0.5)
     # 4.303 is Student's t of two degrees of freedom.
     assert row["e_v_high"] - row["e_v"] == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=1e-3)
@@ -310,8 +297,7 @@ def test_threads_are_refused_where_there_are_none(monkeypatch: pytest.MonkeyPatc
 
 def test_siblings_are_read_as_ranges_and_lists(tmp_path: Path) -> None:
     for cpu, text in ((0, "0,4\n"), (1, "1-2\n"), (2, "mist\n")):
-        folder = tmp_path / f"cpu{cpu}" / "topology"
-        folder.mkdir(parents=True)
+        (folder := tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(text)
     assert siblings(0, tmp_path) == [0, 4]
     assert siblings(1, tmp_path) == [1, 2]
@@ -358,8 +344,7 @@ def test_launcher_of_ranks_removes_its_files_when_they_are_ended(
 def test_a_launcher_that_ends_before_all_ranks_began_says_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launcher = tmp_path / "mpiexec"
-    launcher.write_text('#!/bin/sh\nshift 2\nPMI_RANK=0 "$@"\nexit 3\n')
+    (launcher := tmp_path / "mpiexec").write_text('#!/bin/sh\nshift 2\nPMI_RANK=0 "$@"\nexit 3\n')
     launcher.chmod(0o755)
     monkeypatch.setattr("predictor.programs.program_catalogue._mpiexec", lambda: str(launcher))
     few = STEPS.replace("while True:", "for _ in range(200):")
@@ -508,8 +493,7 @@ def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
         settings, PairsStore(out, settings.applications, 0.1, resume=False), lambda _: None, warnings.append
     ).run()
     first = read_pairs(out)
-    assert first.pairs.height == 4
-    assert first.pairs["trials"].to_list() == [1] * 4
+    assert (first.pairs.height, first.pairs["trials"].to_list()) == (4, [1] * 4)
     assert [warning for warning in warnings if "bad day" in warning]
     assert any("bad day" in note for note in first.about.notes)
     assert not (out / JOURNAL_NAME).exists()

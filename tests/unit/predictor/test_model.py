@@ -19,16 +19,7 @@ from typer.testing import CliRunner
 from analysis.claims import estimate
 from foundation.errors import InputError
 from osub.cli.predict.command import app
-from predictor.dataset import (
-    APPLICATIONS,
-    COUNTERS,
-    PAIRS,
-    STRESSOR,
-    PairKind,
-    Pairs,
-    read_pairs,
-    write_pairs,
-)
+from predictor import dataset
 from predictor.model import Model, read_model, write_model
 from predictor.model.judges_page import json_of, rows_of
 from predictor.model.linear_models import (
@@ -61,7 +52,7 @@ pytestmark = pytest.mark.slow
 RUNNER = CliRunner()
 
 
-def with_stressors(pairs: Pairs) -> Pairs:
+def with_stressors(pairs: dataset.Pairs) -> dataset.Pairs:
     """Return these pairs with what each application and four stressors lose when they share.
 
     What a victim loses to itself tells its misses (``made_pairs``); a stressor's dial counts as misses do.
@@ -83,20 +74,20 @@ def with_stressors(pairs: Pairs) -> Pairs:
                 made.append({**row, "victim": victim, "opponent": opponent, **losses})
     names = sorted({each["opponent"] for each in made} - alone.keys())
     apps = [
-        {"application": name, "family": STRESSOR, "command": [name], "ranks": 1, "step": "a step"}
+        {"application": name, "family": dataset.STRESSOR, "command": [name], "ranks": 1, "step": "a step"}
         for name in names
     ]
     return replace(
         pairs,
-        pairs=pl.concat((pairs.pairs, PAIRS.frame(made))),
-        applications=pl.concat((pairs.applications, APPLICATIONS.frame(apps))),
+        pairs=pl.concat((pairs.pairs, dataset.PAIRS.frame(made))),
+        applications=pl.concat((pairs.applications, dataset.APPLICATIONS.frame(apps))),
     )
 
 
 def test_stressor_curves_report_losses_of_victims_never_seen_next_to_an_application() -> None:
     pairs = with_stressors(made_pairs(10))
-    records = records_of(pairs, PairKind.TIMESLICE)
-    curves = curves_of(pairs, PairKind.TIMESLICE)
+    records = records_of(pairs, dataset.PairKind.TIMESLICE)
+    curves = curves_of(pairs, dataset.PairKind.TIMESLICE)
     assert curves is not None
     assert curves.resources == ("branch", "cache")
     assert np.corrcoef(predict_unseen(records, curves), records.loss)[0, 1] > 0.95
@@ -113,8 +104,8 @@ def test_curves_of_noise_report_nothing_and_are_not_made_of_half_a_set() -> None
     pairs = with_stressors(made_pairs())
     drawn = pl.Series("e_v", dice.normal(0.5, 0.1, pairs.pairs.height))
     noise = replace(pairs, pairs=pairs.pairs.with_columns(drawn, e_v_low=drawn, e_v_high=drawn))
-    records = records_of(noise, PairKind.TIMESLICE)
-    curves = curves_of(noise, PairKind.TIMESLICE)
+    records = records_of(noise, dataset.PairKind.TIMESLICE)
+    curves = curves_of(noise, dataset.PairKind.TIMESLICE)
     assert curves is not None
     assert abs(rank_of(predict_unseen(records, curves), records.loss)) < 0.3
     # An application that lacks one stressor has no curves; one that lacks all neither; the rest keep theirs.
@@ -122,24 +113,24 @@ def test_curves_of_noise_report_nothing_and_are_not_made_of_half_a_set() -> None
         pairs,
         pairs=pairs.pairs.filter(~((pl.col("victim") == "app0") & (pl.col("opponent") == "stress.cache.1"))),
     )
-    fewer = curves_of(part, PairKind.TIMESLICE)
+    fewer = curves_of(part, dataset.PairKind.TIMESLICE)
     assert fewer is not None
     assert "app0" not in fewer.sensitivity
-    records = records_of(part, PairKind.TIMESLICE)
+    records = records_of(part, dataset.PairKind.TIMESLICE)
     names = records.features.applications
     unknown = np.isnan(predict_unseen(records, fewer))
     assert {names[place] for place in records.victim[unknown]} == {"app0"}
-    assert curves_of(made_pairs(), PairKind.TIMESLICE) is None
+    assert curves_of(made_pairs(), dataset.PairKind.TIMESLICE) is None
 
 
 @pytest.fixture(scope="module")
-def pairs() -> Pairs:
+def pairs() -> dataset.Pairs:
     return made_pairs()
 
 
 @pytest.fixture(scope="module")
-def records(pairs: Pairs) -> Records:
-    return records_of(pairs, PairKind.TIMESLICE)
+def records(pairs: dataset.Pairs) -> Records:
+    return records_of(pairs, dataset.PairKind.TIMESLICE)
 
 
 @pytest.fixture(scope="module")
@@ -148,14 +139,14 @@ def report(records: Records) -> KindReport:
 
 
 @pytest.fixture(scope="module")
-def model(pairs: Pairs) -> Model:
-    return fit_model(pairs, PairKind.TIMESLICE)
+def model(pairs: dataset.Pairs) -> Model:
+    return fit_model(pairs, dataset.PairKind.TIMESLICE)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pairs") / "pairs"
-    write_pairs(path, made_pairs(8))
+    dataset.write_pairs(path, made_pairs(8))
     return path
 
 
@@ -177,7 +168,7 @@ def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport
 
 
 def test_where_counters_report_nothing_the_report_does_not_say_they_do() -> None:
-    noise = records_of(made_pairs(9, reach=0.0, noise=0.1, width=0.0, seed=3), PairKind.TIMESLICE)
+    noise = records_of(made_pairs(9, reach=0.0, noise=0.1, width=0.0, seed=3), dataset.PairKind.TIMESLICE)
     report = evaluate_kind(noise)
     assert report.accuracies["application"].margin_low <= 0
     assert abs(report.rank_correlation) < 0.3
@@ -208,7 +199,7 @@ def _places(records: Records, chosen: Any) -> tuple[list[int], list[int]]:
 
 
 def test_pairs_whose_interval_has_t_in_it_are_excluded_and_counted() -> None:
-    records = records_of(made_pairs(8, width=0.05), PairKind.TIMESLICE)
+    records = records_of(made_pairs(8, width=0.05), dataset.PairKind.TIMESLICE)
     spans = (records.low <= 0.5) & (records.high >= 0.5)
     report = evaluate_kind(records)
     assert report.excluded == int(spans.sum()) > 0
@@ -229,15 +220,15 @@ def test_a_measured_pair_harms_where_an_interval_lies_above_a_twentieth_over_the
     trials: list[list[float]], harmful: bool | None
 ) -> None:
     losses = {(str(place), "b"): estimate(values) for place, values in enumerate(trials)}
-    found = MeasuredPair(PairKind.TIMESLICE, losses)
+    found = MeasuredPair(dataset.PairKind.TIMESLICE, losses)
     assert found.threshold == pytest.approx(0.55)
     assert found.is_harmful is harmful
 
 
 def test_t_follows_kind_and_multiplicity() -> None:
-    assert threshold_of(PairKind.TIMESLICE) == 0.5
-    assert threshold_of(PairKind.TIMESLICE, 4) == 0.75
-    assert threshold_of(PairKind.CORES) == 0.05
+    assert threshold_of(dataset.PairKind.TIMESLICE) == 0.5
+    assert threshold_of(dataset.PairKind.TIMESLICE, 4) == 0.75
+    assert threshold_of(dataset.PairKind.CORES) == 0.05
     assert cut_of(7 / 3) == pytest.approx(0.3)
 
 
@@ -252,7 +243,7 @@ def test_clusters_part_what_loses_from_what_does_not(records: Records) -> None:
 
 
 def test_stepwise_says_when_the_classes_are_parted_without_an_error() -> None:
-    records = records_of(made_pairs(12, noise=0.0, width=0.0), PairKind.TIMESLICE)
+    records = records_of(made_pairs(12, noise=0.0, width=0.0), dataset.PairKind.TIMESLICE)
     found = fit_stepwise(records)
     assert found.separated
     assert ((found.probabilities(records) > 0.5) == records.dangerous).mean() > 0.95
@@ -279,7 +270,7 @@ def test_matrix_and_pair_say_the_same(model: Model) -> None:
             assert forecast.dangerous == (likely[i, j] > model.cut)
 
 
-def test_a_new_application_is_judged_from_its_counters(model: Model, pairs: Pairs) -> None:
+def test_a_new_application_is_judged_from_its_counters(model: Model, pairs: dataset.Pairs) -> None:
     own = pairs.counters.filter(pl.col("application") == "app3")
     values = {f"{row['source']}:{row['counter']}": row["value"] for row in own.iter_rows(named=True)}
     assert model.standardised(values) == pytest.approx(model.applications["app3"].counters, abs=1e-5)
@@ -330,26 +321,25 @@ def _damaged(model: Model, tmp_path_factory: pytest.TempPathFactory) -> None:
     ],
 )
 def test_a_model_that_cannot_be_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.json"
-    path.write_text(json.dumps({**DAMAGED, **change}))
+    (path := tmp_path / "model.json").write_text(json.dumps({**DAMAGED, **change}))
     with pytest.raises(InputError, match=re.escape(message)):
         read_model(path)
 
 
 def test_too_few_or_all_alike_is_said() -> None:
     with pytest.raises(InputError, match="too few"):
-        evaluate_kind(records_of(made_pairs(4), PairKind.TIMESLICE))
+        evaluate_kind(records_of(made_pairs(4), dataset.PairKind.TIMESLICE))
     with pytest.raises(InputError, match="nothing to tell apart"):
-        evaluate_kind(records_of(made_pairs(8), PairKind.TIMESLICE, threshold=0.99))
+        evaluate_kind(records_of(made_pairs(8), dataset.PairKind.TIMESLICE, threshold=0.99))
     with pytest.raises(InputError, match="no pairs of kind naive"):
-        records_of(made_pairs(8), PairKind.NAIVE)
+        records_of(made_pairs(8), dataset.PairKind.NAIVE)
 
 
-def test_applications_without_counters_are_left_out_and_named(pairs: Pairs) -> None:
+def test_applications_without_counters_are_left_out_and_named(pairs: dataset.Pairs) -> None:
     fewer = pairs.counters.filter(
         ~((pl.col("application") == "app2") & (pl.col("counter") == "l2_data_misses"))
     ).with_columns(value=pl.when(pl.col("application") == "app5").then(None).otherwise("value"))
-    records = records_of(replace(pairs, counters=fewer), PairKind.TIMESLICE)
+    records = records_of(replace(pairs, counters=fewer), dataset.PairKind.TIMESLICE)
     assert records.features.left_out == {"app2": "cachegrind:l2_data_misses", "app5": "no counters"}
     assert len(records) == 12 * 12
     with pytest.raises(InputError, match="no counters that several"):
@@ -366,16 +356,9 @@ def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
     assert judged.exit_code == 0, judged.output
     document = json.loads(judged.stdout)["kinds"]["timeslice"]
     assert set(document) >= {
-        "records",
-        "applications",
-        "majority",
-        "twins",
-        "random",
-        "pair",
-        "application",
-        "false_negatives",
-        "rank_correlation",
-    }
+        "records", "applications", "majority", "twins", "random", "pair", "application",
+        "false_negatives", "rank_correlation",
+    }  # fmt: skip
     assert set(document["random"]) >= {"accuracy", "low", "high"}
     text = page.read_text()
     assert "app0" in text
@@ -419,16 +402,10 @@ def test_an_application_of_which_only_counters_are_known_is_judged(model: Model,
     table = RUNNER.invoke(
         app,
         [
-            "matrix",
-            "--model",
-            str(tmp_path / "model.json"),
-            "--counters",
-            word,
-            "--apps",
-            "mine,app1",
-            "--json",
+            "matrix", "--model", str(tmp_path / "model.json"), "--counters", word, "--apps",
+            "mine,app1", "--json",
         ],
-    )
+    )  # fmt: skip
     assert {pair["victim"] for pair in json.loads(table.stdout)["pairs"]} == {"mine", "app1"}
 
 
@@ -494,14 +471,14 @@ def test_a_model_says_how_its_like_did_on_victims_never_seen(model: Model, repor
 
 
 def test_older_files_call_simulated_counters_by_the_names_of_the_processors(
-    pairs: Pairs, model: Model, tmp_path: Path
+    pairs: dataset.Pairs, model: Model, tmp_path: Path
 ) -> None:
     former = {"l2_data_misses": "PAPI_L2_DCM", "branches": "PAPI_BR_INS", "data_reads": "PAPI_LD_INS"}
     of_the_cpu = {"application": "app0", "source": "perf", "counter": "PAPI_BR_INS", "per": "instruction"}
     renamed = pairs.counters.with_columns(pl.col("counter").replace(former))
-    older = pl.concat((renamed, COUNTERS.frame([of_the_cpu | {"value": 0.1, "scaled": None}])))
-    write_pairs(tmp_path / "pairs", replace(pairs, counters=older))
-    read = read_pairs(tmp_path / "pairs").counters
+    older = pl.concat((renamed, dataset.COUNTERS.frame([of_the_cpu | {"value": 0.1, "scaled": None}])))
+    dataset.write_pairs(tmp_path / "pairs", replace(pairs, counters=older))
+    read = dataset.read_pairs(tmp_path / "pairs").counters
     assert set(read.filter(source="cachegrind")["counter"]) == set(former)
     assert read.filter(source="perf")["counter"].to_list() == ["PAPI_BR_INS"]
     names = [f"cachegrind:{former[name.partition(':')[2]]}" for name in model.counters]
@@ -509,13 +486,13 @@ def test_older_files_call_simulated_counters_by_the_names_of_the_processors(
     assert read_model(tmp_path / "model.json").counters == model.counters
 
 
-def test_what_the_host_did_meanwhile_is_no_feature(pairs: Pairs) -> None:
+def test_what_the_host_did_meanwhile_is_no_feature(pairs: dataset.Pairs) -> None:
     rows = [
         {"application": name, "source": "os", "counter": counter, "per": "second", "value": float(number)}
         for number, name in enumerate(pairs.applications["application"])
         for counter in ("run_delay", "switches_involuntary", "switches_voluntary")
     ]
-    more = pl.concat((pairs.counters, COUNTERS.frame(rows)))
+    more = pl.concat((pairs.counters, dataset.COUNTERS.frame(rows)))
     found = features_of(more, pairs.applications["application"].to_list())
     assert "os:switches_voluntary" in found.counters
     assert not {"os:run_delay", "os:switches_involuntary"} & set(found.counters)
@@ -527,7 +504,7 @@ def test_who_sleeps_is_known_by_the_share_of_a_core_that_it_uses() -> None:
         for name, user, system in (("a", 0.3, 0.2), ("b", 0.9, 0.1), ("c", 0.5, 0.4))
         for counter, value in (("cpu_user", user), ("cpu_system", system))
     ]
-    found = features_of(COUNTERS.frame(rows), ["a", "b", "c"])
+    found = features_of(dataset.COUNTERS.frame(rows), ["a", "b", "c"])
     assert found.counters == ("os:cpu",)
     assert 10 ** found.values[:, 0] - found.floors[0] == pytest.approx([0.5, 1.0, 0.9])
     assert with_cpu({"os:cpu_user": 0.3, "os:cpu_system": 0.2, "x": 1.0}) == {"x": 1.0, "os:cpu": 0.5}
@@ -542,7 +519,7 @@ def test_the_pairs_and_the_model_that_come_along_answer() -> None:
 
 def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:
     folder, table = tmp_path / "pairs", tmp_path / "m.csv"
-    write_pairs(folder, with_stressors(made_pairs(8)))
+    dataset.write_pairs(folder, with_stressors(made_pairs(8)))
     done = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--csv", str(table), "--json"])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)

@@ -123,8 +123,7 @@ class TestCompare:
     def runs(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
         """Return a folder with a RUN ``one``, a RUN of other jobs, and damaged ones."""
         for name, text in (("one", FINE), ("other", line(7, 0, 10, 1))):
-            path = tmp_path / f"{name}.swf"
-            path.write_text(text)
+            (path := tmp_path / f"{name}.swf").write_text(text)
             assert run(["simulate", str(path), "--system", "N2C2", "--out", str(tmp_path / name)]) == 0
         for name, file, text in (("cut", "run.json", "{"), ("spoilt", "jobs.parquet", "x")):
             assert (

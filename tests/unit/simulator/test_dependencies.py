@@ -28,8 +28,7 @@ def trace_of(
     folder: Path, *jobs: tuple[int, int, int, int, int], queues: dict[int, int] | None = None
 ) -> Path:
     """Write jobs of (submit, run, processors, preceding, think)."""
-    path = folder / "jobs.swf"
-    path.write_text(
+    (path := folder / "jobs.swf").write_text(
         "".join(
             f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {run} -1 1 1 1 1 "
             f"{(queues or {}).get(number, 1)} 1 {before} {think}\n"
@@ -107,10 +106,7 @@ def test_of_a_real_cluster_the_submission_follows_the_real_end(tmp_path: Path) -
 def test_a_job_whose_node_failed_for_good_has_ended(tmp_path: Path) -> None:
     (tmp_path / "down.csv").write_text("node,down_s,up_s\nn1,5,6\n")
     run = osub.simulate(
-        trace_of(tmp_path, *CHAIN[:2]),
-        "N1C1",
-        failures=tmp_path / "down.csv",
-        after_failure="give-up",
+        trace_of(tmp_path, *CHAIN[:2]), "N1C1", failures=tmp_path / "down.csv", after_failure="give-up"
     )
     assert column(run, "submit_s") == [0, 10]
 

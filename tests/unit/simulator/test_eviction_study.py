@@ -19,6 +19,7 @@ from simulator.eviction.baselines import Columns
 from simulator.eviction.eviction_problem import Checkpoints, Storage, overlapped_min, whole_losses
 from simulator.eviction.programme_table import ProgrammeTable, job_items
 from simulator.experiments import eviction_scenarios as scenarios
+from simulator.experiments import eviction_survey
 from simulator.experiments.eviction_scenarios import (
     JOBS,
     NODES,
@@ -30,17 +31,6 @@ from simulator.experiments.eviction_scenarios import (
     rescaled,
 )
 from simulator.experiments.eviction_study import claim_rows, tables, world_of
-from simulator.experiments.eviction_survey import (
-    FILE_SYSTEMS_GB_S,
-    NODE_BANDWIDTHS,
-    SETTINGS,
-    EvictionEffort,
-    EvictionSurvey,
-    MeasuredEviction,
-    slope,
-    steps_of,
-    survey,
-)
 from workloads.swf import load_columns
 
 STORAGE = Storage(all_gb_s=250.0, node_gb_s=1.0)
@@ -98,8 +88,7 @@ def theta(tmp_path: Path) -> Theta:
     """Twelve jobs on 4,352 nodes from 3,000 s to 4,000 s; before and after that others."""
     lines = [line(number, 250 * number, 4000, 362) for number in range(11)]
     lines += [line(12, 3000, 4000, 370), line(13, 20_000, 600, 4392), line(14, 20_600, 100, 100)]
-    path = tmp_path / "theta.swf"
-    path.write_text("\n".join(lines) + "\n")
+    (path := tmp_path / "theta.swf").write_text("\n".join(lines) + "\n")
     return Theta(load_columns(path))
 
 
@@ -137,38 +126,31 @@ class TestTrace:
             Theta(load_columns(path))
 
 
-def measured(seed: int) -> MeasuredEviction:
+def measured(seed: int) -> eviction_survey.MeasuredEviction:
     """Return what agrees with every claim, a little different for each seed."""
     optimum = tuple(max(0.0, 100.0 + seed - 10 * minute) for minute in range(16))
     greedy = tuple(best + 50.0 + (2 + seed / 10) * minute for minute, best in enumerate(optimum))
-    return MeasuredEviction(
-        optimum=optimum,
-        greedy=greedy,
-        skipping=greedy,
-        table_s=1e-3,
-        printed_s=2e-3,
-        whole_s=2e-3,
-        greedy_s=1e-6,
-        backtracking_s=10 ** (seed / 10),
-        backtracking=optimum,
-    )
+    return eviction_survey.MeasuredEviction(
+        optimum=optimum, greedy=greedy, skipping=greedy, table_s=1e-3, printed_s=2e-3, whole_s=2e-3,
+        greedy_s=1e-6, backtracking_s=10 ** (seed / 10), backtracking=optimum,
+    )  # fmt: skip
 
 
-def world(change: dict[str, object] | None = None, growth: float = 1.0) -> EvictionSurvey:
+def world(change: dict[str, object] | None = None, growth: float = 1.0) -> eviction_survey.EvictionSurvey:
     settings = {
         setting: [replace(measured(seed), **(change or {})) for seed in range(10)]  # type: ignore[arg-type]
-        for setting in SETTINGS
+        for setting in eviction_survey.SETTINGS
     }
-    first = SETTINGS[0]
+    first = eviction_survey.SETTINGS[0]
     settings[first] = [replace(one, backtracking_s=1e-4 + 1e-6 * n) for n, one in enumerate(settings[first])]
     slopes = {
-        setting: [slope(setting, one.relative) for one in measurements]
+        setting: [eviction_survey.slope(setting, one.relative) for one in measurements]
         for setting, measurements in settings.items()
     }
-    return EvictionSurvey(
+    return eviction_survey.EvictionSurvey(
         settings=settings,
-        slopes=dict.fromkeys(FILE_SYSTEMS_GB_S, slopes),
-        bandwidths={width: [(1.0, 2.0), (1.5, 2.5)] for width in NODE_BANDWIDTHS},
+        slopes=dict.fromkeys(eviction_survey.FILE_SYSTEMS_GB_S, slopes),
+        bandwidths={width: [(1.0, 2.0), (1.5, 2.5)] for width in eviction_survey.NODE_BANDWIDTHS},
         worlds=10,
         worlds_alike=10,
         needs=5,
@@ -178,16 +160,9 @@ def world(change: dict[str, object] | None = None, growth: float = 1.0) -> Evict
 
 
 FACTS = TraceFacts(
-    name="theta",
-    jobs=10,
-    days=363.0,
-    busiest=4352,
-    busiest_days=32.0,
-    full_days=0.0,
-    most_jobs=29,
-    common_jobs=15,
-    short=0.3,
-)
+    name="theta", jobs=10, days=363.0, busiest=4352, busiest_days=32.0, full_days=0.0, most_jobs=29,
+    common_jobs=15, short=0.3,
+)  # fmt: skip
 
 
 def verdicts(rows: list[ClaimRow]) -> dict[str, ClaimVerdict]:
@@ -248,11 +223,11 @@ class TestClaims:
 
 @pytest.mark.slow
 def test_a_small_survey_measures_every_setting() -> None:
-    effort = EvictionEffort(limit_s=0.005, hardest_s=0.005, worlds=21, doublings=1)
+    effort = eviction_survey.EvictionEffort(limit_s=0.005, hardest_s=0.005, worlds=21, doublings=1)
     steps: list[str] = []
-    found = survey(None, 2, effort, steps.append)
-    assert len(steps) == steps_of(2)
-    assert set(found.settings) == set(SETTINGS)
+    found = eviction_survey.survey(None, 2, effort, steps.append)
+    assert len(steps) == eviction_survey.steps_of(2)
+    assert set(found.settings) == set(eviction_survey.SETTINGS)
     assert (found.worlds_alike, found.needs_alike) == (21, found.needs)
     for of in found.settings.values():
         for one in of:

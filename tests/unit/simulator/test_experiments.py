@@ -54,20 +54,14 @@ def line(number: int, submit: int, run: int, procs: int, queue: int, cpu: int = 
 
 
 ODD = [
-    line(1, 0, 100, 4, 1),
-    line(2, 1, -1, 4, 1, cpu=30),
-    line(3, 2, -1, 4, 1),
-    line(4, 3, 0, 4, 1),
-    line(5, 4, 50, 13, 0),
-    line(6, 5, 50, 2, 0),
-    line(7, 6, 0, 1, 0) + " -1 -1 -1 0 0 1 0",
+    line(1, 0, 100, 4, 1), line(2, 1, -1, 4, 1, cpu=30), line(3, 2, -1, 4, 1), line(4, 3, 0, 4, 1),
+    line(5, 4, 50, 13, 0), line(6, 5, 50, 2, 0), line(7, 6, 0, 1, 0) + " -1 -1 -1 0 0 1 0",
     line(8, 7, 40, 1, 0) + " -1 -1 -1 10 0 1 30",
-]
+]  # fmt: skip
 
 
 def load(folder: Path, lines: list[str]) -> SwfColumns:
-    path = folder / "trace.swf"
-    path.write_text("\n".join(lines) + "\n")
+    (path := folder / "trace.swf").write_text("\n".join(lines) + "\n")
     return load_columns(path)
 
 
@@ -84,8 +78,7 @@ def busy(folder: Path, jobs: int) -> Path:
         queue = 0 if number % 8 == 0 else 1
         procs = int(rng.integers(1, 9)) if queue == 0 else int(rng.integers(1, 500))
         lines.append(line(number, number * 40, int(rng.integers(1, 4000)), procs, queue))
-    path = folder / "busy.swf"
-    path.write_text("\n".join(lines) + "\n")
+    (path := folder / "busy.swf").write_text("\n".join(lines) + "\n")
     return path
 
 
@@ -104,13 +97,8 @@ class TestCleaning:
     def test_run_times_are_taken_or_made_as_the_thesis_does(self, odd: SwfColumns) -> None:
         frame = cleaned(odd, 12).frame
         assert dict(zip(frame["job_number"], frame["run_s"], strict=True)) == {
-            1: 100,
-            2: 30,
-            4: 1,
-            6: 50,
-            7: 1,
-            8: 40,
-        }
+            1: 100, 2: 30, 4: 1, 6: 50, 7: 1, 8: 40,
+        }  # fmt: skip
 
     def test_interactive_jobs_wider_than_a_node_may_stay(self, odd: SwfColumns) -> None:
         assert 5 in cleaned(odd, None).frame["job_number"].to_list()
@@ -332,8 +320,7 @@ LINES = """\
 
 
 def test_idle_time_of_interactive_jobs_is_no_cpu_time(tmp_path: Path) -> None:
-    path = tmp_path / "two.swf"
-    path.write_text(LINES)
+    (path := tmp_path / "two.swf").write_text(LINES)
     setting = setting_of(SimulationSpec(system="N1C2", overhead="1.0"))
     workload = make_workload(load_columns(path), setting.queues, Cleaning())
     result = simulate(workload, setting)

@@ -17,16 +17,9 @@ Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes
 
 HEADER = [
-    "trace_job",
-    "kind",
-    "min_nodes",
-    "max_nodes",
-    "setup_s",
-    "checkpoint_every_s",
-    "checkpoint_s",
-    "notice_s",
-    "predicted_s",
-]
+    "trace_job", "kind", "min_nodes", "max_nodes", "setup_s", "checkpoint_every_s", "checkpoint_s",
+    "notice_s", "predicted_s",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +28,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def another(folder: Path) -> Path:
-    other = folder / "another"
-    other.mkdir()
+    (other := folder / "another").mkdir()
     return other
 
 
@@ -89,8 +81,7 @@ def test_a_rigid_victim_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     jobs = [(1, 0, 100, 8), (2, 50, 20, 4)]
     found, rows = simulate(tmp_path, jobs, {1: saving(30), 2: NOW}, "n-paa")
     assert found == {1: [(0, 50, 8), (70, 140, 8)], 2: [(50, 70, 4)]}
-    assert rows["wasted_s"].to_list() == [20, 0]
-    assert rows["preemptions"].to_list() == [1, 0]
+    assert (rows["wasted_s"].to_list(), rows["preemptions"].to_list()) == ([20, 0], [1, 0])
     assert rows["kind"].to_list() == ["batch", "ondemand"]
 
 
@@ -213,8 +204,7 @@ def test_a_file_that_says_what_cannot_be_ends_with_one_line(
     tmp_path: Path, cli: Cli, line: str, message: str
 ) -> None:
     write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8), (2, 50, 20, 4)])
-    kinds = tmp_path / "kinds.csv"
-    kinds.write_text(f"{GOOD}{line}\n")
+    (kinds := tmp_path / "kinds.csv").write_text(f"{GOOD}{line}\n")
     error = cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
     assert message in error
     assert "kinds.csv" in error
@@ -231,8 +221,7 @@ def test_a_folder_in_the_place_of_the_file_is_said_in_words(tmp_path: Path, cli:
 
 def test_an_error_names_the_line_although_a_field_has_two(tmp_path: Path, cli: Cli) -> None:
     write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8), (2, 50, 20, 4)])
-    kinds = tmp_path / "kinds.csv"
-    kinds.write_text(f'{GOOD}1,"rigid\n",,,,,\n2,soft,,,,,\n')
+    (kinds := tmp_path / "kinds.csv").write_text(f'{GOOD}1,"rigid\n",,,,,\n2,soft,,,,,\n')
     assert "kinds.csv:4: job 2: kind" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
 
 
@@ -278,6 +267,5 @@ def test_settings_that_cannot_be_are_refused(
 
 def test_the_columns_that_are_needed_are_named(tmp_path: Path, cli: Cli) -> None:
     write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8)])
-    kinds = tmp_path / "kinds.csv"
-    kinds.write_text("trace_job,min_nodes\n1,2\n")
+    (kinds := tmp_path / "kinds.csv").write_text("trace_job,min_nodes\n1,2\n")
     assert ":1: no column kind" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err

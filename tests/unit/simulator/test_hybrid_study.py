@@ -10,17 +10,9 @@ import numpy as np
 import pytest
 
 from analysis.claims import ClaimRow, ClaimVerdict
+from simulator.experiments import hybrid_study
 from simulator.experiments.claim_study import STUDIES
 from simulator.experiments.hybrid_claims import claim_rows
-from simulator.experiments.hybrid_study import (
-    LOAD,
-    at_load,
-    drawings,
-    learnt,
-    made_workload,
-    nodes_of,
-    tables,
-)
 from simulator.experiments.hybrid_survey import (
     MECHANISMS,
     OVERHEAD,
@@ -43,7 +35,7 @@ def found() -> HybridSurvey:
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OSUB_JIT", "0")
-        run = survey(made_workload(120, 64, load=1.2), 64, SEEDS, QUICK, seen.append)
+        run = survey(hybrid_study.made_workload(120, 64, load=1.2), 64, SEEDS, QUICK, seen.append)
     assert len(seen) == steps_of(SEEDS, QUICK)
     return run
 
@@ -99,21 +91,21 @@ def test_sharing_preempts_no_job(found: HybridSurvey) -> None:
 def test_what_was_learnt_follows_from_the_runs(found: HybridSurvey) -> None:
     every = {key: [replace(one, instant=0.75) for one in of] for key, of in found.runs.items()}
     base = [replace(one, instant=0.25) for one in found.base]
-    starts = learnt(replace(found, runs=every, base=base))[0]
+    starts = hybrid_study.learnt(replace(found, runs=every, base=base))[0]
     assert "75 to 75% start instantly" in starts
     assert "25% under FCFS/EASY" in starts
 
 
 def test_tables_and_figures_cover_all_mechanisms(found: HybridSurvey) -> None:
-    shown = {table.name: table for table in tables(found)}
+    shown = {table.name: table for table in hybrid_study.tables(found)}
     assert {row[0] for row in shown["Mechanisms"].rows} >= set(MECHANISMS)
     assert shown["Notices"].columns[1:] == tuple(MIXES)
     assert all(len(row) == len(table.columns) for table in shown.values() for row in table.rows)
-    assert all(figure.data for _, figure in drawings(found))
+    assert all(figure.data for _, figure in hybrid_study.drawings(found))
 
 
 def test_a_made_trace_loads_the_machine_as_wanted() -> None:
-    jobs = made_workload(4000, 512, load=0.7)
+    jobs = hybrid_study.made_workload(4000, 512, load=0.7)
     span_us = int(jobs.submit_us.max() - jobs.submit_us.min())
     assert float((jobs.run_us * jobs.nodes).sum()) / 512 / span_us == pytest.approx(0.7, rel=1e-3)
     assert (np.diff(jobs.submit_us) >= 0).all()
@@ -121,17 +113,17 @@ def test_a_made_trace_loads_the_machine_as_wanted() -> None:
 
 
 def test_a_trace_is_brought_to_the_load_of_the_paper() -> None:
-    jobs = at_load(made_workload(2000, 512, load=0.5), 512)
+    jobs = hybrid_study.at_load(hybrid_study.made_workload(2000, 512, load=0.5), 512)
     span_us = int(jobs.submit_us.max() - jobs.submit_us.min())
-    assert float(jobs.run_us @ jobs.nodes) / 512 / span_us == pytest.approx(LOAD, rel=1e-3)
-    one = made_workload(1, 512)
-    assert at_load(one, 512).submit_us.tolist() == one.submit_us.tolist()
+    assert float(jobs.run_us @ jobs.nodes) / 512 / span_us == pytest.approx(hybrid_study.LOAD, rel=1e-3)
+    one = hybrid_study.made_workload(1, 512)
+    assert hybrid_study.at_load(one, 512).submit_us.tolist() == one.submit_us.tolist()
 
 
 def test_checkpoints_that_take_no_time_leave_jobs_their_run_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """On an empty machine a job takes its time in the trace, however often it writes them."""
     monkeypatch.setenv("OSUB_JIT", "0")
-    jobs = drawn(made_workload(40, 512, load=0.001), 512, 1, "W5")
+    jobs = drawn(hybrid_study.made_workload(40, 512, load=0.001), 512, 1, "W5")
     half = replace(MECHANISMS["N&PAA"], interval=Fraction(1, 2))
     free, timed = (
         measure(jobs, 512, replace(half, free_checkpoints=is_free), OVERHEAD) for is_free in (True, False)
@@ -157,4 +149,4 @@ def test_a_trace_is_simulated_on_its_own_machine(tmp_path: Path, header: str, no
     path = tmp_path / "trace.swf"
     jobs = "".join(f"{n} {n} -1 100 {n} -1 -1 {n} 200 -1 1 1 1 -1 1 -1 -1 -1\n" for n in (3, 24, 5))
     path.write_text(header + jobs)
-    assert nodes_of(load_columns(path)) == nodes
+    assert hybrid_study.nodes_of(load_columns(path)) == nodes

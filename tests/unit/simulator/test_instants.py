@@ -40,8 +40,7 @@ class Plain:
 
 def trace_of(folder: Path, jobs: list[tuple[int, int, int, int]], queue: int = 1) -> Path:
     """Write jobs of (submit, run, processors, request)."""
-    path = folder / "jobs.swf"
-    path.write_text(
+    (path := folder / "jobs.swf").write_text(
         "".join(
             f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {limit} -1 1 1 1 1 {queue} 1 -1 -1\n"
             for number, (submit, run, procs, limit) in enumerate(jobs, start=1)
@@ -106,8 +105,7 @@ def test_the_head_gets_two_cores_that_are_given_back_at_one_instant(
 
 @pytest.mark.parametrize("queues", [{}, {"queues": "mq", "interactive_nodes": 1}])
 def test_a_policy_of_ones_own_makes_one_pass_an_instant(tmp_path: Path, queues: dict[str, Any]) -> None:
-    policy = tmp_path / "plain.py"
-    policy.write_text(POLICY)
+    (policy := tmp_path / "plain.py").write_text(POLICY)
     jobs = [(0, 10, 1, 10), (0, 10, 1, 10), (10, 10, 1, 10), (10, 5, 1, 5), (15, 5, 2, 5)]
     trace = trace_of(tmp_path, jobs)
     lines = trace.read_text().splitlines()

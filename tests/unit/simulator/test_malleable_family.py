@@ -155,8 +155,7 @@ BAD = [
 def test_sizes_that_cannot_be_are_refused(
     lines: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = tmp_path / "sizes.csv"
-    sizes.write_text(f"{HEADER}\n{lines}\n")
+    (sizes := tmp_path / "sizes.csv").write_text(f"{HEADER}\n{lines}\n")
     assert refused(tmp_path, capsys, "--set", f"sizes={sizes}") == (1, True)
     assert message in capsys.readouterr().err
 
@@ -197,8 +196,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tu
 def test_a_policy_that_resizes_a_rigid_job_gets_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text(
+    (mine := tmp_path / "mine.py").write_text(
         "class Mine:\n"
         "    def schedule(self, context):\n"
         "        for job in context.waiting: context.start(job)\n"

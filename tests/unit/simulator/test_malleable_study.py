@@ -13,6 +13,7 @@ import pytest
 
 from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
+from simulator.experiments import malleable_survey
 from simulator.experiments.job_windows import (
     EAGLE,
     HASWELL,
@@ -27,18 +28,9 @@ from simulator.experiments.job_windows import (
     trace_window,
 )
 from simulator.experiments.malleable_claims import SYSTEMS, claim_rows
-from simulator.experiments.malleable_survey import (
-    RIGID,
-    SHARES,
-    STRATEGIES,
-    MalleableCase,
-    Measures,
-    Outcomes,
-    run_case,
-)
 from tests.fixtures.cli import Cli
 
-MIN, PREF, AVG, KEEP = STRATEGIES
+MIN, PREF, AVG, KEEP = malleable_survey.STRATEGIES
 
 
 def share_up_to(values: np.ndarray, most: float) -> float:
@@ -190,13 +182,13 @@ def test_measures_count_from_the_warm_up_to_the_last_submission(
     monkeypatch.setenv("OSUB_JIT", "0")
     jobs = [(0, 40_000, 8), (50_000, 100, 4), (60_000, 200, 8), (70_000, 100, 8)]
     window = trace_window(write_trace(tmp_path / "t.swf", jobs), 28)
-    rigid = run_case(window, RIGID)
+    rigid = malleable_survey.run_case(window, malleable_survey.RIGID)
     assert (rigid.run_s, rigid.wait_s) == pytest.approx(((100 + 200 + 100) / 3, 0))
     assert rigid.utilisation == pytest.approx((100 * 4 + 200 * 8) / 8 / (70_000 - 43_200))
     assert (rigid.expansions, rigid.shrinks, rigid.soon) == (0, 0, 1)
-    soft = run_case(window, MalleableCase(policy=MIN, share=100))
+    soft = malleable_survey.run_case(window, malleable_survey.MalleableCase(policy=MIN, share=100))
     assert soft.run_s < rigid.run_s
-    assert soft == run_case(window, MalleableCase(policy=MIN, share=100))
+    assert soft == malleable_survey.run_case(window, malleable_survey.MalleableCase(policy=MIN, share=100))
 
 
 # claims
@@ -258,9 +250,9 @@ def theta_as_in_paper(metric: str, policy: str, gain: float) -> float:
     return 1000 * (1 - (0.37 if keeps else 0.3) * gain)
 
 
-def outcomes(system: str, value: Value, seeds: int = 10) -> Outcomes:
-    def measures(policy: str, share: int, seed: int) -> Measures:
-        return Measures(
+def outcomes(system: str, value: Value, seeds: int = 10) -> malleable_survey.Outcomes:
+    def measures(policy: str, share: int, seed: int) -> malleable_survey.Measures:
+        return malleable_survey.Measures(
             **{name: value(name, policy, share, seed) for name in ("expansions", "shrinks", "soon")},
             **{
                 name: RIGID_VALUES[name] if share == 0 else value(name, policy, share, seed)
@@ -270,13 +262,13 @@ def outcomes(system: str, value: Value, seeds: int = 10) -> Outcomes:
             turnaround_high_s=2.0,
         )
 
-    by_case = {RIGID: measures(MIN, 0, 1)} | {
-        MalleableCase(policy=policy, share=share, seed=seed): measures(policy, share, seed)
-        for policy in STRATEGIES
-        for share in SHARES
+    by_case = {malleable_survey.RIGID: measures(MIN, 0, 1)} | {
+        malleable_survey.MalleableCase(policy=policy, share=share, seed=seed): measures(policy, share, seed)
+        for policy in malleable_survey.STRATEGIES
+        for share in malleable_survey.SHARES
         for seed in range(1, seeds + 1)
     }
-    return Outcomes(window_of(HASWELL, 0.05), by_case, seeds)
+    return malleable_survey.Outcomes(window_of(HASWELL, 0.05), by_case, seeds)
 
 
 CONTRADICTED = {"M30", "M31"}
@@ -355,8 +347,7 @@ def test_the_command_judges_every_claim_of_a_trace(
 
 
 def test_the_command_refuses_what_is_no_trace(tmp_path: Path, cli: Cli) -> None:
-    bad = tmp_path / "bad.swf"
-    bad.write_text("no trace\n")
+    (bad := tmp_path / "bad.swf").write_text("no trace\n")
     page = tmp_path / "page.html"
     assert "bad.swf" in cli("experiment", "malleable", bad, "--html", page, code=1).err
     assert not page.exists()

@@ -36,8 +36,7 @@ def trace(path: Path, jobs: list[tuple[int, int, int, int]]) -> Path:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = tmp_path / "pairs.csv"
-    path.write_text(TABLE)
+    (path := tmp_path / "pairs.csv").write_text(TABLE)
     return path
 
 
@@ -65,13 +64,7 @@ def test_harmless_neighbours_are_preferred_and_no_one_waits_for_them(tmp_path: P
 
     def places(placement: str) -> dict[int, str]:
         made = osub.simulate(
-            three,
-            "N2C1",
-            multiplicity=2,
-            sharing="pairwise",
-            pairs=table,
-            apps=apps,
-            placement=placement,
+            three, "N2C1", multiplicity=2, sharing="pairwise", pairs=table, apps=apps, placement=placement
         )
         assert made.jobs["start_s"].to_list() == [0.0, 0.0, 1.0]
         return dict(
@@ -133,14 +126,9 @@ def test_no_job_shares_with_one_that_it_harms_and_all_jobs_end(
         )
     ]
     made = osub.simulate(
-        trace(tmp_path / "log.swf", jobs),
-        "N2C2",
-        policy=policy,
-        multiplicity=2,
-        sharing="pairwise",
-        pairs=table,
-        placement="lln-apart",
-    )
+        trace(tmp_path / "log.swf", jobs), "N2C2", policy=policy, multiplicity=2,
+        sharing="pairwise", pairs=table, placement="lln-apart",
+    )  # fmt: skip
     assert made.jobs["state"].to_list() == ["COMPLETED"] * len(jobs)
     held = [
         (
@@ -199,8 +187,7 @@ def test_losses_of_another_processor_are_used_with_a_warning(tmp_path: Path, tab
     ],
 )
 def test_tables_that_cannot_be_are_one_line(text: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "pairs.csv"
-    path.write_text(text)
+    (path := tmp_path / "pairs.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         read_pair_table(path)
 
@@ -226,8 +213,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, table: Path) -> No
         ("job,application\n1,a\n1,b\n", "is there twice"),
         ("job,application\n2,a\n", "which application job 1 runs"),
     ):
-        path = tmp_path / "apps.csv"
-        path.write_text(text)
+        (path := tmp_path / "apps.csv").write_text(text)
         with pytest.raises(InputError, match=reported):
             osub.simulate(one, "N1C1", multiplicity=2, pairs=table, sharing="pairwise", apps=str(path))
 

@@ -70,10 +70,8 @@ def test_ranges_hold_what_the_parts_held_in_their_order(
 
 def test_neighbours_with_the_same_cores_are_one_range() -> None:
     places = of_lists([[(0, 3), (1, 3), (2, 3)], [(3, 3), (4, 1), (6, 1), (7, 1)], []], 0, 100)
-    assert places.offsets.tolist() == [0, 1, 4, 4]
-    assert places.first.tolist() == [0, 3, 4, 6]
-    assert places.count.tolist() == [3, 1, 1, 2]
-    assert len(places.sets) == 2
+    assert (places.offsets.tolist(), places.first.tolist()) == ([0, 1, 4, 4], [0, 3, 4, 6])
+    assert (places.count.tolist(), len(places.sets)) == ([3, 1, 1, 2], 2)
 
 
 def arrays(first: list[int], count: list[int], offsets: list[int]) -> PlacementArrays:

@@ -92,8 +92,7 @@ def test_a_file_or_a_name_that_is_no_policy_is_reported(text: str, error: type[E
 
 
 def test_a_plug_in_that_fails_when_it_is_loaded_is_an_input_error(tmp_path: Path) -> None:
-    path = tmp_path / "broken.py"
-    path.write_text("raise RuntimeError('not today')\n")
+    (path := tmp_path / "broken.py").write_text("raise RuntimeError('not today')\n")
     with pytest.raises(InputError, match="not today"):
         setting_of(SimulationSpec(system="N2C2", policy=f"{path}:Policy"))
 
@@ -108,7 +107,6 @@ def test_a_placement_that_gives_the_wrong_cores_is_reported(tmp_path: Path, trac
 def test_an_error_for_a_missing_plug_in_class_lists_those_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no ShortestFrist: it has .*ShortestFirst"):
         setting_of(SimulationSpec(system="N2C2", policy=f"{EXAMPLES}:ShortestFrist"))
-    path = tmp_path / "empty.py"
-    path.write_text("x = 3\n")
+    (path := tmp_path / "empty.py").write_text("x = 3\n")
     with pytest.raises(UsageError, match="has no Policy: write a class Policy with the method schedule"):
         setting_of(SimulationSpec(system="N2C2", policy=f"{path}:Policy"))

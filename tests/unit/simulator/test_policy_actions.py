@@ -160,8 +160,7 @@ def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
     name: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, reported = WRONG[name]
-    policy = tmp_path / "wrong.py"
-    policy.write_text(
+    (policy := tmp_path / "wrong.py").write_text(
         "from simulator.policy_interface import Preemption\n"
         "class Wrong:\n"
         "    def schedule(self, context):\n"
@@ -202,8 +201,7 @@ def test_the_policies_are_listed_with_one_line_each(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_two_pools_run_on_one_time_line_and_see_each_other(trace: Path, tmp_path: Path) -> None:
-    policy = tmp_path / "nosy.py"
-    policy.write_text(
+    (policy := tmp_path / "nosy.py").write_text(
         "class Nosy:\n"
         "    def schedule(self, context):\n"
         "        assert set(context.pools) == {'batch', 'interactive'}\n"

@@ -40,42 +40,25 @@ CORES = 4
 
 def node(name: str, *states: str) -> SlurmNode:
     return SlurmNode(
-        name=name,
-        states=frozenset(states or ("ALLOCATED",)),
-        cores=CORES,
-        threads_per_core=1,
-        memory_mib=1000,
-        cpus_allocated=0,
-        features=frozenset(),
-    )
+        name=name, states=frozenset(states or ("ALLOCATED",)), cores=CORES, threads_per_core=1,
+        memory_mib=1000, cpus_allocated=0, features=frozenset(),
+    )  # fmt: skip
 
 
 def partition(name: str, nodes: Sequence[str]) -> Partition:
     return Partition(
-        name=name,
-        nodes=tuple(nodes),
-        multiplicity=1,
-        forced=False,
-        is_default=True,
-        is_up=True,
+        name=name, nodes=tuple(nodes), multiplicity=1, forced=False, is_default=True, is_up=True,
         preempt_mode="OFF",
-    )
+    )  # fmt: skip
 
 
 def job(number: int, nodes: str, hours: float = 1, cores: int = CORES, **changes: object) -> SlurmJob:
     plain = SlurmJob(
-        job_id=number,
-        name="$(reboot)",
-        user="u",
-        uid=1,
-        partition="main",
-        state=SlurmJobState.RUNNING,
-        reason="None",
-        num_nodes=len(nodes),
+        job_id=number, name="$(reboot)", user="u", uid=1, partition="main",
+        state=SlurmJobState.RUNNING, reason="None", num_nodes=len(nodes),
         cores=tuple(NodeCores(name, tuple(range(cores))) for name in nodes),
-        start_time=int(NOW - 3600 * hours),
-        comment="ts_min=0",
-    )
+        start_time=int(NOW - 3600 * hours), comment="ts_min=0",
+    )  # fmt: skip
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 

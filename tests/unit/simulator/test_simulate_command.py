@@ -30,8 +30,7 @@ app.command()(simulate)
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "small.swf"
-    path.write_text("; Version: 2.2\n" + "\n".join(LINES) + "\n")
+    (path := tmp_path / "small.swf").write_text("; Version: 2.2\n" + "\n".join(LINES) + "\n")
     return path
 
 
@@ -82,8 +81,7 @@ def test_it_writes_a_run_that_reads_back(trace: Path, tmp_path: Path) -> None:
 
 
 def test_json_has_the_main_figures(trace: Path, tmp_path: Path) -> None:
-    outcome = call(trace, tmp_path / "run", "--json")
-    figures = json.loads(outcome.stdout)
+    figures = json.loads(call(trace, tmp_path / "run", "--json").stdout)
     assert (figures["jobs"], figures["left_out"]) == (3, {"without a run time": 1})
     assert figures["wait_max_s"] > 0
 
@@ -98,8 +96,7 @@ def test_queues_apart_keep_interactive_jobs_on_their_nodes(trace: Path, tmp_path
 
 
 def test_a_file_gives_what_the_command_line_does_not(trace: Path, tmp_path: Path) -> None:
-    spec = tmp_path / "spec.toml"
-    spec.write_text(
+    (spec := tmp_path / "spec.toml").write_text(
         'trace = "small.swf"\nsystem = "N2C2"\nmultiplicity = 2\npolicy = "slurm"\nvary_overhead = false\n'
         "memory_gib = 4\nsettings = {interval = 5}\n"
     )

@@ -28,8 +28,7 @@ def line(number: int, submit: int, run: int, procs: int, queue: int = 1, more: s
 
 
 def run(tmp_path: Path, lines: list[str], *, check: bool = False, **words: object) -> SimulationResult:
-    path = tmp_path / "slices.swf"
-    path.write_text("\n".join(lines) + "\n")
+    (path := tmp_path / "slices.swf").write_text("\n".join(lines) + "\n")
     given = {"multiplicity": 2, "quantum_ms": 250.0, "overhead": "1.0", "hold": "freeze", **words}
     setting = setting_of(SimulationSpec(**given))  # type: ignore[arg-type]
     return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting, check=check)

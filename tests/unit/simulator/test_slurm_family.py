@@ -452,8 +452,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, capsys: pytest.Captu
     code, _, said = call(capsys, *words, tmp_path / "none")
     assert code == 1
     assert said.count("\n") == 1
-    run = real_run(tmp_path / "r", ROWS)
-    shutil.copytree(run.path, tmp_path / "cut")
+    shutil.copytree(real_run(tmp_path / "r", ROWS).path, tmp_path / "cut")
     (tmp_path / "cut" / "jobs.parquet").unlink()
     (tmp_path / "cut" / "jobs.journal").write_bytes(b"")
     code, _, said = call(capsys, *words, tmp_path / "cut")

@@ -132,8 +132,7 @@ def test_capped_at_one_time_sharing_is_fcfs_job_by_job(tmp_path: Path) -> None:
 def test_in_ticks_submissions_are_rounded_and_jobs_end_at_their_ends(tmp_path: Path) -> None:
     trace = write_trace(tmp_path, [(1, 0, 12, 4, 100), (2, 5, 3, 4, 100), (3, 14, 1, 4, 100)])
     jobs = jobs_of(trace, "--set", "tick=10", system="N3C4")
-    assert jobs["submit_s"].to_list() == [0, 10, 10]
-    assert jobs["end_s"].to_list() == [20, 20, 20]
+    assert (jobs["submit_s"].to_list(), jobs["end_s"].to_list()) == ([0, 10, 10], [20, 20, 20])
 
 
 @pytest.mark.slow
@@ -150,8 +149,7 @@ def test_the_run_reports_whole_nodes_and_the_most_jobs_on_one(tmp_path: Path) ->
     trace = write_trace(tmp_path, [(1, 0, 100, 5, 100), (2, 0, 100, 1, 100), (3, 0, 100, 1, 100)])
     jobs = jobs_of(trace, "--check")
     info = load_run(tmp_path / "run").info
-    assert jobs["nodes"].to_list() == [2, 1, 1]
-    assert jobs["cores"].to_list() == [8, 4, 4]
+    assert (jobs["nodes"].to_list(), jobs["cores"].to_list()) == ([2, 1, 1], [8, 4, 4])
     assert jobs["placement"].to_list()[0] == [{"node": "n1", "cores": "0-3"}, {"node": "n2", "cores": "0-3"}]
     assert (info.multiplicity, info.policy, info.label) == (2, "timeshare", "N2C4 timeshare (sim)")
     assert "placement" not in info.options

@@ -50,14 +50,9 @@ from simulator.timeshare.timeshare_pool import MemoryForm, draw_memory, draw_mem
 def small() -> TimesharingSurvey:
     edison = Edison(nodes=16, days=2, warm_up_days=1, spell_day=1, jobs_a_day=30)
     world = MachineWorld(
-        name="small",
-        summary="",
-        nodes=16,
-        days=2,
-        warm_up_us=DAY_S * US_PER_S // 4,
-        spell_us=DAY_S * US_PER_S,
-        draw=edison.draw,
-    )
+        name="small", summary="", nodes=16, days=2, warm_up_us=DAY_S * US_PER_S // 4,
+        spell_us=DAY_S * US_PER_S, draw=edison.draw,
+    )  # fmt: skip
     steps: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OSUB_JIT", "0")

@@ -40,8 +40,7 @@ def workload(
     node_memory_kib: int | None = None,
     keep_origin: bool = False,
 ) -> Workload:
-    path = tmp_path / "case.swf"
-    path.write_text("\n".join(text.rstrip() for text in lines) + "\n")
+    (path := tmp_path / "case.swf").write_text("\n".join(text.rstrip() for text in lines) + "\n")
     return make_workload(
         load_columns(path),
         queues,
@@ -131,8 +130,7 @@ def test_the_interactive_queue_limits_interactive_jobs_only(tmp_path: Path) -> N
     jobs = workload(
         tmp_path, line(1, requested=8, queue=0), line(2, requested=8), line(3, queue=0), queues=MQ
     )
-    assert jobs.number.tolist() == [2, 3]
-    assert jobs.interactive.tolist() == [False, True]
+    assert (jobs.number.tolist(), jobs.interactive.tolist()) == ([2, 3], [False, True])
 
 
 def test_without_an_interactive_queue_all_jobs_are_batch_jobs(tmp_path: Path) -> None:

@@ -23,8 +23,7 @@ from workloads.swf import SwfHeader, SwfJob, SwfTrace
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     # 1 GiB a processor, which is field 10.
-    path = tmp_path / "t.swf"
-    path.write_text("1 0 -1 3 2 -1 -1 2 60 1048576 1 1 1 -1 1 -1 -1 -1\n")
+    (path := tmp_path / "t.swf").write_text("1 0 -1 3 2 -1 -1 2 60 1048576 1 1 1 -1 1 -1 -1 -1\n")
     return path
 
 

@@ -36,14 +36,9 @@ NAMES = ("a", "b", "c", "d", "e")
 def target(nodes: int = 4, *, forced: bool = True) -> TargetCluster:
     names = tuple(f"n{number}" for number in range(nodes))
     pool = PartitionPool(
-        partition="main",
-        names=names,
-        cores=2,
-        threads=1,
-        memory_mib=8000,
-        multiplicity=2,
+        partition="main", names=names, cores=2, threads=1, memory_mib=8000, multiplicity=2,
         shares_on_request=not forced,
-    )
+    )  # fmt: skip
     return TargetCluster(node_names=names, cores=2, batch=pool, interactive=pool)
 
 

@@ -58,8 +58,7 @@ def test_where_noise_hides_the_steps_twice_as_many_are_run_until_it_does_not(tmp
 
 def test_a_calm_host_is_sampled_no_longer() -> None:
     host = Host(noise_s=0)
-    sampled = sampled_on(host)
-    sampled.sample_longer(host, 3, 0.9)
+    sampled_on(host).sample_longer(host, 3, 0.9)
     assert host.runs == [12, 10, 25, 50]
 
 

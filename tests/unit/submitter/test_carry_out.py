@@ -280,17 +280,9 @@ def test_commands_are_reported_as_they_are_run() -> None:
 def test_a_task_of_an_array_is_not_its_array() -> None:
     """The first task of an array may have the id by which all of it is cancelled."""
     job = SlurmJob(
-        job_id=12,
-        name=None,
-        user="u",
-        uid=1,
-        partition="p",
-        state=SlurmJobState.RUNNING,
-        reason="",
-        num_nodes=1,
-        array_job_id=12,
-        array_task_id=0,
-    )
+        job_id=12, name=None, user="u", uid=1, partition="p", state=SlurmJobState.RUNNING,
+        reason="", num_nodes=1, array_job_id=12, array_task_id=0,
+    )  # fmt: skip
     assert job.spec == "12_0"
     assert replace(job, array_job_id=None, array_task_id=None).spec == "12"
     assert replace(job, array_job_id=None, array_task_id=None, het_job_id=11, het_job_offset=1).spec == "11"

@@ -52,8 +52,7 @@ def check(found: Sequence[dict[str, Any]]) -> None:
 
 
 def test_the_submission_waits_for_the_preceding_end_and_the_think_time(trace: Path, tmp_path: Path) -> None:
-    world = make_world(tmp_path, run_s=RUN_S)
-    run = world.replay(trace)
+    run = make_world(tmp_path, run_s=RUN_S).replay(trace)
     check(rows(run))
     assert [job.preceding_job for job in read_swf(run.path / "trace.swf.gz").jobs] == [None, 1, 2, None, 1]
 
@@ -74,8 +73,7 @@ def test_a_resumed_replay_goes_on_with_the_chain(trace: Path, tmp_path: Path, at
 
     assert not world.begin(trace).run(detach)
     assert world.resume().run(world.limit(200.0))
-    run = load_run(world.out)
-    check(rows(run))
+    check(rows(load_run(world.out)))
 
 
 def test_an_answer_lost_for_a_dependent_job_makes_no_second_one(trace: Path, tmp_path: Path) -> None:

@@ -153,8 +153,7 @@ def test_a_life_that_slurm_forgot_is_not_reported_where_the_one_before_was(
     world.sleep(60.0)
     world.slurm.forget_ended()
     assert world.resume().run(world.limit(3600))
-    run = load_run(world.out)
-    first, _ = rows(run)
+    first, _ = rows(load_run(world.out))
     held = [one for one in allocations(world) if one["job"] == 1]
     assert [(one["why"], one["placement"] is None) for one in held] == [("start", False), ("requeue", True)]
     assert (first["placement"], first["start_s"], first["end_s"]) == (

@@ -26,14 +26,7 @@ def trace(tmp_path: Path) -> Path:
 
 def pending(reason: str, state: SlurmJobState = SlurmJobState.PENDING, nodes: int = 1) -> SlurmJob:
     return SlurmJob(
-        job_id=1,
-        name="j",
-        user="u",
-        uid=0,
-        partition="main",
-        state=state,
-        reason=reason,
-        num_nodes=nodes,
+        job_id=1, name="j", user="u", uid=0, partition="main", state=state, reason=reason, num_nodes=nodes
     )
 
 
@@ -300,8 +293,7 @@ slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME 
 
 @pytest.mark.parametrize("line", CUT.splitlines()[:2] + CUT.splitlines()[4:5])
 def test_a_start_that_slurm_cut_is_recognised_by_each_of_its_lines(tmp_path: Path, line: str) -> None:
-    output = tmp_path / "1.out"
-    output.write_text(f"begun\n{line}\n" + 100_000 * "0 2\n")
+    (output := tmp_path / "1.out").write_text(f"begun\n{line}\n" + 100_000 * "0 2\n")
     fault = launch_fault(output)
     assert fault is not None
     assert all(word in fault for word in ("mpi/pmi2", "node n2", "MPIR_CVAR_CH4_NETMOD=ofi"))
@@ -310,8 +302,7 @@ def test_a_start_that_slurm_cut_is_recognised_by_each_of_its_lines(tmp_path: Pat
 
 
 def test_the_cause_comes_before_the_words_of_its_victims(tmp_path: Path) -> None:
-    output = tmp_path / "1.out"
-    output.write_text(CUT)
+    (output := tmp_path / "1.out").write_text(CUT)
     assert last_words(output) == launch_fault(output)
     output.write_text("rrba: late\nsrun: error: mpi/pmi2: failed to send temp kvs to compute nodes\n")
     assert "suspended while it started" in str(last_words(output))
@@ -389,19 +380,10 @@ def test_a_job_that_hangs_after_a_cut_start_is_ended_long_before_its_limit(tmp_p
 
 def row(job: PlannedJob, start_s: float | None, end_s: float | None = None) -> JobEntry:
     record = JobRecord(
-        trace_job=job.trace_job,
-        kind="batch",
-        app="rrba",
-        nodes=1,
-        cores=job.cores,
-        due_s=job.due_s,
-        submitted_s=job.due_s,
-        submit_s=job.due_s,
-        dedicated_s=job.dedicated_s,
-        start_s=start_s,
-        end_s=end_s,
-        state=None if end_s is None else "COMPLETED",
-    )
+        trace_job=job.trace_job, kind="batch", app="rrba", nodes=1, cores=job.cores,
+        due_s=job.due_s, submitted_s=job.due_s, submit_s=job.due_s, dedicated_s=job.dedicated_s,
+        start_s=start_s, end_s=end_s, state=None if end_s is None else "COMPLETED",
+    )  # fmt: skip
     return JobEntry(record)
 
 
@@ -412,9 +394,7 @@ def test_a_queue_takes_as_long_as_all_jobs_in_it(now_s: float) -> None:
     began = int(now_s // 100)
     rows = {
         job.trace_job: row(
-            job,
-            100.0 * number if number <= began else None,
-            100.0 * (number + 1) if number < began else None,
+            job, 100.0 * number if number <= began else None, 100.0 * (number + 1) if number < began else None
         )
         for number, job in enumerate(jobs)
     }

@@ -80,8 +80,7 @@ def test_a_second_copy_that_waits_is_cancelled(tmp_path: Path) -> None:
     world = make_world(tmp_path, nodes=1, multiplicity=1, run_s=60.0)
     world.slurm.faults.append(SubmitFault.LATE)
     world.slurm.late_s = world.timing.look_s + 10
-    run = world.replay(write_trace(tmp_path / "t.swf", (1, 0, 60, 1)))
-    (row,) = rows(run)
+    (row,) = rows(world.replay(write_trace(tmp_path / "t.swf", (1, 0, 60, 1))))
     copies = {job.job_id: job.state for job in world.slurm.jobs().jobs}
     assert copies.pop(int(str(row["job_id"]))) is SlurmJobState.COMPLETED
     assert list(copies.values()) == [SlurmJobState.CANCELLED]
@@ -122,15 +121,9 @@ def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path
         known = original()
         run_id = load_run(world.out).info.options["run_id"]
         other_job = SlurmJob(
-            job_id=777,
-            name=f"osub-{run_id}-1",
-            user="mallory",
-            uid=66_666,
-            partition="main",
-            state=SlurmJobState.RUNNING,
-            reason="None",
-            num_nodes=1,
-        )
+            job_id=777, name=f"osub-{run_id}-1", user="mallory", uid=66_666, partition="main",
+            state=SlurmJobState.RUNNING, reason="None", num_nodes=1,
+        )  # fmt: skip
         return JobSnapshot((*known.jobs, other_job))
 
     world.slurm.jobs = with_foreign_job  # type: ignore[method-assign]

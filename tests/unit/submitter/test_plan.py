@@ -58,8 +58,7 @@ def test_a_batch_job_becomes_an_rrba_with_its_run_time() -> None:
         "rrba",
         ("--app", "jacobi", "--target-s", "90"),
     )
-    assert (planned.nodes, planned.cores_per_node) == (2, 8)
-    assert planned.limit_minutes == 2
+    assert (planned.nodes, planned.cores_per_node, planned.limit_minutes) == (2, 8, 2)
 
 
 def test_an_interactive_job_becomes_an_eiba_with_its_periods() -> None:
@@ -114,11 +113,7 @@ def test_some_oversize_jobs_are_left_out_and_reported_and_most_are_an_error() ->
 
 
 def test_memory_is_asked_for_a_core_and_cut_to_what_a_node_has() -> None:
-    jobs = trace(
-        job(1, requested_memory_kib=1025.0),
-        job(2, used_memory_kib=9e7, allocated_procs=8),
-        job(3),
-    )
+    jobs = trace(job(1, requested_memory_kib=1025.0), job(2, used_memory_kib=9e7, allocated_procs=8), job(3))
     plan = make_plan(jobs, TARGET, PlanOptions())
     assert [planned.memory_per_core_mib for planned in plan.jobs] == [2, 1000, None]
     assert plan.clipped_memory == 1
@@ -144,8 +139,7 @@ def test_a_table_of_applications_wins() -> None:
 
 
 def test_the_table_is_read_and_its_faults_are_reported_with_the_line(tmp_path: Path) -> None:
-    table = tmp_path / "apps.csv"
-    table.write_text('trace_job,app,args\n3,eiba,"2 0 1"\n')
+    (table := tmp_path / "apps.csv").write_text('trace_job,app,args\n3,eiba,"2 0 1"\n')
     assert read_apps(table) == {3: AppChoice("eiba", ("2", "0", "1"))}
     for text, complaint in [
         ("job,app\n", "must begin"),
@@ -240,14 +234,9 @@ def run(folder: Path, tools: Path, *, pin: bool = False) -> subprocess.Completed
     job = planned(3, app="sh", args=("-c", 'printf %s "$OSUB_JOB_CORES"; exit 4'))
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
     return subprocess.run(
-        ["sh"],
-        input=batch_script(job, folder, pin=pin),
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+        ["sh"], input=batch_script(job, folder, pin=pin), env=environment, capture_output=True,
+        text=True, timeout=30, check=False,
+    )  # fmt: skip
 
 
 def test_a_folder_of_any_name_gets_the_stamps_and_runs_nothing(tmp_path: Path) -> None:
@@ -259,8 +248,7 @@ def test_a_folder_of_any_name_gets_the_stamps_and_runs_nothing(tmp_path: Path) -
 
 
 def test_cores_are_read_from_slurms_own_lines(tmp_path: Path) -> None:
-    tool = tmp_path / "scontrol"
-    tool.write_text(SCONTROL)
+    (tool := tmp_path / "scontrol").write_text(SCONTROL)
     tool.chmod(0o755)
     done = run(tmp_path / "run", tmp_path, pin=True)
     assert (done.stdout, done.stderr) == ("n1:0-1;n2:0-1;n4:3", "")
@@ -286,15 +274,9 @@ def test_some_jobs_are_spread_over_the_targets_and_one_is_the_middle_one() -> No
 def test_step_times_that_are_not_there_are_reported_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no .*steps.json: `osub workloads calibrate` makes one"):
         check_jobs(
-            tmp_path,
-            tmp_path / "t.swf",
-            None,
-            tmp_path / "steps.json",
-            speedup=1.0,
-            interactive_queue=0,
-            most=1,
-            tell=lambda _: None,
-        )
+            tmp_path, tmp_path / "t.swf", None, tmp_path / "steps.json", speedup=1.0,
+            interactive_queue=0, most=1, tell=lambda _: None,
+        )  # fmt: skip
 
 
 def test_each_job_is_shown_with_its_instant_its_words_and_its_script(tmp_path: Path) -> None:

@@ -56,8 +56,7 @@ QUICK = Timing(turn_s=0.02, poll_s=0.05, away_s=0.05, look_s=0.2, gone_s=0.2, st
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "small.swf"
-    path.write_text(TRACE)
+    (path := tmp_path / "small.swf").write_text(TRACE)
     return path
 
 
@@ -205,8 +204,7 @@ def _bad_traces() -> Iterator[tuple[str, bytes]]:
 
 @pytest.mark.parametrize(("name", "content"), list(_bad_traces()))
 def test_a_bad_trace_is_an_error_and_leaves_nothing(name: str, content: bytes, tmp_path: Path) -> None:
-    trace = tmp_path / f"{name}.swf"
-    trace.write_bytes(content)
+    (trace := tmp_path / f"{name}.swf").write_bytes(content)
     with pytest.raises(InputError) as caught:
         Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(), timing=QUICK)
     assert "\n" not in str(caught.value)
@@ -225,8 +223,7 @@ def test_a_refused_job_has_a_row_and_a_reason(trace: Path, tmp_path: Path) -> No
 
 
 def test_the_run_holds_the_trace_in_its_own_seconds(tmp_path: Path) -> None:
-    trace = tmp_path / "late.swf"
-    trace.write_text(
+    (trace := tmp_path / "late.swf").write_text(
         re.sub(r"^(\d) (\S+)", lambda m: f"{m[1]} {1000 + 10 * float(m[2])}", TRACE, flags=re.MULTILINE)
     )
     run = make_world(tmp_path).replay(trace, ReplayOptions(speedup=10))

@@ -92,8 +92,7 @@ def test_series_come_back_from_the_file_they_were_written_to(tmp_path: Path) -> 
 def test_columns_are_found_by_name_in_the_usual_units(
     text: str, cores: tuple[float, ...], tmp_path: Path
 ) -> None:
-    path = tmp_path / "job7.csv"
-    path.write_text(text)
+    (path := tmp_path / "job7.csv").write_text(text)
     (found,) = read_series(path)
     assert (found.name, found.cores, set(found.lengths_s)) == ("job7", cores, {5})
 
@@ -114,8 +113,7 @@ def test_columns_are_found_by_name_in_the_usual_units(
     ],
 )
 def test_bad_series_are_reported_in_one_line(text: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
+    (path := tmp_path / "bad.csv").write_text(text)
     with pytest.raises(InputError, match=words) as raised:
         read_series(path)
     assert "\n" not in str(raised.value)
@@ -130,8 +128,7 @@ def test_folder_of_recordings_is_read_in_order_and_bad_files_are_skipped_with_re
     write_swf(tmp_path / "a.swf", SwfTrace(SwfHeader(), jobs))
     library = read_library(tmp_path)
     assert [recording.name for recording in library.recordings] == ["a 7", "job"]
-    assert library.recordings[0].pattern == pattern
-    assert len(library.skipped) == 1
+    assert (library.recordings[0].pattern, len(library.skipped)) == (pattern, 1)
     assert "c.csv" in library.skipped[0]
 
 
@@ -330,17 +327,9 @@ def test_record_writes_a_series_of_a_busy_process(tmp_path: Path, capsys: pytest
     out = tmp_path / "p.csv"
     with process(BUSY) as started:
         words = [
-            "trace",
-            "record",
-            "--pid",
-            str(started.pid),
-            "--every",
-            "0.2",
-            "--for",
-            "1",
-            "--out",
+            "trace", "record", "--pid", str(started.pid), "--every", "0.2", "--for", "1", "--out",
             str(out),
-        ]
+        ]  # fmt: skip
         for _ in range(10):  # on a loaded host it may have too little of a core to look busy
             assert run([*words, "--force", "--name", "solver", "--json"]) == 0
             found = json.loads(capsys.readouterr().out)
@@ -418,8 +407,7 @@ def test_statistics_of_new_patterns_are_near_those_of_their_sources() -> None:
 def test_samples_of_a_pattern_give_it_back_where_its_periods_are_whole_samples() -> None:
     pattern = InteractivePattern(30, 60, (15, 45), (90,))
     series = samples_of(pattern)
-    assert len(series) == SAMPLES
-    assert series.sum() == pytest.approx(SAMPLES * 60 / 240)
+    assert (len(series), series.sum()) == (SAMPLES, pytest.approx(SAMPLES * 60 / 240))
     assert from_samples(series, pattern, 240_000) == pattern
     idle = InteractivePattern(100, 0, (), ())
     assert from_samples(samples_of(idle), idle, 100_000) == idle
@@ -474,8 +462,7 @@ def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_command_prints_statistics_and_makes_a_file_that_is_a_recording(tmp_path: Path, cli: Cli) -> None:
     pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
-    folder = tmp_path / "recorded"
-    folder.mkdir()
+    (folder := tmp_path / "recorded").mkdir()
     write_swf(folder / "a.swf", pattern_trace(recorded(12), "recorded"))
     write_series(folder / "b.csv", [sampled("s", InteractivePattern(10, 20, (5, 30), (15,)))])
     assert "71 %" in cli("trace", "patterns", folder).out

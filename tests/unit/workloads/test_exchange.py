@@ -31,8 +31,7 @@ TRACE = """\
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "t.swf"
-    path.write_text(TRACE)
+    (path := tmp_path / "t.swf").write_text(TRACE)
     return path
 
 
@@ -90,8 +89,7 @@ def test_resources_may_be_nodes(trace: Path, tmp_path: Path) -> None:
     assert (document["nb_res"], [job["res"] for job in document["jobs"]]) == (2, [1, 2])
     assert 'radical="0-1"' in platform.read_text()
     assert 'core="4"' in platform.read_text()
-    foreign = {key: document[key] for key in document if key != "osub"}
-    out.write_text(json.dumps(foreign))
+    out.write_text(json.dumps({key: document[key] for key in document if key != "osub"}))
     back = tmp_path / "b.swf"
     said = osub("trace", "import", out, "--format", "batsim", "--out", back, "--platform", platform)
     assert said.code == 0, said.err
@@ -107,11 +105,7 @@ def test_a_workload_of_another_user_is_read(tmp_path: Path) -> None:
     assert "1 job without a number for a name" in said.out
     trace = read_swf(out)
     reported = [(job.job_number, job.submit_s, job.run_s, job.procs, job.requested_s) for job in trace.jobs]
-    assert reported == [
-        (1, 0, 20.25, 3, 30.5),
-        (4, 2.25, 60.5, 8, None),
-        (3, 7, 5, 1, None),
-    ]
+    assert reported == [(1, 0, 20.25, 3, 30.5), (4, 2.25, 60.5, 8, None), (3, 7, 5, 1, None)]
     assert (trace.header.max_jobs, trace.header.max_procs) == (3, 8)
 
 
@@ -256,8 +250,7 @@ def test_options_that_do_not_go_together_are_reported(trace: Path, tmp_path: Pat
 
 
 def test_nothing_is_replaced_unasked(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "w.json"
-    out.write_text("mine")
+    (out := tmp_path / "w.json").write_text("mine")
     words = ("trace", "export", trace, "--format", "batsim", "--out", out)
     assert osub(*words).code == 1
     assert out.read_text() == "mine"
@@ -472,8 +465,7 @@ def test_bad_sizes_are_reported(tmp_path: Path, line: str, what: str) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = tmp_path / "jobs.csv"
-    path.write_text(CSV)
+    (path := tmp_path / "jobs.csv").write_text(CSV)
     return path
 
 
@@ -482,17 +474,9 @@ def refused(table: Path, old: str, new: str, *words: object) -> str:
     assert old in CSV
     table.write_text(CSV.replace(old, new, 1))
     said = osub(
-        "trace",
-        "import",
-        table,
-        "--format",
-        "evalys",
-        "--out",
-        table.parent / "r",
-        "--system",
-        "N2C4",
-        *words,
-    )
+        "trace", "import", table, "--format", "evalys", "--out", table.parent / "r", "--system",
+        "N2C4", *words,
+    )  # fmt: skip
     assert said.code == 1, said.out
     assert list(table.parent.iterdir()) == [table]
     assert said.err.count("\n") == 1
@@ -655,8 +639,7 @@ HOSTS = '<cluster id="c" prefix="a" suffix="" radical="{}" speed="1Gf" bw="1GBps
 
 
 def platform(folder: Path, inside: str, before: str = "") -> Path:
-    path = folder / "p.xml"
-    path.write_text(
+    (path := folder / "p.xml").write_text(
         f"<?xml version='1.0'?>\n{before}<platform version=\"4.1\"><zone id='z'>{inside}</zone></platform>"
     )
     return path

@@ -19,16 +19,9 @@ from workloads.task.process_clock import age_from_stat, process_start, run_queue
 from workloads.task.slurm_task import Pin, apply_pin, choose_pin, parse_job_cores, slurm_task
 
 REPORT = JobReport(
-    app="eiba",
-    kernel="smoother",
-    state="completed",
-    start_ms=1,
-    end_ms=2,
-    nodes=1,
-    tasks=1,
-    busy_s=0.12345678,
-    residual=1e-300,
-)
+    app="eiba", kernel="smoother", state="completed", start_ms=1, end_ms=2, nodes=1, tasks=1,
+    busy_s=0.12345678, residual=1e-300,
+)  # fmt: skip
 
 
 def test_line_is_one_json_object_with_null_for_the_unknown() -> None:
@@ -107,18 +100,12 @@ def test_outside_slurm_a_task_is_alone() -> None:
 def test_step_reports_its_place() -> None:
     task = slurm_task(
         {
-            "SLURM_JOB_ID": "12",
-            "SLURM_STEP_ID": "3",
-            "SLURM_RESTART_COUNT": "1",
-            "SLURM_NNODES": "4",
-            "SLURM_STEP_NUM_NODES": "2",
-            "SLURM_STEP_NUM_TASKS": "2",
-            "SLURM_NODEID": "1",
-            "SLURM_LOCALID": "0",
-            "SLURMD_NODENAME": "n7",
+            "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3", "SLURM_RESTART_COUNT": "1",
+            "SLURM_NNODES": "4", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2",
+            "SLURM_NODEID": "1", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "n7",
             "SLURM_CPUS_ON_NODE": "6",
         }
-    )
+    )  # fmt: skip
     assert (task.identity, task.node_name) == ("12.3.1", "n7")
     # The step's nodes count, not those of the job around it.
     assert (task.node_index, task.nodes, task.tasks, task.node_cpus) == (1, 2, 2, 6)

@@ -57,8 +57,7 @@ sys.exit(3 if os.environ.get("STAND_IN") == "broken" else 0)
 def npb(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     for program in ("lu.A.x", "bt.W.x", "sp.S.x", "mg.S.x"):
-        path = tmp_path / "bin" / program
-        path.write_text(STAND_IN.format(python=sys.executable))
+        (path := tmp_path / "bin" / program).write_text(STAND_IN.format(python=sys.executable))
         path.chmod(0o755)
     return tmp_path
 
@@ -116,17 +115,9 @@ def test_ranks_are_the_launchers_and_one_reports(npb: Path) -> None:
 
 def test_openmp_runs_once_with_a_thread_for_each_task_and_records_how_it_waits(npb: Path) -> None:
     words = (
-        "--npb",
-        str(npb),
-        "--npb-omp",
-        "--omp-wait-passive",
-        "--app",
-        "lu",
-        "--class",
-        "A",
-        "--itr",
-        "5",
-    )
+        "--npb", str(npb), "--npb-omp", "--omp-wait-passive", "--app", "lu", "--class", "A",
+        "--itr", "5",
+    )  # fmt: skip
     code, report, err = rrba(*words, ranks=3)
     assert code == 0, err
     assert (report["tasks"], report["omp_wait_policy"]) == (3, "passive")
@@ -145,8 +136,7 @@ def test_openmp_threads_have_the_cores_of_all_tasks(npb: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mood", "complaint"),
-    [("deaf", "made 250 iterations, not 37"), ("broken", "exited with code 3")],
+    ("mood", "complaint"), [("deaf", "made 250 iterations, not 37"), ("broken", "exited with code 3")]
 )
 def test_benchmark_that_did_something_else_fails_the_job(npb: Path, mood: str, complaint: str) -> None:
     words = ("--npb", str(npb), "--app", "sp", "--class", "S", "--itr", "37")

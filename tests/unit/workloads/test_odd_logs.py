@@ -19,19 +19,10 @@ from foundation.errors import InputError
 from osub.cli.trace.command import app
 from tests.fixtures.golden import SHARED
 from tests.fixtures.tier import examples
+from workloads import swf
 from workloads.importers.assemble_trace import ImportOptions
 from workloads.importers.detect_log import read_any
 from workloads.importers.slurm_words import LocalClock, NotKnownError, count, instant_s, length_s, memory_kib
-from workloads.swf import (
-    SwfComment,
-    SwfHeader,
-    SwfJob,
-    SwfTrace,
-    load_columns,
-    read_swf,
-    swf_lines,
-    write_swf,
-)
 from workloads.trace.trace_summary import summarize
 from workloads.trace.transforms import TraceConversion, converted, find_window
 
@@ -44,11 +35,10 @@ def line(number: int, submit: int, wait: int, run: int, status: int, cpu: int = 
     return LINE.format(number=number, submit=submit, wait=wait, run=run, status=status, cpu=cpu)
 
 
-def read_both(tmp_path: Path, text: str, strict: bool = True) -> SwfTrace:
+def read_both(tmp_path: Path, text: str, strict: bool = True) -> swf.SwfTrace:
     """Return what ``read_swf`` reads; ``load_columns`` must read the same."""
-    path = tmp_path / "log.swf"
-    path.write_text(text)
-    trace, columns = read_swf(path, strict), load_columns(path, strict)
+    (path := tmp_path / "log.swf").write_text(text)
+    trace, columns = swf.read_swf(path, strict), swf.load_columns(path, strict)
     assert columns.frame.rows() == [job.values() for job in trace.jobs]
     assert (columns.report, columns.header) == (trace.report, trace.header)
     assert columns.extensions == {row: job.extension for row, job in enumerate(trace.jobs) if job.extension}
@@ -100,7 +90,7 @@ def test_a_number_used_again_after_the_last_part_is_another_job(tmp_path: Path) 
 def test_a_lone_part_with_a_submit_time_is_a_job_as_it_is(tmp_path: Path) -> None:
     text = line(1, 0, 0, 10, 2) + line(2, 5, 0, 10, 3)
     trace = read_both(tmp_path, text)
-    assert b"".join(swf_lines(trace.header, trace.jobs)).decode() == text
+    assert b"".join(swf.swf_lines(trace.header, trace.jobs)).decode() == text
     assert trace.report.joined == 0
 
 
@@ -122,13 +112,13 @@ def test_periods_and_comments_keep_their_jobs_when_parts_are_joined(tmp_path: Pa
 def test_the_load_of_parts_counts_once_and_info_says_so(tmp_path: Path) -> None:
     path = tmp_path / "log.swf"
     path.write_text(HEAD + OTHERS[0] + WHOLE + PARTS + line(9, 100, 0, 10, 1))
-    summary = summarize(load_columns(path))
+    summary = summarize(swf.load_columns(path))
     assert summary.offered_load == pytest.approx(16 * (10 + 120 + 10) / (64 * 100))
     assert "3 lines are part of 1 job: joined, so that the load counts once" in summary.remarks
     out = tmp_path / "out.swf"
     result = CliRunner().invoke(app, ["convert", str(path), "--out", str(out)], catch_exceptions=False)
     assert "joined 3 lines that are part of 1 job" in result.output
-    assert len(read_swf(out).jobs) == 3
+    assert len(swf.read_swf(out).jobs) == 3
 
 
 number = st.integers(1, 3)
@@ -140,10 +130,9 @@ any_line = st.builds(line, number, second, second, second, st.integers(0, 5), se
 @examples(60)
 def test_any_mix_of_parts_is_read_alike_and_can_be_read_again(lines: list[str], strict: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log.swf"
-        path.write_text("".join(lines))
+        (path := Path(folder) / "log.swf").write_text("".join(lines))
         said: list[str] = []
-        for read in (read_swf, load_columns):
+        for read in (swf.read_swf, swf.load_columns):
             try:
                 said.append(str(read(path, strict).report))
             except InputError as error:
@@ -152,8 +141,8 @@ def test_any_mix_of_parts_is_read_alike_and_can_be_read_again(lines: list[str], 
         if not said[0].startswith("ReadReport"):
             return
         trace = read_both(Path(folder), "".join(lines), strict)
-        path.write_bytes(b"".join(swf_lines(trace.header, trace.jobs)))
-        once_more = read_swf(path)
+        path.write_bytes(b"".join(swf.swf_lines(trace.header, trace.jobs)))
+        once_more = swf.read_swf(path)
     assert len(once_more.jobs) <= len(trace.jobs)
 
 
@@ -175,15 +164,14 @@ def test_any_mix_of_parts_is_read_alike_and_can_be_read_again(lines: list[str], 
     ],
 )
 def test_header_numbers_are_whole_or_not_known(text: str, value: int | None) -> None:
-    header = SwfHeader((SwfComment(f"; MaxProcs: {text}\n".encode()),))
+    header = swf.SwfHeader((swf.SwfComment(f"; MaxProcs: {text}\n".encode()),))
     assert header.max_procs == value
     assert header.unreadable_numbers == ({} if value or text == "-1" else {"MaxProcs": text})
 
 
 def test_info_names_header_numbers_that_cannot_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "log.swf"
-    path.write_text("; MaxProcs: 64 or so\n; MaxNodes: 3.5e0\n" + WHOLE)
-    (remark,) = summarize(load_columns(path)).remarks
+    (path := tmp_path / "log.swf").write_text("; MaxProcs: 64 or so\n; MaxNodes: 3.5e0\n" + WHOLE)
+    (remark,) = summarize(swf.load_columns(path)).remarks
     assert "MaxNodes does not begin with a whole number" in remark
 
 
@@ -191,13 +179,13 @@ def test_info_names_header_numbers_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_final_end_of_file_mark_of_dos_does_no_harm(tmp_path: Path, tail: str) -> None:
     trace = read_both(tmp_path, OTHERS[0].replace("\n", "\r\n") + WHOLE.rstrip() + tail)
     assert [job.job_number for job in trace.jobs] == [6, 7]
-    assert b"\x1a" not in b"".join(swf_lines(trace.header, trace.jobs))
+    assert b"\x1a" not in b"".join(swf.swf_lines(trace.header, trace.jobs))
 
 
 def test_counts_written_with_a_point_are_written_as_counts(tmp_path: Path) -> None:
     text = "1.0 1e1 5.0 60.5 8.0 -1.0 -1.0 8.0 3600.0 -1.0 1.0 3.0 1.0 -1.0 1.0 -1.0 -1.0 -1.0\n"
     trace = read_both(tmp_path, text)
-    written = b"".join(swf_lines(trace.header, trace.jobs))
+    written = b"".join(swf.swf_lines(trace.header, trace.jobs))
     assert written == b"1 10 5 60.5 8 -1 -1 8 3600 -1 1 3 1 -1 1 -1 -1 -1\n"
 
 
@@ -218,37 +206,34 @@ def test_jobs_long_before_the_rest_are_named_and_do_not_hide_the_load(tmp_path: 
     day_s = 86_400
     early = [line(one, 5 * one, 0, 60, 1) for one in range(1, 3)]
     rest = [line(10 + one, 100 * day_s + 600 * one, 0, 1200, 1) for one in range(300)]
-    path = tmp_path / "log.swf"
-    path.write_text(HEAD + "".join(early + rest))
-    summary = summarize(load_columns(path))
-    remark = summary.remarks[-1]
+    (path := tmp_path / "log.swf").write_text(HEAD + "".join(early + rest))
+    remark = summarize(swf.load_columns(path)).remarks[-1]
     assert "for 100.0 days, between the first 2 jobs and the last 300" in remark
     assert "the offered load 50.2%" in remark
     assert "--start 8640000" in remark
-    assert find_window(read_swf(path)).start_s > 99 * day_s
+    assert find_window(swf.read_swf(path)).start_s > 99 * day_s
     cut = ["convert", str(path), "--start", "8640000", "--out", str(tmp_path / "cut.swf")]
     CliRunner().invoke(app, cut, catch_exceptions=False)
-    assert len(read_swf(tmp_path / "cut.swf").jobs) == 300
+    assert len(swf.read_swf(tmp_path / "cut.swf").jobs) == 300
 
 
 def test_several_gaps_are_counted_and_a_late_stray_is_cut_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "log.swf"
     days = (0, 1, 2, 40, 41, 400)
     path.write_text("".join(line(one, 86_400 * day, 0, 9, 1) for one, day in enumerate(days)))
-    (remark,) = summarize(load_columns(path)).remarks
+    (remark,) = summarize(swf.load_columns(path)).remarks
     assert "359.0 days, between the first 5 jobs and the last 1 (and in 1 gap more)" in remark
     assert "--length 3542401" in remark
 
 
 def test_use_beyond_request_and_machine_is_counted(tmp_path: Path) -> None:
-    path = tmp_path / "log.swf"
-    path.write_text(
+    (path := tmp_path / "log.swf").write_text(
         "; MaxProcs: 8\n"
         "1 0 0 90 12 130 -1 8 90 -1 1 1 1 1 1 1 -1 -1\n"
         "2 0 0 90 8 90.5 -1 8 90 -1 1 1 1 1 1 1 -1 -1\n"
         "3 9 0 450 2 -1 -1 2 90 -1 1 1 1 1 1 1 -1 -1\n"
     )
-    assert set(summarize(load_columns(path)).remarks) == {
+    assert set(summarize(swf.load_columns(path)).remarks) == {
         "ran with more processors than the machine has: 1 job",
         "used more CPU time than its processors had while it ran: 1 job",
         "ran longer than asked for: 1 job",
@@ -267,12 +252,12 @@ def test_logs_of_the_field_have_their_jobs() -> None:
         "12-swf-prelude-and-overuse/prelude.swf": 203,
     }
     for name, jobs in counts.items():
-        trace = read_swf(FIELD / name)
+        trace = swf.read_swf(FIELD / name)
         assert len(trace.jobs) == jobs, name
-        assert load_columns(FIELD / name).frame.rows() == [job.values() for job in trace.jobs]
-    header = read_swf(FIELD / "11-swf-made-by-scripts/queue_user_in_header.swf").header
+        assert swf.load_columns(FIELD / name).frame.rows() == [job.values() for job in trace.jobs]
+    header = swf.read_swf(FIELD / "11-swf-made-by-scripts/queue_user_in_header.swf").header
     assert (header.max_nodes, header.max_procs, header.unix_start_time_s) == (4360, 279_040, 1_600_000_000)
-    rolls = (read_swf(FIELD / name).jobs for name in itertools.islice(counts, 2))
+    rolls = (swf.read_swf(FIELD / name).jobs for name in itertools.islice(counts, 2))
     assert [[job.run_s for job in jobs] for jobs in rolls] == [[600, 900, 60]] * 2
 
 
@@ -283,19 +268,10 @@ HEADING = (
 )
 
 ROW = {
-    "JobID": "40",
-    "JobIDRaw": "40",
-    "User": "kim",
-    "State": "COMPLETED",
-    "Submit": "2023-05-08T09:00:00",
-    "Start": "2023-05-08T09:02:00",
-    "End": "2023-05-08T09:12:00",
-    "ElapsedRaw": "600",
-    "NNodes": "1",
-    "NCPUS": "4",
-    "ReqMem": "2Gc",
-    "JobName": "fold",
-}
+    "JobID": "40", "JobIDRaw": "40", "User": "kim", "State": "COMPLETED",
+    "Submit": "2023-05-08T09:00:00", "Start": "2023-05-08T09:02:00", "End": "2023-05-08T09:12:00",
+    "ElapsedRaw": "600", "NNodes": "1", "NCPUS": "4", "ReqMem": "2Gc", "JobName": "fold",
+}  # fmt: skip
 
 
 def row(heading: str = HEADING, mark: str = "|", **cells: str) -> str:
@@ -304,14 +280,13 @@ def row(heading: str = HEADING, mark: str = "|", **cells: str) -> str:
     return mark.join(known.get(name, "") for name in heading.split("|"))
 
 
-def read(*rows: str, heading: str = HEADING, strict: bool = True) -> SwfTrace:
+def read(*rows: str, heading: str = HEADING, strict: bool = True) -> swf.SwfTrace:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "dump.txt"
-        path.write_text("\n".join([heading, *rows]) + "\n")
+        (path := Path(folder) / "dump.txt").write_text("\n".join([heading, *rows]) + "\n")
         return read_any(path, ImportOptions("dump", zone=BERLIN), strict)[0]
 
 
-def only(*rows: str, heading: str = HEADING) -> SwfJob:
+def only(*rows: str, heading: str = HEADING) -> swf.SwfJob:
     (job,) = read(*rows, heading=heading).jobs
     return job
 
@@ -433,8 +408,8 @@ def test_cpu_time_of_steps_is_added_where_the_job_has_none() -> None:
 
 
 def test_more_cpu_time_than_run_time_is_a_remark(tmp_path: Path) -> None:
-    write_swf(tmp_path / "t.swf", read(row(TotalCPU="1-00:00:00")))
-    (remark,) = summarize(load_columns(tmp_path / "t.swf")).remarks
+    swf.write_swf(tmp_path / "t.swf", read(row(TotalCPU="1-00:00:00")))
+    (remark,) = summarize(swf.load_columns(tmp_path / "t.swf")).remarks
     assert remark == "used more CPU time than its processors had while it ran: 1 job"
 
 
@@ -479,8 +454,7 @@ def test_of_many_requeues_the_last_run_counts_quickly() -> None:
         for n in range(1, 3000)
     ]
     trace = read(*runs)
-    assert len(trace.jobs) == 1
-    assert trace.report.skipped == {"earlier run of a requeued job": 2998}
+    assert (len(trace.jobs), trace.report.skipped) == (1, {"earlier run of a requeued job": 2998})
 
 
 @pytest.mark.parametrize("raw", [True, False])
@@ -493,7 +467,7 @@ def test_components_of_a_heterogeneous_job_are_named_as_such(raw: bool, tmp_path
     result = CliRunner().invoke(app, ["convert", str(path), "--out", str(out)], catch_exceptions=False)
     assert "1 heterogeneous job: 3 components became jobs of their own" in result.output
     assert "array" not in result.output
-    numbers = [job.job_number for job in read_swf(out).jobs]
+    numbers = [job.job_number for job in swf.read_swf(out).jobs]
     assert numbers == ([40, 41, 42, 9] if raw else [10, 11, 12, 9])
 
 
@@ -527,8 +501,7 @@ def test_the_hour_that_autumn_repeats_is_distinguished(
 
 
 def test_the_completion_log_distinguishes_the_repeated_hour(tmp_path: Path) -> None:
-    path = tmp_path / "jobcomp.log"
-    path.write_text(
+    (path := tmp_path / "jobcomp.log").write_text(
         "JobId=5 UserId=kim(7) GroupId=g(1) Name=a JobState=COMPLETED Partition=p TimeLimit=9 "
         f"StartTime={AUTUMN}T02:05:00 EndTime={AUTUMN}T02:20:00 NodeList=n1 NodeCnt=1 ProcCnt=2 WorkDir=/ "
         f"SubmitTime={AUTUMN}T02:50:00 EligibleTime={AUTUMN}T02:50:00 ExitCode=0:0 \n"
@@ -592,8 +565,8 @@ def test_any_cells_are_a_trace_or_one_line(changes: list[dict[str, str]], strict
     except InputError:
         trace = read(*rows, strict=False)
     with tempfile.TemporaryDirectory() as folder:
-        write_swf(Path(folder) / "t.swf", trace)
-        assert read_swf(Path(folder) / "t.swf").jobs == trace.jobs
+        swf.write_swf(Path(folder) / "t.swf", trace)
+        assert swf.read_swf(Path(folder) / "t.swf").jobs == trace.jobs
 
 
 @given(st.text("0123456789-:.?KMGTPEinfc,e+ ²", max_size=24))
@@ -678,12 +651,12 @@ def test_dumps_of_the_field_have_their_values(
     name: str, fields: str, values: dict[int, Any], note: str | None, tmp_path: Path
 ) -> None:
     trace, _ = read_any(FIELD / name, ImportOptions("dump", zone=BERLIN))
-    write_swf(tmp_path / "t.swf", trace)
+    swf.write_swf(tmp_path / "t.swf", trace)
     wanted = {job: value if isinstance(value, tuple) else (value,) for job, value in values.items()}
     names = fields.split()
     written = {
         job.job_number: tuple(-1 if getattr(job, field) is None else getattr(job, field) for field in names)
-        for job in read_swf(tmp_path / "t.swf").jobs
+        for job in swf.read_swf(tmp_path / "t.swf").jobs
     }
     assert written == wanted
     notes = [text for text in trace.header.notes if not text.startswith(("MaxProcs is", "interactive jobs"))]
@@ -693,8 +666,8 @@ def test_dumps_of_the_field_have_their_values(
 @pytest.mark.skipif(not FIELD.is_dir(), reason="needs field inputs in OSUB_SHARED/field")
 def test_cpu_beyond_the_run_time_of_a_field_dump_is_a_remark(tmp_path: Path) -> None:
     trace, _ = read_any(FIELD / "06-sacct-impossible-numbers/dump.txt", ImportOptions("dump", zone=BERLIN))
-    write_swf(tmp_path / "t.swf", trace)
-    remarks = summarize(load_columns(tmp_path / "t.swf")).remarks
+    swf.write_swf(tmp_path / "t.swf", trace)
+    remarks = summarize(swf.load_columns(tmp_path / "t.swf")).remarks
     assert "used more CPU time than its processors had while it ran: 1 job" in remarks
 
 

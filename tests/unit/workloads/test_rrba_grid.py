@@ -79,8 +79,7 @@ def test_unknown_application_is_refused_with_those_that_there_are() -> None:
 
 
 def test_grid_beyond_the_memory_is_refused(tmp_path: Path) -> None:
-    memory = tmp_path / "meminfo"
-    memory.write_text("MemTotal: 4096 kB\nMemAvailable:    2048 kB\n")
+    (memory := tmp_path / "meminfo").write_text("MemTotal: 4096 kB\nMemAvailable:    2048 kB\n")
     check_fits(PointGrid(8, 8, 8), 2 * 2**20, 1, memory)
     with pytest.raises(HostError, match="needs 3 MiB a rank, 1 of them here, and 2 MiB are available"):
         check_fits(PointGrid(8, 8, 8), 3 * 2**20, 1, memory)
@@ -90,8 +89,7 @@ def test_grid_beyond_the_memory_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "MemAvailable:\n", "MemAvailable: much kB\n"])
 def test_host_that_does_not_report_its_memory_is_trusted(tmp_path: Path, text: str) -> None:
-    memory = tmp_path / "meminfo"
-    memory.write_text(text)
+    (memory := tmp_path / "meminfo").write_text(text)
     check_fits(PointGrid(8, 8, 8), 2**60, 1, memory)
     check_fits(PointGrid(8, 8, 8), 2**60, 1, tmp_path / "missing")
 
@@ -388,19 +386,10 @@ def test_jobs_that_store_together_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        "[]",
-        '{"schema": 2, "entries": []}',
-        '{"schema": 1, "entries": [{"key": 1}]}',
-        "\x00",
-    ],
+    "text", ["", "{}", "[]", '{"schema": 2, "entries": []}', '{"schema": 1, "entries": [{"key": 1}]}', "\x00"]
 )
 def test_file_of_another_form_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "steps.json"
-    path.write_text(text)
+    (path := tmp_path / "steps.json").write_text(text)
     with pytest.raises(InputError, match=r"steps\.json"):
         find_calibration(path, KEY)
     with pytest.raises(InputError):

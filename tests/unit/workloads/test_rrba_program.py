@@ -51,14 +51,9 @@ class Launcher:
             command = [MPIEXEC, "-n", str(ranks), *command]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OSUB", "PMI"))}
         process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=environment | variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            command, cwd=self.folder, env=environment | variables, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
         self.started.append(process)
         return process
 
@@ -218,8 +213,7 @@ def test_calibration_is_stored_once_the_core_is_its_own(rrba: Launcher, tmp_path
 
 
 def test_calibration_on_a_shared_core_is_refused(rrba: Launcher, tmp_path: Path) -> None:
-    cpu = str(min(os.sched_getaffinity(0)))
-    before = ["taskset", "-c", cpu]
+    before = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     if shutil.which("taskset") is None:
         pytest.skip("no taskset; install util-linux")
     spinner = rrba(*SMALL, "--target-s", "600", before=before)
@@ -285,8 +279,7 @@ def test_only_mapped_segments_are_removed_and_missing_ones_are_no_error(tmp_path
     mapped, provider, other, library = (tmp_path / name for name in names)
     for path in (mapped, provider, other, library):
         path.touch()
-    maps = tmp_path / "maps"
-    maps.write_text(
+    (maps := tmp_path / "maps").write_text(
         f"7f00-7f10 rw-s 00000000 00:1a 7 {mapped}\n"
         f"7f10-7f20 rw-s 00100000 00:1a 7 {mapped}\n"
         f"7f18-7f20 rw-s 00000000 00:1a 6 {provider}\n"
@@ -303,15 +296,9 @@ def test_rank_is_bound_to_its_core(rrba: Launcher) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     last = len(cpus) - 1
     process = rrba(
-        *SMALL,
-        "--steps",
-        "1",
-        OSUB_PIN="1",
-        OSUB_JOB_CORES=f"n1:0-{last}",
-        SLURMD_NODENAME="n1",
-        SLURM_LOCALID=str(last),
-        SLURM_PROCID="0",
-    )
+        *SMALL, "--steps", "1", OSUB_PIN="1", OSUB_JOB_CORES=f"n1:0-{last}", SLURMD_NODENAME="n1",
+        SLURM_LOCALID=str(last), SLURM_PROCID="0",
+    )  # fmt: skip
     code, report, _ = finish(process)
     assert code == 0
     assert report["affinity"] == [[cpus[-1]]]

@@ -14,18 +14,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError, OutputError
-from workloads.swf import (
-    InteractivePattern,
-    SwfComment,
-    SwfHeader,
-    SwfJob,
-    SwfTrace,
-    iter_swf,
-    load_columns,
-    procs_column,
-    read_swf,
-    write_swf,
-)
+from workloads import swf
 
 HEAD = b"; Version: 2.2\n; MaxProcs: 8\n"
 JOB_1 = b"1 0 5 10 4 -1 -1 4 60 -1 1 7 1 -1 0 -1 -1 -1\n"
@@ -33,13 +22,12 @@ JOB_2 = b"2 30 -1 7.5 1 6.25 2048 1 60 4096 0 8 1 3 1 2 1 15\n"
 
 
 def write(tmp_path: Path, content: bytes, name: str = "t.swf") -> Path:
-    path = tmp_path / name
-    path.write_bytes(content)
+    (path := tmp_path / name).write_bytes(content)
     return path
 
 
 def test_fields_are_typed_and_minus_one_is_none(tmp_path: Path) -> None:
-    first, second = read_swf(write(tmp_path, HEAD + JOB_1 + JOB_2)).jobs
+    first, second = swf.read_swf(write(tmp_path, HEAD + JOB_1 + JOB_2)).jobs
     assert (first.job_number, first.submit_s, first.wait_s, first.run_s) == (1, 0, 5, 10)
     assert first.cpu_s is None
     assert first.used_memory_kib is None
@@ -50,7 +38,7 @@ def test_fields_are_typed_and_minus_one_is_none(tmp_path: Path) -> None:
 
 
 def test_processors_and_memory_fall_back_to_the_other_field(tmp_path: Path) -> None:
-    first, second = read_swf(write(tmp_path, JOB_1 + JOB_2)).jobs
+    first, second = swf.read_swf(write(tmp_path, JOB_1 + JOB_2)).jobs
     assert replace(first, allocated_procs=None, requested_procs=3).procs == 3
     assert second.memory_kib == 4096
     assert replace(second, requested_memory_kib=None).memory_kib == 2048
@@ -60,8 +48,8 @@ def test_processors_and_memory_fall_back_to_the_other_field(tmp_path: Path) -> N
 def test_gzip_is_known_by_its_bytes_not_its_name(tmp_path: Path) -> None:
     plain_named_gz = write(tmp_path, HEAD + JOB_1, "plain.swf.gz")
     packed_named_plain = write(tmp_path, gzip.compress(HEAD + JOB_1), "packed.swf")
-    assert read_swf(plain_named_gz).jobs == read_swf(packed_named_plain).jobs
-    assert load_columns(packed_named_plain).frame["run_s"].to_list() == [10.0]
+    assert swf.read_swf(plain_named_gz).jobs == swf.read_swf(packed_named_plain).jobs
+    assert swf.load_columns(packed_named_plain).frame["run_s"].to_list() == [10.0]
 
 
 def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
@@ -69,14 +57,14 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     writer = threading.Thread(target=fifo.write_bytes, args=(gzip.compress(HEAD + JOB_1),))
     writer.start()
-    jobs = read_swf(fifo).jobs
+    jobs = swf.read_swf(fifo).jobs
     writer.join()
     assert len(jobs) == 1
 
 
 def test_trace_is_named_after_its_file(tmp_path: Path) -> None:
-    assert read_swf(write(tmp_path, JOB_1, "KTH-SP2.swf.gz")).name == "KTH-SP2"
-    assert load_columns(write(tmp_path, JOB_1, "KTH-SP2.swf")).name == "KTH-SP2"
+    assert swf.read_swf(write(tmp_path, JOB_1, "KTH-SP2.swf.gz")).name == "KTH-SP2"
+    assert swf.load_columns(write(tmp_path, JOB_1, "KTH-SP2.swf")).name == "KTH-SP2"
 
 
 MALFORMED = [
@@ -104,7 +92,7 @@ def test_malformed_line_is_an_error_with_place_or_is_counted(
     tmp_path: Path, line: bytes, reason: str, words: str
 ) -> None:
     path = write(tmp_path, HEAD + JOB_1 + line + JOB_2)
-    for read in (read_swf, load_columns):
+    for read in (swf.read_swf, swf.load_columns):
         with pytest.raises(InputError) as caught:
             read(path)
         message = str(caught.value)
@@ -123,10 +111,10 @@ def test_lenient_readers_keep_what_a_truncated_gzip_still_has(tmp_path: Path) ->
     ]
     packed = gzip.compress(HEAD + b"".join(lines))
     path = write(tmp_path, packed[: len(packed) // 2])
-    for read in (read_swf, load_columns):
+    for read in (swf.read_swf, swf.load_columns):
         with pytest.raises(InputError, match="truncated"):
             read(path)
-    trace, columns = read_swf(path, strict=False), load_columns(path, strict=False)
+    trace, columns = swf.read_swf(path, strict=False), swf.load_columns(path, strict=False)
     assert (trace.report, trace.report.skipped) == (columns.report, {"damaged end of file": 1})
     assert len(trace.jobs) > 5000
     assert [job.job_number for job in trace.jobs] == columns.frame["job_number"].to_list()
@@ -136,7 +124,7 @@ def test_damaged_gzip_is_an_input_error(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(HEAD + JOB_1 * 1000))
     packed[-6] ^= 0xFF
     path = write(tmp_path, bytes(packed))
-    for read in (read_swf, load_columns):
+    for read in (swf.read_swf, swf.load_columns):
         with pytest.raises(InputError, match="gzip file that is damaged"):
             read(path)
 
@@ -155,14 +143,14 @@ def test_file_without_jobs_is_an_input_error(
     tmp_path: Path, content: bytes, words: str, strict: bool
 ) -> None:
     path = write(tmp_path, content)
-    for read in (read_swf, load_columns):
+    for read in (swf.read_swf, swf.load_columns):
         with pytest.raises(InputError, match=words):
             read(path, strict)
 
 
 def test_binary_file_is_an_input_error_also_when_lenient(tmp_path: Path) -> None:
     path = write(tmp_path, b"\x7fELF" + bytes(range(256)) * 20000)
-    for read in (read_swf, load_columns):
+    for read in (swf.read_swf, swf.load_columns):
         with pytest.raises(InputError, match=r"t\.swf:1: "):
             read(path)
         with pytest.raises(InputError, match="has no readable job; skipped: "):
@@ -170,7 +158,7 @@ def test_binary_file_is_an_input_error_also_when_lenient(tmp_path: Path) -> None
 
 
 def test_missing_file_and_folder_are_input_errors(tmp_path: Path) -> None:
-    for read in (read_swf, load_columns):
+    for read in (swf.read_swf, swf.load_columns):
         with pytest.raises(InputError, match=r"none\.swf: No such file"):
             read(tmp_path / "none.swf")
         with pytest.raises(InputError, match="Is a directory"):
@@ -179,13 +167,13 @@ def test_missing_file_and_folder_are_input_errors(tmp_path: Path) -> None:
 
 def test_unsorted_and_repeated_jobs_are_accepted_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path, JOB_2 + JOB_1 + JOB_2)
-    for report in (read_swf(path).report, load_columns(path).report):
+    for report in (swf.read_swf(path).report, swf.load_columns(path).report):
         assert (report.jobs, report.unsorted, report.duplicates) == (3, 1, 1)
         assert report.skipped_lines == 0
 
 
 def test_streaming_reader_reports_header_and_report_as_it_goes(tmp_path: Path) -> None:
-    reader = iter_swf(write(tmp_path, HEAD + JOB_1 + b"; mid\n" + JOB_2))
+    reader = swf.iter_swf(write(tmp_path, HEAD + JOB_1 + b"; mid\n" + JOB_2))
     assert next(reader).job_number == 1
     assert (reader.header.max_procs, reader.report.jobs) == (8, 1)
     assert next(reader).job_number == 2
@@ -194,7 +182,7 @@ def test_streaming_reader_reports_header_and_report_as_it_goes(tmp_path: Path) -
 
 
 def test_changed_job_loses_its_text_and_keeps_its_values(tmp_path: Path) -> None:
-    job = read_swf(write(tmp_path, JOB_1.replace(b" ", b"   "))).jobs[0]
+    job = swf.read_swf(write(tmp_path, JOB_1.replace(b" ", b"   "))).jobs[0]
     assert job.line() == JOB_1.replace(b" ", b"   ")
     assert replace(job, run_s=11).line() == JOB_1.replace(b" 10 ", b" 11 ")
 
@@ -203,13 +191,13 @@ def test_changed_job_loses_its_text_and_keeps_its_values(tmp_path: Path) -> None
 def test_both_readers_agree_on_odd_but_legal_files(tmp_path: Path, line_end: bytes) -> None:
     content = HEAD + JOB_1 + b"\n; between\n" + JOB_2 + JOB_1.replace(b"-1\n", b"-1 19 20 21 5 5 2 5 20 15\n")
     path = write(tmp_path, content.replace(b"\n", line_end).rstrip())
-    trace, columns = read_swf(path), load_columns(path)
+    trace, columns = swf.read_swf(path), swf.load_columns(path)
     assert_same(trace, columns.frame.rows())
     assert columns.extensions == {2: (19, 20, 21, 5, 5, 2, 5, 20, 15)}
     assert (columns.header, columns.report) == (trace.header, trace.report)
 
 
-def assert_same(trace: SwfTrace, rows: list[tuple[float | None, ...]]) -> None:
+def assert_same(trace: swf.SwfTrace, rows: list[tuple[float | None, ...]]) -> None:
     assert [job.values() for job in trace.jobs] == rows
 
 
@@ -220,11 +208,11 @@ def assert_same(trace: SwfTrace, rows: list[tuple[float | None, ...]]) -> None:
 def test_a_job_gets_the_processors_it_asked_for(
     tmp_path: Path, allocated: int | None, requested: int | None, procs: int | None
 ) -> None:
-    assert SwfJob(1, 0.0, allocated_procs=allocated, requested_procs=requested).procs == procs
+    assert swf.SwfJob(1, 0.0, allocated_procs=allocated, requested_procs=requested).procs == procs
     words = ["-1" if value is None else str(value) for value in (allocated, requested)]
     path = tmp_path / "one.swf"
     path.write_text(f"1 0 -1 60 {words[0]} -1 -1 {words[1]} 60 -1 1 1 1 -1 1 -1 -1 -1\n")
-    assert load_columns(path).frame.select(procs_column()).item() == procs
+    assert swf.load_columns(path).frame.select(swf.procs_column()).item() == procs
 
 
 TEXT = b"""; Version: 2.2
@@ -250,8 +238,8 @@ TEXT = b"""; Version: 2.2
 """
 
 
-def header(text: bytes = TEXT) -> SwfHeader:
-    return SwfHeader(tuple(SwfComment(line) for line in text.splitlines(keepends=True)))
+def header(text: bytes = TEXT) -> swf.SwfHeader:
+    return swf.SwfHeader(tuple(swf.SwfComment(line) for line in text.splitlines(keepends=True)))
 
 
 def test_fields_are_typed() -> None:
@@ -287,9 +275,9 @@ def test_changing_a_field_replaces_its_line_in_place() -> None:
 
 
 def test_new_field_and_note_go_to_the_end_of_the_head() -> None:
-    first = SwfComment(b"; Version: 2.2\n")
-    tail = SwfComment(b"; end\n", after_jobs=4)
-    head = SwfHeader((first, tail)).with_note("made\nof words").with_field("MaxJobs", 4)
+    first = swf.SwfComment(b"; Version: 2.2\n")
+    tail = swf.SwfComment(b"; end\n", after_jobs=4)
+    head = swf.SwfHeader((first, tail)).with_note("made\nof words").with_field("MaxJobs", 4)
     assert [comment.text for comment in head.comments] == [
         "; Version: 2.2",
         "; Note: made of words",
@@ -305,23 +293,23 @@ EXAMPLE = (-1, -1, -1, 5, 5, 2, 5, 20, 15)
 
 
 def test_thesis_example_reads_as_described() -> None:
-    pattern = SwfJob(1, 0, extension=EXAMPLE).pattern
-    assert pattern == InteractivePattern(5, 5, (5, 20), (15,))
+    pattern = swf.SwfJob(1, 0, extension=EXAMPLE).pattern
+    assert pattern == swf.InteractivePattern(5, 5, (5, 20), (15,))
     assert pattern.periods_s == (5, 5, 15, 20, 5)
     assert (pattern.busy_s, pattern.idle_s, pattern.total_s) == (25, 25, 50)
     assert pattern.to_extension() == EXAMPLE
 
 
 def test_job_without_the_columns_has_no_pattern() -> None:
-    assert SwfJob(1, 0).pattern is None
-    assert SwfJob(1, 0, extension=(1, 2, 3)).pattern is None
-    assert SwfJob(1, 0, extension=(-1,) * 6).pattern is None
+    assert swf.SwfJob(1, 0).pattern is None
+    assert swf.SwfJob(1, 0, extension=(1, 2, 3)).pattern is None
+    assert swf.SwfJob(1, 0, extension=(-1,) * 6).pattern is None
 
 
 def test_job_that_is_never_busy_is_one_idle_period() -> None:
-    pattern = InteractivePattern(3, 4, (), ())
+    pattern = swf.InteractivePattern(3, 4, (), ())
     assert pattern.periods_s == (7,)
-    assert InteractivePattern.from_extension(pattern.to_extension()) == pattern
+    assert swf.InteractivePattern.from_extension(pattern.to_extension()) == pattern
 
 
 @pytest.mark.parametrize(
@@ -335,14 +323,14 @@ def test_job_that_is_never_busy_is_one_idle_period() -> None:
 )
 def test_columns_that_do_not_fit_are_an_input_error(extension: tuple[float, ...], words: str) -> None:
     with pytest.raises(InputError, match=f"job 17: .*{words}"):
-        _ = SwfJob(17, 0, extension=extension).pattern
+        _ = swf.SwfJob(17, 0, extension=extension).pattern
 
 
 def test_impossible_patterns_are_refused() -> None:
     with pytest.raises(InputError, match="has 1 idle"):
-        InteractivePattern(0, 0, (1, 2), ())
+        swf.InteractivePattern(0, 0, (1, 2), ())
     with pytest.raises(InputError, match="nan"):
-        InteractivePattern(math.nan, 0, (), ())
+        swf.InteractivePattern(math.nan, 0, (), ())
 
 
 PADDED = b"""\
@@ -358,33 +346,31 @@ PADDED = b"""\
 def test_well_formed_file_comes_back_byte_for_byte(tmp_path: Path) -> None:
     source, target = tmp_path / "a.swf", tmp_path / "b.swf"
     source.write_bytes(PADDED)
-    write_swf(target, read_swf(source))
+    swf.write_swf(target, swf.read_swf(source))
     assert target.read_bytes() == PADDED
 
 
 def test_gzip_is_the_same_bytes_every_time(tmp_path: Path) -> None:
-    trace = SwfTrace(SwfHeader(), (SwfJob(1, 0), SwfJob(2, 1)))
-    write_swf(tmp_path / "one.swf.gz", trace)
-    write_swf(tmp_path / "two.swf.gz", trace)
+    trace = swf.SwfTrace(swf.SwfHeader(), (swf.SwfJob(1, 0), swf.SwfJob(2, 1)))
+    swf.write_swf(tmp_path / "one.swf.gz", trace)
+    swf.write_swf(tmp_path / "two.swf.gz", trace)
     packed = (tmp_path / "one.swf.gz").read_bytes()
     assert packed == (tmp_path / "two.swf.gz").read_bytes()
     assert gzip.decompress(packed).count(b"\n") == 2
 
 
 def test_job_without_line_end_gets_one_where_another_follows(tmp_path: Path) -> None:
-    source = tmp_path / "a.swf"
-    source.write_bytes(SwfJob(1, 0).line().rstrip())
-    trace = read_swf(source)
-    write_swf(source, replace(trace, jobs=(*trace.jobs, SwfJob(2, 5))))
-    assert [job.job_number for job in read_swf(source).jobs] == [1, 2]
+    (source := tmp_path / "a.swf").write_bytes(swf.SwfJob(1, 0).line().rstrip())
+    trace = swf.read_swf(source)
+    swf.write_swf(source, replace(trace, jobs=(*trace.jobs, swf.SwfJob(2, 5))))
+    assert [job.job_number for job in swf.read_swf(source).jobs] == [1, 2]
 
 
 def test_new_jobs_are_listed_under_their_provenance(tmp_path: Path) -> None:
-    source = tmp_path / "a.swf"
-    source.write_bytes(PADDED)
-    trace = read_swf(source).with_jobs([SwfJob(7, 0)], "only job 7")
-    write_swf(source, trace)
-    again = read_swf(source)
+    (source := tmp_path / "a.swf").write_bytes(PADDED)
+    trace = swf.read_swf(source).with_jobs([swf.SwfJob(7, 0)], "only job 7")
+    swf.write_swf(source, trace)
+    again = swf.read_swf(source)
     assert again == replace(trace, header=again.header)
     assert again.header.notes == ("only job 7",)
     assert (again.header.max_jobs, again.header.max_records) == (1, 1)
@@ -393,23 +379,22 @@ def test_new_jobs_are_listed_under_their_provenance(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["missing/t.swf", "."])
 def test_unwritable_target_is_an_output_error(tmp_path: Path, target: str) -> None:
     with pytest.raises(OutputError, match="cannot write"):
-        write_swf(
+        swf.write_swf(
             tmp_path / target / "" if target == "." else tmp_path / target,
-            SwfTrace(SwfHeader(), (SwfJob(1, 0),)),
+            swf.SwfTrace(swf.SwfHeader(), (swf.SwfJob(1, 0),)),
         )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_device_is_not_replaced_by_a_file() -> None:
     with pytest.raises(OutputError, match="not a regular file"):
-        write_swf(Path("/dev/null"), SwfTrace(SwfHeader(), (SwfJob(1, 0),)))
+        swf.write_swf(Path("/dev/null"), swf.SwfTrace(swf.SwfHeader(), (swf.SwfJob(1, 0),)))
     assert Path("/dev/null").is_char_device()
 
 
 @pytest.mark.slow
 def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    target = tmp_path / "t.swf"
-    target.write_bytes(b"old")
+    (target := tmp_path / "t.swf").write_bytes(b"old")
     program = (
         "import resource, sys\n"
         "from pathlib import Path\n"

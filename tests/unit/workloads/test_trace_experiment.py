@@ -31,11 +31,7 @@ def two_days() -> SwfTrace:
     """Two days of batch jobs on 1,024 cores; on the second, a wide and ten narrow interactive jobs."""
     jobs = [
         SwfJob(
-            number,
-            number * 300,
-            run_s=600 + 40 * (number % 50),
-            allocated_procs=2 ** (number % 6),
-            queue=1,
+            number, number * 300, run_s=600 + 40 * (number % 50), allocated_procs=2 ** (number % 6), queue=1
         )
         for number in range(1, 2 * DAY_S // 300)
     ]
@@ -85,14 +81,9 @@ def test_provenance_of_every_step_is_in_the_header() -> None:
     notes = make_experiment(two_days(), source, replace(TARGET, speedup=2)).trace.header.notes
     steps = [note.split(":")[0] for note in notes]
     assert steps == [
-        "osub window",
-        "osub window",
-        "osub merge",
-        "osub scale",
-        "osub clip",
-        "osub interactive",
+        "osub window", "osub window", "osub merge", "osub scale", "osub clip", "osub interactive",
         "osub compress",
-    ]
+    ]  # fmt: skip
 
 
 def test_progress_counts_the_half_hours() -> None:

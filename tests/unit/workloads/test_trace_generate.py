@@ -19,16 +19,8 @@ from workloads.trace.models.interactive_jobs import (
     tag_interactive,
     utilisation,
 )
+from workloads.trace.scaling import thesis_days
 from workloads.trace.scaling.replayable_trace import ClusterSize, keep_shares
-from workloads.trace.scaling.thesis_days import (
-    BUSIEST_JOB,
-    FIRST_JOBS,
-    JOB_OF_FIGURE_7_8,
-    first_hours,
-    stretched_to,
-    whole_day,
-    with_busy_time,
-)
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 
 
@@ -168,14 +160,9 @@ def log() -> SwfTrace:
 
 def job(number: int, run_s: float, procs: int, queue: int = 1) -> SwfJob:
     return SwfJob(
-        job_number=number,
-        submit_s=100.0 * number,
-        run_s=run_s,
-        allocated_procs=procs,
-        requested_procs=procs,
-        requested_s=run_s,
-        queue=queue,
-    )
+        job_number=number, submit_s=100.0 * number, run_s=run_s, allocated_procs=procs,
+        requested_procs=procs, requested_s=run_s, queue=queue,
+    )  # fmt: skip
 
 
 def trace_of(*jobs: SwfJob) -> SwfTrace:
@@ -197,12 +184,12 @@ def test_the_first_jobs_are_those_of_table_7_8() -> None:
             )
             for row in csv.DictReader(stream)
         ]
-    assert [(one.number, one.arrival_s, one.run_s, one.cores) for one in FIRST_JOBS] == rows
+    assert [(one.number, one.arrival_s, one.run_s, one.cores) for one in thesis_days.FIRST_JOBS] == rows
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_whole_day_has_the_figures_of_table_7_2(log: SwfTrace, seed: int) -> None:
-    kinds = summarize_kinds(whole_day(log, seed))
+    kinds = summarize_kinds(thesis_days.whole_day(log, seed))
     for kind, thesis in THESIS_TABLE_7_2.items():
         ours = kinds[kind]
         assert (ours.jobs, ours.max_procs, ours.max_run_s) == (
@@ -217,37 +204,37 @@ def test_the_whole_day_has_the_figures_of_table_7_2(log: SwfTrace, seed: int) ->
 
 @pytest.mark.slow
 def test_a_seed_is_one_draw(log: SwfTrace) -> None:
-    assert whole_day(log, 3).jobs == whole_day(log, 3).jobs
-    assert {one.job_number for one in whole_day(log, 3).jobs} != {
-        one.job_number for one in whole_day(log, 4).jobs
+    assert thesis_days.whole_day(log, 3).jobs == thesis_days.whole_day(log, 3).jobs
+    assert {one.job_number for one in thesis_days.whole_day(log, 3).jobs} != {
+        one.job_number for one in thesis_days.whole_day(log, 4).jobs
     }
 
 
 def test_the_first_hours_have_the_busy_times_that_the_thesis_reports(log: SwfTrace) -> None:
-    jobs = {one.job_number: one for one in first_hours(log).jobs}
+    jobs = {one.job_number: one for one in thesis_days.first_hours(log).jobs}
     assert len(jobs) == 29
     busy = {number: one.pattern.busy_s for number, one in jobs.items() if one.pattern is not None}
-    assert busy[BUSIEST_JOB] == pytest.approx(7299)
-    assert busy[JOB_OF_FIGURE_7_8] == pytest.approx(7217)
+    assert busy[thesis_days.BUSIEST_JOB] == pytest.approx(7299)
+    assert busy[thesis_days.JOB_OF_FIGURE_7_8] == pytest.approx(7217)
     assert all(sum(one.pattern.periods_s) == pytest.approx(one.run_s) for one in jobs.values() if one.pattern)
 
 
 def test_another_log_is_refused_and_the_message_says_where_the_right_one_is() -> None:
     with pytest.raises(InputError, match="osub trace fetch UniLu-Gaia-2014-1"):
-        whole_day(trace_of(job(1, 10, 1)))
+        thesis_days.whole_day(trace_of(job(1, 10, 1)))
 
 
 def test_run_times_are_stretched_to_a_sum_and_cut_at_the_longest() -> None:
-    made = stretched_to([job(1, 100, 1), job(2, 1000, 1), job(3, 14000, 1)], 20_000)
+    made = thesis_days.stretched_to([job(1, 100, 1), job(2, 1000, 1), job(3, 14000, 1)], 20_000)
     assert sum(one.run_s or 0 for one in made) == pytest.approx(20_000, rel=1e-3)
     assert [one.run_s for one in made] == sorted(one.run_s or 0 for one in made)
-    assert all(one.run_s == 14_410 for one in stretched_to([job(1, 5, 1)], 1e9))
+    assert all(one.run_s == 14_410 for one in thesis_days.stretched_to([job(1, 5, 1)], 1e9))
 
 
 def test_a_pattern_keeps_its_run_time_with_another_busy_time(log: SwfTrace) -> None:
-    pattern = next(one.pattern for one in first_hours(log).jobs if one.job_number == 5057)
+    pattern = next(one.pattern for one in thesis_days.first_hours(log).jobs if one.job_number == 5057)
     assert pattern is not None
-    other = with_busy_time(pattern, 100.0)
+    other = thesis_days.with_busy_time(pattern, 100.0)
     assert sum(other.activations_s) == pytest.approx(100.0)
     assert sum(other.periods_s) == pytest.approx(sum(pattern.periods_s))
 

@@ -26,15 +26,7 @@ from workloads.trace.scaling.slot_choice import (
     nearest_of_kind,
 )
 from workloads.trace.trace_summary import TraceSummary, summarize
-from workloads.trace.transforms.busy_window import (
-    THESIS_WINDOW,
-    clip_run_times,
-    compress,
-    compress_apart,
-    cut_window,
-    find_window,
-    scale_arrivals,
-)
+from workloads.trace.transforms import busy_window
 from workloads.trace.transforms.filters import (
     Align,
     DrawBy,
@@ -80,7 +72,7 @@ def two_weeks() -> list[tuple[float, int]]:
 
 
 def test_window_is_around_the_active_hours_of_a_busy_weekday() -> None:
-    window = find_window(trace(two_weeks()))
+    window = busy_window.find_window(trace(two_weeks()))
     assert window.active_start_s >= 7 * DAY_S + 9 * 3600
     assert window.active_end_s <= 7 * DAY_S + 17 * 3600
     assert window.active_end_s - window.active_start_s >= 0.8 * 8 * 3600 - 1800
@@ -91,49 +83,47 @@ def test_window_is_around_the_active_hours_of_a_busy_weekday() -> None:
 
 def test_busy_day_with_a_strange_course_is_passed_over() -> None:
     strange = [*two_weeks(), *working_day(10, 60, first_hour=1, hours=0.5)]
-    assert find_window(trace(strange)).why.startswith(("2014-05-26", "2014-05-27"))
+    assert busy_window.find_window(trace(strange)).why.startswith(("2014-05-26", "2014-05-27"))
 
 
 def test_window_of_a_given_day_is_around_its_own_active_hours() -> None:
-    window = find_window(trace(two_weeks()), day=date(2014, 5, 24))
+    window = busy_window.find_window(trace(two_weeks()), day=date(2014, 5, 24))
     assert window.why == "2014-05-24: 200 interactive submissions"
     assert window.active_start_s >= 5 * DAY_S + 9 * 3600
     assert window.active_end_s <= 5 * DAY_S + 17 * 3600
     with pytest.raises(UsageError, match="no interactive submissions on 2014-07-01"):
-        find_window(trace(two_weeks()), day=date(2014, 7, 1))
+        busy_window.find_window(trace(two_weeks()), day=date(2014, 7, 1))
     with pytest.raises(UsageError, match="no dates"):
-        find_window(trace(two_weeks(), header()), day=date(2014, 5, 24))
+        busy_window.find_window(trace(two_weeks(), header()), day=date(2014, 5, 24))
 
 
 def test_all_submissions_count_where_none_is_interactive() -> None:
     jobs = [(submit_s, 1) for submit_s, _ in two_weeks()]
-    assert "64 submissions" in find_window(trace(jobs)).why
+    assert "64 submissions" in busy_window.find_window(trace(jobs)).why
 
 
 def test_trace_with_all_jobs_in_the_interactive_queue_names_none() -> None:
     jobs = [(submit_s, 0) for submit_s, _ in two_weeks()]
-    assert " submissions" in find_window(trace(jobs)).why
-    assert "interactive" not in find_window(trace(jobs)).why
+    assert " submissions" in busy_window.find_window(trace(jobs)).why
+    assert "interactive" not in busy_window.find_window(trace(jobs)).why
 
 
 def test_days_without_dates_count_from_the_start_and_saturdays_are_not_known() -> None:
     saturday = [(submit_s, queue) for submit_s, queue in two_weeks() if 5 <= submit_s // DAY_S < 6]
     monday = [(submit_s + 2 * DAY_S, queue) for submit_s, queue in working_day(5, 3)]
     jobs = [*saturday, *monday, (0, 1), (9 * DAY_S, 1)]
-    assert find_window(trace(jobs, header())).why.startswith("day 5: 200 interactive")
-    assert find_window(trace(jobs)).why.startswith("2014-05-26: 3 interactive")
+    assert busy_window.find_window(trace(jobs, header())).why.startswith("day 5: 200 interactive")
+    assert busy_window.find_window(trace(jobs)).why.startswith("2014-05-26: 3 interactive")
 
 
 def test_trace_of_less_than_a_day_is_one_window() -> None:
-    window = find_window(trace([(100, 0), (4000, 1)]))
+    window = busy_window.find_window(trace([(100, 0), (4000, 1)]))
     assert (window.start_s, window.end_s) == (100, 4001)
 
 
 def test_cut_window_starts_at_zero_and_keeps_dates_right() -> None:
-    whole = trace(two_weeks())
-    cut = cut_window(whole, 9 * DAY_S, DAY_S)
-    assert cut.jobs[0].submit_s == 0
-    assert len(cut.jobs) == 64
+    cut = busy_window.cut_window(trace(two_weeks()), 9 * DAY_S, DAY_S)
+    assert (cut.jobs[0].submit_s, len(cut.jobs)) == (0, 64)
     assert cut.header.unix_start_time_s == MONDAY_S + 9 * DAY_S
     assert cut.header.notes[-1].startswith("osub window: 64 of ")
     assert cut.header.max_jobs == 64
@@ -145,18 +135,18 @@ def test_links_to_jobs_outside_of_the_window_are_dropped() -> None:
         SwfJob(2, 100, preceding_job=1, think_s=5),
         SwfJob(3, 110, preceding_job=2, think_s=6),
     )
-    cut = cut_window(SwfTrace(SwfHeader(), jobs), 50, 100)
+    cut = busy_window.cut_window(SwfTrace(SwfHeader(), jobs), 50, 100)
     assert [(job.preceding_job, job.think_s) for job in cut.jobs] == [(None, None), (2, 6)]
 
 
 def test_unsorted_submissions_are_sorted_in_the_window() -> None:
-    cut = cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 50, 100)
+    cut = busy_window.cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 50, 100)
     assert [(job.job_number, job.submit_s) for job in cut.jobs] == [(2, 10), (1, 40)]
 
 
 def test_empty_window_is_a_usage_error_that_says_where_jobs_are() -> None:
     with pytest.raises(UsageError, match="choose within 60 and 90"):
-        cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 500, 100)
+        busy_window.cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 500, 100)
 
 
 @pytest.mark.parametrize(
@@ -164,40 +154,34 @@ def test_empty_window_is_a_usage_error_that_says_where_jobs_are() -> None:
 )
 def test_windows_that_are_no_stretch_of_time_are_usage_errors(start_s: float, length_s: float) -> None:
     with pytest.raises(UsageError, match="not possible"):
-        cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90),)), start_s, length_s)
+        busy_window.cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90),)), start_s, length_s)
 
 
 def test_trace_without_jobs_has_no_window() -> None:
     with pytest.raises(UsageError, match="has no job"):
-        find_window(SwfTrace(SwfHeader(), ()))
+        busy_window.find_window(SwfTrace(SwfHeader(), ()))
 
 
 def test_phases_out_of_range_are_a_usage_error() -> None:
     for arguments in ({"active_share": 0.0}, {"warm_up_s": -1.0}, {"cool_down_s": -1.0}):
         with pytest.raises(UsageError):
-            find_window(trace(two_weeks()), **arguments)  # type: ignore[arg-type]
+            busy_window.find_window(trace(two_weeks()), **arguments)  # type: ignore[arg-type]
 
 
 def test_thesis_window_has_the_phases_of_its_day() -> None:
-    assert THESIS_WINDOW.length_s == 16.5 * 3600
-    assert THESIS_WINDOW.active_end_s - THESIS_WINDOW.active_start_s == 8 * 3600
+    assert busy_window.THESIS_WINDOW.length_s == 16.5 * 3600
+    assert busy_window.THESIS_WINDOW.active_end_s - busy_window.THESIS_WINDOW.active_start_s == 8 * 3600
 
 
 def filtered_trace(count: int = 100, name: str = "lab", start_s: int | None = None) -> SwfTrace:
     jobs = tuple(
         SwfJob(
-            number,
-            60 * number,
-            run_s=number * 100,
-            allocated_procs=number % 20 + 1,
-            status=1,
-            user=number % 7,
-            queue=1 + number % 2,
-            preceding_job=number - 1 if number > 1 else None,
+            number, 60 * number, run_s=number * 100, allocated_procs=number % 20 + 1, status=1,
+            user=number % 7, queue=1 + number % 2, preceding_job=number - 1 if number > 1 else None,
             think_s=5 if number > 1 else None,
         )
         for number in range(1, count + 1)
-    )
+    )  # fmt: skip
     header = SwfHeader() if start_s is None else SwfHeader().with_field("UnixStartTime", start_s)
     return SwfTrace(header, jobs, name)
 
@@ -239,19 +223,19 @@ def test_filter_that_asks_for_nothing_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("factor", "count"), [(0.25, 25), (1, 100), (1.3, 130), (3.5, 350)])
 def test_arrival_scaling_keeps_the_time_and_changes_the_number(factor: float, count: int) -> None:
-    scaled = scale_arrivals(filtered_trace(), factor, seed=3)
+    scaled = busy_window.scale_arrivals(filtered_trace(), factor, seed=3)
     assert len(scaled.jobs) == count
     assert len({job.job_number for job in scaled.jobs}) == count
     submits = [job.submit_s for job in scaled.jobs]
     assert submits == sorted(submits)
     assert submits[-1] < 6000 + 1800
-    assert scaled == scale_arrivals(filtered_trace(), factor, seed=3)
+    assert scaled == busy_window.scale_arrivals(filtered_trace(), factor, seed=3)
 
 
 @pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf"), 0.001])
 def test_impossible_arrival_factors_are_usage_errors(factor: float) -> None:
     with pytest.raises(UsageError, match="factor"):
-        scale_arrivals(filtered_trace(), factor)
+        busy_window.scale_arrivals(filtered_trace(), factor)
 
 
 def test_larger_tag_shares_contain_smaller_ones() -> None:
@@ -342,16 +326,9 @@ def test_trace_with_one_queue_gets_a_batch_queue_for_the_rest() -> None:
 
 
 JOB = SwfJob(
-    1,
-    submit_s=600,
-    wait_s=60,
-    run_s=50,
-    cpu_s=30,
-    requested_s=120,
-    think_s=6,
-    used_memory_kib=100,
+    1, submit_s=600, wait_s=60, run_s=50, cpu_s=30, requested_s=120, think_s=6, used_memory_kib=100,
     extension=InteractivePattern(5, 5, (5, 20), (15,)).to_extension(),
-)
+)  # fmt: skip
 
 
 def compressed_trace(*jobs: SwfJob) -> SwfTrace:
@@ -359,26 +336,21 @@ def compressed_trace(*jobs: SwfJob) -> SwfTrace:
 
 
 def test_every_time_is_divided_and_nothing_else() -> None:
-    (job,) = compress(compressed_trace(JOB), 10).jobs
+    (job,) = busy_window.compress(compressed_trace(JOB), 10).jobs
     assert (job.submit_s, job.wait_s, job.run_s, job.cpu_s, job.requested_s, job.think_s) == (
-        60,
-        6,
-        5,
-        3,
-        12,
-        0.6,
-    )
+        60, 6, 5, 3, 12, 0.6,
+    )  # fmt: skip
     assert job.used_memory_kib == 100
     assert job.pattern == InteractivePattern(0.5, 0.5, (0.5, 2), (1.5,))
 
 
 def test_times_are_rounded_to_the_millisecond() -> None:
-    (job,) = compress(compressed_trace(JOB), 7).jobs
+    (job,) = busy_window.compress(compressed_trace(JOB), 7).jobs
     assert (job.submit_s, job.run_s) == (85.714, 7.143)
 
 
 def test_arrivals_and_jobs_can_have_factors_of_their_own() -> None:
-    result = compress_apart(compressed_trace(JOB), 100, 10)
+    result = busy_window.compress_apart(compressed_trace(JOB), 100, 10)
     assert (result.jobs[0].submit_s, result.jobs[0].wait_s, result.jobs[0].run_s) == (6, 0.6, 5)
     assert result.header.notes == ("osub compress: speed-up 100 between jobs, 10 within",)
 
@@ -386,7 +358,7 @@ def test_arrivals_and_jobs_can_have_factors_of_their_own() -> None:
 @pytest.mark.parametrize("speedup", [0, -1, float("inf"), float("nan")])
 def test_impossible_speedup_is_a_usage_error(speedup: float) -> None:
     with pytest.raises(UsageError, match="--speedup"):
-        compress(compressed_trace(JOB), speedup)
+        busy_window.compress(compressed_trace(JOB), speedup)
 
 
 def test_clipping_reports_how_many() -> None:
@@ -396,7 +368,7 @@ def test_clipping_reports_how_many() -> None:
         SwfJob(3, 0, run_s=999, requested_s=2000),
         SwfJob(4, 0),
     )
-    clipped, report = clip_run_times(compressed_trace(*jobs), 10, 100)
+    clipped, report = busy_window.clip_run_times(compressed_trace(*jobs), 10, 100)
     assert [job.run_s for job in clipped.jobs] == [50, 10, 100, None]
     assert [job.requested_s for job in clipped.jobs] == [120, 10, 200.2, None]
     assert (report.raised, report.cut, report.jobs) == (1, 1, 4)
@@ -404,14 +376,14 @@ def test_clipping_reports_how_many() -> None:
 
 
 def test_clipped_job_keeps_its_busy_and_idle_shares() -> None:
-    clipped, _ = clip_run_times(compressed_trace(JOB), 100, 100)
+    clipped, _ = busy_window.clip_run_times(compressed_trace(JOB), 100, 100)
     assert clipped.jobs[0].pattern == InteractivePattern(10, 10, (10, 40), (30,))
     assert clipped.jobs[0].cpu_s == 60
 
 
 def test_bounds_out_of_order_are_a_usage_error() -> None:
     with pytest.raises(UsageError, match="shortest <= longest"):
-        clip_run_times(compressed_trace(JOB), 10, 5)
+        busy_window.clip_run_times(compressed_trace(JOB), 10, 5)
 
 
 def test_stretching_rounds_the_instants_not_the_periods() -> None:
@@ -572,8 +544,7 @@ def test_header_without_a_date_counts_days_from_the_start() -> None:
 
 
 def test_submit_times_that_are_unix_times_are_dates() -> None:
-    clock = TraceClock.of(header("UnixStartTime: 0"), 1641021254)
-    date = clock.date(1641021254)
+    date = TraceClock.of(header("UnixStartTime: 0"), 1641021254).date(1641021254)
     assert date is not None
     assert date.year == 2022
 
@@ -603,8 +574,7 @@ TRACE = b"""\
 
 @pytest.fixture
 def summary(tmp_path: Path) -> TraceSummary:
-    path = tmp_path / "lab.swf"
-    path.write_bytes(TRACE)
+    (path := tmp_path / "lab.swf").write_bytes(TRACE)
     return summarize(load_columns(path, strict=False))
 
 
@@ -624,8 +594,7 @@ def test_figures_are_those_of_the_jobs(summary: TraceSummary) -> None:
     assert (summary.run_s.known, summary.run_s.percentiles[100]) == (3, 30)
     assert summary.status_counts == {"failed": 1, "completed": 2, "cancelled": 1}
     assert summary.offered_load == pytest.approx((10 + 0 + 90) / (8 * 200))
-    assert sum(summary.arrivals_by_hour) == 4
-    assert summary.arrivals_by_hour[10] == 3
+    assert (sum(summary.arrivals_by_hour), summary.arrivals_by_hour[10]) == (4, 3)
 
 
 def test_queues_have_their_jobs_and_descriptions(summary: TraceSummary) -> None:
@@ -653,8 +622,7 @@ def test_remarks_name_what_to_clean(summary: TraceSummary) -> None:
 
 
 def test_trace_that_knows_nothing_but_submissions_has_a_summary(tmp_path: Path) -> None:
-    path = tmp_path / "bare.swf"
-    path.write_bytes(b"1 0" + b" -1" * 16)
+    (path := tmp_path / "bare.swf").write_bytes(b"1 0" + b" -1" * 16)
     summary = summarize(load_columns(path))
     assert (summary.size, summary.run_s, summary.wait_s) == (None, None, None)
     assert (summary.serial_share, summary.offered_load, summary.users) == (None, None, None)

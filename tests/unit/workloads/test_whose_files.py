@@ -146,8 +146,7 @@ def test_an_impostors_rendezvous_is_not_joined(tmp_path: Path) -> None:
 
 
 def test_a_rendezvous_that_others_may_write_or_that_is_a_link_is_not_joined(tmp_path: Path) -> None:
-    path = tmp_path / "rendezvous"
-    path.write_text("{}")
+    (path := tmp_path / "rendezvous").write_text("{}")
     path.chmod(0o666)
     with Inbox() as inbox, pytest.raises(PeerError, match="others may write it"):
         join_hub(inbox, path, "1.0.0", 1, time.monotonic() + 0.2)
@@ -157,8 +156,7 @@ def test_a_rendezvous_that_others_may_write_or_that_is_a_link_is_not_joined(tmp_
 
 
 def test_a_report_is_written_through_no_ones_link(tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    precious.write_text("mine")
+    (precious := tmp_path / "precious").write_text("mine")
     (tmp_path / f".report.{os.getpid()}.partial").symlink_to(precious)
     (tmp_path / "report").symlink_to(precious)
     write_whole(tmp_path / "report", "a report", 0o644)

@@ -41,8 +41,7 @@ def test_assigned_applications_are_a_table_for_the_replay(tmp_path: Path, cli: C
     words = ["workloads", "assign", str(tmp_path / "t.swf"), "--out", str(tmp_path / "apps.csv")]
     answer = cli.json(*words, "--speedup", "10", "--class", "S", "--json")
     # Not the interactive job, nor the one that never ran.
-    assert answer["jobs"] == 3
-    assert sum(answer["applications"].values()) == 3
+    assert (answer["jobs"], sum(answer["applications"].values())) == (3, 3)
     choices = read_apps(tmp_path / "apps.csv")
     assert set(choices) == {1, 2, 3}
     assert [target_of(choices[job].args) for job in (1, 2, 3)] == [10.0, 5.0, 7.0]

@@ -32,15 +32,10 @@ def run_serial_jobs(submit_s: np.ndarray, run_s: np.ndarray, cores: int, multipl
     phase_us = np.zeros(2 * count, dtype=np.int64)
     phase_us[1::2] = run_us
     jobs = PoolJobs(
-        submit_us=np.rint(submit_s * 1e6).astype(np.int64),
-        requested_us=run_us,
-        nodes=ones,
-        cores=ones,
-        memory_kib=0 * ones,
-        app=0 * ones,
-        phase_at=np.arange(0, 2 * count + 1, 2),
+        submit_us=np.rint(submit_s * 1e6).astype(np.int64), requested_us=run_us, nodes=ones,
+        cores=ones, memory_kib=0 * ones, app=0 * ones, phase_at=np.arange(0, 2 * count + 1, 2),
         phase_us=phase_us,
-    )
+    )  # fmt: skip
     pool = NodePool(name="main", first=0, nodes=1, cores=cores, multiplicity=multiplicity)
     rules = RunRules(policy=Fcfs(), placement=ThesisPlacement(), sharing=Proportional.of(1))
     return run_pool(jobs, np.arange(count), pool, rules)
@@ -105,8 +100,7 @@ def test_processor_sharing_slows_every_size_alike() -> None:
         rng = np.random.default_rng([7, seed])
         submit_s = np.cumsum(rng.exponential(1 / load, JOBS))
         run_s = rng.choice([0.5, 1.5], JOBS)
-        result = run_serial_jobs(submit_s, run_s, 1, 8)
-        slowdown = (result.end_us / 1e6 - submit_s) / run_s
+        slowdown = (run_serial_jobs(submit_s, run_s, 1, 8).end_us / 1e6 - submit_s) / run_s
         short.append(float(slowdown[run_s < 1].mean()))
         long.append(float(slowdown[run_s > 1].mean()))
     for means in (short, long):

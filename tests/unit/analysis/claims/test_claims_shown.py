@@ -15,13 +15,7 @@ from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
 from foundation.errors import OutputError, UsageError
 from osub.cli.experiment import app
 from simulator.experiment_page import ExperimentTable
-from simulator.experiments.claim_study import (
-    STUDIES,
-    ClaimStudy,
-    StudyFindings,
-    StudyRequest,
-    WorldFigure,
-)
+from simulator.experiments.claim_study import STUDIES, ClaimStudy, StudyFindings, StudyRequest, WorldFigure
 
 
 def examine(request: StudyRequest) -> StudyFindings:

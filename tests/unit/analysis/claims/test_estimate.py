@@ -13,17 +13,9 @@ from tests.fixtures.tier import examples
 
 # Any table of Student's t, two-sided 95%.
 TABLE = {
-    1: 12.706,
-    2: 4.303,
-    3: 3.182,
-    4: 2.776,
-    5: 2.571,
-    9: 2.262,
-    10: 2.228,
-    19: 2.093,
-    30: 2.042,
+    1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 19: 2.093, 30: 2.042,
     120: 1.980,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("freedom", "t"), TABLE.items())
@@ -71,13 +63,8 @@ def test_intervals_hold_the_mean_and_scale_with_the_values(values: list[float], 
 
 def test_numbers_are_short_and_units_follow() -> None:
     assert [figures(value) for value in (0.0, 0.01234, 1.5, 99.94, 12345.6, -2.0)] == [
-        "0",
-        "0.0123",
-        "1.5",
-        "99.9",
-        "12,346",
-        "-2",
-    ]
+        "0", "0.0123", "1.5", "99.9", "12,346", "-2",
+    ]  # fmt: skip
     assert estimate([3.0]).text("h") == "3 h"
     assert estimate([3.0, 3.0]).text("%") == "3%"
     assert estimate([2.0, 4.0]).text("h") == "3 [-9.71, 15.7] h"

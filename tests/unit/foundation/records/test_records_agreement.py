@@ -8,37 +8,27 @@ import numpy as np
 import polars as pl
 import pytest
 
+from foundation import records
 from foundation.errors import InputError
-from foundation.records import (
-    ALLOCATIONS,
-    JOBS,
-    AllocationRecord,
-    JobEntry,
-    JobRecord,
-    Placement,
-    RunWriter,
-    load_run,
-    write_run,
-)
 from foundation.records.record_checks import check_agreement
 from foundation.records.row_types import AllocationCause
 from foundation.records.table_files import frame_of, write_table
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
-PLACE = (Placement("n1", (0, 1, 3)),)
+PLACE = (records.Placement("n1", (0, 1, 3)),)
 JOB = make_ended(1, submit_s=2.0, start_s=20.0, end_s=40.0, placement=PLACE)
 
 
 def held(
     from_s: float, to_s: float | None, why: AllocationCause = "start", **fields: object
-) -> AllocationRecord:
+) -> records.AllocationRecord:
     known = {"job": 101, "placement": PLACE, **fields}
-    return AllocationRecord(from_s=from_s, to_s=to_s, why=why, **known)  # type: ignore[arg-type]
+    return records.AllocationRecord(from_s=from_s, to_s=to_s, why=why, **known)  # type: ignore[arg-type]
 
 
 GOOD = [held(2, 10), held(20, 30, "requeue"), held(30, 40, "resize")]
-ELSEWHERE = (Placement("n1", (0, 1)), Placement("n9", (0,)))
-CONTRADICTIONS: dict[str, tuple[list[JobRecord], list[AllocationRecord], str]] = {
+ELSEWHERE = (records.Placement("n1", (0, 1)), records.Placement("n9", (0,)))
+CONTRADICTIONS: dict[str, tuple[list[records.JobRecord], list[records.AllocationRecord], str]] = {
     "before submission": (
         [JOB],
         [held(1, 10), *GOOD[1:]],
@@ -72,12 +62,12 @@ CONTRADICTIONS: dict[str, tuple[list[JobRecord], list[AllocationRecord], str]] =
     ),
     "cores beyond the node's": (
         [JOB],
-        [held(2, 10, placement=(Placement("n2", (2, 3, 4)),)), *GOOD[1:]],
+        [held(2, 10, placement=(records.Placement("n2", (2, 3, 4)),)), *GOOD[1:]],
         "placement of job 101: '2-4' are not cores of a node of N2C4",
     ),
     "another last place": (
         [JOB],
-        [*GOOD[:2], held(30, 40, "resize", placement=(Placement("n1", (0, 1)),))],
+        [*GOOD[:2], held(30, 40, "resize", placement=(records.Placement("n1", (0, 1)),))],
         "placement of job 101: .* is not what the jobs table says",
     ),
     "more wasted than held": (
@@ -91,50 +81,52 @@ INFO = make_info(node_names=("n1", "n2"))
 
 @pytest.mark.parametrize(("jobs", "rows", "message"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 def test_a_contradiction_is_reported_by_file_column_and_job(
-    tmp_path: Path, jobs: list[JobRecord], rows: list[AllocationRecord], message: str
+    tmp_path: Path, jobs: list[records.JobRecord], rows: list[records.AllocationRecord], message: str
 ) -> None:
     """On write nothing is left behind; a RUN that another program wrote so is refused on read."""
-    tables = frame_of(jobs, JOBS), frame_of(rows, ALLOCATIONS)
+    tables = frame_of(jobs, records.JOBS), frame_of(rows, records.ALLOCATIONS)
     line = rf"RUN/(allocations|jobs)\.parquet: column {message}"
     with pytest.raises(InputError, match=line) as caught:
-        write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0], allocations=tables[1])
+        records.write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0], allocations=tables[1])
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "RUN").exists()
-    write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0])
-    write_table(tables[1], ALLOCATIONS, tmp_path / "RUN")
+    records.write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0])
+    write_table(tables[1], records.ALLOCATIONS, tmp_path / "RUN")
     with pytest.raises(InputError, match=line):
-        load_run(tmp_path / "RUN")
+        records.load_run(tmp_path / "RUN")
 
 
 def test_lifecycles_that_agree_come_back(tmp_path: Path) -> None:
     rows = [*GOOD, held(50, None, job=102, placement=None)]
     jobs = [JOB, make_job(2, submit_s=45.0, start_s=50.0, placement=None, state="LOST")]
-    tables = frame_of(jobs, JOBS), frame_of(reversed(rows), ALLOCATIONS)
-    write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0], allocations=tables[1])
-    read = load_run(tmp_path / "RUN").allocations
+    tables = frame_of(jobs, records.JOBS), frame_of(reversed(rows), records.ALLOCATIONS)
+    records.write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0], allocations=tables[1])
+    read = records.load_run(tmp_path / "RUN").allocations
     assert read is not None
-    assert read.equals(frame_of(rows, ALLOCATIONS))
-    light = load_run(tmp_path / "RUN", placement=False)
+    assert read.equals(frame_of(rows, records.ALLOCATIONS))
+    light = records.load_run(tmp_path / "RUN", placement=False)
     assert light.allocations is not None
     assert light.allocations.equals(read)
 
 
 def test_more_nodes_than_the_system_has_are_reported_without_their_names() -> None:
-    places = [(Placement(f"n{number}", (0,)),) for number in range(1, 4)]
+    places = [(records.Placement(f"n{number}", (0,)),) for number in range(1, 4)]
     jobs = [make_ended(n, job_id=n, placement=place) for n, place in enumerate(places, 1)]
     rows = [held(1, 3, job=n, placement=place) for n, place in enumerate(places, 1)]
     with pytest.raises(InputError, match="column placement of job 3: 'n3' is no node of N2C4"):
-        check_agreement(frame_of(jobs, JOBS), frame_of(rows, ALLOCATIONS), make_info(), "a", "j")
+        check_agreement(
+            frame_of(jobs, records.JOBS), frame_of(rows, records.ALLOCATIONS), make_info(), "a", "j"
+        )
 
 
 def test_allocations_of_an_earlier_version_lack_columns(tmp_path: Path) -> None:
-    write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], JOBS))
-    frame_of(GOOD, ALLOCATIONS).drop("setup_s", "wasted_s").write_parquet(
+    records.write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], records.JOBS))
+    frame_of(GOOD, records.ALLOCATIONS).drop("setup_s", "wasted_s").write_parquet(
         tmp_path / "RUN" / "allocations.parquet"
     )
-    read = load_run(tmp_path / "RUN").allocations
+    read = records.load_run(tmp_path / "RUN").allocations
     assert read is not None
-    assert read.equals(frame_of(GOOD, ALLOCATIONS))
+    assert read.equals(frame_of(GOOD, records.ALLOCATIONS))
 
 
 @pytest.mark.parametrize(
@@ -149,31 +141,31 @@ def test_allocations_of_an_earlier_version_lack_columns(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_table_is_reported(tmp_path: Path, change: pl.Expr, message: str) -> None:
-    write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], JOBS))
+    records.write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], records.JOBS))
     path = tmp_path / "RUN" / "allocations.parquet"
-    frame_of(GOOD, ALLOCATIONS).with_columns(change).write_parquet(path)
+    frame_of(GOOD, records.ALLOCATIONS).with_columns(change).write_parquet(path)
     with pytest.raises(InputError, match=rf"allocations\.parquet: {message}"):
-        load_run(tmp_path / "RUN")
+        records.load_run(tmp_path / "RUN")
 
 
 def test_a_missing_column_is_reported(tmp_path: Path) -> None:
-    write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], JOBS))
-    frame_of(GOOD, ALLOCATIONS).drop("why").write_parquet(tmp_path / "RUN" / "allocations.parquet")
+    records.write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), frame_of([JOB], records.JOBS))
+    frame_of(GOOD, records.ALLOCATIONS).drop("why").write_parquet(tmp_path / "RUN" / "allocations.parquet")
     with pytest.raises(InputError, match=r"allocations\.parquet: column why is missing"):
-        load_run(tmp_path / "RUN")
+        records.load_run(tmp_path / "RUN")
 
 
 def test_an_empty_table_says_nothing(tmp_path: Path) -> None:
-    tables = frame_of([JOB], JOBS), frame_of([], ALLOCATIONS)
-    write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0], allocations=tables[1])
-    assert load_run(tmp_path / "RUN").allocations is not None
+    tables = frame_of([JOB], records.JOBS), frame_of([], records.ALLOCATIONS)
+    records.write_run(tmp_path / "RUN", INFO, make_trace(tmp_path), tables[0], allocations=tables[1])
+    assert records.load_run(tmp_path / "RUN").allocations is not None
 
 
 def test_a_run_that_goes_on_is_checked_in_its_journal(tmp_path: Path) -> None:
-    with RunWriter.create(tmp_path / "RUN", INFO, make_trace(tmp_path)) as writer:
-        writer.append_entry(JobEntry(JOB, (held(2, 21), *GOOD[1:])))
+    with records.RunWriter.create(tmp_path / "RUN", INFO, make_trace(tmp_path)) as writer:
+        writer.append_entry(records.JobEntry(JOB, (held(2, 21), *GOOD[1:])))
     with pytest.raises(InputError, match=r"jobs\.journal: column from_s of job 101"):
-        load_run(tmp_path / "RUN")
+        records.load_run(tmp_path / "RUN")
 
 
 @pytest.mark.slow

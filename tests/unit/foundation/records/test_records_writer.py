@@ -14,61 +14,48 @@ import numpy as np
 import polars as pl
 import pytest
 
+from foundation import records
 from foundation.errors import InputError, OutputError
 from foundation.id_list import write_ids
-from foundation.records import (
-    ALLOCATIONS,
-    JOBS,
-    SLICES,
-    AllocationRecord,
-    HostRecord,
-    JobEntry,
-    JobJournal,
-    Placement,
-    PlacementArrays,
-    RunWriter,
-    SliceRecord,
-    job_frames,
-    load_run,
-    parse_cores,
-    read_entries,
-    trace_sha256,
-    write_run,
-)
 from foundation.records.journal import AppendFile, frame, good_length, read_frames
 from foundation.records.table_files import frame_of, rows_of
 from tests.fixtures.records import TRACE_TEXT, make_ended, make_info, make_job, make_trace
 
 
-def create(folder: Path) -> RunWriter:
-    return RunWriter.create(folder / "RUN", make_info(), make_trace(folder))
+def create(folder: Path) -> records.RunWriter:
+    return records.RunWriter.create(folder / "RUN", make_info(), make_trace(folder))
 
 
 def test_an_unfinished_run_is_read_from_its_journals(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.append_job(make_job())
         writer.event("submitted", trace_job=1)
-    run = load_run(tmp_path / "RUN")
+    run = records.load_run(tmp_path / "RUN")
     assert not run.complete
     assert run.jobs["trace_job"].to_list() == [1]
     assert [event["kind"] for event in run.events()] == ["submitted"]
-    assert run.info.trace_sha256 == trace_sha256(tmp_path / "tiny.swf")
+    assert run.info.trace_sha256 == records.trace_sha256(tmp_path / "tiny.swf")
 
 
 def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.append_job(make_job(1), make_job(2))
-    with RunWriter.reopen(tmp_path / "RUN") as writer:
+    with records.RunWriter.reopen(tmp_path / "RUN") as writer:
         assert writer.jobs() == {1: make_job(1), 2: make_job(2)}
         writer.append_job(make_ended(2))
-        writer.append_slice(SliceRecord(slice=0, start_s=0, length_s=0.25, job=101, node="n1", role="run"))
-        held = AllocationRecord(
-            job=101, from_s=1, to_s=3, placement=(Placement("n1", (0, 1, 3)),), why="start"
+        writer.append_slice(
+            records.SliceRecord(slice=0, start_s=0, length_s=0.25, job=101, node="n1", role="run")
         )
-        writer.append_entry(JobEntry(make_ended(1), (held,)))
-        assert writer.entries() == {1: JobEntry(make_ended(1), (held,)), 2: JobEntry(make_ended(2))}
+        held = records.AllocationRecord(
+            job=101, from_s=1, to_s=3, placement=(records.Placement("n1", (0, 1, 3)),), why="start"
+        )
+        writer.append_entry(records.JobEntry(make_ended(1), (held,)))
+        assert writer.entries() == {
+            1: records.JobEntry(make_ended(1), (held,)),
+            2: records.JobEntry(make_ended(2)),
+        }
         writer.finish(wall_s=3.5, cpu_s=0.1)
-    run = load_run(tmp_path / "RUN")
+    run = records.load_run(tmp_path / "RUN")
     assert run.complete
     assert run.jobs["trace_job"].to_list() == [1, 2]
     assert run.jobs["state"].to_list() == ["COMPLETED", "COMPLETED"]
@@ -86,35 +73,34 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
 
 
 def test_a_node_that_came_while_the_run_went_on_is_one_of_its_nodes(tmp_path: Path) -> None:
-    place = (Placement("n3", (0,)),)
-    held = AllocationRecord(job=101, from_s=1, to_s=3, placement=place, why="start")
-    with RunWriter.create(
+    place = (records.Placement("n3", (0,)),)
+    held = records.AllocationRecord(job=101, from_s=1, to_s=3, placement=place, why="start")
+    with records.RunWriter.create(
         tmp_path / "RUN", make_info(node_names=("n1", "n2")), make_trace(tmp_path)
     ) as writer:
-        writer.append_entry(JobEntry(make_ended(1, placement=place), (held,)))
-        assert load_run(tmp_path / "RUN").info.node_names == ("n1", "n2", "n3")
+        writer.append_entry(records.JobEntry(make_ended(1, placement=place), (held,)))
+        assert records.load_run(tmp_path / "RUN").info.node_names == ("n1", "n2", "n3")
         writer.finish(wall_s=1)
-    assert load_run(tmp_path / "RUN").info.node_names == ("n1", "n2", "n3")
+    assert records.load_run(tmp_path / "RUN").info.node_names == ("n1", "n2", "n3")
 
 
-def sample(at_s: float, own_s: float | None = 0.5) -> HostRecord:
-    return HostRecord(at_s=at_s, length_s=1.0, host="h", cpus=2, used_s=1.5, steal_s=0.0, own_s=own_s)
+def sample(at_s: float, own_s: float | None = 0.5) -> records.HostRecord:
+    return records.HostRecord(at_s=at_s, length_s=1.0, host="h", cpus=2, used_s=1.5, steal_s=0.0, own_s=own_s)
 
 
 def test_samples_of_the_host_outlive_a_kill_and_become_a_table(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.append_host(sample(1.0), sample(2.0))
     journal = tmp_path / "RUN" / "host.journal"
-    whole = journal.read_bytes()
-    journal.write_bytes(whole[:-3])  # torn by a kill
-    unfinished = load_run(tmp_path / "RUN")
+    journal.write_bytes(journal.read_bytes()[:-3])  # torn by a kill
+    unfinished = records.load_run(tmp_path / "RUN")
     assert unfinished.host is not None
     assert unfinished.host["at_s"].to_list() == [1.0]
-    with RunWriter.reopen(tmp_path / "RUN") as writer:
+    with records.RunWriter.reopen(tmp_path / "RUN") as writer:
         writer.append_host(sample(3.0, None))
         writer.append_job(make_ended(1))
         writer.finish(wall_s=1)
-    run = load_run(tmp_path / "RUN")
+    run = records.load_run(tmp_path / "RUN")
     assert run.host is not None
     assert run.host.select("at_s", "own_s").rows() == [(1.0, 0.5), (3.0, None)]
     assert not journal.exists()
@@ -124,7 +110,7 @@ def test_a_run_of_which_no_one_sampled_the_host_has_no_such_table(tmp_path: Path
     with create(tmp_path) as writer:
         writer.append_job(make_ended(1))
         writer.finish(wall_s=1)
-    assert load_run(tmp_path / "RUN").host is None
+    assert records.load_run(tmp_path / "RUN").host is None
     assert not (tmp_path / "RUN" / "host.parquet").exists()
 
 
@@ -136,22 +122,21 @@ def test_a_sample_that_breaks_a_rule_is_refused(tmp_path: Path, field: str) -> N
 
 def test_a_run_before_its_first_job_is_empty(tmp_path: Path) -> None:
     create(tmp_path).close()
-    run = load_run(tmp_path / "RUN")
+    run = records.load_run(tmp_path / "RUN")
     assert (run.jobs.height, run.slices, run.allocations, list(run.events())) == (0, None, None, [])
 
 
 def test_the_copy_of_the_trace_has_the_same_text_and_always_the_same_bytes(tmp_path: Path) -> None:
     copies = []
     for name in ("a", "b"):
-        RunWriter.create(tmp_path / name, make_info(), make_trace(tmp_path)).close()
+        records.RunWriter.create(tmp_path / name, make_info(), make_trace(tmp_path)).close()
         copies.append((tmp_path / name / "trace.swf.gz").read_bytes())
     assert copies[0] == copies[1]
     assert gzip.decompress(copies[0]).decode() == TRACE_TEXT
-    packed = tmp_path / "t.swf.gz"
-    packed.write_bytes(copies[0])
-    RunWriter.create(tmp_path / "c", make_info(), packed).close()
+    (packed := tmp_path / "t.swf.gz").write_bytes(copies[0])
+    records.RunWriter.create(tmp_path / "c", make_info(), packed).close()
     assert (tmp_path / "c" / "trace.swf.gz").read_bytes() == copies[0]
-    assert trace_sha256(packed) == trace_sha256(tmp_path / "tiny.swf")
+    assert records.trace_sha256(packed) == records.trace_sha256(tmp_path / "tiny.swf")
 
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
@@ -161,8 +146,7 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_other_files_is_refused_and_an_empty_one_is_taken(tmp_path: Path) -> None:
-    folder = tmp_path / "RUN"
-    folder.mkdir()
+    (folder := tmp_path / "RUN").mkdir()
     (folder / "thesis.tex").touch()
     with pytest.raises(OutputError, match="other files"):
         create(tmp_path)
@@ -179,36 +163,35 @@ def test_a_trace_that_cannot_be_read_leaves_nothing(tmp_path: Path, bad: str) ->
     elif bad == "folder":
         trace.mkdir()
     with pytest.raises(InputError, match=r"t\.swf\.gz"):
-        RunWriter.create(tmp_path / "out" / "RUN", make_info(), trace)
+        records.RunWriter.create(tmp_path / "out" / "RUN", make_info(), trace)
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_another_trace_than_the_described_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not the one that the run is about"):
-        RunWriter.create(tmp_path / "RUN", make_info(trace_sha256="0" * 64), make_trace(tmp_path))
+        records.RunWriter.create(tmp_path / "RUN", make_info(trace_sha256="0" * 64), make_trace(tmp_path))
 
 
 def test_a_wrong_description_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"RUN/run\.json: .*system"):
-        RunWriter.create(tmp_path / "RUN", make_info(system="12 nodes"), make_trace(tmp_path))
+        records.RunWriter.create(tmp_path / "RUN", make_info(system="12 nodes"), make_trace(tmp_path))
     with pytest.raises(InputError, match="interactive_nodes is null"):
-        RunWriter.create(tmp_path / "RUN", make_info(queues="mq"), make_trace(tmp_path))
+        records.RunWriter.create(tmp_path / "RUN", make_info(queues="mq"), make_trace(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.swf"]
 
 
 def test_an_unwritable_folder_says_so(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o500)
+    (closed := tmp_path / "closed").mkdir(mode=0o500)
     if os.geteuid() == 0:
         closed = Path("/sys")  # no user, not even root, may make a folder there
     with pytest.raises(OutputError, match="choose another folder"):
-        RunWriter.create(closed / "RUN", make_info(), make_trace(tmp_path))
+        records.RunWriter.create(closed / "RUN", make_info(), make_trace(tmp_path))
 
 
 def test_a_path_below_a_file_says_so(tmp_path: Path) -> None:
     trace = make_trace(tmp_path)
     with pytest.raises(OutputError, match="cannot create"):
-        RunWriter.create(trace / "RUN", make_info(), trace)
+        records.RunWriter.create(trace / "RUN", make_info(), trace)
 
 
 def test_a_finished_run_cannot_be_reopened(tmp_path: Path) -> None:
@@ -216,13 +199,13 @@ def test_a_finished_run_cannot_be_reopened(tmp_path: Path) -> None:
         writer.append_job(make_ended())
         writer.finish(wall_s=1)
     with pytest.raises(OutputError, match="finished"):
-        RunWriter.reopen(tmp_path / "RUN")
+        records.RunWriter.reopen(tmp_path / "RUN")
 
 
 def test_two_writers_cannot_have_one_run(tmp_path: Path) -> None:
     with create(tmp_path), pytest.raises(OutputError, match="another process is writing"):
-        RunWriter.reopen(tmp_path / "RUN")
-    RunWriter.reopen(tmp_path / "RUN").close()
+        records.RunWriter.reopen(tmp_path / "RUN")
+    records.RunWriter.reopen(tmp_path / "RUN").close()
 
 
 def test_a_run_without_a_state_for_every_job_cannot_finish(tmp_path: Path) -> None:
@@ -230,31 +213,31 @@ def test_a_run_without_a_state_for_every_job_cannot_finish(tmp_path: Path) -> No
         writer.append_job(make_job(7))
         with pytest.raises(InputError, match="column state of trace_job 7"):
             writer.finish(wall_s=1)
-    assert not load_run(tmp_path / "RUN").complete
+    assert not records.load_run(tmp_path / "RUN").complete
 
 
 def test_a_finish_that_was_killed_before_its_last_rename_can_be_done_again(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.append_job(make_ended())
     (tmp_path / "RUN" / ".jobs.parquet.partial").write_bytes(b"PAR1 torn")
-    with RunWriter.reopen(tmp_path / "RUN") as writer:
+    with records.RunWriter.reopen(tmp_path / "RUN") as writer:
         writer.finish(wall_s=1)
-    assert load_run(tmp_path / "RUN").complete
+    assert records.load_run(tmp_path / "RUN").complete
 
 
 def test_slices_that_are_collected_again_are_not_doubled(tmp_path: Path) -> None:
     slices = [
-        SliceRecord(slice=n, start_s=n * 0.25, length_s=0.25, job=101, node="n1", role="run")
+        records.SliceRecord(slice=n, start_s=n * 0.25, length_s=0.25, job=101, node="n1", role="run")
         for n in range(4)
     ]
     with create(tmp_path) as writer:
         writer.append_job(make_ended())
         writer.replace_slices(slices)
     # The finish failed, say on a full disk; another session collects them again.
-    with RunWriter.reopen(tmp_path / "RUN") as writer:
+    with records.RunWriter.reopen(tmp_path / "RUN") as writer:
         writer.replace_slices(slices)
         writer.finish(wall_s=1)
-    run = load_run(tmp_path / "RUN")
+    run = records.load_run(tmp_path / "RUN")
     assert run.slices is not None
     assert run.slices["slice"].to_list() == [0, 1, 2, 3]
 
@@ -272,24 +255,23 @@ def test_an_event_that_is_no_plain_data_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="event odd"):
             writer.event("odd", what=object())
         writer.event("fine", seconds=1.5)
-    assert [event["kind"] for event in load_run(tmp_path / "RUN").events()] == ["fine"]
+    assert [event["kind"] for event in records.load_run(tmp_path / "RUN").events()] == ["fine"]
 
 
 def test_a_torn_event_is_cut_off_before_the_next(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.event("first")
-    log = tmp_path / "RUN" / "log.jsonl"
-    log.write_bytes(log.read_bytes() + b'{"kind": "to')
-    assert len(list(load_run(tmp_path / "RUN").events())) == 1
-    with RunWriter.reopen(tmp_path / "RUN") as writer:
+    (log := tmp_path / "RUN" / "log.jsonl").write_bytes(log.read_bytes() + b'{"kind": "to')
+    assert len(list(records.load_run(tmp_path / "RUN").events())) == 1
+    with records.RunWriter.reopen(tmp_path / "RUN") as writer:
         writer.event("second")
-    assert [event["kind"] for event in load_run(tmp_path / "RUN").events()] == ["first", "second"]
+    assert [event["kind"] for event in records.load_run(tmp_path / "RUN").events()] == ["first", "second"]
 
 
 def test_facts_learnt_during_the_run_reach_its_description(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.update_info(slurm_version="22.05.8")
-    assert load_run(tmp_path / "RUN").info.slurm_version == "22.05.8"
+    assert records.load_run(tmp_path / "RUN").info.slurm_version == "22.05.8"
 
 
 PAYLOADS = [b"alpha", b"b", b"gamma" * 10]
@@ -321,8 +303,7 @@ def test_a_last_row_that_never_reached_the_disk_is_cut_off(tmp_path: Path) -> No
 
 
 def test_a_tail_of_zeros_is_what_a_power_cut_leaves(tmp_path: Path) -> None:
-    path = tmp_path / "j"
-    path.write_bytes(frame(b"row") + bytes(4096))
+    (path := tmp_path / "j").write_bytes(frame(b"row") + bytes(4096))
     assert contents(path) == [b"row"]
 
 
@@ -330,42 +311,41 @@ def test_a_tail_of_zeros_is_what_a_power_cut_leaves(tmp_path: Path) -> None:
 def test_damage_before_the_last_row_is_an_error(tmp_path: Path, position: int) -> None:
     data = bytearray(b"".join(frame(payload) for payload in PAYLOADS))
     data[position] ^= 0x55
-    path = tmp_path / "j"
-    path.write_bytes(data)
+    (path := tmp_path / "j").write_bytes(data)
     with pytest.raises(InputError, match="damaged at byte 0"):
         contents(path)
 
 
-def held(job: int = 101, from_s: float = 1.0, to_s: float | None = None) -> AllocationRecord:
-    return AllocationRecord(
-        job=job, from_s=from_s, to_s=to_s, placement=(Placement("n1", (0,)),), why="start"
+def held(job: int = 101, from_s: float = 1.0, to_s: float | None = None) -> records.AllocationRecord:
+    return records.AllocationRecord(
+        job=job, from_s=from_s, to_s=to_s, placement=(records.Placement("n1", (0,)),), why="start"
     )
 
 
 def test_reopening_cuts_a_torn_row_off(tmp_path: Path) -> None:
     path = tmp_path / "jobs.journal"
-    journal = JobJournal(path)
-    journal.append(JobEntry(make_job(1)), JobEntry(make_job(2)))
+    journal = records.JobJournal(path)
+    journal.append(records.JobEntry(make_job(1)), records.JobEntry(make_job(2)))
     journal.close()
     path.write_bytes(path.read_bytes()[:-5])
-    journal = JobJournal(path)
-    journal.append(JobEntry(make_job(3)))
+    journal = records.JobJournal(path)
+    journal.append(records.JobEntry(make_job(3)))
     journal.close()
-    assert [entry.job for entry in read_entries(path).values()] == [make_job(1), make_job(3)]
+    assert [entry.job for entry in records.read_entries(path).values()] == [make_job(1), make_job(3)]
 
 
 @pytest.mark.slow
 def test_a_job_and_its_allocations_are_cut_off_together_at_every_byte(tmp_path: Path) -> None:
     path = tmp_path / "jobs.journal"
-    journal = JobJournal(path)
-    journal.append(JobEntry(make_job(1), (held(),)))
+    journal = records.JobJournal(path)
+    journal.append(records.JobEntry(make_job(1), (held(),)))
     first = path.stat().st_size
-    journal.append(JobEntry(make_ended(1), (held(to_s=3.0),)))
+    journal.append(records.JobEntry(make_ended(1), (held(to_s=3.0),)))
     journal.close()
     data = path.read_bytes()
     for length in range(len(data) + 1):
         path.write_bytes(data[:length])
-        jobs, allocations = job_frames(path)
+        jobs, allocations = records.job_frames(path)
         ended = length == len(data)
         assert jobs["state"].to_list() == ([] if length < first else ["COMPLETED" if ended else None])
         ends = None if allocations is None else allocations["to_s"].to_list()
@@ -373,28 +353,27 @@ def test_a_job_and_its_allocations_are_cut_off_together_at_every_byte(tmp_path: 
 
 
 def test_a_row_that_says_nothing_of_allocations_leaves_them(tmp_path: Path) -> None:
-    journal = JobJournal(tmp_path / "jobs.journal")
-    journal.append(JobEntry(make_job(1), (held(),)))
-    journal.append(JobEntry(make_ended(1)))
-    assert read_entries(tmp_path / "jobs.journal")[1] == JobEntry(make_ended(1), (held(),))
-    journal.append(JobEntry(make_ended(1), ()))
+    journal = records.JobJournal(tmp_path / "jobs.journal")
+    journal.append(records.JobEntry(make_job(1), (held(),)))
+    journal.append(records.JobEntry(make_ended(1)))
+    assert records.read_entries(tmp_path / "jobs.journal")[1] == records.JobEntry(make_ended(1), (held(),))
+    journal.append(records.JobEntry(make_ended(1), ()))
     journal.close()
-    assert read_entries(tmp_path / "jobs.journal")[1] == JobEntry(make_ended(1), ())
+    assert records.read_entries(tmp_path / "jobs.journal")[1] == records.JobEntry(make_ended(1), ())
 
 
 def test_an_allocation_of_another_job_is_refused(tmp_path: Path) -> None:
-    journal = JobJournal(tmp_path / "jobs.journal")
+    journal = records.JobJournal(tmp_path / "jobs.journal")
     with pytest.raises(InputError, match="trace_job 1 is another job's"):
-        journal.append(JobEntry(make_job(1), (held(job=77),)))
+        journal.append(records.JobEntry(make_job(1), (held(job=77),)))
     journal.close()
     assert (tmp_path / "jobs.journal").read_bytes() == b""
 
 
 def test_rows_of_another_table_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.journal"
-    path.write_bytes(frame(b"\x93\x01\x02\x03"))
+    (path := tmp_path / "jobs.journal").write_bytes(frame(b"\x93\x01\x02\x03"))
     with pytest.raises(InputError, match="not one of jobs"):
-        read_entries(path)
+        records.read_entries(path)
 
 
 def test_a_full_disk_is_said_and_no_row_follows_the_damage() -> None:
@@ -404,25 +383,25 @@ def test_a_full_disk_is_said_and_no_row_follows_the_damage() -> None:
 
 
 def test_no_journal_is_an_empty_table(tmp_path: Path) -> None:
-    jobs, allocations = job_frames(tmp_path / "none")
-    assert (jobs.schema, jobs.height, allocations) == (JOBS.schema, 0, None)
+    jobs, allocations = records.job_frames(tmp_path / "none")
+    assert (jobs.schema, jobs.height, allocations) == (records.JOBS.schema, 0, None)
 
 
 @pytest.fixture(name="run")
 def _run(tmp_path: Path) -> Path:
     folder = tmp_path / "RUN"
-    write_run(folder, make_info(), make_trace(tmp_path), frame_of([make_ended()], JOBS))
+    records.write_run(folder, make_info(), make_trace(tmp_path), frame_of([make_ended()], records.JOBS))
     return folder
 
 
 def test_a_missing_folder_and_a_folder_without_a_run_say_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such folder"):
-        load_run(tmp_path / "RUN")
+        records.load_run(tmp_path / "RUN")
     with pytest.raises(InputError, match=r"it has no run\.json"):
-        load_run(tmp_path)
+        records.load_run(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file is not a RUN folder: it is a file"):
-        load_run(tmp_path / "file")
+        records.load_run(tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -437,20 +416,20 @@ def test_a_missing_folder_and_a_folder_without_a_run_say_so(tmp_path: Path) -> N
 def test_a_wrong_description_says_where(run: Path, text: str, message: str) -> None:
     (run / "run.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        load_run(run)
+        records.load_run(run)
 
 
 def test_an_unknown_field_in_the_description_is_an_error(run: Path) -> None:
     path = run / "run.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"trial"', '"tiral"'), encoding="utf-8")
     with pytest.raises(InputError, match="tiral"):
-        load_run(run)
+        records.load_run(run)
 
 
 def test_a_damaged_table_says_which(run: Path) -> None:
     (run / "jobs.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(InputError, match=r"jobs\.parquet.*damaged or not Parquet"):
-        load_run(run)
+        records.load_run(run)
 
 
 def test_a_table_is_checked_on_read(run: Path) -> None:
@@ -458,30 +437,30 @@ def test_a_table_is_checked_on_read(run: Path) -> None:
     frame = pl.read_parquet(path)
     frame.with_columns(end_s=pl.lit(0.25)).write_parquet(path)
     with pytest.raises(InputError, match=r"jobs\.parquet: column end_s of trace_job 1: 0.25 is before"):
-        load_run(run)
+        records.load_run(run)
     frame.with_columns(wait_s=pl.lit(0.25)).write_parquet(path)
     with pytest.raises(InputError, match="unknown column wait_s"):
-        load_run(run)
+        records.load_run(run)
     with pytest.raises(InputError, match="unknown column wait_s"):
-        load_run(run, placement=False)
+        records.load_run(run, placement=False)
 
 
 def test_an_unfinished_run_can_be_read_without_placements(tmp_path: Path) -> None:
-    with RunWriter.create(tmp_path / "RUN", make_info(), make_trace(tmp_path)) as writer:
+    with records.RunWriter.create(tmp_path / "RUN", make_info(), make_trace(tmp_path)) as writer:
         writer.append_job(make_job())
-        assert "placement" not in load_run(tmp_path / "RUN", placement=False).jobs.columns
+        assert "placement" not in records.load_run(tmp_path / "RUN", placement=False).jobs.columns
 
 
 JOB_COUNT = 70_000
 
 
-def many_jobs(count: int = JOB_COUNT) -> tuple[pl.DataFrame, PlacementArrays]:
+def many_jobs(count: int = JOB_COUNT) -> tuple[pl.DataFrame, records.PlacementArrays]:
     """Make jobs of 0 to 3 nodes (none: the job was refused)."""
     rng = np.random.default_rng(7)
     nodes = rng.integers(0, 4, count)
     offsets = np.concatenate(([0], np.cumsum(nodes)))
     first = np.repeat(rng.integers(0, 40, count), nodes)
-    placements = PlacementArrays(
+    placements = records.PlacementArrays(
         offsets=offsets,
         node=(first + np.arange(offsets[-1]) - np.repeat(offsets[:-1], nodes)) % 40,
         cores=rng.integers(0, 3, offsets[-1]),
@@ -517,12 +496,12 @@ def test_the_same_jobs_give_the_same_bytes_in_any_order_and_form(tmp_path: Path,
     order = np.random.default_rng(1).permutation(jobs.height)
     listed = jobs.with_columns(placements.column().alias("placement"))
     info = make_info()
-    write_run(tmp_path / "a", info, trace, jobs, placements=placements)
-    write_run(tmp_path / "b", info, trace, jobs[order], placements=placements.reorder(order))
-    write_run(tmp_path / "c", info, trace, listed)
-    write_run(tmp_path / "d", info, trace, listed[order])
+    records.write_run(tmp_path / "a", info, trace, jobs, placements=placements)
+    records.write_run(tmp_path / "b", info, trace, jobs[order], placements=placements.reorder(order))
+    records.write_run(tmp_path / "c", info, trace, listed)
+    records.write_run(tmp_path / "d", info, trace, listed[order])
     assert len({(tmp_path / name / "jobs.parquet").read_bytes() for name in "abcd"}) == 1
-    assert load_run(tmp_path / "d").jobs.select(listed.columns).equals(listed)
+    assert records.load_run(tmp_path / "d").jobs.select(listed.columns).equals(listed)
 
 
 @pytest.mark.slow
@@ -547,39 +526,43 @@ def test_the_number_of_threads_does_not_change_the_bytes(tmp_path: Path, trace: 
 
 def test_a_run_can_be_read_without_its_placements(tmp_path: Path, trace: Path) -> None:
     jobs, placements = many_jobs(100)
-    write_run(tmp_path / "RUN", make_info(), trace, jobs, placements=placements)
-    light = load_run(tmp_path / "RUN", placement=False)
-    assert light.jobs.equals(load_run(tmp_path / "RUN").jobs.drop("placement"))
+    records.write_run(tmp_path / "RUN", make_info(), trace, jobs, placements=placements)
+    light = records.load_run(tmp_path / "RUN", placement=False)
+    assert light.jobs.equals(records.load_run(tmp_path / "RUN").jobs.drop("placement"))
 
 
 def test_all_tables_and_events_come_back(tmp_path: Path, trace: Path) -> None:
-    place = (Placement("n1", (0, 5)), Placement("n2", (1,)))
+    place = (records.Placement("n1", (0, 5)), records.Placement("n2", (1,)))
     job = make_ended(placement=place)
-    allocation = AllocationRecord(job=101, from_s=1, to_s=3, placement=place, why="start", wasted_s=0.5)
-    held = SliceRecord(slice=3, start_s=0.75, length_s=0.25, job=101, node="n1", role="held", skew_us=-3)
-    write_run(
+    allocation = records.AllocationRecord(
+        job=101, from_s=1, to_s=3, placement=place, why="start", wasted_s=0.5
+    )
+    held = records.SliceRecord(
+        slice=3, start_s=0.75, length_s=0.25, job=101, node="n1", role="held", skew_us=-3
+    )
+    records.write_run(
         tmp_path / "RUN",
         make_info(kind="simulated", wall_s=0.5, system="N2C6"),
         trace,
-        frame_of([job], JOBS),
-        allocations=frame_of([allocation], ALLOCATIONS),
-        slices=frame_of([held], SLICES),
+        frame_of([job], records.JOBS),
+        allocations=frame_of([allocation], records.ALLOCATIONS),
+        slices=frame_of([held], records.SLICES),
         events=[{"kind": "clipped", "trace_job": 1}],
     )
-    run = load_run(tmp_path / "RUN")
+    run = records.load_run(tmp_path / "RUN")
     assert run.complete
-    assert list(rows_of(run.jobs, JOBS)) == [job]
+    assert list(rows_of(run.jobs, records.JOBS)) == [job]
     assert run.allocations is not None
-    assert list(rows_of(run.allocations, ALLOCATIONS)) == [allocation]
+    assert list(rows_of(run.allocations, records.ALLOCATIONS)) == [allocation]
     assert run.slices is not None
-    assert list(rows_of(run.slices, SLICES)) == [held]
+    assert list(rows_of(run.slices, records.SLICES)) == [held]
     assert list(run.events()) == [{"kind": "clipped", "trace_job": 1}]
 
 
 def test_a_broken_row_leaves_no_folder_and_names_the_final_file(tmp_path: Path, trace: Path) -> None:
-    frame = frame_of([make_ended(3, nodes=0)], JOBS)
+    frame = frame_of([make_ended(3, nodes=0)], records.JOBS)
     with pytest.raises(InputError, match=r"/RUN/jobs\.parquet: column nodes of trace_job 3"):
-        write_run(tmp_path / "RUN", make_info(), trace, frame)
+        records.write_run(tmp_path / "RUN", make_info(), trace, frame)
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.swf"]
 
 
@@ -606,15 +589,15 @@ def test_placement_arrays_that_do_not_fit_are_refused(
         "core_sets": ["0-1"],
         **broken,
     }
-    jobs = frame_of([make_ended(1), make_ended(2)], JOBS).drop("placement")
+    jobs = frame_of([make_ended(1), make_ended(2)], records.JOBS).drop("placement")
+    placements = records.PlacementArrays(**fields)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=message):
-        write_run(tmp_path / "RUN", make_info(), trace, jobs, placements=PlacementArrays(**fields))  # type: ignore[arg-type]
+        records.write_run(tmp_path / "RUN", make_info(), trace, jobs, placements=placements)
 
 
 @pytest.fixture(name="small_disk")
 def _small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
+    (disk := tmp_path / "disk").mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], capture_output=True, check=False
     )
@@ -628,11 +611,11 @@ def _small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_leaves_nothing_half_written(small_disk: Path, trace: Path) -> None:
     jobs, placements = many_jobs()
     with pytest.raises(OutputError, match=r"RUN/jobs\.parquet: the disk is full; free some space"):
-        write_run(small_disk / "RUN", make_info(), trace, jobs, placements=placements)
+        records.write_run(small_disk / "RUN", make_info(), trace, jobs, placements=placements)
     assert list(small_disk.iterdir()) == []
 
 
 def test_core_ids_have_one_notation() -> None:
     assert write_ids([7, 0, 1, 2, 9, 10]) == "0-2,7,9-10"
-    assert parse_cores("0-2,7,9-10") == (0, 1, 2, 7, 9, 10)
+    assert records.parse_cores("0-2,7,9-10") == (0, 1, 2, 7, 9, 10)
     assert write_ids([]) == ""

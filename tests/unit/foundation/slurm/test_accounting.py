@@ -87,8 +87,7 @@ def test_no_field_in_which_users_write_is_asked_for() -> None:
 
 @pytest.fixture
 def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    (folder := tmp_path / "bin").mkdir()
     (folder / "sacct").write_text(FAKE)
     (folder / "sacct").chmod(0o755)
     (folder / "answer").write_text(TEXT)
@@ -146,14 +145,9 @@ def test_a_line_reports_how_a_job_ended_and_when() -> None:
     found = accounted("\n".join(lines), 7, 8, 9, 10, 11, 12)
     assert found.keys() == {7, 8, 9, 10, 11}
     assert found[7] == Accounted(
-        job_id=7,
-        state=SlurmJobState.COMPLETED,
-        exit_code=0,
-        exit_signal=None,
-        submit_time=int(SUBMITTED),
-        start_time=int(SUBMITTED) + 10,
-        end_time=int(SUBMITTED) + 60,
-    )
+        job_id=7, state=SlurmJobState.COMPLETED, exit_code=0, exit_signal=None,
+        submit_time=int(SUBMITTED), start_time=int(SUBMITTED) + 10, end_time=int(SUBMITTED) + 60,
+    )  # fmt: skip
     assert (found[8].exit_code, found[9].exit_signal, found[9].start_time) == (3, 15, None)
 
 
@@ -218,14 +212,9 @@ ATTACKS = {
 OWN = line(5, user="alice(1000)")
 
 TRUE = Accounted(
-    job_id=5,
-    state=SlurmJobState.COMPLETED,
-    exit_code=0,
-    exit_signal=None,
-    submit_time=int(SUBMITTED),
-    start_time=int(SUBMITTED) + 10,
-    end_time=int(SUBMITTED) + 60,
-)
+    job_id=5, state=SlurmJobState.COMPLETED, exit_code=0, exit_signal=None,
+    submit_time=int(SUBMITTED), start_time=int(SUBMITTED) + 10, end_time=int(SUBMITTED) + 60,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
@@ -287,16 +276,14 @@ def test_what_is_new_of_the_file_is_read_and_half_a_line_waits(tmp_path: Path) -
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foundation.slurm.completions.MOST_BYTES", 2_000)
-    path = tmp_path / "log"
-    path.write_text("".join(f"{line(number)}\n" for number in range(1, 30)))
+    (path := tmp_path / "log").write_text("".join(f"{line(number)}\n" for number in range(1, 30)))
     read = CompletionFile(path).read()
     assert read is not None
     assert set(read.accounted(dict.fromkeys(range(1, 30), SUBMITTED))) == {25, 26, 27, 28, 29}
 
 
 def test_a_log_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_text(line(7) + "\n")
+    (path := tmp_path / "log").write_text(line(7) + "\n")
     path.chmod(0o666)
     assert CompletionFile(path).read() is None
     path.chmod(0o644)

@@ -19,6 +19,7 @@ from foundation.slurm import (
     SlurmJobState,
     SlurmNode,
     UnreadableJob,
+    subprocess_reader,
 )
 from foundation.slurm.hosts import NodeBook
 from foundation.slurm.job_sources import ChosenSource
@@ -29,19 +30,6 @@ from foundation.slurm.slurm_types import (
     SlurmUnreachableError,
     UnknownFormatError,
 )
-from foundation.slurm.subprocess_reader import (
-    MOST_BYTES,
-    PART_BYTES,
-    Answer,
-    AnswerComplete,
-    AnswerFault,
-    ApartSlurm,
-    BrokenPipe,
-    Decoder,
-    Gone,
-    Jobs,
-    UnreadJobs,
-)
 from gangd.freezer.procfs import read_stat
 from tests.fixtures.looks import until
 
@@ -51,17 +39,9 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 def job(number: int, state: SlurmJobState = SlurmJobState.RUNNING, comment: str | None = None) -> SlurmJob:
     cores = (NodeCores("n1", (0, 1), 2048),) if state is SlurmJobState.RUNNING else ()
     return SlurmJob(
-        job_id=number,
-        name=f"job {number}",
-        user="u",
-        uid=1000,
-        partition="main",
-        state=state,
-        reason="None",
-        num_nodes=1,
-        cores=cores,
-        comment=comment,
-    )
+        job_id=number, name=f"job {number}", user="u", uid=1000, partition="main", state=state,
+        reason="None", num_nodes=1, cores=cores, comment=comment,
+    )  # fmt: skip
 
 
 class ScriptedSource:
@@ -80,7 +60,7 @@ def reader(source: ScriptedSource, *, all_jobs: bool = True) -> Reader:
 
 def messages(raw: bytes) -> Iterator[object]:
     """Decode messages as they come through a pipe."""
-    decoder, (fd, fd_in) = Decoder(Answer), os.pipe()
+    decoder, (fd, fd_in) = subprocess_reader.Decoder(subprocess_reader.Answer), os.pipe()
 
     def write() -> None:
         with os.fdopen(fd_in, "wb") as pipe:
@@ -92,7 +72,7 @@ def messages(raw: bytes) -> Iterator[object]:
         while True:
             try:
                 decoder.feed(fd)
-            except BrokenPipe:
+            except subprocess_reader.BrokenPipe:
                 return
             while (message := decoder.take()) is not None:
                 yield message
@@ -114,15 +94,18 @@ def test_only_what_changed_is_sent() -> None:
     source = ScriptedSource()
     one = reader(source)
     source.snapshot = JobSnapshot((job(1), job(2)))
-    assert answer(one) == [Jobs([job(1), job(2)]), AnswerComplete(2, "scripted")]
-    assert answer(one) == [AnswerComplete(2, "scripted")]
+    assert answer(one) == [
+        subprocess_reader.Jobs([job(1), job(2)]),
+        subprocess_reader.AnswerComplete(2, "scripted"),
+    ]
+    assert answer(one) == [subprocess_reader.AnswerComplete(2, "scripted")]
     bad = UnreadableJob(4, "another form")
     source.snapshot = JobSnapshot((job(2, comment="new"), job(3)), (bad,))
     assert answer(one) == [
-        Jobs([job(2, comment="new"), job(3)]),
-        Gone([1]),
-        UnreadJobs([bad]),
-        AnswerComplete(2, "scripted"),
+        subprocess_reader.Jobs([job(2, comment="new"), job(3)]),
+        subprocess_reader.Gone([1]),
+        subprocess_reader.UnreadJobs([bad]),
+        subprocess_reader.AnswerComplete(2, "scripted"),
     ]
 
 
@@ -130,8 +113,8 @@ def test_jobs_that_are_over_are_left_out_where_no_one_needs_them() -> None:
     source = ScriptedSource()
     source.snapshot = JobSnapshot((job(1), job(2, SlurmJobState.PENDING), job(3, SlurmJobState.COMPLETED)))
     assert answer(reader(source, all_jobs=False)) == [
-        Jobs([job(1), job(2, SlurmJobState.PENDING)]),
-        AnswerComplete(2, "scripted"),
+        subprocess_reader.Jobs([job(1), job(2, SlurmJobState.PENDING)]),
+        subprocess_reader.AnswerComplete(2, "scripted"),
     ]
 
 
@@ -146,18 +129,18 @@ def test_a_part_is_small_however_many_jobs_there_are() -> None:
         lengths.append(length)
         raw = raw[4 + length :]
     assert len(lengths) > 10
-    assert max(lengths) <= PART_BYTES + 1024
-    parts = [one.jobs for one in messages(to.getvalue()) if isinstance(one, Jobs)]
+    assert max(lengths) <= subprocess_reader.PART_BYTES + 1024
+    parts = [one.jobs for one in messages(to.getvalue()) if isinstance(one, subprocess_reader.Jobs)]
     assert tuple(each for part in parts for each in part) == source.snapshot.jobs
 
 
 def test_a_job_that_no_message_holds_is_unreadable_and_no_other_is_harmed() -> None:
     source = ScriptedSource()
-    source.snapshot = JobSnapshot((job(1), job(2, comment="x" * MOST_BYTES)))
+    source.snapshot = JobSnapshot((job(1), job(2, comment="x" * subprocess_reader.MOST_BYTES)))
     assert answer(reader(source)) == [
-        Jobs([job(1)]),
-        UnreadJobs([UnreadableJob(2, "its record is too long")]),
-        AnswerComplete(1, "scripted"),
+        subprocess_reader.Jobs([job(1)]),
+        subprocess_reader.UnreadJobs([UnreadableJob(2, "its record is too long")]),
+        subprocess_reader.AnswerComplete(1, "scripted"),
     ]
 
 
@@ -169,7 +152,7 @@ def test_a_job_that_no_message_holds_is_unreadable_and_no_other_is_harmed() -> N
     [SlurmUnreachableError("a"), SlurmRefusedError("b"), AnswerTooLongError("c"), UnknownFormatError("d")],
 )
 def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
-    reported = AnswerFault.of(error).error()  # type: ignore[arg-type]
+    reported = subprocess_reader.AnswerFault.of(error).error()  # type: ignore[arg-type]
     assert (type(reported), str(reported)) == (type(error), str(error))
 
 
@@ -182,11 +165,11 @@ def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
     ],
 )
 def test_what_is_no_message_is_refused(raw: bytes, why: str) -> None:
-    with pytest.raises(BrokenPipe, match=why):
+    with pytest.raises(subprocess_reader.BrokenPipe, match=why):
         list(messages(raw))
 
 
-Make = Callable[..., ApartSlurm]
+Make = Callable[..., subprocess_reader.ApartSlurm]
 
 
 # Our side, with processes that a test scripts
@@ -218,13 +201,13 @@ while True:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[ApartSlurm] = []
+    made: list[subprocess_reader.ApartSlurm] = []
 
-    def begin(body: str, answer_s: float = 30.0) -> ApartSlurm:
+    def begin(body: str, answer_s: float = 30.0) -> subprocess_reader.ApartSlurm:
         program = tmp_path / "process.py"
         program.write_text(PRELUDE + "".join(f"    {line}\n" for line in body.strip().splitlines()))
         words = [sys.executable, str(program), str(tmp_path / "started")]
-        made.append(ApartSlurm(words=words, answer_s=answer_s))
+        made.append(subprocess_reader.ApartSlurm(words=words, answer_s=answer_s))
         return made[-1]
 
     yield begin
@@ -325,14 +308,12 @@ def test_closing_ends_the_process_and_starts_none(make: Make, tmp_path: Path) ->
 
 @pytest.fixture
 def slurm_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    (folder := tmp_path / "bin").mkdir()
     for name, text in {
         "squeue": f'case "$*" in *--json*) cat {FIXTURES}/jobs.json;; *) echo one;; esac',
         "scontrol": f'case "$*" in *node*) cat {FIXTURES}/nodes.txt;; *) cat {FIXTURES}/config.txt;; esac',
     }.items():
-        path = folder / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
+        (path := folder / name).write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder
@@ -340,8 +321,8 @@ def slurm_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_the_process_says_what_the_commands_say(slurm_commands: Path) -> None:
-    here, apart = CommandSlurm(), ApartSlurm(source="commands")
-    held = ApartSlurm(source="commands", alive_only=True)
+    here, apart = CommandSlurm(), subprocess_reader.ApartSlurm(source="commands")
+    held = subprocess_reader.ApartSlurm(source="commands", alive_only=True)
     try:
         assert set(apart.jobs().jobs) == set(here.jobs().jobs)
         assert apart.nodes() == here.nodes()
@@ -357,7 +338,7 @@ def test_a_command_that_is_missing_is_reported_and_the_process_goes_on(slurm_com
     (slurm_commands / "squeue").write_text(
         "#!/bin/sh\necho 'squeue: error: Unable to contact slurm controller' >&2; exit 1\n"
     )
-    apart = ApartSlurm(source="commands")
+    apart = subprocess_reader.ApartSlurm(source="commands")
     try:
         for _ in range(2):
             with pytest.raises(SlurmUnreachableError, match="Unable to contact"):
@@ -372,7 +353,7 @@ def test_a_command_that_runs_when_the_process_is_ended_ends_with_it(
 ) -> None:
     asked = tmp_path / "asked"
     (slurm_commands / "squeue").write_text(f"#!/bin/sh\necho $$ >{asked}; exec sleep 600\n")
-    apart = ApartSlurm(source="commands")
+    apart = subprocess_reader.ApartSlurm(source="commands")
 
     def ask() -> None:
         with pytest.raises(SlurmUnreachableError):

@@ -238,10 +238,7 @@ def test_of_several_states_the_flag_counts_that_older_slurms_print() -> None:
         ({"start_time": 1 << 60}, "another form"),
         ({"end_time": -1}, "another form"),
         ({"user_id": None}, "another form"),
-        (
-            {"job_resources": on("aduqw-n1", {})},
-            "not among the 4",
-        ),
+        ({"job_resources": on("aduqw-n1", {})}, "not among the 4"),
         ({"job_resources": on("n9", {})}, "does not have"),
     ],
 )

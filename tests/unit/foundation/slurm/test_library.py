@@ -16,16 +16,11 @@ from foundation.slurm.slurm_types import UnknownFormatError
 
 NODES = [
     SlurmNode(
-        name=name,
-        states=frozenset({"IDLE"}),
-        cores=8,
-        threads_per_core=2,
-        memory_mib=1000,
-        cpus_allocated=0,
-        features=frozenset(),
+        name=name, states=frozenset({"IDLE"}), cores=8, threads_per_core=2, memory_mib=1000,
+        cpus_allocated=0, features=frozenset(),
     )
     for name in ("n1", "n2")
-]
+]  # fmt: skip
 
 
 class Record:
@@ -193,33 +188,14 @@ def test_where_something_is_not_reported_another_source_is_to_be_read(record: ob
 # What is kept from look to look
 
 CHANGES: dict[str, object] = {
-    "name": "another",
-    "user_id": 5,
-    "partition": "other",
-    "state": "SUSPENDED",
-    "state_reason": "Priority",
-    "num_nodes": 1,
-    "array_id": 9,
-    "array_task_id": 3,
-    "array_tasks_waiting": "4-9",
-    "heterogeneous_id": 9,
-    "heterogeneous_offset": 1,
-    "submit_time": 101,
-    "start_time": 201,
-    "end_time": 801,
-    "time_limit": None,
-    "requeue_count": 1,
-    "preempt_time": 300,
-    "exit_code_signal": 9,
-    "constraints": ["a"],
-    "comment": "gangd=off",
-    "admin_comment": "said",
-    "batch_host": "n2",
-    "account": "arts",
-    "qos": "low",
-    "reservation": "maintenance",
-    "layout": {"n1": {"cpu_ids": "5", "memory": 500}},
-}
+    "name": "another", "user_id": 5, "partition": "other", "state": "SUSPENDED",
+    "state_reason": "Priority", "num_nodes": 1, "array_id": 9, "array_task_id": 3,
+    "array_tasks_waiting": "4-9", "heterogeneous_id": 9, "heterogeneous_offset": 1,
+    "submit_time": 101, "start_time": 201, "end_time": 801, "time_limit": None, "requeue_count": 1,
+    "preempt_time": 300, "exit_code_signal": 9, "constraints": ["a"], "comment": "gangd=off",
+    "admin_comment": "said", "batch_host": "n2", "account": "arts", "qos": "low",
+    "reservation": "maintenance", "layout": {"n1": {"cpu_ids": "5", "memory": 500}},
+}  # fmt: skip
 
 
 def test_every_field_that_is_read_is_tried() -> None:
@@ -290,8 +266,7 @@ def test_releases_of_slurm_and_pyslurm_are_compared(version: str, found: object)
 def pyslurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     def install(version: str, text: str) -> None:
         (tmp_path / "pyslurm.py").write_text(text)
-        info = tmp_path / f"pyslurm-{version}.dist-info"
-        info.mkdir()
+        (info := tmp_path / f"pyslurm-{version}.dist-info").mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pyslurm\nVersion: {version}\n")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.delitem(sys.modules, "pyslurm", raising=False)

@@ -83,11 +83,9 @@ def test_the_library_reports_when_it_was_asked_and_that_nothing_has_changed_sinc
     assert loaded is not None
     now_s = int(time.time())
     loaded.set(now_s - 100, now_s, version)
-    assert pulse.since(0) == now_s
-    assert pulse.since(now_s) == 0
+    assert (pulse.since(0), pulse.since(now_s)) == (now_s, 0)
     loaded.set(now_s, now_s + 1, version)  # within the second of the answer before
-    assert pulse.since(now_s) == now_s + 1
-    assert pulse.since(now_s + 1) == 0
+    assert (pulse.since(now_s), pulse.since(now_s + 1)) == (now_s + 1, 0)
     loaded.set(0, -1, version)  # slurmctld is away
     assert pulse.since(now_s) is None
     assert pulse.since(0) is None
@@ -143,8 +141,7 @@ def test_without_a_library_nothing_is_known(tmp_path: Path) -> None:
     ],
 )
 def test_the_library_is_the_one_that_is_loaded(tmp_path: Path, line: str, found: str | None) -> None:
-    maps = tmp_path / "maps"
-    maps.write_text(f"7e00-7e01 r-xp 0 0 0   /usr/lib/libc.so.6\n{line}\n")
+    (maps := tmp_path / "maps").write_text(f"7e00-7e01 r-xp 0 0 0   /usr/lib/libc.so.6\n{line}\n")
     assert _path_of_loaded(maps) == (None if found is None else Path(found))
 
 
@@ -191,8 +188,7 @@ def test_while_nothing_changes_no_job_is_read(*, is_short: bool) -> None:
     first = [world.look() for _ in range(3)][-1]
     reads = world.reads
     assert all(world.look() is not None for _ in range(10))
-    assert world.look() == first
-    assert world.reads == reads
+    assert (world.look(), world.reads) == (first, reads)
 
 
 @pytest.mark.parametrize("is_short", [False, True])

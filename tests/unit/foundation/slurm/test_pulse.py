@@ -46,8 +46,7 @@ class Slurm:
         """Read once; returns what came of it, and how many full and short answers were asked for."""
         self.full = self.short = 0
         self.now_s += 1
-        found = self.source.read(NodeBook(list))
-        return found, self.full, self.short
+        return self.source.read(NodeBook(list)), self.full, self.short
 
 
 def quiet() -> Slurm:

@@ -64,8 +64,7 @@ def test_jobs_that_ended_well_are_read_by_their_raw_ids() -> None:
 
 def test_a_read_is_tried_again_while_slurm_is_away() -> None:
     script = Script(AWAY, AWAY, CommandOutput(0, "SLURM_VERSION = 22.05.8\n", ""))
-    assert script.client().version() == "22.05.8"
-    assert script.pauses == [0.5, 1.0]
+    assert (script.client().version(), script.pauses) == ("22.05.8", [0.5, 1.0])
 
 
 def test_a_read_that_a_signal_ended_is_tried_again() -> None:
@@ -270,22 +269,12 @@ def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, message: 
 PATH = {"PATH": "/bin:/usr/bin"}
 
 CALLER = {
-    "PATH": "/bin",
-    "HOME": "/root",
-    "LD_LIBRARY_PATH": "/opt/lib",
-    "TZ": "America/New_York",
-    "LC_ALL": "de_DE.UTF-8",
-    "SLURM_CONF": "/etc/a.conf",
-    "SLURM_TIME_FORMAT": "relative",
-    "SLURM_CLUSTERS": "other",
-    "SLURM_JOB_ID": "7",
-    "SQUEUE_FORMAT": "%j",
-    "SQUEUE_STATES": "PD",
-    "SBATCH_PARTITION": "night",
-    "SCANCEL_STATE": "PENDING",
-    "SINFO_FORMAT": "%n",
+    "PATH": "/bin", "HOME": "/root", "LD_LIBRARY_PATH": "/opt/lib", "TZ": "America/New_York",
+    "LC_ALL": "de_DE.UTF-8", "SLURM_CONF": "/etc/a.conf", "SLURM_TIME_FORMAT": "relative",
+    "SLURM_CLUSTERS": "other", "SLURM_JOB_ID": "7", "SQUEUE_FORMAT": "%j", "SQUEUE_STATES": "PD",
+    "SBATCH_PARTITION": "night", "SCANCEL_STATE": "PENDING", "SINFO_FORMAT": "%n",
     "SCONTROL_ALL": "1",
-}
+}  # fmt: skip
 
 
 def test_a_command_gets_its_stdin_and_gives_what_it_prints_as_it_is() -> None:
@@ -347,14 +336,9 @@ def test_a_command_that_talks_for_too_long_is_killed() -> None:
 
 def test_slurms_variables_are_ours_and_which_slurm_it_is_the_callers() -> None:
     assert command_environment(CALLER, None) == {
-        "PATH": "/bin",
-        "HOME": "/root",
-        "LD_LIBRARY_PATH": "/opt/lib",
-        "TZ": "UTC",
-        "LC_ALL": "C.UTF-8",
-        "SLURM_CONF": "/etc/a.conf",
-        "SLURM_TIME_FORMAT": "standard",
-    }
+        "PATH": "/bin", "HOME": "/root", "LD_LIBRARY_PATH": "/opt/lib", "TZ": "UTC",
+        "LC_ALL": "C.UTF-8", "SLURM_CONF": "/etc/a.conf", "SLURM_TIME_FORMAT": "standard",
+    }  # fmt: skip
 
 
 def test_a_cluster_that_was_named_goes_before_the_callers() -> None:
@@ -415,16 +399,9 @@ def test_what_a_site_asks_for_is_passed_on() -> None:
         options=("constraint=fast", "contiguous"),
     )
     assert {
-        "--account=physics",
-        "--qos=long",
-        "--reservation=tuesday",
-        "--no-requeue",
-        "--oversubscribe",
-        "--ntasks-per-core=1",
-        "--mem=300M",
-        "--constraint=fast",
-        "--contiguous",
-    } <= set(sbatch_options(request))
+        "--account=physics", "--qos=long", "--reservation=tuesday", "--no-requeue",
+        "--oversubscribe", "--ntasks-per-core=1", "--mem=300M", "--constraint=fast", "--contiguous",
+    } <= set(sbatch_options(request))  # fmt: skip
 
 
 def test_nothing_is_said_of_what_no_one_asked_for() -> None:

@@ -207,8 +207,7 @@ def test_freeze_of_ours_during_a_look_is_not_taken_for_a_strangers(
 
     monkeypatch.setattr(bench.freezer, "state", late)
     bench.checks.on_states([KEY], 1)
-    assert bench.memory.external() == {}
-    assert bench.report().found == ()
+    assert (bench.memory.external(), bench.report().found) == ({}, ())
     assert KEY in bench.gate.held
 
 
@@ -255,8 +254,7 @@ def test_stuck_freeze_is_retried_then_given_up() -> None:
 
 def test_looks_soon_at_first_and_then_rarely() -> None:
     settling = Settling(0, 0)
-    assert settling.look_ns(0) == 16_000_000
-    assert settling.look_ns(20_000_000) == 40_000_000
+    assert (settling.look_ns(0), settling.look_ns(20_000_000)) == (16_000_000, 40_000_000)
     assert settling.look_ns(80_000_000) == 130_000_000
 
 

@@ -304,8 +304,7 @@ def test_what_a_stranger_wrote_is_not_thawed_before_it_was_looked_at(
     written.external = {A}
     gate.apply((), (A, B))
     assert freezer.frozen == {A}
-    assert set(gate.held) == {A}
-    assert gate.strange() == {A}
+    assert (set(gate.held), gate.strange()) == ({A}, {A})
     gate.apply((), (A,))
     assert freezer.frozen == {A}  # it is known who wrote, but not yet what
     gate.settle(A)

@@ -303,8 +303,7 @@ def ring(folder: Path, *words: str, script: Path = SCRIPT, **environment: str) -
 @pytest.fixture
 def near() -> Iterator[Path]:
     """Give a folder whose path a socket may have, as /run/gangd has it."""
-    path = Path("/tmp") / f"bell-{os.getpid()}"
-    path.mkdir(mode=0o700)
+    (path := Path("/tmp") / f"bell-{os.getpid()}").mkdir(mode=0o700)
     yield path
     shutil.rmtree(path)
 
@@ -371,8 +370,7 @@ def test_an_agent_that_sleeps_does_not_hold_the_prolog_up(hung: Bell, near: Path
 
 
 def test_a_host_without_perl_rings_by_python(hung: Bell, near: Path, tmp_path: Path) -> None:
-    tools = tmp_path / "bin"
-    tools.mkdir()
+    (tools := tmp_path / "bin").mkdir()
     for name in ("timeout", "python3", "sh"):
         found = shutil.which(name, path="/usr/bin:/bin")
         if found is None:
@@ -386,8 +384,7 @@ def test_a_host_without_perl_rings_by_python(hung: Bell, near: Path, tmp_path: P
 
 
 def test_what_hangs_is_killed_and_the_prolog_succeeds(hung: Bell, near: Path, tmp_path: Path) -> None:
-    tools = tmp_path / "bin"
-    tools.mkdir()
+    (tools := tmp_path / "bin").mkdir()
     (tools / "timeout").symlink_to("/usr/bin/timeout")
     (tools / "perl").write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     (tools / "perl").chmod(0o755)
@@ -406,8 +403,7 @@ KEY = StepKey(12, "0")
 
 def process(proc: Path, pid: int, cgroup: str, *, uid: int = 0, comm: str = "app", line: str = "app") -> None:
     """Make a process in a folder of the shape of /proc."""
-    folder = proc / str(pid)
-    folder.mkdir()
+    (folder := proc / str(pid)).mkdir()
     (folder / "stat").write_text(f"{pid} ({comm}) S 1 1 1 " + "0 " * 15 + "77 0 0")
     (folder / "comm").write_text(f"{comm}\n")
     (folder / "cmdline").write_text(line.replace(" ", "\0"))
@@ -588,8 +584,7 @@ def test_what_cannot_be_recognised_is_reported_when_it_lasts() -> None:
     unseen = UnseenSteps()
     assert unseen.lasting({"x": "x is odd"}) == {}
     assert unseen.lasting({"x": "x is odd", "y": "y is odd"}) == {"x": "x is odd"}
-    assert unseen.lasting({}) == {}
-    assert unseen.lasting({"x": "x is odd"}) == {}
+    assert (unseen.lasting({}), unseen.lasting({"x": "x is odd"})) == ({}, {})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")

@@ -151,8 +151,7 @@ def test_suspended_job_is_left_as_it_is(agent: SimulatedAgent) -> None:
     agent.run(SECOND)
     agent.talking = False
     agent.run(5 * SECOND)
-    assert agent.held() == {1}
-    assert agent.freezer.writes == []
+    assert (agent.held(), agent.freezer.writes) == ({1}, [])
 
 
 def test_thaw_now_of_one_job_latches_it(agent: SimulatedAgent) -> None:

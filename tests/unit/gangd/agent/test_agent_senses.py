@@ -85,8 +85,7 @@ def test_meter_prefers_the_accounting_cgroup() -> None:
     meter = UsageMeter()
     meter.watch((os.getpid(),))
     meter.read(0)
-    assert meter.read(4_000).cpu_ns == 4_000
-    assert meter.read(4_700).cpu_ns == 4_700
+    assert (meter.read(4_000).cpu_ns, meter.read(4_700).cpu_ns) == (4_000, 4_700)
     assert meter.read(300).cpu_ns == 4_700  # the job began anew
     assert meter.read(500).cpu_ns == 4_900
     meter.close()
@@ -225,8 +224,7 @@ def test_watch_reports_whose_control_file_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = FileWatch()
-    control = tmp_path / "freezer.state"
-    control.write_text("THAWED")
+    (control := tmp_path / "freezer.state").write_text("THAWED")
     assert watch.set_files({str(control): KEY, str(tmp_path / "absent"): KEY}), "a step may end meanwhile"
     with monkeypatch.context() as patch:
         patch.setattr(Inotify, "add_file", lambda *_: None)  # no free watch
@@ -585,16 +583,11 @@ SAMPLES = st.lists(st.sets(st.integers(1, 5)), max_size=24)
 def test_what_is_added_up_is_what_was_used(jobs: list[set[int]], apart: int) -> None:
     slices = [
         SliceReport(
-            number,
-            1,
-            0,
-            0,
-            0,
-            (),
+            number, 1, 0, 0, 0, (),
             tuple([JobSample(job, 2**number, job, 10, number) for job in sorted(here)]),
         )
         for number, here in enumerate(jobs)
-    ]
+    ]  # fmt: skip
     reported = added_up(slices, apart)
     assert [one.number for one in reported] == [one.number for one in slices]
     for job in range(1, 6):

@@ -60,8 +60,7 @@ def test_never_acts_before_the_instant(stage: Stage) -> None:
         (switched,) = stage.made()
         assert switched.prepared.number == number
         assert switched.late_ns >= 0
-    assert stage.held() == {A}
-    assert stage.recorded() == {1}
+    assert (stage.held(), stage.recorded()) == ({A}, {1})
 
 
 def test_whole_queue_is_made_in_order_without_anybody(stage: Stage) -> None:
@@ -82,9 +81,7 @@ def test_whole_queue_is_made_in_order_without_anybody(stage: Stage) -> None:
         applied = each.applied
         assert each.prepared.instant_ns <= applied.begin_ns <= applied.frozen_ns <= applied.end_ns
         assert not applied.refused
-    assert stage.held() == {B}
-    assert stage.recorded() == {2}
-    assert stage.switch.queue() == ()
+    assert (stage.held(), stage.recorded(), stage.switch.queue()) == ({B}, {2}, ())
 
 
 def test_instant_that_has_passed_is_acted_on_at_once(stage: Stage) -> None:
@@ -159,9 +156,7 @@ def test_what_a_stranger_wrote_is_not_thawed(freezing: Stage) -> None:
     os.write(fd, b"FROZEN")
     os.close(fd)
     stage.made()
-    assert stage.held() == {A}
-    assert stage.gate.strange() == {A}
-    assert set(stage.gate.held) == {A}
+    assert (stage.held(), stage.gate.strange(), set(stage.gate.held)) == ({A}, {A}, {A})
 
 
 def test_own_writes_are_not_those_of_others(stage: Stage) -> None:
@@ -219,8 +214,7 @@ def test_what_is_done_meanwhile_counts(stage: Stage) -> None:
     stage.made()
     turn = stage.gate.turn
     stage.gate.apply((), (A,), turn=turn)
-    assert set(stage.gate.held) == {B}
-    assert stage.held() == {B}
+    assert (set(stage.gate.held), stage.held()) == ({B}, {B})
     (switched,) = stage.made()
     assert stage.held() == {C}
     assert switched.held == {3}
@@ -321,8 +315,7 @@ def test_library_of_another_version_or_none_is_not_used(tmp_path: Path) -> None:
     assert load(tmp_path / "none.so") is None
     if shutil.which("cc") is None:
         pytest.skip("no C compiler here")
-    root = tmp_path / "gangd" / "agent"
-    root.mkdir(parents=True)
+    (root := tmp_path / "gangd" / "agent").mkdir(parents=True)
     (root / "switch.c").write_text(f"int gs_abi(void) {{ return {ABI + 1}; }}\n")
     assert compile_switch(tmp_path, tmp_path / "other.so") is None
     assert load(tmp_path / "other.so") is None

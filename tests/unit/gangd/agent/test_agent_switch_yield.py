@@ -266,8 +266,7 @@ def test_job_that_leaves_is_not_written_to_any_more(native: Stage, tmp_path: Pat
         os.dup2(folder, native.groups._groups[2].procs_fd)  # it can be read no more
         os.close(folder)
         native.gather(JOBS)
-    other = tmp_path / "other"
-    other.write_text("0")
+    (other := tmp_path / "other").write_text("0")
     opened = {os.open(other, os.O_RDWR), fd}
     os.dup2(min(opened - {fd}, default=fd), fd)
     (switched,) = native.made()

@@ -35,8 +35,7 @@ def test_finds_the_steps_of_its_node_and_no_others(fake_v1: FakeV1) -> None:
 
 
 def test_takes_the_unnamed_folder_only_without_one_of_its_own_name(fake_v1: FakeV1) -> None:
-    path = fake_v1.root / "slurm/uid_7/job_3/step_0"
-    path.mkdir(parents=True)
+    (path := fake_v1.root / "slurm/uid_7/job_3/step_0").mkdir(parents=True)
     (path / "freezer.state").write_text("THAWED")
     (path / "cgroup.procs").write_text("")
     assert seen(freezer_on(fake_v1.root)) == ["3.0"]
@@ -75,8 +74,7 @@ def test_writes_only_differences(fake_v1: FakeV1) -> None:
 
 
 def test_does_not_thaw_what_it_did_not_freeze(fake_v1: FakeV1) -> None:
-    path = fake_v1.step(12, "batch")
-    (path / "freezer.state").write_text("FROZEN")
+    (fake_v1.step(12, "batch") / "freezer.state").write_text("FROZEN")
     freezer = freezer_on(fake_v1.root)
     seen(freezer)
     assert freezer.release(BATCH).did is Did.NOTHING
@@ -94,8 +92,7 @@ def test_disowned_step_stays_frozen(fake_v1: FakeV1) -> None:
 
 
 def test_follows_no_symbolic_link(fake_v1: FakeV1, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "freezer.state").write_text("THAWED")
     (outside / "cgroup.procs").write_text("")
     path = fake_v1.step(12, "batch")
@@ -127,8 +124,7 @@ def test_missing_hierarchy_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_real_step_stays_stopped_and_goes_on(real_v1: RealCgroups) -> None:
-    step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
-    spinner = real_v1.spawn(step, SPIN)
+    spinner = real_v1.spawn(real_v1.make("slurm_a/uid_0/job_12/step_batch"), SPIN)
     other = real_v1.spawn(real_v1.make("slurm_a/uid_0/job_13/step_0"), SPIN)
     freezer = freezer_on(real_v1.root)
     assert seen(freezer) == ["12.batch", "13.0"]
@@ -157,8 +153,7 @@ def test_real_step_that_is_removed_while_open_is_gone(real_v1: RealCgroups) -> N
 
 
 def test_real_processes_in_cgroups_of_the_job_itself_are_found(real_v1: RealCgroups) -> None:
-    inner = real_v1.make("slurm_a/uid_0/job_12/step_batch/own")
-    spinner = real_v1.spawn(inner, SPIN)
+    spinner = real_v1.spawn(real_v1.make("slurm_a/uid_0/job_12/step_batch/own"), SPIN)
     freezer = freezer_on(real_v1.root)
     seen(freezer)
     assert freezer.pids(BATCH) == (spinner,)
@@ -193,8 +188,7 @@ def test_real_processes_that_begin_between_two_readings_are_found(real_v1: RealC
 
 
 def test_real_cgroup_that_the_job_froze_itself_stays_frozen_and_is_a_trouble(real_v1: RealCgroups) -> None:
-    step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
-    spinner = real_v1.spawn(step, SPIN)
+    spinner = real_v1.spawn(real_v1.make("slurm_a/uid_0/job_12/step_batch"), SPIN)
     inner = real_v1.make("slurm_a/uid_0/job_12/step_batch/$(inner)")
     nested = real_v1.spawn(inner, SPIN)
     freezer = freezer_on(real_v1.root)

@@ -46,8 +46,7 @@ def test_freezes_tasks_and_leaves_slurmstepds_cgroup_alone(real_v2: RealCgroups)
     stepd = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/slurm"), SPIN)
     freezer = freezer_on(real_v2.root)
     (step,) = freezer.adopt(freezer.look())
-    assert step.key == KEY
-    assert len(step.paths) == 2
+    assert (step.key, len(step.paths)) == (KEY, 2)
     assert set(freezer.pids(KEY)) == {first, second}
     assert freezer.hold(KEY).did is Did.WROTE
     until(lambda: freezer.state(KEY) is StepState.FROZEN)

@@ -57,16 +57,11 @@ def assigned(
 
 def test_descendants_of_slurmstepd_are_members_and_it_is_not() -> None:
     steps, _ = assigned(
-        process(10, comm="slurmstepd"),
-        process(11, 10),
-        process(12, 11),
-        process(13, 10, comm="slurmstepd"),
-        process(14, 10, state="Z"),
-        process(15, 10, state="Z", threads=2),
-        process(20, 1, comm="sshd"),
-        claims={20: MembershipClaim(0)},
-        spare=frozenset((13,)),
-    )
+        process(10, comm="slurmstepd"), process(11, 10), process(12, 11),
+        process(13, 10, comm="slurmstepd"), process(14, 10, state="Z"),
+        process(15, 10, state="Z", threads=2), process(20, 1, comm="sshd"),
+        claims={20: MembershipClaim(0)}, spare=frozenset((13,)),
+    )  # fmt: skip
     assert steps == {KEY: [11, 12, 15]}
 
 

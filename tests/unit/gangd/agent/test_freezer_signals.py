@@ -187,8 +187,7 @@ def test_stops_the_tree_but_not_slurmstepd(
 def test_double_fork_into_a_session_of_its_own_is_stopped(
     tmp_path: Path, children: Children, freezer: SignalFreezer
 ) -> None:
-    script = tmp_path / "escape.py"
-    script.write_text(ESCAPE)
+    (script := tmp_path / "escape.py").write_text(ESCAPE)
     start_step(tmp_path, children, [sys.executable, str(script)])
 
     def escaped() -> list[int]:
@@ -226,8 +225,7 @@ def test_daemon_without_environment_is_stopped_where_a_cgroup_tells_its_job(
 ) -> None:
     if not (CPU1 / "cgroup.procs").exists():
         pytest.skip("needs a cgroup v1 cpu hierarchy")
-    script = tmp_path / "daemon.py"
-    script.write_text(DAEMON)
+    (script := tmp_path / "daemon.py").write_text(DAEMON)
     begun = tmp_path / "begun"
     group = CPU1 / folder.format(JOB)
     daemon = 0

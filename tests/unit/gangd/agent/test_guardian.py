@@ -248,14 +248,12 @@ def test_leaves_quietly_after_a_farewell(start: Start) -> None:
     pid = program.guardian_pid
     program.say("leave")
     until(lambda: not _alive(pid), 2.0, "end of the guardian")
-    assert program.child.wait(5) == 0
-    assert program.state.word(Word.GUARDIAN_TRIPS) == 0
+    assert (program.child.wait(5), program.state.word(Word.GUARDIAN_TRIPS)) == (0, 0)
 
 
 @pytest.mark.slow
 def test_is_small(start: Start) -> None:
-    program = start(60)
-    status = Path(f"/proc/{program.guardian_pid}/status").read_text()
+    status = Path(f"/proc/{start(60).guardian_pid}/status").read_text()
     resident_kib = int(status.split("VmRSS:")[1].split()[0])
     print(f"guardian resident: {resident_kib} KiB")
     assert resident_kib < 32 * 1024
@@ -387,8 +385,7 @@ def test_a_taken_name_of_a_users_registry_hinders_no_user() -> None:
             path.mkdir(exist_ok=True)
             path.chmod(mode)
             os.chown(path, owner, owner)
-        taken = shm / f"gangd-{user}-known"
-        taken.mkdir(mode=0o777)
+        (taken := shm / f"gangd-{user}-known").mkdir(mode=0o777)
         os.chown(taken, other_user, other_user)
         (shm / f"gangd-{user}-known-0").symlink_to(own)
         os.chown(shm / f"gangd-{user}-known-0", other_user, other_user, follow_symlinks=False)
@@ -504,8 +501,7 @@ def test_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
 def test_revives_nothing_outside_slurms_cgroups(fake_v1: FakeV1, tmp_path: Path) -> None:
     state = make(tmp_path, str(fake_v1.root))
     inside = fake_v1.step(12, "0")
-    outside = fake_v1.root / "user.slice"
-    outside.mkdir()
+    (outside := fake_v1.root / "user.slice").mkdir()
     for folder, path in ((inside, "slurm_a/uid_7/job_12/step_0"), (outside, "user.slice")):
         (folder / "freezer.state").write_text("FROZEN")
         slot = state.claim_cgroup(1, path, 12)

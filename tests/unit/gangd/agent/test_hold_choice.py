@@ -45,10 +45,7 @@ def test_own_groups_where_slurm_keeps_jobs_in_no_cgroups(tmp_path: Path) -> None
         (SlurmLimits("proctrack/cgroup", "jobacct_gather/none", "task/none"), "cgroup2"),
         (SlurmLimits("proctrack/pgid", "jobacct_gather/linux", "task/affinity"), "cgroup2-own"),
         (SlurmLimits("proctrack/linuxproc", "jobacct_gather/cgroup", "task/none"), "sched-idle"),
-        (
-            SlurmLimits("proctrack/pgid", "jobacct_gather/none", "task/affinity,task/cgroup"),
-            "sched-idle",
-        ),
+        (SlurmLimits("proctrack/pgid", "jobacct_gather/none", "task/affinity,task/cgroup"), "sched-idle"),
     ],
 )
 def test_what_slurm_has_in_cgroups_is_moved_out_of_none(

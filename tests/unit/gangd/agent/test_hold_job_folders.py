@@ -37,8 +37,7 @@ class FakeCpu2:
         (root / SCOPE / "cgroup.subtree_control").write_text("")
 
     def job(self, job: int, *, weight: str = "100", cpu: bool = True) -> Path:
-        folder = self.root / SCOPE / f"job_{job}"
-        folder.mkdir()
+        (folder := self.root / SCOPE / f"job_{job}").mkdir()
         if cpu:
             (folder / "cpu.weight").write_text(weight)
             (folder / "cpu.idle").write_text("0")
@@ -116,8 +115,7 @@ def test_cpu_is_enabled_in_slurms_own_scope_and_nowhere_else(fake2: FakeCpu2) ->
 
 
 def test_follows_no_symbolic_link(fake2: FakeCpu2, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "cpu.idle").write_text("0")
     (outside / "cpu.weight").write_text("100")
     (fake2.root / SCOPE / "job_1").symlink_to(outside)
@@ -177,8 +175,7 @@ def test_job_that_begins_lifts_its_user_up(tmp_path: Path) -> None:
 def tree() -> Iterator[Path]:
     if os.geteuid() != 0 or not (CPU1 / "cgroup.procs").exists():
         pytest.skip("needs root and a cgroup v1 cpu hierarchy")
-    top = CPU1 / f"slurm_osubtest{os.getpid()}"
-    top.mkdir()
+    (top := CPU1 / f"slurm_osubtest{os.getpid()}").mkdir()
     (top / "cpu.shares").write_text("8192")  # most of a core, whatever else this host does
     yield top
     folders = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)

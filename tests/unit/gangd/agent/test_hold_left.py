@@ -57,8 +57,7 @@ def test_low_groups_of_all_kinds_are_found_and_others_are_not(tmp_path: Path) ->
 
 def test_low_jobs_of_a_unified_hierarchy_are_found(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu")
-    job = tmp_path / "system.slice/a_slurmstepd.scope/job_5"
-    job.mkdir(parents=True)
+    (job := tmp_path / "system.slice/a_slurmstepd.scope/job_5").mkdir(parents=True)
     (job / "cpu.idle").write_text("1")
     (job / "cpu.weight").write_text("0")
     for name in ("gangd_a_job_6", "gangd_x_job_7", "gangd_a"):
@@ -81,8 +80,7 @@ def test_the_thaw_tool_reports_what_yields_for_no_agent_and_scan_gives_it_back(t
     for path in ("gangd_a_job_1", "gangd_a_job_2"):
         fake.make(path)
         (fake.root / path / "cpu.idle").write_text("1")
-    folder = tmp_path / "agents"
-    folder.mkdir(mode=0o700)
+    (folder := tmp_path / "agents").mkdir(mode=0o700)
     state = StateFile.create(folder / "agent-a.state", "a", "/", str(fake.root))
     slot = state.claim_cgroup(IDLE1.kind, "gangd_a_job_1", 1)
     assert slot is not None
@@ -111,8 +109,7 @@ def test_guardian_restores_by_what_the_ledger_says_alone(
 ) -> None:
     of_slurm = "system.slice/slurmstepd.scope/job_1" if knob.unified else "slurm_a/uid_7/job_1"
     path = "gangd_a_job_1" if own else of_slurm
-    folder = tmp_path / "root" / path
-    folder.mkdir(parents=True)
+    (folder := tmp_path / "root" / path).mkdir(parents=True)
     (folder / "cpu.idle").write_text("1")
     (folder / knob.weight_file).write_text(str(knob.least))
     state = StateFile.create(tmp_path / "agent-a.state", "a", "/", str(tmp_path / "root"))

@@ -19,17 +19,8 @@ from gangd.freezer.tree import job_of_own, own_group
 from gangd.hold.cpu_group import cpu_path, width
 from gangd.hold.cpu_priority import IDLE1, IDLE2, SHARES1, CpuWeightControl, threads
 from gangd.hold.own_groups import OwnGroups
+from tests.fixtures import gang_yield
 from tests.fixtures.gang_host import cpu_ns
-from tests.fixtures.gang_yield import (
-    CPU1,
-    PIN,
-    UNIFIED,
-    FakeCpu1,
-    a_cpu,
-    knob_of_unified,
-    remove_groups,
-    shares,
-)
 from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
@@ -54,24 +45,23 @@ time.sleep(1000)
 
 @pytest.fixture
 def node() -> Iterator[str]:
-    if os.geteuid() != 0 or not (CPU1 / "cgroup.procs").exists():
+    if os.geteuid() != 0 or not (gang_yield.CPU1 / "cgroup.procs").exists():
         pytest.skip("needs root and a cgroup v1 cpu hierarchy")
     name = f"osubtest{os.getpid()}"
     yield name
-    remove_groups(CPU1, name)
+    gang_yield.remove_groups(gang_yield.CPU1, name)
 
 
 @pytest.fixture
 def host(node: str, children: Children) -> Iterator[Path]:
     """Return a hierarchy that has most of each core, whatever else this host does."""
-    top = CPU1 / f"host_{node}"
-    top.mkdir()
+    (top := gang_yield.CPU1 / f"host_{node}").mkdir()
     (top / "cpu.shares").write_text("8192")  # most of a core; more starves the other tests
     yield top
     for child in children:
         child.kill()
         child.wait()
-    remove_groups(top, node)
+    gang_yield.remove_groups(top, node)
     until(lambda: not (top / "cgroup.procs").read_text(), what="an empty group")
     top.rmdir()
 
@@ -79,8 +69,7 @@ def host(node: str, children: Children) -> Iterator[Path]:
 @contextmanager
 def home_of(children: Children, top: Path, node: str) -> Iterator[Path]:
     """Make a group that children come from, and remove it when they have ended."""
-    home = top / f"home_{node}"
-    home.mkdir()
+    (home := top / f"home_{node}").mkdir()
     try:
         yield home
     finally:
@@ -100,7 +89,7 @@ def started(children: Children, program: str) -> int:
 
 
 def spinner(children: Children) -> int:
-    return started(children, PIN.format(cpu=a_cpu()))
+    return started(children, gang_yield.PIN.format(cpu=gang_yield.a_cpu()))
 
 
 def only(*pids: int) -> Callable[[], tuple[int, ...]]:
@@ -122,9 +111,9 @@ def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
     assert not groups.gather({A: only(held), B: only(owner)})  # nothing new
     assert groups.hold(A).did is Did.WROTE
     assert groups.hold(A).did is Did.NOTHING
-    assert shares([held, owner])[0] < 0.1
+    assert gang_yield.shares([held, owner])[0] < 0.1
     assert groups.release(A).did is Did.WROTE
-    assert 0.3 < shares([held, owner])[0] < 0.7
+    assert 0.3 < gang_yield.shares([held, owner])[0] < 0.7
     groups.close()
 
 
@@ -159,24 +148,24 @@ def test_what_a_held_job_forks_yields_too_and_none_escapes(host: Path, node: str
 
 def test_processes_go_back_to_where_they_were_and_the_group_is_removed(node: str, children: Children) -> None:
     pid = spinner(children)
-    with home_of(children, CPU1, node) as home:
+    with home_of(children, gang_yield.CPU1, node) as home:
         (home / "cgroup.procs").write_text(str(pid))
-        groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+        groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
         groups.gather({A: only(pid)})
         assert group_of(pid) == "/" + own_group(node, A)
         groups.hold(A)
         groups.gather({})  # the job is no longer scheduled
         assert group_of(pid) == f"/{home.name}"
-        assert not (CPU1 / own_group(node, A)).exists()
+        assert not (gang_yield.CPU1 / own_group(node, A)).exists()
         assert groups.hold(A).did is Did.GONE
         groups.close()
 
 
 def test_group_of_another_job_is_no_home(node: str, children: Children) -> None:
     stray, task = spinner(children), spinner(children)
-    with home_of(children, CPU1, node) as home:
+    with home_of(children, gang_yield.CPU1, node) as home:
         (home / "cgroup.procs").write_text(str(task))
-        groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+        groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
         groups.gather({B: only(stray)})
         groups.gather({A: only(stray), B: lambda: ()})
         groups.gather({A: only(stray, task)})
@@ -185,11 +174,10 @@ def test_group_of_another_job_is_no_home(node: str, children: Children) -> None:
 
 
 def test_home_that_is_gone_is_the_top(node: str, children: Children) -> None:
-    home = CPU1 / f"home_{node}"
-    home.mkdir()
+    (home := gang_yield.CPU1 / f"home_{node}").mkdir()
     pid = spinner(children)
     (home / "cgroup.procs").write_text(str(pid))
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
     groups.gather({A: only(pid)})
     home.rmdir()
     groups.close()
@@ -207,20 +195,22 @@ def test_next_agent_restores_what_an_earlier_one_left_low(host: Path, node: str,
     assert (low / "cpu.shares").read_text() == "1024\n"
     assert not second.gather({A: only(held), B: only(owner)})  # they are in their groups already
     second.hold(A)
-    assert shares([held, owner])[0] < 0.1
+    assert gang_yield.shares([held, owner])[0] < 0.1
     second.close()
     assert group_of(held) == group_of(owner) == f"/{host.name}"
 
 
 def test_ended_job_leaves_nothing_behind(node: str, children: Children) -> None:
     pid = spinner(children)
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
     groups.gather({A: only(pid)})
     groups.hold(A)
     children[0].kill()
     children[0].wait()
     groups.gather({})
-    until(lambda: bool(groups.gather({})) or not (CPU1 / own_group(node, A)).exists(), what="removal")
+    until(
+        lambda: bool(groups.gather({})) or not (gang_yield.CPU1 / own_group(node, A)).exists(), what="removal"
+    )
     groups.close()
 
 
@@ -236,13 +226,13 @@ def test_weight_that_cannot_be_set_is_reported_and_set_with_the_next_release(
         return os.pwrite(fd, data, offset)
 
     pids = (started(children, "print(flush=True); import time; time.sleep(1000)"), spinner(children))
-    groups = OwnGroups(CPU1, SHARES1, node, NoLedger(), write=write)
+    groups = OwnGroups(gang_yield.CPU1, SHARES1, node, NoLedger(), write=write)
     groups.gather({A: only(*pids)}, cores={A: 2})
     assert refused
     assert "Input/output error" in groups.troubles()[A]
     groups.hold(A)
     groups.release(A)
-    shares_file = CPU1 / own_group(node, A) / "cpu.shares"
+    shares_file = gang_yield.CPU1 / own_group(node, A) / "cpu.shares"
     assert shares_file.read_text().strip() == refused[0].decode()
     for child in children:
         child.kill()
@@ -259,11 +249,11 @@ def test_real_time_thread_is_reported_and_the_others_yield(node: str, children: 
         "print(flush=True)\ntime.sleep(1000)"
     )
     pid = started(children, program)
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
     groups.gather({A: only(pid)})
     assert "real-time" in groups.troubles()[A]
     assert not groups.troubles()
-    tasks = (CPU1 / own_group(node, A) / "tasks").read_text().split()
+    tasks = (gang_yield.CPU1 / own_group(node, A) / "tasks").read_text().split()
     assert tasks == [str(tid) for tid in threads(f"/proc/{pid}/task") if tid != pid]
     children[0].send_signal(signal.SIGKILL)
     groups.close()
@@ -278,9 +268,9 @@ def test_weight_is_that_of_allocated_cores_a_job_can_keep_busy(node: str, childr
     pid = started(children, program)
     assert [width((pid,), cores) for cores in (1, 3, 8)] == [1, 3, 4]
     assert width((pid, 2**22 + 1), 8) == 4  # one that is gone counts for nothing
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
     groups.gather({A: only(pid)})
-    file = CPU1 / own_group(node, A) / "cpu.shares"
+    file = gang_yield.CPU1 / own_group(node, A) / "cpu.shares"
     assert int(file.read_text()) == 1024, "whatever cores its user lets it run on"
     for cores in (3, 2):  # also when nothing was moved
         groups.gather({A: only(pid)}, cores={A: cores})
@@ -298,21 +288,21 @@ def test_full_ledger_means_that_nothing_is_held(node: str, children: Children) -
             return None
 
     pid = spinner(children)
-    groups = OwnGroups(CPU1, IDLE1, node, Full())
+    groups = OwnGroups(gang_yield.CPU1, IDLE1, node, Full())
     groups.gather({A: only(pid)})
     done = groups.hold(A)
     assert done.did is Did.FAILED
     assert "ledger" in (done.text or "")
-    assert (CPU1 / own_group(node, A) / "cpu.idle").read_text() == "0\n"
+    assert (gang_yield.CPU1 / own_group(node, A) / "cpu.idle").read_text() == "0\n"
     groups.close()
 
 
 def test_group_that_a_user_removed_is_made_again(node: str, children: Children) -> None:
     pid = spinner(children)
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
     groups.gather({A: only(pid)})
-    (CPU1 / "cgroup.procs").write_text(str(pid))
-    (CPU1 / own_group(node, A)).rmdir()
+    (gang_yield.CPU1 / "cgroup.procs").write_text(str(pid))
+    (gang_yield.CPU1 / own_group(node, A)).rmdir()
     assert groups.hold(A).did is Did.GONE
     groups.gather({A: only(pid)})
     groups.gather({A: only(pid)})
@@ -324,7 +314,7 @@ def test_group_that_a_user_removed_is_made_again(node: str, children: Children) 
 @pytest.mark.slow
 def test_switches_go_on_while_jobs_are_gathered_and_dissolved(node: str, children: Children) -> None:
     pids = [spinner(children) for _ in range(2)]
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups = OwnGroups(gang_yield.CPU1, IDLE1, node, NoLedger())
     stop = threading.Event()
     wrong: list[object] = []
 
@@ -343,17 +333,17 @@ def test_switches_go_on_while_jobs_are_gathered_and_dissolved(node: str, childre
     thread.join()
     assert not wrong
     groups.close()
-    assert not list(CPU1.glob(f"gangd_{node}_*"))
+    assert not list(gang_yield.CPU1.glob(f"gangd_{node}_*"))
 
 
 @pytest.fixture
 def top2() -> Iterator[tuple[Path, str]]:
     """Return the top of the unified hierarchy, and a name of a node for groups in it."""
-    if os.geteuid() != 0 or UNIFIED is None:
+    if os.geteuid() != 0 or gang_yield.UNIFIED is None:
         pytest.skip("needs root and a cgroup v2 hierarchy")
     name = f"osubtest{os.getpid()}"
-    yield UNIFIED, name
-    remove_groups(UNIFIED, name)
+    yield gang_yield.UNIFIED, name
+    gang_yield.remove_groups(gang_yield.UNIFIED, name)
 
 
 def place2(pid: int) -> str | None:
@@ -362,7 +352,7 @@ def place2(pid: int) -> str | None:
 
 def test_unified_group_holds_and_gives_processes_back(top2: tuple[Path, str], children: Children) -> None:
     top, node = top2
-    knob = knob_of_unified(top)
+    knob = gang_yield.knob_of_unified(top)
     with home_of(children, top, node) as home:
         moved = f"open({str(home / 'cgroup.procs')!r}, 'w').write('0')\n"
         pid = started(children, moved + FORKING)  # all of its children are born at home
@@ -394,7 +384,7 @@ def test_unified_group_holds_and_gives_processes_back(top2: tuple[Path, str], ch
 
 def test_next_agent_restores_a_unified_group(top2: tuple[Path, str], children: Children) -> None:
     top, node = top2
-    knob, pid = knob_of_unified(top), spinner(children)
+    knob, pid = gang_yield.knob_of_unified(top), spinner(children)
     first = OwnGroups(top, knob, node, NoLedger())
     first.gather({A: only(pid), B: lambda: ()})
     first.hold(A)
@@ -408,9 +398,8 @@ def test_next_agent_restores_a_unified_group(top2: tuple[Path, str], children: C
 
 def test_unified_group_without_its_controller_is_made_again(tmp_path: Path, children: Children) -> None:
     """A service manager may disable the controller; its files are then gone from a group that is there."""
-    top = FakeCpu1(tmp_path / "cgroup").root
-    group = top / own_group("n1", A)
-    group.mkdir()
+    top = gang_yield.FakeCpu1(tmp_path / "cgroup").root
+    (group := top / own_group("n1", A)).mkdir()
 
     def enable(text: str) -> None:
         for name in ("cgroup.procs", "cpu.weight", "cpu.idle"):
@@ -437,14 +426,14 @@ def test_unified_group_without_its_controller_is_made_again(tmp_path: Path, chil
     groups.close()
 
 
-@pytest.mark.parametrize("top", [CPU1, UNIFIED], ids=["v1", "unified"])
+@pytest.mark.parametrize("top", [gang_yield.CPU1, gang_yield.UNIFIED], ids=["v1", "unified"])
 def test_no_right_to_override_permissions_is_needed(top: Path | None, children: Children) -> None:
     """The kernel gives the top of a hierarchy to root, without the permission to write there."""
     if os.geteuid() != 0 or top is None or not (top / "cgroup.procs").exists():
         pytest.skip("needs root and that hierarchy")
     node, pid, mode = f"osubtest{os.getpid()}", spinner(children), top.stat().st_mode
     top.chmod(0o555)
-    knob = knob_of_unified(top) if top == UNIFIED else IDLE1
+    knob = gang_yield.knob_of_unified(top) if top == gang_yield.UNIFIED else IDLE1
     program = (
         "import pickle, sys; from pathlib import Path; from gangd.hold.own_groups import OwnGroups;"
         "from tests.fixtures.no_ledger import NoLedger;"
@@ -461,7 +450,7 @@ def test_no_right_to_override_permissions_is_needed(top: Path | None, children: 
         top.chmod(mode & 0o777)
         children[0].kill()
         children[0].wait()
-        remove_groups(top, node)
+        gang_yield.remove_groups(top, node)
 
 
 def test_only_names_of_our_own_kind_are_ours() -> None:

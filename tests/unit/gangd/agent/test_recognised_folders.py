@@ -9,16 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gangd.freezer import slurm_layout
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.procfs import is_slurm_daemon, is_slurmstepd
-from gangd.freezer.slurm_layout import (
-    find_steps,
-    nodes_with_scopes,
-    recognise,
-    recognise_host,
-    slurm_roots,
-    unknown_folders,
-)
 from gangd.freezer.tree import CGROUP1, CGROUP2
 from osub.live.job_folders import job_folders
 from tests.fixtures.looks import until
@@ -55,8 +48,7 @@ class Host:
     def process(self, title: str, *, comm: str = "slurmstepd", uid: int = 0, exe: Path | None = None) -> int:
         """Make a process; its executable is slurmstepd's, unless another is named."""
         self._pid += 1
-        folder = self.proc / str(self._pid)
-        folder.mkdir()
+        (folder := self.proc / str(self._pid)).mkdir()
         (folder / "comm").write_text(f"{comm}\n")
         (folder / "cmdline").write_bytes(title.replace(" ", "\0").encode() + b"\0\0")
         (folder / "exe").symlink_to(exe or self._bin)
@@ -71,12 +63,12 @@ class Host:
         self.group(f"{job}/step_{step}/slurm", *stepd)
 
     def found(self, node: str = "a") -> set[str]:
-        bases = slurm_roots(self.root, CGROUP2, node)
-        return {str(step.key) for step in find_steps(self.root, CGROUP2, bases, None, self.proc)}
+        bases = slurm_layout.slurm_roots(self.root, CGROUP2, node)
+        return {str(step.key) for step in slurm_layout.find_steps(self.root, CGROUP2, bases, None, self.proc)}
 
     def unknown(self, node: str = "a") -> dict[str, str]:
-        bases = slurm_roots(self.root, CGROUP2, node)
-        found = unknown_folders(self.root, CGROUP2, bases, None, self.proc)
+        bases = slurm_layout.slurm_roots(self.root, CGROUP2, node)
+        found = slurm_layout.unknown_folders(self.root, CGROUP2, bases, None, self.proc)
         return {one.path: one.why for one in found}
 
 
@@ -94,7 +86,7 @@ def test_every_form_of_a_jobs_folder_is_found(host: Host) -> None:
     host.group(f"{SCOPE}/system", host.process("slurmstepd infinity"))
     assert host.found() == {"11.batch", "12.0", "12.extern", "13.0+1", "14.interactive"}
     assert host.unknown() == {}
-    assert recognise(host.root, CGROUP2, ("a",), host.proc).named == {"number": 1, "SLUID": 3}
+    assert slurm_layout.recognise(host.root, CGROUP2, ("a",), host.proc).named == {"number": 1, "SLUID": 3}
 
 
 @pytest.mark.parametrize(
@@ -109,25 +101,24 @@ def test_every_form_of_a_jobs_folder_is_found(host: Host) -> None:
 def test_every_place_of_a_scope_is_found(host: Host, scope: str) -> None:
     host.step(f"{scope}/{SLUID}", "0", "12.0")
     assert host.found() == {"12.0"}
-    assert nodes_with_scopes(host.root) == ["a" if "a_" in scope else ""]
+    assert slurm_layout.nodes_with_scopes(host.root) == ["a" if "a_" in scope else ""]
 
 
 def test_of_several_nodes_on_a_host_each_finds_its_own(host: Host) -> None:
     for node, job in (("a", 11), ("b", 12)):
         host.step(f"system.slice/{node}_slurmstepd.scope/job_{job}", "0")
-    assert host.found("a") == {"11.0"}
-    assert host.found("b") == {"12.0"}
-    assert nodes_with_scopes(host.root) == ["a", "b"]
+    assert (host.found("a"), host.found("b")) == ({"11.0"}, {"12.0"})
+    assert slurm_layout.nodes_with_scopes(host.root) == ["a", "b"]
 
 
 def test_a_job_whose_stepd_has_ended_is_remembered(host: Host) -> None:
     host.step(f"{SCOPE}/{SLUID}", "0", "12.0")
-    bases, sluids = slurm_roots(host.root, CGROUP2, "a"), dict[str, int]()
-    find_steps(host.root, CGROUP2, bases, sluids, host.proc)
+    bases, sluids = slurm_layout.slurm_roots(host.root, CGROUP2, "a"), dict[str, int]()
+    slurm_layout.find_steps(host.root, CGROUP2, bases, sluids, host.proc)
     host.group(f"{SCOPE}/{SLUID}/step_0/slurm")
-    steps = find_steps(host.root, CGROUP2, bases, sluids, host.proc)
+    steps = slurm_layout.find_steps(host.root, CGROUP2, bases, sluids, host.proc)
     assert [str(step.key) for step in steps] == ["12.0"]
-    assert not list(unknown_folders(host.root, CGROUP2, bases, sluids, host.proc))
+    assert not list(slurm_layout.unknown_folders(host.root, CGROUP2, bases, sluids, host.proc))
     assert list(host.unknown().values()) == ["no slurmstepd tells which job it is"]
 
 
@@ -180,8 +171,7 @@ def test_two_stepds_that_disagree_are_believed_neither(host: Host) -> None:
 
 @needs_root
 def test_a_users_process_that_calls_itself_slurmstepd_names_no_job(host: Host, tmp_path: Path) -> None:
-    own = tmp_path / "slurmstepd"
-    own.write_text("")
+    (own := tmp_path / "slurmstepd").write_text("")
     os.chown(own, USER, USER)
     host.step(f"{SCOPE}/{SLUID}", "0", "12.0")
     for title, more in (
@@ -202,8 +192,7 @@ def test_a_users_process_that_calls_itself_slurmstepd_names_no_job(host: Host, t
 def test_a_hard_link_to_a_program_that_runs_as_root_is_no_daemon(host: Host, tmp_path: Path) -> None:
     """Where the kernel allows hard links to what another owns, a user names one as he likes."""
     for name in ("slurmstepd", "slurmd"):
-        program = tmp_path / name
-        program.write_text("su")
+        (program := tmp_path / name).write_text("su")
         program.chmod(0o755)
         pid = host.process("slurmstepd: [99.0]", comm=name, exe=program)
         assert is_slurm_daemon(pid, host.proc)
@@ -225,10 +214,10 @@ def test_a_scope_that_a_user_made_is_none(host: Host) -> None:
     for path in (mine, named):
         os.chown(host.root / path, USER, USER)
     assert host.found() == {"12.0"}
-    bases = slurm_roots(host.root, CGROUP2, "a")
-    [step] = find_steps(host.root, CGROUP2, bases)
+    bases = slurm_layout.slurm_roots(host.root, CGROUP2, "a")
+    [step] = slurm_layout.find_steps(host.root, CGROUP2, bases)
     assert step.paths == (f"{SCOPE}/job_12/step_0/user/task_0",)
-    assert nodes_with_scopes(host.root) == ["a"]
+    assert slurm_layout.nodes_with_scopes(host.root) == ["a"]
 
 
 @needs_root
@@ -273,10 +262,9 @@ def test_titles_as_slurm_writes_them() -> None:
 
 def test_old_hierarchies_are_looked_at_too(tmp_path: Path) -> None:
     (tmp_path / "slurm_a/uid_1/job_5/step_0").mkdir(parents=True)
-    odd = tmp_path / "slurm_a/uid_1/job_5/step.1"
-    odd.mkdir()
+    (odd := tmp_path / "slurm_a/uid_1/job_5/step.1").mkdir()
     (odd / "cgroup.procs").write_text("1\n")
-    found = recognise(tmp_path, CGROUP1, ("a",))
+    found = slurm_layout.recognise(tmp_path, CGROUP1, ("a",))
     assert found.named == {"number": 1}
     assert [one.path for one in found.unknown] == ["slurm_a/uid_1/job_5/step.1"]
 
@@ -292,4 +280,4 @@ def test_the_doctor_reports_what_it_cannot_recognise(host: Host) -> None:
     assert f"{SCOPE}/new-0: it is named as no job" in reported.found
     assert "and 4 more" in reported.found
     assert "CgroupJobIdPaths=yes" in reported.advice
-    assert set(recognise_host(host.root)) == {host.root}
+    assert set(slurm_layout.recognise_host(host.root)) == {host.root}

@@ -118,8 +118,7 @@ def test_a_held_job_is_charged_for_what_the_owner_waited_for(
     meters.on_held(frozenset({1}), frozenset(), SLICE_NS, {2: 40 * MS})
     delays[0] = waited_ms * MS
     meters.sample(1, 210 * MS, SLICE_NS + 8 * MS)
-    assert meters.charge({1}, {2}) == {2: charged_ms * MS}
-    assert meters.charge({1}, {2}) == {}
+    assert (meters.charge({1}, {2}), meters.charge({1}, {2})) == ({2: charged_ms * MS}, {})
 
 
 def test_what_an_owner_that_was_not_read_has_lost_is_charged_later(delays: list[int]) -> None:
@@ -170,8 +169,7 @@ def test_what_launches_cost_a_job_that_takes_no_turns_is_owed_once(
     meters.track({1: (os.getpid(),), 2: ()}, 0)
     meters.on_held(frozenset(), yielding, 0, {})
     meters.on_launch(2, daemons_ms * MS, 2 * MS)
-    assert meters.charge_launches({1, 2, 3}) == owed
-    assert meters.charge_launches({1, 2, 3}) == {}
+    assert (meters.charge_launches({1, 2, 3}), meters.charge_launches({1, 2, 3})) == (owed, {})
 
 
 def test_a_job_that_its_freeze_does_not_hold_yields_for_a_while() -> None:
@@ -233,8 +231,7 @@ def test_of_three_jobs_the_one_that_lost_time_gets_it() -> None:
 
 
 def test_daemons_of_a_job_are_those_in_its_own_cgroup_to_their_end(fake_v1: FakeV1) -> None:
-    step = fake_v1.step(12, "0")
-    procs = step.parent / "cgroup.procs"
+    procs = fake_v1.step(12, "0").parent / "cgroup.procs"
     freezer = CgroupFreezer(fake_v1.root, CGROUP1, "a", NoLedger())
     freezer.adopt(freezer.look())
     spin = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
@@ -249,6 +246,5 @@ def test_daemons_of_a_job_are_those_in_its_own_cgroup_to_their_end(fake_v1: Fake
         assert used_ns > seen_ns + MS  # its parent has not taken note of its end
     assert freezer.daemon_ns(12) == used_ns
     procs.unlink()
-    assert freezer.daemon_ns(12) == used_ns
-    assert freezer.daemon_ns(13) == 0
+    assert (freezer.daemon_ns(12), freezer.daemon_ns(13)) == (used_ns, 0)
     freezer.close()

@@ -112,19 +112,11 @@ def test_what_a_configuration_allows_the_wire_carries() -> None:
         config = msgspec.convert(msgspec.toml.decode(text.encode()), Config)
         settings = config.settings()
         plan = SlicePlan(
-            controller=ControllerIdentity(b"c" * 16, 1),
-            node="n1",
-            epoch=1,
-            seq=1,
-            sent_ns=0,
-            lease_ns=settings.lease_ns,
-            first_slice=settings.lookahead,
-            first_start_ns=0,
-            quantum_ns=settings.quantum_ns,
-            horizon=settings.lookahead,
-            bounds=config.bounds(),
+            controller=ControllerIdentity(b"c" * 16, 1), node="n1", epoch=1, seq=1, sent_ns=0,
+            lease_ns=settings.lease_ns, first_slice=settings.lookahead, first_start_ns=0,
+            quantum_ns=settings.quantum_ns, horizon=settings.lookahead, bounds=config.bounds(),
             **nothing,
-        )
+        )  # fmt: skip
         assert decode_down(encode_down(plan), "n1") == plan
 
 
@@ -141,8 +133,7 @@ def test_a_large_cluster_has_a_longer_lease_unless_one_is_set(nodes: int, lease_
 
 
 def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path) -> None:
-    path = tmp_path / "gangd.toml"
-    path.write_text(
+    (path := tmp_path / "gangd.toml").write_text(
         'quantum_ms = 100\nkeys = "/k"\nopt_out_comments = ["x"]\n[partitions.fast]\nweight = 2\n'
     )
     config = load_config(path, quantum_ms=50.0, record=tmp_path, state=None)
@@ -155,8 +146,7 @@ def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path
 def test_a_key_by_its_former_name_is_taken_with_a_warning_that_has_the_new_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "gangd.toml"
-    path.write_text("quantum_most_ms = 800\n")
+    (path := tmp_path / "gangd.toml").write_text("quantum_most_ms = 800\n")
     assert load_config(path).quantum_max_ms == 800
     assert [(one.levelname, "quantum_max_ms" in one.getMessage()) for one in caplog.records] == [
         ("WARNING", True)
@@ -185,8 +175,7 @@ def test_a_key_by_its_former_name_is_taken_with_a_warning_that_has_the_new_one(
     ],
 )
 def test_a_wrong_configuration_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "gangd.toml"
-    path.write_text(text)
+    (path := tmp_path / "gangd.toml").write_text(text)
     with pytest.raises(UsageError, match=message):
         load_config(path)
 
@@ -246,8 +235,7 @@ def test_what_a_job_asks_for_is_a_factor_on_what_the_rules_say() -> None:
 
 
 def test_what_may_be_frozen_by_measurement_is_what_neither_rule_nor_job_decides(tmp_path: Path) -> None:
-    path = tmp_path / "gangd.toml"
-    path.write_text(
+    (path := tmp_path / "gangd.toml").write_text(
         'tune = true\ntune_holds = ["freeze"]\njob_holds = ["yield"]\n[users.alice]\nweight = 2\n'
         '[partitions.debug]\nhold = "yield"\n'
     )
@@ -268,8 +256,7 @@ def test_the_quantum_reaches_the_core() -> None:
 
 
 def test_rules_are_read_from_the_configuration(tmp_path: Path) -> None:
-    path = tmp_path / "gangd.toml"
-    path.write_text(
+    (path := tmp_path / "gangd.toml").write_text(
         "[partitions.debug]\nhold = 'freeze'\n[qos.long]\nquantum_ms = 1000\n"
         "[accounts.physics]\nweight = 2\n[users.alice]\nopt_out = true\n"
     )
@@ -293,8 +280,7 @@ def test_rules_are_read_from_the_configuration(tmp_path: Path) -> None:
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    path = tmp_path / "gangd.toml"
-    path.write_text(text)
+    (path := tmp_path / "gangd.toml").write_text(text)
     with pytest.raises(UsageError, match=complaint):
         load_config(path)
 

@@ -24,6 +24,7 @@ from foundation.slurm import (
     SubmitRequest,
 )
 from foundation.slurm.site_configuration import read_reservations
+from gangd import wire
 from gangd.controller.alarms import AlarmBoard, alarms_of, fault_alarm, worded
 from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.intake import GHOST_NS, AgentConnections
@@ -36,16 +37,6 @@ from gangd.controller.state_directory import StateDirectory
 from gangd.controller.uplink import own_words
 from gangd.core import Alarm, CoreMap, HoldMode, JobView, NodePresence, SliceRow
 from gangd.core.scheduler_events import NodeReport, SliceUse
-from gangd.wire import (
-    AgentFault,
-    FoundState,
-    JobSample,
-    Leak,
-    Report,
-    ReportedJobMemory,
-    ReportedMemory,
-    SliceReport,
-)
 from gangd.wire.connection_limiter import Denied
 from gangd.wire.messages import printable
 from tests.fixtures.core_bench import Bench
@@ -66,17 +57,10 @@ def test_recorded_slices_are_read_in_the_time_of_a_run(tmp_path: Path) -> None:
     assert list(read_slices(tmp_path, 1_000_000.0, {8})) == []
     assert list(read_slices(tmp_path, 1_000_000.0, {7})) == [
         SliceRecord(
-            slice=2,
-            start_s=1.5,
-            length_s=0.25,
-            job=7,
-            node="n1",
-            role="run",
-            cpu_s=0.0015,
-            skew_us=-3.0,
-            freeze_us=40.0,
+            slice=2, start_s=1.5, length_s=0.25, job=7, node="n1", role="run", cpu_s=0.0015,
+            skew_us=-3.0, freeze_us=40.0,
         )
-    ]
+    ]  # fmt: skip
 
 
 def test_a_restarted_controller_goes_on_in_the_same_record(tmp_path: Path) -> None:
@@ -91,8 +75,7 @@ def test_a_torn_line_is_skipped_and_a_foreign_file_refused(tmp_path: Path) -> No
     log = SliceLog(tmp_path, 0.0, 0, clock=lambda: 0)  # whatever the host's uptime, no file is a day old
     log.append([row(0, 0)])
     log.close()
-    path = tmp_path / NAME
-    path.write_bytes(path.read_bytes() + b'[1, 2, "to')
+    (path := tmp_path / NAME).write_bytes(path.read_bytes() + b'[1, 2, "to')
     assert len(list(read_slices(path, 0.0))) == 1
     later = SliceLog(tmp_path, 5000.0, 0, clock=lambda: 0)
     later.append([row(9, 0)])
@@ -202,20 +185,20 @@ def test_an_alarm_names_the_job_the_user_and_the_nodes_that_caused_it() -> None:
 
 
 def test_faults_that_need_something_done_are_alarms_of_their_job_and_node() -> None:
-    alarm = fault_alarm("n1", AgentFault("freeze_failed", 3, "step 7.0 does not freeze\x1b[2J", 7))
+    alarm = fault_alarm("n1", wire.AgentFault("freeze_failed", 3, "step 7.0 does not freeze\x1b[2J", 7))
     assert alarm is not None
     assert (alarm.kind, alarm.job, alarm.nodes) == ("fault", 7, ("n1",))
     assert "\x1b" not in alarm.text
-    other = fault_alarm("n2", AgentFault("freeze_failed", 1, "step 7.0 does not freeze", 7))
+    other = fault_alarm("n2", wire.AgentFault("freeze_failed", 1, "step 7.0 does not freeze", 7))
     assert other is not None
     assert other.subject != alarm.subject
-    stray = fault_alarm("n1", AgentFault("stray", 1, "2 processes of user 1000 run outside of jobs"))
+    stray = fault_alarm("n1", wire.AgentFault("stray", 1, "2 processes of user 1000 run outside of jobs"))
     assert stray is not None
     assert (stray.job, stray.nodes) == (None, ("n1",))
-    stray = fault_alarm("n1", AgentFault("stray", 1, "2 processes of its user run outside of jobs", 7))
+    stray = fault_alarm("n1", wire.AgentFault("stray", 1, "2 processes of its user run outside of jobs", 7))
     assert stray is not None
     assert worded(stray, "alice").startswith("job 7 of user alice on n1: 2 processes of its user run outside")
-    assert fault_alarm("n1", AgentFault("late_switch", 9, "slice 3 began 12 ms late")) is None
+    assert fault_alarm("n1", wire.AgentFault("late_switch", 9, "slice 3 began 12 ms late")) is None
 
 
 def test_alarms_without_number_are_not_kept() -> None:
@@ -240,41 +223,43 @@ def test_of_much_at_the_limit_the_first_few_are_named() -> None:
 PLACES = {1: NodePresence.HERE, 2: NodePresence.ELSEWHERE, 3: NodePresence.LEFT, 4: NodePresence.UNKNOWN}
 
 
-def report(**more: Any) -> Report:
+def report(**more: Any) -> wire.Report:
     fields: dict[str, Any] = {"incarnation": b"a" * 16, "follows": None, "seq": 1}
-    return Report(node="n1", offset_ns=0, rtt_us=0, **(fields | more))
+    return wire.Report(node="n1", offset_ns=0, rtt_us=0, **(fields | more))
 
 
-def sample(job: int) -> JobSample:
-    return JobSample(job, 1, 2, 3, 4)
+def sample(job: int) -> wire.JobSample:
+    return wire.JobSample(job, 1, 2, 3, 4)
 
 
 ALL = (1, 2, 3, 4)
 
 EVERYTHING: dict[str, Any] = {
-    "slices": (SliceReport(7, 1, 0, 0, 0, ALL, tuple(map(sample, ALL)), ALL),),
+    "slices": (wire.SliceReport(7, 1, 0, 0, 0, ALL, tuple(map(sample, ALL)), ALL),),
     "alone": tuple(map(sample, ALL)),
     "ended": ALL,
     "dying": ALL,
-    "found": tuple(FoundState(job, "frozen", "thawed") for job in ALL),
-    "leaks": tuple(Leak(job, 5) for job in ALL),
-    "faults": (AgentFault("kind", 1, "text"), *(AgentFault("kind", 1, "text", job) for job in ALL)),
-    "memory": ReportedMemory(9, 0.5, 7, tuple(ReportedJobMemory(job, 1, 2) for job in ALL)),
+    "found": tuple(wire.FoundState(job, "frozen", "thawed") for job in ALL),
+    "leaks": tuple(wire.Leak(job, 5) for job in ALL),
+    "faults": (wire.AgentFault("kind", 1, "text"), *(wire.AgentFault("kind", 1, "text", job) for job in ALL)),
+    "memory": wire.ReportedMemory(9, 0.5, 7, tuple(wire.ReportedJobMemory(job, 1, 2) for job in ALL)),
 }
 
 OWN: dict[str, Any] = {
-    "slices": (SliceReport(7, 1, 0, 0, 0, (1, 4), (sample(1), sample(4)), (1, 4)),),
+    "slices": (wire.SliceReport(7, 1, 0, 0, 0, (1, 4), (sample(1), sample(4)), (1, 4)),),
     "alone": (sample(1), sample(4)),
     "ended": (1, 4),
     "dying": (1, 4),
-    "found": (FoundState(1, "frozen", "thawed"), FoundState(4, "frozen", "thawed")),
-    "leaks": (Leak(1, 5), Leak(4, 5)),
+    "found": (wire.FoundState(1, "frozen", "thawed"), wire.FoundState(4, "frozen", "thawed")),
+    "leaks": (wire.Leak(1, 5), wire.Leak(4, 5)),
     "faults": (
-        AgentFault("kind", 1, "text"),
-        AgentFault("kind", 1, "text", 1),
-        AgentFault("kind", 1, "text", 4),
+        wire.AgentFault("kind", 1, "text"),
+        wire.AgentFault("kind", 1, "text", 1),
+        wire.AgentFault("kind", 1, "text", 4),
     ),
-    "memory": ReportedMemory(9, 0.5, 7, (ReportedJobMemory(1, 1, 2), ReportedJobMemory(4, 1, 2))),
+    "memory": wire.ReportedMemory(
+        9, 0.5, 7, (wire.ReportedJobMemory(1, 1, 2), wire.ReportedJobMemory(4, 1, 2))
+    ),
 }
 
 
@@ -289,9 +274,9 @@ def test_it_is_decided_of_every_field_whether_it_speaks_of_jobs() -> None:
     of_no_job = {"version", "node", "incarnation", "follows", "seq", "offset_ns", "rtt_us"}
     of_no_job |= {"foreign_controllers"}
     questions = {"born", "launched"}
-    assert EVERYTHING.keys() | of_no_job | questions == set(Report.__struct_fields__)
+    assert EVERYTHING.keys() | of_no_job | questions == set(wire.Report.__struct_fields__)
     inside = {"number", "epoch", "applied_ns", "skew_us", "freeze_us"} | {"held", "samples", "yielding"}
-    assert inside == set(SliceReport.__struct_fields__)
+    assert inside == set(wire.SliceReport.__struct_fields__)
 
 
 def test_a_report_of_own_jobs_is_left_as_it_is() -> None:
@@ -372,19 +357,10 @@ def test_a_peers_text_is_printed_without_what_moves_a_cursor() -> None:
 
 
 JOB = SlurmJob(
-    job_id=1,
-    name="x",
-    user="u",
-    uid=1,
-    partition="main",
-    state=SlurmJobState.RUNNING,
-    reason="None",
-    num_nodes=2,
-    cores=(NodeCores("n1", (0,)), NodeCores("n2", (0,))),
-    start_time=100,
-    end_time=1000,
-    time_limit_s=900,
-)
+    job_id=1, name="x", user="u", uid=1, partition="main", state=SlurmJobState.RUNNING,
+    reason="None", num_nodes=2, cores=(NodeCores("n1", (0,)), NodeCores("n2", (0,))),
+    start_time=100, end_time=1000, time_limit_s=900,
+)  # fmt: skip
 
 
 def reserved(name: str, start_s: int, end_s: int, *nodes: str) -> Reservation:
@@ -413,16 +389,11 @@ def test_jobs_that_were_known_learn_of_a_new_reservation() -> None:
     view = ClusterView(CoreMap(), Policy())
     view.know_nodes(
         SlurmNode(
-            name=name,
-            states=frozenset(),
-            cores=1,
-            threads_per_core=1,
-            memory_mib=1,
-            cpus_allocated=0,
-            features=frozenset(),
+            name=name, states=frozenset(), cores=1, threads_per_core=1, memory_mib=1,
+            cpus_allocated=0, features=frozenset(),
         )
         for name in ("n1", "n2")
-    )
+    )  # fmt: skip
     snapshot = JobSnapshot((JOB,))
     assert [one.latest_s for one in view.views(snapshot)] == [None]
     view.know_reservations([reserved("maint", 2000, 3000, "n2")])
@@ -526,8 +497,7 @@ def test_seats_part_just_the_dangerous_however_jobs_come_and_go(data: st.DataObj
     pairs = data.draw(st.sets(st.tuples(st.sampled_from(names), st.sampled_from(names))))
     rule = PairRule(frozenset((min(pair), max(pair)) for pair in pairs))
     slurm = FakeSlurm(nodes=2, cores=4)
-    cores = CoreMap()
-    view = ClusterView(cores, Policy(pairing=rule))
+    view = ClusterView(CoreMap(), Policy(pairing=rule))
     view.know_nodes(slurm.nodes())
     said: dict[str, str] = {}
     for _ in range(data.draw(st.integers(1, 12))):
@@ -561,16 +531,14 @@ def test_seats_part_just_the_dangerous_however_jobs_come_and_go(data: st.DataObj
     ],
 )
 def test_a_table_of_pairs_that_is_none_is_one_line(tmp_path: Path, text: str | bytes, message: str) -> None:
-    path = tmp_path / "pairs.csv"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    (path := tmp_path / "pairs.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=message) as found:
         read_pairs(path, 0.05, "admin_comment")
     assert "\n" not in str(found.value)
 
 
 def test_a_table_of_pairs_is_read_with_its_threshold_and_from_no_one_else(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.csv"
-    path.write_text("victim,opponent,e_v\nb,a,0.2\na,b,0.0\na,a,0.05\n")
+    (path := tmp_path / "pairs.csv").write_text("victim,opponent,e_v\nb,a,0.2\na,b,0.0\na,a,0.05\n")
     assert read_pairs(path, 0.05, "comment") == PairRule(frozenset({("a", "b")}), word="comment")
     path.write_text("victim,opponent,e_v\na,b,0.2\na,b,-0.1\n")
     assert read_pairs(path, 0.05, "name").losses == {("a", "b"): 0.2}, "the larger loss of two counts"

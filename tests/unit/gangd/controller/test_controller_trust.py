@@ -20,20 +20,9 @@ import zmq
 
 from foundation.errors import InputError
 from foundation.slurm import SubmitRequest
+from gangd import wire
 from gangd.controller.controller_status import ControllerStatus, read_status
 from gangd.curve_keys import load_agent_keys, make_keys
-from gangd.wire import (
-    AgentFault,
-    FoundState,
-    JobSample,
-    Leak,
-    Ping,
-    Pong,
-    Report,
-    SliceReport,
-    Welcome,
-    encode,
-)
 from tests.chaos.forger import client
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.gang_company import Company
@@ -54,7 +43,7 @@ def lie(agent: ScriptedAgent, **claims: Any) -> None:
     agent.seq += 1
     controller = agent.timeline.controller
     agent.say(
-        Report(
+        wire.Report(
             node=agent.node,
             incarnation=agent.incarnation,
             follows=None if controller is None else controller.incarnation,
@@ -100,7 +89,7 @@ def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) 
         stage.welcome(one, two)
         take_turns(stage, one, {1, 3})
         take_turns(stage, two, {2, 4})
-        idle = JobSample(1, 0, 0, 50_000, 1)
+        idle = wire.JobSample(1, 0, 0, 50_000, 1)
 
         def lie_on() -> bool:
             """Lie once more; returns whether two dozen lies are known to have been dropped."""
@@ -108,10 +97,12 @@ def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) 
                 two,
                 dying=(1,),
                 ended=(1, 3),
-                found=(FoundState(3, "frozen", "thawed"),),
-                slices=(SliceReport(two.timeline.horizon - 3, 1, time.monotonic_ns(), 0, 0, (3,), (idle,)),),
-                leaks=(Leak(1, 1_000),),
-                faults=(AgentFault("stuck", 1, "no", 3),),
+                found=(wire.FoundState(3, "frozen", "thawed"),),
+                slices=(
+                    wire.SliceReport(two.timeline.horizon - 3, 1, time.monotonic_ns(), 0, 0, (3,), (idle,)),
+                ),
+                leaks=(wire.Leak(1, 1_000),),
+                faults=(wire.AgentFault("stuck", 1, "no", 3),),
             )
             status = stage.status()
             return status is not None and status.dropped.get("foreign_job", 0) >= 24
@@ -139,7 +130,7 @@ def test_what_a_node_says_of_its_own_jobs_counts(tmp_path: Path) -> None:
     def scene() -> None:
         stage.welcome(one, two)
         take_turns(stage, one, {1, 3})
-        lie(one, dying=(3,), leaks=(Leak(1, 1_000),), faults=(AgentFault("stuck", 1, "no", 1),))
+        lie(one, dying=(3,), leaks=(wire.Leak(1, 1_000),), faults=(wire.AgentFault("stuck", 1, "no", 1),))
         stage.until(lambda: 3 in one.timeline.exempt.opt_out)
         stage.until(lambda: (status := stage.status()) is not None and status.nodes[0].leaked_us == 1_000)
 
@@ -155,14 +146,14 @@ def test_the_answers_to_a_node_cannot_be_taken_over(tmp_path: Path) -> None:
     one = stage.agent("n1")
 
     def answers() -> set[int]:
-        return {reply.agent_ns for reply in one.replies if isinstance(reply, Pong)}
+        return {reply.agent_ns for reply in one.replies if isinstance(reply, wire.Pong)}
 
     def scene() -> None:
         stage.welcome(one)
         with socket_of(stage, "n2", b"n1") as liar:
             for stamp in range(1, 41):  # each asked once: what is lost on the way stays so
-                liar.send(encode(Ping(node="n1", agent_ns=1_000 + stamp)))
-                one.say(Ping(node="n1", agent_ns=stamp))
+                liar.send(wire.encode(wire.Ping(node="n1", agent_ns=1_000 + stamp)))
+                one.say(wire.Ping(node="n1", agent_ns=stamp))
                 stage.until(lambda stamp=stamp: stamp in answers())  # type: ignore[misc]
             stage.until(lambda: (status := stage.status()) is not None and "wrong_node" in status.dropped)
             assert not liar.poll(0), "what is meant for n1 went to n2"
@@ -181,8 +172,8 @@ def test_two_that_speak_with_the_key_of_one_node_are_reported(tmp_path: Path) ->
         with socket_of(stage, "n1", b"thief") as thief:
 
             def both_speak() -> bool:
-                one.say(Ping(node="n1", agent_ns=1))
-                thief.send(encode(Ping(node="n1", agent_ns=2)))
+                one.say(wire.Ping(node="n1", agent_ns=1))
+                thief.send(wire.encode(wire.Ping(node="n1", agent_ns=2)))
                 return "key" in stage.alarms()
 
             stage.until(both_speak)
@@ -205,7 +196,7 @@ def test_an_agent_that_connects_anew_is_no_second_one(tmp_path: Path) -> None:
             one.replies.clear()
 
             def has_come() -> bool:
-                one.say(Ping(node="n1", agent_ns=1))
+                one.say(wire.Ping(node="n1", agent_ns=1))
                 return bool(one.replies)
 
             stage.until(has_come)
@@ -307,9 +298,9 @@ def live_controller(folder: Path) -> Iterator[Scene]:
 
         def welcomed() -> bool:
             for agent in agents:
-                if not any(isinstance(reply, Welcome) for reply in agent.replies):
+                if not any(isinstance(reply, wire.Welcome) for reply in agent.replies):
                     agent.hello()
-            return all(any(isinstance(reply, Welcome) for reply in agent.replies) for agent in agents)
+            return all(any(isinstance(reply, wire.Welcome) for reply in agent.replies) for agent in agents)
 
         scene.until(welcomed, "the honest agents are welcomed")
         scene.take_turns()

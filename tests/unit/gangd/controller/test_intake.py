@@ -78,15 +78,9 @@ def stage() -> tuple[RecordingLoop, Intake]:
     scheduler = GangScheduler(CoreSettings(quantum_ns=10**9), 0, cores)
     uplink = Uplink(ControllerIdentity(b"c" * 16, 1), cores, scheduler.time, scheduler.place)
     intake = Intake(
-        cast("ControllerSockets", seen),
-        cores,
-        scheduler,
-        uplink,
-        cast("CommandExecutor", seen),
-        lambda: None,
-        lambda _: None,
-        seen.clock,
-    )
+        cast("ControllerSockets", seen), cores, scheduler, uplink, cast("CommandExecutor", seen),
+        lambda: None, lambda _: None, seen.clock,
+    )  # fmt: skip
     for node in NODES:
         scheduler.handle(AgentJoined(0, node))
         seen.waiting.append(message(hello(node)))

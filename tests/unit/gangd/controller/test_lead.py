@@ -149,8 +149,7 @@ def test_a_controller_that_shares_the_folder_keeps_one_that_does_not_away(
 
 def test_the_time_after_which_a_standby_takes_over_has_bounds(tmp_path: Path) -> None:
     assert Config().takeover_ms is None
-    path = tmp_path / "gangd.toml"
-    path.write_text("takeover_ms = 100\n")
+    (path := tmp_path / "gangd.toml").write_text("takeover_ms = 100\n")
     with pytest.raises(UsageError):
         load_config(path)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zmq
 
+from gangd import wire
 from gangd.controller.fanout import A_PART, ANNOUNCED_EVERY, FIRST_ROUNDS, MOST_PARTS, BeatRounds, Fanout
 from gangd.controller.intake import MOST_OF_ONE, MOST_SLICES, SAMPLED_SLICES, Backlog, condensed
 from gangd.controller.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
@@ -28,37 +29,13 @@ from gangd.core import (
 from gangd.core.scheduler_events import Exempt, ExemptKind, HoldMode, Publish, TrackMember, TrackPlan
 from gangd.core.slice_timing import Timebase
 from gangd.curve_keys import SHARED_AGENT
-from gangd.wire import (
-    AccessRefused,
-    AgentFault,
-    Bounds,
-    ControllerIdentity,
-    Farewell,
-    FoundState,
-    Hello,
-    JobCores,
-    JobHold,
-    JobSample,
-    Leak,
-    MalformedError,
-    Message,
-    Ping,
-    PlanChange,
-    Pong,
-    Report,
-    Resend,
-    SlicePlan,
-    SliceReport,
-    Welcome,
-    encode,
-)
 from gangd.wire import ExemptJobs as Listed
 from gangd.wire.messages import MAX_FRAME_BYTES, ReplayedError
 from gangd.wire.sockets import Received
 from tests.fixtures.gang_loop import Stage, two_jobs
 
-CONTROLLER = ControllerIdentity(b"c" * 16, 1)
-BOUNDS = Bounds(5_000_000_000, 200_000_000)
+CONTROLLER = wire.ControllerIdentity(b"c" * 16, 1)
+BOUNDS = wire.Bounds(5_000_000_000, 200_000_000)
 
 
 def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> None:
@@ -69,14 +46,14 @@ def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> 
     killed = TrackMember(7, ((7, cores.pack({"n1": (0,)})),))
     fanout.exempt(Exempt(killed, ExemptKind.TERMINATING, on=True))
     [message] = fanout.messages(0, 1)
-    assert isinstance(message, PlanChange)
+    assert isinstance(message, wire.PlanChange)
     assert message.exempt == Listed(never_freeze=(7,))
     fanout.exempt(Exempt(killed, ExemptKind.TERMINATING, on=False))
     assert fanout.messages(0, 1) == []  # worth no message of its own
     track = TrackPlan(7, 5, True, (killed,), np.ones((1, 1), dtype=np.bool_), [0], 0)  # it runs anew
     fanout.publish(Publish(1, 5, (track,), (), rebase=False))
     [message] = fanout.messages(0, 5)
-    assert isinstance(message, PlanChange)
+    assert isinstance(message, wire.PlanChange)
     assert message.exempt == Listed()
 
 
@@ -84,13 +61,13 @@ def test_other_bounds_are_sent_to_every_node_and_the_same_to_none() -> None:
     fanout = Fanout(CONTROLLER, CoreMap({"n1": 1, "n2": 1}), Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     for node in ("n1", "n2"):
         fanout.resend(node)
-    assert [one.bounds for one in fanout.messages(0, 1) if isinstance(one, SlicePlan)] == [BOUNDS] * 2
+    assert [one.bounds for one in fanout.messages(0, 1) if isinstance(one, wire.SlicePlan)] == [BOUNDS] * 2
     fanout.set_terms(3_000_000_000, BOUNDS)
     assert fanout.messages(0, 1) == []
-    shorter = Bounds(2_000_000_000, 0)
+    shorter = wire.Bounds(2_000_000_000, 0)
     fanout.set_terms(3_000_000_000, shorter)
     message = fanout.messages(0, 1)
-    assert [one.bounds for one in message if isinstance(one, SlicePlan)] == [shorter] * 2
+    assert [one.bounds for one in message if isinstance(one, wire.SlicePlan)] == [shorter] * 2
     assert {one.lease_ns for one in message} == {3_000_000_000}
 
 
@@ -102,9 +79,9 @@ def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
     run = np.array([[True, False], [False, True]])
     fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, frozen), run, [0, 1], 0),), ()))
     text = {message.node: message for message in fanout.messages(0, 5)}
-    assert all(isinstance(message, SlicePlan) for message in text.values())
+    assert all(isinstance(message, wire.SlicePlan) for message in text.values())
     holds = {node: [track.holds for track in getattr(one, "tracks", ())] for node, one in text.items()}
-    assert holds == {"n1": [(JobHold(7, "yield"),)], "n2": [(JobHold(7, "yield"),)]}
+    assert holds == {"n1": [(wire.JobHold(7, "yield"),)], "n2": [(wire.JobHold(7, "yield"),)]}
 
 
 def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
@@ -118,51 +95,51 @@ def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
     fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, narrow), run, [0, 1], 0),), ()))
     text = {message.node: message for message in fanout.messages(0, 5)}
     assert {node: set(getattr(one, "cores", ())) for node, one in text.items()} == {
-        "n1": {JobCores(7, 3), JobCores(8, 1)},
-        "n2": {JobCores(7, 1)},
+        "n1": {wire.JobCores(7, 3), wire.JobCores(8, 1)},
+        "n2": {wire.JobCores(7, 1)},
     }
     fanout.exempt(Exempt(free, ExemptKind.FREE, on=True))
     [message] = fanout.messages(0, 6)
-    assert isinstance(message, PlanChange)
-    assert message.cores == (JobCores(9, 2),)
+    assert isinstance(message, wire.PlanChange)
+    assert message.cores == (wire.JobCores(9, 2),)
     fanout.publish(Publish(2, 8, (), (7,)))
     fanout.messages(0, 8)
     fanout.resend("n2")
     [whole] = fanout.messages(0, 9)
-    assert isinstance(whole, SlicePlan)
-    assert whole.cores == (JobCores(9, 2),)
+    assert isinstance(whole, wire.SlicePlan)
+    assert whole.cores == (wire.JobCores(9, 2),)
 
 
 ONE = b"n1".ljust(16, b".")
 
 
-def received(said: Message, node: str = "n1", *, key: str | None = None, over: bytes = b"") -> Received:
-    return Received(over or node.encode(), key or node, encode(said))
+def received(said: wire.Message, node: str = "n1", *, key: str | None = None, over: bytes = b"") -> Received:
+    return Received(over or node.encode(), key or node, wire.encode(said))
 
 
 def report(
-    seq: int, *slices: SliceReport, node: str = "n1", incarnation: bytes = ONE, **more: object
-) -> Report:
+    seq: int, *slices: wire.SliceReport, node: str = "n1", incarnation: bytes = ONE, **more: object
+) -> wire.Report:
     said = {"follows": None, "offset_ns": seq, "rtt_us": 0, **more}
-    return Report(node=node, incarnation=incarnation, seq=seq, slices=slices, **said)  # type: ignore[arg-type]
+    return wire.Report(node=node, incarnation=incarnation, seq=seq, slices=slices, **said)  # type: ignore[arg-type]
 
 
-def sample(job: int, cpu_us: int = 1, tasks: int = 1) -> JobSample:
-    return JobSample(job, cpu_us, 0, 10, tasks)
+def sample(job: int, cpu_us: int = 1, tasks: int = 1) -> wire.JobSample:
+    return wire.JobSample(job, cpu_us, 0, 10, tasks)
 
 
-def slice_(number: int, held: tuple[int, ...] = (), *samples: JobSample) -> SliceReport:
-    return SliceReport(number, 1, 0, 0, 0, held, samples)
+def slice_(number: int, held: tuple[int, ...] = (), *samples: wire.JobSample) -> wire.SliceReport:
+    return wire.SliceReport(number, 1, 0, 0, 0, held, samples)
 
 
-def hello(incarnation: bytes = ONE) -> Hello:
-    return Hello(
+def hello(incarnation: bytes = ONE) -> wire.Hello:
+    return wire.Hello(
         node="n1", incarnation=incarnation, boot_id="b", pid=1, agent_version="v", freezer="recording"
     )
 
 
-def said(backlog: Backlog) -> list[Message]:
-    found: list[Message] = []
+def said(backlog: Backlog) -> list[wire.Message]:
+    found: list[wire.Message] = []
     while len(backlog):
         found.append(backlog.take().said())
     return found
@@ -188,29 +165,14 @@ def test_an_agent_whose_report_was_judged_begins_anew() -> None:
 
 def test_what_is_said_once_is_kept_of_the_older_report() -> None:
     older = report(
-        1,
-        slice_(4, (7,), sample(8)),
-        born=(1,),
-        launched=(2,),
-        ended=(3, 4),
-        dying=(5,),
-        alone=(sample(20, 1), sample(21, 1)),
-        found=(FoundState(9, "frozen", "thawed"),),
-        leaks=(Leak(7, 5),),
-        faults=(AgentFault("a", 1, ""),),
-        foreign_controllers=2,
-    )
+        1, slice_(4, (7,), sample(8)), born=(1,), launched=(2,), ended=(3, 4), dying=(5,),
+        alone=(sample(20, 1), sample(21, 1)), found=(wire.FoundState(9, "frozen", "thawed"),),
+        leaks=(wire.Leak(7, 5),), faults=(wire.AgentFault("a", 1, ""),), foreign_controllers=2,
+    )  # fmt: skip
     newer = report(
-        2,
-        slice_(5, (8,), sample(7)),
-        born=(11, 1),
-        launched=(12,),
-        ended=(13,),
-        dying=(15,),
-        alone=(sample(21, 9),),
-        faults=(AgentFault("b", 2, ""),),
-        foreign_controllers=1,
-    )
+        2, slice_(5, (8,), sample(7)), born=(11, 1), launched=(12,), ended=(13,), dying=(15,),
+        alone=(sample(21, 9),), faults=(wire.AgentFault("b", 2, ""),), foreign_controllers=1,
+    )  # fmt: skip
     both = condensed(older, newer)
     assert (both.seq, both.offset_ns) == (2, 2)
     assert both.slices == (*older.slices, *newer.slices)
@@ -232,7 +194,7 @@ def test_who_was_held_is_kept_of_many_slices_and_what_was_used_of_the_newest() -
     for number in range(2 * MOST_SLICES):
         backlog.put(received(report(number, slice_(number, (7,), sample(8)))), number)
     [one] = said(backlog)
-    assert isinstance(one, Report)
+    assert isinstance(one, wire.Report)
     assert [slice_.number for slice_ in one.slices] == list(range(MOST_SLICES, 2 * MOST_SLICES))
     assert all(slice_.held == (7,) for slice_ in one.slices)
     assert [bool(slice_.samples) for slice_ in one.slices[-SAMPLED_SLICES - 1 :]] == [False, True, True]
@@ -242,7 +204,7 @@ def test_a_hello_stays_between_the_reports_that_it_came_between() -> None:
     backlog = Backlog()
     for one in (report(1), report(2), hello(), report(3), report(4), hello(b"another one.....")):
         assert backlog.put(received(one), 0)
-    farewell = Farewell(node="n1", incarnation=ONE, reason="")
+    farewell = wire.Farewell(node="n1", incarnation=ONE, reason="")
     assert backlog.put(received(farewell), 0)
     assert said(backlog) == [report(2), hello(), report(4), hello(b"another one....."), farewell]
 
@@ -250,13 +212,13 @@ def test_a_hello_stays_between_the_reports_that_it_came_between() -> None:
 def test_what_is_asked_again_counts_once() -> None:
     backlog = Backlog()
     for epoch in (1, 2, 3):
-        backlog.put(received(Resend(node="n1", have_epoch=epoch)), epoch)
-        backlog.put(received(Resend(node="n1", have_epoch=epoch)), epoch)
-    assert said(backlog) == [Resend(node="n1", have_epoch=3)]
+        backlog.put(received(wire.Resend(node="n1", have_epoch=epoch)), epoch)
+        backlog.put(received(wire.Resend(node="n1", have_epoch=epoch)), epoch)
+    assert said(backlog) == [wire.Resend(node="n1", have_epoch=3)]
 
 
 @pytest.mark.parametrize("second", [report(1), report(3, incarnation=b"x" * 16)])
-def test_what_does_not_follow_is_judged_by_itself(second: Report) -> None:
+def test_what_does_not_follow_is_judged_by_itself(second: wire.Report) -> None:
     backlog = Backlog()
     backlog.put(received(report(2)), 0)
     backlog.put(received(second), 0)
@@ -285,7 +247,7 @@ def test_what_is_no_message_harms_no_other() -> None:
     for one in (received(report(1)), Received(b"n1", "n1", b"\xff" * 500), received(report(2))):
         backlog.put(one, 0)
     assert backlog.take().said() == report(1)
-    with pytest.raises(MalformedError):
+    with pytest.raises(wire.MalformedError):
         backlog.take().said()
     assert backlog.take().said() == report(2)
 
@@ -345,18 +307,14 @@ def test_jobs_take_turns_and_memory_is_bounded_while_one_key_floods(tmp_path: Pa
 
     def flood() -> None:
         nonlocal sent_bytes
-        slices = tuple([SliceReport(number, 1, 0, 0, 0, tuple(range(1, 400)), ()) for number in range(8)])
-        report = Report(
-            node="n77",
-            incarnation=mad.incarnation,
-            follows=None,
-            seq=1,
-            offset_ns=0,
-            rtt_us=0,
-            slices=slices,
+        slices = tuple(
+            [wire.SliceReport(number, 1, 0, 0, 0, tuple(range(1, 400)), ()) for number in range(8)]
+        )
+        report = wire.Report(
+            node="n77", incarnation=mad.incarnation, follows=None, seq=1, offset_ns=0, rtt_us=0, slices=slices
         )
         while not over.is_set():
-            body = encode(report)
+            body = wire.encode(report)
             try:
                 mad.sockets.reports.send(body, zmq.NOBLOCK)
             except zmq.Again:
@@ -407,15 +365,15 @@ JOINED = AgentState.JOINED
 TIMEBASE = Timebase(0, 250_000_000)
 
 
-def uplink_hello(node: str = "n1", incarnation: bytes = b"a" * 16, pid: int = 1) -> Hello:
-    return Hello(
+def uplink_hello(node: str = "n1", incarnation: bytes = b"a" * 16, pid: int = 1) -> wire.Hello:
+    return wire.Hello(
         node=node, incarnation=incarnation, boot_id="b", pid=pid, agent_version="1", freezer="recording"
     )
 
 
-def uplink_report(seq: int = 0, **more: Any) -> Report:
+def uplink_report(seq: int = 0, **more: Any) -> wire.Report:
     fields: dict[str, Any] = {"incarnation": b"a" * 16, "follows": b"c" * 16, "offset_ns": 5, "rtt_us": 7}
-    return Report(node="n1", seq=seq, **(fields | more))
+    return wire.Report(node="n1", seq=seq, **(fields | more))
 
 
 def anywhere(node: str, job: int) -> NodePresence:
@@ -434,20 +392,20 @@ def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
     assert reaction.events == (AgentJoined(10, "n1"),)
     assert reaction.resend
     [welcome] = reaction.replies
-    assert isinstance(welcome, Welcome)
+    assert isinstance(welcome, wire.Welcome)
     assert (welcome.quantum_ns, welcome.lookahead, welcome.controller) == (250_000_000, 2, CONTROLLER)
 
 
 def test_a_node_that_slurm_does_not_have_is_refused() -> None:
     reaction = uplink().on_message(uplink_hello("n9"), 0, 0, TIMES, AgentState.UNKNOWN)
     assert reaction.events == ()
-    assert isinstance(reaction.replies[0], AccessRefused)
+    assert isinstance(reaction.replies[0], wire.AccessRefused)
 
 
 def test_a_report_becomes_an_event() -> None:
     link = uplink()
-    one = SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
-    found = (FoundState(5, "thawed", "frozen"),)
+    one = wire.SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (wire.JobSample(7, 1, 2, 3, 4),))
+    found = (wire.FoundState(5, "thawed", "frozen"),)
     reaction = link.on_message(
         uplink_report(slices=(one,), ended=(3,), dying=(6,), found=found), 9, 10, TIMES, JOINED
     )
@@ -459,14 +417,14 @@ def test_a_report_becomes_an_event() -> None:
 def test_an_agent_that_only_tries_holds_no_one() -> None:
     link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
     link.on_message(msgspec.structs.replace(uplink_hello(), dry_run=True), 0, 0, TIMES, AgentState.UNKNOWN)
-    one = SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
+    one = wire.SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (wire.JobSample(7, 1, 2, 3, 4),))
     [event] = link.on_message(uplink_report(slices=(one,)), 9, 10, TIMES, JOINED).events
     assert isinstance(event, NodeReport)
     assert [(use.held, use.samples) for use in event.slices] == [((), (CpuSample(7, 1, 2, 3, 4),))]
 
 
 def test_slices_of_an_earlier_controller_are_left_out() -> None:
-    old, new = (SliceReport(number, 1, 1_000_000_000, 0, 0, (), ()) for number in (400, 4))
+    old, new = (wire.SliceReport(number, 1, 1_000_000_000, 0, 0, (), ()) for number in (400, 4))
     reaction = uplink().on_message(uplink_report(slices=(old, new)), 0, 1_100_000_000, TIMES, JOINED)
     [event] = reaction.events
     assert isinstance(event, NodeReport)
@@ -483,7 +441,7 @@ def test_reports_are_taken_once() -> None:
 
 def test_a_whole_plan_is_not_sent_again_at_once() -> None:
     link = uplink()
-    ask = Resend(node="n1", have_epoch=None)
+    ask = wire.Resend(node="n1", have_epoch=None)
     times_ns = (60_000_000, 61_000_000, 109_000_000, 110_000_000, 111_000_000)
     assert [link.on_message(ask, at, at, TIMES, JOINED).resend for at in times_ns] == [
         True,
@@ -500,7 +458,7 @@ def test_a_whole_plan_is_not_sent_again_at_once() -> None:
 
 def test_strangers_must_say_hello_first() -> None:
     link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
-    for message in (uplink_report(), Resend(node="n1", have_epoch=None)):
+    for message in (uplink_report(), wire.Resend(node="n1", have_epoch=None)):
         with pytest.raises(UnknownAgentError):
             link.on_message(message, 0, 0, TIMES, AgentState.UNKNOWN)
 
@@ -513,14 +471,14 @@ def test_a_restarted_agent_takes_over_and_the_old_one_is_refused() -> None:
     with pytest.raises(UnknownAgentError):
         link.on_message(uplink_report(), 0, 0, TIMES, JOINED)
     with pytest.raises(UnknownAgentError):
-        link.on_message(Farewell(node="n1", incarnation=b"a" * 16, reason=""), 0, 0, TIMES, JOINED)
+        link.on_message(wire.Farewell(node="n1", incarnation=b"a" * 16, reason=""), 0, 0, TIMES, JOINED)
 
 
 def test_an_agent_whose_rival_fell_silent_is_informed_to_say_hello() -> None:
     link = uplink()
     link.on_message(uplink_hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
     reaction = link.on_message(uplink_report(), 0, 0, TIMES, AgentState.LOST)
-    assert [type(reply) for reply in reaction.replies] == [AccessRefused]
+    assert [type(reply) for reply in reaction.replies] == [wire.AccessRefused]
     assert reaction.events == ()
 
 
@@ -539,5 +497,5 @@ def test_an_agent_that_obeys_another_controller_is_lost() -> None:
 
 def test_clock_probes_are_answered_to_anybody() -> None:
     link = Uplink(CONTROLLER, CoreMap(), TIMEBASE, anywhere)
-    reaction = link.on_message(Ping(node="n1", agent_ns=1), 2, 3, TIMES, AgentState.UNKNOWN)
-    assert reaction.replies == (Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),)
+    reaction = link.on_message(wire.Ping(node="n1", agent_ns=1), 2, 3, TIMES, AgentState.UNKNOWN)
+    assert reaction.replies == (wire.Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),)

@@ -306,8 +306,7 @@ def test_a_request_comes_with_who_asks(serving: Serving, tmp_path: Path) -> None
 
 
 def test_a_path_may_be_longer_than_a_sockets_may(tmp_path: Path) -> None:
-    folder = tmp_path / ("x" * 120)
-    folder.mkdir()
+    (folder := tmp_path / ("x" * 120)).mkdir()
     serving = Serving(folder)
     try:
         assert ask(folder, ASKED).done

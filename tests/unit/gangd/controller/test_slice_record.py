@@ -190,18 +190,11 @@ SECOND_NS = 1_000_000_000
 
 def job(number: int, user: str = "ann", account: str | None = "physics", start_s: int = 10) -> SlurmJob:
     return SlurmJob(
-        job_id=number,
-        name="x Nodes=n1\n",
-        user=user,
-        uid=1,
-        partition="shared",
-        state=SlurmJobState.RUNNING,
-        reason="None",
-        num_nodes=2,
-        cores=(NodeCores("n1", (0, 1)), NodeCores("n2", (0, 1, 2, 3))),
-        start_time=start_s,
+        job_id=number, name="x Nodes=n1\n", user=user, uid=1, partition="shared",
+        state=SlurmJobState.RUNNING, reason="None", num_nodes=2,
+        cores=(NodeCores("n1", (0, 1)), NodeCores("n2", (0, 1, 2, 3))), start_time=start_s,
         account=account,
-    )
+    )  # fmt: skip
 
 
 def cpu_hours_row(
@@ -316,17 +309,10 @@ def test_the_command_reports_them(tmp_path: Path) -> None:
 def test_peaks_of_ended_jobs_are_recorded_for_predictions(tmp_path: Path) -> None:
     def job(number: int, start_s: int) -> SlurmJob:
         return SlurmJob(
-            job_id=number,
-            state=SlurmJobState.RUNNING,
-            partition="p",
-            name="x",
-            user="ann",
-            uid=1000,
-            reason="None",
-            num_nodes=2,
-            cores=(NodeCores("n1", (0,)), NodeCores("n2", (0,))),
-            start_time=start_s,
-        )
+            job_id=number, state=SlurmJobState.RUNNING, partition="p", name="x", user="ann",
+            uid=1000, reason="None", num_nodes=2,
+            cores=(NodeCores("n1", (0,)), NodeCores("n2", (0,))), start_time=start_s,
+        )  # fmt: skip
 
     def report(node: str, **kib: int) -> NodeReport:
         jobs = tuple(JobMemory(int(name[1:]), 1, peak) for name, peak in kib.items())

@@ -175,8 +175,7 @@ def test_a_job_on_an_unknown_node_is_left_out_and_named() -> None:
     slurm.submit(request(nodes=2))
     slurm.submit(request())
     view = ClusterView(CoreMap({"n1": 1}), Policy())
-    assert view.views(slurm.jobs()) == ()
-    assert view.unusable == (1,)
+    assert (view.views(slurm.jobs()), view.unusable) == ((), (1,))
 
 
 def test_a_job_that_cannot_be_read_is_held_no_more_and_not_forgotten() -> None:
@@ -454,19 +453,9 @@ def job(
 ) -> SlurmJob:
     held = tuple(NodeCores(f"n{node}", (core,)) for node, core in places)
     known = SlurmJob(
-        job_id=number,
-        name=None,
-        user="u",
-        uid=1,
-        partition="main",
-        state=state,
-        reason="None",
-        num_nodes=len(held),
-        cores=held,
-        start_time=100,
-        end_time=1000,
-        time_limit_s=900,
-    )
+        job_id=number, name=None, user="u", uid=1, partition="main", state=state, reason="None",
+        num_nodes=len(held), cores=held, start_time=100, end_time=1000, time_limit_s=900,
+    )  # fmt: skip
     return replace(known, **more)  # type: ignore[arg-type]
 
 
@@ -496,8 +485,7 @@ def test_only_what_changed_is_looked_at() -> None:
     jobs = {1: job(1, (0, 0)), 2: job(2, (0, 0))}
     first = source.tell(jobs)
     assert view.changes(first) is None
-    assert len(view.views(first)) == 2
-    assert view.changes(source.tell(jobs)) == ((), ())
+    assert (len(view.views(first)), view.changes(source.tell(jobs))) == (2, ((), ()))
     jobs[3] = job(3, (1, 1))
     jobs[1] = job(1, (0, 0), state=SlurmJobState.COMPLETED)
     del jobs[2]
@@ -533,14 +521,9 @@ def test_all_jobs_are_looked_at_where_the_difference_is_not_enough(what: str) ->
 
 def node(name: str, cores: int) -> SlurmNode:
     return SlurmNode(
-        name=name,
-        states=frozenset({"IDLE"}),
-        cores=cores,
-        threads_per_core=1,
-        memory_mib=1,
-        cpus_allocated=0,
-        features=frozenset(),
-    )
+        name=name, states=frozenset({"IDLE"}), cores=cores, threads_per_core=1, memory_mib=1,
+        cpus_allocated=0, features=frozenset(),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("nomultithread", ["0", "1", "0-1"])
@@ -638,12 +621,7 @@ places = st.lists(
 
 one_job = st.builds(
     lambda number, where, state, comment, leader, start: job(
-        number,
-        *where,
-        state=state,
-        comment=comment,
-        het_job_id=leader,
-        start_time=start,
+        number, *where, state=state, comment=comment, het_job_id=leader, start_time=start
     ),
     st.integers(1, 6),
     places,

@@ -200,10 +200,7 @@ def test_exposure_is_the_share_of_cpu_time_in_which_an_opponent_ran() -> None:
     turns = NodeReport(
         0,
         "n1",
-        (
-            SliceUse(1, 0, 0, (2,), ()),
-            SliceUse(2, 0, 0, (1,), (sample(1, 1.0, 0.5), sample(2, 0.5, 0.5))),
-        ),
+        (SliceUse(1, 0, 0, (2,), ()), SliceUse(2, 0, 0, (1,), (sample(1, 1.0, 0.5), sample(2, 0.5, 0.5)))),
     )
     partly = NodeReport(
         0, "n1", (SliceUse(3, 0, 0, (2,), ()), SliceUse(4, 0, 0, (), (sample(1, 2.0), sample(2, 0.5, 0.5))))

@@ -333,8 +333,7 @@ def test_settings_out_of_bounds_are_refused(wrong: dict[str, Any]) -> None:
 def test_core_numbers_follow_the_node() -> None:
     cores = CoreMap({"a": 2, "b": 3})
     packed = cores.pack({"b": (2, 0), "a": (1,)})
-    assert packed.numbers().tolist() == [1, 2, 4]
-    assert packed.nodes == (0, 1)
+    assert (packed.numbers().tolist(), packed.nodes) == ([1, 2, 4], (0, 1))
     assert not cores.add("a", 2)
     assert cores.add("a", 4)
     assert cores.pack({"a": (3,)}).numbers().tolist() == [8]
@@ -909,8 +908,7 @@ def test_an_agent_that_was_started_again_within_the_lease_has_a_row_of_the_gap()
 
 def test_a_controller_that_was_away_leaves_a_gap_from_the_end_of_the_lease() -> None:
     away_ns, start_ns, settings = 30 * SECOND, 1_000 * SECOND, CoreSettings(record=True)
-    cores = CoreMap({"n0": 2})
-    scheduler = GangScheduler(settings, start_ns, cores, away_ns=away_ns)
+    scheduler = GangScheduler(settings, start_ns, CoreMap({"n0": 2}), away_ns=away_ns)
     bench = shared(nodes=1)
     wall_s = WALL_S + start_ns / SECOND
     views = (bench.jobs[1], replace(bench.jobs[2], start_s=wall_s - 5))

@@ -10,53 +10,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.core import (
-    AgentLost,
-    CoreSettings,
-    CpuSample,
-    HoldMode,
-    InvalidSettings,
-    NodeReport,
-    Publish,
-    Reload,
-    SliceUse,
-)
+from gangd import core
+from gangd.core import slice_timing
 from gangd.core.gang_settings import MS, SECOND
-from gangd.core.slice_timing import (
-    BAD_LOOKS,
-    GOOD_LOOKS,
-    IDLE_LITTLE,
-    LOOK_NS,
-    MOST_PATIENCE,
-    REFILL_NS,
-    Contenders,
-    QuantumPace,
-    TunedTurn,
-)
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.tier import examples
 
-PAIR = Contenders((1, 2), frozenset({0}), 2, True)
+PAIR = slice_timing.Contenders((1, 2), frozenset({0}), 2, True)
 
 
-def tuned_settings(**more: Any) -> CoreSettings:
-    return CoreSettings(**({"tune": True, "quantum_min_ns": 50 * MS, "quantum_max_ns": SECOND} | more))
+def tuned_settings(**more: Any) -> core.CoreSettings:
+    return core.CoreSettings(**({"tune": True, "quantum_min_ns": 50 * MS, "quantum_max_ns": SECOND} | more))
 
 
 @dataclass
 class Hours:
     """A pace whose groups lose so much a switch, and leave such a share of their slices."""
 
-    settings: CoreSettings
-    groups: tuple[Contenders, ...] = (PAIR,)
+    settings: core.CoreSettings
+    groups: tuple[slice_timing.Contenders, ...] = (PAIR,)
 
     def __post_init__(self) -> None:
-        self.pace = QuantumPace(self.settings, 0)
+        self.pace = slice_timing.QuantumPace(self.settings, 0)
         self.now_ns = 0
 
-    def look(self, lost_us: int | dict[int, int] = 100, left: float | None = None) -> TunedTurn:
+    def look(self, lost_us: int | dict[int, int] = 100, left: float | None = None) -> slice_timing.TunedTurn:
         """Let five seconds pass; returns what gang 1 is to have then."""
-        self.now_ns += LOOK_NS
+        self.now_ns += slice_timing.LOOK_NS
         pace = self.pace
         for node in {node for group in self.groups for node in group.nodes}:
             lost = lost_us if isinstance(lost_us, int) else lost_us[node]
@@ -64,14 +44,14 @@ class Hours:
         for group in self.groups:
             if left is None:
                 break
-            freezes = pace.tuner.tuned().get(group.gangs[0], TunedTurn(0, False)).freezes
+            freezes = pace.tuner.tuned().get(group.gangs[0], slice_timing.TunedTurn(0, False)).freezes
             for gang in group.gangs:
                 used_us, left_us = (1_000_000 * (1 - left), 0) if freezes else (10**6, 1_000_000 * left)
-                pace.tuner.note(gang, 1, CpuSample(gang, int(used_us), 0, 1_000_000, 1))
-                pace.tuner.note(gang, 1, CpuSample(gang, int(left_us), 0, 1_000_000, 1, 1_000_000))
+                pace.tuner.note(gang, 1, core.CpuSample(gang, int(used_us), 0, 1_000_000, 1))
+                pace.tuner.note(gang, 1, core.CpuSample(gang, int(left_us), 0, 1_000_000, 1, 1_000_000))
         gangs = {gang for group in self.groups for gang in group.gangs}
         assert pace.look(self.now_ns, 2, lambda: self.groups, gangs)
-        return pace.tuner.tuned().get(1, TunedTurn(0, False))
+        return pace.tuner.tuned().get(1, slice_timing.TunedTurn(0, False))
 
 
 def test_what_switches_take_is_the_cost_of_a_lone_group_but_for_its_caches() -> None:
@@ -79,7 +59,7 @@ def test_what_switches_take_is_the_cost_of_a_lone_group_but_for_its_caches() -> 
     turn = hours.look(5000)
     [group] = hours.pace.tuner.groups.values()
     assert group.cost_ns is not None
-    assert hours.pace.lost_share == (group.cost_ns - REFILL_NS) / turn.turn_ns == 0.02
+    assert hours.pace.lost_share == (group.cost_ns - slice_timing.REFILL_NS) / turn.turn_ns == 0.02
 
 
 def test_usual_costs_keep_what_was_asked_for() -> None:
@@ -91,15 +71,15 @@ def test_usual_costs_keep_what_was_asked_for() -> None:
 
 def test_turns_grow_with_the_cost_of_a_switch_and_come_back() -> None:
     hours = Hours(tuned_settings())
-    grown = [hours.look(8_000).turn_ns // MS for _ in range(2 * BAD_LOOKS + 4)]
+    grown = [hours.look(8_000).turn_ns // MS for _ in range(2 * slice_timing.BAD_LOOKS + 4)]
     assert grown[-1] == 1000
     assert grown == sorted(grown)
-    assert [hours.look(100).turn_ns // MS for _ in range(6 * GOOD_LOOKS)][-1] == 250
+    assert [hours.look(100).turn_ns // MS for _ in range(6 * slice_timing.GOOD_LOOKS)][-1] == 250
 
 
 def test_long_slices_become_as_short_as_their_cost_allows() -> None:
     hours = Hours(tuned_settings(quantum_ns=SECOND))
-    for _ in range(8 * GOOD_LOOKS):
+    for _ in range(8 * slice_timing.GOOD_LOOKS):
         turn = hours.look(100)
     assert turn.turn_ns == 250 * MS  # 125 ms would lose 1.7%
 
@@ -111,24 +91,25 @@ def test_one_late_look_changes_nothing() -> None:
 
 def test_a_slow_node_lengthens_the_turns_of_its_own_groups_alone() -> None:
     """One of a hundred nodes is slow: the rule for all nodes leaves its gangs with what it loses."""
-    groups = tuple(Contenders((2 * n + 1, 2 * n + 2), frozenset({n}), 2, False) for n in range(100))
+    groups = tuple(
+        slice_timing.Contenders((2 * n + 1, 2 * n + 2), frozenset({n}), 2, False) for n in range(100)
+    )
     hours = Hours(tuned_settings(), groups)
     for _ in range(10):
         hours.look({node: 9_000 if node == 7 else 100 for node in range(100)})
     turns = {group.gangs[0]: group.turn_ns // MS for group in hours.pace.tuner.groups.values()}
-    assert turns.pop(15) == 1000
-    assert set(turns.values()) == {250}
+    assert (turns.pop(15), set(turns.values())) == (1000, {250})
     assert hours.pace.quantum_ns == 250 * MS
 
 
 def test_a_group_with_one_slow_node_of_many_goes_by_the_others() -> None:
-    hours = Hours(tuned_settings(), (Contenders((1, 2), frozenset(range(40)), 2, False),))
+    hours = Hours(tuned_settings(), (slice_timing.Contenders((1, 2), frozenset(range(40)), 2, False),))
     lost = {node: 90_000 if node == 7 else 100 for node in range(40)}
     assert {hours.look(lost).turn_ns for _ in range(9)} == {250 * MS}
 
 
 def test_turns_on_a_crowded_core_stay_below_the_freeze_cap() -> None:
-    crowd = (Contenders(tuple(range(1, 9)), frozenset({0}), 8, False),)
+    crowd = (slice_timing.Contenders(tuple(range(1, 9)), frozenset({0}), 8, False),)
     hours = Hours(tuned_settings(quantum_max_ns=5 * SECOND, freeze_cap_ns=4 * SECOND), crowd)
     assert max(hours.look(90_000).turn_ns for _ in range(20)) == 500 * MS
 
@@ -168,7 +149,7 @@ def test_patience_wears_out_only_so_far() -> None:
         waited.append(looks)
         while hours.look(left=0.5).freezes:
             pass
-    assert waited == [2, 5, 9, 17, 33, *[MOST_PATIENCE + 1] * 3]
+    assert waited == [2, 5, 9, 17, 33, *[slice_timing.MOST_PATIENCE + 1] * 3]
 
 
 def test_a_frozen_gang_that_falls_idle_takes_longer_to_be_frozen_again() -> None:
@@ -177,7 +158,7 @@ def test_a_frozen_gang_that_falls_idle_takes_longer_to_be_frozen_again() -> None
         pass
     gone = hours.groups
     hours.groups = ()
-    hours.now_ns += LOOK_NS
+    hours.now_ns += slice_timing.LOOK_NS
     hours.pace.look(hours.now_ns, 2, tuple, {1, 2})  # both are there, and neither contends
     assert not hours.pace.tuner.tuned()
     hours.groups = gone
@@ -185,15 +166,15 @@ def test_a_frozen_gang_that_falls_idle_takes_longer_to_be_frozen_again() -> None
 
 
 def test_a_new_gang_lets_its_group_begin_anew_and_one_that_ends_does_not() -> None:
-    three = Contenders((1, 2, 3), frozenset({0}), 3, True)
+    three = slice_timing.Contenders((1, 2, 3), frozenset({0}), 3, True)
     hours = Hours(tuned_settings(), (three,))
     for _ in range(9):
         grown = hours.look(9_000, left=0.0)
-    assert grown == TunedTurn(1000 * MS, True)
+    assert grown == slice_timing.TunedTurn(1000 * MS, True)
     hours.groups = (PAIR,)
     assert hours.look(9_000, left=0.0) == grown
     hours.groups = (three,)
-    assert hours.look(100, left=0.0) == TunedTurn(250 * MS, False)
+    assert hours.look(100, left=0.0) == slice_timing.TunedTurn(250 * MS, False)
 
 
 def test_agents_that_report_nothing_change_nothing() -> None:
@@ -201,7 +182,7 @@ def test_agents_that_report_nothing_change_nothing() -> None:
     for _ in range(9):
         grown = hours.look(9_000, left=0.0)
     for _ in range(60):
-        hours.now_ns += LOOK_NS
+        hours.now_ns += slice_timing.LOOK_NS
         hours.pace.look(hours.now_ns, 2, lambda: hours.groups, {1, 2})
     assert hours.pace.tuner.tuned()[1] == grown
 
@@ -225,9 +206,9 @@ def test_a_clock_that_leaps_is_one_look() -> None:
     ],
 )
 def test_bounds_that_cannot_be_obeyed_are_refused(bounds: dict[str, int], named: str) -> None:
-    with pytest.raises(InvalidSettings, match=named):
+    with pytest.raises(core.InvalidSettings, match=named):
         tuned_settings(**bounds)
-    CoreSettings(**bounds)  # type: ignore[arg-type]  # they count only where slices tune themselves
+    core.CoreSettings(**bounds)  # type: ignore[arg-type]  # they count only where slices tune themselves
 
 
 def test_equal_bounds_leave_no_choice() -> None:
@@ -254,11 +235,11 @@ def test_turns_stay_within_bounds_converge_and_lose_no_more_than_what_was_asked_
     hours = Hours(settings, (PAIR._replace(crowd=crowd),))
     for lost, left in before:
         assert least * MS <= hours.look(lost, left).turn_ns <= most * MS
-    turns = [hours.look(lost_us).turn_ns for _ in range(20 * GOOD_LOOKS)]
+    turns = [hours.look(lost_us).turn_ns for _ in range(20 * slice_timing.GOOD_LOOKS)]
     assert least * MS <= min(turns)
     assert max(turns) <= most * MS
-    assert len(set(turns[10 * GOOD_LOOKS :])) == 1, "it swings"
-    cost_ns = 1000 * lost_us + REFILL_NS
+    assert len(set(turns[10 * slice_timing.GOOD_LOOKS :])) == 1, "it swings"
+    cost_ns = 1000 * lost_us + slice_timing.REFILL_NS
     assert cost_ns / turns[-1] <= cost_ns / (asked * MS) + 0.02
 
 
@@ -270,10 +251,10 @@ def test_being_frozen_takes_two_percent_at_most_but_for_the_looks_that_find_out(
     lost, returns, frozen = 0.0, 0, False
     for left in leaves:
         now = hours.look(left=left).freezes
-        lost += min(left, IDLE_LITTLE) if frozen and now else 0.0
+        lost += min(left, slice_timing.IDLE_LITTLE) if frozen and now else 0.0
         returns += frozen and not now
         frozen = now
-    assert lost <= IDLE_LITTLE * len(leaves)
+    assert lost <= slice_timing.IDLE_LITTLE * len(leaves)
     assert sum(2**number for number in range(1, returns + 1)) <= len(leaves)
 
 
@@ -288,18 +269,18 @@ def run(bench: Bench, lost_us: dict[str, int], slices: int, spare: float = 0.0) 
         for node in bench.names if bench.slice else ():
             held = bench.held(node, bench.slice - 1)
             gangs = bench.scheduler.gangs
-            frozen = tuple(job for job in held if gangs[job].hold is HoldMode.FREEZE)
+            frozen = tuple(job for job in held if gangs[job].hold is core.HoldMode.FREEZE)
             samples = [
-                CpuSample(job, int(length_us * 2 * (1 - spare)), 0, length_us, 2)
+                core.CpuSample(job, int(length_us * 2 * (1 - spare)), 0, length_us, 2)
                 if job not in held
-                else CpuSample(job, int(length_us * 2 * spare), 0, length_us, 2, length_us)
+                else core.CpuSample(job, int(length_us * 2 * spare), 0, length_us, 2, length_us)
                 for job in bench.jobs
                 if job not in frozen
             ]
             yielding = tuple(job for job in held if job not in frozen)
             lost = lost_us[node]
-            use = SliceUse(bench.slice - 1, lost, lost, frozen, tuple(samples), yielding)
-            commands += bench.tell(NodeReport(bench.now_ns, node, (use,), rtt_us=300))
+            use = core.SliceUse(bench.slice - 1, lost, lost, frozen, tuple(samples), yielding)
+            commands += bench.tell(core.NodeReport(bench.now_ns, node, (use,), rtt_us=300))
         commands += bench.tick()
     return commands
 
@@ -308,7 +289,7 @@ def two_pairs(**more: Any) -> Bench:
     """Two jobs on each of two nodes."""
     bench = Bench(tune=True, quantum_min_ns=50 * MS, freeze_cap_ns=5 * SECOND, **more)
     for number, node in enumerate(("n0", "n0", "n1", "n1"), 1):
-        bench.job(number, {node: (0, 1)}, hold=HoldMode.YIELD, may_freeze=number <= 2)
+        bench.job(number, {node: (0, 1)}, hold=core.HoldMode.YIELD, may_freeze=number <= 2)
     return bench
 
 
@@ -317,36 +298,38 @@ def test_scheduler_gives_each_group_its_turns_and_its_hold_mode() -> None:
     commands = run(bench, {"n0": 6_000, "n1": 100}, 400)
     gangs = bench.scheduler.gangs
     assert bench.scheduler.time.quantum_ns == 250 * MS
-    assert [gangs[job].hold for job in (1, 3)] == [HoldMode.FREEZE, HoldMode.YIELD]
+    assert [gangs[job].hold for job in (1, 3)] == [core.HoldMode.FREEZE, core.HoldMode.YIELD]
     owners = bench.owners(bench.slice + 2, 16)
     assert sum((1 in one) != (1 in two) for one, two in pairwise(owners)) <= 4
     assert sum((3 in one) != (3 in two) for one, two in pairwise(owners)) == 15
-    published = [track for publish in only(commands, Publish) for track in publish.tracks]
+    published = [track for publish in only(commands, core.Publish) for track in publish.tracks]
     assert published[-1].members
-    assert {gang: track.members[0].hold for track in published for gang in [track.name]}[1] is HoldMode.FREEZE
+    assert {gang: track.members[0].hold for track in published for gang in [track.name]}[
+        1
+    ] is core.HoldMode.FREEZE
     group = bench.scheduler.pace.tuner.groups[1, 2]
     assert (group.turn_ns, group.freezes, group.left) == (1000 * MS, True, 0.0)
     assert bench.scheduler.pace.lost_share == pytest.approx(6 / 1000, rel=0.25)  # of its turn, not of a slice
     run(bench, {"n0": 6_000, "n1": 100}, 60, spare=0.3)
-    assert gangs[1].hold is HoldMode.YIELD
+    assert gangs[1].hold is core.HoldMode.YIELD
 
 
 def test_a_rule_for_jobs_comes_before_what_is_measured() -> None:
     bench = two_pairs()
     for number in (1, 2):
-        bench.job(number, {"n0": (0, 1)}, hold=HoldMode.YIELD, quantum_ns=2 * SECOND)
+        bench.job(number, {"n0": (0, 1)}, hold=core.HoldMode.YIELD, quantum_ns=2 * SECOND)
     run(bench, {"n0": 100, "n1": 100}, 100)
     gang = bench.scheduler.gangs[1]
-    assert (gang.quantum_ns, gang.hold) == (2 * SECOND, HoldMode.YIELD)
+    assert (gang.quantum_ns, gang.hold) == (2 * SECOND, core.HoldMode.YIELD)
 
 
 def test_a_reload_while_slices_tune_themselves_begins_anew() -> None:
     bench = two_pairs()
     run(bench, {"n0": 6_000, "n1": 6_000}, 400)
     assert bench.scheduler.time.quantum_ns == 1000 * MS
-    bench.tell(Reload(bench.now_ns, CoreSettings(freeze_cap_ns=5 * SECOND)))
+    bench.tell(core.Reload(bench.now_ns, core.CoreSettings(freeze_cap_ns=5 * SECOND)))
     gangs = bench.scheduler.gangs
-    assert {gang.hold for gang in gangs.values()} == {HoldMode.YIELD}
+    assert {gang.hold for gang in gangs.values()} == {core.HoldMode.YIELD}
     assert {gang.quantum_ns for gang in gangs.values()} == {0}
     run(bench, {"n0": 100, "n1": 100}, 4)
     assert bench.scheduler.time.quantum_ns == 250 * MS
@@ -357,7 +340,7 @@ def test_a_node_that_is_lost_lets_its_gangs_go_and_tunes_nothing() -> None:
     bench = two_pairs()
     run(bench, {"n0": 6_000, "n1": 100}, 100)
     bench.silent.add("n0")
-    bench.tell(AgentLost(bench.now_ns, "n0", "test"))
+    bench.tell(core.AgentLost(bench.now_ns, "n0", "test"))
     run(bench, {"n0": 0, "n1": 100}, 0)
     bench.ticks(60)
     assert bench.scheduler.gangs[1].tuned is None
@@ -365,18 +348,18 @@ def test_a_node_that_is_lost_lets_its_gangs_go_and_tunes_nothing() -> None:
 
 def test_switched_off_nothing_is_tuned() -> None:
     bench = two_pairs()
-    bench.tell(Reload(0, CoreSettings(freeze_cap_ns=5 * SECOND)))
+    bench.tell(core.Reload(0, core.CoreSettings(freeze_cap_ns=5 * SECOND)))
     run(bench, {"n0": 100, "n1": 100}, 100)
     assert {gang.tuned for gang in bench.scheduler.gangs.values()} == {None}
 
 
 @pytest.mark.parametrize("tune", [True, False])
 def test_slices_grow_while_tasks_wait_for_memory_and_shrink_when_they_do_not(tune: bool) -> None:
-    settings = CoreSettings(tune=tune, quantum_max_ns=SECOND)
+    settings = core.CoreSettings(tune=tune, quantum_max_ns=SECOND)
     hours, stalled_us, lengths = Hours(settings), 0, []
     for share in (*[0.06] * 10, *[0.03] * 10, *[0.01] * 20):
-        stalled_us += int(share * LOOK_NS / 1000)
-        hours.now_ns += LOOK_NS
+        stalled_us += int(share * slice_timing.LOOK_NS / 1000)
+        hours.now_ns += slice_timing.LOOK_NS
         hours.pace.note(0, [100] * 9, 300, hours.now_ns)
         hours.pace.note_stall(0, stalled_us, hours.now_ns)
         hours.pace.look(hours.now_ns, 2, lambda: hours.groups, {1, 2})

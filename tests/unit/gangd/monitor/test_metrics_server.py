@@ -363,11 +363,7 @@ def test_states_and_kinds_are_those_of_the_scheduler() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "pattern"),
-    [
-        ("ALARMS", r"Alarm\(\s*\"([a-z_ ]+)\""),
-        ("FAULTS", r"on_fault\(\s*\"([a-z_]+)\""),
-    ],
+    ("label", "pattern"), [("ALARMS", r"Alarm\(\s*\"([a-z_ ]+)\""), ("FAULTS", r"on_fault\(\s*\"([a-z_]+)\"")]
 )
 def test_every_kind_in_the_code_is_named(label: str, pattern: str) -> None:
     from gangd.monitor import metrics_table

@@ -8,98 +8,59 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangd import wire
 from gangd.agent.agenda import Agenda
 from gangd.agent.conversation import OLDER_EVERY, Conversation
-from gangd.wire import (
-    AccessRefused,
-    AgentFault,
-    Beat,
-    Bounds,
-    ControllerIdentity,
-    DownMessage,
-    Farewell,
-    FoundState,
-    Hello,
-    JobCores,
-    JobHold,
-    JobSample,
-    Leak,
-    MalformedError,
-    Message,
-    Ping,
-    PlanChange,
-    Pong,
-    ReplyMessage,
-    Report,
-    Resend,
-    SlicePlan,
-    SliceReport,
-    SliceSets,
-    ThawNow,
-    Track,
-    UpMessage,
-    VersionError,
-    Welcome,
-    decode_down,
-    decode_reply,
-    decode_up,
-    encode,
-    encode_down,
-)
 from gangd.wire.messages import NEWEST, OLDEST, VERSION, ExemptJobs, common
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
 from tests.fixtures.wire3 import frames as wire3
 from tests.fixtures.wire3 import versions as wire3_versions
 from tests.fixtures.wire3.faults import VersionError as OldVersionError
 
-CONTROLLER = ControllerIdentity(b"c" * 16, 7)
+CONTROLLER = wire.ControllerIdentity(b"c" * 16, 7)
 LEASE_NS = 2_000_000_000
 HEAD: dict[str, Any] = {"controller": CONTROLLER, "epoch": 3, "seq": 9, "sent_ns": 5, "lease_ns": LEASE_NS}
-TRACK = Track(1, 10, True, (SliceSets((1,), (2,)), SliceSets((2,), (1,))), (JobHold(1, "yield"),))
-PLAN = SlicePlan(
-    **HEAD, node="n1", first_slice=10, first_start_ns=0, quantum_ns=250_000_000, horizon=10,
-    bounds=Bounds(5_000_000_000, 200_000_000, newcomers_yield=True), tracks=(TRACK,),
-    exempt=ExemptJobs((4,), (5,), (6,)), cores=(JobCores(1, 2), JobCores(4, 1)),
-)  # fmt: skip
-CHANGE = PlanChange(
-    **HEAD,
-    node="n1",
-    base_epoch=2,
-    first_slice=11,
-    horizon=11,
-    tracks=(TRACK,),
-    drop=(7,),
-    cores=(JobCores(1, 2),),
+TRACK = wire.Track(
+    1, 10, True, (wire.SliceSets((1,), (2,)), wire.SliceSets((2,), (1,))), (wire.JobHold(1, "yield"),)
 )
-DOWN: list[DownMessage] = [
+PLAN = wire.SlicePlan(
+    **HEAD, node="n1", first_slice=10, first_start_ns=0, quantum_ns=250_000_000, horizon=10,
+    bounds=wire.Bounds(5_000_000_000, 200_000_000, newcomers_yield=True), tracks=(TRACK,),
+    exempt=ExemptJobs((4,), (5,), (6,)), cores=(wire.JobCores(1, 2), wire.JobCores(4, 1)),
+)  # fmt: skip
+CHANGE = wire.PlanChange(
+    **HEAD, node="n1", base_epoch=2, first_slice=11, horizon=11, tracks=(TRACK,), drop=(7,),
+    cores=(wire.JobCores(1, 2),),
+)  # fmt: skip
+DOWN: list[wire.DownMessage] = [
     PLAN,
     CHANGE,
-    Beat(**HEAD, node="n1", horizon=12),
-    ThawNow(**{**HEAD, "epoch": 0}, node=None, jobs=(), reason="announcement"),
-    ThawNow(**HEAD, node="n1", jobs=None, reason="the controller leaves"),
+    wire.Beat(**HEAD, node="n1", horizon=12),
+    wire.ThawNow(**{**HEAD, "epoch": 0}, node=None, jobs=(), reason="announcement"),
+    wire.ThawNow(**HEAD, node="n1", jobs=None, reason="the controller leaves"),
 ]
-HELLO = Hello(node="n1", incarnation=b"a" * 16, boot_id="b", pid=1, agent_version="1", freezer="cgroup2")
-SAMPLE = JobSample(1, 2, 3, 4, 5, 6)
-REPORT = Report(
+HELLO = wire.Hello(node="n1", incarnation=b"a" * 16, boot_id="b", pid=1, agent_version="1", freezer="cgroup2")
+SAMPLE = wire.JobSample(1, 2, 3, 4, 5, 6)
+REPORT = wire.Report(
     node="n1", incarnation=b"a" * 16, follows=b"c" * 16, seq=1, offset_ns=-3, rtt_us=4,
-    slices=(SliceReport(9, 3, 5, 6, 7, (1,), (SAMPLE,), (2,)),),
+    slices=(wire.SliceReport(9, 3, 5, 6, 7, (1,), (SAMPLE,), (2,)),),
     born=(1,), launched=(1,), ended=(2,), dying=(3,),
-    alone=(SAMPLE,), found=(FoundState(1, "frozen", "thawed"),), leaks=(Leak(1, 2),),
-    faults=(AgentFault("late_switch", 1, "late", 1),), foreign_controllers=1,
+    alone=(SAMPLE,), found=(wire.FoundState(1, "frozen", "thawed"),), leaks=(wire.Leak(1, 2),),
+    faults=(wire.AgentFault("late_switch", 1, "late", 1),), foreign_controllers=1,
 )  # fmt: skip
-UP: list[UpMessage] = [
+UP: list[wire.UpMessage] = [
     HELLO,
     REPORT,
-    Ping(node="n1", agent_ns=1),
-    Resend(node="n1", have_epoch=None),
-    Farewell(node="n1", incarnation=b"a" * 16, reason="bye"),
+    wire.Ping(node="n1", agent_ns=1),
+    wire.Resend(node="n1", have_epoch=None),
+    wire.Farewell(node="n1", incarnation=b"a" * 16, reason="bye"),
 ]
-REPLIES: list[ReplyMessage] = [
-    Welcome(
+REPLIES: list[wire.ReplyMessage] = [
+    wire.Welcome(
         controller=CONTROLLER, node="n1", now_ns=1, quantum_ns=250_000_000, lease_ns=LEASE_NS, lookahead=2
     ),
-    AccessRefused(node="n1", reason="no"),
-    Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),
+    wire.AccessRefused(node="n1", reason="no"),
+    wire.Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),
 ]
 
 
@@ -116,83 +77,83 @@ def test_the_version_before_is_the_one_that_is_kept_as_it_was() -> None:
     assert [common(theirs) for theirs in (3, 4, 5)] == [3, 4, 4]
 
 
-def without_cores(message: DownMessage) -> DownMessage:
+def without_cores(message: wire.DownMessage) -> wire.DownMessage:
     """What version 3 has of a message."""
-    if isinstance(message, SlicePlan | PlanChange):
+    if isinstance(message, wire.SlicePlan | wire.PlanChange):
         return msgspec.structs.replace(message, cores=msgspec.UNSET)
     return message
 
 
 @pytest.mark.parametrize("message", DOWN, ids=lambda one: type(one).__name__)
-def test_an_agent_of_the_version_before_understands_what_it_receives(message: DownMessage) -> None:
-    text = wire3.decode_down(encode_down(message, OLDEST), "n1")
+def test_an_agent_of_the_version_before_understands_what_it_receives(message: wire.DownMessage) -> None:
+    text = wire3.decode_down(wire.encode_down(message, OLDEST), "n1")
     known = without_cores(message)
     assert {**raw(text), "version": VERSION} == raw(known)
-    assert decode_down(wire3.encode_down(text), "n1") == msgspec.structs.replace(known, version=OLDEST)
+    assert wire.decode_down(wire3.encode_down(text), "n1") == msgspec.structs.replace(known, version=OLDEST)
     with pytest.raises(OldVersionError):
-        wire3.decode_down(encode_down(message), "n1")
+        wire3.decode_down(wire.encode_down(message), "n1")
 
 
 @pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
-def test_agents_of_both_versions_are_understood_by_controllers_of_both(message: UpMessage) -> None:
-    said = wire3.decode_up(encode(message, OLDEST), "n1")
+def test_agents_of_both_versions_are_understood_by_controllers_of_both(message: wire.UpMessage) -> None:
+    said = wire3.decode_up(wire.encode(message, OLDEST), "n1")
     assert {**raw(said), "version": VERSION} == raw(message)
-    assert decode_up(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    assert wire.decode_up(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
 
 
 @pytest.mark.parametrize("message", REPLIES, ids=lambda one: type(one).__name__)
-def test_answers_are_understood_by_agents_of_both_versions(message: ReplyMessage) -> None:
-    said = wire3.decode_reply(encode(message, OLDEST), "n1")
+def test_answers_are_understood_by_agents_of_both_versions(message: wire.ReplyMessage) -> None:
+    said = wire3.decode_reply(wire.encode(message, OLDEST), "n1")
     assert {**raw(said), "version": VERSION} == raw(message)
-    assert decode_reply(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    assert wire.decode_reply(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
 
 
 @pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
-def test_what_an_agent_of_the_version_after_adds_is_ignored(message: UpMessage) -> None:
-    fields = msgspec.msgpack.decode(encode(message, NEWEST))
+def test_what_an_agent_of_the_version_after_adds_is_ignored(message: wire.UpMessage) -> None:
+    fields = msgspec.msgpack.decode(wire.encode(message, NEWEST))
     fields["temperature"] = [{"cpu": 90}]
     for row in fields.get("slices", ()):
         row.append("more")
         for sample in row[6]:
             sample.append(7)
-    assert decode_up(pack(fields), "n1") == msgspec.structs.replace(message, version=NEWEST)
+    assert wire.decode_up(pack(fields), "n1") == msgspec.structs.replace(message, version=NEWEST)
 
 
 @pytest.mark.parametrize("message", [*DOWN, *REPLIES], ids=lambda one: type(one).__name__)
-def test_what_a_controller_adds_is_refused_for_it_may_change_who_is_frozen(message: Message) -> None:
-    fields = {**msgspec.msgpack.decode(encode(message)), "freeze_also": [1]}
-    with pytest.raises(MalformedError, match="freeze_also"):
+def test_what_a_controller_adds_is_refused_for_it_may_change_who_is_frozen(message: wire.Message) -> None:
+    fields = {**msgspec.msgpack.decode(wire.encode(message)), "freeze_also": [1]}
+    with pytest.raises(wire.MalformedError, match="freeze_also"):
         read(message, fields)
     del fields["freeze_also"]
-    with pytest.raises(VersionError, match="upgrade the older one"):
+    with pytest.raises(wire.VersionError, match="upgrade the older one"):
         read(message, {**fields, "version": NEWEST})
 
 
-def read(message: Message, fields: dict[str, Any]) -> object:
-    if isinstance(message, DownMessage):
-        return decode_down([encode_down(message)[0], pack(fields)], "n1")
-    return decode_reply(pack(fields), "n1")
+def read(message: wire.Message, fields: dict[str, Any]) -> object:
+    if isinstance(message, wire.DownMessage):
+        return wire.decode_down([wire.encode_down(message)[0], pack(fields)], "n1")
+    return wire.decode_reply(pack(fields), "n1")
 
 
 def test_a_track_with_more_than_is_known_is_refused() -> None:
-    fields = msgspec.msgpack.decode(encode(PLAN))
+    fields = msgspec.msgpack.decode(wire.encode(PLAN))
     fields["tracks"][0].append([1])
-    with pytest.raises(MalformedError):
+    with pytest.raises(wire.MalformedError):
         read(PLAN, fields)
 
 
 @pytest.mark.parametrize("version", [OLDEST - 1, NEWEST + 1])
 def test_two_versions_apart_no_peer_is_understood(version: int) -> None:
     for message in UP:
-        with pytest.raises(VersionError):
-            decode_up(pack({**msgspec.msgpack.decode(encode(message)), "version": version}), "n1")
+        with pytest.raises(wire.VersionError):
+            wire.decode_up(pack({**msgspec.msgpack.decode(wire.encode(message)), "version": version}), "n1")
 
 
 class OldAgent(ScriptedAgent):
     """An agent of the version before: it says what that version says, and understands nothing else."""
 
-    def encoded(self, message: Message) -> bytes:
-        body = encode(message, OLDEST)
+    def encoded(self, message: wire.Message) -> bytes:
+        body = wire.encode(message, OLDEST)
         wire3.decode_up(body, self.node)
         return body
 
@@ -233,12 +194,12 @@ def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> N
         while talk.outbox:
             message = talk.outbox.popleft()
             try:
-                said = wire3.decode_up(encode(message, talk.speaks), "n1")
+                said = wire3.decode_up(wire.encode(message, talk.speaks), "n1")
             except OldVersionError:
                 continue
             if type(said).__name__ == "Hello":
                 welcomed_ns = welcomed_ns or now_ns
-                assert not talk.on_reply(encode(REPLIES[0], OLDEST), now_ns)
+                assert not talk.on_reply(wire.encode(REPLIES[0], OLDEST), now_ns)
     assert welcomed_ns is not None
     assert welcomed_ns - 10**12 <= (OLDER_EVERY + 1) * 1_000_000_000
     assert talk.speaks == OLDEST

@@ -25,15 +25,7 @@ from osub.advise.site_log import (
     memory_facts,
     read_site_log,
 )
-from osub.advise.trials import (
-    Advice,
-    Question,
-    Scenario,
-    Sharing,
-    advise,
-    block_difference,
-    drawn_periods,
-)
+from osub.advise.trials import Advice, Question, Scenario, Sharing, advise, block_difference, drawn_periods
 from osub.advise.words import AdviceText, advice_text
 from osub.cli.main import run
 from tests.fixtures.cli import Cli
@@ -134,8 +126,7 @@ def test_idle_sessions_gain_by_sharing(advice: tuple[Advice, AdviceText]) -> Non
 @pytest.mark.slow
 def test_gangd_takes_the_lines(advice: tuple[Advice, AdviceText], tmp_path: Path) -> None:
     _, text = advice
-    path = tmp_path / "gangd.toml"
-    path.write_text(text.files[1][1])
+    (path := tmp_path / "gangd.toml").write_text(text.files[1][1])
 
     assert load_config(path) is not None
 
@@ -172,8 +163,7 @@ def test_peaks_admit_what_requests_do_not(tmp_path: Path) -> None:
 
     by_request, by_peaks = (one for one in found.shared if one.sharing.nodes is None)
     assert not by_request.sharing.by_peaks
-    assert found.outcome(by_request) == "harms"
-    assert found.outcome(by_peaks) == "helps"
+    assert (found.outcome(by_request), found.outcome(by_peaks)) == ("harms", "helps")
     assert "peaks of memory" in text.paragraphs[0][1]
 
 
@@ -318,8 +308,7 @@ def test_scenarios_have_distinct_names() -> None:
 def test_a_log_that_cannot_be_used_is_refused(
     text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "log.txt"
-    path.write_text(text)
+    (path := tmp_path / "log.txt").write_text(text)
 
     assert run(["advise", str(path), "--system", SYSTEM]) in (1, 2)
     assert words in capsys.readouterr().err

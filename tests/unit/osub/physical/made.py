@@ -40,31 +40,18 @@ def _job(
     number: int, at_s: float, run_s: float, cores: int, queue: int, pattern: InteractivePattern | None = None
 ) -> SwfJob:
     return SwfJob(
-        job_number=number,
-        submit_s=at_s,
-        run_s=run_s,
-        allocated_procs=cores,
-        requested_procs=cores,
-        requested_s=run_s,
-        queue=queue,
-        extension=() if pattern is None else pattern.to_extension(),
-    )
+        job_number=number, submit_s=at_s, run_s=run_s, allocated_procs=cores, requested_procs=cores,
+        requested_s=run_s, queue=queue, extension=() if pattern is None else pattern.to_extension(),
+    )  # fmt: skip
 
 
 def small_plan(rounds: int = 2, draws: tuple[int, ...] = (1,), *, nodes: int = 2) -> StudyPlan:
     """Return a plan for nodes of one core."""
     return StudyPlan(
-        nodes=nodes,
-        cores=1,
-        layouts=tuple(layout.key for layout in layouts_of(nodes)),
-        rounds=rounds,
-        draws=draws,
-        short_s=60.0,
-        long_s=90.0,
-        pair_s=10.0,
-        places=True,
+        nodes=nodes, cores=1, layouts=tuple(layout.key for layout in layouts_of(nodes)),
+        rounds=rounds, draws=draws, short_s=60.0, long_s=90.0, pair_s=10.0, places=True,
         estimate_s=600.0,
-    )
+    )  # fmt: skip
 
 
 def outcome(
@@ -80,22 +67,13 @@ def outcome(
         )
         rows.append(
             {
-                "trace_job": job,
-                "job_id": 100 + number,
-                "kind": kind,
-                "app": "rrba",
-                "args": "--app lu --class S --steps 10",
-                "cores": 1,
-                "submit_s": float(number),
-                "start_s": number + wait_s,
-                "end_s": number + wait_s + run_s,
-                "dedicated_s": dedicated_s,
-                "wait_s": wait_s,
-                "run_s": run_s,
-                "slowdown_osub": (wait_s + run_s) / dedicated_s,
-                "degradation": run_s / dedicated_s,
+                "trace_job": job, "job_id": 100 + number, "kind": kind, "app": "rrba",
+                "args": "--app lu --class S --steps 10", "cores": 1, "submit_s": float(number),
+                "start_s": number + wait_s, "end_s": number + wait_s + run_s,
+                "dedicated_s": dedicated_s, "wait_s": wait_s, "run_s": run_s,
+                "slowdown_osub": (wait_s + run_s) / dedicated_s, "degradation": run_s / dedicated_s,
             }
-        )
+        )  # fmt: skip
     return ReplayOutcome(jobs=pl.DataFrame(rows), wait_threshold_s=REAL_WAIT_S, failed=failed)
 
 
@@ -137,12 +115,7 @@ def results(plan: StudyPlan | None = None, **changes: object) -> Results:
         "sq-m2-gangd": {trial: pair_found(95.0 + trial, (48.0 + trial / 10, 48.0)) for trial in (1, 2, 3)},
     }
     made = {
-        "plan": plan,
-        "layouts": layouts,
-        "real": real,
-        "simulated": real,
-        "pairs": pairs,
-        "places": dict(SIMULATED_PLACES),
-        "full": full_size(),
-    }
+        "plan": plan, "layouts": layouts, "real": real, "simulated": real, "pairs": pairs,
+        "places": dict(SIMULATED_PLACES), "full": full_size(),
+    }  # fmt: skip
     return Results(**(made | changes))  # type: ignore[arg-type]

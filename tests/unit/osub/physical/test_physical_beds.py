@@ -26,8 +26,7 @@ from tests.unit.osub.physical.test_physical_study import target_of
 
 
 def program(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "configure"
-    path.write_text(f"#!/bin/sh\n{text}\n")
+    (path := tmp_path / "configure").write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path
 
@@ -136,14 +135,9 @@ def test_a_layout_in_containers_is_replayed_by_the_command_and_its_cluster_ends(
     monkeypatch.setattr(cluster_provider, "ComposeCluster", Cluster)
     monkeypatch.setattr("osub.live.forward.forward_replay", forward)
     asked = AskedReplay(
-        swf=tmp_path / "t.swf",
-        apps=tmp_path / "t.csv",
-        out=tmp_path / "run",
-        title="t",
-        label="t, trial 2",
-        trial=2,
-        most_s=60.0,
-    )
+        swf=tmp_path / "t.swf", apps=tmp_path / "t.csv", out=tmp_path / "run", title="t",
+        label="t, trial 2", trial=2, most_s=60.0,
+    )  # fmt: skip
     folder = StudyFolder(tmp_path / "study")
     beds = OwnBeds(2, 1, {NAIVE.key: NAIVE}, folder, EngineName.DOCKER, lambda _: nullcontext())
     ends = pytest.raises(ClusterError, match="exit code 1") if code == 1 else nullcontext()

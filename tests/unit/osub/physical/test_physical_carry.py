@@ -55,12 +55,10 @@ class FakeReplays:
 
     def __call__(self, item: PlannedReplay, _bed: Bed) -> None:
         if self._until is not None and len(self.made) == self._until:
-            path = self._folder.run(item)
-            path.mkdir()
+            (path := self._folder.run(item)).mkdir()
             (path / "run.json").write_text("{}")
             raise InterruptedStudyError("Ctrl-C")
-        path = self._folder.run(item)
-        path.mkdir()
+        (path := self._folder.run(item)).mkdir()
         (path / "run.json").write_text("{}")
         (path / JOBS.file_name).write_bytes(b"")
         self.made.append(item.name)
@@ -121,8 +119,7 @@ def test_table_7_8_comes_last_on_a_cluster_of_its_own(folder: StudyFolder) -> No
 
 def test_a_folder_of_another_users_is_never_removed(folder: StudyFolder) -> None:
     plan = small_plan()
-    mine = folder.run(plan.items()[0])
-    mine.mkdir()
+    (mine := folder.run(plan.items()[0])).mkdir()
     (mine / "thesis.tex").write_text("precious")
     with pytest.raises(OutputError, match="no run of this study"):
         carry(plan, folder, FakeBeds(), FakeReplays(folder))
@@ -130,8 +127,7 @@ def test_a_folder_of_another_users_is_never_removed(folder: StudyFolder) -> None
 
 
 def test_a_link_in_the_place_of_a_run_is_not_followed(folder: StudyFolder, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
+    (other := tmp_path / "other").mkdir()
     (other / "run.json").write_text("{}")
     plan = small_plan()
     folder.run(plan.items()[0]).symlink_to(other)
@@ -199,8 +195,7 @@ def test_replays_that_others_disturbed_are_made_again_with_what_was_simulated_fr
     for item, foreign in ((dedicated, 0.1), (shared, 1.0), (calm, 0.1)):
         keep(on_host(run, foreign=foreign), folder.run(item))
         keep(run, folder.simulated(item))
-    assert list(folder.unfit(plan)) == [shared]
-    assert folder.remove_unfit(plan) == 1
+    assert (list(folder.unfit(plan)), folder.remove_unfit(plan)) == ([shared], 1)
     assert [folder.is_done(item) for item in (dedicated, shared, calm)] == [True, False, True]
     assert [folder.simulated(item).exists() for item in (dedicated, shared, calm)] == [True, False, True]
     assert folder.remove_unfit(plan) == 0

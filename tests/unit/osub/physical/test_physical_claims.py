@@ -116,9 +116,7 @@ def test_findings_are_complete_and_can_be_written_as_json() -> None:
 
 
 def test_more_nodes_have_more_splits_to_report_of() -> None:
-    plan = small_plan(nodes=4)
-    found = results(plan)
-    row = judged(found)["R7"]
+    row = judged(results(small_plan(nodes=4)))["R7"]
     assert "MQ 1+3" in row.ours
     assert row.verdict is not ClaimVerdict.NOT_COMPARABLE or "replay" in row.note
 

@@ -47,17 +47,11 @@ def with_foreign_load(run: Run, foreign_s: Callable[[int], float]) -> Run:
     """Give a run samples of a host of two CPUs of which others used so much in each second."""
     samples = [
         HostRecord(
-            at_s=float(second),
-            length_s=1.0,
-            host="h",
-            cpus=2,
-            load=2.0,
-            used_s=1.0 + foreign_s(second),
-            steal_s=0.0,
-            own_s=1.0,
+            at_s=float(second), length_s=1.0, host="h", cpus=2, load=2.0,
+            used_s=1.0 + foreign_s(second), steal_s=0.0, own_s=1.0,
         )
         for second in range(1, 31)
-    ]
+    ]  # fmt: skip
     return replace(run, host=frame_of(samples, HOST))
 
 
@@ -138,8 +132,7 @@ def test_the_replay_that_only_reports_the_steps_is_one_job_and_no_trial() -> Non
 def test_all_three_jobs_make_the_same_steps() -> None:
     trace = pair_trace(small_plan(), NAIVE.key)
     rows = [row.split(",", 1)[1] for row in pair_table(trace, {1: (2, 950)}).splitlines()[1:]]
-    assert len(rows) == 3
-    assert set(rows) == {"rrba,--app lu --class S --steps 950"}
+    assert (len(rows), set(rows)) == (3, {"rrba,--app lu --class S --steps 950"})
     assert "--target-s" in pair_table(pair_trace(small_plan(), DEDICATED.key), {})
 
 

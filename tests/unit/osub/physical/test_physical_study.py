@@ -156,8 +156,7 @@ def test_the_command_s_errors_are_one_line_that_says_what_to_do(osub: Osub, tmp_
     wrong = osub("x.swf.gz", "--budget", "soon")
     assert wrong.returncode == 2
     assert "is no time to spend" in wrong.stderr
-    page = tmp_path / "page.html"
-    page.write_text("mine")
+    (page := tmp_path / "page.html").write_text("mine")
     assert (osub("x.swf.gz", "--html", str(page)).returncode, page.read_text()) == (1, "mine")
 
 
@@ -170,10 +169,7 @@ def target_of(multiplicity: int, interactive_nodes: int | None = None, nodes: in
         return TargetCluster(node_names=names, cores=2, batch=pool, interactive=pool)
     apart = replace(pool, partition="interactive", names=names[:interactive_nodes], multiplicity=4)
     return TargetCluster(
-        node_names=names,
-        cores=2,
-        batch=replace(pool, names=names[interactive_nodes:]),
-        interactive=apart,
+        node_names=names, cores=2, batch=replace(pool, names=names[interactive_nodes:]), interactive=apart
     )
 
 

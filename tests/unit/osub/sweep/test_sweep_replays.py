@@ -25,14 +25,12 @@ SWF = "1 0 -1 3 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n"
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "log.swf"
-    path.write_text(SWF)
+    (path := tmp_path / "log.swf").write_text(SWF)
     return path
 
 
 def spec_of(tmp_path: Path, text: str) -> list[Parameters]:
-    path = tmp_path / "sweep.toml"
-    path.write_text(text)
+    (path := tmp_path / "sweep.toml").write_text(text)
     return read_spec(path).combinations()
 
 
@@ -131,8 +129,7 @@ def test_on_a_cluster_that_is_there_an_unfinished_run_goes_on(
 ) -> None:
     made, cluster, commands = team
     (asked,) = points(trace, {"cluster": str(tmp_path / "theirs")})
-    begun = tmp_path / "out" / "runs" / asked.key
-    begun.mkdir(parents=True)
+    (begun := tmp_path / "out" / "runs" / asked.key).mkdir(parents=True)
     (begun / "run.json").touch()
     list(made.run([asked]))
     assert [shape for shape in cluster.seen if shape is not None] == []
@@ -198,8 +195,7 @@ def test_what_a_kind_does_not_take_is_refused(trace: Path, tmp_path: Path, lines
 
 
 def test_a_replay_s_key_follows_the_model_that_keeps_jobs_apart(trace: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model.json"
-    model.write_text("{}")
+    (model := tmp_path / "model.json").write_text("{}")
     (one,) = points(trace, {"pairing": str(model)})
     model.write_text("{ }")
     (other,) = points(trace, {"pairing": str(model)})

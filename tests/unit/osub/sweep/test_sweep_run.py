@@ -35,8 +35,7 @@ SWF = "".join(
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "log.swf"
-    path.write_text(f"; MaxProcs: 4\n{SWF}")
+    (path := tmp_path / "log.swf").write_text(f"; MaxProcs: 4\n{SWF}")
     return path
 
 
@@ -140,8 +139,7 @@ def test_the_command_simulates_and_draws(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert trace.exists()
-    spec = tmp_path / "sweep.toml"
-    spec.write_text(
+    (spec := tmp_path / "sweep.toml").write_text(
         '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n'
         "[grid]\nmultiplicity = [1, 2, 9]\noverhead = [1.0, 1.2]\n"
     )
@@ -220,8 +218,7 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
     document = json.loads(capsys.readouterr().out)
     assert document["best"] == {"multiplicity": 2}
     assert [one["overhead"] for one in document["scenarios"]] == [1.0, 1.4]
-    assert document["gain_over_seeds"]["count"] == 5
-    assert len(document["tried"]) == 2
+    assert (document["gain_over_seeds"]["count"], len(document["tried"])) == (5, 2)
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
     answer = " ".join(capsys.readouterr().out.split())
     assert "Best of 2 settings, assuming C_o = 1.2: M=1. Jobs wait on average " in answer
@@ -293,15 +290,9 @@ def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     where, scratch = tmp_path / "scheduler.json", tmp_path / "scratch"
     monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(scratch))
     schedules = (
-        "scheduler",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--no-dashboard",
-        "--scheduler-file",
+        "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file",
         where,
-    )
+    )  # fmt: skip
     works = (
         *("worker", "--scheduler-file", where, "--nworkers", "1", "--nthreads", "1"),
         *("--no-nanny", "--no-dashboard", "--local-directory", scratch),

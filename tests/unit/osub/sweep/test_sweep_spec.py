@@ -24,8 +24,7 @@ BASE = '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n'
 
 
 def spec_of(tmp_path: Path, text: str) -> Spec:
-    path = tmp_path / "sweep.toml"
-    path.write_text(text)
+    (path := tmp_path / "sweep.toml").write_text(text)
     return read_spec(path)
 
 
@@ -124,8 +123,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_damaged_result_is_as_good_as_none(tmp_path: Path) -> None:
-    trace = tmp_path / "log.swf"
-    trace.write_text(";\n")
+    (trace := tmp_path / "log.swf").write_text(";\n")
     point = point_of({"trace": str(trace), "system": "N2C2"})
     store = SweepStore(tmp_path / "out")
     store.keep(point, {"wait_mean_s": 1.0})
@@ -138,8 +136,7 @@ def test_a_damaged_result_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_a_result_that_cannot_be_read_is_reported_and_not_made_again(tmp_path: Path) -> None:
-    trace = tmp_path / "log.swf"
-    trace.write_text(";\n")
+    (trace := tmp_path / "log.swf").write_text(";\n")
     point = point_of({"trace": str(trace), "system": "N2C2"})
     store = SweepStore(tmp_path / "out")
     store.keep(point, {"wait_mean_s": 1.0})
@@ -275,8 +272,7 @@ def test_what_repeats_names_is_averaged_over_and_no_choice(tmp_path: Path) -> No
         tmp_path,
         '[base]\nsystem = "N2C1"\n[grid]\nmultiplicity = [1, 2]\n[repeat]\ntrace = ["a", "b", "c"]\n',
     )
-    assert len(spec.combinations()) == 6
-    assert spec.varied() == ["multiplicity", "trace"]
+    assert (len(spec.combinations()), spec.varied()) == (6, ["multiplicity", "trace"])
     assert spec.averaged() == ("seed", "trial", "trace")
     for text, reported in (
         (BASE + "[repeat]\nmultiplicity = [1, 2]\n", "is what a user chooses"),
