@@ -52,14 +52,10 @@ def attack(name: str) -> Callable[[Callable[[Scene], None]], Callable[[Scene], N
 class Scene:
     """Where attacks are carried out.
 
-    Attributes
-    ----------
-    cluster
-        A living cluster of root's, under gangd, with ``PrivateData=jobs``. Everybody can reach its folder.
-    shared
-        A folder like ``/tmp``: everybody may write, and it is sticky.
-    precious
-        A folder of root's with a file that no other user may touch.
+    cluster: a living cluster of root's, under gangd, with ``PrivateData=jobs``. Everybody can reach its
+        folder.
+    shared: a folder like ``/tmp``: everybody may write, and it is sticky.
+    precious: a folder of root's with a file that no other user may touch.
     """
 
     cluster: LocalCluster

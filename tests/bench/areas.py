@@ -14,16 +14,10 @@ _ALL = "tests/benchmarks/test_figures_of_all_areas.py"
 class Area:
     """An area's benchmarks.
 
-    Parameters
-    ----------
-    name
-        As ``--only`` takes it.
-    tests
-        Node ids of pytest.
-    sizes
-        Environment of the benchmarks by size of the run.
-    minutes
-        About how long a quick run takes on two cores.
+    name: as ``--only`` takes it.
+    tests: node ids of pytest.
+    sizes: environment of the benchmarks by size of the run.
+    minutes: about how long a quick run takes on two cores.
     """
 
     name: str

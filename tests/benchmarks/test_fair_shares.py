@@ -70,18 +70,12 @@ HONEST = "while :; do :; done"
 class Trick:
     """How an attacker's job is submitted: the trick it runs, and options of sbatch.
 
-    Attributes
-    ----------
-    runs
-        Name in ``fair_tricks.TRICKS``.
-    options
-        Further options of sbatch.
-    for_s
-        Length of each of many jobs that run one after another; None for one job.
-    outside
-        What the attacker runs meanwhile outside of his job: ``$JOB`` is its number, ``$CHEAT`` runs a trick.
-    user
-        Whose job it is.
+    runs: name in ``fair_tricks.TRICKS``.
+    options: further options of sbatch.
+    for_s: length of each of many jobs that run one after another; None for one job.
+    outside: what the attacker runs meanwhile outside of his job: ``$JOB`` is its number, ``$CHEAT`` runs a
+        trick.
+    user: whose job it is.
     """
 
     runs: str

@@ -51,12 +51,8 @@ def draw(kinds: Sequence[type[Fault]], count: int, dice: random.Random) -> list[
 class Campaign:
     """Runs faults on a stage.
 
-    Parameters
-    ----------
-    brief
-        Whether every fault is to be as short as it can be.
-    say
-        Called with the outcome of each fault.
+    brief: whether every fault is to be as short as it can be.
+    say: called with the outcome of each fault.
     """
 
     def __init__(

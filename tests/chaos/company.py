@@ -25,10 +25,7 @@ from tests.chaos.report import Summary
 def side_by_side(stages: int, faults: int, seed: int, words: Sequence[str]) -> Summary:
     """Run ``faults`` faults on ``stages`` stages; an interrupt ends all of them in order.
 
-    Parameters
-    ----------
-    words
-        Further options of the command, for all of them.
+    words: further options of the command, for all of them.
     """
     shares = [faults // stages + (place < faults % stages) for place in range(stages)]
     with tempfile.TemporaryDirectory(prefix="osub-chaos-") as folder:

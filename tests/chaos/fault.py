@@ -12,14 +12,9 @@ from tests.chaos.troupe import Troupe
 class Fault:
     """Root of all faults; a subclass draws its parameters in ``__init__`` and says them in ``detail``.
 
-    Attributes
-    ----------
-    name
-        Its kind, as the table has it.
-    allowance_s
-        How long a job may be suspended without a break while it lasts.
-    holds_s
-        How long the campaign waits between ``inject`` and ``heal``.
+    name: its kind, as the table has it.
+    allowance_s: how long a job may be suspended without a break while it lasts.
+    holds_s: how long the campaign waits between ``inject`` and ``heal``.
     """
 
     name: ClassVar[str]

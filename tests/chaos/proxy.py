@@ -24,16 +24,10 @@ _POLL_S = 0.02
 class Weather:
     """What happens to frames now: probabilities of a frame, seconds of delay, and whether the line is cut.
 
-    Attributes
-    ----------
-    swap
-        A frame changes places with the next one.
-    repeat
-        A frame that passed earlier is sent again.
-    corrupt
-        One bit of a frame is flipped.
-    drift
-        Seconds by which downward frames become later each second; seen as a drift of the peers' clocks.
+    swap: a frame changes places with the next one.
+    repeat: a frame that passed earlier is sent again.
+    corrupt: one bit of a frame is flipped.
+    drift: seconds by which downward frames become later each second; seen as a drift of the peers' clocks.
     """
 
     cut: bool = False
@@ -71,14 +65,9 @@ class Line:
 class Proxy:
     """The two lines of one agent: ``plans`` (PUB to SUB) and ``reports`` (ROUTER to DEALER).
 
-    Parameters
-    ----------
-    loop
-        Runs in another thread.
-    upstreams
-        The controller's publish and report ports on this host.
-    dice
-        Decides which frames the weather hits.
+    loop: runs in another thread.
+    upstreams: the controller's publish and report ports on this host.
+    dice: decides which frames the weather hits.
     """
 
     def __init__(

@@ -58,16 +58,10 @@ FUZZ = "fuzz"
 class Stage:
     """Everything that faults act on; use ``with``.
 
-    Parameters
-    ----------
-    folder
-        An empty folder; a short path, because Unix sockets lie below it.
-    dice
-        Source of all randomness of the proxies.
-    hold
-        How gangd holds jobs.
-    parts
-        Which of ``PARTS`` are on.
+    folder: an empty folder; a short path, because Unix sockets lie below it.
+    dice: source of all randomness of the proxies.
+    hold: how gangd holds jobs.
+    parts: which of ``PARTS`` are on.
     """
 
     def __init__(
@@ -192,14 +186,9 @@ class Stage:
     ) -> Daemon:
         """Start a daemon of the gang scheduler that does not run.
 
-        Parameters
-        ----------
-        role
-            ``gangd`` or ``gang-agent NODE``.
-        prefix
-            Words before its command, such as those of unshare(1).
-        change
-            Changes its command.
+        role: ``gangd`` or ``gang-agent NODE``.
+        prefix: words before its command, such as those of unshare(1).
+        change: changes its command.
         """
         words = gang_daemons(self.layout, self.host)[role]
         if role != CONTROLLER:

@@ -39,14 +39,9 @@ class Excess:
 class Window:
     """What was seen since it was opened.
 
-    Attributes
-    ----------
-    allowance_s
-        How long a job may be suspended without a break.
-    worst_s
-        The longest that one did.
-    blind_s
-        Seconds in which the watcher itself was kept from looking.
+    allowance_s: how long a job may be suspended without a break.
+    worst_s: the longest that one did.
+    blind_s: seconds in which the watcher itself was kept from looking.
     """
 
     allowance_s: float
@@ -58,10 +53,7 @@ class Window:
 class Watcher:
     """The thread; ``close`` it.
 
-    Attributes
-    ----------
-    spared
-        Jobs that Slurm has suspended: gangd does not limit for how long.
+    spared: jobs that Slurm has suspended: gangd does not limit for how long.
     """
 
     def __init__(self, nodes: Iterable[str], allowance_s: float, *, yields: bool = False) -> None:

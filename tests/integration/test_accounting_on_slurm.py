@@ -102,12 +102,8 @@ def listens(port: int) -> bool:
 def accounted(cluster: LocalCluster, folder: Path, *settings: str, ready: str = "") -> Iterator[CommandSlurm]:
     """Give a cluster accounting, which is switched on once munge runs: slurmctld is started anew for it.
 
-    Parameters
-    ----------
-    settings
-        Lines of slurm.conf that are added.
-    ready
-        Commands for ``sacctmgr`` before, one a line.
+    settings: lines of slurm.conf that are added.
+    ready: commands for ``sacctmgr`` before, one a line.
     """
     with ExitStack() as stack:
         port = stack.enter_context(database(folder / "db"))
