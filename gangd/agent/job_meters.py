@@ -206,7 +206,7 @@ class _MeteredJob:
     outside_ns: int = 0  # CPU time that it used while it was frozen, or for launches, until that was charged
     yielded_ns: int = 0  # CPU time that it used while it yielded, until then
     launches: bool = False  # while it was held, until then
-    beside_ns: int = 0  # CPU time of Slurm's daemons for it while it ran, until then
+    slurm_ns: int = 0  # CPU time of Slurm's daemons for it while it ran, until then
     looks_ns: int = 0  # CPU time of the agent meanwhile
     lost_ns: int | None = None  # for how long it waited in its own slices; None: not read since
     daemon_ns: int = 0  # CPU time of Slurm's daemons for it, up to the last reading
@@ -238,7 +238,7 @@ class _MeteredJob:
         """Return the CPU time in slices of others that it owes for, since the last call."""
         owed_ns = self.outside_ns + (self.yielded_ns if self.launches else 0)
         self.outside_ns, self.yielded_ns, self.launches = 0, 0, False
-        self.beside_ns = self.looks_ns = 0
+        self.slurm_ns = self.looks_ns = 0
         return owed_ns
 
     def since_mark(self, used_ns: int | None) -> int:
@@ -292,7 +292,7 @@ class JobMeters:
                 known.launches = True
                 known.outside_ns += passed_ns + own_ns
             elif known.yields:
-                known.beside_ns += passed_ns
+                known.slurm_ns += passed_ns
                 known.looks_ns += own_ns
 
     def loose_at(self, now_ns: int) -> frozenset[int]:
@@ -331,8 +331,8 @@ class JobMeters:
         owed_ns = {}
         for job in run:
             if (known := self._jobs.get(job)) is not None and known.yields:
-                looks_ns = min(known.looks_ns, known.beside_ns)
-                owed_ns[job] = known.beside_ns + looks_ns + known.outside_ns
+                looks_ns = min(known.looks_ns, known.slurm_ns)
+                owed_ns[job] = known.slurm_ns + looks_ns + known.outside_ns
                 known.take_outside()
         return {job: owed for job, owed in owed_ns.items() if owed}
 
