@@ -264,12 +264,18 @@ def called(name: str) -> list[int]:
 
 def empty(group: Path) -> None:
     """Move what is in a cgroup to the top, and remove it with those above it that are empty."""
-    for pid in group.joinpath("cgroup.procs").read_text().split():
-        (CPU1 / "cgroup.procs").write_text(pid)
-    with suppress(OSError):  # other runs have one above it in common
-        while group != CPU1:
+
+    def is_gone() -> bool:
+        with suppress(OSError):  # a process that is ending cannot be moved any more
+            for pid in group.joinpath("cgroup.procs").read_text().split():
+                (CPU1 / "cgroup.procs").write_text(pid)
             group.rmdir()
-            group = group.parent
+        return not group.exists()
+
+    until(is_gone, what=f"removal of {group}")
+    with suppress(OSError):  # other runs have one above it in common
+        while (group := group.parent) != CPU1:
+            group.rmdir()
 
 
 def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, freezer: SignalFreezer) -> None:
