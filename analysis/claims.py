@@ -16,7 +16,7 @@ its row tells the setting that comes nearest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 
@@ -196,6 +196,16 @@ ONE_POINT = 0.01
 ONE_SEED = "one seed has no interval"
 
 
+def differences(more: Sequence[float], less: Sequence[float], sign: float = 1.0) -> list[float]:
+    """Return the differences seed by seed, each times ``sign``."""
+    return [sign * (one - other) for one, other in zip(more, less, strict=True)]
+
+
+def worst_of(verdicts: Iterable[ClaimVerdict]) -> ClaimVerdict:
+    """Return the verdict of a claim that has several parts, all of which must hold."""
+    return min(verdicts, key=WORST_FIRST.index)
+
+
 def direction(differences: Sequence[float]) -> Judgement:
     """Judge a direction by one difference a seed, positive where the paper is right."""
     found = estimate(differences)
@@ -236,8 +246,7 @@ def best_of(values: Mapping[str, Sequence[float]], named: str, *, lowest: bool) 
     sign = -1.0 if lowest else 1.0
     means = {name: sign * estimate(of).mean for name, of in values.items()}
     rival = max((name for name in values if name != named), key=lambda name: means[name])
-    pairs = zip(values[named], values[rival], strict=True)
-    judged = direction([sign * (mine - other) for mine, other in pairs])
+    judged = direction(differences(values[named], values[rival], sign))
     word = "next" if means[named] >= means[rival] else "first"
     return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=f"{word}: {rival}")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
+from analysis.claims import differences
 from analysis.metrics import USED, numbered_once, with_derived
 from analysis.quantiles import quantile
 from foundation.records import Run
@@ -211,9 +212,7 @@ class FullSize:
 
     def differences(self, more: str, less: str, value: Value) -> list[float]:
         """Return by how much a value is larger in one case than in another, for each seed."""
-        return [
-            one - other for one, other in zip(self.values(more, value), self.values(less, value), strict=True)
-        ]
+        return differences(self.values(more, value), self.values(less, value))
 
 
 def simulate_full_size(

@@ -317,10 +317,7 @@ def _thesis_loss(label: str) -> str:
 
 def table_7_7(results: Results) -> ExperimentTable:
     """Return the jobs that gangd's run degraded most, and how often they used the cores."""
-    rows = [
-        (f"thesis: {job}", app, f"{degradation:.2f}", *map(str, intervals))
-        for job, (app, degradation, intervals) in published.DEGRADED.items()
-    ]
+    rows = [(f"thesis: {job}", *cells) for job, *cells in published.DEGRADED]
     for (workload, trial), outcome in results.real.get(GANGD.key, {}).items():
         if outcome.intervals is None:
             continue

@@ -28,11 +28,13 @@ from analysis.claims import (
     figures,
     magnitude,
     not_comparable,
+    noted,
     over_settings,
+    worst_of,
 )
 from foundation.units import counted
 from simulator.experiment_page import Drawing, ExperimentTable
-from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure, judged_rows
+from simulator.experiments.claim_study import Judged, StudyFindings, StudyRequest, WorldFigure, judged_rows
 from simulator.experiments.eviction_scenarios import (
     JOBS,
     NEEDS,
@@ -56,7 +58,6 @@ from simulator.experiments.eviction_survey import (
 from workloads.swf import load_columns
 
 Values = dict[str, list[float]]
-Judged = tuple[Judgement, str]
 Judge = Callable[[EvictionSurvey], Judged]
 
 NO_TRACE = "no trace was named"
@@ -131,10 +132,10 @@ def _v3(survey: EvictionSurvey) -> Judged:
     searches = by_setting(survey, lambda one: one.backtracking_s / one.greedy_s)
     least = figures(min(estimate(of).mean for of in searches.values()))
     note = (
-        f"{judged.note}; than our table, which is bounded by K and counts nodes in units, {tables} times: "
+        f"than our table, which is bounded by K and counts nodes in units, {tables} times: "
         f"{table.verdict}; than backtracking {least} times and more: {search.verdict}, {search.note}"
     )
-    return replace(judged, note=note), f"than the programme as printed {whole} times"
+    return noted(judged, note), f"than the programme as printed {whole} times"
 
 
 def _v4(survey: EvictionSurvey) -> Judged:
@@ -158,8 +159,8 @@ def _v5(survey: EvictionSurvey) -> Judged:
     most = max(one.backtracking_s / one.table_s for one in measured)
     cut = sum(not one.ended for one in measured)
     ours = f"up to 10^{math.log10(most):.1f} times" + (" and more" if cut else "")
-    note = f"{judged.note}; {cut} of {len(measured)} searches were given up, their values are lower bounds"
-    return replace(judged, note=note), ours
+    note = f"{cut} of {len(measured)} searches were given up, their values are lower bounds"
+    return noted(judged, note), ours
 
 
 def _v6(survey: EvictionSurvey) -> Judged:
@@ -276,8 +277,7 @@ def _v15(survey: EvictionSurvey) -> Judged:
 
 def _v16(survey: EvictionSurvey) -> Judged:
     rests_on = [judge(survey)[0].verdict for judge in (_v6, _v7)]
-    order = (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE, ClaimVerdict.HOLDS)
-    judged = Judgement(verdict=min(rests_on, key=order.index), note="the lesser of both")
+    judged = Judgement(verdict=worst_of(rests_on), note="the lesser of both")
     return judged, f"V6 {rests_on[0]}, V7 {rests_on[1]}"
 
 

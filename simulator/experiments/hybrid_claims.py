@@ -13,11 +13,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from analysis.claims import (
-    WORST_FIRST,
     ClaimRow,
     ClaimVerdict,
     Judgement,
     best_of,
+    differences,
     direction,
     estimate,
     fact,
@@ -25,11 +25,13 @@ from analysis.claims import (
     magnitude,
     no_difference,
     not_comparable,
+    noted,
     over_settings,
+    worst_of,
 )
 from analysis.quantiles import quantiles
 from foundation.units import counted_of
-from simulator.experiments.claim_study import judged_rows
+from simulator.experiments.claim_study import Judged, judged_rows
 from simulator.experiments.hybrid_survey import (
     ARRIVALS,
     EVEN,
@@ -41,7 +43,6 @@ from simulator.experiments.hybrid_survey import (
 from simulator.hybrid.drawn_jobs import MIXES
 
 Values = dict[str, list[float]]
-Judged = tuple[Judgement, str]
 Judge = Callable[[HybridSurvey], Judged]
 
 OTHER_TRACE = "another trace than the paper's"
@@ -66,11 +67,6 @@ def claim_rows(survey: HybridSurvey) -> list[ClaimRow]:
 def of_each(runs: Sequence[MeasuredHybrid], metric: str) -> list[float]:
     """Return one value a seed."""
     return [float(getattr(one, metric)) for one in runs]
-
-
-def less(a: Sequence[float], b: Sequence[float], sign: float = 1.0) -> list[float]:
-    """Return the differences a - b, seed by seed, or with sign -1 the differences b - a."""
-    return [sign * (one - other) for one, other in zip(a, b, strict=True)]
 
 
 def values_of(survey: HybridSurvey, mechanism: str, metric: str, mix: str | None = None) -> list[float]:
@@ -117,14 +113,11 @@ def pairs(values: Mapping[str, Sequence[float]], unit: str) -> str:
 
 def together(parts: Mapping[str, Judgement]) -> Judgement:
     """Return a judgement of several: it holds if all do, else it is the worst, whose estimate it has."""
-    name, worst = min(parts.items(), key=lambda item: WORST_FIRST.index(item[1].verdict))
+    verdict = worst_of(one.verdict for one in parts.values())
+    name, worst = next(item for item in parts.items() if item[1].verdict is verdict)
     held = sum(one.verdict is ClaimVerdict.HOLDS for one in parts.values())
-    note = f"{held} of {len(parts)} hold; {name}: {worst.verdict.value}"
-    return Judgement(
-        verdict=worst.verdict,
-        estimate=worst.estimate,
-        note=f"{note}, {worst.note}" if worst.note else note,
-    )
+    note = f"{held} of {len(parts)} hold; {', '.join(filter(None, (f'{name}: {verdict.value}', worst.note)))}"
+    return Judgement(verdict=verdict, estimate=worst.estimate, note=note)
 
 
 def table_ii(metric: str, paper: float, unit: str = "") -> Judge:
@@ -143,8 +136,8 @@ def rises(metric: str, unit: str, cause: str = "") -> Judge:
     def judge(survey: HybridSurvey) -> Judged:
         base = of_each(survey.base, metric)
         settings = by_setting(survey, metric)
-        judged = over_settings({name: less(of, base) for name, of in settings.items()})
-        return replace(judged, note=judged.note + cause), spread(settings, unit)
+        judged = over_settings({name: differences(of, base) for name, of in settings.items()})
+        return noted(judged, cause), spread(settings, unit)
 
     return judge
 
@@ -154,7 +147,7 @@ def shrinking(metric: str, unit: str, signs: Mapping[str, float]) -> Judge:
 
     def judge(survey: HybridSurvey) -> Judged:
         settings = {
-            before: less(
+            before: differences(
                 values_of(survey, f"{before}&SPAA", metric), values_of(survey, f"{before}&PAA", metric), sign
             )
             for before, sign in signs.items()
@@ -169,7 +162,7 @@ def collecting(metric: str, unit: str, sign: float) -> Judge:
 
     def judge(survey: HybridSurvey) -> Judged:
         settings = {
-            f"{at}, {mix}": less(
+            f"{at}, {mix}": differences(
                 values_of(survey, f"CUP&{at}", metric, mix), values_of(survey, f"CUA&{at}", metric, mix), sign
             )
             for at in ARRIVALS
@@ -226,41 +219,37 @@ def often(metric: str, unit: str, sign: float) -> Judge:
     """Judge how much more, or less, a metric is at Daly's optimum than at each interval below it."""
 
     def judge(survey: HybridSurvey) -> Judged:
-        percents = sorted({100, *(percent for _, percent in survey.intervals)})
-        settings, means = {}, {}
-        for name in MECHANISMS:
-            best = of_each(survey.runs[name, EVEN], metric)
-            for percent in (one for one in percents if one < 100):
-                other = of_each(survey.intervals[name, percent], metric)
-                settings[f"{name} at {percent}%"] = less(best, other, sign)
-        for percent in percents:
-            lists = [of_each(at_interval(survey, name, percent), metric) for name in MECHANISMS]
-            means[f"{percent}%:"] = [sum(of) / len(MECHANISMS) for of in zip(*lists, strict=True)]
-        return over_settings(settings), pairs(means, unit)
+        at_daly = {(name, 100): survey.runs[name, EVEN] for name in MECHANISMS}
+        return _by_interval({**at_daly, **survey.intervals}, metric, unit, sign)
 
     return judge
 
 
-def _h27(survey: HybridSurvey) -> Judged:
-    judged, ours = often("rigid", "h", 1.0)(survey)
-    percents = sorted({percent for _, percent in survey.free})
-    free = over_settings(
-        {
-            f"{name} at {percent}%": less(
-                of_each(survey.free[name, 100], "rigid"), of_each(survey.free[name, percent], "rigid")
-            )
-            for name in MECHANISMS
-            for percent in percents
-            if percent < 100
-        }
-    )
+def _by_interval(
+    runs: Mapping[tuple[str, int], Sequence[MeasuredHybrid]], metric: str, unit: str, sign: float
+) -> Judged:
+    percents = sorted({percent for _, percent in runs})
+    values = {key: of_each(of, metric) for key, of in runs.items()}
+    settings = {
+        f"{name} at {percent}%": differences(values[name, 100], values[name, percent], sign)
+        for name in MECHANISMS
+        for percent in percents
+        if percent < 100
+    }
     means = {
         f"{percent}%:": [
-            float(np.mean([of_each(survey.free[name, percent], "rigid") for name in MECHANISMS]))
+            sum(of) / len(MECHANISMS)
+            for of in zip(*(values[name, percent] for name in MECHANISMS), strict=True)
         ]
         for percent in percents
     }
-    return judged, f"{ours}; with checkpoints that take no time: {free.verdict.value}, {pairs(means, 'h')}"
+    return over_settings(settings), pairs(means, unit)
+
+
+def _h27(survey: HybridSurvey) -> Judged:
+    judged, ours = often("rigid", "h", 1.0)(survey)
+    free, text = _by_interval(survey.free, "rigid", "h", 1.0)
+    return judged, f"{ours}; with checkpoints that take no time: {free.verdict.value}, {text}"
 
 
 def _h7(survey: HybridSurvey) -> Judged:
@@ -274,7 +263,7 @@ def _h7(survey: HybridSurvey) -> Judged:
 
 def _h15(survey: HybridSurvey) -> Judged:
     four = {
-        name: less(values_of(survey, name, "rigid"), values_of(survey, name, "malleable"))
+        name: differences(values_of(survey, name, "rigid"), values_of(survey, name, "malleable"))
         for name in PREPARED
     }
     return over_settings(four), f"rigid less malleable: {pairs(four, 'h')}"
@@ -291,7 +280,7 @@ def _h18(survey: HybridSurvey) -> Judged:
     ratios = {}
     for name in MECHANISMS:
         lists = [
-            less(of_each(runs, "malleable_preempted"), of_each(runs, "rigid_preempted"))
+            differences(of_each(runs, "malleable_preempted"), of_each(runs, "rigid_preempted"))
             for runs in (survey.runs[name, mix] for mix in MIXES)
         ]
         ratios[name] = [float(np.mean(of)) for of in zip(*lists, strict=True)]
@@ -310,7 +299,7 @@ def _h20(survey: HybridSurvey) -> Judged:
     rates = by_mechanism(survey, "instant")
     names = list(MECHANISMS)
     parts = {
-        f"{a} and {b}": no_difference(less(rates[a], rates[b]))
+        f"{a} and {b}": no_difference(differences(rates[a], rates[b]))
         for place, a in enumerate(names)
         for b in names[place + 1 :]
     }
@@ -380,7 +369,7 @@ JUDGES: dict[str, Judge] = {
     "H4": rises(
         "utilisation",
         "%",
-        "; all jobs come to their end, so useful node time is the trace's: only the last end can differ",
+        "all jobs come to their end, so useful node time is the trace's: only the last end can differ",
     ),
     "H5": rises("instant", "%"),
     "H6": rises("turnaround", "h"),

@@ -14,12 +14,12 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import arrange, run_style
-from analysis.claims import ClaimVerdict, Estimate, direction, estimate, figures
+from analysis.claims import ClaimVerdict, Estimate, differences, direction, estimate, figures
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import StudyFindings, StudyRequest, WorldFigure
-from simulator.experiments.hybrid_claims import at_interval, by_mechanism, claim_rows, less, of_each, spread
+from simulator.experiments.hybrid_claims import at_interval, by_mechanism, claim_rows, of_each, spread
 from simulator.experiments.hybrid_survey import (
     EVEN,
     MECHANISMS,
@@ -293,7 +293,7 @@ def _against(survey: HybridSurvey) -> ExperimentTable:
 
 def _better(mine: Sequence[MeasuredHybrid], other: Sequence[MeasuredHybrid], metric: str, lower: bool) -> str:
     ours, theirs = of_each(mine, metric), of_each(other, metric)
-    gains = less(theirs, ours, 1.0 if lower else -1.0)
+    gains = differences(theirs, ours, 1.0 if lower else -1.0)
     verdict = direction(gains).verdict
     word = {ClaimVerdict.HOLDS: "better", ClaimVerdict.FAILS: "worse"}.get(verdict, "neither")
     average, rival = estimate(ours).mean, estimate(theirs).mean

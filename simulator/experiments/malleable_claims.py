@@ -8,14 +8,12 @@ the rows say so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
-import msgspec
-
 from analysis.claims import (
     ClaimRow,
-    ClaimVerdict,
     Judgement,
     best_of,
     direction,
@@ -23,9 +21,11 @@ from analysis.claims import (
     fact,
     no_difference,
     not_comparable,
+    noted,
     over_settings,
+    worst_of,
 )
-from simulator.experiments.claim_study import claim_of
+from simulator.experiments.claim_study import Judged, rows_of
 from simulator.experiments.malleable_survey import SHARES, STRATEGIES, Outcomes
 
 HASWELL, KNL, EAGLE, THETA = SYSTEMS = ("HASWELL", "KNL", "EAGLE", "THETA")
@@ -36,7 +36,8 @@ NAMES = {
     "malleable-keep-pref": "KEEPPREF",
 }
 """As the paper calls them."""
-MIN, PREF, AVG, KEEP = STRATEGIES
+OTHERS = MIN, PREF, AVG = STRATEGIES[:3]
+KEEP = STRATEGIES[3]
 RIGID_SHARE, FEW, ALL = 0, SHARES[0], SHARES[-1]
 NEAR = 0.2
 """What changes by less than this share of itself is steady."""
@@ -45,9 +46,9 @@ METRICS = ("turnaround_s", "run_s", "wait_s", "utilisation")
 OPERATIONS = ("expansions", "shrinks")
 
 Settings = dict[str, list[float]]
-Judged = tuple[Judgement, str]
-"""A judgement, and what we have, in words."""
 Judge = Callable[[Outcomes], Judged]
+Term = Callable[[Outcomes, str], Settings]
+"""Returns the settings in which a metric is judged."""
 
 
 def better_by(
@@ -139,13 +140,10 @@ def table_text(found: Outcomes, metric: str, shares: Sequence[int]) -> str:
 
 def together(*judged: Judgement) -> Judgement:
     """Judge a claim of several parts, all of which must hold; the estimate is that of a weak part, if any."""
-    for verdict in (ClaimVerdict.FAILS, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.TIE):
-        weak = [one for one in judged if one.verdict is verdict]
-        if weak:
-            notes = [one.note for one in weak if one.note]
-            return Judgement(verdict=verdict, estimate=weak[0].estimate, note="; ".join(notes))
-    notes = [one.note for one in judged if one.note]
-    return Judgement(verdict=ClaimVerdict.HOLDS, estimate=judged[0].estimate, note="; ".join(notes))
+    verdict = worst_of(one.verdict for one in judged)
+    decisive = [one for one in judged if one.verdict is verdict]
+    notes = "; ".join(one.note for one in decisive if one.note)
+    return Judgement(verdict=verdict, estimate=decisive[0].estimate, note=notes)
 
 
 MADE = "without TRACE a window is made"
@@ -153,22 +151,17 @@ MADE = "without TRACE a window is made"
 
 def claim_rows(found: Mapping[str, Outcomes]) -> list[ClaimRow]:
     """Return the rows of M1 to M32, from the outcomes of the systems' windows."""
-    rows = []
+    judged: dict[str, Judged] = {}
     for system, judges in JUDGES.items():
-        for name, judge in judges.items():
-            if system in found:
-                judgement, ours = judge(found[system])
-                rows.append(ClaimRow.of(claim_of(name), _on(judgement, [found[system]]), ours))
-            else:
-                rows.append(ClaimRow.of(claim_of(name), not_comparable(f"no window of {system}: {MADE}")))
+        missing = not_comparable(f"no window of {system}: {MADE}")
+        one = found.get(system)
+        judged |= {
+            name: (missing, "") if one is None else _on(judge(one), [one]) for name, judge in judges.items()
+        }
     for name, judge_all in JUDGES_OF_ALL.items():
         why = _missing(name, found)
-        if why:
-            rows.append(ClaimRow.of(claim_of(name), not_comparable(why)))
-        else:
-            judgement, ours = judge_all(found)
-            rows.append(ClaimRow.of(claim_of(name), _on(judgement, found.values()), ours))
-    return rows
+        judged[name] = (not_comparable(why), "") if why else _on(judge_all(found), found.values())
+    return rows_of(judged)
 
 
 def _missing(claim: str, found: Mapping[str, Outcomes]) -> str:
@@ -180,11 +173,11 @@ def _missing(claim: str, found: Mapping[str, Outcomes]) -> str:
     return ""
 
 
-def _on(judgement: Judgement, windows: Iterable[Outcomes]) -> Judgement:
+def _on(judged: Judged, windows: Iterable[Outcomes]) -> Judged:
     """Return the judgement with what it was judged on."""
+    judgement, ours = judged
     names = ", ".join(f"{one.window.name} {'made' if one.window.is_made else 'for THETA'}" for one in windows)
-    note = f"{judgement.note}; " if judgement.note else ""
-    return msgspec.structs.replace(judgement, note=f"{note}direction only, on {names}")
+    return noted(judgement, f"direction only, on {names}"), ours
 
 
 UNEXPLAINED = "the paper's counts, up to tens of times ours, are not explained"
@@ -236,7 +229,7 @@ def keep_waits(shares: tuple[int, ...], *, soon: bool = False, wider: bool = Fal
         settings = {
             f"{share}%, {NAMES[other]}": compared(found, "wait_s", share, KEEP, other)
             for share in shares
-            for other in (MIN, PREF, AVG)
+            for other in OTHERS
         }
         parts = [over_settings(settings, most=True)]
         text = table_text(found, "wait_s", shares)
@@ -278,13 +271,6 @@ def _m6(found: Outcomes) -> Judged:
     return together(most, steady), table_text(found, "expansions", (FEW, ALL))
 
 
-def _m7(found: Outcomes) -> Judged:
-    settings = {NAMES[policy]: beyond_steady(found, "shrinks", policy) for policy in (AVG, PREF)}
-    for policy in (MIN, KEEP):
-        settings[NAMES[policy]] = [-value for value in beyond_steady(found, "shrinks", policy)]
-    return over_settings(settings), table_text(found, "shrinks", (FEW, ALL))
-
-
 def _m12(found: Outcomes) -> Judged:
     policy = best(found, "utilisation")
     rises = direction(better_by(found, "utilisation", policy, 60))
@@ -295,101 +281,52 @@ def _m12(found: Outcomes) -> Judged:
     return together(rises, flat), f"{NAMES[policy]}: {means[0]}, {means[1]} at 60%, {means[2]} at 100%"
 
 
-def _m13(found: Outcomes) -> Judged:
-    settings = {f"{NAMES[policy]} falls": falls(found, "expansions", policy) for policy in STRATEGIES}
-    settings |= {
-        f"{NAMES[more]} over twice {NAMES[less]}": compared(found, "expansions", ALL, more, less, 2)
-        for more in (KEEP, AVG)
-        for less in (MIN, PREF)
-    }
-    return over_settings(settings), table_text(found, "expansions", (FEW, ALL))
+def mostly_early(found: Outcomes, metric: str, policy: str) -> list[float]:
+    """Return by how much more a metric falls up to 40% malleable than after."""
+    whole, first = falls(found, metric, policy), falls(found, metric, policy, FEW, 40)
+    return [2 * early - late for early, late in zip(first, whole, strict=True)]
 
 
-def _m14(found: Outcomes) -> Judged:
-    settings = {
-        f"{NAMES[policy]} steady": within_steady(found, "shrinks", policy) for policy in (PREF, AVG, KEEP)
-    }
-    settings["MIN rises"] = [-value for value in falls(found, "shrinks", MIN)]
-    return over_settings(settings), table_text(found, "shrinks", (FEW, ALL))
+def better_at_best(found: Outcomes, metric: str, policy: str) -> list[float]:
+    """Return by how much a metric is better than with rigid jobs at the share at which it is best."""
+    best_share = max(SHARES, key=lambda share: fmean(better_by(found, metric, policy, share)))
+    return better_by(found, metric, policy, best_share)
 
 
-def _m19(found: Outcomes) -> Judged:
-    settings = {f"{NAMES[policy]} falls": falls(found, "expansions", policy) for policy in STRATEGIES}
-    settings |= {
-        f"{NAMES[more]} over {NAMES[less]} at {share}%": compared(found, "expansions", share, more, less)
-        for more in (KEEP, AVG)
-        for less in (MIN, PREF)
-        for share in (FEW, ALL)
-    }
-    return over_settings(settings), table_text(found, "expansions", (FEW, ALL))
+def term(label: str, value: Callable[..., list[float]], *policies: str, sign: float = 1.0) -> Term:
+    """Return the settings of some strategies, or of all: a value a seed, above 0 where the paper is right."""
+
+    def settings(found: Outcomes, metric: str) -> Settings:
+        return {
+            label.format(NAMES[policy]): [sign * one for one in value(found, metric, policy)]
+            for policy in policies or STRATEGIES
+        }
+
+    return settings
 
 
-def _m20(found: Outcomes) -> Judged:
-    settings: Settings = {}
-    for policy in STRATEGIES:
-        whole, first = falls(found, "shrinks", policy), falls(found, "shrinks", policy, FEW, 40)
-        settings[f"{NAMES[policy]} falls"] = whole
-        settings[f"{NAMES[policy]} mostly before 40%"] = [
-            2 * early - late for early, late in zip(first, whole, strict=True)
-        ]
-    return over_settings(settings), table_text(found, "shrinks", (FEW, 40, ALL))
+def exceeds(label: str, share: int, more: Sequence[str], less: Sequence[str], factor: float = 1.0) -> Term:
+    """Return the settings in which each of some strategies is to exceed each of others at a share."""
+
+    def settings(found: Outcomes, metric: str) -> Settings:
+        return {
+            label.format(NAMES[one], NAMES[other]): compared(found, metric, share, one, other, factor)
+            for one in more
+            for other in less
+        }
+
+    return settings
 
 
-def _m21(found: Outcomes) -> Judged:
-    settings = {
-        f"{NAMES[policy]} falls": better_by(found, "turnaround_s", policy, _best_share(found, policy))
-        for policy in (MIN, AVG, KEEP)
-    }
-    settings |= {
-        f"PREF longer at {share}%": [-value for value in better_by(found, "turnaround_s", PREF, share)]
-        for share in (60, 80, ALL)
-    }
-    return over_settings(settings), changes_text(found, "turnaround_s")
+def over_terms(metric: str, *terms: Term, shares: Sequence[int] = ()) -> Judge:
+    """Judge a metric in the settings of all terms; the means at ``shares`` are ours, or else all changes."""
 
+    def judge(found: Outcomes) -> Judged:
+        settings = {name: values for one in terms for name, values in one(found, metric).items()}
+        ours = table_text(found, metric, shares) if shares else changes_text(found, metric)
+        return over_settings(settings), ours
 
-def _best_share(found: Outcomes, policy: str) -> int:
-    return max(SHARES, key=lambda share: fmean(better_by(found, "turnaround_s", policy, share)))
-
-
-def _m22(found: Outcomes) -> Judged:
-    settings = {f"KEEPPREF at {share}%": better_by(found, "run_s", KEEP, share) for share in SHARES}
-    settings |= {
-        f"{NAMES[policy]} longer": [-value for value in better_by(found, "run_s", policy)]
-        for policy in (MIN, PREF, AVG)
-    }
-    return over_settings(settings), changes_text(found, "run_s")
-
-
-def _m23(found: Outcomes) -> Judged:
-    settings = {f"{NAMES[policy]} falls": better_by(found, "wait_s", policy) for policy in STRATEGIES}
-    settings |= {
-        f"{NAMES[other]} below KEEPPREF": compared(found, "wait_s", ALL, KEEP, other)
-        for other in (MIN, PREF, AVG)
-    }
-    return over_settings(settings), changes_text(found, "wait_s")
-
-
-def _m24(found: Outcomes) -> Judged:
-    settings = {"KEEPPREF rises": better_by(found, "utilisation", KEEP)}
-    settings |= {
-        f"{NAMES[policy]} falls": [-value for value in better_by(found, "utilisation", policy)]
-        for policy in (MIN, PREF, AVG)
-    }
-    return over_settings(settings), changes_text(found, "utilisation")
-
-
-def _m25(found: Outcomes) -> Judged:
-    settings = {NAMES[policy]: within_steady(found, "expansions", policy) for policy in STRATEGIES}
-    return over_settings(settings), table_text(found, "expansions", (FEW, ALL))
-
-
-def _m26(found: Outcomes) -> Judged:
-    settings = {
-        f"{share}%, {NAMES[other]}": compared(found, "shrinks", share, other, KEEP)
-        for share in SHARES
-        for other in (MIN, PREF, AVG)
-    }
-    return over_settings(settings), table_text(found, "shrinks", (FEW, ALL))
+    return judge
 
 
 JUDGES: dict[str, dict[str, Judge]] = {
@@ -400,7 +337,14 @@ JUDGES: dict[str, dict[str, Judge]] = {
         "M4": keep_waits(SHARES, soon=True),
         "M5": _m5,
         "M6": unexplained(_m6),
-        "M7": unexplained(_m7),
+        "M7": unexplained(
+            over_terms(
+                "shrinks",
+                term("{}", beyond_steady, AVG, PREF),
+                term("{}", beyond_steady, MIN, KEEP, sign=-1),
+                shares=(FEW, ALL),
+            )
+        ),
     },
     KNL: {
         "M8": best_gain("turnaround_s"),
@@ -408,24 +352,77 @@ JUDGES: dict[str, dict[str, Judge]] = {
         "M10": wait_gain(20),
         "M11": keep_waits((40, 60), wider=True),
         "M12": _m12,
-        "M13": unexplained(_m13),
-        "M14": unexplained(_m14),
+        "M13": unexplained(
+            over_terms(
+                "expansions",
+                term("{} falls", falls),
+                exceeds("{} over twice {}", ALL, (KEEP, AVG), (MIN, PREF), 2),
+                shares=(FEW, ALL),
+            )
+        ),
+        "M14": unexplained(
+            over_terms(
+                "shrinks",
+                term("{} steady", within_steady, PREF, AVG, KEEP),
+                term("{} rises", falls, MIN, sign=-1),
+                shares=(FEW, ALL),
+            )
+        ),
     },
     EAGLE: {
         "M15": best_gain("turnaround_s"),
         "M16": best_gain("run_s"),
         "M17": best_gain("wait_s"),
         "M18": best_gain("utilisation"),
-        "M19": unexplained(_m19),
-        "M20": _m20,
+        "M19": unexplained(
+            over_terms(
+                "expansions",
+                term("{} falls", falls),
+                *(
+                    exceeds(f"{{}} over {{}} at {share}%", share, (more,), (less,))
+                    for more in (KEEP, AVG)
+                    for less in (MIN, PREF)
+                    for share in (FEW, ALL)
+                ),
+                shares=(FEW, ALL),
+            )
+        ),
+        "M20": over_terms(
+            "shrinks",
+            *(
+                term(label, value, policy)
+                for policy in STRATEGIES
+                for label, value in (("{} falls", falls), ("{} mostly before 40%", mostly_early))
+            ),
+            shares=(FEW, 40, ALL),
+        ),
     },
     THETA: {
-        "M21": _m21,
-        "M22": _m22,
-        "M23": _m23,
-        "M24": _m24,
-        "M25": unexplained(_m25),
-        "M26": _m26,
+        "M21": over_terms(
+            "turnaround_s",
+            term("{} falls", better_at_best, MIN, AVG, KEEP),
+            *(
+                term(f"{{}} longer at {share}%", partial(better_by, share=share), PREF, sign=-1)
+                for share in (60, 80, ALL)
+            ),
+        ),
+        "M22": over_terms(
+            "run_s",
+            *(term(f"{{}} at {share}%", partial(better_by, share=share), KEEP) for share in SHARES),
+            term("{} longer", better_by, *OTHERS, sign=-1),
+        ),
+        "M23": over_terms(
+            "wait_s", term("{} falls", better_by), exceeds("{1} below {0}", ALL, (KEEP,), OTHERS)
+        ),
+        "M24": over_terms(
+            "utilisation", term("{} rises", better_by, KEEP), term("{} falls", better_by, *OTHERS, sign=-1)
+        ),
+        "M25": unexplained(over_terms("expansions", term("{}", within_steady), shares=(FEW, ALL))),
+        "M26": over_terms(
+            "shrinks",
+            *(exceeds(f"{share}%, {{}}", share, OTHERS, (KEEP,)) for share in SHARES),
+            shares=(FEW, ALL),
+        ),
     },
 }
 """The judges of the claims on one system; ``JUDGES_OF_ALL`` are those on several."""

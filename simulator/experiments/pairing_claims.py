@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import polars as pl
 
-from analysis.claims import Claim, ClaimRow, Judgement, direction, fact, not_comparable
+from analysis.claims import ClaimRow, Judgement, direction, fact, not_comparable
 from foundation.units import counted, verb
 from predictor.dataset import PairKind
 from predictor.model.linear_models import Clustering
 from predictor.model.stepwise import accuracy_of
 from simulator.experiment_page import ExperimentTable
-from simulator.experiments.claim_study import WorldFigure, claim_of, published_rows
+from simulator.experiments.claim_study import Judged, WorldFigure, published_rows, rows_of
 from simulator.experiments.pairing_tables import SOLVERS, UNFIT, Floats, Folds, MeasuredPairs, family, share
 
 THREADS = "hardware threads there, turns on one core here"
@@ -32,13 +33,8 @@ _BRANCH = re.compile(r"PAPI_BR|:branch|:conditional_branches")
 
 def rows(found: MeasuredPairs, folds: Folds) -> list[ClaimRow]:
     """Return all claims, judged; ``folds`` is what three folds of the same records say."""
-    return [
-        *_of_coupled(found),
-        *_losses(found),
-        *_interactive(found),
-        *_phase_one(found),
-        *_phase_two(found, folds),
-    ]
+    judged = _of_coupled(found) | _losses(found) | _interactive(found) | {"P13": _phase_one(found)}
+    return rows_of(judged | _phase_two(found, folds))
 
 
 def world_of(found: MeasuredPairs) -> list[WorldFigure]:
@@ -52,7 +48,7 @@ def world_of(found: MeasuredPairs) -> list[WorldFigure]:
     return [WorldFigure(name, paper, ours, "", serial) for name, paper, ours in rows]
 
 
-def _losses(found: MeasuredPairs) -> list[ClaimRow]:
+def _losses(found: MeasuredPairs) -> dict[str, Judged]:
     """Return P6 to P8: how large losses are."""
     batch = found.batch()
     e_v, e_o = batch["e_v"].to_numpy(), batch["e_o"].drop_nulls().to_numpy()
@@ -67,60 +63,44 @@ def _losses(found: MeasuredPairs) -> list[ClaimRow]:
     worst = max(medians, key=lambda name: medians[name])
     solvers = {name: loss for name, loss in medians.items() if family(name) in SOLVERS}
     text = ", ".join(f"{name} {loss:.2f}" for name, loss in sorted(solvers.items()))
-    unfit = claim_of("P7")
-    within = found.report.records
-    return [
-        ClaimRow.of(
-            claim_of("P6"),
-            not_comparable(THREADS),
-            f"{shares} of {counted(len(e_v), 'pair')}; E_v within 0.02 of 0.5 in "
-            f"{share(np.abs(e_v - 0.5), 0.02):.0%}",
-        ),
-        ClaimRow.of(
-            unfit,
+    within = len(found.report.records)
+    near = f"E_v within 0.02 of 0.5 in {share(np.abs(e_v - 0.5), 0.02):.0%}"
+    one_side = f"{counted(within, 'pair')} of all {verb(within)} surely on one side of 0.5"
+    return {
+        "P6": (not_comparable(THREADS), f"{shares} of {counted(len(e_v), 'pair')}; {near}"),
+        "P7": (
             fact(
                 holds=medians[worst] > 0.55,
                 note="an application unfit for sharing is one whose median loss is over 0.55",
             ),
             f"worst victim: {worst}, median {medians[worst]:.2f}; of solvers {text}",
         ),
-        ClaimRow.of(
-            claim_of("P8"),
-            not_comparable(THREADS),
-            f"medians of solvers {text}; {counted(len(within), 'pair')} of all {verb(len(within))} "
-            "surely on one side of 0.5",
-        ),
-    ]
+        "P8": (not_comparable(THREADS), f"medians of solvers {text}; {one_side}"),
+    }
 
 
-def _interactive(found: MeasuredPairs) -> list[ClaimRow]:
+def _interactive(found: MeasuredPairs) -> dict[str, Judged]:
     """Return P9 to P12: opponents that sleep."""
     e_v, e_o = found.twins("e_v"), found.twins("e_o")
     both = {name: e_v[name] + e_o[name] for name in e_v if len(e_v[name]) == len(e_o.get(name, ()))}
     own = ", ".join(f"{name}: E_o {values.mean():+.3f}" for name, values in e_o.items())
-    return [
-        _difference(claim_of("P9"), e_v, direction),
-        *(
-            _difference(claim_of(name), values, lambda every: not_comparable(WAKES, every))
-            for name, values in (("P10", e_o), ("P11", both))
-        ),
-        ClaimRow.of(
-            claim_of("P12"), not_comparable(WAKES), f"against the same without sleep, {own}" if own else "-"
-        ),
-    ]
+    return {
+        "P9": _difference(e_v, direction),
+        "P10": _difference(e_o, partial(not_comparable, WAKES)),
+        "P11": _difference(both, partial(not_comparable, WAKES)),
+        "P12": (not_comparable(WAKES), f"against the same without sleep, {own}" if own else ""),
+    }
 
 
-def _difference(
-    claim: Claim, values: dict[str, Floats], judge: Callable[[list[float]], Judgement]
-) -> ClaimRow:
+def _difference(values: dict[str, Floats], judge: Callable[[list[float]], Judgement]) -> Judged:
     every = np.concatenate(list(values.values())) if values else np.empty(0)
     if not len(every):
-        return ClaimRow.of(claim, not_comparable("no application was measured both with and without sleep"))
+        return not_comparable("no application was measured both with and without sleep"), ""
     by = ", ".join(f"{name} {one.mean():+.3f}" for name, one in values.items())
-    return ClaimRow.of(claim, judge(every.tolist()), f"{every.mean():+.3f} / {np.median(every):+.3f} ({by})")
+    return judge(every.tolist()), f"{every.mean():+.3f} / {np.median(every):+.3f} ({by})"
 
 
-def _phase_one(found: MeasuredPairs) -> list[ClaimRow]:
+def _phase_one(found: MeasuredPairs) -> Judged:
     """Return P13: clusters, four as in the thesis; how many the silhouette would have is given."""
     groups, four = found.report.clusters, found.report.four
     names = found.report.records.features.applications
@@ -140,10 +120,10 @@ def _phase_one(found: MeasuredPairs) -> list[ClaimRow]:
         f"in {len(homes(groups))}"
     )
     note = "judged is k = 4, and that they are together; chases replace cg: both read at random"
-    return [ClaimRow.of(claim_of("P13"), fact(holds=len(together) == 1, note=note), text)]
+    return fact(holds=len(together) == 1, note=note), text
 
 
-def _phase_two(found: MeasuredPairs, sets: Folds) -> list[ClaimRow]:
+def _phase_two(found: MeasuredPairs, sets: Folds) -> dict[str, Judged]:
     """Return P14 to P19: regression."""
     report = found.report
     kept = list(report.kept)
@@ -157,41 +137,32 @@ def _phase_two(found: MeasuredPairs, sets: Folds) -> list[ClaimRow]:
     counts = [sum(one.is_wrong() for one in sets.fit if one.fold == fold) for fold in (1, 2, 3)]
     overlooked = sum(one.is_wrong() and one.dangerous for one in sets.fit)
     everyone, without = accuracy_of(sets.all), accuracy_of(sets.fit)
-    return [
-        ClaimRow.of(
-            claim_of("P14"),
+    wrong = f"{overlooked} false negatives, {sum(counts) - overlooked} false positives"
+    return {
+        "P14": (
             fact(holds=caches > 0 and branches > 0),
             f"{len(kept)}: {caches} of caches and memory, {branches} of branches",
         ),
-        ClaimRow.of(
-            claim_of("P15"),
+        "P15": (
             not_comparable(THREADS),
             f"{folds} at random as there; victims never seen {report.accuracies['application'].accuracy:.0%}",
         ),
-        ClaimRow.of(
-            claim_of("P16"),
+        "P16": (
             fact(holds=without > everyone, note=f"{UNFIT} replaces cg: both read at random")
             if sets.fit
             else not_comparable("too few records"),
             f"{without:.0%} of {len(sets.fit)} without {UNFIT}, with it {everyone:.0%} of {len(sets.all)}",
         ),
-        ClaimRow.of(
-            claim_of("P17"),
+        "P17": (
             not_comparable(THREADS),
-            f"{sum(counts)} of {len(sets.fit)}: {overlooked} false negatives, "
-            f"{sum(counts) - overlooked} false positives; victims never seen: {missed[0]:.1%} missed",
+            f"{sum(counts)} of {len(sets.fit)}: {wrong}; victims never seen: {missed[0]:.1%} missed",
         ),
-        ClaimRow.of(
-            claim_of("P18"),
-            not_comparable("which records are in a fold is drawn"),
-            f"{', '.join(map(str, counts))}",
-        ),
-        ClaimRow.of(
-            claim_of("P19"),
+        "P18": (not_comparable("which records are in a fold is drawn"), ", ".join(map(str, counts))),
+        "P19": (
             fact(holds=missed[1] < missed[0]),
             f"{missed[0]:.1%} of all pairs at 0.5, {missed[1]:.1%} at 0.3",
         ),
-    ]
+    }
 
 
 def by_victim(found: MeasuredPairs) -> pl.DataFrame:
@@ -218,63 +189,52 @@ def degradation(losses: Floats) -> Floats:
     return lost
 
 
-def partial(found: MeasuredPairs) -> pl.DataFrame:
+def partly_shared(found: MeasuredPairs) -> pl.DataFrame:
     """Return the pairs in which a job of several ranks shares one core of its cores with a job of one."""
     frame = found.of_kind(PairKind.TIMESLICE)
     return frame.filter(pl.col("victim").is_in(found.coupled) & pl.col("opponent").is_in(found.single))
 
 
-def _of_coupled(found: MeasuredPairs) -> list[ClaimRow]:
+def _of_coupled(found: MeasuredPairs) -> dict[str, Judged]:
     """Return P1 to P5."""
     naive, gang = found.of_kind(PairKind.NAIVE), found.of_kind(PairKind.GANG)
-    one_core = partial(found)
-    return [
-        _p1(one_core, naive),
-        _p2(naive),
-        _p3(naive, gang),
-        *(ClaimRow.of(claim_of(name), not_comparable(SPEEDS)) for name in ("P4", "P5")),
-    ]
+    speeds = not_comparable(SPEEDS), ""
+    return {
+        "P1": _p1(partly_shared(found), naive),
+        "P2": _p2(naive),
+        "P3": _p3(naive, gang),
+        "P4": speeds,
+        "P5": speeds,
+    }
 
 
-def _p1(one_core: pl.DataFrame, naive: pl.DataFrame) -> ClaimRow:
-    claim = claim_of("P1")
+def _p1(one_core: pl.DataFrame, naive: pl.DataFrame) -> Judged:
     both = _by_victim(one_core).join(_by_victim(naive), on="victim", suffix="_naive")
     if not both.height:
-        return ClaimRow.of(claim, not_comparable(_NO.format("with one core shared", "timeslice")))
+        return not_comparable(_NO.format("with one core shared", "timeslice")), ""
     lost = degradation(one_core["e_v"].to_numpy())
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
-    text = f"{_spread(lost)} over {counted(len(lost), 'pair')}; judged: less than with all cores shared"
-    return ClaimRow.of(claim, direction(gap), text)
+    return direction(gap), f"{_spread(lost)}; judged: less than with all cores shared"
 
 
-def _p2(naive: pl.DataFrame) -> ClaimRow:
-    claim = claim_of("P2")
+def _p2(naive: pl.DataFrame) -> Judged:
     if not naive.height:
-        return ClaimRow.of(claim, not_comparable(_NO.format("on the same cores", "naive")))
+        return not_comparable(_NO.format("on the same cores", "naive")), ""
     losses = naive["e_v"].to_numpy()
-    return ClaimRow.of(
-        claim,
-        direction((losses - 0.5).tolist()),
-        f"{_spread(degradation(losses))} over {counted(len(losses), 'pair')}",
-    )
+    return direction((losses - 0.5).tolist()), _spread(degradation(losses))
 
 
-def _p3(naive: pl.DataFrame, gang: pl.DataFrame) -> ClaimRow:
-    claim = claim_of("P3")
+def _p3(naive: pl.DataFrame, gang: pl.DataFrame) -> Judged:
     both = gang.join(naive, on=("victim", "opponent"), suffix="_naive")
     if not both.height:
-        return ClaimRow.of(claim, not_comparable(_NO.format("in gang slices", "gang")))
+        return not_comparable(_NO.format("in gang slices", "gang")), ""
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
-    text = (
-        f"{_spread(degradation(gang['e_v'].to_numpy()))} over {counted(gang.height, 'pair')}; "
-        "judged: less than naive"
-    )
-    return ClaimRow.of(claim, direction(gap), text)
+    return direction(gap), f"{_spread(degradation(gang['e_v'].to_numpy()))}; judged: less than naive"
 
 
 def coupled_table(found: MeasuredPairs) -> ExperimentTable:
     """Return our degradations next to the thesis's: one core shared, all of them, all with gang slices."""
-    kinds = (partial(found), found.of_kind(PairKind.NAIVE), found.of_kind(PairKind.GANG))
+    kinds = (partly_shared(found), found.of_kind(PairKind.NAIVE), found.of_kind(PairKind.GANG))
     means = [dict(_by_victim(frame).iter_rows()) for frame in kinds]
     lines: list[Sequence[str]] = [
         (name, "2", *(_percent(2 * own[name] - 1) if name in own else "-" for own in means))
@@ -298,7 +258,8 @@ def _by_victim(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spread(lost: Floats) -> str:
-    return f"{lost.min():.0%} to {lost.max():.0%}, {np.median(lost):.0%} in the median,"
+    median = f"{np.median(lost):.0%} in the median"
+    return f"{lost.min():.0%} to {lost.max():.0%}, {median}, over {counted(len(lost), 'pair')}"
 
 
 def _percent(value: float) -> str:

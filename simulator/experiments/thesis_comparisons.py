@@ -103,15 +103,6 @@ CHAPTER_6 = CaseComparison(
 )
 
 EXAMPLES = (2819, 918, 9121)
-JOBS = {
-    (2819, "MQ, R=5%"): (2938, 29289, 11.0),
-    (2819, "SQ, M=4"): (5876, 0, 2.0),
-    (918, "MQ, R=5%"): (119, 0, 1.0),
-    (918, "SQ, M=4"): (119, 0, 1.0),
-    (9121, "MQ, R=5%"): (20920, 12702, 7.07),
-    (9121, "SQ, M=4"): (41840, 0, 2.0),
-}
-"""Table 5.4: run time, wait, S_OSub."""
 BATCH_SLOWDOWN = {"MQ, R=3%": 18652.0, "MQ, R=2%": 12697.0}
 """Largest slowdowns of batch jobs that the text gives for Figure 6.6(b)."""
 ALL_SLOWDOWN = {"SQ, M=4": 4.8}
@@ -229,17 +220,12 @@ def main_finding(outcomes: Mapping[str, CaseOutcome]) -> list[str]:
 
 def _examples(outcomes: dict[str, CaseOutcome]) -> ExperimentTable:
     rows = []
-    for (job, label), thesis in JOBS.items():
-        found = [example for example in outcomes[label].examples if example.job == job]
-        if not found:
-            continue
-        one = found[0]
-        ours = (one.run_s, one.wait_s, one.slowdown_osub)
-        cells = [
-            f"{number(mine)} ({number(theirs)}, {against(mine, theirs)})"
-            for mine, theirs in zip(ours, thesis, strict=True)
-        ]
-        rows.append((str(job), label, *cells))
+    for job, label, *printed in published_rows("5.4"):
+        one = next((example for example in outcomes[label].examples if example.job == int(job)), None)
+        if one is not None:
+            pairs = zip((one.run_s, one.wait_s, one.slowdown_osub), map(float, printed), strict=True)
+            cells = (f"{number(mine)} ({number(theirs)}, {against(mine, theirs)})" for mine, theirs in pairs)
+            rows.append((job, label, *cells))
     return ExperimentTable(
         name="Table 5.4",
         title="single jobs; the thesis's numbers in parentheses",
@@ -302,9 +288,6 @@ def _figure_6_6(outcomes: dict[str, CaseOutcome]) -> ExperimentTable:
 SHARES = ("1%", "2%", "3%", "4%", "5%", "6%", "9%", "12%", "15%", "18%", "21%", "24%")
 MOST_INTERACTIVE = (1, 2, 3, 4, 6, 8)
 MOST_BATCH = (1, 2, 3, 4, 5, 6, 7, 8)
-
-CHOSEN = (("2%", 4, 4), ("2%", 4, 4), ("6%", 4, 5), ("12%", 4, 8), ("18%", 4, 8), ("18%", 4, 8))
-"""Table 6.4: R, M_I, M_B of data sets 1 to 6."""
 
 
 class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -404,9 +387,9 @@ def _queue(study: ThesisStudy, share: str, most: int, *, interactive: bool) -> S
 
 def survey_tables(found: list[SurveyOutcome]) -> list[ExperimentTable]:
     """Return Table 6.4 and the numbers of Figure 6.7."""
-    chosen = []
+    chosen, published = [], published_rows("6.4")
     for one in found:
-        thesis = CHOSEN[one.data_set - 1]
+        thesis = published[one.data_set - 1]
         chosen.append(
             (
                 str(one.data_set),

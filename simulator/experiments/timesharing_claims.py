@@ -10,11 +10,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from msgspec.structs import replace
 
 from analysis import claims as rules
 from analysis.claims import (
-    WORST_FIRST,
     ClaimRow,
     ClaimVerdict,
     Judgement,
@@ -23,9 +21,11 @@ from analysis.claims import (
     figures,
     no_difference,
     not_comparable,
+    noted,
+    worst_of,
 )
 from foundation.units import counted
-from simulator.experiments.claim_study import WorldFigure, judged_rows
+from simulator.experiments.claim_study import Judged, WorldFigure, judged_rows
 from simulator.experiments.edison import APPLICATIONS, FEWEST, sizes_to
 from simulator.experiments.timesharing_survey import (
     ANY_BATCH,
@@ -45,6 +45,7 @@ from simulator.experiments.timesharing_survey import (
     PRINTED_BELOW,
     SHARE,
     SPANS_A_DAY,
+    Metric,
     TimesharingOutcome,
     TimesharingSetting,
     TimesharingSurvey,
@@ -59,7 +60,6 @@ from simulator.experiments.timesharing_survey import (
 from simulator.timeshare.timeshare_pool import HIGH
 from simulator.timeshare.timeshare_state import MEMORY, SPAN_US, TimeshareDemands
 
-Judged = tuple[Judgement, str]
 Judge = Callable[[TimesharingSurvey], Judged]
 
 OTHER_TRACE = "another trace than the paper's"
@@ -121,11 +121,6 @@ def against_paper(judged: Judgement, ours: float, paper: float) -> Judgement:
     )
 
 
-def noted(judged: Judgement, note: str) -> Judgement:
-    """Return a judgement with more to say."""
-    return replace(judged, note=f"{judged.note}; {note}" if judged.note else note)
-
-
 def upper_quartile(one: TimesharingOutcome) -> float:
     """Return the 75th percentile of the slowdown."""
     return one.quarters[2]
@@ -164,7 +159,8 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
     def judged(survey: TimesharingSurvey) -> Judged:
         found = {setting: judge(survey, setting)[0] for setting in MEMORY_SETTINGS}
         printed = [TimesharingSetting(memory=(PRINTED_BELOW, form)) for form in FORMS]
-        worst = min(printed, key=lambda setting: WORST_FIRST.index(found[setting].verdict))
+        verdict = worst_of(found[setting].verdict for setting in printed)
+        worst = next(setting for setting in printed if found[setting].verdict is verdict)
         assumed, ours = judge(survey, SHARE)
         held = [
             f"{share:.0%} ({form})"
@@ -378,10 +374,24 @@ def rise(
     return judge
 
 
-def _t20(survey: TimesharingSurvey) -> Judged:
-    quarter = [shown(mean(survey, setting, upper_quartile)) for setting in (BATCH, NOISY_BATCH)]
-    judged = direction(differences(survey, NOISY_BATCH, BATCH, upper_quartile))
-    return judged, " to ".join(quarter)
+def change_of(
+    metric: Metric,
+    before: TimesharingSetting,
+    after: TimesharingSetting,
+    *,
+    rises: bool,
+    paper: float = math.nan,
+) -> Judge:
+    """Judge that a metric rises, or falls, from one setting to another; ``paper`` is its value there."""
+    more, less = (after, before) if rises else (before, after)
+
+    def judge(survey: TimesharingSurvey) -> Judged:
+        values = [mean(survey, setting, metric) for setting in (before, after)]
+        judged = direction(differences(survey, more, less, metric))
+        ours = " to ".join(map(shown, values))
+        return (judged if math.isnan(paper) else against_paper(judged, values[1], paper)), ours
+
+    return judge
 
 
 def _t22(survey: TimesharingSurvey) -> Judged:
@@ -414,12 +424,6 @@ def _skew(one: TimesharingOutcome) -> float:
     means = one.sizes.means[:, 0]
     known = means[~np.isnan(means)]
     return float(np.log10(known[-1] / known[0]))
-
-
-def _t24(survey: TimesharingSurvey) -> Judged:
-    slow = [mean(survey, setting, "mean") for setting in (SHARE, ANY_SHARE)]
-    judged = direction(differences(survey, SHARE, ANY_SHARE, "mean"))
-    return against_paper(judged, slow[1], 3.3), " to ".join(map(shown, slow))
 
 
 def _t25(survey: TimesharingSurvey) -> Judged:
@@ -521,11 +525,11 @@ JUDGES: dict[str, Judge] = {
     "T17": _t17,
     "T18": _t18,
     "T19": rise(BATCH, LITTLE_BATCH, NOISY_BATCH, 1009.0),
-    "T20": _t20,
+    "T20": change_of(upper_quartile, BATCH, NOISY_BATCH, rises=True),
     "T21": rise(SHARE, LITTLE_SHARE, NOISY_SHARE, 13.0),
     "T22": _t22,
     "T23": _t23,
-    "T24": _t24,
+    "T24": change_of("mean", SHARE, ANY_SHARE, rises=False, paper=3.3),
     "T25": _t25,
     "T26": _t26,
     "T27": _t27,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis import claims
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.experiments.claim_study import run_grid
@@ -199,8 +200,7 @@ def differences(
     survey: TimesharingSurvey, more: TimesharingSetting, less: TimesharingSetting, metric: Metric
 ) -> list[float]:
     """Return by how much a value is larger in one setting than in the other, for each seed."""
-    pairs = zip(survey.by_seed(more, metric), survey.by_seed(less, metric), strict=True)
-    return [one - other for one, other in pairs]
+    return claims.differences(survey.by_seed(more, metric), survey.by_seed(less, metric))
 
 
 def changes(survey: TimesharingSurvey, after: TimesharingSetting, before: TimesharingSetting) -> list[float]:
