@@ -153,16 +153,8 @@ def setting_of(spec: SimulationSpec) -> SimulationSetting:
 
 
 def settings_of(spec: SimulationSpec) -> tuple[str, ...]:
-    """Return the policy's options as ``NAME=VALUE``.
-
-    Raises
-    ------
-    UsageError
-        They are one text.
-    """
+    """Return the policy's options as ``NAME=VALUE``."""
     given = spec.settings
-    if isinstance(given, str):
-        raise UsageError.naming("{settings} takes a mapping or a list of NAME=VALUE, not a single text")
     named = {"malleable_share": spec.malleable_share, "preemption": spec.preemption}
     pairs = [*(given.items() if isinstance(given, Mapping) else ()), *named.items()]
     texts = () if isinstance(given, Mapping) else map(str, given)

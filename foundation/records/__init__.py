@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 
 from foundation.records.journal import TRACE_NAME, trace_sha256
 from foundation.records.row_types import (
-    SCHEMA_VERSION,
     AllocationCause,
     AllocationRecord,
-    Elasticity,
     GangSettings,
     HostInfo,
     HostRecord,
-    JobKind,
     JobRecord,
     JobState,
     Placement,
@@ -38,37 +35,26 @@ if TYPE_CHECKING:
         parse_cores,
     )
     from foundation.records.run_directory import Run, RunWriter, load_run, utc_now, write_run
-    from foundation.records.table_files import (
-        JobEntry,
-        JobJournal,
-        RowJournal,
-        job_frames,
-        read_entries,
-        read_journal,
-    )
+    from foundation.records.table_files import JobEntry, JobJournal, job_frames, read_entries
 
 __all__ = [
     "ALLOCATIONS",
     "HOST",
     "JOBS",
     "PLACEMENT_DTYPE",
-    "SCHEMA_VERSION",
     "SLICES",
     "TRACE_NAME",
     "AllocationCause",
     "AllocationRecord",
-    "Elasticity",
     "GangSettings",
     "HostInfo",
     "HostRecord",
     "JobEntry",
     "JobJournal",
-    "JobKind",
     "JobRecord",
     "JobState",
     "Placement",
     "PlacementArrays",
-    "RowJournal",
     "Run",
     "RunInfo",
     "RunWriter",
@@ -78,20 +64,18 @@ __all__ = [
     "load_run",
     "parse_cores",
     "read_entries",
-    "read_journal",
     "trace_sha256",
     "utc_now",
     "write_run",
 ]
 
 _TABLES = {
-    **dict.fromkeys(("ALLOCATIONS", "HOST", "JOBS", "SLICES"), "columns"),
     **dict.fromkeys(
-        ("JobEntry", "JobJournal", "RowJournal", "job_frames", "read_entries", "read_journal"), "table_files"
+        ("ALLOCATIONS", "HOST", "JOBS", "PLACEMENT_DTYPE", "SLICES", "PlacementArrays", "parse_cores"),
+        "columns",
     ),
-    **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "parse_cores"), "columns"),
-    **dict.fromkeys(("Run", "load_run"), "run_directory"),
-    **dict.fromkeys(("RunWriter", "utc_now", "write_run"), "run_directory"),
+    **dict.fromkeys(("Run", "RunWriter", "load_run", "utc_now", "write_run"), "run_directory"),
+    **dict.fromkeys(("JobEntry", "JobJournal", "job_frames", "read_entries"), "table_files"),
 }
 """What needs polars, by its module: imported when first used, for gangd writes slices without tables."""
 

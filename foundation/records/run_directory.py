@@ -12,7 +12,7 @@ Reads a RUN, finished or not, and checks what it reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -24,7 +24,7 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError, OutputError
-from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES, PlacementArrays
+from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES, PlacementArrays, RunTable
 from foundation.records.journal import AppendFile
 from foundation.records.record_checks import check_agreement, check_table
 from foundation.records.records_folder import (
@@ -39,6 +39,7 @@ from foundation.records.records_folder import (
 )
 from foundation.records.row_types import HostRecord, JobRecord, RunInfo, SliceRecord
 from foundation.records.table_files import (
+    EntryJournal,
     JobEntry,
     JobJournal,
     RowJournal,
@@ -199,9 +200,7 @@ class RunWriter:
         self.info = info
         self._lock = lock
         self._now = now
-        self._jobs: JobJournal | None = None
-        self._slices: RowJournal | None = None
-        self._host: RowJournal | None = None
+        self._journals: dict[str, EntryJournal[Any]] = {}
         self._log: AppendFile | None = None
 
     @classmethod
@@ -249,10 +248,6 @@ class RunWriter:
     ) -> None:
         self.close()
 
-    def jobs(self) -> dict[int, JobRecord]:
-        """Return the jobs written so far by ``trace_job``; of rows with the same key, the last."""
-        return {key: entry.job for key, entry in self.entries().items()}
-
     def entries(self) -> dict[int, JobEntry]:
         """Return the jobs written so far by ``trace_job``, each with what it has held."""
         return read_entries(journal_path(self.path, JOBS))
@@ -273,17 +268,11 @@ class RunWriter:
 
     def append_entry(self, *entries: JobEntry) -> None:
         """Append jobs, each with all of its allocations: both are written, or neither; raises as above."""
-        self._job_journal().append(*entries)
-
-    def append_slice(self, *records: SliceRecord) -> None:
-        """Append time slices, best all rows of a slice in one call; raises as ``append_job`` does."""
-        self._slice_journal().append(*records)
+        self._journal(JOBS).append(*entries)
 
     def append_host(self, *records: HostRecord) -> None:
         """Append samples of who used the host; raises as ``append_job`` does."""
-        if self._host is None:
-            self._host = RowJournal(journal_path(self.path, HOST))
-        self._host.append(*records)
+        self._journal(HOST).append(*records)
 
     def replace_slices(self, records: Iterable[SliceRecord]) -> None:
         """Write time slices instead of all those written before, so that a repetition doubles none.
@@ -293,13 +282,12 @@ class RunWriter:
         InputError, OutputError
             As ``append_job``; also what ``records`` raises. Some of the slices may have been written.
         """
-        if self._slices is not None:
-            self._slices.close()
-            self._slices = None
+        if SLICES.name in self._journals:
+            self._journals.pop(SLICES.name).close()
         journal_path(self.path, SLICES).unlink(missing_ok=True)
         source = iter(records)
         while part := list(islice(source, _SLICES_AT_ONCE)):
-            self.append_slice(*part)
+            self._journal(SLICES).append(*part)
 
     def event(self, kind: str, **fields: object) -> None:
         """Append an event to ``log.jsonl``: ``at`` (UTC), ``kind`` and the fields.
@@ -320,32 +308,13 @@ class RunWriter:
             raise InputError(f"{path}: event {kind} has a field that JSON cannot hold: {error}") from error
         self._log.append(line + b"\n")
 
-    def update_info(self, **changes: Any) -> None:
-        """Change fields of ``run.json``, such as ``slurm_version`` once it is known."""
-        self.info = msgspec.structs.replace(self.info, **changes)
-        write_info(self.path, self.info)
-
-    def sync(self) -> None:
-        """Wait until the disk has every row and event."""
-        for file in self._open_files():
-            file.sync()
-
-    def finish(
-        self,
-        *,
-        wall_s: float,
-        cpu_s: float | None = None,
-        engine_cpu_s: float | None = None,
-        slices: pl.DataFrame | None = None,
-    ) -> None:
+    def finish(self, *, wall_s: float, cpu_s: float | None = None) -> None:
         """Turn the journals into tables, complete ``run.json``, and close.
 
         Parameters
         ----------
-        wall_s, cpu_s, engine_cpu_s
+        wall_s, cpu_s
             See ``RunInfo``.
-        slices
-            Slices that another process recorded, instead of those appended here.
 
         Raises
         ------
@@ -358,14 +327,12 @@ class RunWriter:
         jobs, allocations = job_frames(journal_path(self.path, JOBS))
         if allocations is not None:
             write_table(allocations, ALLOCATIONS, self.path)
-        if slices is None and journal_path(self.path, SLICES).exists():
-            slices = read_journal(journal_path(self.path, SLICES), SLICES)
-        if slices is not None:
-            write_table(slices, SLICES, self.path)
-        if journal_path(self.path, HOST).exists():
-            write_table(read_journal(journal_path(self.path, HOST), HOST), HOST, self.path)
-        self.info = _with_new_nodes(self.info, allocations)
-        self.update_info(wall_s=wall_s, cpu_s=cpu_s, engine_cpu_s=engine_cpu_s)
+        for table in (SLICES, HOST):
+            if journal_path(self.path, table).exists():
+                write_table(read_journal(journal_path(self.path, table), table), table, self.path)
+        info = _with_new_nodes(self.info, allocations)
+        self.info = msgspec.structs.replace(info, wall_s=wall_s, cpu_s=cpu_s)
+        write_info(self.path, self.info)
         write_table(jobs, JOBS, self.path)
         for table in TABLES:
             journal_path(self.path, table).unlink(missing_ok=True)
@@ -378,23 +345,18 @@ class RunWriter:
         finally:
             self._lock.release()
 
-    def _job_journal(self) -> JobJournal:
-        if self._jobs is None:
-            self._jobs = JobJournal(journal_path(self.path, JOBS))
-        return self._jobs
-
-    def _slice_journal(self) -> RowJournal:
-        if self._slices is None:
-            self._slices = RowJournal(journal_path(self.path, SLICES))
-        return self._slices
-
-    def _open_files(self) -> list[JobJournal | RowJournal | AppendFile]:
-        return [file for file in (self._jobs, self._slices, self._host, self._log) if file is not None]
+    def _journal(self, table: RunTable) -> EntryJournal[Any]:
+        if table.name not in self._journals:
+            kind = JobJournal if table is JOBS else RowJournal
+            self._journals[table.name] = kind(journal_path(self.path, table))
+        return self._journals[table.name]
 
     def _close_files(self) -> None:
-        for file in self._open_files():
-            file.close()
-        self._jobs = self._slices = self._host = self._log = None
+        for journal in self._journals.values():
+            journal.close()
+        if self._log is not None:
+            self._log.close()
+        self._journals, self._log = {}, None
 
 
 def write_run(
@@ -406,7 +368,6 @@ def write_run(
     placements: PlacementArrays | None = None,
     allocations: pl.DataFrame | None = None,
     slices: pl.DataFrame | None = None,
-    events: Iterable[Mapping[str, object]] = (),
 ) -> None:
     """Write a finished RUN at once, whole or not at all: the simulator's way.
 
@@ -424,8 +385,6 @@ def write_run(
         The ``placement`` column of ``jobs`` in compact form, one entry for each row; ``jobs`` then lacks it.
     allocations, slices
         The other tables, or None.
-    events
-        Lines for ``log.jsonl``.
 
     Raises
     ------
@@ -444,7 +403,4 @@ def write_run(
             sources = str(made / ALLOCATIONS.file_name), str(made / JOBS.file_name)
             whole, held = complete(jobs, JOBS, sources[1]), complete(allocations, ALLOCATIONS, sources[0])
             check_agreement(whole, held, info, *sources)
-        lines = [msgspec.json.encode(event) + b"\n" for event in events]
-        if lines:
-            (made / LOG_NAME).write_bytes(b"".join(lines))
         write_start(made, info, trace)

@@ -275,10 +275,6 @@ class EntryJournal(Generic[T]):
         checked = [self._checked(entry, str(self._file.path)) for entry in entries]
         self._file.append(b"".join(frame(self._encoder.encode(entry)) for entry in checked))
 
-    def sync(self) -> None:
-        """Wait until the disk has everything."""
-        self._file.sync()
-
     def close(self) -> None:
         """Sync and close."""
         self._file.close()
@@ -294,15 +290,8 @@ class RowJournal(EntryJournal[Row]):
         return check_record(entry, source)
 
 
-def read_rows(path: Path, table: RunTable) -> Iterator[Row]:
-    """Yield the rows of a journal in the order of writing; none if there is no such file.
-
-    Raises
-    ------
-    InputError
-        The journal is damaged or its rows are not of ``table``.
-    """
-    decoder = msgspec.msgpack.Decoder(table.row)
+def _entries(path: Path, kind: type[T], table: RunTable) -> Iterator[T]:
+    decoder = msgspec.msgpack.Decoder(kind)
     for _, payload in read_frames(path):
         try:
             yield decoder.decode(payload)
@@ -311,8 +300,14 @@ def read_rows(path: Path, table: RunTable) -> Iterator[Row]:
 
 
 def read_journal(path: Path, table: RunTable) -> pl.DataFrame:
-    """Return the rows of a journal as a sorted frame."""
-    return frame_in_pieces(read_rows(path, table), table)
+    """Return the rows of a journal as a sorted frame; none if there is no such file.
+
+    Raises
+    ------
+    InputError
+        The journal is damaged or its rows are not of ``table``.
+    """
+    return frame_in_pieces(_entries(path, table.row, table), table)
 
 
 def frame_in_pieces(rows: Iterable[Row], table: RunTable) -> pl.DataFrame:
@@ -391,7 +386,7 @@ def read_entries(path: Path) -> dict[int, JobEntry]:
         The journal is damaged, or holds something else than jobs.
     """
     entries: dict[int, JobEntry] = {}
-    for entry in _every_entry(path):
+    for entry in _entries(path, JobEntry, JOBS):
         before = entries.get(entry.job.trace_job)
         if entry.allocations is None and before is not None:
             entry = JobEntry(entry.job, before.allocations, max(entry.restarts, before.restarts))
@@ -405,12 +400,3 @@ def job_frames(path: Path) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     held = [row for entry in entries for row in entry.allocations or ()]
     jobs = frame_in_pieces((entry.job for entry in entries), JOBS)
     return jobs, frame_in_pieces(held, ALLOCATIONS) if held else None
-
-
-def _every_entry(path: Path) -> Iterator[JobEntry]:
-    decoder = msgspec.msgpack.Decoder(JobEntry)
-    for _, payload in read_frames(path):
-        try:
-            yield decoder.decode(payload)
-        except msgspec.DecodeError as error:
-            raise InputError(f"{path} has a row that is not one of jobs: {error}") from error

@@ -18,12 +18,11 @@ import pwd
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from foundation.errors import OsubError
 from foundation.slurm.slurm_client import Accounted
-from foundation.slurm.slurm_types import SlurmJobState
+from foundation.slurm.slurm_types import STATES, SlurmJobState, instant_of
 from foundation.trust import folder_of, open_own
 
 TYPE = "jobcomp/filetxt"
@@ -51,7 +50,6 @@ _LINE = re.compile(
     r"DerivedExitCode=[0-9]{1,3}:[0-9]{1,3} ExitCode=([0-9]{1,3}):([0-9]{1,3}) *"
 )
 _NUMBER = re.compile(r"JobId=([1-9][0-9]{0,9})(?![0-9])")
-_STATES = {str(state): state for state in SlurmJobState}
 _PUT_BACK = frozenset(
     {
         SlurmJobState.PENDING,
@@ -118,10 +116,10 @@ def read_line(line: str) -> CompletionLine | None:
     if len(set(keys)) < len(keys):
         return None
     parts = _LINE.fullmatch(line)
-    state = None if parts is None else _STATES.get(parts[3])
+    state = None if parts is None else STATES.get(parts[3])
     if parts is None or state is None:
         return None
-    start, end, submit = (_face(parts[group]) for group in (4, 5, 6))
+    start, end, submit = (instant_of(parts[group]) for group in (4, 5, 6))
     return CompletionLine(
         int(parts[2]),
         Accounted(
@@ -161,13 +159,6 @@ def _moved(record: Accounted, zone_s: int) -> Accounted:
         start_time=instant(record.start_time),
         end_time=instant(record.end_time),
     )
-
-
-def _face(text: str) -> int | None:
-    try:
-        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        return None
 
 
 MOST_BYTES = 64 << 20

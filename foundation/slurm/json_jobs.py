@@ -19,6 +19,7 @@ from msgspec import Meta
 from foundation.one_line import one_line
 from foundation.slurm.hosts import BadRecordError, FindNode, each_once, place, snapshot_of
 from foundation.slurm.slurm_types import (
+    STATES,
     JobSnapshot,
     NodeCores,
     SlurmJob,
@@ -177,7 +178,6 @@ _FLAGS = (
     SlurmJobState.SIGNALING,
 )
 _MOST_KEPT = 16 << 20
-_STATES = {str(state): state for state in SlurmJobState}
 
 
 class JsonReader:
@@ -301,7 +301,7 @@ def _whole(value: Number) -> int | None:
 def _state(words: str | list[str]) -> SlurmJobState:
     if isinstance(words, str):
         words = [words]
-    states = [_STATES[word] for word in words if word in _STATES]
+    states = [STATES[word] for word in words if word in STATES]
     if not states:
         raise BadRecordError("its state is none that is known")
     return next((flag for flag in _FLAGS if flag in states), states[0])

@@ -33,6 +33,7 @@ from foundation.slurm.hosts import (
     snapshot_of,
 )
 from foundation.slurm.slurm_types import (
+    STATES,
     JobSnapshot,
     NodeCores,
     SlurmJob,
@@ -46,7 +47,6 @@ _LONGEST_IDS = 120
 """``get_resource_layout_per_node`` of pyslurm writes the ids into 128 bytes, as ``scontrol`` does."""
 
 _RELEASE = re.compile(r"([0-9]{2})\.0?([0-9]{1,2})(?:[.-].*)?")
-_STATES = {str(state): state for state in SlurmJobState}
 _BEGUN = frozenset(str(state) for state in SlurmJobState if state.holds_cores or state.is_over)
 _OVER = frozenset(str(state) for state in SlurmJobState if state.is_over)
 
@@ -266,7 +266,7 @@ def library_job(
     UnknownFormatError
         The list of its cores is cut.
     """
-    state = _STATES.get(record.state)
+    state = STATES.get(record.state)
     if state is None:
         raise BadRecordError("its state is none that is known")
     limit_minutes = record.time_limit

@@ -17,13 +17,12 @@ from __future__ import annotations
 import pwd
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 
 from foundation.errors import ClusterError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_hosts
-from foundation.slurm.slurm_types import Partition, Reservation, SlurmNode
+from foundation.slurm.slurm_types import Partition, Reservation, SlurmNode, instant_of
 from foundation.trust import behind_links, read_trusted
 
 _SLURM_USER = "slurm"
@@ -147,21 +146,12 @@ def read_reservations(text: str) -> list[Reservation]:
     found = []
     for line in text.split("\n"):
         keys = _first_values(line, "ReservationName=")
-        start_s, end_s = (_instant(keys.get(key, "")) for key in ("StartTime", "EndTime"))
+        start_s, end_s = (instant_of(keys.get(key, "")) for key in ("StartTime", "EndTime"))
         nodes = keys.get("Nodes", "(null)")
         if start_s is None or end_s is None or nodes in {"", "(null)"}:
             continue
         found.append(Reservation(keys["ReservationName"], start_s, end_s, frozenset(expand_hosts(nodes))))
     return found
-
-
-def _instant(text: str) -> int | None:
-    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}", text):
-        return None
-    try:
-        return int(datetime.fromisoformat(f"{text}+00:00").timestamp())
-    except ValueError:
-        return None
 
 
 def _partitions(text: str) -> Iterator[Partition]:

@@ -25,12 +25,12 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from foundation.slurm.slurm_types import (
+    STATES,
     AccountingNames,
     JobSnapshot,
     Partition,
@@ -38,6 +38,7 @@ from foundation.slurm.slurm_types import (
     SlurmJob,
     SlurmJobState,
     SlurmNode,
+    instant_of,
 )
 
 MARK = "end-of-"
@@ -113,8 +114,6 @@ _LINE = re.compile(
     r"([1-9][0-9]{0,9})\|([A-Z_]{1,20})(?: by [0-9]{1,10})?\|([0-9]{1,3}):([0-9]{1,3})"
     r"\|([0-9T:-]{19}|Unknown|None)\|([0-9T:-]{19}|Unknown|None)\|([0-9T:-]{19}|Unknown|None)"
 )
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
-_STATES = {str(state): state for state in SlurmJobState}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +146,7 @@ def read_accounting(text: str) -> dict[int, Accounted]:
     found: dict[int, Accounted] = {}
     for line in text.split("\n"):
         parts = _LINE.fullmatch(line)
-        state = None if parts is None else _STATES.get(parts[2])
+        state = None if parts is None else STATES.get(parts[2])
         if parts is None or state is None:
             continue
         one = Accounted(
@@ -155,23 +154,14 @@ def read_accounting(text: str) -> dict[int, Accounted]:
             state=state,
             exit_code=int(parts[3]),
             exit_signal=int(parts[4]) or None,
-            submit_time=_instant(parts[5]),
-            start_time=_instant(parts[6]),
-            end_time=_instant(parts[7]),
+            submit_time=instant_of(parts[5]),
+            start_time=instant_of(parts[6]),
+            end_time=instant_of(parts[7]),
         )
         before = found.get(one.job_id)
         if before is None or (one.submit_time or 0) >= (before.submit_time or 0):
             found[one.job_id] = one
     return found
-
-
-def _instant(text: str) -> int | None:
-    if _TIME.fullmatch(text) is None:
-        return None
-    try:
-        return int(datetime.fromisoformat(f"{text}+00:00").timestamp())
-    except ValueError:
-        return None
 
 
 class Receiver(StrEnum):

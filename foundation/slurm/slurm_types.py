@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from foundation.errors import ClusterError
+
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+
+
+def instant_of(text: str) -> int | None:
+    """Return the epoch second that Slurm printed under TZ=UTC; None where the text is no time."""
+    if _TIME.fullmatch(text) is None:
+        return None
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
 
 
 class SlurmUnreachableError(ClusterError):
@@ -71,6 +85,8 @@ class SlurmJobState(StrEnum):
         return self in _OVER
 
 
+STATES = {str(state): state for state in SlurmJobState}
+"""States by Slurm's word for them."""
 _WITH_CORES = frozenset(
     {
         SlurmJobState.CONFIGURING,

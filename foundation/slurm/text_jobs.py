@@ -13,11 +13,10 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 from foundation.errors import ClusterError
 from foundation.slurm.hosts import BadRecordError, FindNode, each_once, expand_hosts, expand_ids, place
-from foundation.slurm.slurm_types import NodeCores, SlurmJob, SlurmJobState
+from foundation.slurm.slurm_types import STATES, NodeCores, SlurmJob, SlurmJobState, instant_of
 
 FACTS = (
     "JobID",
@@ -49,12 +48,10 @@ _LONGEST_IDS = 120
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _NAME = re.compile(r"[\w.+$@\\-]{1,255}")
 _CORES = re.compile(r" Nodes=([^ \n]+) CPU_IDs=([^ \n]+) Mem=([0-9]{1,18})(?= )")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _EXIT = re.compile(r"([0-9]{1,9})(?::([0-9]{1,5}))?")
 _LIMIT = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})")
 _ABSENT = frozenset({"", "N/A", "n/a", "(null)", "None", "NONE", "Unknown"})
 _ENDLESS = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit"})
-_STATES = {str(state): state for state in SlurmJobState}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +139,7 @@ def job_of(
 
 def state_of(facts: dict[str, str]) -> SlurmJobState:
     """Return a job's state; raises BadRecordError for a word that is none."""
-    state = _STATES.get(facts["State"])
+    state = STATES.get(facts["State"])
     if state is None:
         raise BadRecordError("its state is none that is known")
     return state
@@ -214,12 +211,10 @@ def _instant(text: str) -> int | None:
     """Return an instant that Slurm printed under TZ=UTC."""
     if text in _ABSENT:
         return None
-    if not _TIME.fullmatch(text):
+    instant = instant_of(text)
+    if instant is None:
         raise BadRecordError("a time of it is none")
-    try:
-        return int(datetime.fromisoformat(f"{text}+00:00").timestamp())
-    except ValueError as error:
-        raise BadRecordError("a time of it is none") from error
+    return instant
 
 
 def _limit_s(text: str) -> int | None:

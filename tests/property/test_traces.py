@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import UsageError
+from tests.fixtures.recordings import sampled
 from tests.fixtures.tier import examples
 from workloads.behaviour.pattern_synthesis import decode, encode
-from workloads.behaviour.recording_library import Recording, busy_idle, embed_recordings, sampled
+from workloads.behaviour.recording_library import Recording, busy_idle, embed_recordings
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.local_clock import stretch, to_ms, to_s
 from workloads.trace.models.interactive_jobs import MOST_BUSY_PERIODS, synthesize_patterns

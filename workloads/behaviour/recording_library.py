@@ -11,7 +11,6 @@ Source: thesis section 6.2.4 and Figure 6.3, 193 interactive jobs of TSUBAME3.0.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ import numpy as np
 from analysis.quantiles import quantiles
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
-from workloads.behaviour.utilisation_series import SAMPLE_S, UtilisationSeries, read_series
+from workloads.behaviour.utilisation_series import UtilisationSeries, read_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, read_swf
 from workloads.trace.local_clock import stretch, to_ms, to_s
 
@@ -52,31 +51,6 @@ def busy_idle(series: UtilisationSeries, threshold_cores: float = THRESHOLD_CORE
     epilogue_s = 0 if runs[-1][0] else to_s(runs[-1][1])
     inner = tuple(to_s(length_ms) for busy, length_ms in runs[1:-1] if not busy)
     return InteractivePattern(prologue_s, epilogue_s, activations, inner)
-
-
-def sampled(name: str, pattern: InteractivePattern, sample_s: float = SAMPLE_S) -> UtilisationSeries:
-    """Return the series that a sampler would record of ``pattern``: one core while busy, none while idle.
-
-    The last sample is as long as what is left.
-    """
-    total_ms, step_ms = to_ms(pattern.total_s), to_ms(sample_s)
-    count = math.ceil(total_ms / step_ms)
-    busy_ms = [0] * count
-    start_ms, busy = 0, False
-    for period_s in pattern.periods_s:
-        end_ms = start_ms + to_ms(period_s)
-        place = start_ms // step_ms
-        while busy and start_ms < end_ms:
-            until_ms = min(end_ms, (place + 1) * step_ms)
-            busy_ms[place] += until_ms - start_ms
-            start_ms, place = until_ms, place + 1
-        start_ms, busy = end_ms, not busy
-    lengths = [min(step_ms, total_ms - place * step_ms) for place in range(count)]
-    return UtilisationSeries(
-        name,
-        tuple(to_s(length) for length in lengths),
-        tuple(used / length for used, length in zip(busy_ms, lengths, strict=True)),
-    )
 
 
 PEAKS_H = (1, 2, 4, 6, 12)

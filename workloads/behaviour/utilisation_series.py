@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from foundation.errors import InputError, OutputError
+from foundation.errors import InputError
 
 SAMPLE_S = 5.0
 """Seconds between two samples (thesis section 6.2.2)."""
@@ -90,27 +90,6 @@ def read_series(path: Path) -> list[UtilisationSeries]:
 def series_row(job: str, elapsed_s: float, cores: float) -> tuple[str, str, str]:
     """Return one sample as a row under ``HEADING``."""
     return job, f"{elapsed_s:.3f}", f"{100 * cores:.2f}"
-
-
-def write_series(path: Path, series: Iterable[UtilisationSeries]) -> None:
-    """Write ``series`` as ``job,elapsed_s,cpu_percent``; ``read_series`` reads them back.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
-    try:
-        with path.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(HEADING)
-            for one in series:
-                elapsed_s = 0.0
-                for length_s, cores in zip(one.lengths_s, one.cores, strict=True):
-                    elapsed_s += length_s
-                    writer.writerow(series_row(one.name, elapsed_s, cores))
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Start with ``job.py`` for what a job is, then ``reader.py``.
 from __future__ import annotations
 
 from workloads.swf.swf_columns import (
-    Dependencies,
     SwfColumns,
     dependencies_of,
     load_columns,
@@ -14,20 +13,17 @@ from workloads.swf.swf_columns import (
     procs_column,
 )
 from workloads.swf.swf_header import SwfComment, SwfHeader
-from workloads.swf.swf_job import SWF_FIELDS, InteractivePattern, SwfField, SwfJob
-from workloads.swf.swf_reader import ReadReport, SwfReader, SwfTrace, iter_swf, read_swf, swf_lines, write_swf
+from workloads.swf.swf_job import SWF_FIELDS, InteractivePattern, SwfJob
+from workloads.swf.swf_reader import ReadReport, SwfTrace, iter_swf, read_swf, swf_lines, write_swf
 
 __all__ = [
     "SWF_FIELDS",
-    "Dependencies",
     "InteractivePattern",
     "ReadReport",
     "SwfColumns",
     "SwfComment",
-    "SwfField",
     "SwfHeader",
     "SwfJob",
-    "SwfReader",
     "SwfTrace",
     "dependencies_of",
     "iter_swf",

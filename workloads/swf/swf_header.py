@@ -153,29 +153,14 @@ class SwfHeader:
         return self.fields.get("Acknowledge", ())
 
     @property
-    def information(self) -> tuple[str, ...]:
-        """Where more is written about the trace."""
-        return self.fields.get("Information", ())
-
-    @property
     def conversion(self) -> str | None:
         """Who converted the log to SWF."""
         return self._text("Conversion")
 
     @property
-    def max_jobs(self) -> int | None:
-        """Jobs in the original log."""
-        return self._number("MaxJobs")
-
-    @property
     def max_records(self) -> int | None:
         """Job lines in the file."""
         return self._number("MaxRecords")
-
-    @property
-    def preemption(self) -> str | None:
-        """No, Yes, Double or TS (time slicing)."""
-        return self._text("Preemption")
 
     @property
     def unix_start_time_s(self) -> int | None:
@@ -218,45 +203,9 @@ class SwfHeader:
         return self.max_procs or self.max_nodes or None
 
     @property
-    def max_runtime_s(self) -> int | None:
-        """Longest run time that the machine allowed, in seconds."""
-        return self._number("MaxRuntime")
-
-    @property
-    def max_memory_kib(self) -> int | None:
-        """Most memory that a job could ask for, in KiB."""
-        return self._number("MaxMemory")
-
-    @property
-    def allow_overuse(self) -> bool | None:
-        """Whether a job may use more than it asked for."""
-        text = self._text("AllowOveruse")
-        return None if text is None else text.lower().startswith(("y", "t"))
-
-    @property
-    def max_queues(self) -> int | None:
-        """Number of queues."""
-        return self._number("MaxQueues")
-
-    @property
-    def queues_note(self) -> str | None:
-        """What the trace's author says about the queues."""
-        return self._text("Queues")
-
-    @property
     def queues(self) -> dict[int, str]:
         """Name or description by queue number."""
         return self._numbered("Queue")
-
-    @property
-    def max_partitions(self) -> int | None:
-        """Number of partitions."""
-        return self._number("MaxPartitions")
-
-    @property
-    def partitions_note(self) -> str | None:
-        """What the trace's author says about the partitions."""
-        return self._text("Partitions")
 
     @property
     def partitions(self) -> dict[int, str]:

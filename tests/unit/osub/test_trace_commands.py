@@ -14,7 +14,8 @@ from foundation.errors import InputError
 from osub.cli.main import run
 from osub.cli.trace.command import app
 from tests.fixtures.cli import Cli
-from workloads.behaviour.utilisation_series import UtilisationSeries, write_series
+from tests.fixtures.recordings import write_series
+from workloads.behaviour.utilisation_series import UtilisationSeries
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
 
 

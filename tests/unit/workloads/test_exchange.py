@@ -106,7 +106,7 @@ def test_a_workload_of_another_user_is_read(tmp_path: Path) -> None:
     trace = read_swf(out)
     reported = [(job.job_number, job.submit_s, job.run_s, job.procs, job.requested_s) for job in trace.jobs]
     assert reported == [(1, 0, 20.25, 3, 30.5), (4, 2.25, 60.5, 8, None), (3, 7, 5, 1, None)]
-    assert (trace.header.max_jobs, trace.header.max_procs) == (3, 8)
+    assert (trace.header.fields["MaxJobs"], trace.header.max_procs) == (("3",), 8)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_what_cannot_be_reported_is_left_out_if_that_is_wanted(tmp_path: Path) -
     assert said.code == 0, said.err
     assert json.loads(said.out)["left_out"] == {"jobs that are no delays or too wide": 1}
     assert [job.job_number for job in read_swf(out).jobs] == [4, 3]
-    assert read_swf(out).header.max_jobs == 2
+    assert read_swf(out).header.fields["MaxJobs"] == ("2",)
 
 
 def test_a_job_wider_than_the_system_is_reported(trace: Path, tmp_path: Path) -> None:
@@ -433,7 +433,7 @@ def test_jobs_that_cannot_be_reported_are_left_out_if_that_is_wanted(tmp_path: P
     said = osub("trace", "import", path, "--format", "elastisim", "--out", tmp_path / "o.swf", "--lenient")
     assert said.code == 0, said.err
     assert "jobs whose run time or size is unknown 1" in said.err
-    assert read_swf(tmp_path / "o.swf").header.max_jobs == 1
+    assert read_swf(tmp_path / "o.swf").header.fields["MaxJobs"] == ("1",)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_cut_window_starts_at_zero_and_keeps_dates_right() -> None:
     assert (cut.jobs[0].submit_s, len(cut.jobs)) == (0, 64)
     assert cut.header.unix_start_time_s == MONDAY_S + 9 * DAY_S
     assert cut.header.notes[-1].startswith("osub window: 64 of ")
-    assert cut.header.max_jobs == 64
+    assert cut.header.fields["MaxJobs"] == ("64",)
 
 
 def test_links_to_jobs_outside_of_the_window_are_dropped() -> None:

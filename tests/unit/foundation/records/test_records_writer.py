@@ -41,10 +41,10 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
     with create(tmp_path) as writer:
         writer.append_job(make_job(1), make_job(2))
     with records.RunWriter.reopen(tmp_path / "RUN") as writer:
-        assert writer.jobs() == {1: make_job(1), 2: make_job(2)}
+        assert writer.entries() == {n: records.JobEntry(make_job(n)) for n in (1, 2)}
         writer.append_job(make_ended(2))
-        writer.append_slice(
-            records.SliceRecord(slice=0, start_s=0, length_s=0.25, job=101, node="n1", role="run")
+        writer.replace_slices(
+            [records.SliceRecord(slice=0, start_s=0, length_s=0.25, job=101, node="n1", role="run")]
         )
         held = records.AllocationRecord(
             job=101, from_s=1, to_s=3, placement=(records.Placement("n1", (0, 1, 3)),), why="start"
@@ -247,7 +247,7 @@ def test_a_refused_row_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
         writer.append_job(make_job(1))
         with pytest.raises(InputError, match="trace_job 3"):
             writer.append_job(make_job(2), make_job(3, nodes=0))
-        assert list(writer.jobs()) == [1]
+        assert list(writer.entries()) == [1]
 
 
 def test_an_event_that_is_no_plain_data_is_refused(tmp_path: Path) -> None:
@@ -266,12 +266,6 @@ def test_a_torn_event_is_cut_off_before_the_next(tmp_path: Path) -> None:
     with records.RunWriter.reopen(tmp_path / "RUN") as writer:
         writer.event("second")
     assert [event["kind"] for event in records.load_run(tmp_path / "RUN").events()] == ["first", "second"]
-
-
-def test_facts_learnt_during_the_run_reach_its_description(tmp_path: Path) -> None:
-    with create(tmp_path) as writer:
-        writer.update_info(slurm_version="22.05.8")
-    assert records.load_run(tmp_path / "RUN").info.slurm_version == "22.05.8"
 
 
 PAYLOADS = [b"alpha", b"b", b"gamma" * 10]
@@ -531,7 +525,7 @@ def test_a_run_can_be_read_without_its_placements(tmp_path: Path, trace: Path) -
     assert light.jobs.equals(records.load_run(tmp_path / "RUN").jobs.drop("placement"))
 
 
-def test_all_tables_and_events_come_back(tmp_path: Path, trace: Path) -> None:
+def test_all_tables_come_back(tmp_path: Path, trace: Path) -> None:
     place = (records.Placement("n1", (0, 5)), records.Placement("n2", (1,)))
     job = make_ended(placement=place)
     allocation = records.AllocationRecord(
@@ -547,7 +541,6 @@ def test_all_tables_and_events_come_back(tmp_path: Path, trace: Path) -> None:
         frame_of([job], records.JOBS),
         allocations=frame_of([allocation], records.ALLOCATIONS),
         slices=frame_of([held], records.SLICES),
-        events=[{"kind": "clipped", "trace_job": 1}],
     )
     run = records.load_run(tmp_path / "RUN")
     assert run.complete
@@ -556,7 +549,6 @@ def test_all_tables_and_events_come_back(tmp_path: Path, trace: Path) -> None:
     assert list(rows_of(run.allocations, records.ALLOCATIONS)) == [allocation]
     assert run.slices is not None
     assert list(rows_of(run.slices, records.SLICES)) == [held]
-    assert list(run.events()) == [{"kind": "clipped", "trace_job": 1}]
 
 
 def test_a_broken_row_leaves_no_folder_and_names_the_final_file(tmp_path: Path, trace: Path) -> None:
