@@ -30,13 +30,9 @@ TOGETHER = ("tests/integration/gang/", "tests/unit/gangd/agent/test_hold")
 # long tier looks for new ones. A busy host makes examples late, not wrong: no deadline, no complaint of it.
 for name, count in EXAMPLES.items():
     settings.register_profile(
-        name,
-        max_examples=count,
-        deadline=None,
-        derandomize=name != "all",
-        print_blob=True,
+        name, max_examples=count, deadline=None, derandomize=name != "all", print_blob=True,
         suppress_health_check=[HealthCheck.too_slow],
-    )
+    )  # fmt: skip
 settings.load_profile(tier())
 
 _WATCH = pytest.StashKey[Watch]()
@@ -118,11 +114,7 @@ def _report(config: pytest.Config, left: list[str]) -> None:
         return
     for what in left:
         report = pytest.TestReport(
-            nodeid="session",
-            location=("tests/conftest.py", None, "session"),
-            keywords={},
-            outcome="failed",
-            longrepr=f"left behind by this run: {what}",
-            when="teardown",
-        )
+            nodeid="session", location=("tests/conftest.py", None, "session"), keywords={},
+            outcome="failed", longrepr=f"left behind by this run: {what}", when="teardown",
+        )  # fmt: skip
         reporter.stats.setdefault("error", []).append(report)

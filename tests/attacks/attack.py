@@ -18,10 +18,8 @@ from click.exceptions import Exit
 from deploy.local import LocalCluster
 from osub.cli.main import run
 
-OTHER_USER = 61_234
-"""A user id without an account, for nothing on the host has to be changed for it."""
-ACCOUNT = 65_534
-"""The id of ``nobody``, who has one: Slurm starts his jobs."""
+OTHER_USER = 61_234  # a user id without an account, for nothing on the host has to be changed for it
+ACCOUNT = 65_534  # the id of ``nobody``, who has one: Slurm starts his jobs
 RUNTIME_S = 30.0
 
 
@@ -75,13 +73,9 @@ class Scene:
     def root(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run any command as root."""
         return subprocess.run(
-            words,
-            env=dict(os.environ) | environment,
-            capture_output=True,
-            text=True,
-            timeout=2 * RUNTIME_S,
-            check=False,
-        )
+            words, env=dict(os.environ) | environment, capture_output=True, text=True,
+            timeout=2 * RUNTIME_S, check=False,
+        )  # fmt: skip
 
     def as_other(
         self,

@@ -89,16 +89,12 @@ def table(rows: Sequence[Row]) -> str:
     head = ("area", "figure", "value", "baseline", "ratio", "load", "how")
     lines = [
         (
-            row.area,
-            row.figure,
-            f"{_formatted(row.value, row.interval)} {row.unit}",
-            row.baseline or "",
-            _formatted(row.ratio, row.ratio_interval),
-            f"{row.load:.1f}",
+            row.area, row.figure, f"{_formatted(row.value, row.interval)} {row.unit}",
+            row.baseline or "", _formatted(row.ratio, row.ratio_interval), f"{row.load:.1f}",
             row.method,
         )
         for row in rows
-    ]
+    ]  # fmt: skip
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, ("---",) * len(head), *lines))
 
 

@@ -24,13 +24,9 @@ from tests.fixtures.structure import circles, imports_of, packages_of, siblings
 ROOT = Path(__file__).parents[2]
 BEFORE = "e1e87d17"
 NO_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER,
-}
+}  # fmt: skip
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 APART = {"adr", "lab", "lab-notebook", "measured"}
 """Folders of docs that are no user's: decisions, and tables of measurements."""

@@ -58,11 +58,9 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(3600
 REACH = 0.47
 SETTLE_S = 3.0
 ALONE_S = 10.0
-STARTED_S = 20.0
-"""What the machine's daemons may take until they are at rest."""
+STARTED_S = 20.0  # what the machine's daemons may take until they are at rest
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
-GRANTED = 5
-"""The id of ``games``, who has an account as ``nobody`` has: he may opt out."""
+GRANTED = 5  # the id of ``games``, who has an account as ``nobody`` has: he may opt out
 HONEST = "while :; do :; done"
 
 
@@ -125,8 +123,7 @@ MODES = ("freeze", "yield", "signals")
 SETTINGS = {
     "tune": 'tune = true\nquantum_min_ms = 100\ntune_holds = ["freeze"]\n',
     "pairing": 'pairing_learn = true\npairing_word = "name"\npairing = "{place}/pairs.csv"\n',
-}
-"""Of gangd, by what ``--gangd`` calls them."""
+}  # of gangd, by what ``--gangd`` calls them
 PAIRS = "victim,opponent,e_v\nvictim,cheat,0.5\ncheat,victim,0.5\n"
 
 

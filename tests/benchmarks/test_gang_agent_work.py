@@ -147,13 +147,9 @@ def test_longest_work_without_a_pause(node: Node) -> None:
         if what in met:
             method = f"{JOBS} jobs of {PROCESSES} processes; {FORKS} forks; RLIMIT_RTTIME of a real agent"
             record(
-                "agent work",
-                f"bound of work without a pause, {what}",
-                [met[what]],
-                "ms",
-                better="less",
-                method=method,
-            )
+                "agent work", f"bound of work without a pause, {what}", [met[what]], "ms",
+                better="less", method=method,
+            )  # fmt: skip
     assert met.get("cancel", 1000) <= 60
     assert met.get("fork", 1000) <= 60
 

@@ -187,14 +187,10 @@ def report_of(node: str, number: int, jobs: list[int]) -> Report:
     samples = tuple([JobSample(job, 1_000_000, 0, 1_000_000, 2) for job in jobs])
     applied_ns = int(number * QUANTA_MS[0] * 1e6)
     return Report(
-        node=node,
-        incarnation=node.encode().ljust(16, b"."),
-        follows=b"c" * 16,
-        seq=number,
-        offset_ns=0,
-        rtt_us=200,
+        node=node, incarnation=node.encode().ljust(16, b"."), follows=b"c" * 16, seq=number,
+        offset_ns=0, rtt_us=200,
         slices=(SliceReport(number, 1, applied_ns, 100, 200, (), samples),),
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("quantum_ms", QUANTA_MS)

@@ -54,14 +54,10 @@ GANG_250, GANG_50 = "gangd 250 ms", "gangd 50 ms"
 GANG_20 = "gangd 20 ms"
 YIELD = {f"{name}, yielding": name for name in (GANG_250, GANG_50, GANG_20)}
 REACH = {
-    NAIVE: "(0.50-0.59)",
-    NAIVE_YIELDING: "(for comparison)",
-    GANG_250: "at least 0.98",
-    GANG_50: "at least 0.96",
-    SLURM: "(for comparison)",
-    GANG_20: "(for comparison)",
+    NAIVE: "(0.50-0.59)", NAIVE_YIELDING: "(for comparison)", GANG_250: "at least 0.98",
+    GANG_50: "at least 0.96", SLURM: "(for comparison)", GANG_20: "(for comparison)",
     **{name: f"within 1% of {frozen}" for name, frozen in YIELD.items()},
-}
+}  # fmt: skip
 MINUTE = [(0, 14), (0, 10), (8, 8), (16, 6), (24, 8), (30, 6), (36, 5), (40, 4)]
 """Submit and run time (dedicated, s) of the jobs of a minute in which they come and go."""
 

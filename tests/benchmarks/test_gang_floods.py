@@ -31,8 +31,7 @@ pytestmark = pytest.mark.benchmark
 FLOOD_S = float(os.environ.get("OSUB_FLOOD_S", "30"))
 MOST_SHARE, MOST_GROWTH_MIB = 0.05, 20
 TOPICS = 20_000
-A_SECOND = 490
-"""What one key may send and be read all along."""
+A_SECOND = 490  # what one key may send and be read all along
 
 Flood = Callable[[Path, threading.Event], None]
 

@@ -41,8 +41,7 @@ NODES, QUANTUM_MS, LEASE_S = 4, 250.0, 2.0
 HELD_AT_MOST_S = LEASE_S + 1
 """What docs/security.md promises of a job that is suspended without a live schedule."""
 CUT_S, CUT_NODE, FAST_NODE, FAST_PPM = 5.0, 2, 3, 200
-PRODUCTS = 100
-"""Some 0.4 ms of computation between two exchanges."""
+PRODUCTS = 100  # some 0.4 ms of computation between two exchanges
 NEAR, FAR, LOSSY = Link(1.0, 0.3), Link(10.0, 0.3), Link(1.0, 0.3, 0.01)
 REACH = {NEAR: "p99 at most 1 ms", FAR: "p99 at most 3 ms", LOSSY: "(for comparison)"}
 
@@ -55,8 +54,7 @@ class Window:
     begin_ns: int
     end_ns: int
     written: list[Written]
-    clocks_us: list[float]
-    """How far apart the nodes' errors of the controller's clock were, each second."""
+    clocks_us: list[float]  # how far apart the nodes' errors of the controller's clock were, each second
 
 
 @pytest.fixture(scope="module")

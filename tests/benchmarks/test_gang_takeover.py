@@ -68,15 +68,11 @@ def test_takeovers(tmp_path: Path) -> None:
             if found:
                 print(summary(signal.Signals(kind).name, found))
                 record(
-                    "takeover",
-                    f"all agents follow the other after {signal.Signals(kind).name}",
-                    [one.all_s for one in found],
-                    "s",
-                    better="less",
-                    baseline="takeover_ms",
+                    "takeover", f"all agents follow the other after {signal.Signals(kind).name}",
+                    [one.all_s for one in found], "s", better="less", baseline="takeover_ms",
                     baseline_trials=[TAKEOVER_MS / 1000],
                     method=f"{NODES} agents, controllers as processes",
-                )
+                )  # fmt: skip
 
 
 def _wait_back(company: Company, part: int) -> None:

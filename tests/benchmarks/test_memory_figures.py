@@ -33,13 +33,9 @@ GAIA = Path(os.environ.get("OSUB_SHARED", "/nonexistent"), "traces", "UniLu-Gaia
 SYSTEM, JOBS, OVERHEAD = "N100C12", 12_000, 1.1
 STEP_KIB = 32 << 10
 RULES = (
-    (1, "requested", 0.95),
-    (2, "requested", 0.95),
-    (2, "predicted", 0.95),
-    (2, "predicted", 0.99),
-    (2, "used", 0.95),
-    (2, "ignored", 0.95),
-)
+    (1, "requested", 0.95), (2, "requested", 0.95), (2, "predicted", 0.95), (2, "predicted", 0.99),
+    (2, "used", 0.95), (2, "ignored", 0.95),
+)  # fmt: skip
 
 
 def numbers(name: str, default: str) -> list[float]:
@@ -101,13 +97,9 @@ MIB = 1024
 USERS, GAP_S, NODE_GIB, BOUND_MIB, COVERAGE = 5, 20.0, 3.125, 800.0, 0.9
 """Two nodes of four cores are busy for three quarters of the time at M=1 if memory lets them."""
 WAYS = (
-    (1, "requested", None),
-    (1, "predicted", None),
-    (2, "ignored", None),
-    (2, "ignored", BOUND_MIB),
-    (2, "predicted", None),
-    (2, "predicted", BOUND_MIB),
-)
+    (1, "requested", None), (1, "predicted", None), (2, "ignored", None), (2, "ignored", BOUND_MIB),
+    (2, "predicted", None), (2, "predicted", BOUND_MIB),
+)  # fmt: skip
 
 
 class Came(NamedTuple):

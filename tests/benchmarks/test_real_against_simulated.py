@@ -74,13 +74,9 @@ def test_share_of_jobs_at_the_same_place(multiplicity: int) -> None:
     trace = write_trace(FOLDER / f"place-{multiplicity}.swf", jobs, 600)
     apps = write_apps(FOLDER / "place.csv", [f"sleep,{run_s:.2f}" for _, run_s, _ in jobs])
     shape = Shape(
-        nodes=12,
-        cores=12,
-        virtual=True,
-        multiplicity=multiplicity,
-        scheduler=Scheduler.BUILTIN,
+        nodes=12, cores=12, virtual=True, multiplicity=multiplicity, scheduler=Scheduler.BUILTIN,
         settings=SETTINGS,
-    )
+    )  # fmt: skip
     run, log = replay(f"place-m{multiplicity}", shape, trace, ReplayOptions(use_memory=False), apps)
     found = msgspec.json.decode(child("tests.fixtures.slurm_decisions", run, log), type=Places)
     say(
@@ -152,8 +148,7 @@ TRACE = os.environ.get("OSUB_TRACE")
 FIT_S = float(os.environ.get("OSUB_FIT", "120"))
 TRIALS = int(os.environ.get("OSUB_TRIALS", "3"))
 IN_CONTAINERS = "OSUB_CONTAINERS" in os.environ
-LONG_S = 10.0
-"""Jobs that run as long in the real run, and shorter ones, have figures of their own."""
+LONG_S = 10.0  # jobs that run as long in the real run, and shorter ones, have figures of their own
 BEFORE = "before: EASY, medians, one C_o"
 MODELS = {
     BEFORE: "",

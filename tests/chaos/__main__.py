@@ -92,13 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="how gangd holds jobs (%(default)s)",
     )
     parser.add_argument(
-        "--with",
-        dest="parts",
-        action="append",
-        choices=[*PARTS],
-        default=[],
+        "--with", dest="parts", action="append", choices=[*PARTS], default=[],
         help="a part of gangd that is off by default, once for each",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--stages", type=int, default=1, metavar="K", help="clusters side by side (%(default)s)"
     )
@@ -121,13 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary = side_by_side(options.stages, options.faults, options.seed, _passed_on(options))
     else:
         summary = play(
-            draw(kinds, options.faults, dice),
-            options.seed,
-            dice,
-            brief=options.brief,
-            hold=HoldSetting(options.hold),
-            parts=options.parts,
-        )
+            draw(kinds, options.faults, dice), options.seed, dice, brief=options.brief,
+            hold=HoldSetting(options.hold), parts=options.parts,
+        )  # fmt: skip
     if options.outcomes:
         options.outcomes.write_bytes(msgspec.json.encode(summary))
         return 0 if summary.is_clean else 1

@@ -42,17 +42,14 @@ ALLOWANCE_S = LEASE_S + 1.0
 KILL_WAIT_S = 5
 HEALTH_CHECK_S = 5
 QUANTUM_MS = 50
-MULTIPLICITY = 6
-"""Enough for the residents and for the guests of several faults at a time."""
+MULTIPLICITY = 6  # enough for the residents and for the guests of several faults at a time
 PARTS = {
     "tune": "tune = true\nquantum_min_ms = 50\nquantum_max_ms = 200\n",
     "pairing": 'pairing_learn = true\npairing_word = "name"\n',
     "memory": "memory_mib = 1\n",
-}
-"""Lines of gangd.toml for parts that are off by default."""
+}  # lines of gangd.toml for parts that are off by default
 CONTROLLER = "gangd"
-FUZZ = "fuzz"
-"""Name of an agent's key that is on the allow-list and of no node."""
+FUZZ = "fuzz"  # name of an agent's key that is on the allow-list and of no node
 
 
 class Stage:
@@ -82,15 +79,11 @@ class Stage:
             hold=hold,
             quantum_ms=QUANTUM_MS,
             settings=(
-                f"KillWait={KILL_WAIT_S}",
-                "UnkillableStepTimeout=10",
-                "JobRequeue=1",
-                "MinJobAge=300",
-                f"HealthCheckProgram={folder}/health-check",
-                f"HealthCheckInterval={HEALTH_CHECK_S}",
-                "HealthCheckNodeState=ANY",
+                f"KillWait={KILL_WAIT_S}", "UnkillableStepTimeout=10", "JobRequeue=1",
+                "MinJobAge=300", f"HealthCheckProgram={folder}/health-check",
+                f"HealthCheckInterval={HEALTH_CHECK_S}", "HealthCheckNodeState=ANY",
             ),
-        )
+        )  # fmt: skip
         self._dice = dice
         self.gang: dict[str, Daemon] = {}
         self.intruders: list[Daemon] = []

@@ -32,13 +32,9 @@ class Words:
     def options(self) -> list[bytes]:
         """Return the options of ``sbatch``."""
         given = {
-            b"job-name": self.name,
-            b"comment": self.comment,
-            b"chdir": self.directory,
-            b"account": self.account,
-            b"output": self.output,
-            b"wckey": self.wckey,
-        }
+            b"job-name": self.name, b"comment": self.comment, b"chdir": self.directory,
+            b"account": self.account, b"output": self.output, b"wckey": self.wckey,
+        }  # fmt: skip
         return [b"--%s=%s" % pair for pair in given.items() if pair[1]]
 
 
@@ -60,13 +56,9 @@ class Hostile:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command of Slurm in an environment that says nothing else."""
         return subprocess.run(
-            words,
-            env=self.environment,
-            input=stdin.encode(),
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-        )
+            words, env=self.environment, input=stdin.encode(), capture_output=True,
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
 
     def submit(self, words: Words, *options: str, body: str = SLEEP) -> int | None:
         """Submit a job, held unless ``options`` say something else; None where Slurm refuses its words."""
@@ -132,8 +124,7 @@ ATTACKS: Sequence[str] = (
     "x\x1b[2J\x07\x0b\x0c\x1c\x1d\x1e\x85",
     "--json",
     "%A %j @all n[1-",
-)
-"""Names and comments that did harm, or would if a text were searched; filled in with the names below."""
+)  # names and comments that did harm, or would if a text were searched; filled in with the names below
 
 
 def filled(attack: str, *, proof: Path, node: str, victim: int) -> bytes:

@@ -267,14 +267,10 @@ def test_slurm_refuses_who_may_not_and_each_refusal_is_reported(site: Site) -> N
         return run_command(changed, stdin, environment, timeout_s)
 
     eviction = Eviction(
-        client=CommandSlurm(site.conf, runner=as_nobody),
-        orders=orders,
-        ways=EvictionMeans(deadline_s=5),
-        run_command=lambda words, _: CommandOutput(0, "", ""),
-        clock=time.monotonic,
-        pause=time.sleep,
-        tell=lambda _: None,
-    )
+        client=CommandSlurm(site.conf, runner=as_nobody), orders=orders,
+        ways=EvictionMeans(deadline_s=5), run_command=lambda words, _: CommandOutput(0, "", ""),
+        clock=time.monotonic, pause=time.sleep, tell=lambda _: None,
+    )  # fmt: skip
     eviction.run()
     assert [one.end for one in eviction.outcomes] == [OrderEnd.REFUSED, OrderEnd.REFUSED, OrderEnd.GONE]
     for one in eviction.outcomes[:2]:

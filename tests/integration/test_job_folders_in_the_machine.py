@@ -16,8 +16,7 @@ import pytest
 from tests.fixtures.machine.slurm import SCOPE, MachineCluster, task_of
 from tests.fixtures.machine.started import cluster_of_module, two_jobs
 
-SLOW_S = 180.0
-"""What an agent that looks at all processes twice may take there."""
+SLOW_S = 180.0  # what an agent that looks at all processes twice may take there
 SLUID = "sEKNKTV3WPV500"
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]

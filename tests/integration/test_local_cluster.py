@@ -204,12 +204,8 @@ def test_a_plain_user_has_a_cluster_too(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={"PATH": os.environ["PATH"], "HOME": "/tmp", "LOGNAME": "nobody", "USER": "nobody"},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-        cwd="/tmp",
-    )
+        capture_output=True, text=True, timeout=90, check=False, cwd="/tmp",
+    )  # fmt: skip
     state, _, name = done.stdout.strip().partition(" ")
     assert state == "COMPLETED", done.stderr
     assert not folder.exists()

@@ -13,8 +13,7 @@ import pytest
 from tests.fixtures.machine.slurm import SCOPE, UNITS_STATE, MachineCluster, task_of
 from tests.fixtures.machine.started import cluster_of_module
 
-AGAIN_S = 420.0
-"""Slurm lets a job that it puts back wait for two minutes."""
+AGAIN_S = 420.0  # slurm lets a job that it puts back wait for two minutes
 SLOW_S = 60.0
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(2400)]

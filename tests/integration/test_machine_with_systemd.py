@@ -13,8 +13,7 @@ import pytest
 from tests.fixtures.machine.slurm import HEALTH_CHECK_S, LEASE_S, SCOPE, MachineCluster, idle_file, task_of
 from tests.fixtures.machine.started import cluster_of_module, two_jobs
 
-SLOW_S = 30.0
-"""What a script and a few processes may take there."""
+SLOW_S = 30.0  # what a script and a few processes may take there
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 cluster = cluster_of_module()

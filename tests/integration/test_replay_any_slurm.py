@@ -35,14 +35,10 @@ def cluster() -> Iterator[LocalCluster]:
         cluster = LocalCluster(folder / "c")
         cluster.up(
             Shape(
-                nodes=2,
-                cores=2,
-                threads=2,
-                virtual=True,
-                multiplicity=2,
+                nodes=2, cores=2, threads=2, virtual=True, multiplicity=2,
                 settings=("EnforcePartLimits=NO", "MessageTimeout=5", "KillWait=2"),
             )
-        )
+        )  # fmt: skip
         try:
             yield cluster
         finally:

@@ -309,12 +309,8 @@ def test_the_caller_s_environment_changes_nothing(shared_cluster: LocalCluster, 
     }  # fmt: skip
     done = subprocess.run(
         words(trace, shared_cluster, tmp_path / "run", "--apps", str(apps), "--json"),
-        env=os.environ | odd,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+        env=os.environ | odd, capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     run = load_run(tmp_path / "run")
     assert states(run) == ["FAILED", "COMPLETED"]

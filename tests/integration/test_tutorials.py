@@ -28,14 +28,10 @@ def follow(name: str, folder: Path, changed: tuple[str, str] = ("", "")) -> str:
     assert changed[0] in commands
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-euc", commands.replace(*changed)],
-        cwd=folder,
-        env=dict(os.environ, HOME=str(folder), PATH=path),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1500,
-    )
+        ["bash", "-euc", commands.replace(*changed)], cwd=folder,
+        env=dict(os.environ, HOME=str(folder), PATH=path), capture_output=True, text=True,
+        check=False, timeout=1500,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert_shown(text, done.stdout)
     return done.stdout

@@ -15,8 +15,7 @@ from workloads.rrba.steps.calibrations import load_calibrations, store_calibrati
 
 pytestmark = [pytest.mark.slurm, pytest.mark.parallel]
 
-TARGET_S = 12
-"""Far above the time to start up, which takes seconds on a busy host."""
+TARGET_S = 12  # far above the time to start up, which takes seconds on a busy host
 SLOWER = 8
 
 

@@ -24,14 +24,10 @@ def jobs(draw: st.DrawFn, number: int) -> JobRecord:
     cores = st.frozensets(st.integers(0, 2), min_size=1).map(lambda ids: tuple(sorted(ids)))
     names = draw(st.sampled_from([("a",), ("b",), ("a", "b")]))
     return make_ended(
-        number,
-        submit_s=submit_s,
-        start_s=start_s,
-        end_s=end_s,
-        dedicated_s=draw(st.none() | instants),
-        cpu_s=draw(st.none() | instants),
+        number, submit_s=submit_s, start_s=start_s, end_s=end_s,
+        dedicated_s=draw(st.none() | instants), cpu_s=draw(st.none() | instants),
         placement=tuple(Placement(name, draw(cores)) for name in names),
-    )
+    )  # fmt: skip
 
 
 @st.composite

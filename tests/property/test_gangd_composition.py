@@ -178,13 +178,9 @@ views = st.builds(
 snapshots = st.builds(SlurmSnapshot, times, times, st.just(1e9), st.lists(views, max_size=6).map(tuple))
 samples = st.builds(CpuSample, numbers, *[st.integers(0, 9)] * 3, numbers)
 uses = st.builds(
-    SliceUse,
-    st.integers(0, 80),
-    st.just(0),
-    st.just(0),
-    st.just(()),
+    SliceUse, st.integers(0, 80), st.just(0), st.just(0), st.just(()),
     st.lists(samples, max_size=4).map(tuple),
-)
+)  # fmt: skip
 some = st.lists(numbers, max_size=2).map(tuple)
 reports = st.builds(NodeReport, times, names, st.lists(uses, max_size=2).map(tuple), some, some, some)
 reloads = st.builds(

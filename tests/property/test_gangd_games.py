@@ -57,8 +57,7 @@ def sample(job: int, used: float, wanted: float, tasks: int) -> CpuSample:
 
 RESTS_IN_ITS_OWN = {
     situation: 1.0 if situation[1] else 0.09 if situation[0] == "busy" else 0.0 for situation in SITUATIONS
-}
-"""It works in the other's slices, and is thought idle for it rests in its own."""
+}  # it works in the other's slices, and is thought idle for it rests in its own
 
 
 @examples(40)

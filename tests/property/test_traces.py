@@ -222,16 +222,12 @@ def behaved_traces(draw: st.DrawFn) -> SwfTrace:
     numbers = draw(st.lists(st.integers(1, 60), min_size=1, max_size=30, unique=True))
     jobs = tuple(
         SwfJob(
-            number,
-            place * 40,
-            run_s=draw(st.integers(0, 5000)),
-            allocated_procs=draw(st.integers(1, 20)),
-            user=draw(st.none() | st.integers(1, 4)),
-            queue=draw(st.integers(0, 2)),
-            preceding_job=draw(st.none() | st.sampled_from(numbers)),
+            number, place * 40, run_s=draw(st.integers(0, 5000)),
+            allocated_procs=draw(st.integers(1, 20)), user=draw(st.none() | st.integers(1, 4)),
+            queue=draw(st.integers(0, 2)), preceding_job=draw(st.none() | st.sampled_from(numbers)),
         )
         for place, number in enumerate(numbers)
-    )
+    )  # fmt: skip
     return SwfTrace(SwfHeader(), jobs)
 
 

@@ -146,9 +146,5 @@ class SlurmdRestarted(SlurmFault):
 
 
 SLURM_FAULTS: tuple[type[Fault], ...] = (
-    ControllerAway,
-    ControllerAwayShort,
-    ControllerRestarted,
-    Drain,
-    SlurmdRestarted,
-)
+    ControllerAway, ControllerAwayShort, ControllerRestarted, Drain, SlurmdRestarted,
+)  # fmt: skip

@@ -122,8 +122,7 @@ USER = (f"--uid={ACCOUNT}", f"--gid={ACCOUNT}", "--chdir=/")
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 HELD_MS = 1000
 LEAST_NS = 20_000_000
-NOTHING = 0.2
-"""Of what a rival uses meanwhile: processes may run some microseconds more until they stop."""
+NOTHING = 0.2  # of what a rival uses meanwhile: processes may run some microseconds more until they stop
 
 
 def tasks_of(job: int, node: str) -> list[int]:
@@ -258,8 +257,7 @@ COMMANDS = {
     "suspend": (("scontrol", "suspend", "{job}"), 1, "denied"),
     "signal": (("scancel", "--signal=USR1", "{job}"), 0, ""),
     "end of a step": (("scancel", "{job}.0"), 0, ""),
-}
-"""What a user asks of Slurm about a job of his that is held: status and words of the answer."""
+}  # what a user asks of Slurm about a job of his that is held: status and words of the answer
 
 
 @pytest.mark.long

@@ -58,8 +58,7 @@ for _ in range(100):
     while time.process_time() < until_s:
         pass
 END
-"""
-"""5 s of CPU time, and twice as much while the chase runs: harm that does not depend on the host."""
+"""  # 5 s of CPU time, and twice as much while the chase runs: harm that does not depend on the host
 needs_lua = pytest.mark.skipif(
     not any(Path(folder, "job_submit_lua.so").exists() for folder in PLUGINS),
     reason="this Slurm has no job_submit/lua: install slurm-wlm-basic-plugins",

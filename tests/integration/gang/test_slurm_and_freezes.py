@@ -22,8 +22,7 @@ step=/sys/fs/cgroup/freezer$(sed -n 's/^[0-9]*:freezer://p' /proc/self/cgroup)
 mkdir "$step/inner"
 sleep 1000 & echo $! >"$step/inner/cgroup.procs"
 echo FROZEN >"$step/inner/freezer.state\""""
-RUN_S = 0.7
-"""How long a job runs before it is cancelled: beyond its launch, within many slices."""
+RUN_S = 0.7  # how long a job runs before it is cancelled: beyond its launch, within many slices
 
 
 def pair(stage: Stage, body: str = SPIN) -> tuple[int, int, list[int], list[int]]:

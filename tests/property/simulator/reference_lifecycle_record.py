@@ -82,8 +82,7 @@ class LifecycleRecord:
         return self.now.phase == len(self.job.phases_us) - 1
 
 
-Row = tuple[int, int, int, Cores, str]
-"""Job number, from, to, cores, why."""
+Row = tuple[int, int, int, Cores, str]  # job number, from, to, cores, why
 
 
 @dataclass(frozen=True)

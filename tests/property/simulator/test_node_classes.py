@@ -206,8 +206,7 @@ FIVE_THOUSAND = {
     1: "8292d37a6895795ff18b1bdb65b0ce673819f6b595e4f6caada6536d4f785410",
     2: "14407de0846569e613ff5bf7af7d7147b30f2d314d221623d82ec87629c2e2bd",
     4: "5849b17bbd5623402601f8ebf4bf1ad1930fdfed2ac7911ee2e3d69062e6092c",
-}
-"""Digests of the schedules of an engine that had a record for each node of each job."""
+}  # digests of the schedules of an engine that had a record for each node of each job
 
 
 @pytest.mark.parametrize("multiplicity", FIVE_THOUSAND)

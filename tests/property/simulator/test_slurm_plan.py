@@ -15,8 +15,7 @@ from tests.fixtures.tier import examples
 
 NOW_US = 50 * US_PER_S
 NODES, CORES = 4, 3
-Held = tuple[int, tuple[int, ...], int]
-"""A node, cores of it, and when they become free."""
+Held = tuple[int, tuple[int, ...], int]  # a node, cores of it, and when they become free
 MOMENTS = st.integers(1, 400).map(lambda seconds: seconds * US_PER_S)
 HELD = st.tuples(
     st.integers(0, NODES - 1),

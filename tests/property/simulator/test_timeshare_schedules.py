@@ -23,8 +23,7 @@ DIGESTS = {
     (5000, 30, "any"): "b1b2128ca9c849cb",
     (5000, 30, "cap"): "0524857d32f29c5c",
     (5000, 30, "batch"): "0caaeba436b4c1b1",
-}
-"""By nodes, jobs and setting; from the loop that kept each node's jobs and rates in records of its own."""
+}  # by nodes, jobs and setting; from the loop that kept each node's jobs and rates in records of its own
 SETTINGS = {
     "spmd": SharingConfig(),
     "any": SharingConfig(spmd=False),

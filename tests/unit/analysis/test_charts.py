@@ -131,15 +131,11 @@ def test_the_interval_table_counts_long_intervals_together() -> None:
     pattern = "rhrhhhhhhrr"
     rows = [
         SliceRecord(
-            slice=number,
-            start_s=number,
-            length_s=1,
-            job=101,
-            node="n1",
+            slice=number, start_s=number, length_s=1, job=101, node="n1",
             role="run" if letter == "r" else "held",
         )
         for number, letter in enumerate(pattern)
-    ]
+    ]  # fmt: skip
     jobs = with_derived(frame_of([make_ended(1, app="lu", cores=25, dedicated_s=1.0)], JOBS))
     assert interval_rows(frame_of(rows, SLICES), jobs) == [["1", "lu, 25", "2.00", "1", "1", "0", "0", "1"]]
 

@@ -137,12 +137,8 @@ def test_core_seconds_are_useful_lost_or_set_up_again(run: Run) -> None:
     )
     assert work.useful_core_s == HELD_CORE_S - LOST_CORE_S - AGAIN_CORE_S
     assert (work.preemptions, work.resumptions, work.requeues, work.resizes, work.jobs_again) == (
-        2,
-        2,
-        1,
-        1,
-        3,
-    )
+        2, 2, 1, 1, 3,
+    )  # fmt: skip
     assert metrics.makespan_s == 100
     assert metrics.utilisation_allocated == pytest.approx(HELD_CORE_S / (12 * 100))
     assert metrics.utilisation_useful == pytest.approx(work.useful_core_s / (12 * 100))
@@ -313,13 +309,9 @@ def test_runs_are_compared_by_first_starts_all_waits_and_all_places(run: Run, tm
     assert paired["run_s"].to_list() == [30, 30, 10, 40, 10, 10]
     assert paired["lives"].to_list() == [2, 1, 2, 2, 1, 1]
     assert paired["place"].to_list() == [
-        "0(0-1) > 0(0-1)",
-        "1(0-3) > 1(0-1)",
-        "2(0-1) > 2(0-1)",
-        "0(0-1) > 0(0-1)",
-        "2(0-3)",
+        "0(0-1) > 0(0-1)", "1(0-3) > 1(0-1)", "2(0-1) > 2(0-1)", "0(0-1) > 0(0-1)", "2(0-3)",
         "1(0-3)",
-    ]
+    ]  # fmt: skip
     assert run_errors(run, other).same_nodes == 0
 
 

@@ -64,12 +64,8 @@ def test_wait_and_slowdowns_of_each_job() -> None:
 def test_wait_of_all_and_by_kind(metrics: RunMetrics) -> None:
     everyone = metrics.kinds["all"].wait_s
     assert (everyone.known, everyone.missing, everyone.mean, everyone.median, everyone.max) == (
-        3,
-        1,
-        11,
-        8,
-        25,
-    )
+        3, 1, 11, 8, 25,
+    )  # fmt: skip
     assert metrics.kinds["all"].waited_share == pytest.approx(2 / 3)
     assert (metrics.kinds["batch"].wait_s.max, metrics.kinds["interactive"].waited_share) == (8, 1)
     assert list(metrics.kinds) == ["all", "batch", "interactive"]

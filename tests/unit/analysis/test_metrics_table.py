@@ -116,9 +116,5 @@ def printed_lines(table: Table, width: int) -> list[str]:
 
 def test_numbers_have_about_four_digits() -> None:
     assert [number(value) for value in (0, 0.12345, 1.2345, 123.45, 12345.6)] == [
-        "0.00",
-        "0.123",
-        "1.23",
-        "123.5",
-        "12,346",
-    ]
+        "0.00", "0.123", "1.23", "123.5", "12,346",
+    ]  # fmt: skip

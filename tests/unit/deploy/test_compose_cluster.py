@@ -637,14 +637,10 @@ def test_a_name_in_the_environment_does_not_reach_the_state(engine: FakeEngine, 
 HOME = "/somewhere"
 
 STATE = plan.ComposeState(
-    home=HOME,
-    engine=EngineName.DOCKER,
-    debian=13,
-    shape=Shape(nodes=2, cores=1, virtual=True, gang=GangKind.OSUB),
-    most_nodes=64,
-    memory_mib=65536,
-    accounting=False,
-)
+    home=HOME, engine=EngineName.DOCKER, debian=13,
+    shape=Shape(nodes=2, cores=1, virtual=True, gang=GangKind.OSUB), most_nodes=64,
+    memory_mib=65536, accounting=False,
+)  # fmt: skip
 
 NODES = tuple(f"{STATE.cluster}-node-{number}" for number in (1, 2))
 WHOLE = Ready(2, 2, 2, NODES)

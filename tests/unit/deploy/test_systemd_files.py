@@ -27,8 +27,7 @@ FOLDER = Path(deploy.__file__).parent / "systemd"
 NEEDS_A_VALUE = {
     *("lease_ms", "mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"),
     *("metrics", "metrics_token", "quantum_min_ms", "memory_mib", "memory_stall", "memory_freeze_ms"),
-}
-"""Keys whose default is that they are not set: the file shows an example."""
+}  # keys whose default is that they are not set: the file shows an example
 
 
 def unit(name: str) -> configparser.ConfigParser:
@@ -89,10 +88,7 @@ def test_commands_of_the_units_are_ones_that_the_daemons_take() -> None:
     parser().parse_args(["thaw", "--expired"])
 
 
-VERSION = 252
-
-
-"""Whose scores the page has."""
+VERSION = 252  # whose scores the page has
 
 
 def version() -> int | None:
@@ -158,10 +154,7 @@ TABLE: dict[str, Metric] = {metric.name: metric for metric in (*CONTROLLER, *AGE
 ALERTS = (MONITORING / "alerts.yaml").read_text()
 NAME = re.compile(r"\b(?:gangd|gang_agent|process)_[a-z_]+")
 LABEL = re.compile(r"([a-z_]+)\s*(=~|!=|=|!~)\s*\"([^\"]*)\"")
-FREE = {"job", "instance", "le"}
-
-
-"""Labels that Prometheus adds, and those of histograms."""
+FREE = {"job", "instance", "le"}  # labels that Prometheus adds, and those of histograms
 
 
 needs_promtool = pytest.mark.skipif(
@@ -169,8 +162,7 @@ needs_promtool = pytest.mark.skipif(
 )
 
 
-GRID_COLUMNS = 24
-"""Of a Grafana dashboard."""
+GRID_COLUMNS = 24  # of a Grafana dashboard
 
 
 def panels() -> list[dict[str, object]]:

@@ -286,10 +286,7 @@ def test_no_is_no_interruption(second_here: Path, cli: Cli, monkeypatch: pytest.
     assert (second_here / "r" / "run.json").exists()
 
 
-NO_TEXT = "b\udcff"
-
-
-"""What Python makes of the byte 255 in the name of a file."""
+NO_TEXT = "b\udcff"  # what Python makes of the byte 255 in the name of a file
 
 
 def test_names_that_are_no_text_are_refused_or_shown(

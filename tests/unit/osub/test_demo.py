@@ -103,13 +103,9 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
 
     monkeypatch.setattr("osub.demo.replay_under", replay)
     stage = demo.Stage(
-        swf=tmp_path / "t.swf",
-        chosen=demo.choose_trace(None, 1, 1, 25.0, 1),
-        out=tmp_path,
-        state=tmp_path / "c",
-        nodes=1,
-        cores=1,
-    )
+        swf=tmp_path / "t.swf", chosen=demo.choose_trace(None, 1, 1, 25.0, 1), out=tmp_path,
+        state=tmp_path / "c", nodes=1, cores=1,
+    )  # fmt: skip
     said: list[str] = []
     for _ in range(2):
         replays.clear()
@@ -131,13 +127,9 @@ def test_a_setting_whose_time_others_took_is_not_repeated(
     def replay(setting: demo.DemoSetting, stage: demo.Stage, *_: object) -> dict[int, int]:
         demo.clear_run(stage.out / setting.folder)
         host = {
-            "host": "h",
-            "cpus": 2,
-            "load": 9.0,
-            "steal_s": 0.0,
-            "used_s": 2.0,
+            "host": "h", "cpus": 2, "load": 9.0, "steal_s": 0.0, "used_s": 2.0,
             "own_s": 0.5 if busy else 2.0,
-        }
+        }  # fmt: skip
         run = real_run(stage.out / setting.folder, JOBS, 1)
         seconds = [{"at_s": float(at), "length_s": 1.0, **host} for at in range(2, 12)]
         pl.DataFrame(seconds).write_parquet(run.path / "host.parquet")

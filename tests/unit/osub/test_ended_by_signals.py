@@ -191,8 +191,7 @@ LONG = {
     "measure": ("predict", "measure", "--out", "pairs"),
     "report": ("report", "run", "--html", "out.html"),
     "compare": ("compare", "run", "same", "--html", "out.html"),
-}
-"""Commands that compute for long; ``test_replay_on_slurm`` ends replays."""
+}  # commands that compute for long; ``test_replay_on_slurm`` ends replays
 FOR_SECONDS = {"compile", "convert", "scale", "interactive", "export", "import"}
 """Those of them that may take less than 12 s on a calm host."""
 

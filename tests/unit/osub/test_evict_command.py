@@ -43,13 +43,9 @@ def test_json_has_every_deadline(table: Path) -> None:
     assert code == 0
     assert [one["deadline_min"] for one in found] == list(range(9))
     assert found[0] == {
-        "deadline_min": 0,
-        "possible": True,
-        "loss": 110.0,
-        "checkpoint_min": 0,
-        "nodes": 8,
+        "deadline_min": 0, "possible": True, "loss": 110.0, "checkpoint_min": 0, "nodes": 8,
         "choices": {"7": "kill", "12": "kill"},
-    }
+    }  # fmt: skip
     assert (found[2]["choices"], found[2]["loss"]) == ({"x": "app"}, 0)
 
 

@@ -136,14 +136,10 @@ class Place:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "osub.command", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.here,
+            [sys.executable, "-P", "-m", "osub.command", *words], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.here,
             env=os.environ | {"PATH": self.path},
-        )
+        )  # fmt: skip
 
     def osub(self, *words: str) -> tuple[int, str, str]:
         out, err = io.StringIO(), io.StringIO()

@@ -18,12 +18,8 @@ NOW = 1_700_000_100.0
 
 def slurm_job(number: int, state: SlurmJobState, name: str | None = None, **more: object) -> SlurmJob:
     plain: dict[str, object] = {
-        "user": "u",
-        "uid": 1,
-        "partition": "main",
-        "reason": "Resources",
-        "num_nodes": 1,
-    }
+        "user": "u", "uid": 1, "partition": "main", "reason": "Resources", "num_nodes": 1,
+    }  # fmt: skip
     return SlurmJob(job_id=number, name=name, state=state, **(plain | more))  # type: ignore[arg-type]
 
 
@@ -38,11 +34,7 @@ def snapshot() -> JobSnapshot:
     return JobSnapshot(
         (
             slurm_job(
-                12,
-                SlurmJobState.RUNNING,
-                "solver",
-                cores=held,
-                start_time=NOW - 90,
+                12, SlurmJobState.RUNNING, "solver", cores=held, start_time=NOW - 90,
                 comment="osub replay f gangd-app=lu",
             ),
             slurm_job(
@@ -52,7 +44,7 @@ def snapshot() -> JobSnapshot:
             slurm_job(20, SlurmJobState.PENDING, EVIL, submit_time=NOW - 300),
             slurm_job(30, SlurmJobState.COMPLETED, "done"),
         )
-    )
+    )  # fmt: skip
 
 
 def test_names_applications_elapsed_times_and_the_queue_are_shown() -> None:

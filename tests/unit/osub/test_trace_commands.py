@@ -24,16 +24,12 @@ def trace(tmp_path: Path) -> Path:
     """Three weekdays on 256 cores, every fifth job interactive."""
     jobs = tuple(
         SwfJob(
-            number,
-            number * 200,
-            run_s=300 + 10 * (number % 90),
-            allocated_procs=(1, 2, 3, 4, 8, 12)[number % 6],
-            requested_s=4000,
-            user=number % 5,
+            number, number * 200, run_s=300 + 10 * (number % 90),
+            allocated_procs=(1, 2, 3, 4, 8, 12)[number % 6], requested_s=4000, user=number % 5,
             queue=0 if number % 5 == 0 else 1,
         )
         for number in range(1, 1296)
-    )
+    )  # fmt: skip
     header = SwfHeader().with_field("UnixStartTime", 1400457600).with_field("MaxProcs", 256)
     path = tmp_path / "lab.swf"
     write_swf(path, SwfTrace(header, jobs))
@@ -153,12 +149,8 @@ def test_convert_filters_tags_and_leaves_its_provenance(trace: Path, tmp_path: P
     words += ["--arrivals", "0.5", "--cut-runs", "600", "--tag", "queue=3:ondemand", "--tag-share", "0.1"]
     notes = cli.json(*words, "--speedup", "10", "--json")["notes"]
     assert [note.split(":")[0] for note in notes] == [
-        "osub select",
-        "osub arrivals",
-        "osub clip",
-        "osub tag",
-        "osub compress",
-    ]
+        "osub select", "osub arrivals", "osub clip", "osub tag", "osub compress",
+    ]  # fmt: skip
     result = read_swf(out)
     assert {job.user for job in result.jobs} == {1, 2, 3}
     assert {job.queue for job in result.jobs} == {1, 3}

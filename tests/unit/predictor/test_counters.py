@@ -330,13 +330,9 @@ def test_as_many_steps_are_reported_as_were_asked_for(name: str, folder: Path, t
     meter = make_meter(tmp_path / "meter")
     application = known_applications({"OSUB_NPB": str(folder)})[f"npb.{name}.S"]
     done = subprocess.run(
-        application.command(7),
-        env={**os.environ, "OSUB_METER": str(tmp_path / "meter")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        application.command(7), env={**os.environ, "OSUB_METER": str(tmp_path / "meter")},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     reading = read_meter(meter)
     assert reading is not None

@@ -44,15 +44,11 @@ def small() -> dataset.Pairs:
         [
             {"application": "a.S", "family": "a", "command": ["a", "-x"], "ranks": 1, "step": "a sweep"},
             {
-                "application": "b",
-                "family": "b",
-                "command": ["b"],
-                "ranks": 2,
-                "footprint_kib": 8,
+                "application": "b", "family": "b", "command": ["b"], "ranks": 2, "footprint_kib": 8,
                 "step": "1",
             },
         ]
-    )
+    )  # fmt: skip
     counters = dataset.COUNTERS.frame(
         [
             {"application": "a.S", "source": "os", "counter": "faults", "per": "second", "value": 3.0},

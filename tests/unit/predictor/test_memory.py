@@ -26,14 +26,10 @@ def made(count: int = 600, users: int = 3, seed: int = 1) -> memory.MemoryLog:
     used = 100 * MIB * (1 + user) * (1 + 3 * application) * rng.lognormal(0, 0.2, count)
     at = np.arange(count, dtype=np.float64) * 100
     return memory.MemoryLog(
-        user=[f"u{one}" for one in user],
-        app=[f"a{one}" for one in application],
-        submit_s=at,
-        end_s=at + 50,
-        procs=np.full(count, 4.0),
-        requested_kib=np.full(count, 4000 * MIB),
+        user=[f"u{one}" for one in user], app=[f"a{one}" for one in application], submit_s=at,
+        end_s=at + 50, procs=np.full(count, 4.0), requested_kib=np.full(count, 4000 * MIB),
         used_kib=used,
-    )
+    )  # fmt: skip
 
 
 def line(at: int, rss: str, state: str = "COMPLETED", user: str = "ann", name: str = "job") -> str:

@@ -460,14 +460,10 @@ def test_the_optimum_with_overlapping_waits_is_that_of_all_sets(
         wait, write = draw.randint(0, 6), draw.choice([1, 2.5, 4])
         jobs.append(
             job(
-                name,
-                draw.choice([1, 4, 8]),
-                draw.choice([None, 0.0, 3.0, 10.0, 25.5]),
-                ts=draw.choice([None, 3, 6.5]),
-                ta=draw.choice([None, wait + write]),
-                wait=wait,
+                name, draw.choice([1, 4, 8]), draw.choice([None, 0.0, 3.0, 10.0, 25.5]),
+                ts=draw.choice([None, 3, 6.5]), ta=draw.choice([None, wait + write]), wait=wait,
             )
-        )
+        )  # fmt: skip
     jobs = [replace(one, share=draw.choice([0.3, 0.5, 1.0]) if seed % 2 else 1.0) for one in jobs]
     question = ask(jobs, draw.randint(0, sum(one.nodes for one in jobs)), 9)
     answers = solve(question, overlap=True)

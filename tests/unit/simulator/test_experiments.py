@@ -197,12 +197,8 @@ def test_completion_is_weighed() -> None:
 
 def test_differences_beyond_a_fifth_are_marked() -> None:
     assert [against(*pair) for pair in ((1.0, 1.0), (1.19, 1.0), (0.5, 1.0), (0.1, 0.0), (1.0, None))] == [
-        "=",
-        "+19%",
-        "-50% *",
-        "+0.1 *",
-        "-",
-    ]
+        "=", "+19%", "-50% *", "+0.1 *", "-",
+    ]  # fmt: skip
     assert percent(0.0011) == "0.11%"
 
 

@@ -9,8 +9,7 @@ import pytest
 import osub
 from foundation.errors import InputError, UsageError
 
-NODE_GIB = 100 / 1024**2
-"""A node of 100 KiB."""
+NODE_GIB = 100 / 1024**2  # a node of 100 KiB
 
 
 def trace(tmp_path: Path, jobs: list[tuple[int, int, int]], user: int = 1) -> Path:

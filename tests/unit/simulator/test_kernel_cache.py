@@ -95,15 +95,11 @@ def test_a_copy_of_the_sources_has_the_same_cache_and_a_change_of_them_another(t
 def some_jobs(count: int, memory_kib: int = 0) -> PoolJobs:
     ones = np.ones(count, dtype=np.int64)
     return PoolJobs(
-        submit_us=np.arange(count, dtype=np.int64),
-        requested_us=ones * 9,
-        nodes=ones,
-        cores=ones,
-        memory_kib=ones * memory_kib,
-        app=ones * 0,
+        submit_us=np.arange(count, dtype=np.int64), requested_us=ones * 9, nodes=ones, cores=ones,
+        memory_kib=ones * memory_kib, app=ones * 0,
         phase_at=np.arange(0, 2 * count + 1, 2, dtype=np.int64),
         phase_us=np.tile(np.array([0, 7]), count),
-    )
+    )  # fmt: skip
 
 
 def test_memory_and_more_jobs_a_core_need_no_loop_of_their_own() -> None:

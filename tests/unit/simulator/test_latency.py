@@ -44,13 +44,9 @@ NAIVE: list[Row] = [
 
 def test_latencies_are_the_medians_of_a_run_with_one_job_a_core(tmp_path: Path) -> None:
     assert measure_latencies(real_run(tmp_path / "r", ONE_A_CORE)) == Latencies(
-        submission_s=0.2,
-        scheduling_s=1.0,
-        release_s=1.0,
-        launch_serial_s=1.0,
-        launch_parallel_s=3.0,
-        launch_interactive_s=0.5,
-    )
+        submission_s=0.2, scheduling_s=1.0, release_s=1.0, launch_serial_s=1.0,
+        launch_parallel_s=3.0, launch_interactive_s=0.5,
+    )  # fmt: skip
 
 
 def test_few_starts_are_taken_together(tmp_path: Path) -> None:

@@ -193,8 +193,7 @@ def test_measures_count_from_the_warm_up_to_the_last_submission(
 
 # claims
 
-Value = Callable[[str, str, int, int], float]
-"""A measure by its name, the strategy, the share, and the seed."""
+Value = Callable[[str, str, int, int], float]  # a measure by its name, the strategy, the share, and the seed
 
 RIGID_VALUES = {"turnaround_s": 1000.0, "wait_s": 200.0, "run_s": 800.0, "utilisation": 0.72}
 
@@ -273,8 +272,7 @@ def outcomes(system: str, value: Value, seeds: int = 10) -> malleable_survey.Out
 
 CONTRADICTED = {"M30", "M31"}
 """Section 3.4 has KEEPPREF with the fewest shrinks on THETA, and PREF worse than EASY there from 60% on."""
-UNJUDGED = {"M6", "M7", "M13", "M14", "M19", "M25"}
-"""Counts of operations that are not explained."""
+UNJUDGED = {"M6", "M7", "M13", "M14", "M19", "M25"}  # counts of operations that are not explained
 
 
 @pytest.mark.slow

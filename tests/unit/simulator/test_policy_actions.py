@@ -74,13 +74,9 @@ def test_jobs_start_from_nothing_or_are_given_up_when_a_node_has_failed(
 ) -> None:
     (tmp_path / "down.csv").write_text("node,down_s,up_s\nn1,5000,5100\n")
     words = [
-        "--failures",
-        str(tmp_path / "down.csv"),
-        "--checkpoint-interval",
-        "1000",
-        "--after-failure",
-        how,
-    ]
+        "--failures", str(tmp_path / "down.csv"), "--checkpoint-interval", "1000",
+        "--after-failure", how,
+    ]  # fmt: skip
     assert simulate(trace, tmp_path / "run", *words, "--checkpoint-cost", "10") == 0
     job = pl.read_parquet(tmp_path / "run" / "jobs.parquet").filter(pl.col("trace_job") == 1).to_dicts()[0]
     assert (job["state"], job["wasted_s"]) == (state, 4960.0 if how == "scratch" else wasted_s)

@@ -28,8 +28,6 @@ from tests.fixtures.swf_jobs import write_jobs
 
 Line = tuple[int, float, int, int, int, int]  # number, submit, run, processors, request, user
 AT_ONCE = {"tick": "0", "delay": "0", "every": "0", "resolution": "1", "calc": "0"}
-
-
 """Slurm without its looks, and as exact as can be."""
 
 
@@ -342,12 +340,8 @@ def test_stated_values_are_slurms_own(tmp_path: Path) -> None:
     )
     found = values(run)
     expected: dict[str, object] = {
-        "window": 600.0,
-        "interval": 45,
-        "resolution": 60,
-        "depth": 500,
-        "delay": 3,
-    }
+        "window": 600.0, "interval": 45, "resolution": 60, "depth": 500, "delay": 3,
+    }  # fmt: skip
     expected |= {"spacing": 1.5, "ends": "wait", "age": 100.0, "size": 0.0, "fair": 0.0}
     expected |= {"max_age": 93_600.0, "favour": "small", "half_life": 1e9}
     assert {name: found[name].value for name in expected} == expected

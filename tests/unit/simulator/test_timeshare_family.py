@@ -18,8 +18,7 @@ from osub.cli.simulate import simulate
 app = typer.Typer()
 app.command()(simulate)
 
-Line = tuple[int, float, float, int, float]
-"""Number, submission, run time, processors, requested time."""
+Line = tuple[int, float, float, int, float]  # number, submission, run time, processors, requested time
 
 
 @pytest.fixture(autouse=True)

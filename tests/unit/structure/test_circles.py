@@ -48,14 +48,10 @@ def test_a_circle_is_found_however_long_and_reported_in_the_order_of_imports() -
 
 def test_folders_are_in_a_circle_although_no_modules_are() -> None:
     edges: structure.Edges = {
-        "r": frozenset(),
-        "r.one": frozenset(),
-        "r.one.a": frozenset({"r.two.a"}),
-        "r.one.b": frozenset(),
-        "r.two": frozenset(),
-        "r.two.a": frozenset(),
+        "r": frozenset(), "r.one": frozenset(), "r.one.a": frozenset({"r.two.a"}),
+        "r.one.b": frozenset(), "r.two": frozenset(), "r.two.a": frozenset(),
         "r.two.b": frozenset({"r.one.b"}),
-    }
+    }  # fmt: skip
     assert structure.circle_in(edges) is None
     assert structure.circle_in(structure.by_folder(edges)) is not None
     assert [package for package, inside in structure.siblings(edges) if structure.circle_in(inside)] == ["r"]

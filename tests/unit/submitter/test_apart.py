@@ -46,13 +46,9 @@ def job(
     number: int, application: str | None, nodes: int = 1, seconds: float = 10.0, **more: object
 ) -> PlannedJob:
     more = {
-        "app": "sleep",
-        "args": ("1",),
-        "memory_per_core_mib": 100,
-        "limit_minutes": 1,
-        "nodes": nodes,
-        "application": application,
-    } | more
+        "app": "sleep", "args": ("1",), "memory_per_core_mib": 100, "limit_minutes": 1,
+        "nodes": nodes, "application": application,
+    } | more  # fmt: skip
     return planned(number, seconds, **more)
 
 

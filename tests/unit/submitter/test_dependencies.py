@@ -19,8 +19,7 @@ from tests.fixtures.replay_world import World, make_world, planned, rows
 from workloads.swf import read_swf
 
 RUN_S = 3.0
-LATE_S = 1.5
-"""An end is learnt of with the next answer, a second later at most."""
+LATE_S = 1.5  # an end is learnt of with the next answer, a second later at most
 
 
 def linked(path: Path, *jobs: tuple[float, int, float], run_s: float = RUN_S) -> Path:

@@ -33,13 +33,9 @@ class LiveFake(FakeSlurm):
 
     def __init__(self, run_s: float = 0.3) -> None:
         super().__init__(
-            nodes=2,
-            cores=1,
-            multiplicity=2,
-            run_time=lambda _: run_s,
-            start_time=time.time(),
+            nodes=2, cores=1, multiplicity=2, run_time=lambda _: run_s, start_time=time.time(),
             uid=os.geteuid(),
-        )
+        )  # fmt: skip
         self.submitted: list[str] = []
 
     def submit(self, request: SubmitRequest) -> int:
@@ -143,13 +139,9 @@ def test_a_job_that_slurm_has_forgotten_is_known_by_its_own_stamps(trace: Path, 
     (out / "jobs" / "1.start").write_text(json.dumps({"slurm_job": 77, "ms": ms + 100}))
     (out / "jobs" / "1.end").write_text(json.dumps({"ms": ms + 400, "exit_code": 0}))
     report = {
-        "cpu_s": 0.25,
-        "app": "rrba",
-        "state": "completed",
-        "steps": 9,
-        "end_ms": ms + 390,
+        "cpu_s": 0.25, "app": "rrba", "state": "completed", "steps": 9, "end_ms": ms + 390,
         "busy_s": 0.2,
-    }
+    }  # fmt: skip
     (out / "jobs" / "1.report").write_text(json.dumps(report))
     assert Replay.resume(out, slurm, timing=QUICK).run()
     first_row = rows(out)[0]

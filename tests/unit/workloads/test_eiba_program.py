@@ -35,13 +35,9 @@ class Launcher:
     def __call__(self, *arguments: str, **slurm: str) -> subprocess.Popen[str]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OSUB"))}
         process = subprocess.Popen(
-            [sys.executable, "-m", "workloads.eiba", *arguments],
-            cwd=self.folder,
-            env=environment | slurm,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            [sys.executable, "-m", "workloads.eiba", *arguments], cwd=self.folder,
+            env=environment | slurm, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
         self.started.append(process)
         return process
 

@@ -285,12 +285,8 @@ def test_the_folder_is_what_elastisim_runs(tmp_path: Path) -> None:
     said = osub("trace", "export", trace, "--format", "elastisim", "--out", out, *words)
     assert said.code == 0, said.err
     assert sorted(file.name for file in out.iterdir()) == [
-        "configuration.json",
-        "jobs.json",
-        "malleable.json",
-        "platform.xml",
-        "rigid.json",
-    ]
+        "configuration.json", "jobs.json", "malleable.json", "platform.xml", "rigid.json",
+    ]  # fmt: skip
     first, second = json.loads((out / "jobs.json").read_text())["jobs"]
     assert (first["type"], first["num_nodes_min"], first["num_nodes_max"]) == ("malleable", 1, 3)
     assert (first["walltime"], first["submit_time"], first["attributes"]["preferred"]) == (900, 0, 2)

@@ -176,12 +176,8 @@ def json_job(new: bool, **changes: Any) -> dict[str, Any]:
         "qos": "normal",
         "state": {"current": ["COMPLETED"] if new else "COMPLETED", "reason": "None"},
         "time": {
-            "submission": 1709535600,
-            "start": 1709535660,
-            "end": 1709539260,
-            "elapsed": 3600,
-            "limit": number(120),
-            "total": {"seconds": 100, "microseconds": 500000},
+            "submission": 1709535600, "start": 1709535660, "end": 1709539260, "elapsed": 3600,
+            "limit": number(120), "total": {"seconds": 100, "microseconds": 500000},
         },
         "required": {"CPUs": 8, "memory_per_cpu": number(0), "memory_per_node": number(2048)},
         "allocation_nodes": 2,
@@ -192,7 +188,7 @@ def json_job(new: bool, **changes: Any) -> dict[str, Any]:
         "steps": [
             {"tasks": {"count": 4}, "tres": {"requested": {"max": [{"type": "mem", "count": 1024**2}]}}}
         ],
-    }
+    }  # fmt: skip
     return job | changes
 
 
@@ -237,12 +233,8 @@ def test_completion_log_becomes_a_trace_packed_or_not(tmp_path: Path) -> None:
     assert kind is LogKind.JOBCOMP
     first, second = trace.jobs
     assert (first.job_number, first.wait_s, first.run_s, first.procs, first.requested_s) == (
-        1001,
-        1,
-        14,
-        12,
-        420,
-    )
+        1001, 1, 14, 12, 420,
+    )  # fmt: skip
     assert second.requested_s is None
     assert second.executable == 2
 

@@ -70,13 +70,9 @@ def rrba(*words: str, ranks: int | None = None, **variables: str) -> tuple[int, 
         before = [MPIEXEC, "-n", str(ranks)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OSUB", "PMI", "OMP"))}
     done = subprocess.run(
-        [*before, sys.executable, "-m", "workloads.rrba", *words],
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        [*before, sys.executable, "-m", "workloads.rrba", *words], env=environment | variables,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
     reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(reports) <= 1
     return done.returncode, reports[0] if reports else {}, done.stderr

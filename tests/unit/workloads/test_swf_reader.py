@@ -284,10 +284,7 @@ def test_new_field_and_note_go_to_the_end_of_the_head() -> None:
     ]
 
 
-EXAMPLE = (-1, -1, -1, 5, 5, 2, 5, 20, 15)
-
-
-"""Job B of thesis section 6.3.3, as section 6.3.4 writes it."""
+EXAMPLE = (-1, -1, -1, 5, 5, 2, 5, 20, 15)  # job B of thesis section 6.3.3, as section 6.3.4 writes it
 
 
 def test_thesis_example_reads_as_described() -> None:

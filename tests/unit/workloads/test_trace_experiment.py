@@ -19,8 +19,7 @@ from workloads.trace.scaling_picture import write_picture
 from workloads.trace.trace_summary import summarize_kinds
 from workloads.trace.transforms.busy_window import BusyWindow
 
-MONDAY_S = 1400457600
-"""2014-05-19 00:00 in Greenwich."""
+MONDAY_S = 1400457600  # 2014-05-19 00:00 in Greenwich
 DAY_S = 86_400
 WINDOW = BusyWindow(0, 3 * 3600, 20 * 3600, DAY_S, "the first day")
 SOURCE = ScalingSource(WINDOW, from_procs=1024)

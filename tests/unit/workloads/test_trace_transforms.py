@@ -37,10 +37,7 @@ from workloads.trace.transforms.filters import (
     tag_jobs,
 )
 
-MONDAY_S = 1400457600
-
-
-"""2014-05-19 00:00 in Greenwich."""
+MONDAY_S = 1400457600  # 2014-05-19 00:00 in Greenwich
 
 
 def header(*lines: str) -> SwfHeader:
@@ -501,10 +498,7 @@ def test_nearest_size_of_a_kind() -> None:
     assert nearest_of_kind(7, SERIAL, 2) == 1
 
 
-GAIA_START_S = 1400749079
-
-
-"""2014-05-22 10:57:59 in Luxembourg, a Thursday."""
+GAIA_START_S = 1400749079  # 2014-05-22 10:57:59 in Luxembourg, a Thursday
 
 
 def test_submissions_get_local_days_hours_and_weekdays() -> None:

@@ -22,8 +22,7 @@ from workloads.rrba.ranks.shared_segments import check_mapped, clear_the_way
 
 OTHER = 61_234
 ENVIRONMENT = {"PMI_JOBID": "1.0"}
-NAME = "mpich_shm_eb421bf2_0"
-"""What MPICH calls the memory of step 1.0."""
+NAME = "mpich_shm_eb421bf2_0"  # what MPICH calls the memory of step 1.0
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 

@@ -27,13 +27,9 @@ from workloads.trace.scaling.miniature import fcfs_makespan_s
 TRACE = "".join(
     f"{number} 0 -1 {seconds} {procs} -1 -1 {procs} 60 -1 1 1 1 -1 {queue} -1 -1 -1\n"
     for number, seconds, procs, queue in (
-        (1, 100, 1, 1),
-        (2, 50, 2, 1),
-        (3, 70, 3, 1),
-        (4, 10, 1, 0),
-        (5, 0, 1, 1),
+        (1, 100, 1, 1), (2, 50, 2, 1), (3, 70, 3, 1), (4, 10, 1, 0), (5, 0, 1, 1),
     )
-)
+)  # fmt: skip
 
 
 def test_assigned_applications_are_a_table_for_the_replay(tmp_path: Path, cli: Cli) -> None:

@@ -23,8 +23,7 @@ KTH, KTH_PROCS = "KTH-SP2-1996-2.1-cln", 100
 WHOLE = [
     (KTH, KTH_PROCS, "easy_KTH-SP2_100", 28_467),
     ("UniLu-Gaia-2014-1", 1800, "easy_Gaia-1_1800", 51_859),
-]
-"""The whole logs, which only some hosts have: trace, processors, schedule, its jobs."""
+]  # the whole logs, which only some hosts have: trace, processors, schedule, its jobs
 
 
 def simulated_starts(trace: Path, procs: int, instants: str = "one-by-one") -> dict[int, int]:

@@ -31,13 +31,9 @@ def examine(request: StudyRequest) -> StudyFindings:
     table = ExperimentTable(name="T 1", title="loss by hour", columns=("a",), rows=[("2 *",)], notes=("n",))
     quick = "quick" if request.quick else "whole"
     return StudyFindings(
-        title="A study",
-        facts=[quick, *map(str, request.traces)],
-        claims=rows,
-        tables=[table],
-        figures=list,
-        world=WORLD,
-    )
+        title="A study", facts=[quick, *map(str, request.traces)], claims=rows, tables=[table],
+        figures=list, world=WORLD,
+    )  # fmt: skip
 
 
 WORLD: list[WorldFigure] = []

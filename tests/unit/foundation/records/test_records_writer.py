@@ -64,12 +64,8 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
     assert run.allocations is not None
     assert run.info.wall_s == 3.5
     assert sorted(path.name for path in (tmp_path / "RUN").iterdir()) == [
-        "allocations.parquet",
-        "jobs.parquet",
-        "run.json",
-        "slices.parquet",
-        "trace.swf.gz",
-    ]
+        "allocations.parquet", "jobs.parquet", "run.json", "slices.parquet", "trace.swf.gz",
+    ]  # fmt: skip
 
 
 def test_a_node_that_came_while_the_run_went_on_is_one_of_its_nodes(tmp_path: Path) -> None:
@@ -574,13 +570,9 @@ def test_placement_arrays_that_do_not_fit_are_refused(
     tmp_path: Path, trace: Path, broken: dict[str, object], message: str
 ) -> None:
     fields: dict[str, object] = {
-        "offsets": np.array([0, 1, 2]),
-        "node": np.array([0, 1]),
-        "cores": np.array([0, 0]),
-        "node_names": ["a", "b"],
-        "core_sets": ["0-1"],
-        **broken,
-    }
+        "offsets": np.array([0, 1, 2]), "node": np.array([0, 1]), "cores": np.array([0, 0]),
+        "node_names": ["a", "b"], "core_sets": ["0-1"], **broken,
+    }  # fmt: skip
     jobs = frame_of([make_ended(1), make_ended(2)], records.JOBS).drop("placement")
     placements = records.PlacementArrays(**fields)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=message):

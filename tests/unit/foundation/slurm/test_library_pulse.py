@@ -70,8 +70,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-SLURM_22_05, SLURM_25_05, SLURM_25_11 = 38, 43, 44
-"""Versions of the library."""
+SLURM_22_05, SLURM_25_05, SLURM_25_11 = 38, 43, 44  # versions of the library
 
 
 @pytest.mark.parametrize("version", [SLURM_22_05, SLURM_25_05, SLURM_25_11])

@@ -20,8 +20,7 @@ from tests.fixtures.looks import until
 from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]
-JOB = 1_000_000 + os.getpid()
-"""Other runs of these tests may go on at the same time."""
+JOB = 1_000_000 + os.getpid()  # other runs of these tests may go on at the same time
 KEY = StepKey(JOB, "0")
 TASK_ENV = {
     "PATH": os.environ["PATH"],

@@ -54,8 +54,7 @@ for line in sys.stdin:
         print("frozen", flush=True)
 """
 
-DEADLINE = 6
-"""SCHED_DEADLINE; ``os`` has no name for it."""
+DEADLINE = 6  # SCHED_DEADLINE; ``os`` has no name for it
 BEST_SCHEDULER = """
 import contextlib, os
 from gangd.guardian.guardian_process import PRIORITY, set_deadline

@@ -44,15 +44,11 @@ def lie(agent: ScriptedAgent, **claims: Any) -> None:
     controller = agent.timeline.controller
     agent.say(
         wire.Report(
-            node=agent.node,
-            incarnation=agent.incarnation,
-            follows=None if controller is None else controller.incarnation,
-            seq=agent.seq,
-            offset_ns=0,
-            rtt_us=1,
-            **claims,
+            node=agent.node, incarnation=agent.incarnation,
+            follows=None if controller is None else controller.incarnation, seq=agent.seq,
+            offset_ns=0, rtt_us=1, **claims,
         )
-    )
+    )  # fmt: skip
 
 
 def take_turns(stage: Stage, agent: ScriptedAgent, jobs: set[int]) -> None:
@@ -385,8 +381,6 @@ def test_a_million_frames_without_any_key_do_no_harm(tmp_path: Path) -> None:
 
 SECOND_NS = 1_000_000_000
 SHIFTS_S = (10_000_000, (1 << 31) - 1_000_000, 0, 86_400)
-
-
 """CLOCK_MONOTONIC of one controller after the other; beyond 2^31 s pyzmq cannot poll."""
 
 

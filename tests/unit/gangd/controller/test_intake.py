@@ -95,13 +95,9 @@ def message(said: Hello | Ping | Report) -> Received:
 
 def hello(node: str, incarnation: bytes | None = None) -> Hello:
     return Hello(
-        node=node,
-        incarnation=incarnation or node.encode().ljust(16, b"."),
-        boot_id="b",
-        pid=1,
-        agent_version="v",
-        freezer="f",
-    )
+        node=node, incarnation=incarnation or node.encode().ljust(16, b"."), boot_id="b", pid=1,
+        agent_version="v", freezer="f",
+    )  # fmt: skip
 
 
 def report(node: str, seq: int = 1, ended: tuple[int, ...] = ()) -> Report:
@@ -211,8 +207,7 @@ REPLAYED = {
         "replayed",
     ),
     "a report in another node's name": (report("n2", 90, ended=(7,)), "wrong_node"),
-}
-"""Recorded from an earlier agent or controller, and sent over another connection with the node's key."""
+}  # recorded from an earlier agent or controller, and sent over another connection with the node's key
 
 
 @pytest.mark.parametrize(("replayed", "kind"), REPLAYED.values(), ids=REPLAYED.keys())

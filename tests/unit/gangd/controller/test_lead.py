@@ -183,8 +183,6 @@ def test_a_standby_cuts_clients_that_send_far_more_than_is_read(messages: int, c
 
 NODES = 4
 MOST_BEYOND_S = 1.0
-
-
 """One thread plays all agents, and is late on a busy host; a real agent has a thread and a guardian."""
 
 

@@ -284,10 +284,7 @@ def test_a_controller_that_is_known_announces_itself_seldom() -> None:
 
 
 MIB = 1 << 20
-MOST_MIB = 100
-
-
-"""More than interpreter and libraries grow by themselves, and a small part of what is sent."""
+MOST_MIB = 100  # more than interpreter and libraries grow by themselves, and a small part of what is sent
 
 
 def resident_mib() -> float:
@@ -444,12 +441,8 @@ def test_a_whole_plan_is_not_sent_again_at_once() -> None:
     ask = wire.Resend(node="n1", have_epoch=None)
     times_ns = (60_000_000, 61_000_000, 109_000_000, 110_000_000, 111_000_000)
     assert [link.on_message(ask, at, at, TIMES, JOINED).resend for at in times_ns] == [
-        True,
-        False,
-        False,
-        True,
-        False,
-    ]
+        True, False, False, True, False,
+    ]  # fmt: skip
     again = link.on_message(uplink_hello(), 112_000_000, 112_000_000, TIMES, JOINED)
     assert (again.resend, len(again.replies)) == (False, 1)
     other = link.on_message(uplink_hello(incarnation=b"z" * 16), 113_000_000, 113_000_000, TIMES, JOINED)

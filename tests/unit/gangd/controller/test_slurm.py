@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,8 +210,13 @@ def test_states_that_end_a_job_are_terminating() -> None:
         assert seen.opt_out is (state is SlurmState.STOPPED)
 
 
-def worker_request(**more: int) -> SubmitRequest:
-    return SubmitRequest(script="#!/bin/sh\n", name="job", **more)  # type: ignore[arg-type]
+@contextmanager
+def at_work(worker: SlurmWorker) -> Iterator[SlurmWorker]:
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
 
 
 def answers_of(worker: SlurmWorker, enough: Callable[[list[Answer]], bool]) -> list[Answer]:
@@ -227,10 +233,8 @@ def answers_of(worker: SlurmWorker, enough: Callable[[list[Answer]], bool]) -> l
 
 def test_the_worker_looks_moves_and_survives_an_outage() -> None:
     slurm = FakeSlurm(start_time=1000.0)
-    job = slurm.submit(worker_request(time_limit_minutes=1))
-    worker = SlurmWorker(slurm, every_s=0.05)
-    worker.start()
-    try:
+    job = slurm.submit(request(time_limit_minutes=1))
+    with at_work(SlurmWorker(slurm, every_s=0.05)) as worker:
         looked = answers_of(worker, lambda taken: len(taken) >= 2)
         assert all(isinstance(one, SlurmObserved) for one in looked)
         assert isinstance(looked[0], SlurmObserved)
@@ -245,8 +249,6 @@ def test_the_worker_looks_moves_and_survives_an_outage() -> None:
         assert "Slurm does not answer" in next(one.why for one in failed if isinstance(one, Failed))
         slurm.reachable = True
         answers_of(worker, lambda taken: any(isinstance(one, SlurmObserved) for one in taken))
-    finally:
-        worker.stop()
 
 
 class Hung(FakeSlurm):
@@ -293,10 +295,9 @@ class Asked(FakeSlurm):
 @pytest.mark.parametrize("asks", [False, True])
 def test_the_worker_asks_which_jobs_ended_well_only_where_they_teach(*, asks: bool) -> None:
     slurm = Asked(nodes=1, cores=4, run_time=lambda _: 60.0)
-    jobs = [slurm.submit(worker_request()) for _ in range(3)]
+    jobs = [slurm.submit(request()) for _ in range(3)]
     worker = SlurmWorker(slurm, every_s=0.01)
     worker.asks_ends = asks
-    worker.start()
 
     def look_after(end: Callable[[], object]) -> frozenset[int]:
         answers_of(worker, lambda taken: len(taken) >= 2)
@@ -305,49 +306,36 @@ def test_the_worker_asks_which_jobs_ended_well_only_where_they_teach(*, asks: bo
         assert all(isinstance(one, SlurmObserved) for one in found)
         return frozenset().union(*[one.completed for one in found if isinstance(one, SlurmObserved)])
 
-    try:
+    with at_work(worker):
         assert look_after(lambda: slurm.cancel(jobs[:1])) == frozenset(), "refused; the look counts"
         assert look_after(lambda: slurm.cancel(jobs[1:2])) == frozenset(), "cancelled is not well"
         assert look_after(lambda: slurm.advance(60)) == (frozenset(jobs[2:]) if asks else frozenset())
-    finally:
-        worker.stop()
     assert slurm.asked == (3 if asks else 0)
 
 
 def test_the_worker_looks_less_often_while_nothing_changes() -> None:
-    worker = SlurmWorker(FakeSlurm(), every_s=0.01)
-    worker.start()
-    try:
+    with at_work(SlurmWorker(FakeSlurm(), every_s=0.01)) as worker:
         quiet = answers_of(worker, lambda taken: len(taken) >= 8)
-    finally:
-        worker.stop()
     asked_ns = [one.asked_ns for one in quiet if isinstance(one, SlurmObserved)]
     assert asked_ns[7] - asked_ns[6] > 50_000_000  # 10 ms, times 1.5 with each look
 
 
 def test_the_worker_looks_at_once_when_asked() -> None:
-    worker = SlurmWorker(FakeSlurm(), every_s=3600)
-    worker.start()
-    try:
+    with at_work(SlurmWorker(FakeSlurm(), every_s=3600)) as worker:
         answers_of(worker, lambda taken: len(taken) == 1)
         worker.ask()
         answers_of(worker, lambda taken: len(taken) == 1)
-    finally:
-        worker.stop()
 
 
 def test_asking_at_once_for_nothing_becomes_as_rare_as_looking_is() -> None:
     worker = SlurmWorker(FakeSlurm(), every_s=0.5)
     asked_ns = []
-    worker.start()
-    try:
+    with at_work(worker):
         for _ in range(6):
             [looked] = answers_of(worker, lambda taken: len(taken) == 1)
             assert isinstance(looked, SlurmObserved)
             asked_ns.append(looked.asked_ns)
             worker.ask()
-    finally:
-        worker.stop()
     assert asked_ns[-1] - asked_ns[-2] >= 400_000_000
 
 
@@ -364,12 +352,8 @@ class BrokenOnce(FakeSlurm):
 
 
 def test_an_answer_that_breaks_the_thread_is_reported_and_slurm_is_asked_again() -> None:
-    worker = SlurmWorker(BrokenOnce(), every_s=0.05)
-    worker.start()
-    try:
+    with at_work(SlurmWorker(BrokenOnce(), every_s=0.05)) as worker:
         death, looked = answers_of(worker, lambda taken: len(taken) >= 2)[:2]
-    finally:
-        worker.stop()
     assert isinstance(death, Death)
     assert death.why.startswith("KeyError: 'JobState'")
     assert isinstance(looked, SlurmObserved)
@@ -381,7 +365,7 @@ class Mover(FakeSlurm):
     def __init__(self, jobs: int, silent: int = 0) -> None:
         super().__init__(nodes=jobs, start_time=1000.0)
         for _ in range(jobs):
-            self.submit(worker_request(time_limit_minutes=1))
+            self.submit(request(time_limit_minutes=1))
         self.silent = silent
         self.calls: list[list[int]] = []
 
@@ -396,14 +380,11 @@ def moved_by(worker: SlurmWorker, jobs: int) -> list[Answer]:
     """Let a worker move the ends of jobs 1 to ``jobs``, the last of which is the nearest."""
     for job in range(1, jobs + 1):
         worker.move_end(job, 5000.0 + job, 3000.0 - job)
-    worker.start()
-    try:
+    with at_work(worker):
         return answers_of(
             worker,
             lambda taken: sum(len(one.ends_s) for one in taken if isinstance(one, LimitsMoved)) >= jobs,
         )
-    finally:
-        worker.stop()
 
 
 def test_the_nearest_ends_are_moved_first_and_many_by_one_call() -> None:
@@ -432,16 +413,13 @@ def test_an_end_that_slurm_refuses_to_move_does_not_keep_others() -> None:
 
 def test_nodes_that_come_are_known_soon() -> None:
     worker = SlurmWorker(FakeSlurm(), every_s=0.01, nodes_soon_s=0.05)
-    worker.start()
 
     def with_nodes(taken: list[Answer]) -> list[SlurmObserved]:
         return [one for one in taken if isinstance(one, SlurmObserved) and one.nodes is not None]
 
-    try:
+    with at_work(worker):
         taken = answers_of(worker, lambda taken: len(with_nodes(taken)) >= 2)
         taken += answers_of(worker, lambda taken: len(taken) >= 4)
-    finally:
-        worker.stop()
     assert len(with_nodes(taken)) == 2, "no job came or went since: a minute will do"
 
 
@@ -601,15 +579,11 @@ class World:
         runs = [self.core.owners(number) for number in slices]
         return {
             key: (
-                gang.state,
-                sorted(gang.views),
-                gang.weight,
-                gang.cores,
-                self.core.neighbours(key),
+                gang.state, sorted(gang.views), gang.weight, gang.cores, self.core.neighbours(key),
                 [key in one for one in runs],
             )
             for key, gang in self.core.gangs.items()
-        }
+        }  # fmt: skip
 
 
 places = st.lists(
@@ -768,15 +742,12 @@ def marked_by(slurm: Site) -> list[Answer]:
     worker = SlurmWorker(slurm, every_s=0.02)
     worker.mark_in(MarkField.ADMIN_COMMENT)
     worker.mark([1, 2])
-    worker.start()
-    try:
+    with at_work(worker):
         taken = answers_of(worker, lambda taken: any(isinstance(one, Marked | Failed) for one in taken))
         worker.mark([1, 2])
         return taken + answers_of(
             worker, lambda more: sum(isinstance(one, SlurmObserved) for one in more) >= 2
         )
-    finally:
-        worker.stop()
 
 
 def test_the_worker_marks_after_a_look() -> None:
@@ -816,9 +787,7 @@ def test_slurm_before_23_02_has_no_extra() -> None:
 
 def test_a_job_on_a_node_that_is_new_brings_the_node_with_it() -> None:
     slurm = Site()
-    worker = SlurmWorker(slurm, every_s=0.02)
-    worker.start()
-    try:
+    with at_work(SlurmWorker(slurm, every_s=0.02)) as worker:
         answers_of(worker, lambda taken: sum(isinstance(one, SlurmObserved) for one in taken) >= 3)
         looks = slurm.node_looks
         slurm._nodes.append("n2")  # a settled cluster: nodes would be asked for in a minute
@@ -828,8 +797,6 @@ def test_a_job_on_a_node_that_is_new_brings_the_node_with_it() -> None:
             worker,
             lambda taken: any(isinstance(one, SlurmObserved) and one.nodes is not None for one in taken),
         )
-    finally:
-        worker.stop()
     [looked] = [one for one in taken if isinstance(one, SlurmObserved) and one.nodes is not None]
     assert {node.name for node in looked.nodes or ()} == {"n1", "n2"}
     assert any(len(job.cores) == 2 for job in looked.snapshot.jobs)
@@ -843,11 +810,8 @@ def test_an_agent_of_a_node_that_is_new_has_nodes_asked_for() -> None:
     def with_nodes(taken: list[Answer]) -> bool:
         return any(isinstance(one, SlurmObserved) and one.nodes is not None for one in taken)
 
-    worker.start()
-    try:
+    with at_work(worker):
         answers_of(worker, with_nodes)
         worker.ask_nodes()
         answers_of(worker, with_nodes)
-    finally:
-        worker.stop()
     assert slurm.node_looks == 2

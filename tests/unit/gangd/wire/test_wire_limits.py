@@ -260,8 +260,6 @@ def test_a_key_that_is_not_on_the_list_is_reported(controller: ControllerSockets
 
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)
-
-
 """Of ZMTP 3.0 (RFC 23), by a client."""
 
 
@@ -273,10 +271,7 @@ SLOW = {
     "a greeting and no more": (GREETING, b""),
     "a greeting, and one byte a second of a long command": (GREETING + BIG_COMMAND, bytes(100)),
     "one byte a second of an old greeting": (b"\x20", bytes(100)),
-}
-
-
-"""What is said at once, and then byte by byte."""
+}  # what is said at once, and then byte by byte
 
 
 @pytest.mark.slow

@@ -23,28 +23,20 @@ def head(
     seq: int, epoch: int, *, sent_ns: int = 0, controller: wire.ControllerIdentity = FIRST
 ) -> dict[str, Any]:
     return {
-        "controller": controller,
-        "node": "n1",
-        "epoch": epoch,
-        "seq": seq,
-        "sent_ns": sent_ns,
+        "controller": controller, "node": "n1", "epoch": epoch, "seq": seq, "sent_ns": sent_ns,
         "lease_ns": LEASE,
-    }
+    }  # fmt: skip
 
 
 def plan(seq: int = 1, epoch: int = 1, *tracks: wire.Track, first: int = 10, **more: Any) -> wire.SlicePlan:
     controller = more.pop("controller", FIRST)
     sent_ns = more.pop("sent_ns", 0)
     return wire.SlicePlan(
-        **head(seq, epoch, controller=controller, sent_ns=sent_ns),
-        first_slice=first,
-        first_start_ns=first * QUANTUM,
-        quantum_ns=QUANTUM,
-        horizon=first + 2,
-        bounds=more.pop("bounds", BOUNDS),
-        tracks=tracks or (turns(7, first, (7, 8), (8, 7)),),
+        **head(seq, epoch, controller=controller, sent_ns=sent_ns), first_slice=first,
+        first_start_ns=first * QUANTUM, quantum_ns=QUANTUM, horizon=first + 2,
+        bounds=more.pop("bounds", BOUNDS), tracks=tracks or (turns(7, first, (7, 8), (8, 7)),),
         **more,
-    )
+    )  # fmt: skip
 
 
 def change(seq: int, epoch: int, base: int, first: int, *tracks: wire.Track, **more: Any) -> wire.PlanChange:
