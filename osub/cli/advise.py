@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from osub.cli.out_file import Force, check_free
@@ -19,55 +19,54 @@ from osub.cli.trace.files import Lenient, Seed, counting
 def advise(
     log: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="`sacct --parsable2` or --json, a job completion log, SWF, plain or gzip, or a RUN.",
             metavar="LOG",
         ),
     ],
     system: Annotated[
-        str | None, typer.Option(help="The cluster, such as N40C48; without it, what the log tells.")
+        str | None, Option(help="The cluster, such as N40C48; without it, what the log tells.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False),
+        Path | None, Option(help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False)
     ] = None,
     candidate: Annotated[
         str | None,
-        typer.Option(help="The partition that could share; without it, the one of least CPU efficiency."),
+        Option(help="The partition that could share; without it, the one of least CPU efficiency."),
     ] = None,
     candidate_nodes: Annotated[
-        int | None, typer.Option(min=1, help="Nodes that this partition has for itself today.")
+        int | None, Option(min=1, help="Nodes that this partition has for itself today.")
     ] = None,
     overhead: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="LIST|RUN",
             help="C_o, what sharing costs beyond the share, the usual one first; or a RUN to measure it on.",
         ),
     ] = "1.2,1.0,1.4",
     memory_gib: Annotated[
-        float | None, typer.Option(help="Memory of a node; without it memory plays no part.")
+        float | None, Option(help="Memory of a node; without it memory plays no part.")
     ] = None,
     most_degradation: Annotated[
-        float, typer.Option(min=1, help="Mean degradation of jobs that share at most.")
+        float, Option(min=1, help="Mean degradation of jobs that share at most.")
     ] = 1.5,
-    policy: Annotated[str, typer.Option(help="Scheduling policy: see osub simulate --policies.")] = "easy",
+    policy: Annotated[str, Option(help="Scheduling policy: see osub simulate --policies.")] = "easy",
     most_jobs: Annotated[
-        int, typer.Option(min=100, help="Simulate a longer log in windows of whole weeks with so many jobs.")
+        int, Option(min=100, help="Simulate a longer log in windows of whole weeks with so many jobs.")
     ] = 100_000,
     idle_watts: Annotated[
-        str, typer.Option(metavar="LEAST,MOST", help="Power of a node without work.")
+        str, Option(metavar="LEAST,MOST", help="Power of a node without work.")
     ] = "130,215",
-    busy_watts: Annotated[float, typer.Option(min=1, help="Power of a node that computes.")] = 430.0,
+    busy_watts: Annotated[float, Option(min=1, help="Power of a node that computes.")] = 430.0,
     interactive: Annotated[
         list[str] | None,
-        typer.Option(help="Of a Slurm log: which jobs are interactive, as for osub trace convert."),
+        Option(help="Of a Slurm log: which jobs are interactive, as for osub trace convert."),
     ] = None,
-    time_zone: Annotated[str | None, typer.Option(help="Of a Slurm log's dates.")] = None,
+    time_zone: Annotated[str | None, Option(help="Of a Slurm log's dates.")] = None,
     seed: Seed = 1,
     lenient: Lenient = False,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Say what sharing cores would have done to the jobs of a log, how sure that is, and how to try it."""
     check_free(out, force, makes_folder=True)
@@ -105,13 +104,13 @@ def advise(
         return
     console = Console()
     for heading, text in words.paragraphs:
-        console.print(f"{heading}: {text}" if heading else text, markup=False, highlight=False)
+        console.say(f"{heading}: {text}" if heading else text)
     for title, head, rows in words.short_tables:
         print_table(console, title, head, rows)
     for name, lines in words.files:
-        console.print(f"# {name}\n{lines}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"# {name}\n{lines}", soft_wrap=True)
     if out is not None:
-        console.print(f"Page: {out}", markup=False, highlight=False)
+        console.say(f"Page: {out}")
 
 
 def _range(text: str, busy_w: float) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
+from typer import Option
 
 from deploy.compose.cluster import ComposeCluster, ComposeStatus, Options, holds_one, is_left
 from deploy.compose.cluster import live_clusters as live_compose_clusters
@@ -183,28 +184,28 @@ def _print_containers(status_now: ComposeStatus) -> None:
     if said or status_now.failures:
         console.print("the same `osub cluster up` starts what has ended", highlight=False)
     for name, words in status_now.failures.items():
-        console.print(f"{name} said last ({state.engine} logs {name}):", highlight=False, markup=False)
+        console.say(f"{name} said last ({state.engine} logs {name}):")
         for line in words:
-            console.print(f"  {line}", highlight=False, markup=False)
+            console.say(f"  {line}")
     if status_now.jobs is None:
         console.print("slurmctld does not answer; `osub cluster up` starts what has died")
         return
     counts = ", ".join(f"{count} {name.lower()}" for name, count in job_counts(status_now.jobs).items())
     console.print(f"jobs: {counts or 'none'}", highlight=False)
     for line in unreadable_lines(status_now.jobs):
-        console.print(line, highlight=False, markup=False)
+        console.say(line)
     running = next((one for one in status_now.containers if one.state == "running"), None)
     for line in _watchers_in_words(status_now):
-        console.print(line, highlight=False, markup=False)
+        console.say(line)
     if running is not None:
-        console.print(f"logs: {state.engine} logs {running.name}", highlight=False, markup=False)
+        console.say(f"logs: {state.engine} logs {running.name}")
 
 
 app = application("A real Slurm on this host, for experiments.")
 
 State = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--state",
         help="Folder that holds the cluster.",
         autocompletion=clusters,
@@ -213,46 +214,44 @@ State = Annotated[
         show_default="~/.local/state/osub/cluster",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def up(
     state: State,
-    nodes: Annotated[int | None, typer.Option(help="Nodes; by default what suits this host.")] = None,
-    cores: Annotated[int | None, typer.Option(help="Cores on each node.")] = None,
+    nodes: Annotated[int | None, Option(help="Nodes; by default what suits this host.")] = None,
+    cores: Annotated[int | None, Option(help="Cores on each node.")] = None,
     virtual: Annotated[
-        bool, typer.Option("--virtual", help="Declare more cores than the host has; nothing is pinned.")
+        bool, Option("--virtual", help="Declare more cores than the host has; nothing is pinned.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="Hardware threads a core to declare (with --virtual).")] = 1,
-    multiplicity: Annotated[int, typer.Option(help="Most jobs a core, M (MQ: of batch nodes).")] = 1,
-    gang: Annotated[GangKind, typer.Option(help="Who takes turns on shared cores.")] = GangKind.NONE,
+    threads: Annotated[int, Option(help="Hardware threads a core to declare (with --virtual).")] = 1,
+    multiplicity: Annotated[int, Option(help="Most jobs a core, M (MQ: of batch nodes).")] = 1,
+    gang: Annotated[GangKind, Option(help="Who takes turns on shared cores.")] = GangKind.NONE,
     hold: Annotated[
-        HoldSetting, typer.Option(help="How gangd holds a job whose turn it isn't.")
+        HoldSetting, Option(help="How gangd holds a job whose turn it isn't.")
     ] = HoldSetting.YIELD,
-    quantum_ms: Annotated[float, typer.Option(help="Length of gangd's time slices, ms.")] = 250.0,
-    queues: Annotated[QueueKind, typer.Option(help="One queue, or interactive nodes apart.")] = QueueKind.SQ,
-    interactive_nodes: Annotated[int | None, typer.Option(help="MQ: nodes for interactive jobs.")] = None,
-    multiplicity_interactive: Annotated[int, typer.Option(help="MQ: most jobs a core on them.")] = 4,
-    scheduler: Annotated[Scheduler, typer.Option(help="Slurm's scheduler.")] = Scheduler.BACKFILL,
+    quantum_ms: Annotated[float, Option(help="Length of gangd's time slices, ms.")] = 250.0,
+    queues: Annotated[QueueKind, Option(help="One queue, or interactive nodes apart.")] = QueueKind.SQ,
+    interactive_nodes: Annotated[int | None, Option(help="MQ: nodes for interactive jobs.")] = None,
+    multiplicity_interactive: Annotated[int, Option(help="MQ: most jobs a core on them.")] = 4,
+    scheduler: Annotated[Scheduler, Option(help="Slurm's scheduler.")] = Scheduler.BACKFILL,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="Further Key=Value of slurm.conf; may be repeated.")
+        list[str] | None, Option("--set", help="Further Key=Value of slurm.conf; may be repeated.")
     ] = None,
     engine: Annotated[
-        EngineName | None,
-        typer.Option(help="Put it into containers of this engine; by default on this host."),
+        EngineName | None, Option(help="Put it into containers of this engine; by default on this host.")
     ] = None,
     debian: Annotated[
-        int | None, typer.Option(help="Containers: Debian 13 (Slurm 24.11, the default) or 12 (22.05).")
+        int | None, Option(help="Containers: Debian 13 (Slurm 24.11, the default) or 12 (22.05).")
     ] = None,
     accounting: Annotated[
-        bool | None, typer.Option(help="Containers: slurmdbd with MariaDB; by default yes.")
+        bool | None, Option(help="Containers: slurmdbd with MariaDB; by default yes.")
     ] = None,
     monitoring: Annotated[
-        bool,
-        typer.Option("--monitoring", help="Containers: Prometheus and Grafana that watch gangd."),
+        bool, Option("--monitoring", help="Containers: Prometheus and Grafana that watch gangd.")
     ] = False,
-    build: Annotated[bool, typer.Option("--build", help="Containers: build the images anew.")] = False,
+    build: Annotated[bool, Option("--build", help="Containers: build the images anew.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start the cluster, or whatever has died of it, and wait until it takes jobs."""
@@ -317,7 +316,7 @@ def status(state: State, as_json: Json = False) -> None:
 @app.command()
 def down(
     state: State,
-    keep_logs: Annotated[bool, typer.Option("--keep-logs", help="Leave the daemons' logs.")] = False,
+    keep_logs: Annotated[bool, Option("--keep-logs", help="Leave the daemons' logs.")] = False,
     as_json: Json = False,
 ) -> None:
     """End the cluster and its jobs, and remove everything that `up` made."""
@@ -418,4 +417,4 @@ def _print(status_now: LocalStatus) -> None:
         counts = ", ".join(f"{count} {name.lower()}" for name, count in job_counts(status_now.jobs).items())
         console.print(f"jobs: {counts or 'none'}", highlight=False)
         for line in unreadable_lines(status_now.jobs):
-            console.print(line, highlight=False, markup=False)
+            console.say(line)

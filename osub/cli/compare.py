@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from analysis.comparison import compared, error_tables, job_table
 from analysis.metrics import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
@@ -22,28 +23,19 @@ from osub.cli.terminal import Console, waiting
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            help="RUN folders, real or simulated; the first is the reference.", metavar="RUN RUN..."
-        ),
+        Argument(help="RUN folders, real or simulated; the first is the reference.", metavar="RUN RUN..."),
     ],
     html: Page = None,
     csv: Annotated[
         Path | None,
-        typer.Option(
-            "--csv",
-            help="Write all jobs of the reference and of the last run.",
-            metavar="FILE",
-            dir_okay=False,
-        ),
+        Option(help="Write all jobs of the reference and of the last run.", metavar="FILE", dir_okay=False),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=0, help="Print so many jobs of each comparison.")] = 15,
+    jobs: Annotated[int, Option(min=0, help="Print so many jobs of each comparison.")] = 15,
     least_run: Annotated[
         float,
-        typer.Option(
-            min=0, help="Leave jobs that ran shorter in the reference, in seconds, out of the errors."
-        ),
+        Option(min=0, help="Leave jobs that ran shorter in the reference, in seconds, out of the errors."),
     ] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print metrics and errors as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print metrics and errors as JSON.")] = False,
     full: Full = False,
     force: Force = False,
     wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
@@ -83,4 +75,4 @@ def compare(
         for two in found.forecasts:
             console.print(job_table(*two, console.width, jobs))
     if html is not None:
-        console.print(f"Page: {html}", markup=False, highlight=False)
+        console.say(f"Page: {html}")

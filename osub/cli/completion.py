@@ -16,6 +16,7 @@ from click.shell_completion import (
     add_completion_class,
     get_completion_class,
 )
+from typer import Argument
 
 from deploy.local.state import live_clusters
 from foundation.errors import UsageError
@@ -70,7 +71,7 @@ def clusters_or_environment(incomplete: str) -> list[str]:
     ]
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
+def completion(shell: Annotated[Shell, Argument(help="bash, zsh or fish.")]) -> None:
     """Print a script that completes commands, options, file names and folders of running clusters.
 
     bash (4.4 or newer): `eval "$(osub completion bash)"` in ~/.bashrc; zsh: the same in ~/.zshrc, after

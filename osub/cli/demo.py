@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.text import Text
+from typer import Option
 
 from analysis.comparison import error_tables
 from analysis.tables import metrics_tables
@@ -25,25 +26,23 @@ from submitter.replay import Collect, Look, Replay
 
 
 def demo(
-    trace: Annotated[
-        Path | None, typer.Option("--trace", help="A real trace in SWF; without it one is generated.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for runs and report.")] = Path("osub-demo"),
+    trace: Annotated[Path | None, Option(help="A real trace in SWF; without it one is generated.")] = None,
+    out: Annotated[Path, Option(help="Folder for runs and report.")] = Path("osub-demo"),
     seconds: Annotated[
         float,
-        typer.Option(
+        Option(
             min=60,
             max=14400,
             help="How long all replays take, about; from 300 on Slurm's gang scheduler, too.",
         ),
     ] = 230.0,
-    seed: Annotated[int, typer.Option(help="For everything that is drawn at random.")] = 1,
+    seed: Annotated[int, Option(help="For everything that is drawn at random.")] = 1,
     lenient: Lenient = False,
     engine: Annotated[
         EngineName | None,
-        typer.Option(help="Put the clusters into containers of this engine; by default on this host."),
+        Option(help="Put the clusters into containers of this engine; by default on this host."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Replay the same jobs on this host under several settings, and write a report that says what came of it.
 
@@ -60,7 +59,7 @@ def demo(
         seconds=seconds,
         seed=seed,
         lenient=lenient,
-        say=lambda text: console.print(text, markup=False, highlight=False),
+        say=console.say,
         begin=lambda one: console.print(
             Text.assemble((one.label, "bold"), f": {one.explanation}"), highlight=False
         ),
@@ -84,11 +83,7 @@ def demo(
         console.print(table)
     for table in error_tables(found.errors, console.width, "simulated against real") if found.errors else ():
         console.print(table)
-    console.print(
-        f"{time.monotonic() - began:.0f} s in all. Report: {found.page.resolve()}",
-        markup=False,
-        highlight=False,
-    )
+    console.say(f"{time.monotonic() - began:.0f} s in all. Report: {found.page.resolve()}")
 
 
 def _watch(session: Replay, label: str, collect: Collect | None, most_s: float, look: Look) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from deploy.checks import Advice, Grade, judge, judge_binding, judge_start, look
 from deploy.local.host import HostFinding, examine_host
@@ -33,7 +34,7 @@ _COLOURS = {Grade.GOOD: "green", Grade.WARNING: "yellow", Grade.BAD: "red"}
 def doctor(
     cluster: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="DIR|environment",
             autocompletion=clusters_or_environment,
             help="Say how a live Slurm is set up: of a folder with a slurm.conf, or the environment's.",
@@ -41,11 +42,9 @@ def doctor(
     ] = None,
     gangd: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="gangd.toml whose freeze_cap_ms and lease_ms count, with --cluster."
-        ),
+        Option(metavar="FILE", help="gangd.toml whose freeze_cap_ms and lease_ms count, with --cluster."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what this host offers: Slurm, MPI, freezer, cgroup, PMU, CPUs. Exit code 1 if Slurm is missing.
 
@@ -123,7 +122,7 @@ def verdict(advice: Sequence[Advice]) -> str:
 def show(advice: Sequence[Advice]) -> None:
     """Print what it comes to, a table of everything, and then the lines to write."""
     console = Console()
-    console.print(verdict(advice), highlight=False, markup=False)
+    console.say(verdict(advice))
     table = _table("what", "", "found", "why it matters")
     for one in advice:
         table.add_row(

@@ -18,6 +18,7 @@ import typer
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from analysis.claims_table import claims_table, tally
 from deploy.compose.engine import EngineName, find_engine
@@ -73,7 +74,7 @@ def show_table(table: ExperimentTable) -> None:
 
 def note(text: str) -> None:
     """Print a line as it is."""
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)
+    Console().say(text, soft_wrap=True)
 
 
 class Only(StrEnum):
@@ -85,27 +86,27 @@ class Only(StrEnum):
 def thesis_7(
     trace: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help="UniLu-Gaia-2014-1.swf.gz; without it the one that `osub trace fetch` keeps.",
             metavar="[TRACE]",
         ),
     ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the study; an unfinished one there goes on.")
-    ] = Path("osub-thesis-7"),
+    out: Annotated[Path, Option(help="Folder of the study; an unfinished one there goes on.")] = Path(
+        "osub-thesis-7"
+    ),
     budget: Annotated[
-        str | None, typer.Option(help="How long it may take, such as 30m or 2h (30m).", metavar="TIME")
+        str | None, Option(help="How long it may take, such as 30m or 2h (30m).", metavar="TIME")
     ] = None,
     cluster: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Folder with slurm.conf, one for each layout that you have. Without: embedded ones.",
             metavar="DIR",
         ),
     ] = None,
     configure: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Program that changes the one --cluster to the layout that is its argument.",
             metavar="PROGRAM",
             exists=True,
@@ -113,45 +114,37 @@ def thesis_7(
         ),
     ] = None,
     engine: Annotated[
-        EngineName | None,
-        typer.Option(help="Put the embedded clusters into containers of this engine."),
+        EngineName | None, Option(help="Put the embedded clusters into containers of this engine.")
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=0, max=20, help="Draws of the whole day at most (3).")
-    ] = None,
+    seeds: Annotated[int | None, Option(min=0, max=20, help="Draws of the whole day at most (3).")] = None,
     trials: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=5,
-            help="Trials of everything, two of the pair in each; without: as the budget allows.",
+        Option(
+            min=1, max=5, help="Trials of everything, two of the pair in each; without: as the budget allows."
         ),
     ] = None,
     only: Annotated[
-        Only | None,
-        typer.Option(help="Only the two coupled jobs of Table 7.4: some minutes, for R1 to R3."),
+        Only | None, Option(help="Only the two coupled jobs of Table 7.4: some minutes, for R1 to R3.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and end.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be run, and end.")] = False,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Judge the replays that are there, and make no more.")
+        bool, Option("--judge", help="Judge the replays that are there, and make no more.")
     ] = False,
     again_unfit: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--again-unfit",
             help="Remove the replays that others' load made unfit to judge by; make them again.",
         ),
     ] = False,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
-            help="Page to write (OUT/report.html); an earlier one of a study is replaced.",
-            metavar="FILE",
+        Option(
+            help="Page to write (OUT/report.html); an earlier one of a study is replaced.", metavar="FILE"
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Begin anew where OUT holds a study.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    force: Annotated[bool, Option("--force", help="Begin anew where OUT holds a study.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Chapter 7: MQ, and SQ with M = 1 and 2, naive and gang scheduled, on real Slurm and simulated.
 
@@ -297,19 +290,19 @@ def _study_json(prepared: PreparedStudy, found: StudyFindings, page: Path) -> st
 thesis_app = application()
 _MOST_NUMBER = 1000
 
-TraceArgument = Annotated[Path, typer.Argument(help="UniLu-Gaia-2014-1.swf.gz.", metavar="TRACE")]
-HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write tables and figures.", metavar="FILE")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcomes as JSON.")]
+TraceArgument = Annotated[Path, Argument(help="UniLu-Gaia-2014-1.swf.gz.", metavar="TRACE")]
+HtmlOption = Annotated[Path | None, Option("--html", help="Write tables and figures.", metavar="FILE")]
+JsonOption = Annotated[bool, Option("--json", help="Print the outcomes as JSON.")]
 PolicyOption = Annotated[
     str,
-    typer.Option(
+    Option(
         help="fcfs, easy, easy-elsewhere (chooses nodes as the thesis's program), easy-ncs (refuses as it)."
     ),
 ]
-PlacementOption = Annotated[str, typer.Option(help="thesis or lln.")]
+PlacementOption = Annotated[str, Option(help="thesis or lln.")]
 
 AnyTrace = Annotated[
-    bool, typer.Option("--any-trace", help="Run it on another trace than the thesis's; compares nothing.")
+    bool, Option("--any-trace", help="Run it on another trace than the thesis's; compares nothing.")
 ]
 
 
@@ -319,11 +312,10 @@ def thesis_5(
     policy: PolicyOption = "easy-elsewhere",
     placement: PlacementOption = "thesis",
     kit: Annotated[
-        Path | None,
-        typer.Option(help="KIT-FH2-2016-1.swf.gz: Tables 5.3(b) and 5.6, too.", metavar="FILE"),
+        Path | None, Option(help="KIT-FH2-2016-1.swf.gz: Tables 5.3(b) and 5.6, too.", metavar="FILE")
     ] = None,
     kit_queue: Annotated[
-        int | None, typer.Option(help="Its queue of HRR jobs; without it the one with the fewest jobs.")
+        int | None, Option(help="Its queue of HRR jobs; without it the one with the fewest jobs.")
     ] = None,
     any_trace: AnyTrace = False,
     html: HtmlOption = None,
@@ -355,12 +347,12 @@ def thesis_6(
     policy: PolicyOption = "easy-elsewhere",
     placement: PlacementOption = "thesis",
     survey: Annotated[
-        str, typer.Option(help="Data sets of experiment 2 to survey, such as 1-6, 1,3 or none.")
+        str, Option(help="Data sets of experiment 2 to survey, such as 1-6, 1,3 or none.")
     ] = "1-6",
-    seed: Annotated[int, typer.Option(min=0, help="For patterns and for the choice of jobs.")] = 1,
+    seed: Annotated[int, Option(min=0, help="For patterns and for the choice of jobs.")] = 1,
     interleaved: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--interleaved", help="Columns 25 and up of TRACE are busy, idle, busy, ..., not all busy first."
         ),
     ] = False,
@@ -464,19 +456,13 @@ def experiment() -> None:
 def study(
     ctx: typer.Context,
     traces: Annotated[
-        list[Path] | None, typer.Argument(help="See above.", metavar="[TRACE]...", show_default=False)
+        list[Path] | None, Argument(help="See above.", metavar="[TRACE]...", show_default=False)
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="How many seeds (10; 3 with --quick).")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A smaller study, with provisional verdicts.")
-    ] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write claims, tables and figures.", metavar="FILE")
-    ] = None,
+    seeds: Annotated[int | None, Option(min=1, max=1000, help="How many seeds (10; 3 with --quick).")] = None,
+    quick: Annotated[bool, Option("--quick", help="A smaller study, with provisional verdicts.")] = False,
+    html: Annotated[Path | None, Option(help="Write claims, tables and figures.", metavar="FILE")] = None,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Run a study and judge every claim."""
     from simulator.experiments.claim_study import STUDIES, StudyRequest, check_traces, seeds_of

@@ -16,6 +16,7 @@ import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from foundation.errors import ClusterError, UsageError
 from foundation.interruption import on_signals
@@ -39,26 +40,19 @@ HOUR_S = 3600.0
 
 
 def accounts(
-    by: Annotated[By, typer.Option("--by", help="What to sum by.")] = "job",
-    hours: Annotated[
-        float | None, typer.Option("--hours", min=0.0, help="Only the last so many hours.", metavar="H")
-    ] = None,
-    record: Annotated[
-        Path | None, typer.Option("--record", help="A slice record, or its folder.", metavar="DIR")
-    ] = None,
+    by: Annotated[By, Option(help="What to sum by.")] = "job",
+    hours: Annotated[float | None, Option(min=0.0, help="Only the last so many hours.", metavar="H")] = None,
+    record: Annotated[Path | None, Option(help="A slice record, or its folder.", metavar="DIR")] = None,
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state",
+        Option(
             help="Folder of an embedded cluster, or one in containers.",
             metavar="DIR",
             autocompletion=clusters,
         ),
     ] = None,
-    gangd: Annotated[
-        Path | None, typer.Option("--gangd", help="State folder of a gangd.", metavar="DIR")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    gangd: Annotated[Path | None, Option(help="State folder of a gangd.", metavar="DIR")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Sum the CPU-hours that jobs ran and were held for, by job, user or account.
 
@@ -129,19 +123,15 @@ def _show_hours(by: By, sums: Sequence[Hours], unknown: int) -> None:
 app = application("Control the gang scheduler while it runs: pause, resume, drain, weigh; sum what it held.")
 app.command()(accounts)
 
-Nodes = Annotated[
-    list[str] | None, typer.Option("--node", "-w", help="Nodes, such as n[1-4].", metavar="NODES")
-]
-Partitions = Annotated[
-    list[str] | None, typer.Option("--partition", "-p", help="A partition.", metavar="NAME")
-]
+Nodes = Annotated[list[str] | None, Option("--node", "-w", help="Nodes, such as n[1-4].", metavar="NODES")]
+Partitions = Annotated[list[str] | None, Option("--partition", "-p", help="A partition.", metavar="NAME")]
 Jobs = Annotated[
-    list[str] | None, typer.Option("--job", "-j", help="A job, or one task of an array.", metavar="ID")
+    list[str] | None, Option("--job", "-j", help="A job, or one task of an array.", metavar="ID")
 ]
-Everything = Annotated[bool, typer.Option("--all", help="The whole cluster.")]
+Everything = Annotated[bool, Option("--all", help="The whole cluster.")]
 State = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--state",
         help="Folder of an embedded cluster, or one in containers.",
         metavar="DIR",
@@ -150,11 +140,9 @@ State = Annotated[
 ]
 Gangd = Annotated[
     Path | None,
-    typer.Option(
-        "--gangd", help="State folder of a gangd (/var/lib/gangd where there is one).", metavar="DIR"
-    ),
+    Option("--gangd", help="State folder of a gangd (/var/lib/gangd where there is one).", metavar="DIR"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 
 _VERBS: dict[Verb, str] = {
@@ -191,9 +179,9 @@ for _verb, _about in _VERBS.items():
 @app.command()
 def weight(
     value: Annotated[
-        float | None, typer.Argument(help="1/1024 to 1024; 2 gets twice the slices of 1.", metavar="WEIGHT")
+        float | None, Argument(help="1/1024 to 1024; 2 gets twice the slices of 1.", metavar="WEIGHT")
     ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="As the configuration says again.")] = False,
+    reset: Annotated[bool, Option("--reset", help="As the configuration says again.")] = False,
     partition: Partitions = None,
     job: Jobs = None,
     state: State = None,
@@ -230,7 +218,7 @@ def _show(status: ControllerStatus) -> None:
     console = Console()
     complaint = complaint_of(pulse_of(status), status.pid)
     if complaint is not None:
-        console.print(complaint, markup=False, highlight=False)
+        console.say(complaint)
     free = sum(job.ordered is not None for job in status.jobs)
     summary = f"{counted(status.shared_jobs, 'job')} on shared cores, {free} of them let run by orders"
     lines = [summary, *map(order_line, status.orders)]
@@ -243,7 +231,7 @@ def _show(status: ControllerStatus) -> None:
         lines.append(f"slices of {status.quantum_ms:g} ms tune themselves ({asked})")
         lines += map(_tuned_line, status.tuned)
     for line in lines:
-        console.print(line, markup=False, highlight=False)
+        console.say(line)
 
 
 def _tuned_line(group: TunedStatus) -> str:
@@ -307,7 +295,7 @@ def _order(
     if as_json:
         typer.echo(msgspec.json.encode(answer).decode())
     elif answer.done:
-        Console().print(answer.text, markup=False, highlight=False)
+        Console().say(answer.text)
     else:
         raise ClusterError(answer.text)
     if not answer.done:

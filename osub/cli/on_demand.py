@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.units import counted
@@ -20,17 +21,15 @@ app = application(
 
 Cluster = Annotated[
     Path | None,
-    typer.Option(
-        "--cluster", help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters
-    ),
+    Option("--cluster", help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters),
 ]
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def notice(
-    words: Annotated[list[str], typer.Argument(help="Options of sbatch, and the script.", metavar="SCRIPT")],
-    at: Annotated[str, typer.Option("--at", help="About when: now, now+20minutes, 14:30, 2027-01-31T14:30.")],
-    comment: Annotated[str, typer.Option("--comment", help="What else the job's comment says.")] = "",
+    words: Annotated[list[str], Argument(help="Options of sbatch, and the script.", metavar="SCRIPT")],
+    at: Annotated[str, Option(help="About when: now, now+20minutes, 14:30, 2027-01-31T14:30.")],
+    comment: Annotated[str, Option(help="What else the job's comment says.")] = "",
     cluster: Cluster = None,
 ) -> None:
     """Submit a job that comes at about TIME, as `sbatch` would, on nodes of its own; print its number.
@@ -44,7 +43,7 @@ def notice(
 
 @app.command()
 def now(
-    job: Annotated[int, typer.Argument(help="Number of a job that gave notice.", min=1)],
+    job: Annotated[int, Argument(help="Number of a job that gave notice.", min=1)],
     cluster: Cluster = None,
 ) -> None:
     """Let a job that gave notice come now."""
@@ -55,20 +54,17 @@ def now(
 
 @app.command()
 def serve(
-    mechanism: Annotated[str, typer.Option("--mechanism", help="Such as cua-paa (docs/hybrid.md).")],
-    user: Annotated[list[str], typer.Option("--user", help="Who may give notice; may be repeated.")],
+    mechanism: Annotated[str, Option(help="Such as cua-paa (docs/hybrid.md).")],
+    user: Annotated[list[str], Option(help="Who may give notice; may be repeated.")],
     most_nodes: Annotated[
-        int | None,
-        typer.Option(
-            "--most-nodes", min=1, help="Nodes of on-demand jobs together; by default half of them."
-        ),
+        int | None, Option(min=1, help="Nodes of on-demand jobs together; by default half of them.")
     ] = None,
     partition: Annotated[
-        str | None, typer.Option("--partition", "-p", help="By default Slurm's default partition.")
+        str | None, Option("--partition", "-p", help="By default Slurm's default partition.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="warning, release, preemption (docs/hybrid.md)."),
+        Option("--set", metavar="NAME=VALUE", help="warning, release, preemption (docs/hybrid.md)."),
     ] = None,
     cluster: Cluster = None,
 ) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from foundation.errors import OutputError, UsageError
 from foundation.files import refuse_unwritable
 
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
+Force = Annotated[bool, Option("--force", help="Replace files that exist already.")]
 
 
 def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from typer import Option
 
 from analysis.metrics import host_use
 from deploy.local.host import busy_warning
@@ -172,37 +173,30 @@ def replay(
     spec: ReplaySpec,
     ctx: typer.Context,
     cluster: Annotated[
-        Path | None,
-        typer.Option(
-            "--cluster", help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters
-        ),
+        Path | None, Option(help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters)
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Print what sbatch would be given, job by job; submit and write nothing."
-        ),
+        Option("--dry-run", help="Print what sbatch would be given, job by job; submit and write nothing."),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a killed or detached replay, as it was begun.")
+        bool, Option("--resume", help="Go on with a killed or detached replay, as it was begun.")
     ] = False,
     force: Force = False,
     repeat: Annotated[
         int,
-        typer.Option(
+        Option(
             min=0,
             metavar="TIMES",
             help="Replay again, at most so often, where others used too much of the host; "
             "the RUN before is kept as RUN.unfit-1.",
         ),
     ] = 0,
-    most_s: Annotated[
-        float, typer.Option(hidden=True, help="Cancel the jobs that are left then.")
-    ] = math.inf,
+    most_s: Annotated[float, Option(hidden=True, help="Cancel the jobs that are left then.")] = math.inf,
     block_jobs: Annotated[
-        int | None, typer.Option(hidden=True, min=1, help="The trace is so many jobs again and again.")
+        int | None, Option(hidden=True, min=1, help="The trace is so many jobs again and again.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Submit each job of TRACE to Slurm at its instant, follow it, and write the RUN.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from analysis.metrics import (
     BETA_S,
@@ -28,16 +29,16 @@ from osub.cli.terminal import Console, waiting
 
 Page = Annotated[
     Path | None,
-    typer.Option("--html", help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False),
+    Option("--html", help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False),
 ]
-Full = Annotated[bool, typer.Option("--full", help="Print every metric, not the main ones.")]
+Full = Annotated[bool, Option("--full", help="Print every metric, not the main ones.")]
 WaitThreshold = Annotated[
-    float, typer.Option(min=0, help="A job that waits longer, in seconds, counts as one that waited.")
+    float, Option(min=0, help="A job that waits longer, in seconds, counts as one that waited.")
 ]
-Beta = Annotated[float, typer.Option(min=0, help="Least dedicated time in the bounded slowdown, in seconds.")]
+Beta = Annotated[float, Option(min=0, help="Least dedicated time in the bounded slowdown, in seconds.")]
 MostTaken = Annotated[
     float,
-    typer.Option(
+    Option(
         metavar="SHARE",
         min=0,
         max=1,
@@ -46,7 +47,7 @@ MostTaken = Annotated[
 ]
 MostSpread = Annotated[
     float,
-    typer.Option(
+    Option(
         metavar="FACTOR",
         min=1,
         help="How many times as fast a host may be for some jobs of M=1 as for others.",
@@ -55,18 +56,13 @@ MostSpread = Annotated[
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="RUN folders, real or simulated.", metavar="RUN...")],
+    runs: Annotated[list[Path], Argument(help="RUN folders, real or simulated.", metavar="RUN...")],
     html: Page = None,
     csv: Annotated[
         Path | None,
-        typer.Option(
-            "--csv",
-            help="Write the metrics, a row a figure and a column a run.",
-            metavar="FILE",
-            dir_okay=False,
-        ),
+        Option(help="Write the metrics, a row a figure and a column a run.", metavar="FILE", dir_okay=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the metrics as JSON.")] = False,
     full: Full = False,
     force: Force = False,
     wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
@@ -107,11 +103,9 @@ def report(
         for note in run.notes:
             if run.unfit is not None and run.unfit in note:
                 continue  # the first line says so
-            console.print(f"{run.label}: {note}", markup=False, highlight=False)
+            console.say(f"{run.label}: {note}")
     if html is not None:
-        console.print(
+        console.say(
             f"Report: {html} ({html.stat().st_size / 1e6:.1f} MB); any browser shows it, without a network.",
-            markup=False,
-            highlight=False,
             soft_wrap=True,
         )

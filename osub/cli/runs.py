@@ -10,6 +10,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.records.records_folder import INFO_NAME, FoundRun, find_runs, refuse_to_remove, remove_run
@@ -18,12 +19,12 @@ from osub.cli.application import application
 from osub.cli.terminal import Console, ask_first, waiting
 
 app = application("RUN folders: list them, and remove them safely.")
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
 def list_(
-    folder: Annotated[Path, typer.Argument(help="Where to look; folders below it, too.")] = Path(),
+    folder: Annotated[Path, Argument(help="Where to look; folders below it, too.")] = Path(),
     as_json: Json = False,
 ) -> None:
     """List the RUNs in FOLDER and below it, with their settings and sizes."""
@@ -50,9 +51,9 @@ def list_(
 
 @app.command()
 def remove(
-    runs: Annotated[list[Path], typer.Argument(help="RUN folders.", metavar="RUN...")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Unfinished ones, too.")] = False,
+    runs: Annotated[list[Path], Argument(help="RUN folders.", metavar="RUN...")],
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, Option("--force", help="Unfinished ones, too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove RUNs: their own files, and the folder if nothing else is in it.

@@ -17,6 +17,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from foundation.errors import UsageError
 from osub.api.run import Run
@@ -108,10 +109,8 @@ def show_fit(fit: Fit) -> None:
     console = Console()
     console.print(table)
     if fit.ignored:
-        console.print(
-            f"the configuration also says, and the policy has nothing of it: {', '.join(fit.ignored)}",
-            markup=False,
-            highlight=False,
+        console.say(
+            f"the configuration also says, and the policy has nothing of it: {', '.join(fit.ignored)}"
         )
 
 
@@ -134,19 +133,19 @@ def simulate(
     spec: SimulationSpec,
     multiplicity: Annotated[
         str,
-        typer.Option(
+        Option(
             help="M: most jobs a core, 1 to 8. Several (1,2,4): a RUN each in --out, and a comparison.",
             metavar="M[,M...]",
         ),
     ] = "1",
     policies: Annotated[  # noqa: ARG001 - its callback has read it
         bool,
-        typer.Option(
+        Option(
             "--policies", help="List the policies and their options.", is_eager=True, callback=_list_policies
         ),
     ] = False,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Simulate TRACE on SYSTEM and write the RUN, as a replay on a real cluster would.
 

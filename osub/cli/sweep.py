@@ -14,6 +14,7 @@ import msgspec
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from typer import Argument, Option
 
 from foundation.errors import OsubError, UsageError
 from foundation.files import refuse_unwritable_folder
@@ -83,7 +84,7 @@ def tell_tuned(tuned: Tuned, *, as_json: bool) -> None:
 def _show_tuned(tuned: Tuned) -> None:
     console = Console()
     if tuned.best is not None:
-        console.print(_answer(tuned, tuned.best), highlight=False, markup=False)
+        console.say(_answer(tuned, tuned.best))
     shown = [(name, label) for name, label in SHOWN if name in tuned.found[0].outcome]
     head = [*tuned.names, *(label for _, label in shown), ""]
     for overhead, ordered in {tuned.overhead: tuned.found, **tuned.elsewhere}.items():
@@ -209,48 +210,43 @@ app = application(
     _SpecOrCommand,
 )
 
-Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder of the sweep; the same again goes on.")
-]
-Html = Annotated[Path | None, typer.Option("--html", help="Page with pictures to write.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+Out = Annotated[Path, Option("--out", metavar="DIR", help="Folder of the sweep; the same again goes on.")]
+Html = Annotated[Path | None, Option("--html", help="Page with pictures to write.")]
+AsJson = Annotated[bool, Option("--json", help="Print the outcome as JSON.")]
 
 
 @app.command("run")
 def run_command(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="What to vary: docs/sweep.md.")],
+    spec: Annotated[Path, Argument(metavar="SPEC.toml", help="What to vary: docs/sweep.md.")],
     out: Out,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="Processes of this host. [default: its CPUs]", show_default=False),
+        Option(min=1, max=1024, help="Processes of this host. [default: its CPUs]", show_default=False),
     ] = None,
     dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS|FILE", help="Run on the Dask cluster of this scheduler.")
+        str | None, Option(metavar="ADDRESS|FILE", help="Run on the Dask cluster of this scheduler.")
     ] = None,
     slurm: Annotated[
-        int | None,
-        typer.Option(metavar="JOBS", min=1, max=10_000, help="Run in so many Slurm jobs of one core."),
+        int | None, Option(metavar="JOBS", min=1, max=10_000, help="Run in so many Slurm jobs of one core.")
     ] = None,
     cluster: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="With --slurm: folder with slurm.conf. [default: the environment's Slurm]",
             autocompletion=clusters,
         ),
     ] = None,
-    slurm_partition: Annotated[str | None, typer.Option(help="With --slurm: partition of the jobs.")] = None,
-    slurm_account: Annotated[str | None, typer.Option(help="With --slurm: account of the jobs.")] = None,
+    slurm_partition: Annotated[str | None, Option(help="With --slurm: partition of the jobs.")] = None,
+    slurm_account: Annotated[str | None, Option(help="With --slurm: account of the jobs.")] = None,
     slurm_memory_mib: Annotated[
-        int, typer.Option(min=0, help="With --slurm: memory of each job; 0: none is asked for.")
+        int, Option(min=0, help="With --slurm: memory of each job; 0: none is asked for.")
     ] = 2000,
-    slurm_limit_min: Annotated[int, typer.Option(min=1, help="With --slurm: limit of each job.")] = 240,
+    slurm_limit_min: Annotated[int, Option(min=1, help="With --slurm: limit of each job.")] = 240,
     slurm_host: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="With --slurm: address of this host for the nodes.")
+        str | None, Option(metavar="ADDRESS", help="With --slurm: address of this host for the nodes.")
     ] = None,
-    tries: Annotated[int, typer.Option(min=1, max=10, help="Of a point whose process dies.")] = 2,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run, and run nothing.")
-    ] = False,
+    tries: Annotated[int, Option(min=1, max=10, help="Of a point whose process dies.")] = 2,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be run, and run nothing.")] = False,
     html: Html = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -305,39 +301,36 @@ def run_command(
 
 @app.command("tune")
 def tune_command(
-    trace: Annotated[Path, typer.Argument(help="Trace in SWF; `osub trace convert` makes one of sacct's.")],
-    system: Annotated[str, typer.Option(help="Nodes and cores a node, such as N150C12.")],
+    trace: Annotated[Path, Argument(help="Trace in SWF; `osub trace convert` makes one of sacct's.")],
+    system: Annotated[str, Option(help="Nodes and cores a node, such as N150C12.")],
     out: Out,
-    goal: Annotated[str, typer.Option(help=f"What is to be small: {', '.join(GOALS)}.")] = "wait",
+    goal: Annotated[str, Option(help=f"What is to be small: {', '.join(GOALS)}.")] = "wait",
     most_degradation: Annotated[
-        float, typer.Option(help="Mean degradation of running jobs at most (1: as on cores of their own).")
+        float, Option(help="Mean degradation of running jobs at most (1: as on cores of their own).")
     ] = 1.5,
-    multiplicity: Annotated[str, typer.Option(metavar="LIST", help="M to choose from.")] = "1,2,3,4",
+    multiplicity: Annotated[str, Option(metavar="LIST", help="M to choose from.")] = "1,2,3,4",
     interactive_share: Annotated[
         str | None,
-        typer.Option(
-            metavar="LIST", help="R to choose from: nodes kept for interactive jobs (0: one queue)."
-        ),
+        Option(metavar="LIST", help="R to choose from: nodes kept for interactive jobs (0: one queue)."),
     ] = None,
     quantum_ms: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Quanta of gang slices to choose from, in ms (0: no slices)."),
+        str | None, Option(metavar="LIST", help="Quanta of gang slices to choose from, in ms (0: no slices).")
     ] = None,
     overhead: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="LIST",
             help="C_o, what sharing costs beyond the share: the first is assumed, the rest are tried, too.",
         ),
     ] = "1.2,1.0,1.4",
     seeds: Annotated[
         int,
-        typer.Option(
+        Option(
             min=1, max=1000, help="Seeds over which the best setting is held against M=1 (1: no interval)."
         ),
     ] = 5,
-    trials: Annotated[int, typer.Option(min=1, max=10_000, help="Settings to try at most.")] = 30,
-    seed: Annotated[int, typer.Option(min=0, max=_MOST_SEED, help="For whatever is drawn at random.")] = 1,
+    trials: Annotated[int, Option(min=1, max=10_000, help="Settings to try at most.")] = 30,
+    seed: Annotated[int, Option(min=0, max=_MOST_SEED, help="For whatever is drawn at random.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Find the settings that make a goal smallest on a trace of your own, at no more harm than you allow."""
@@ -434,18 +427,16 @@ def _tell(sweep: Sweep, out: Path, varied: Sequence[str], repeats: Sequence[str]
         typer.echo(json.dumps(facts))
         return
     console = Console()
-    console.print(
+    console.say(
         f"{counted(sweep.total, 'point')}: {sweep.known:,} known, {sweep.done:,} run in "
-        f"{duration(sweep.wall_s, rough=True)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
-        highlight=False,
-        markup=False,
+        f"{duration(sweep.wall_s, rough=True)}, {len(sweep.failures):,} failed. Table: {out / TABLE}"
     )
     if sweep.failures:
         why = next(iter(sweep.failures.values()))
-        console.print(f"failed, for example: {why} ({out / FAILED} has all)", highlight=False, markup=False)
+        console.say(f"failed, for example: {why} ({out / FAILED} has all)")
     found = scenarios(sweep.table, varied, repeats)
     for heading, words in answers(found)[:MOST_ROWS] if found else ():
-        console.print(f"{heading} {words}".lstrip(), highlight=False, markup=False)
+        console.say(f"{heading} {words}".lstrip())
     for one in found[:MOST_ROWS]:
         head, rows = one.rows(MOST_ROWS)
         if rows:

@@ -73,6 +73,10 @@ class Console(rich.console.Console):
         if not self.is_terminal and "width" not in settings and "COLUMNS" not in os.environ:
             self.width = PIPED_WIDTH
 
+    def say(self, text: str, *, soft_wrap: bool = False) -> None:
+        """Print a text as it is: nothing in it is markup, no number has a colour."""
+        self.print(text, markup=False, highlight=False, soft_wrap=soft_wrap)
+
     def status(self, status: RenderableType, **settings: Any) -> Status:
         """Return a spinner; without a terminal it prints nothing."""
         if self.is_terminal:

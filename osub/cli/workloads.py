@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from foundation.errors import HostError, UsageError
 from foundation.interruption import on_signals
@@ -22,25 +23,23 @@ from submitter.calibration import calibrate_kinds
 from workloads.rrba.drawn_applications import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
 
-Cluster = Annotated[Path, typer.Option("--cluster", help="A cluster's folder.")]
-Stored = Annotated[Path, typer.Option("--calibration", help="File of stored step times.")]
-Trace = Annotated[Path | None, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")]
-Apps = Annotated[Path | None, typer.Option("--apps", help="CSV trace_job,app,args, as for `osub replay`.")]
-Speedup = Annotated[float, typer.Option(help="Divide every time of the trace by this.")]
-InteractiveQueue = Annotated[int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Cluster = Annotated[Path, Option("--cluster", help="A cluster's folder.")]
+Stored = Annotated[Path, Option("--calibration", help="File of stored step times.")]
+Trace = Annotated[Path | None, Option("--trace", help="The batch jobs of this trace, as replayed.")]
+Apps = Annotated[Path | None, Option("--apps", help="CSV trace_job,app,args, as for `osub replay`.")]
+Speedup = Annotated[float, Option(help="Divide every time of the trace by this.")]
+InteractiveQueue = Annotated[int, Option(help="SWF queue of interactive jobs; -1: there are none.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 def check(
     cluster: Cluster,
     calibration: Stored,
-    trace: Annotated[Path, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")],
+    trace: Annotated[Path, Option(help="The batch jobs of this trace, as replayed.")],
     apps: Apps = None,
     speedup: Speedup = 1.0,
     interactive_queue: InteractiveQueue = 0,
-    most: Annotated[
-        int | None, typer.Option("--most", help="At most so many jobs, spread over the targets.", min=1)
-    ] = None,
+    most: Annotated[int | None, Option(help="At most so many jobs, spread over the targets.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """Run a trace's batch jobs alone, one after another, and say how near each comes to its target.
@@ -124,20 +123,15 @@ def compile_kernels(as_json: Json = False) -> None:
 
 @app.command()
 def assign(
-    trace: Annotated[Path, typer.Argument(help="Trace in SWF, plain or gzip.")],
-    out: Annotated[
-        Path, typer.Option("--out", help="CSV to write, for `osub replay --apps`.", dir_okay=False)
-    ],
+    trace: Annotated[Path, Argument(help="Trace in SWF, plain or gzip.")],
+    out: Annotated[Path, Option(help="CSV to write, for `osub replay --apps`.", dir_okay=False)],
     application: Annotated[
-        list[str] | None,
-        typer.Option("--app", help="To draw from; may be repeated (default: lu, bt, mg, sp)."),
+        list[str] | None, Option("--app", help="To draw from; may be repeated (default: lu, bt, mg, sp).")
     ] = None,
-    grid_class: Annotated[
-        str | None, typer.Option("--class", help="Class of all (default: the usual).")
-    ] = None,
+    grid_class: Annotated[str | None, Option("--class", help="Class of all (default: the usual).")] = None,
     speedup: Speedup = 1.0,
     interactive_queue: InteractiveQueue = 0,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,
+    seed: Annotated[int, Option(help="Of the draw.")] = 1,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -170,25 +164,23 @@ def calibrate(
     trace: Trace = None,
     apps: Apps = None,
     application: Annotated[
-        list[str] | None, typer.Option("--app", help="Application, or with class: lu.A; may be repeated.")
+        list[str] | None, Option("--app", help="Application, or with class: lu.A; may be repeated.")
     ] = None,
-    ranks: Annotated[
-        list[int] | None, typer.Option("--ranks", help="Ranks of each --app; may be repeated.")
-    ] = None,
-    nodes: Annotated[int, typer.Option(help="Nodes of each --app.", min=1)] = 1,
+    ranks: Annotated[list[int] | None, Option(help="Ranks of each --app; may be repeated.")] = None,
+    nodes: Annotated[int, Option(help="Nodes of each --app.", min=1)] = 1,
     npb: Annotated[
-        Path | None, typer.Option("--npb", help="Folder of stock NPB binaries, in the place of our solvers.")
+        Path | None, Option(help="Folder of stock NPB binaries, in the place of our solvers.")
     ] = None,
-    npb_omp: Annotated[bool, typer.Option("--npb-omp", help="They are OpenMP's, not MPI's.")] = False,
+    npb_omp: Annotated[bool, Option("--npb-omp", help="They are OpenMP's, not MPI's.")] = False,
     omp_wait_passive: Annotated[
-        bool, typer.Option("--omp-wait-passive", help="OpenMP threads sleep while they wait.")
+        bool, Option("--omp-wait-passive", help="OpenMP threads sleep while they wait.")
     ] = False,
-    sample_s: Annotated[float, typer.Option(help="Length of the longest sample, seconds.", min=0.5)] = 4.0,
+    sample_s: Annotated[float, Option(help="Length of the longest sample, seconds.", min=0.5)] = 4.0,
     rounds: Annotated[
-        int, typer.Option(help="How often all kinds are sampled in turn, for a host's pace drifts.", min=1)
+        int, Option(help="How often all kinds are sampled in turn, for a host's pace drifts.", min=1)
     ] = 3,
     least_share: Annotated[
-        float, typer.Option("--least-share", help="A sample counts if no rank had less of its core.", max=1.0)
+        float, Option(help="A sample counts if no rank had less of its core.", max=1.0)
     ] = LEAST_SHARE,
     speedup: Speedup = 1.0,
     interactive_queue: InteractiveQueue = 0,

@@ -38,7 +38,7 @@ def show_answers(
     """
     console = Console()
     for fact in facts:
-        console.print(fact, markup=False, highlight=False)
+        console.say(fact)
     width = console.measure(_table(answers, overlapped)).maximum
     bar = min(MOST_BAR, console.width - width - FRAME)
     console.print(_table(answers, overlapped, bar))
@@ -52,14 +52,14 @@ def show_choices(answer: EvictionAnswer) -> None:
         note = (
             f"Within {answer.deadline_min:g} min it is not possible: too many jobs can't be evicted in time."
         )
-        console.print(note, markup=False, highlight=False)
+        console.say(note)
         return
     for choice in EvictionChoice:
         names = [name for name, taken in answer.choices.items() if taken is choice]
         if names:
             console.print(Text.assemble((f"{choice}: ", STYLES[choice]), ", ".join(names)))
     if not answer.choices:
-        console.print("Nothing needs to be evicted.", markup=False, highlight=False)
+        console.say("Nothing needs to be evicted.")
 
 
 def to_json(answers: Sequence[EvictionAnswer], overlapped: Sequence[EvictableJob] | None = None) -> str:

@@ -9,6 +9,7 @@ from signal import Signals
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.interruption import on_signals
@@ -27,87 +28,78 @@ from submitter.eviction import EvictionMeans, Requeue, read_template
 def evict(
     jobs: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help="CSV job,nodes,loss,ts_min,ta_min[,wait_min][,share]; without it a live Slurm is asked.",
             metavar="[JOBS.csv]",
             show_default=False,
         ),
     ] = None,
     *,
-    free_nodes: Annotated[int, typer.Option(help="K: nodes to free by eviction.")],
-    deadline: Annotated[float, typer.Option(help="T: by when, in minutes from now.", metavar="MINUTES")],
+    free_nodes: Annotated[int, Option(help="K: nodes to free by eviction.")],
+    deadline: Annotated[float, Option(help="T: by when, in minutes from now.", metavar="MINUTES")],
     all_deadlines: Annotated[
-        bool, typer.Option("--all-deadlines", help="Answer every deadline from 0 to T.")
+        bool, Option("--all-deadlines", help="Answer every deadline from 0 to T.")
     ] = False,
-    solver: Annotated[EvictionSolver, typer.Option(help="How it is solved.")] = EvictionSolver.OPTIMAL,
+    solver: Annotated[EvictionSolver, Option(help="How it is solved.")] = EvictionSolver.OPTIMAL,
     granularity: Annotated[
-        float, typer.Option(help="Minutes to which times are rounded up.", metavar="MINUTES")
+        float, Option(help="Minutes to which times are rounded up.", metavar="MINUTES")
     ] = 1.0,
     overlap: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--overlap",
             help="Choose and time as if waits for checkpoints overlap, and writes share bandwidth.",
         ),
     ] = False,
     skip: Annotated[
-        bool, typer.Option("--skip", help="greedy: pass over a job whose checkpoint does not fit.")
+        bool, Option("--skip", help="greedy: pass over a job whose checkpoint does not fit.")
     ] = False,
     limit: Annotated[
-        float, typer.Option(min=0, help="backtracking: seconds for one deadline.", metavar="SECONDS")
+        float, Option(min=0, help="backtracking: seconds for one deadline.", metavar="SECONDS")
     ] = LIMIT_S,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write the trade-off as a page.", metavar="FILE")
-    ] = None,
+    html: Annotated[Path | None, Option(help="Write the trade-off as a page.", metavar="FILE")] = None,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the answers as JSON.")] = False,
     cluster: Annotated[
         Path | None,
-        typer.Option(
-            "--cluster",
+        Option(
             help="Live: folder with slurm.conf (an embedded cluster's).",
             metavar="DIR",
             autocompletion=clusters,
         ),
     ] = None,
-    live: Annotated[bool, typer.Option("--live", help="Live: the Slurm of this host.")] = False,
-    partition: Annotated[str | None, typer.Option(help="Live: where the nodes are wanted.")] = None,
+    live: Annotated[bool, Option("--live", help="Live: the Slurm of this host.")] = False,
+    partition: Annotated[str | None, Option(help="Live: where the nodes are wanted.")] = None,
     keep: Annotated[
-        list[str] | None,
-        typer.Option(help="Live: a job that is not evicted; may be repeated.", metavar="JOB"),
+        list[str] | None, Option(help="Live: a job that is not evicted; may be repeated.", metavar="JOB")
     ] = None,
     times: Annotated[
-        Path | None, typer.Option(help="Live: CSV job[,loss][,ts_min][,ta_min] of single jobs.")
+        Path | None, Option(help="Live: CSV job[,loss][,ts_min][,ta_min] of single jobs.")
     ] = None,
     app_min: Annotated[
         float | None,
-        typer.Option(
-            help="Live: minutes in which any other job saves itself at the signal.", metavar="MINUTES"
-        ),
+        Option(help="Live: minutes in which any other job saves itself at the signal.", metavar="MINUTES"),
     ] = None,
     system_min: Annotated[
         float | None,
-        typer.Option(help="Live: minutes that --system-command takes for any other job.", metavar="MINUTES"),
+        Option(help="Live: minutes that --system-command takes for any other job.", metavar="MINUTES"),
     ] = None,
     every_min: Annotated[
         float | None,
-        typer.Option(
-            help="Live: every job checkpoints itself so often, from its start on.", metavar="MINUTES"
-        ),
+        Option(help="Live: every job checkpoints itself so often, from its start on.", metavar="MINUTES"),
     ] = None,
-    signal: Annotated[str, typer.Option(help="Live: what a job is sent to save itself.")] = "USR1",
+    signal: Annotated[str, Option(help="Live: what a job is sent to save itself.")] = "USR1",
     signal_to: Annotated[
-        Receiver, typer.Option(help="Live: its steps, its batch script, or all its processes.")
+        Receiver, Option(help="Live: its steps, its batch script, or all its processes.")
     ] = Receiver.STEPS,
     system_command: Annotated[
-        str | None,
-        typer.Option(help="Live: a command that checkpoints job {job} from outside.", metavar="WORDS"),
+        str | None, Option(help="Live: a command that checkpoints job {job} from outside.", metavar="WORDS")
     ] = None,
     requeue: Annotated[
-        Requeue, typer.Option(help="Live: whether evicted jobs go back to the queue, or are held there.")
+        Requeue, Option(help="Live: whether evicted jobs go back to the queue, or are held there.")
     ] = Requeue.NO,
-    execute: Annotated[bool, typer.Option("--execute", help="Live: carry it out, after a question.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Live: do not ask.")] = False,
+    execute: Annotated[bool, Option("--execute", help="Live: carry it out, after a question.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Live: do not ask.")] = False,
 ) -> None:
     """Say which jobs to evict so that K nodes are free by a deadline at the least loss.
 

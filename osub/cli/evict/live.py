@@ -74,7 +74,7 @@ def evict_live(
             around,
             wanted,
             found.orders,
-            lambda one: console.print(outcome_line(one), markup=False, highlight=False, soft_wrap=True),
+            lambda one: console.say(outcome_line(one), soft_wrap=True),
         )
     try:
         if eviction is not None:
@@ -86,7 +86,7 @@ def evict_live(
             show_outcomes(eviction.outcomes)
     remark = check_freed(wanted, found.world, eviction) if execute else None
     if remark is not None:
-        Console(stderr=True).print(remark, markup=False, highlight=False)
+        Console(stderr=True).say(remark)
 
 
 def _ask(found: Found) -> None:
@@ -124,12 +124,12 @@ def show_commands(orders: Sequence[EvictionOrder], ways: EvictionMeans, conf: Pa
     if not orders:
         return
     console = Console()
-    console.print("Commands, in this order:", markup=False, highlight=False)
+    console.say("Commands, in this order:")
     if conf is not None:
         line = f"  export {shlex.join([f'SLURM_CONF={conf}'])}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.say(line, soft_wrap=True)
     for order in orders:
-        console.print(f"  {_typed(order, ways)}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"  {_typed(order, ways)}", soft_wrap=True)
 
 
 def show_outcomes(outcomes: Sequence[OrderOutcome]) -> None:

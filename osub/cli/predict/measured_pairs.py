@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from typer import Argument, Option
 
 from foundation.errors import HostError, OutputError, UsageError
 from foundation.files import refuse_unwritable_folder
@@ -40,50 +41,38 @@ if TYPE_CHECKING:
 
 def measure(
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder of measured pairs to make.", metavar="PAIRS")],
+    out: Annotated[Path, Option(help="Folder of measured pairs to make.", metavar="PAIRS")],
     apps: Annotated[
-        str, typer.Option("--apps", help="Names, families or groups, with commas; `--apps ?` lists them.")
+        str, Option(help="Names, families or groups, with commas; `--apps ?` lists them.")
     ] = "single",
-    kinds: Annotated[
-        str, typer.Option("--kinds", help=f"How they share: {', '.join(PairKind)}.")
-    ] = "timeslice",
+    kinds: Annotated[str, Option(help=f"How they share: {', '.join(PairKind)}.")] = "timeslice",
     stressors: Annotated[
-        bool,
-        typer.Option("--stressors", help="Each against calibrated stressors only, not against each other."),
+        bool, Option("--stressors", help="Each against calibrated stressors only, not against each other.")
     ] = False,
     against: Annotated[
-        str | None,
-        typer.Option("--against", help="Each against these only, names as of --apps: N x K pairs."),
+        str | None, Option(help="Each against these only, names as of --apps: N x K pairs.")
     ] = None,
-    budget: Annotated[str, typer.Option("--budget", help="Time to spend: 90s, 30m, 2h.")] = "30m",
+    budget: Annotated[str, Option(help="Time to spend: 90s, 30m, 2h.")] = "30m",
     width: Annotated[
-        float, typer.Option("--width", help="Repeat until the 95% interval of E_v is as narrow.", min=0.001)
+        float, Option(help="Repeat until the 95% interval of E_v is as narrow.", min=0.001)
     ] = 0.05,
-    trials: Annotated[int, typer.Option("--trials", help="Of a pair, at most.", min=1, max=1000)] = 8,
-    window: Annotated[
-        float, typer.Option("--window", help="Seconds that a pair runs.", min=0.1, max=60)
-    ] = 1.0,
+    trials: Annotated[int, Option(help="Of a pair, at most.", min=1, max=1000)] = 8,
+    window: Annotated[float, Option(help="Seconds that a pair runs.", min=0.1, max=60)] = 1.0,
     slice_s: Annotated[
-        float, typer.Option("--slice", help="Seconds of a gang slice, of the kind gang.", min=0.01, max=10)
+        float, Option("--slice", help="Seconds of a gang slice, of the kind gang.", min=0.01, max=10)
     ] = 0.1,
-    solo: Annotated[float, typer.Option("--solo", help="Seconds of a run alone.", min=0.1, max=60)] = 0.4,
+    solo: Annotated[float, Option(help="Seconds of a run alone.", min=0.1, max=60)] = 0.4,
     counters: Annotated[
-        str,
-        typer.Option("--counters", help="Count each alone before: os, perf, cachegrind (slow); with commas."),
+        str, Option(help="Count each alone before: os, perf, cachegrind (slow); with commas.")
     ] = "os",
-    lanes: Annotated[
-        int, typer.Option("--lanes", help="CPUs on which different pairs are measured at once.", min=1)
-    ] = 1,
-    cpus: Annotated[str | None, typer.Option("--cpus", help="To use, in this order: 1,0.")] = None,
+    lanes: Annotated[int, Option(help="CPUs on which different pairs are measured at once.", min=1)] = 1,
+    cpus: Annotated[str | None, Option(help="To use, in this order: 1,0.")] = None,
     nice: Annotated[
-        int,
-        typer.Option(
-            "--nice", help="Of the measured programs; below 0 keeps others off, for root.", min=-20, max=19
-        ),
+        int, Option(help="Of the measured programs; below 0 keeps others off, for root.", min=-20, max=19)
     ] = 0,
-    seed: Annotated[int, typer.Option(help="Of the order in which pairs are measured.")] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Add to what the folder has.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
+    seed: Annotated[int, Option(help="Of the order in which pairs are measured.")] = 1,
+    resume: Annotated[bool, Option("--resume", help="Add to what the folder has.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print a summary as JSON.")] = False,
 ) -> None:
     """Measure what applications lose to each other here, and write PAIRS. Ctrl-C keeps what was measured."""
     names = [name for name in apps.split(",") if name]
@@ -128,7 +117,7 @@ def measure(
         where = settings.cpus or tuple(sorted(os.sched_getaffinity(0)))
 
         def warn(why: str) -> None:
-            console.print(f"osub: {why}", markup=False, highlight=False)
+            console.say(f"osub: {why}")
 
         count_all(chosen, providers, store, where, lambda what: shown.update(task, description=what), warn)
         Measurement(settings, store, tell, warn).run()
@@ -182,20 +171,16 @@ def _show(read: Pairs, out: Path, *, as_json: bool) -> None:
 
 
 def counters(
-    command: Annotated[list[str], typer.Argument(help="What to run, after `--`.", metavar="CMD...")],
+    command: Annotated[list[str], Argument(help="What to run, after `--`.", metavar="CMD...")],
     source: Annotated[
         list[CounterSource] | None,
-        typer.Option(
-            "--source", help="Which counters; may be repeated (default: all that this host offers)."
-        ),
+        Option(help="Which counters; may be repeated (default: all that this host offers)."),
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Leave out cachegrind, which runs the command 20 to 100 times slower, twice."
-        ),
+        Option("--quick", help="Leave out cachegrind, which runs the command 20 to 100 times slower, twice."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counters as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the counters as JSON.")] = False,
 ) -> None:
     """Run CMD alone, to its end, once a source (cachegrind: twice), and print its counters, all ranks'."""
     if not command[0]:
@@ -207,11 +192,7 @@ def counters(
         chosen = []
         for offer in offers():
             if offer.missing is not None:
-                console.print(
-                    f"no counters from {offer.provider.source}: {offer.missing}",
-                    markup=False,
-                    highlight=False,
-                )
+                console.say(f"no counters from {offer.provider.source}: {offer.missing}")
             elif not (quick and offer.provider.source is CounterSource.CACHEGRIND):
                 chosen.append(offer.provider)
     found: dict[CounterSource, list[Count]] = {}
@@ -245,10 +226,10 @@ class Format(StrEnum):
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(help="The archive, .tar or .tar.gz.", metavar="ARCHIVE")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of pairs to make.", metavar="PAIRS")],
+    source: Annotated[Path, Argument(help="The archive, .tar or .tar.gz.", metavar="ARCHIVE")],
+    out: Annotated[Path, Option(help="Folder of pairs to make.", metavar="PAIRS")],
     form: Annotated[
-        Format, typer.Option("--from", help="dcslab: counters and run times of pairs with NPB's SP.")
+        Format, Option("--from", help="dcslab: counters and run times of pairs with NPB's SP.")
     ] = Format.DCSLAB,
     force: Force = False,
 ) -> None:
@@ -261,12 +242,10 @@ def import_(
     write_pairs(out, pairs)
     console = Console(stderr=True)
     for note in notes:
-        console.print(f"osub: left out: {note}", markup=False, highlight=False)
-    console.print(
+        console.say(f"osub: left out: {note}")
+    console.say(
         f"{counted(pairs.pairs.height, 'pair')} of {counted(pairs.applications.height, 'application')} "
-        f"(cores) are in {out}",
-        markup=False,
-        highlight=False,
+        f"(cores) are in {out}"
     )
 
 
@@ -274,13 +253,13 @@ _MOST_STEPS = 10**15
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="An application; `osub predict measure --apps ?` lists them.")],
-    steps: Annotated[int | None, typer.Option(min=1, help="How many steps it makes.")] = None,
+    name: Annotated[str, Argument(help="An application; `osub predict measure --apps ?` lists them.")],
+    steps: Annotated[int | None, Option(min=1, help="How many steps it makes.")] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="As many steps as the measured host made alone in this time.")
+        float | None, Option(help="As many steps as the measured host made alone in this time.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of measured pairs (default: osub's own).", metavar="PAIRS")
+        Path | None, Option(help="Folder of measured pairs (default: osub's own).", metavar="PAIRS")
     ] = None,
 ) -> None:
     """Run an application with known work: what takes longer then has lost. For the jobs of a replay."""
@@ -305,17 +284,15 @@ _SHOWN = 5
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="Folder of measured pairs.", metavar="PAIRS")],
-    second: Annotated[
-        Path | None, typer.Argument(help="Another (default: osub's own).", metavar="[OTHER]")
-    ] = None,
+    first: Annotated[Path, Argument(help="Folder of measured pairs.", metavar="PAIRS")],
+    second: Annotated[Path | None, Argument(help="Another (default: osub's own).", metavar="[OTHER]")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Only this kind of sharing (default: all that both have).")
+        str | None, Option(help="Only this kind of sharing (default: all that both have).")
     ] = None,
     within: Annotated[
-        str, typer.Option(help="Differences of E_v up to which two losses are the same, with commas.")
+        str, Option(help="Differences of E_v up to which two losses are the same, with commas.")
     ] = "0.05,0.1",
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say how far two measurements of the same pairs agree: a day later, under load, on another host."""
     from predictor.dataset.pairs_agreement import agreement_of, different_hosts, kinds_in_both
@@ -331,7 +308,7 @@ def compare(
         return
     console = Console()
     if warning is not None:
-        Console(stderr=True).print(f"osub: {warning}", markup=False, highlight=False)
+        Console(stderr=True).say(f"osub: {warning}")
     for name, agreement in found.items():
         _show_agreement(console, name, agreement)
 

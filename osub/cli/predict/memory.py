@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from foundation.files import write_whole
 from foundation.units import counted
@@ -18,24 +19,20 @@ from osub.cli.terminal import Console, waiting
 
 def memory(
     log: Annotated[
-        Path,
-        typer.Argument(help="sacct's output with ReqMem and MaxRSS, an SWF trace, or a RUN.", metavar="LOG"),
+        Path, Argument(help="sacct's output with ReqMem and MaxRSS, an SWF trace, or a RUN.", metavar="LOG")
     ],
     coverage: Annotated[
-        float, typer.Option(help="Share of the jobs whose peak is to be at most as predicted.")
+        float, Option(help="Share of the jobs whose peak is to be at most as predicted.")
     ] = 0.95,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write the predictions by group to this file.", metavar="MODEL"),
+        Path | None, Option(help="Write the predictions by group to this file.", metavar="MODEL")
     ] = None,
     peaks: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of gangd's record: peaks of jobs of which sacct has none.", metavar="RECORD"
-        ),
+        Option(help="Folder of gangd's record: peaks of jobs of which sacct has none.", metavar="RECORD"),
     ] = None,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Pass over malformed lines of the log.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    lenient: Annotated[bool, Option("--lenient", help="Pass over malformed lines of the log.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print it as JSON.")] = False,
     force: Force = False,
 ) -> None:
     """Predict the peak memory of jobs from earlier jobs of their users, and say how good that is."""
@@ -68,12 +65,10 @@ def memory(
             ]
         shown.add_row(*cells)
     console = Console()
-    console.print(
+    console.say(
         f"{counted(int(jobs.measured.sum()), 'job')} with a measured peak; the later half, each from jobs "
-        f"that had ended before, at a coverage of {coverage:g}:",
-        markup=False,
-        highlight=False,
+        f"that had ended before, at a coverage of {coverage:g}:"
     )
     console.print(shown)
     if out is not None:
-        console.print(f"{out}: {counted(len(table['rows']), 'group')}", markup=False, highlight=False)
+        console.say(f"{out}: {counted(len(table['rows']), 'group')}")

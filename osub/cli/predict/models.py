@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.files import write_whole
@@ -25,22 +26,22 @@ if TYPE_CHECKING:
 
 
 DataFolder = Annotated[
-    Path | None, typer.Option(help="Folder of measured pairs (default: osub's own).", metavar="PAIRS")
+    Path | None, Option(help="Folder of measured pairs (default: osub's own).", metavar="PAIRS")
 ]
 Threshold = Annotated[
-    float | None, typer.Option(help="t: a loss above it is dangerous (default: the kind's ideal).")
+    float | None, Option(help="t: a loss above it is dangerous (default: the kind's ideal).")
 ]
-Cost = Annotated[float, typer.Option(help="Needless warnings a missed danger is worth.", min=0.01, max=1e6)]
+Cost = Annotated[float, Option(help="Needless warnings a missed danger is worth.", min=0.01, max=1e6)]
 
 
 def fit(
     *,
-    out: Annotated[Path, typer.Option("--out", help="File to write the model to.", metavar="MODEL")],
+    out: Annotated[Path, Option(help="File to write the model to.", metavar="MODEL")],
     data: DataFolder = None,
-    kind: Annotated[str | None, typer.Option(help="How they share (default: timeslice).")] = None,
+    kind: Annotated[str | None, Option(help="How they share (default: timeslice).")] = None,
     threshold: Threshold = None,
     cost: Cost = 7 / 3,
-    seed: Annotated[int, typer.Option(help="Of folds and starts.", min=0, max=2**31)] = 0,
+    seed: Annotated[int, Option(help="Of folds and starts.", min=0, max=2**31)] = 0,
     force: Force = False,
 ) -> None:
     """Fit a model on measured pairs, and write it."""
@@ -63,12 +64,12 @@ def fit(
 def evaluate(
     *,
     data: DataFolder = None,
-    kind: Annotated[str | None, typer.Option(help="Only this kind of sharing (default: all).")] = None,
+    kind: Annotated[str | None, Option(help="Only this kind of sharing (default: all).")] = None,
     threshold: Threshold = None,
     cost: Cost = 7 / 3,
-    seed: Annotated[int, typer.Option(help="Of folds and bootstrap.", min=0, max=2**31)] = 0,
-    html: Annotated[Path | None, typer.Option("--html", help="Draw it all to this page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    seed: Annotated[int, Option(help="Of folds and bootstrap.", min=0, max=2**31)] = 0,
+    html: Annotated[Path | None, Option(help="Draw it all to this page.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
     force: Force = False,
 ) -> None:
     """Judge models on applications that they have not seen, next to simple rules."""
@@ -100,11 +101,11 @@ def evaluate(
         _show(console, name, report)
     for name, few_pairs in few.items():
         for line in few_pairs.lines(name):
-            console.print(line, markup=False, highlight=False)
+            console.say(line)
     for name, why in failed.items():
-        console.print(f"{name}: not judged: {why}", markup=False, highlight=False)
+        console.say(f"{name}: not judged: {why}")
     if html is not None:
-        console.print(f"{html} has the pictures", markup=False, highlight=False)
+        console.say(f"{html} has the pictures")
 
 
 def _show(console: Console, name: str, report: KindReport) -> None:
@@ -117,13 +118,13 @@ def _show(console: Console, name: str, report: KindReport) -> None:
         f"{report.records.threshold:g} left out"
         + (f", {report.single} of one trial and so without interval" if report.single else "")
     )
-    console.print(sentence_of(report), markup=False, highlight=False)
+    console.say(sentence_of(report))
     table = Table("judged by", "right (95% interval)", "points above the majority")
     for row in rows_of(report):
         table.add_row(*row)
     console.print(table)
     if sentence := curves_sentence(report):
-        console.print(sentence, markup=False, highlight=False)
+        console.say(sentence)
     console.print(
         f"at a cut of {report.cut:.2f} dangers missed: {report.false_negatives:.1%} of all pairs; 90% "
         f"intervals of the loss are ±{report.half_width:.2f} wide and hold {report.coverage:.0%}",
@@ -132,13 +133,13 @@ def _show(console: Console, name: str, report: KindReport) -> None:
 
 
 ModelFile = Annotated[
-    Path | None, typer.Option("--model", help="A model by `osub predict fit` (default: osub's own).")
+    Path | None, Option("--model", help="A model by `osub predict fit` (default: osub's own).")
 ]
 
 
 Counted = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--counters",
         help="An application that the model does not know, by what `osub predict counters --json` prints.",
         metavar="NAME=FILE",
@@ -165,23 +166,22 @@ def _model(path: Path | None, counted: list[str] | None) -> Model:
 
 
 def pair(
-    a: Annotated[str, typer.Argument(help="An application that the model knows.", metavar="A")],
-    b: Annotated[str, typer.Argument(help="Another, or the same.", metavar="B")],
+    a: Annotated[str, Argument(help="An application that the model knows.", metavar="A")],
+    b: Annotated[str, Argument(help="Another, or the same.", metavar="B")],
     model: ModelFile = None,
     counters: Counted = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Measure the two here, in place of a model's word.")
+        bool, Option("--measure", help="Measure the two here, in place of a model's word.")
     ] = False,
     program: Annotated[
         list[str] | None,
-        typer.Option(
-            "--program",
+        Option(
             help="With --measure: a program of your own, run to its end again and again.",
             metavar="NAME=COMMAND",
         ),
     ] = None,
-    budget: Annotated[str, typer.Option("--budget", help="With --measure: time to spend.")] = "60s",
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    budget: Annotated[str, Option(help="With --measure: time to spend.")] = "60s",
+    as_json: Annotated[bool, Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say whether A and B may share a core: each as victim, then both together."""
     if measure:
@@ -302,20 +302,15 @@ def _measured_pair(a: str, b: str, programs: list[str], budget_s: float, *, as_j
 
 
 def matrix(
-    apps: Annotated[
-        str | None, typer.Option(help="Names, with commas (default: all that are known).")
-    ] = None,
+    apps: Annotated[str | None, Option(help="Names, with commas (default: all that are known).")] = None,
     model: ModelFile = None,
     counters: Counted = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="Losses as measured in this folder, in place of a model's.", metavar="PAIRS"),
+        Path | None, Option(help="Losses as measured in this folder, in place of a model's.", metavar="PAIRS")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="Of the measured pairs: this kind of sharing.")] = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", help="Write victim,opponent,e_v,probability,dangerous here.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    kind: Annotated[str | None, Option(help="Of the measured pairs: this kind of sharing.")] = None,
+    csv: Annotated[Path | None, Option(help="Write victim,opponent,e_v,probability,dangerous here.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print it as JSON.")] = False,
     force: Force = False,
 ) -> None:
     """Print what each application loses to each other one; ! marks what is dangerous."""

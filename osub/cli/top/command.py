@@ -18,6 +18,7 @@ import typer
 from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
+from typer import Option
 
 from foundation.errors import ClusterError
 from foundation.interruption import on_signals
@@ -38,7 +39,7 @@ SLURM_S = 3.0
 def top(
     state: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--state",
             "--cluster",
             help="Folder of an embedded cluster, or one in containers; by default the one that runs.",
@@ -47,15 +48,13 @@ def top(
         ),
     ] = None,
     gangd: Annotated[
-        Path | None,
-        typer.Option("--gangd", help="State folder of a gangd (with status.json).", metavar="DIR"),
+        Path | None, Option(help="State folder of a gangd (with status.json).", metavar="DIR")
     ] = None,
     job: Annotated[
-        int | None,
-        typer.Option("--job", "-j", min=1, help="Only this job and who shares its cores.", metavar="ID"),
+        int | None, Option("--job", "-j", min=1, help="Only this job and who shares its cores.", metavar="ID")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print one picture and leave.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON and leave.")] = False,
+    once: Annotated[bool, Option("--once", help="Print one picture and leave.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the status as JSON and leave.")] = False,
 ) -> None:
     """Show who runs in this time slice and who is held, by node and core; q or Ctrl-C leaves.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from osub.cli.application import application
 from osub.cli.terminal import Console
@@ -28,11 +29,10 @@ def trace() -> None:
 
 @app.command()
 def info(
-    trace: Annotated[Path, typer.Argument(help="SWF file, plain or gzip.", metavar="TRACE")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    trace: Annotated[Path, Argument(help="SWF file, plain or gzip.", metavar="TRACE")],
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
     lenient: Annotated[
-        bool,
-        typer.Option("--lenient", help="Skip and count malformed lines instead of stopping at the first."),
+        bool, Option("--lenient", help="Skip and count malformed lines instead of stopping at the first.")
     ] = False,
 ) -> None:
     """Show a trace's system, span, sizes, run times, queues, arrivals, load, and what to clean."""

@@ -7,6 +7,7 @@ from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.units import counted, counted_of
@@ -44,14 +45,14 @@ from workloads.trace.transforms import (
 
 
 def merge(
-    traces: Annotated[list[Path], typer.Argument(help="SWF files, plain or gzip.", metavar="TRACE TRACE...")],
+    traces: Annotated[list[Path], Argument(help="SWF files, plain or gzip.", metavar="TRACE TRACE...")],
     out: OutFile,
     align: Annotated[
-        Align, typer.Option(help="What falls together: the traces' seconds 0, or equal dates.")
+        Align, Option(help="What falls together: the traces' seconds 0, or equal dates.")
     ] = Align.START,
     same_users: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--same-users/--other-users", help="Whether equal user numbers are the same user in all traces."
         ),
     ] = True,
@@ -77,7 +78,7 @@ def merge(
 def convert(
     trace: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="SWF, `sacct --parsable2`, `sacct --json` or jobcomp/filetxt log, plain or gzip; - is "
             "standard input (not for SWF).",
             metavar="LOG",
@@ -85,56 +86,53 @@ def convert(
     ],
     out: OutFile,
     system: Annotated[
-        str | None, typer.Option(help="The cluster of a Slurm log, such as N40C48; without it, a guess.")
+        str | None, Option(help="The cluster of a Slurm log, such as N40C48; without it, a guess.")
     ] = None,
     interactive: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Of a Slurm log: which jobs are interactive, FIELD=PATTERN with name, partition, qos, "
             "account or user, such as partition=devel. May repeat; replaces the usual names of shells."
         ),
     ] = None,
     time_zone: Annotated[
-        str | None,
-        typer.Option(help="Of a Slurm log's dates, such as Europe/Berlin; by default this host's."),
+        str | None, Option(help="Of a Slurm log's dates, such as Europe/Berlin; by default this host's.")
     ] = None,
-    start: Annotated[float | None, typer.Option(min=0, help="First second to keep.")] = None,
-    length: Annotated[float | None, typer.Option(help="Seconds to keep from there.")] = None,
-    users: Annotated[str | None, typer.Option(help="Only these users, such as 1,4,7-9.")] = None,
-    not_users: Annotated[str | None, typer.Option(help="Without these users.")] = None,
-    queues: Annotated[str | None, typer.Option(help="Only these queues.")] = None,
-    not_queues: Annotated[str | None, typer.Option(help="Without these queues.")] = None,
-    partitions: Annotated[str | None, typer.Option(help="Only these partitions.")] = None,
-    statuses: Annotated[str | None, typer.Option(help="Only these SWF statuses; 1 is completed.")] = None,
-    least_procs: Annotated[int | None, typer.Option(min=0, help="Smallest job to keep.")] = None,
-    most_procs: Annotated[int | None, typer.Option(min=0, help="Largest job to keep.")] = None,
-    shortest: Annotated[float | None, typer.Option(min=0, help="Shortest run time to keep.")] = None,
-    longest: Annotated[float | None, typer.Option(min=0, help="Longest run time to keep.")] = None,
+    start: Annotated[float | None, Option(min=0, help="First second to keep.")] = None,
+    length: Annotated[float | None, Option(help="Seconds to keep from there.")] = None,
+    users: Annotated[str | None, Option(help="Only these users, such as 1,4,7-9.")] = None,
+    not_users: Annotated[str | None, Option(help="Without these users.")] = None,
+    queues: Annotated[str | None, Option(help="Only these queues.")] = None,
+    not_queues: Annotated[str | None, Option(help="Without these queues.")] = None,
+    partitions: Annotated[str | None, Option(help="Only these partitions.")] = None,
+    statuses: Annotated[str | None, Option(help="Only these SWF statuses; 1 is completed.")] = None,
+    least_procs: Annotated[int | None, Option(min=0, help="Smallest job to keep.")] = None,
+    most_procs: Annotated[int | None, Option(min=0, help="Largest job to keep.")] = None,
+    shortest: Annotated[float | None, Option(min=0, help="Shortest run time to keep.")] = None,
+    longest: Annotated[float | None, Option(min=0, help="Longest run time to keep.")] = None,
     arrivals: Annotated[
-        float | None, typer.Option(help="So many times as many jobs in the same time; below 1, fewer.")
+        float | None, Option(help="So many times as many jobs in the same time; below 1, fewer.")
     ] = None,
     gaps: Annotated[
-        float | None, typer.Option(help="Divide the times between submissions; run times stay.")
+        float | None, Option(help="Divide the times between submissions; run times stay.")
     ] = None,
-    raise_runs: Annotated[
-        float | None, typer.Option(min=0, help="Raise shorter run times to this, in s.")
-    ] = None,
-    cut_runs: Annotated[float | None, typer.Option(min=0, help="Cut longer run times to this, in s.")] = None,
+    raise_runs: Annotated[float | None, Option(min=0, help="Raise shorter run times to this, in s.")] = None,
+    cut_runs: Annotated[float | None, Option(min=0, help="Cut longer run times to this, in s.")] = None,
     tag: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Tag jobs: FIELD=NUMBER[:NAME], FIELD is queue, partition, group or executable. May repeat."
         ),
     ] = None,
     tag_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the jobs (or users) that a tag goes to.")
+        float, Option(min=0, max=1, help="Share of the jobs (or users) that a tag goes to.")
     ] = 1.0,
-    tag_by: Annotated[DrawBy, typer.Option(help="Whether jobs or whole users are drawn.")] = DrawBy.JOB,
-    tag_queues: Annotated[str | None, typer.Option(help="Tag only jobs of these queues.")] = None,
-    tag_users: Annotated[str | None, typer.Option(help="Tag only jobs of these users.")] = None,
-    tag_most_procs: Annotated[int | None, typer.Option(min=0, help="Tag only jobs up to this size.")] = None,
-    speedup: Annotated[float | None, typer.Option(help="Divide every time by this.")] = None,
-    sort: Annotated[bool, typer.Option("--sort", help="Order the jobs by submission.")] = False,
+    tag_by: Annotated[DrawBy, Option(help="Whether jobs or whole users are drawn.")] = DrawBy.JOB,
+    tag_queues: Annotated[str | None, Option(help="Tag only jobs of these queues.")] = None,
+    tag_users: Annotated[str | None, Option(help="Tag only jobs of these users.")] = None,
+    tag_most_procs: Annotated[int | None, Option(min=0, help="Tag only jobs up to this size.")] = None,
+    speedup: Annotated[float | None, Option(help="Divide every time by this.")] = None,
+    sort: Annotated[bool, Option("--sort", help="Order the jobs by submission.")] = False,
     seed: Seed = 1,
     force: Force = False,
     lenient: Lenient = False,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.files import refuse_unwritable
@@ -25,15 +26,15 @@ from workloads.importers.fetch_log import ARCHIVE, LOGS, cache_folder, fetch_log
 def fetch(
     name: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="Log, or an unambiguous part of its name, or FOLDER/NAME. Without: list them.",
             metavar="NAME",
         ),
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where to keep it; by default the user's cache.", metavar="DIR")
+        Path | None, Option(help="Where to keep it; by default the user's cache.", metavar="DIR")
     ] = None,
-    archive: Annotated[str, typer.Option(help="Base address, for a mirror.")] = ARCHIVE,
+    archive: Annotated[str, Option(help="Base address, for a mirror.")] = ARCHIVE,
     as_json: AsJson = False,
 ) -> None:
     """Download a log of the Parallel Workloads Archive into the cache, once, and check it.
@@ -85,42 +86,39 @@ def _list(folder: Path, archive: str, as_json: bool) -> None:
         cached = "yes" if (folder / log.file).exists() else ""
         table.add_row(log.name, log.folder, "known" if log.sha256 else "", cached)
     console = Console()
-    console.print(f"Parallel Workloads Archive, {archive}", markup=False, highlight=False, soft_wrap=True)
+    console.say(f"Parallel Workloads Archive, {archive}", soft_wrap=True)
     console.print(table)
-    console.print(f"Cache: {folder}", markup=False, highlight=False, soft_wrap=True)
+    console.say(f"Cache: {folder}", soft_wrap=True)
 
 
-Format = Annotated[ExchangeForm, typer.Option("--format", help="Whose files they are.")]
+Format = Annotated[ExchangeForm, Option("--format", help="Whose files they are.")]
 Hosts = Annotated[
-    Unit | None,
-    typer.Option("--unit", help="What a resource of Batsim's is: a core (the default) or a node."),
+    Unit | None, Option("--unit", help="What a resource of Batsim's is: a core (the default) or a node.")
 ]
 
 
 def export(
     source: Annotated[
-        Path, typer.Argument(help="SWF trace, plain or gzip; for evalys a RUN.", metavar="TRACE|RUN")
+        Path, Argument(help="SWF trace, plain or gzip; for evalys a RUN.", metavar="TRACE|RUN")
     ],
     *,
     form: Format,
-    out: Annotated[Path, typer.Option("--out", help="File to make; for elastisim a folder.", metavar="PATH")],
+    out: Annotated[Path, Option(help="File to make; for elastisim a folder.", metavar="PATH")],
     system: Annotated[
-        str | None, typer.Option(help="The machines, such as N12C12; default: the trace's, the RUN's.")
+        str | None, Option(help="The machines, such as N12C12; default: the trace's, the RUN's.")
     ] = None,
     unit: Hosts = None,
     platform: Annotated[
-        Path | None, typer.Option(help="Batsim: write the platform, too (XML).", metavar="FILE")
+        Path | None, Option(help="Batsim: write the platform, too (XML).", metavar="FILE")
     ] = None,
     sizes: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="ElastiSim: CSV trace_job,min_nodes,preferred_nodes,max_nodes,parallel of malleable jobs.",
             metavar="FILE",
         ),
     ] = None,
-    speed: Annotated[
-        str, typer.Option(help="Speed of a host in the platform, as SimGrid writes it.")
-    ] = "1Gf",
+    speed: Annotated[str, Option(help="Speed of a host in the platform, as SimGrid writes it.")] = "1Gf",
     force: Force = False,
     lenient: Lenient = False,
     as_json: AsJson = False,
@@ -176,31 +174,29 @@ def _check_options(
 def import_workload(
     source: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="Batsim: workload (JSON). ElastiSim: jobs (JSON), or the folder. evalys: jobs.csv.",
             metavar="FILE",
         ),
     ],
     *,
     form: Format,
-    out: Annotated[Path, typer.Option("--out", help="SWF file to make; for evalys a RUN.", metavar="PATH")],
-    system: Annotated[str | None, typer.Option(help="The machines, such as N12C12.")] = None,
+    out: Annotated[Path, Option(help="SWF file to make; for evalys a RUN.", metavar="PATH")],
+    system: Annotated[str | None, Option(help="The machines, such as N12C12.")] = None,
     unit: Hosts = None,
     platform: Annotated[
-        Path | None, typer.Option(help="The machines, from a platform (XML).", metavar="FILE")
+        Path | None, Option(help="The machines, from a platform (XML).", metavar="FILE")
     ] = None,
     models: Annotated[
         Path | None,
-        typer.Option(help="ElastiSim: folder that the paths of application models are of.", metavar="DIR"),
+        Option(help="ElastiSim: folder that the paths of application models are of.", metavar="DIR"),
     ] = None,
     sizes: Annotated[
-        Path | None, typer.Option(help="ElastiSim: write the sizes of malleable jobs here.", metavar="FILE")
+        Path | None, Option(help="ElastiSim: write the sizes of malleable jobs here.", metavar="FILE")
     ] = None,
-    multiplicity: Annotated[
-        int, typer.Option(min=1, help="evalys: how many jobs a core could have had.")
-    ] = 1,
-    policy: Annotated[str, typer.Option(help="evalys: name of the policy, for tables.")] = "imported",
-    label: Annotated[str | None, typer.Option(help="evalys: name of the RUN, for tables.")] = None,
+    multiplicity: Annotated[int, Option(min=1, help="evalys: how many jobs a core could have had.")] = 1,
+    policy: Annotated[str, Option(help="evalys: name of the policy, for tables.")] = "imported",
+    label: Annotated[str | None, Option(help="evalys: name of the RUN, for tables.")] = None,
     force: Force = False,
     lenient: Lenient = False,
     as_json: AsJson = False,

@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.id_list import read_ids
@@ -183,18 +184,16 @@ def behaviour_table(
     return table
 
 
-TraceFile = Annotated[Path, typer.Argument(help="SWF file, plain or gzip.", metavar="TRACE")]
+TraceFile = Annotated[Path, Argument(help="SWF file, plain or gzip.", metavar="TRACE")]
 OutFile = Annotated[
-    Path, typer.Option("--out", help="SWF file to write; gzip where the name ends in .gz.", metavar="FILE")
+    Path, Option("--out", help="SWF file to write; gzip where the name ends in .gz.", metavar="FILE")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Lenient = Annotated[
-    bool, typer.Option("--lenient", help="Skip and count malformed lines instead of stopping at the first.")
+    bool, Option("--lenient", help="Skip and count malformed lines instead of stopping at the first.")
 ]
-InteractiveQueue = Annotated[
-    int, typer.Option(min=-1, help="SWF queue of interactive jobs; -1: there are none.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="For whatever is drawn at random.")]
+InteractiveQueue = Annotated[int, Option(min=-1, help="SWF queue of interactive jobs; -1: there are none.")]
+Seed = Annotated[int, Option(min=0, help="For whatever is drawn at random.")]
 
 
 MOST_NUMBERS = 10_000_000

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from foundation.errors import InputError, UsageError
 from foundation.interruption import on_signals
@@ -68,18 +69,18 @@ MOST_JOBS = 10_000_000
 
 def generate(
     out: OutFile,
-    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="How many.")] = 1000,
+    jobs: Annotated[int, Option(min=1, max=MOST_JOBS, help="How many.")] = 1000,
     system: Annotated[
-        str, typer.Option(help="The machine, such as N12C12; 'host' for the cluster that fits this host.")
+        str, Option(help="The machine, such as N12C12; 'host' for the cluster that fits this host.")
     ] = "N12C12",
     load: Annotated[
-        float, typer.Option(help="Offered load, 0.7 for 70 %; 0 keeps the model's own gaps.", min=0)
+        float, Option(help="Offered load, 0.7 for 70 %; 0 keeps the model's own gaps.", min=0)
     ] = 0.7,
     interactive_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of the jobs, that are interactive.")
+        float, Option(min=0, max=1, help="Of the jobs, that are interactive.")
     ] = 0.2,
     interactive_procs: Annotated[
-        int | None, typer.Option(min=1, help="Widest interactive job; by default one node.")
+        int | None, Option(min=1, help="Widest interactive job; by default one node.")
     ] = None,
     seed: Seed = 1,
     force: Force = False,
@@ -121,22 +122,19 @@ def generate(
 
 
 def patterns(
-    folder: Annotated[Path, typer.Argument(help="Folder of recordings (*.csv, *.swf).", metavar="DIR")],
+    folder: Annotated[Path, Argument(help="Folder of recordings (*.csv, *.swf).", metavar="DIR")],
     synthesize_count: Annotated[
-        int | None, typer.Option("--synthesize", min=1, help="Make so many new patterns like them.")
+        int | None, Option("--synthesize", min=1, help="Make so many new patterns like them.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="SWF file for the new patterns.", metavar="FILE")
-    ] = None,
+    out: Annotated[Path | None, Option(help="SWF file for the new patterns.", metavar="FILE")] = None,
     clusters: Annotated[
-        int | None, typer.Option(min=1, help="Of the recordings; by default from their number.")
+        int | None, Option(min=1, help="Of the recordings; by default from their number.")
     ] = None,
     aligned: Annotated[
-        AlignedSeries,
-        typer.Option(help="What is aligned: lengths of periods, or samples of the CPU utilisation."),
+        AlignedSeries, Option(help="What is aligned: lengths of periods, or samples of the CPU utilisation.")
     ] = AlignedSeries.PERIODS,
     threshold: Annotated[
-        float, typer.Option(min=0, help="Cores above which a sample of a recording is busy.")
+        float, Option(min=0, help="Cores above which a sample of a recording is busy.")
     ] = THRESHOLD_CORES,
     seed: Seed = 1,
     force: Force = False,
@@ -183,25 +181,25 @@ def patterns(
         return
     console = Console()
     for reason in library.skipped:
-        console.print(f"Skipped: {reason}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"Skipped: {reason}", soft_wrap=True)
     if made is None:
         console.print(behaviour_table(found))
         return
     console.print(f"Clusters of {', '.join(map(str, sizes))} recordings", highlight=False)
     console.print(behaviour_table(made, ("recorded", found)))
-    console.print(f"Patterns: {out}", markup=False, highlight=False, soft_wrap=True)
+    console.say(f"Patterns: {out}", soft_wrap=True)
 
 
 def record_job(
-    out: Annotated[Path, typer.Option("--out", help="CSV file to write.", metavar="FILE")],
-    job: Annotated[int | None, typer.Option(min=1, help="Slurm job, by its cgroups on this node.")] = None,
-    pid: Annotated[int | None, typer.Option(min=1, help="Process, with its descendants.")] = None,
-    cgroup: Annotated[Path | None, typer.Option(help="Folder of a cgroup, v1 or v2.", metavar="DIR")] = None,
-    every: Annotated[float, typer.Option(help="Seconds from sample to sample.")] = SAMPLE_S,
+    out: Annotated[Path, Option(help="CSV file to write.", metavar="FILE")],
+    job: Annotated[int | None, Option(min=1, help="Slurm job, by its cgroups on this node.")] = None,
+    pid: Annotated[int | None, Option(min=1, help="Process, with its descendants.")] = None,
+    cgroup: Annotated[Path | None, Option(help="Folder of a cgroup, v1 or v2.", metavar="DIR")] = None,
+    every: Annotated[float, Option(help="Seconds from sample to sample.")] = SAMPLE_S,
     most: Annotated[
-        float | None, typer.Option("--for", help="Seconds to record; by default until the job ends.")
+        float | None, Option("--for", help="Seconds to record; by default until the job ends.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the job in the file.")] = None,
+    name: Annotated[str | None, Option(help="Of the job in the file.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -260,24 +258,24 @@ def interactive(
     out: OutFile,
     patterns: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder of recorded patterns (*.csv, *.swf); without it they are drawn to match the "
             "published statistics.",
             metavar="DIR",
         ),
     ] = None,
     nearest: Annotated[
-        int, typer.Option(min=1, help="Recordings of nearest length among which one is drawn.")
+        int, Option(min=1, help="Recordings of nearest length among which one is drawn.")
     ] = NEAREST,
     threshold: Annotated[
-        float, typer.Option(min=0, help="Cores above which a sample of a recording is busy.")
+        float, Option(min=0, help="Cores above which a sample of a recording is busy.")
     ] = THRESHOLD_CORES,
     jobs: Annotated[
-        int | None, typer.Option(min=0, help="Interactive jobs wanted: random small batch jobs become some.")
+        int | None, Option(min=0, help="Interactive jobs wanted: random small batch jobs become some.")
     ] = None,
-    most_cores: Annotated[int, typer.Option(min=1, help="Of a batch job that may.")] = MOST_CORES,
-    most_run: Annotated[float, typer.Option(min=0, help="Seconds, which it must be under.")] = MOST_RUN_S,
-    interactive_queue: Annotated[int, typer.Option(min=0, help="SWF queue of interactive jobs.")] = 0,
+    most_cores: Annotated[int, Option(min=1, help="Of a batch job that may.")] = MOST_CORES,
+    most_run: Annotated[float, Option(min=0, help="Seconds, which it must be under.")] = MOST_RUN_S,
+    interactive_queue: Annotated[int, Option(min=0, help="SWF queue of interactive jobs.")] = 0,
     seed: Seed = 1,
     force: Force = False,
     lenient: Lenient = False,
@@ -328,14 +326,14 @@ def interactive(
         return
     console = Console()
     for reason in () if library is None else library.skipped:
-        console.print(f"Skipped: {reason}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"Skipped: {reason}", soft_wrap=True)
     words = f"{counted_of(sessions, len(result.jobs), 'job')} {verb(sessions)} interactive, {made:,} made so"
     if report is not None and library is not None:
         words += (
             f"; {counted_of(report.recordings_used, len(library.recordings), 'recording')} used, one of them "
             f"at most {counted(report.most_used, 'time')}"
         )
-    console.print(words, markup=False, highlight=False, soft_wrap=True)
+    console.say(words, soft_wrap=True)
     if found is not None:
         console.print(behaviour_table(found))
-    console.print(f"Trace: {out}", markup=False, highlight=False, soft_wrap=True)
+    console.say(f"Trace: {out}", soft_wrap=True)

@@ -7,8 +7,8 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Table
+from typer import Option
 
 from foundation.errors import UsageError
 from foundation.units import counted, duration, durations
@@ -51,61 +51,55 @@ def scale(
     trace: TraceFile,
     out: OutFile,
     system: Annotated[
-        str, typer.Option(help="Target, such as N12C12; 'host' for the cluster that fits this host.")
+        str, Option(help="Target, such as N12C12; 'host' for the cluster that fits this host.")
     ] = "N12C12",
     window: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Which stretch: busy (a busy, typical day around its active hours), all, thesis (UniLu-Gaia "
             "only), a date such as 2014-06-05 (around its active hours, or as long as --hours). auto is "
             "thesis for UniLu-Gaia, else busy."
         ),
     ] = "auto",
     start: Annotated[
-        float | None,
-        typer.Option(min=0, help="First second of the stretch, with --hours instead of --window."),
+        float | None, Option(min=0, help="First second of the stretch, with --hours instead of --window.")
     ] = None,
     hours: Annotated[
-        float | None, typer.Option(help="Length of a stretch from --start (default 24), or of a date's.")
+        float | None, Option(help="Length of a stretch from --start (default 24), or of a date's.")
     ] = None,
     first_hour: Annotated[
-        float, typer.Option(min=0, max=24, help="O'clock at which a date's stretch of --hours begins.")
+        float, Option(min=0, max=24, help="O'clock at which a date's stretch of --hours begins.")
     ] = 0.0,
-    warm_up: Annotated[float, typer.Option(min=0, help="Hours before a busy day's active phase.")] = 3.0,
-    cool_down: Annotated[float, typer.Option(min=0, help="Hours after it.")] = 5.5,
+    warm_up: Annotated[float, Option(min=0, help="Hours before a busy day's active phase.")] = 3.0,
+    cool_down: Annotated[float, Option(min=0, help="Hours after it.")] = 5.5,
     interactive_day: Annotated[
         str | None,
-        typer.Option(help="Take the interactive jobs from the same hours of another date.", metavar="DATE"),
+        Option(help="Take the interactive jobs from the same hours of another date.", metavar="DATE"),
     ] = None,
     drop_wider_than: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             help="Leave out interactive jobs of more cores; others are narrowed to a node. 0: keep all.",
         ),
     ] = None,
     from_procs: Annotated[
-        int | None, typer.Option(min=1, help="Cores of the original; by default what its header says.")
+        int | None, Option(min=1, help="Cores of the original; by default what its header says.")
     ] = None,
     longest_run: Annotated[
-        float | None, typer.Option(min=1, help="Cut run times of batch jobs to so many seconds.")
+        float | None, Option(min=1, help="Cut run times of batch jobs to so many seconds.")
     ] = None,
-    intensity: Annotated[float, typer.Option(help="Factor on the load that the sizes ask for.")] = 1.0,
-    tolerance: Annotated[float, typer.Option(min=0, help="Of a half hour's target cores.")] = 0.1,
+    intensity: Annotated[float, Option(help="Factor on the load that the sizes ask for.")] = 1.0,
+    tolerance: Annotated[float, Option(min=0, help="Of a half hour's target cores.")] = 0.1,
     interactive_queue: InteractiveQueue = 0,
-    interactive_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of the interactive jobs, to keep.")
-    ] = 1.0,
+    interactive_share: Annotated[float, Option(min=0, max=1, help="Of the interactive jobs, to keep.")] = 1.0,
     periods: Annotated[
-        bool,
-        typer.Option(
-            "--periods/--no-periods", help="Busy and idle periods for interactive jobs without any."
-        ),
+        bool, Option("--periods/--no-periods", help="Busy and idle periods for interactive jobs without any.")
     ] = True,
-    speedup: Annotated[float, typer.Option(help="Divide every time by this.")] = 1.0,
+    speedup: Annotated[float, Option(help="Divide every time by this.")] = 1.0,
     seed: Seed = 1,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Draw before and after.", metavar="FILE", dir_okay=False)
+        Path | None, Option(help="Draw before and after.", metavar="FILE", dir_okay=False)
     ] = None,
     force: Force = False,
     lenient: Lenient = False,
@@ -155,7 +149,7 @@ def scale(
         return
     _tell(out, original, source, experiment, queue, size)
     if html is not None:
-        Console().print(f"Picture: {html}", markup=False, highlight=False, soft_wrap=True)
+        Console().say(f"Picture: {html}", soft_wrap=True)
 
 
 def parse_date(text: str, option: str) -> date:
@@ -205,11 +199,9 @@ def _tell(
     window, report = source.window, experiment.report
     clock = TraceClock.of(original.header, min(job.submit_s for job in original.jobs))
     dated = clock.date(window.start_s)
-    console.print(
+    console.say(
         f"Window: second {window.start_s:,.0f}{f' ({dated:%Y-%m-%d %H:%M})' if dated else ''}, "
         f"{duration(window.length_s)}: {window.why}",
-        markup=False,
-        highlight=False,
         soft_wrap=True,
     )
     phases = {
@@ -237,9 +229,7 @@ def _tell(
     after = summarize_kinds(experiment.scaled, queue)
     published = THESIS_TABLE_7_2 if (source.window, size) == (THESIS.window, THESIS_SYSTEM) else None
     console.print(kinds_table(after, published))
-    console.print(
-        f"Trace: {out}, {counted(len(experiment.trace.jobs), 'job')}", markup=False, highlight=False
-    )
+    console.say(f"Trace: {out}, {counted(len(experiment.trace.jobs), 'job')}")
 
 
 def scale_table(experiment: Experiment, from_procs: int, size: System) -> Table:
