@@ -24,28 +24,21 @@ from analysis.comparison.comparison_page import comparison_section
 from analysis.metrics import RunMetrics, cut_short, host_use, job_faults
 from analysis.report import write_report
 from analysis.verdict import Verdict, verdict_of
-from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.engine import EngineName, find_engine
 from deploy.compose.image import ensure_images
 from deploy.compose.plan import DEBIANS
-from deploy.local import GangKind, LocalCluster, Shape, natural_shape
+from deploy.local import GangKind, Shape, natural_shape
 from deploy.local.host import busy_warning, look_at_host
-from deploy.local.watch import HostWatch
 from foundation.errors import OsubError, OutputError
-from foundation.mpi_start import mpi_environment
 from foundation.records import Run, load_run
 from foundation.trust import refuse_for_root
 from foundation.units import counted
-from osub.live.forward import Hear, replay_there
-from osub.live.gang import AUTO, collector_of, find_gang
-from submitter.plan import ReplayOptions
-from submitter.replay import Collect, Look, Replay
+from osub.live.forward import Hear
+from osub.physical.cluster_provider import AskedReplay, Follow, own_bed
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.models import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix, generate_trace
 from workloads.trace.scaling import make_miniature
 
-Watch = Callable[[Replay, str, Collect | None, float, Look], bool]
-"""Carries a replay out under a name, for so many seconds at most; whether it finished."""
 LISTING = ".osub-demo"
 """Names of the runs that demos made in a folder."""
 FAILED = "-failed"
@@ -178,7 +171,7 @@ class Stage:
 
 
 def replay_under(
-    setting: DemoSetting, stage: Stage, steps: Mapping[int, int], most_s: float, watch: Watch
+    setting: DemoSetting, stage: Stage, steps: Mapping[int, int], most_s: float, watch: Follow
 ) -> dict[int, int]:
     """Replay under one setting on a cluster of its own; returns how many steps each coupled job made.
 
@@ -197,46 +190,20 @@ def replay_under(
     apps = stage.out / "apps.csv" if stage.chosen.coupled else None
     if apps is not None:
         apps.write_text(stage.chosen.apps(steps), encoding="utf-8")
-    if stage.engine is not None:
-        contained = ComposeCluster(stage.state)
-        try:
-            contained.up(stage.engine, shape, Options(accounting=False))
-            replay_there(
-                stage.state,
-                stage.hear,
-                stage.swf,
-                path,
-                label=setting.label,
-                most_s=most_s,
-                apps=apps,
-                block_jobs=stage.chosen.block_jobs,
-            )
-        finally:
-            contained.down()
-        jobs = load_run(path).jobs
-        return {row["trace_job"]: row["steps"] for row in jobs.iter_rows(named=True) if row["steps"]}
-    cluster = LocalCluster(stage.state)
-    try:
-        cluster.up(shape)
-        client = cluster.client()
-        gang = find_gang(AUTO, cluster.state(), client.config(), ())
-        options = ReplayOptions(
-            label=setting.label,
-            gang=gang.settings,
-            slices=gang.slices,
-            pin=stage.cores > 1,
-            use_memory=False,  # the trace's machine had other memory than this host
-            block_jobs=stage.chosen.block_jobs,
-            environment=mpi_environment(os.environ, one_host=True),
-        )
-        session = Replay.begin(stage.swf, path, client, options, apps)
-        collect = collector_of(gang.slices, client.config())
-        look = HostWatch(cluster.state(), os.getpid())
-        if not watch(session, setting.label, collect, most_s, look):
+    asked = AskedReplay(
+        swf=stage.swf,
+        apps=apps,
+        out=path,
+        title=setting.label,
+        label=setting.label,
+        most_s=most_s,
+        block_jobs=stage.chosen.block_jobs,
+    )
+    with own_bed(stage.state, shape, stage.engine, stage.hear) as bed:
+        if not bed.replay(asked, watch):
             raise KeyboardInterrupt("the demo's clusters are gone, its finished runs are kept")
-    finally:
-        cluster.down()
-    return dict(session.steps)
+    jobs = load_run(path).jobs
+    return {row["trace_job"]: row["steps"] for row in jobs.iter_rows(named=True) if row["steps"]}
 
 
 def make_out(out: Path) -> None:
@@ -329,7 +296,7 @@ def demonstrate(
     lenient: bool,
     say: Callable[[str], None],
     begin: Callable[[DemoSetting], object],
-    watch: Watch,
+    watch: Follow,
     engine_name: EngineName | None,
     hear: Hear,
 ) -> Demo:
@@ -419,7 +386,7 @@ def replayed(
     stage: Stage,
     steps: Mapping[int, int],
     most_s: float,
-    watch: Watch,
+    watch: Follow,
     say: Callable[[str], None],
 ) -> tuple[Run, dict[int, int]]:
     """Replay under one setting, once more where jobs hung or failed; see ``replay_under``.

@@ -86,5 +86,5 @@ def demo(
     console.say(f"{time.monotonic() - began:.0f} s in all. Report: {found.page.resolve()}")
 
 
-def _watch(session: Replay, label: str, collect: Collect | None, most_s: float, look: Look) -> bool:
+def _watch(session: Replay, label: str, collect: Collect | None, most_s: float, look: Look | None) -> bool:
     return watch_replay(session, label, collect, most_s=most_s, outlives_us=False, look=look)

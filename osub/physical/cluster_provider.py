@@ -36,15 +36,19 @@ Follow = Callable[[Replay, str, Collect | None, float, Look | None], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedReplay:
-    """One replay: its trace and table of applications, its RUN, its name and number, its time at most."""
+    """One replay: its trace and table of applications, its RUN, its name and number, its time at most.
+
+    ``block_jobs`` is how many jobs the trace repeats, if it does.
+    """
 
     swf: Path
-    apps: Path
+    apps: Path | None
     out: Path
     title: str
     label: str
-    trial: int
+    trial: int = 1
     most_s: float
+    block_jobs: int | None = None
 
 
 class Bed(Protocol):
@@ -73,6 +77,7 @@ class SlurmBed:
             slices=self.gang.slices,
             pin=self.pin,
             use_memory=False,  # of another machine
+            block_jobs=asked.block_jobs,
             environment=mpi_environment(os.environ, one_host=self.embedded is not None),
         )
         session = Replay.begin(asked.swf, asked.out, self.client, options, asked.apps)
@@ -100,6 +105,7 @@ class ContainedBed:
                 most_s=asked.most_s,
                 apps=asked.apps,
                 trial=asked.trial,
+                block_jobs=asked.block_jobs,
             )
         except KeyboardInterrupt:
             return False
@@ -151,28 +157,34 @@ class OwnBeds:
         """Start the cluster of a layout, and end it however the context ends."""
         shape = SHAPE if layout == PLACES else self._layouts[layout].shape(self._nodes, self._cores)
         folder = Path(tempfile.mkdtemp(prefix="osub-thesis-7-")) / "cluster"
-        cluster = LocalCluster(folder) if self._engine is None else ComposeCluster(folder)
         self._folder.note_cluster(folder)
         try:
-            if isinstance(cluster, LocalCluster):
-                cluster.up(shape)
-                yield _bed_of(cluster, shape)
-            else:
-                assert self._engine is not None
-                cluster.up(self._engine, shape, Options(accounting=False))
-                yield ContainedBed(folder, self._hear)
+            with own_bed(folder, shape, self._engine, self._hear) as bed:
+                yield bed
         finally:
             with signals_deferred():
-                cluster.down()
                 with suppress(OSError):
                     folder.parent.rmdir()
                 self._folder.note_cluster(None)
 
 
-def _bed_of(cluster: LocalCluster, shape: Shape) -> SlurmBed:
-    client = cluster.client()
-    gang = find_gang(AUTO, cluster.state(), client.config(), ())
-    return SlurmBed(client, gang, pin=shape.cores > 1 and not shape.virtual, embedded=cluster.state())
+@contextmanager
+def own_bed(folder: Path, shape: Shape, engine: EngineName | None, hear: Hear) -> Iterator[Bed]:
+    """Start a cluster in a folder, embedded or in an engine's containers; end it however the context ends."""
+    cluster = LocalCluster(folder) if engine is None else ComposeCluster(folder)
+    try:
+        if isinstance(cluster, LocalCluster):
+            cluster.up(shape)
+            client, state = cluster.client(), cluster.state()
+            gang = find_gang(AUTO, state, client.config(), ())
+            yield SlurmBed(client, gang, pin=shape.cores > 1 and not shape.virtual, embedded=state)
+        else:
+            assert engine is not None
+            cluster.up(engine, shape, Options(accounting=False))
+            yield ContainedBed(folder, hear)
+    finally:
+        with signals_deferred():
+            cluster.down()
 
 
 class GivenBeds:

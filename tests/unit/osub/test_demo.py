@@ -172,7 +172,7 @@ def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends
         real_run(out, JOBS, 1)
         return code
 
-    monkeypatch.setattr("osub.demo.ComposeCluster", Cluster)
+    monkeypatch.setattr("osub.physical.cluster_provider.ComposeCluster", Cluster)
     monkeypatch.setattr("osub.live.forward.forward_replay", forward)
     stage = demo.Stage(
         swf=tmp_path / "t.swf", chosen=demo.choose_trace(None, 2, 1, 60.0, 1), out=tmp_path,
