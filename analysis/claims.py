@@ -173,15 +173,9 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
         if not ours:
             ours = judgement.estimate.text(unit) if judgement.estimate else "-"
         return cls(
-            id=claim.id,
-            where=claim.where,
-            setting=claim.setting,
-            quantity=claim.quantity,
-            paper=claim.paper,
+            **msgspec.structs.asdict(claim),
             ours=ours,
-            estimate=judgement.estimate,
-            verdict=judgement.verdict,
-            note=judgement.note,
+            **{name: getattr(judgement, name) for name in judgement.__struct_fields__},
         )
 
 

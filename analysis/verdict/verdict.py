@@ -6,7 +6,7 @@ A sentence never says more than its interval does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -152,81 +152,71 @@ def percent(difference: QuantityDifference) -> str:
     return f"{text} [{ends[0]:.0f}%, {ends[1]:.0f}%]"
 
 
-def about_wait(wait: QuantityDifference | None) -> str:
-    """Say whether waiting got shorter."""
-    if wait is None:
-        return "Nothing is known of the waiting."
-    one, two = durations(wait.reference, wait.other)
-    way = wait.way
-    if way is None:
-        return f"Waiting: {_unclear(wait)} ({two} on average against {one})."
-    if wait.other == 0 or wait.reference == 0:
-        return f"Waiting {'ended' if way < 0 else 'began'}: {two} on average instead of {one}."
-    return (
-        f"Waiting got {'shorter' if way < 0 else 'longer'} by {percent(wait)}: {two} on average, not {one}."
-    )
+class MeasureSentences(NamedTuple):
+    """What is said of a measure: where it is not known, not clear, fell, and rose.
+
+    In them ``{one}`` and ``{two}`` are the means of reference and other, ``{by}`` is the change.
+    """
+
+    unknown: str
+    unclear: str
+    fell: str
+    rose: str
+    is_time: bool = False
 
 
-def about_cost(degradation: QuantityDifference | None) -> str:
-    """Say what jobs paid for it: time on cores, as a multiple of the time that they need alone."""
-    if degradation is None:
-        return "What the jobs paid for it is not known: their dedicated times are not."
-    one, two = number(degradation.reference), number(degradation.other)
-    way = degradation.way
-    if way is None:
-        return f"On cores: {_unclear(degradation)} ({two} times what jobs need alone against {one})."
-    if way > 0:
-        return f"It cost them time on cores: {two} times what they need alone, not {one}."
-    return f"They ran faster: {two} times what they need alone, not {one}."
+_SENTENCES = {
+    "wait_s": MeasureSentences(
+        "Nothing is known of the waiting.",
+        "Waiting: {unclear} ({two} on average against {one}).",
+        "Waiting got shorter by {by}: {two} on average, not {one}.",
+        "Waiting got longer by {by}: {two} on average, not {one}.",
+        is_time=True,
+    ),
+    "degradation": MeasureSentences(
+        "What the jobs paid for it is not known: their dedicated times are not.",
+        "On cores: {unclear} ({two} times what jobs need alone against {one}).",
+        "They ran faster: {two} times what they need alone, not {one}.",
+        "It cost them time on cores: {two} times what they need alone, not {one}.",
+    ),
+    "turnaround_s": MeasureSentences(
+        "",
+        "In all: {unclear} (a job was done after {two} against {one}).",
+        "In all, a job was done sooner by {by}: after {two}, not {one}.",
+        "In all, a job was done later by {by}: after {two}, not {one}.",
+        is_time=True,
+    ),
+    "bounded_slowdown": MeasureSentences(
+        "",
+        "Mean bounded slowdown: {unclear} ({two} against {one}).",
+        "The mean bounded slowdown fell by {by}: {two}, not {one}.",
+        "The mean bounded slowdown rose by {by}: {two}, not {one}.",
+    ),
+}
+"""Of one setting against another, in the order in which they are said."""
+_OF_GANGS = MeasureSentences(
+    "Whether gang scheduling helps is not known: the jobs' dedicated times are not.",
+    "Gang scheduling, in the jobs' time on cores: {unclear} ({two} times what they need alone against {one} "
+    "without).",
+    "Gang scheduling took {taken}: jobs took {two} times what they need alone, {one} without it ({by} less).",
+    "Gang scheduling made it worse: jobs took {two} times what they need alone, {one} without it "
+    "({by} more).",
+)
+"""Of the degradation under gangs against that without."""
 
 
-def about_whole(turnaround: QuantityDifference | None) -> str:
-    """Say whether jobs were done sooner, wait and run together."""
-    if turnaround is None:
-        return ""
-    one, two = durations(turnaround.reference, turnaround.other)
-    way = turnaround.way
-    if way is None:
-        return f"In all: {_unclear(turnaround)} (a job was done after {two} against {one})."
-    return (
-        f"In all, a job was done {'sooner' if way < 0 else 'later'} by {percent(turnaround)}: "
-        f"after {two}, not {one}."
-    )
-
-
-def about_slowdown(slowdown: QuantityDifference | None) -> str:
-    """Say whether the mean bounded slowdown fell or rose; nothing where it is not known."""
-    if slowdown is None:
-        return ""
-    one, two = number(slowdown.reference), number(slowdown.other)
-    way = slowdown.way
-    if way is None:
-        return f"Mean bounded slowdown: {_unclear(slowdown)} ({two} against {one})."
-    return (
-        f"The mean bounded slowdown {'fell' if way < 0 else 'rose'} by {percent(slowdown)}: {two}, not {one}."
-    )
-
-
-def about_gang(degradation: QuantityDifference | None) -> str:
-    """Say whether taking turns together took the cost of sharing away."""
-    if degradation is None:
-        return "Whether gang scheduling helps is not known: the jobs' dedicated times are not."
-    one, two = number(degradation.reference), number(degradation.other)
-    way = degradation.way
-    if way is None:
-        return (
-            f"Gang scheduling, in the jobs' time on cores: {_unclear(degradation)} "
-            f"({two} times what they need alone against {one} without)."
-        )
-    if way > 0:
-        return (
-            f"Gang scheduling made it worse: jobs took {two} times what they need alone, {one} without it "
-            f"({percent(degradation)} more)."
-        )
-    return (
-        f"Gang scheduling took {_taken(degradation)}: jobs took {two} times what they need alone, "
-        f"{one} without it ({percent(degradation)} less)."
-    )
+def about_measure(sentences: MeasureSentences, found: QuantityDifference | None) -> str:
+    """Say what became of a measure."""
+    if found is None:
+        return sentences.unknown
+    texts = durations if sentences.is_time else lambda *values: map(number, values)
+    one, two = texts(found.reference, found.other)
+    if found.way is None:
+        return sentences.unclear.format(one=one, two=two, unclear=_unclear(found))
+    if sentences is _SENTENCES["wait_s"] and 0 in (found.other, found.reference):
+        return f"Waiting {'ended' if found.way < 0 else 'began'}: {two} on average instead of {one}."
+    said = sentences.fell if found.way < 0 else sentences.rose
+    return said.format(one=one, two=two, by=percent(found), taken=_taken(found))
 
 
 def _taken(degradation: QuantityDifference) -> str:
@@ -237,7 +227,7 @@ def _taken(degradation: QuantityDifference) -> str:
     return f"{_whole_percent(share)} of the cost of sharing away"
 
 
-def about_evidence(found: Paired, *, simulated: bool) -> str:
+def about_evidence(found: SettingFinding, *, simulated: bool) -> str:
     """Say what the intervals are of, and whether that is enough."""
     jobs = f"{found.jobs:,} job{'' if found.jobs == 1 else 's'}"
     gives = "gives" if found.jobs == 1 else "give"
@@ -428,17 +418,11 @@ def _evidence(findings: Sequence[SettingFinding], *, simulated: bool) -> Iterato
     """Yield what the findings stand on; where that differs, with what it is said of."""
     about: dict[str, list[str]] = {}
     for one in findings:
-        sentence = about_evidence(_found(one), simulated=simulated)
+        sentence = about_evidence(one, simulated=simulated)
         about.setdefault(sentence, []).append(f"{one.other} against {one.reference}")
     for sentence, pairs in about.items():
         whose = f"Evidence for {' and '.join(pairs)}:"
         yield sentence if len(about) == 1 else sentence.replace("Evidence:", whose, 1)
-
-
-def _found(finding: SettingFinding) -> Paired:
-    return Paired(
-        jobs=finding.jobs, evidence=finding.evidence, runs=finding.runs, differences=finding.differences
-    )
 
 
 def _of_settings(groups: Sequence[RunGroup], options: MetricOptions) -> Iterator[SettingFinding]:
@@ -451,10 +435,7 @@ def _of_settings(groups: Sequence[RunGroup], options: MetricOptions) -> Iterator
             continue
         differences = found.differences
         sentences = (
-            about_wait(differences.get("wait_s")),
-            about_cost(differences.get("degradation")),
-            about_whole(differences.get("turnaround_s")),
-            about_slowdown(differences.get("bounded_slowdown")),
+            *(about_measure(said, differences.get(name)) for name, said in _SENTENCES.items()),
             _on_overhead(reference, other, differences),
         )
         yield _finding("setting", reference, other, found, ("turnaround_s", "bounded_slowdown"), sentences)
@@ -500,7 +481,7 @@ def _of_gangs(groups: Sequence[RunGroup], options: MetricOptions) -> Iterator[Se
                 continue
             found = paired(naive, gang, options)
             if found.jobs:
-                sentences = (about_gang(found.differences.get("degradation")),)
+                sentences = (about_measure(_OF_GANGS, found.differences.get("degradation")),)
                 yield _finding("gang", naive, gang, found, ("degradation",), sentences)
 
 

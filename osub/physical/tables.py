@@ -41,10 +41,10 @@ def percentile(number: int) -> Value:
 def cell(results: Results, key: str, workload: str, value: Value, *, scaled: bool = False) -> str:
     """Return the mean over the trials, real and simulated; shares as such where they are."""
     factor = results.plan.compression(workload) if scaled else 1.0
-    real = [factor * value(one) for (name, _), one in results.real.get(key, {}).items() if name == workload]
-    made = [
-        factor * value(one) for (name, _), one in results.simulated.get(key, {}).items() if name == workload
-    ]
+    real, made = (
+        [factor * value(one) for (name, _), one in of.get(key, {}).items() if name == workload]
+        for of in (results.real, results.simulated)
+    )
     is_share = value is ReplayOutcome.waited
     if not real:
         return ABSENT

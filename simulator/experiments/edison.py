@@ -210,7 +210,7 @@ def of_trace(path: Path) -> MachineWorld:
     real_days = float(submit_us.max()) / US_PER_S / DAY_S
     warm_up = WARM_UP_DAYS / real_days if real_days > 2 * WARM_UP_DAYS else WARM_UP_SHARE
     load = float(jobs.nodes @ jobs.run_us) / max(1.0, float(submit_us.max())) / system.nodes
-    jobs = replace(jobs, submit_us=_rounded(submit_us * (load / LOAD)))
+    jobs = replace(jobs, submit_us=np.rint(submit_us * (load / LOAD)).astype(np.int64))
     last_us = int(jobs.submit_us.max())
     return MachineWorld(
         name=columns.name,
@@ -225,10 +225,6 @@ def of_trace(path: Path) -> MachineWorld:
         spell_us=None,
         draw=lambda seed: replace(jobs, memory=draw_memory(len(chosen), seed)),
     )
-
-
-def _rounded(values: Ints) -> Ints:
-    return np.rint(values).astype(np.int64)
 
 
 def _system(columns: SwfColumns) -> System:
