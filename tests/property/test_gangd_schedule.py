@@ -9,32 +9,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangd import wire
 from gangd.controller.fanout import Fanout
+from gangd.core import scheduler_events
 from gangd.core.cores import CoreMap
 from gangd.core.gang_settings import CoreSettings
 from gangd.core.scheduler import GangScheduler
-from gangd.core.scheduler_events import (
-    AgentJoined,
-    Command,
-    CpuSample,
-    Exempt,
-    HoldMode,
-    JobView,
-    NodeReport,
-    Publish,
-    SliceUse,
-    SlurmSnapshot,
-    Tick,
-)
-from gangd.wire import (
-    Bounds,
-    ControllerIdentity,
-    DownMessage,
-    MissedPlanError,
-    SliceSchedule,
-    decode_down,
-    encode_down,
-)
 from tests.fixtures.tier import examples
 
 MS = 1_000_000
@@ -44,7 +24,7 @@ MS = 1_000_000
 class Job:
     """A job as it really is; the scheduler learns of its demand from samples only."""
 
-    view: JobView
+    view: scheduler_events.JobView
     placement: dict[str, tuple[int, ...]]
     busy: bool = True
     waited: int = 0
@@ -65,7 +45,9 @@ class World:
     settings: CoreSettings = field(
         default_factory=lambda: CoreSettings(grace_ns=0, freeze_cap_ns=60_000 * MS)
     )
-    holds: tuple[HoldMode, ...] = (HoldMode.FREEZE,)  # of the jobs, in turns
+    holds: tuple[scheduler_events.HoldMode, ...] = (
+        scheduler_events.HoldMode.FREEZE,
+    )  # of the jobs, in turns
     lost_us: int = 0  # by each switch
     hasty: Random | None = None  # decides about more ticks, late in a slice, when something has changed
 
@@ -73,11 +55,15 @@ class World:
         self.names = [f"n{index}" for index in range(self.nodes)]
         self.map = CoreMap(dict.fromkeys(self.names, self.cores))
         self.scheduler = GangScheduler(self.settings, 0, self.map)
-        bounds = Bounds(self.settings.freeze_cap_ns, 0)
+        bounds = wire.Bounds(self.settings.freeze_cap_ns, 0)
         self.fanout = Fanout(
-            ControllerIdentity(b"c" * 16, 1), self.map, self.scheduler.time, self.settings.lease_ns, bounds
+            wire.ControllerIdentity(b"c" * 16, 1),
+            self.map,
+            self.scheduler.time,
+            self.settings.lease_ns,
+            bounds,
         )
-        self.agents = {name: SliceSchedule(name) for name in self.names}
+        self.agents = {name: wire.SliceSchedule(name) for name in self.names}
         self.silent: set[str] = set()
         self.lossy: Random | None = None
         self.judging = True
@@ -86,7 +72,7 @@ class World:
         self.next_id = 1
         self.slice = 0
         for name in self.names:
-            self.tell(self.scheduler.handle(AgentJoined(0, name)))
+            self.tell(self.scheduler.handle(scheduler_events.AgentJoined(0, name)))
             self.fanout.resend(name)
         self.send()
 
@@ -111,7 +97,7 @@ class World:
         number = self.next_id
         self.next_id += 1
         hold = self.holds[number % len(self.holds)]
-        view = JobView(number, number, self.map.pack(placement), weight=weight, hold=hold)
+        view = scheduler_events.JobView(number, number, self.map.pack(placement), weight=weight, hold=hold)
         self.jobs[number] = self.known[number] = Job(view, placement)
         return self.jobs[number]
 
@@ -120,38 +106,40 @@ class World:
         if self.hasty is not None and self.slice and self.hasty.random() < 0.5:
             late_ns = self.scheduler.time.start_ns(self.slice) - self.settings.quantum_ns // 4
             views = tuple(job.view for job in self.jobs.values())
-            self.tell(self.scheduler.handle(SlurmSnapshot(late_ns, late_ns, 1e9, views)))
+            self.tell(self.scheduler.handle(scheduler_events.SlurmSnapshot(late_ns, late_ns, 1e9, views)))
             if self.scheduler.restless:
-                self.tell(self.scheduler.handle(Tick(late_ns)))
+                self.tell(self.scheduler.handle(scheduler_events.Tick(late_ns)))
                 assert not self.scheduler.restless
                 self.send()
         for name in self.names:
             if name not in self.silent and self.slice:
                 self.tell(
-                    self.scheduler.handle(NodeReport(self.now_ns, name, (self.use(name, self.slice - 1),)))
+                    self.scheduler.handle(
+                        scheduler_events.NodeReport(self.now_ns, name, (self.use(name, self.slice - 1),))
+                    )
                 )
         views = tuple(job.view for job in self.jobs.values())
-        self.tell(self.scheduler.handle(SlurmSnapshot(self.now_ns, self.now_ns, 1e9, views)))
-        self.tell(self.scheduler.handle(Tick(self.now_ns)))
+        self.tell(self.scheduler.handle(scheduler_events.SlurmSnapshot(self.now_ns, self.now_ns, 1e9, views)))
+        self.tell(self.scheduler.handle(scheduler_events.Tick(self.now_ns)))
         self.send()
         if self.judging:
             self.check()
         self.slice += 1
 
-    def use(self, name: str, number: int) -> SliceUse:
+    def use(self, name: str, number: int) -> scheduler_events.SliceUse:
         held = self.agents[name].held(number)
         samples = tuple(
-            CpuSample(job.view.job, 900 * job.busy, 100 * job.busy, 1000, 1)
+            scheduler_events.CpuSample(job.view.job, 900 * job.busy, 100 * job.busy, 1000, 1)
             for job in self.jobs.values()
             if name in job.placement and job.view.job not in held
         )
-        return SliceUse(number, self.lost_us, self.lost_us, tuple(held), samples)
+        return scheduler_events.SliceUse(number, self.lost_us, self.lost_us, tuple(held), samples)
 
-    def tell(self, commands: list[Command]) -> None:
+    def tell(self, commands: list[scheduler_events.Command]) -> None:
         for command in commands:
-            if isinstance(command, Publish):
+            if isinstance(command, scheduler_events.Publish):
                 self.fanout.publish(command)
-            elif isinstance(command, Exempt):
+            elif isinstance(command, scheduler_events.Exempt):
                 self.fanout.exempt(command)
 
     def send(self) -> None:
@@ -162,10 +150,10 @@ class World:
                 if self.lossy is None or self.lossy.random() > 0.3:
                     self.deliver(message, name)
 
-    def deliver(self, message: DownMessage, name: str) -> None:
+    def deliver(self, message: wire.DownMessage, name: str) -> None:
         try:
-            self.agents[name].accept(decode_down(encode_down(message), name), self.now_ns)
-        except MissedPlanError:
+            self.agents[name].accept(wire.decode_down(wire.encode_down(message), name), self.now_ns)
+        except wire.MissedPlanError:
             self.fanout.resend(name)
 
     def rotated(self) -> set[int]:
@@ -181,7 +169,7 @@ class World:
     def takes_turns(self, number: int) -> bool:
         """Whether a job must not share cores with its like."""
         job = self.known[number]
-        return job.view.hold is HoldMode.FREEZE or len(job.cores) > 1
+        return job.view.hold is scheduler_events.HoldMode.FREEZE or len(job.cores) > 1
 
     def check(self) -> None:
         """Judge the slice that just began."""
@@ -247,11 +235,11 @@ churn = st.lists(
 @given(
     churn,
     st.integers(2, 4),
-    st.lists(st.sampled_from(HoldMode), min_size=1, max_size=3),
+    st.lists(st.sampled_from(scheduler_events.HoldMode), min_size=1, max_size=3),
     st.none() | st.randoms(),
 )
 def test_one_gang_a_core_no_job_starves_and_all_nodes_agree(
-    script: list[tuple[str, object]], most: int, holds: list[HoldMode], hasty: Random | None
+    script: list[tuple[str, object]], most: int, holds: list[scheduler_events.HoldMode], hasty: Random | None
 ) -> None:
     world = World(multiplicity=most, holds=tuple(holds), hasty=hasty)
     for what, which in script:
@@ -352,7 +340,11 @@ def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
             job = len(world.jobs) and world.next_id - 1 - ahead % 3  # maybe one that is unknown, or not there
             if job > 0:
                 seen.add((job, node))
-                world.tell(world.scheduler.handle(NodeReport(world.scheduler.now_ns, node, launched=(job,))))
+                world.tell(
+                    world.scheduler.handle(
+                        scheduler_events.NodeReport(world.scheduler.now_ns, node, launched=(job,))
+                    )
+                )
         world.step()
         held = set().union(*(world.agents[name].held(world.slice - 1) for name in world.names))
         for number in held & world.jobs.keys():

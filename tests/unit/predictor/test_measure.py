@@ -29,6 +29,7 @@ from foundation.units import seconds_of
 from osub.cli.predict.command import app
 from predictor.dataset import SOLO, TRIALS, PairKind, Pairs, read_pairs, write_pairs
 from predictor.dataset.pairs_agreement import agreement_of
+from predictor.measure import pairs_store
 from predictor.measure.frozen_program import FrozenProgram, ProgramError, weigh_session
 from predictor.measure.measure_pairs import (
     Measurement,
@@ -46,14 +47,6 @@ from predictor.measure.pair_trial import (
     measure,
     share_taken,
     shares_taken,
-)
-from predictor.measure.pairs_store import (
-    JOURNAL_NAME,
-    Journal,
-    PairsStore,
-    describe_host,
-    pair_frame,
-    siblings,
 )
 from predictor.programs.program_catalogue import (
     ALL,
@@ -192,15 +185,15 @@ def test_an_application_that_failed_is_not_asked_for_again() -> None:
     assert {each.name for pair in plan.pairs if not plan.is_done(*pair) for each in pair} == {"a", "c"}
 
 
-def journal(folder: Path) -> Journal:
-    return Journal(folder, TRIALS.empty(), SOLO.empty())
+def journal(folder: Path) -> pairs_store.Journal:
+    return pairs_store.Journal(folder, TRIALS.empty(), SOLO.empty())
 
 
 def test_what_is_in_a_journal_survives_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
     first = journal(tmp_path)
     first.append(trial().rows(), [solo_row()])
     first.append(trial(number=2).rows(), [solo_row()])
-    path = tmp_path / JOURNAL_NAME
+    path = tmp_path / pairs_store.JOURNAL_NAME
     with path.open("ab") as stream:
         stream.write(b'{"trials": [{"kind": "timesl')
     again = journal(tmp_path)
@@ -213,14 +206,14 @@ def test_what_is_in_a_journal_survives_a_kill_in_the_middle_of_a_line(tmp_path: 
 def test_rows_that_are_in_tables_and_journal_count_once(tmp_path: Path) -> None:
     first = journal(tmp_path)
     first.append(trial().rows(), [])
-    assert Journal(tmp_path, first.trials(), first.solo()).trials().height == 2
+    assert pairs_store.Journal(tmp_path, first.trials(), first.solo()).trials().height == 2
 
 
 @pytest.mark.parametrize(
     "text", [b"[]\n", b"\xff\n", b'{"trials": [{"kind": 1}], "solo": []}\n', b'{"trials": 3}\n']
 )
 def test_a_journal_that_is_none_is_one_line(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / JOURNAL_NAME).write_bytes(text)
+    (tmp_path / pairs_store.JOURNAL_NAME).write_bytes(text)
     with pytest.raises(InputError, match=r"measured.jsonl: line 1") as error:
         journal(tmp_path)
     assert "\n" not in str(error.value)
@@ -232,12 +225,12 @@ def test_pairs_have_the_interval_of_their_trials() -> None:
         for number, speed in enumerate((48, 50, 52), start=1)
         for row in trial("a", "b", number, speed).rows()
     ]
-    row = pair_frame(TRIALS.frame(rows), 1.0).filter(victim="a").to_dicts()[0]
+    row = pairs_store.pair_frame(TRIALS.frame(rows), 1.0).filter(victim="a").to_dicts()[0]
     assert row["e_v"] == pytest.approx(0.5)
     # 4.303 is Student's t of two degrees of freedom.
     assert row["e_v_high"] - row["e_v"] == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=1e-3)
     assert row["load"] == pytest.approx(0.1)
-    assert pair_frame(TRIALS.frame(trial().rows()), 1.0)["e_v_low"].to_list() == [None, None]
+    assert pairs_store.pair_frame(TRIALS.frame(trial().rows()), 1.0)["e_v_low"].to_list() == [None, None]
 
 
 def test_names_groups_and_families() -> None:
@@ -299,11 +292,11 @@ def test_siblings_are_read_as_ranges_and_lists(tmp_path: Path) -> None:
     for cpu, text in ((0, "0,4\n"), (1, "1-2\n"), (2, "mist\n")):
         (folder := tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(text)
-    assert siblings(0, tmp_path) == [0, 4]
-    assert siblings(1, tmp_path) == [1, 2]
-    assert siblings(2, tmp_path) == [2]
-    assert siblings(9, tmp_path) == [9]
-    assert describe_host().cpus >= 1
+    assert pairs_store.siblings(0, tmp_path) == [0, 4]
+    assert pairs_store.siblings(1, tmp_path) == [1, 2]
+    assert pairs_store.siblings(2, tmp_path) == [2]
+    assert pairs_store.siblings(9, tmp_path) == [9]
+    assert pairs_store.describe_host().cpus >= 1
 
 
 def test_a_program_that_is_not_there_or_dies_is_named(tmp_path: Path) -> None:
@@ -490,18 +483,21 @@ def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
     warnings: list[str] = []
     settings = MeasurementSettings([*quick_programs, dies], [PairKind.TIMESLICE], 60, most=1, lengths=SHORT)
     Measurement(
-        settings, PairsStore(out, settings.applications, 0.1, resume=False), lambda _: None, warnings.append
+        settings,
+        pairs_store.PairsStore(out, settings.applications, 0.1, resume=False),
+        lambda _: None,
+        warnings.append,
     ).run()
     first = read_pairs(out)
     assert (first.pairs.height, first.pairs["trials"].to_list()) == (4, [1] * 4)
     assert [warning for warning in warnings if "bad day" in warning]
     assert any("bad day" in note for note in first.about.notes)
-    assert not (out / JOURNAL_NAME).exists()
+    assert not (out / pairs_store.JOURNAL_NAME).exists()
     with pytest.raises(UsageError, match="--resume"):
-        PairsStore(out, quick_programs, 0.1, resume=False)
+        pairs_store.PairsStore(out, quick_programs, 0.1, resume=False)
     more = replace(settings, applications=quick_programs, most=2)
     Measurement(
-        more, PairsStore(out, quick_programs, 0.1, resume=True), lambda _: None, warnings.append
+        more, pairs_store.PairsStore(out, quick_programs, 0.1, resume=True), lambda _: None, warnings.append
     ).run()
     again = read_pairs(out)
     assert again.pairs["trials"].to_list() == [2] * 4

@@ -18,18 +18,8 @@ from simulator.eviction import EvictableJob, EvictionChoice, EvictionSolver, Que
 from simulator.eviction.baselines import Columns
 from simulator.eviction.eviction_problem import Checkpoints, Storage, overlapped_min, whole_losses
 from simulator.eviction.programme_table import ProgrammeTable, job_items
+from simulator.experiments import eviction_scenarios, eviction_survey
 from simulator.experiments import eviction_scenarios as scenarios
-from simulator.experiments import eviction_survey
-from simulator.experiments.eviction_scenarios import (
-    JOBS,
-    NODES,
-    Theta,
-    TraceFacts,
-    facts_of,
-    instant_of,
-    question_of,
-    rescaled,
-)
 from simulator.experiments.eviction_study import claim_rows, tables, world_of
 from workloads.swf import load_columns
 
@@ -54,22 +44,22 @@ class TestCheckpoints:
 class TestScenarios:
     @pytest.mark.parametrize("scenario", range(3))
     def test_generated_jobs_fill_the_machine_in_steps_of_eight(self, scenario: int) -> None:
-        instant = instant_of(None, scenario, np.random.default_rng(scenario))
-        assert len(instant.nodes) == JOBS[scenario]
-        assert instant.nodes.sum() == NODES
+        instant = eviction_scenarios.instant_of(None, scenario, np.random.default_rng(scenario))
+        assert len(instant.nodes) == eviction_scenarios.JOBS[scenario]
+        assert instant.nodes.sum() == eviction_scenarios.NODES
         assert (instant.nodes % 8 == 0).all()
         assert instant.nodes.min() > 0
         assert ((instant.elapsed_s >= 1800) & (instant.elapsed_s <= 12 * 3600)).all()
 
     def test_sizes_are_rescaled_in_proportion(self) -> None:
-        assert rescaled(np.array([100, 100, 200]), 4352).tolist() == [1088, 1088, 2176]
-        assert rescaled(np.array([1, 1, 10_000]), 4352).sum() == 4352
+        assert eviction_scenarios.rescaled(np.array([100, 100, 200]), 4352).tolist() == [1088, 1088, 2176]
+        assert eviction_scenarios.rescaled(np.array([1, 1, 10_000]), 4352).sum() == 4352
 
     def test_questions_of_one_instant_have_the_same_jobs_for_every_number_of_nodes(self) -> None:
-        instant = instant_of(None, 0, np.random.default_rng(1))
-        first, second = (question_of(instant, need, STORAGE, [1]) for need in (512, 2048))
+        instant = eviction_scenarios.instant_of(None, 0, np.random.default_rng(1))
+        first, second = (eviction_scenarios.question_of(instant, need, STORAGE, [1]) for need in (512, 2048))
         assert first.jobs == second.jobs
-        other = question_of(instant, 512, STORAGE, [2])
+        other = eviction_scenarios.question_of(instant, 512, STORAGE, [2])
         assert [job.loss for job in other.jobs] == [job.loss for job in first.jobs]
         assert [job.ts_min for job in other.jobs] != [job.ts_min for job in first.jobs]
         for job in first.jobs:
@@ -84,36 +74,41 @@ def line(number: int, start: int, run: int, nodes: int) -> str:
 
 
 @pytest.fixture
-def theta(tmp_path: Path) -> Theta:
+def theta(tmp_path: Path) -> eviction_scenarios.Theta:
     """Twelve jobs on 4,352 nodes from 3,000 s to 4,000 s; before and after that others."""
     lines = [line(number, 250 * number, 4000, 362) for number in range(11)]
     lines += [line(12, 3000, 4000, 370), line(13, 20_000, 600, 4392), line(14, 20_600, 100, 100)]
     (path := tmp_path / "theta.swf").write_text("\n".join(lines) + "\n")
-    return Theta(load_columns(path))
+    return eviction_scenarios.Theta(load_columns(path))
 
 
 class TestTrace:
-    def test_a_scenario_is_an_instant_at_which_its_jobs_run(self, theta: Theta) -> None:
+    def test_a_scenario_is_an_instant_at_which_its_jobs_run(self, theta: eviction_scenarios.Theta) -> None:
         (stretch,) = theta.stretches(12)
         assert (stretch.from_s, stretch.to_s, stretch.nodes.sum()) == (3000, 4000, 4352)
         for seed in range(5):
-            instant = instant_of(theta, 0, np.random.default_rng(seed))
+            instant = eviction_scenarios.instant_of(theta, 0, np.random.default_rng(seed))
             assert instant.nodes.tolist() == stretch.nodes.tolist()
             at = instant.elapsed_s + stretch.start_s
             assert at.min() == pytest.approx(at.max())
             assert 3000 <= at.min() <= 4000
 
-    def test_what_a_trace_lacks_is_generated_from_its_sizes(self, theta: Theta) -> None:
+    def test_what_a_trace_lacks_is_generated_from_its_sizes(self, theta: eviction_scenarios.Theta) -> None:
         assert theta.stretches(16) == []
-        assert instant_of(theta, 1, np.random.default_rng(1)).nodes.sum() == NODES
+        assert (
+            eviction_scenarios.instant_of(theta, 1, np.random.default_rng(1)).nodes.sum()
+            == eviction_scenarios.NODES
+        )
 
-    def test_short_jobs_and_more_nodes_than_the_machine_has_are_no_scenario(self, theta: Theta) -> None:
+    def test_short_jobs_and_more_nodes_than_the_machine_has_are_no_scenario(
+        self, theta: eviction_scenarios.Theta
+    ) -> None:
         assert theta.stretches(1) == []
         theta.nodes = theta.nodes * 2
         assert theta.stretches(12) == []
 
-    def test_facts_are_counted_by_time(self, theta: Theta) -> None:
-        facts = facts_of(theta)
+    def test_facts_are_counted_by_time(self, theta: eviction_scenarios.Theta) -> None:
+        facts = eviction_scenarios.facts_of(theta)
         assert (facts.jobs, facts.busiest, facts.most_jobs) == (14, 4352, 12)
         assert facts.busiest_days == pytest.approx(1000 / 86_400)
         assert facts.full_days == pytest.approx(600 / 86_400)
@@ -123,7 +118,7 @@ class TestTrace:
         path = tmp_path / "bare.swf"
         path.write_text("1 0 -1 -1 -1 -1 -1 4 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
         with pytest.raises(InputError, match="no job with a wait"):
-            Theta(load_columns(path))
+            eviction_scenarios.Theta(load_columns(path))
 
 
 def measured(seed: int) -> eviction_survey.MeasuredEviction:
@@ -159,7 +154,7 @@ def world(change: dict[str, object] | None = None, growth: float = 1.0) -> evict
     )
 
 
-FACTS = TraceFacts(
+FACTS = eviction_scenarios.TraceFacts(
     name="theta", jobs=10, days=363.0, busiest=4352, busiest_days=32.0, full_days=0.0, most_jobs=29,
     common_jobs=15, short=0.3,
 )  # fmt: skip
@@ -202,7 +197,7 @@ class TestClaims:
         assert row.verdict is ClaimVerdict.NOT_COMPARABLE
         assert row.note.startswith("fails here")
 
-    def test_the_world_is_compared_with_the_papers(self, theta: Theta) -> None:
+    def test_the_world_is_compared_with_the_papers(self, theta: eviction_scenarios.Theta) -> None:
         assert [one.is_alike for one in world_of(None, None, 2)] == [True]
         facts = replace(FACTS, busiest=4000)
         assert [one.is_alike for one in world_of(theta, facts, 2)] == [True, False, False]

@@ -13,20 +13,7 @@ import pytest
 
 from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
-from simulator.experiments import malleable_survey
-from simulator.experiments.job_windows import (
-    EAGLE,
-    HASWELL,
-    KNL,
-    RECIPES,
-    THETA,
-    JobWindow,
-    Recipe,
-    made_window,
-    run_times_s,
-    sizes_of,
-    trace_window,
-)
+from simulator.experiments import job_windows, malleable_survey
 from simulator.experiments.malleable_claims import SYSTEMS, claim_rows
 from tests.fixtures.cli import Cli
 
@@ -38,11 +25,11 @@ def share_up_to(values: np.ndarray, most: float) -> float:
 
 
 @cache
-def window_of(recipe: Recipe, share: float = 1.0) -> JobWindow:
-    return made_window(recipe, share=share)
+def window_of(recipe: job_windows.Recipe, share: float = 1.0) -> job_windows.JobWindow:
+    return job_windows.made_window(recipe, share=share)
 
 
-def columns(recipe: Recipe) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def columns(recipe: job_windows.Recipe) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     workload = window_of(recipe).workload
     return workload.nodes, workload.run_us / 1e6, workload.submit_us / 1e6
 
@@ -51,14 +38,14 @@ def columns(recipe: Recipe) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     ("recipe", "jobs", "hours", "nodes"),
     [
-        (HASWELL, 28_259, 120, 2388),
-        (KNL, 41_524, 120, 9688),
-        (EAGLE, 143_829, 672, 2568),
-        (THETA, 2550, 672, 4392),
+        (job_windows.HASWELL, 28_259, 120, 2388),
+        (job_windows.KNL, 41_524, 120, 9688),
+        (job_windows.EAGLE, 143_829, 672, 2568),
+        (job_windows.THETA, 2550, 672, 4392),
     ],
 )
 def test_windows_have_the_jobs_hours_and_nodes_of_table_2(
-    recipe: Recipe, jobs: int, hours: float, nodes: int
+    recipe: job_windows.Recipe, jobs: int, hours: float, nodes: int
 ) -> None:
     sizes, _, submit_s = columns(recipe)
     assert len(sizes) == jobs
@@ -68,8 +55,8 @@ def test_windows_have_the_jobs_hours_and_nodes_of_table_2(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_windows_ask_for_the_node_time_that_rigid_jobs_used(recipe: Recipe) -> None:
+@pytest.mark.parametrize("recipe", job_windows.RECIPES)
+def test_windows_ask_for_the_node_time_that_rigid_jobs_used(recipe: job_windows.Recipe) -> None:
     sizes, run_s, _ = columns(recipe)
     asked = float(sizes @ run_s) / (recipe.nodes * recipe.length_s)
     assert asked == pytest.approx(recipe.utilisation, rel=1e-3)
@@ -79,28 +66,30 @@ def test_windows_ask_for_the_node_time_that_rigid_jobs_used(recipe: Recipe) -> N
 
 
 def test_sizes_without_a_share_of_their_own_are_half_as_frequent_each() -> None:
-    sizes = sizes_of(HASWELL)
+    sizes = job_windows.sizes_of(job_windows.HASWELL)
     counts = [int((sizes == nodes).sum()) for nodes in (2, 4, 8, 16, 32)]
     assert all(before == pytest.approx(2 * after, abs=2) for before, after in pairwise(counts))
-    assert (sizes_of(KNL) == 4).sum() > 20 * (sizes_of(KNL) == 8).sum() / 2
+    assert (job_windows.sizes_of(job_windows.KNL) == 4).sum() > 20 * (
+        job_windows.sizes_of(job_windows.KNL) == 8
+    ).sum() / 2
 
 
 @pytest.mark.slow
 def test_windows_have_the_sizes_and_run_times_of_figures_3_and_5() -> None:
-    sizes, run_s, submit_s = columns(HASWELL)
+    sizes, run_s, submit_s = columns(job_windows.HASWELL)
     assert share_up_to(sizes, 32) == pytest.approx(0.978, abs=1e-3)
     assert (sizes == 1).mean() == pytest.approx(0.5, abs=1e-3)
     assert share_up_to(run_s, 1000) == pytest.approx(0.75, abs=2e-3)
     assert ((submit_s >= 300_000) & (submit_s < 301_800)).mean() > 5 * 1800 / 432_000
-    sizes, run_s, _ = columns(KNL)
+    sizes, run_s, _ = columns(job_windows.KNL)
     assert share_up_to(sizes, 32) == pytest.approx(0.944, abs=1e-3)
     assert (sizes == 4).mean() == pytest.approx(0.63, abs=1e-3)
     assert share_up_to(run_s, 1000) == pytest.approx(0.80, abs=2e-3)
     assert share_up_to(run_s, 800) - share_up_to(run_s, 600) > 0.2
-    sizes, run_s, _ = columns(EAGLE)
+    sizes, run_s, _ = columns(job_windows.EAGLE)
     assert (sizes == 1).mean() == pytest.approx(0.966, abs=1e-3)
     assert share_up_to(run_s, 10_000) == pytest.approx(0.868, abs=2e-3)
-    sizes, run_s, _ = columns(THETA)
+    sizes, run_s, _ = columns(job_windows.THETA)
     assert [float((sizes == nodes).mean()) for nodes in (1, 8, 256)] == pytest.approx(
         [0.348, 0.203, 0.126], abs=1e-3
     )
@@ -109,7 +98,11 @@ def test_windows_have_the_sizes_and_run_times_of_figures_3_and_5() -> None:
 
 @pytest.mark.slow
 def test_a_window_is_always_the_same_and_its_first_part_is_a_part_of_it() -> None:
-    whole, again, part = window_of(HASWELL), made_window(HASWELL), made_window(HASWELL, share=0.25)
+    whole, again, part = (
+        window_of(job_windows.HASWELL),
+        job_windows.made_window(job_windows.HASWELL),
+        job_windows.made_window(job_windows.HASWELL, share=0.25),
+    )
     for name in ("submit_us", "run_us", "nodes", "requested_us"):
         assert (getattr(whole.workload, name) == getattr(again.workload, name)).all()
         count = part.workload.count
@@ -118,9 +111,9 @@ def test_a_window_is_always_the_same_and_its_first_part_is_a_part_of_it() -> Non
     assert (whole.workload.requested_us == np.rint(1.25 * whole.workload.run_us)).all()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_run_times_ascend_between_their_bounds(recipe: Recipe) -> None:
-    runs_s = run_times_s(recipe, 86_400)
+@pytest.mark.parametrize("recipe", job_windows.RECIPES)
+def test_run_times_ascend_between_their_bounds(recipe: job_windows.Recipe) -> None:
+    runs_s = job_windows.run_times_s(recipe, 86_400)
     assert (np.diff(runs_s) >= 0).all()
     assert 10 <= runs_s[0] <= runs_s[-1] <= 86_400
 
@@ -145,7 +138,7 @@ def test_of_a_trace_the_days_are_taken_that_ask_for_what_theta_did(tmp_path: Pat
     calm = [(day * DAY, 3600, 1) for day in range(28)]
     usual = [((28 + day) * DAY + hour * 3600, 3600, 6) for day in range(28) for hour in range(24)]
     crowded = [((56 + day) * DAY + hour * 3600, 7200, 8) for day in range(28) for hour in range(24)]
-    window = trace_window(write_trace(tmp_path / "t.swf", [*calm, *usual, *crowded]), 28)
+    window = job_windows.trace_window(write_trace(tmp_path / "t.swf", [*calm, *usual, *crowded]), 28)
     assert "from day 28 on" in window.about
     assert window.workload.count == len(usual)
     assert (window.workload.requested_us == 1.25 * window.workload.run_us).all()
@@ -154,7 +147,7 @@ def test_of_a_trace_the_days_are_taken_that_ask_for_what_theta_did(tmp_path: Pat
 
 def test_requests_of_a_trace_are_kept(tmp_path: Path) -> None:
     jobs = [(hour * 3600, 3600, 6) for hour in range(48)]
-    window = trace_window(write_trace(tmp_path / "t.swf", jobs, request=5000), 28)
+    window = job_windows.trace_window(write_trace(tmp_path / "t.swf", jobs, request=5000), 28)
     assert (window.workload.requested_us == 5000 * 10**6).all()
 
 
@@ -170,7 +163,7 @@ def test_traces_without_a_window_are_refused(
     tmp_path: Path, jobs: list[tuple[int, int, int]], procs: int, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        trace_window(write_trace(tmp_path / "t.swf", jobs, procs), 28)
+        job_windows.trace_window(write_trace(tmp_path / "t.swf", jobs, procs), 28)
 
 
 # measures
@@ -181,7 +174,7 @@ def test_measures_count_from_the_warm_up_to_the_last_submission(
 ) -> None:
     monkeypatch.setenv("OSUB_JIT", "0")
     jobs = [(0, 40_000, 8), (50_000, 100, 4), (60_000, 200, 8), (70_000, 100, 8)]
-    window = trace_window(write_trace(tmp_path / "t.swf", jobs), 28)
+    window = job_windows.trace_window(write_trace(tmp_path / "t.swf", jobs), 28)
     rigid = malleable_survey.run_case(window, malleable_survey.RIGID)
     assert (rigid.run_s, rigid.wait_s) == pytest.approx(((100 + 200 + 100) / 3, 0))
     assert rigid.utilisation == pytest.approx((100 * 4 + 200 * 8) / 8 / (70_000 - 43_200))
@@ -267,7 +260,7 @@ def outcomes(system: str, value: Value, seeds: int = 10) -> malleable_survey.Out
         for share in malleable_survey.SHARES
         for seed in range(1, seeds + 1)
     }
-    return malleable_survey.Outcomes(window_of(HASWELL, 0.05), by_case, seeds)
+    return malleable_survey.Outcomes(window_of(job_windows.HASWELL, 0.05), by_case, seeds)
 
 
 CONTRADICTED = {"M30", "M31"}

@@ -11,20 +11,8 @@ import pytest
 
 from analysis.claims import ClaimVerdict
 from predictor.dataset import PAIRS, PairKind
+from simulator.experiments import pairing_study
 from simulator.experiments.pairing_claims import coupled_table, rows, world_of
-from simulator.experiments.pairing_study import (
-    APART,
-    APART_PREDICTED,
-    GANG,
-    MEASURED,
-    PREDICTED,
-    RANDOM,
-    TWINS,
-    effect_table,
-    effects,
-    rules_of,
-    unseen_matrix,
-)
 from simulator.experiments.pairing_tables import Folds, MeasuredPairs, family, folds_of, look_at, tables
 from simulator.pairing import PairTable, read_pair_table
 from tests.fixtures.cli import Cli
@@ -154,20 +142,26 @@ def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
             f"{n} {10 * n} -1 90 1 -1 -1 1 99 -1 1 {n % 5} 1 {n % 7} 1 -1 -1 -1\n" for n in range(1, 120)
         )
     )
-    rules = rules_of(table, loss, gang=PairTable(names, np.full((2, 2), 0.1)))
-    made = effects(trace, "N2C4", rules, pairs, (1, 2), lambda _: None)
-    assert (made[MEASURED], made[APART]) == (made[PREDICTED], made[APART_PREDICTED])
+    rules = pairing_study.rules_of(table, loss, gang=PairTable(names, np.full((2, 2), 0.1)))
+    made = pairing_study.effects(trace, "N2C4", rules, pairs, (1, 2), lambda _: None)
+    assert (made[pairing_study.MEASURED], made[pairing_study.APART]) == (
+        made[pairing_study.PREDICTED],
+        made[pairing_study.APART_PREDICTED],
+    )
     for at in range(2):
-        assert made[MEASURED][at].mean_loss < made[RANDOM][at].mean_loss
+        assert made[pairing_study.MEASURED][at].mean_loss < made[pairing_study.RANDOM][at].mean_loss
         # Here twins are the harmful ones, so to know that is nearly as good.
-        assert made[TWINS][at].mean_loss < made[RANDOM][at].mean_loss
+        assert made[pairing_study.TWINS][at].mean_loss < made[pairing_study.RANDOM][at].mean_loss
         # A job that never meets its like loses a tenth at most; in gang slices none loses more, either.
-        assert made[APART][at].worst_loss <= 0.1 + 1e-3
-        assert made[GANG][at].worst_loss <= 0.1 + 1e-3
-        assert made[RANDOM][at].worst_loss > 0.8
-    shown = effect_table("Effect", "of two", made)
+        assert made[pairing_study.APART][at].worst_loss <= 0.1 + 1e-3
+        assert made[pairing_study.GANG][at].worst_loss <= 0.1 + 1e-3
+        assert made[pairing_study.RANDOM][at].worst_loss > 0.8
+    shown = pairing_study.effect_table("Effect", "of two", made)
     assert [row[0] for row in shown.rows] == list(made)
-    assert any(note.startswith(f"{APART} against {RANDOM}: mean loss -") for note in shown.notes)
+    assert any(
+        note.startswith(f"{pairing_study.APART} against {pairing_study.RANDOM}: mean loss -")
+        for note in shown.notes
+    )
 
 
 def test_tables_of_the_thesis_have_ours_next_to_them(found: MeasuredPairs, folds: Folds) -> None:
@@ -186,7 +180,7 @@ def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(fou
     from predictor.data import FOLDER
 
     table = read_pair_table(FOLDER)
-    matrix = unseen_matrix(found, table)
+    matrix = pairing_study.unseen_matrix(found, table)
     assert matrix.shape == table.loss.shape
     records = found.report.records
     assert (matrix != 0.5).sum() <= len(records)

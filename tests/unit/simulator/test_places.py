@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 
 from foundation.errors import InputError, UsageError
 from foundation.records import PlacementArrays
-from simulator.model.job_sizes import (
-    ASKED,
-    Amdahl,
-    Downey,
-    Efficiencies,
-    Fractions,
-    SizeConversion,
-    downey_speedup,
-    parallel_share,
-)
+from simulator.model import job_sizes
 from simulator.model.system import System, multiple_queues, nodes_of_share
 from simulator.setting_choices import setting_of
 from simulator.simulation_spec import SimulationSpec
@@ -198,32 +189,34 @@ def test_settings_that_cannot_be_are_reported(words: SimulationSpec, message: st
     ],
 )
 def test_requests_become_the_sizes_that_are_known(asked: int, share: float, least: int, most: int) -> None:
-    sizes = Amdahl().sizes(asked, 4392)
-    assert float(parallel_share(asked, Fraction(8, 10))) == share
+    sizes = job_sizes.Amdahl().sizes(asked, 4392)
+    assert float(job_sizes.parallel_share(asked, Fraction(8, 10))) == share
     assert (sizes.least, sizes.preferred, sizes.most) == (least, asked, most)
-    assert sizes.rates[asked - 1] == ASKED
+    assert sizes.rates[asked - 1] == job_sizes.ASKED
 
 
 CONVERSIONS = st.one_of(
     st.builds(
-        Amdahl,
+        job_sizes.Amdahl,
         st.lists(st.fractions(Fraction(1, 100), 1, max_denominator=100), min_size=3, max_size=3).map(
-            lambda found: Efficiencies(
+            lambda found: job_sizes.Efficiencies(
                 **dict(zip(("most", "preferred", "least"), sorted(found), strict=True))
             )
         ),
     ),
     st.builds(
-        Downey, average=st.integers(1, 2000), sigma=st.floats(0, 5, allow_nan=False, allow_infinity=False)
+        job_sizes.Downey,
+        average=st.integers(1, 2000),
+        sigma=st.floats(0, 5, allow_nan=False, allow_infinity=False),
     ),
-    st.builds(Fractions, st.fractions(Fraction(1, 1000), 1), st.fractions(1, 1000)),
+    st.builds(job_sizes.Fractions, st.fractions(Fraction(1, 1000), 1), st.fractions(1, 1000)),
 )
 
 
 @examples(300)
 @given(conversion=CONVERSIONS, nodes=st.integers(1, 5000), asked=st.integers(1, 5000))
 def test_the_request_lies_between_the_sizes_and_they_in_the_system(
-    conversion: SizeConversion, nodes: int, asked: int
+    conversion: job_sizes.SizeConversion, nodes: int, asked: int
 ) -> None:
     asked = min(asked, nodes)
     sizes = conversion.sizes(asked, nodes)
@@ -235,15 +228,17 @@ def test_the_request_lies_between_the_sizes_and_they_in_the_system(
 @examples(100)
 @given(asked=st.integers(1, 3000), sigma=st.floats(0, 4, allow_nan=False))
 def test_with_downeys_model_more_nodes_are_never_more_efficient(asked: int, sigma: float) -> None:
-    sizes = Downey(average=1, sigma=sigma).sizes(asked, 10_000)
+    sizes = job_sizes.Downey(average=1, sigma=sigma).sizes(asked, 10_000)
     if sizes.most > asked and sizes.least < asked:
         ratio = sizes.rates[-1] / sizes.rates[sizes.least - 1]
         assert ratio <= sizes.most / sizes.least * 1.01
 
 
 def test_downeys_model_lets_large_jobs_grow_that_amdahls_only_lets_shrink() -> None:
-    assert (Amdahl().sizes(256, 4392).most, Downey().sizes(256, 4392).most) == (256, 512)
-    assert downey_speedup(256, 511, 1.0) / 256 > 0.8 >= downey_speedup(256, 510, 1.0) / 256
+    assert (job_sizes.Amdahl().sizes(256, 4392).most, job_sizes.Downey().sizes(256, 4392).most) == (256, 512)
+    assert (
+        job_sizes.downey_speedup(256, 511, 1.0) / 256 > 0.8 >= job_sizes.downey_speedup(256, 510, 1.0) / 256
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,9 +246,9 @@ def test_downeys_model_lets_large_jobs_grow_that_amdahls_only_lets_shrink() -> N
 )
 def test_efficiencies_that_do_not_fall_contradict_each_other(thresholds: dict[str, Fraction]) -> None:
     with pytest.raises(UsageError, match="contradict each other"):
-        Efficiencies(**thresholds)
+        job_sizes.Efficiencies(**thresholds)
 
 
 def test_fractions_that_leave_the_request_out_are_refused() -> None:
     with pytest.raises(UsageError, match="the request lies between"):
-        Fractions(Fraction(2), Fraction(3))
+        job_sizes.Fractions(Fraction(2), Fraction(3))

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation import slurm
 from foundation.errors import UsageError
-from foundation.slurm import (
-    JobSnapshot,
-    NodeCores,
-    Partition,
-    SlurmJob,
-    SlurmJobState,
-    SlurmNode,
-    UnreadableJob,
-)
 from simulator.eviction import EvictionChoice, EvictionSolver
 from simulator.eviction.eviction_problem import Question
 from simulator.eviction.programme_table import MOST_OPTIONS
@@ -38,25 +30,25 @@ NOW = 1_000_000
 CORES = 4
 
 
-def node(name: str, *states: str) -> SlurmNode:
-    return SlurmNode(
+def node(name: str, *states: str) -> slurm.SlurmNode:
+    return slurm.SlurmNode(
         name=name, states=frozenset(states or ("ALLOCATED",)), cores=CORES, threads_per_core=1,
         memory_mib=1000, cpus_allocated=0, features=frozenset(),
     )  # fmt: skip
 
 
-def partition(name: str, nodes: Sequence[str]) -> Partition:
-    return Partition(
+def partition(name: str, nodes: Sequence[str]) -> slurm.Partition:
+    return slurm.Partition(
         name=name, nodes=tuple(nodes), multiplicity=1, forced=False, is_default=True, is_up=True,
         preempt_mode="OFF",
     )  # fmt: skip
 
 
-def job(number: int, nodes: str, hours: float = 1, cores: int = CORES, **changes: object) -> SlurmJob:
-    plain = SlurmJob(
+def job(number: int, nodes: str, hours: float = 1, cores: int = CORES, **changes: object) -> slurm.SlurmJob:
+    plain = slurm.SlurmJob(
         job_id=number, name="$(reboot)", user="u", uid=1, partition="main",
-        state=SlurmJobState.RUNNING, reason="None", num_nodes=len(nodes),
-        cores=tuple(NodeCores(name, tuple(range(cores))) for name in nodes),
+        state=slurm.SlurmJobState.RUNNING, reason="None", num_nodes=len(nodes),
+        cores=tuple(slurm.NodeCores(name, tuple(range(cores))) for name in nodes),
         start_time=int(NOW - 3600 * hours), comment="ts_min=0",
     )  # fmt: skip
     return replace(plain, **changes)  # type: ignore[arg-type]
@@ -66,10 +58,12 @@ NODES = [node(name) for name in "abcdefgh"]
 
 
 def world(
-    jobs: Sequence[SlurmJob], rules: EvictionRules | None = None, nodes: Sequence[SlurmNode] = NODES
+    jobs: Sequence[slurm.SlurmJob],
+    rules: EvictionRules | None = None,
+    nodes: Sequence[slurm.SlurmNode] = NODES,
 ) -> EvictionWorld:
     everywhere = [partition("main", [one.name for one in nodes])]
-    return look(JobSnapshot(tuple(jobs)), nodes, everywhere, NOW, rules or EvictionRules())
+    return look(slurm.JobSnapshot(tuple(jobs)), nodes, everywhere, NOW, rules or EvictionRules())
 
 
 def specs(found: EvictionWorld) -> list[str]:
@@ -105,7 +99,7 @@ def test_named_jobs_that_do_not_run_are_reported() -> None:
 
 
 def test_a_suspended_job_can_only_be_killed() -> None:
-    (running,) = world([job(1, "a", state=SlurmJobState.SUSPENDED)], EvictionRules(app_min=3)).jobs
+    (running,) = world([job(1, "a", state=slurm.SlurmJobState.SUSPENDED)], EvictionRules(app_min=3)).jobs
     assert (running.job.ta_min, running.job.ts_min) == (None, None)
 
 
@@ -120,19 +114,19 @@ def test_a_node_counts_if_all_its_jobs_can_go() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        SlurmJobState.CONFIGURING,
-        SlurmJobState.RESIZING,
-        SlurmJobState.STOPPED,
-        SlurmJobState.STAGE_OUT,
-        SlurmJobState.SIGNALING,
+        slurm.SlurmJobState.CONFIGURING,
+        slurm.SlurmJobState.RESIZING,
+        slurm.SlurmJobState.STOPPED,
+        slurm.SlurmJobState.STAGE_OUT,
+        slurm.SlurmJobState.SIGNALING,
     ],
 )
-def test_jobs_in_between_are_left_alone(state: SlurmJobState) -> None:
+def test_jobs_in_between_are_left_alone(state: slurm.SlurmJobState) -> None:
     assert world([job(1, "a", state=state)]).holders == {}
 
 
 def test_completing_jobs_leave_by_themselves() -> None:
-    found = world([job(1, "a", state=SlurmJobState.COMPLETING), job(2, "a")])
+    found = world([job(1, "a", state=slurm.SlurmJobState.COMPLETING), job(2, "a")])
     assert specs(found) == ["2"]
     assert "without eviction: 1 job." in found.notes[0]
 
@@ -140,7 +134,7 @@ def test_completing_jobs_leave_by_themselves() -> None:
 def test_nodes_that_take_no_jobs_or_are_elsewhere_do_not_count() -> None:
     nodes = [node("a"), node("b", "ALLOCATED", "DRAIN"), node("c", "DOWN"), node("d"), node("e", "IDLE")]
     parts = [partition("main", ["a", "b", "c"]), partition("other", ["d", "e"])]
-    jobs = JobSnapshot((job(1, "ab"), job(2, "c"), job(3, "d")))
+    jobs = slurm.JobSnapshot((job(1, "ab"), job(2, "c"), job(3, "d")))
     assert set(look(jobs, nodes, parts, NOW, EvictionRules()).holders) == {"a", "d"}
     inside = look(jobs, nodes, parts, NOW, EvictionRules(partition="other"))
     assert (set(inside.holders), inside.idle, specs(inside)) == ({"d"}, 1, ["3"])
@@ -160,7 +154,7 @@ def test_a_heterogeneous_job_is_one_and_a_task_of_an_array_is_itself() -> None:
 
 
 def test_jobs_that_cannot_be_read_are_reported() -> None:
-    snapshot = JobSnapshot((job(1, "a"),), (UnreadableJob(2, "odd"),))
+    snapshot = slurm.JobSnapshot((job(1, "a"),), (slurm.UnreadableJob(2, "odd"),))
     assert (
         "1 job cannot be read"
         in look(snapshot, NODES, [partition("main", "a")], NOW, EvictionRules()).notes[0]
@@ -206,7 +200,7 @@ def test_a_large_heap_is_cleared_node_by_node_and_that_is_reported() -> None:
         job(number, "", cores=0, start_time=NOW - 3600 * (number % 7 + 1)) for number in range(1, len(names))
     ]
     chained = [
-        replace(one, cores=(NodeCores(names[place], (0, 1)), NodeCores(names[place + 1], (0, 1))))
+        replace(one, cores=(slurm.NodeCores(names[place], (0, 1)), slurm.NodeCores(names[place + 1], (0, 1))))
         for place, one in enumerate(jobs)
     ]
     found = world(chained, nodes=[node(name) for name in names])

@@ -12,6 +12,7 @@ import pytest
 from analysis.claims import ClaimVerdict
 from foundation.errors import InputError
 from foundation.units import US_PER_S
+from simulator.experiments import timesharing_claims
 from simulator.experiments.edison import (
     BINS,
     DAY_S,
@@ -26,13 +27,6 @@ from simulator.experiments.edison import (
     dedicated_s,
     generated,
     of_trace,
-)
-from simulator.experiments.timesharing_claims import (
-    MEMORY_CLAIMS,
-    claim_rows,
-    direction,
-    over_settings,
-    world_of,
 )
 from simulator.experiments.timesharing_study import drawings, learnt, tables
 from simulator.experiments.timesharing_survey import (
@@ -63,7 +57,7 @@ def small() -> TimesharingSurvey:
 
 @pytest.mark.slow
 def test_every_claim_is_judged_once(small: TimesharingSurvey) -> None:
-    rows = claim_rows(small)
+    rows = timesharing_claims.claim_rows(small)
     assert msgspec.json.encode(rows)
     assert sorted(int(row.id[1:]) for row in rows) == list(range(1, 33))
     assert all(row.ours and row.paper for row in rows)
@@ -72,16 +66,16 @@ def test_every_claim_is_judged_once(small: TimesharingSurvey) -> None:
 
 def test_judgements_of_equal_numbers_of_numpy_are_plain_data() -> None:
     values = [np.float64(2.0), np.float64(2.0)]
-    for judged in (direction(values), over_settings({"a": values})):
+    for judged in (timesharing_claims.direction(values), timesharing_claims.over_settings({"a": values})):
         assert b"2.0" in msgspec.json.encode(judged)
 
 
 @pytest.mark.slow
 def test_few_days_are_another_world_for_utilisation_alone(small: TimesharingSurvey) -> None:
-    (days,) = (one for one in world_of(small) if one.name == "days")
+    (days,) = (one for one in timesharing_claims.world_of(small) if one.name == "days")
     assert (days.paper, days.ours, days.is_alike) == (600, 2, False)
     assert "T5" in days.claims
-    assert not days.claims & (MEMORY_CLAIMS - {"T5"})
+    assert not days.claims & (timesharing_claims.MEMORY_CLAIMS - {"T5"})
 
 
 @pytest.mark.slow
@@ -155,13 +149,13 @@ def test_few_days_have_the_papers_sizes_too() -> None:
 @pytest.mark.slow
 def test_what_follows_from_memory_is_judged_over_a_range_of_it(small: TimesharingSurvey) -> None:
     """A claim that holds where memory hardly matters says so, and is judged as the paper prints memory."""
-    judged = {row.id: row for row in claim_rows(small)}
-    assert all("of the memory:" in judged[name].note for name in MEMORY_CLAIMS)
+    judged = {row.id: row for row in timesharing_claims.claim_rows(small)}
+    assert all("of the memory:" in judged[name].note for name in timesharing_claims.MEMORY_CLAIMS)
     full = {
         setting: [replace(one, at_once=0.5 + one.at_once / 1e6 if setting.memory else 1.0) for one in of]
         for setting, of in small.outcomes.items()
     }
-    row = next(row for row in claim_rows(replace(small, outcomes=full)) if row.id == "T29")
+    row = next(row for row in timesharing_claims.claim_rows(replace(small, outcomes=full)) if row.id == "T29")
     assert row.verdict is not ClaimVerdict.HOLDS
     assert row.note.endswith("99% (hardly any)")
 

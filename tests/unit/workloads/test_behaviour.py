@@ -18,23 +18,7 @@ from osub.cli.main import run
 from tests.fixtures.cli import Cli
 from tests.fixtures.looks import until
 from tests.fixtures.recordings import sampled, write_series
-from workloads.behaviour.behaviour_sampler import (
-    BehaviourSample,
-    CgroupsUsage,
-    CgroupUsage,
-    TreeUsage,
-    job_cgroups,
-    record,
-)
-from workloads.behaviour.pattern_synthesis import (
-    SAMPLES,
-    AlignedSeries,
-    decode,
-    encode,
-    from_samples,
-    samples_of,
-    synthesize,
-)
+from workloads.behaviour import behaviour_sampler, pattern_synthesis
 from workloads.behaviour.recording_library import (
     Recording,
     behaviour_statistics,
@@ -231,8 +215,8 @@ class Stage:
         return 5 * sum(self.cores[:whole]) + self.cores[whole] * (gone_s % 5)
 
 
-def taken(stage: Stage, **arguments: float) -> list[BehaviourSample]:
-    return list(record(stage, stage.clock, stage.wait, **arguments))
+def taken(stage: Stage, **arguments: float) -> list[behaviour_sampler.BehaviourSample]:
+    return list(behaviour_sampler.record(stage, stage.clock, stage.wait, **arguments))
 
 
 def test_samples_are_the_cores_in_use_since_the_one_before() -> None:
@@ -267,15 +251,18 @@ def test_both_generations_of_cgroups_are_read(tmp_path: Path) -> None:
     (first / "cpuacct.usage").write_text("1500000000\n")
     # v1 has a cpu.stat, too, that does not count CPU time
     (first / "cpu.stat").write_text("nr_periods 0\n")
-    assert (CgroupUsage(second).cpu_s(), CgroupUsage(first).cpu_s()) == (2.5, 1.5)
-    both = CgroupsUsage([second, first])
+    assert (behaviour_sampler.CgroupUsage(second).cpu_s(), behaviour_sampler.CgroupUsage(first).cpu_s()) == (
+        2.5,
+        1.5,
+    )
+    both = behaviour_sampler.CgroupsUsage([second, first])
     assert both.cpu_s() == 4
     (second / "cpu.stat").unlink()
     assert both.cpu_s() == 4
     (first / "cpuacct.usage").unlink()
     assert both.cpu_s() is None
     with pytest.raises(UsageError, match="is no cgroup"):
-        CgroupUsage(tmp_path)
+        behaviour_sampler.CgroupUsage(tmp_path)
 
 
 def test_cgroups_of_a_slurm_job_are_found_wherever_slurm_puts_them(tmp_path: Path) -> None:
@@ -286,10 +273,10 @@ def test_cgroups_of_a_slurm_job_are_found_wherever_slurm_puts_them(tmp_path: Pat
         folder.mkdir(parents=True)
     (modern / "cpu.stat").write_text("usage_usec 1\n")
     (old / "cpuacct.usage").write_text("1\n")
-    assert job_cgroups(7, tmp_path / "a") == [modern]
-    assert job_cgroups(7, tmp_path / "b") == [old]
+    assert behaviour_sampler.job_cgroups(7, tmp_path / "a") == [modern]
+    assert behaviour_sampler.job_cgroups(7, tmp_path / "b") == [old]
     with pytest.raises(HostError, match="no cgroup of Slurm job 8"):
-        job_cgroups(8, tmp_path)
+        behaviour_sampler.job_cgroups(8, tmp_path)
 
 
 @contextmanager
@@ -305,7 +292,7 @@ def test_tree_counts_descendants_also_after_they_ended() -> None:
     child = "x = sum(range(30_000_000))"
     code = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {child!r}])\ntime.sleep(60)"
     with process(code) as started:
-        usage = TreeUsage(started.pid)
+        usage = behaviour_sampler.TreeUsage(started.pid)
         until(lambda: (usage.cpu_s() or 0) > 0.2)
         assert usage.cpu_s() is not None
         started.kill()
@@ -317,7 +304,7 @@ def test_process_that_is_not_there_is_a_usage_error() -> None:
     with process("pass") as started:
         started.wait()
         with pytest.raises(UsageError, match="there is no process"):
-            TreeUsage(started.pid)
+            behaviour_sampler.TreeUsage(started.pid)
 
 
 @pytest.mark.slow
@@ -370,18 +357,18 @@ def short_and_long() -> list[InteractivePattern]:
     ],
 )
 def test_encoded_patterns_come_back(pattern: InteractivePattern) -> None:
-    assert decode(encode(pattern)) == pattern
+    assert pattern_synthesis.decode(pattern_synthesis.encode(pattern)) == pattern
 
 
 def test_averages_that_lose_a_period_get_the_shortest_one() -> None:
-    series = encode(InteractivePattern(10, 20, (5, 30), (15,)))
+    series = pattern_synthesis.encode(InteractivePattern(10, 20, (5, 30), (15,)))
     series[1], series[2] = -0.5, 0.3
-    assert decode(series, 5000) == InteractivePattern(10, 20, (5, 30), (5,))
+    assert pattern_synthesis.decode(series, 5000) == InteractivePattern(10, 20, (5, 30), (5,))
 
 
 def test_new_patterns_are_of_the_recorded_kinds_and_not_mixtures_of_them() -> None:
     pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
-    made = synthesize(short_and_long(), 40, seed=3, clusters=2)
+    made = pattern_synthesis.synthesize(short_and_long(), 40, seed=3, clusters=2)
     assert made.cluster_sizes == (10, 10)
     kinds = {(len(pattern.activations_s), pattern.total_s > 1000) for pattern in made.patterns}
     assert kinds == {(3, False), (1, True)}
@@ -391,7 +378,7 @@ def test_new_patterns_are_of_the_recorded_kinds_and_not_mixtures_of_them() -> No
 def test_statistics_of_new_patterns_are_near_those_of_their_sources() -> None:
     pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
     sources = recorded()
-    made = behaviour_statistics(synthesize(sources, 200, seed=1).patterns)
+    made = behaviour_statistics(pattern_synthesis.synthesize(sources, 200, seed=1).patterns)
     source = behaviour_statistics(sources)
     assert made is not None
     assert source is not None
@@ -404,23 +391,28 @@ def test_statistics_of_new_patterns_are_near_those_of_their_sources() -> None:
 
 def test_samples_of_a_pattern_give_it_back_where_its_periods_are_whole_samples() -> None:
     pattern = InteractivePattern(30, 60, (15, 45), (90,))
-    series = samples_of(pattern)
-    assert (len(series), series.sum()) == (SAMPLES, pytest.approx(SAMPLES * 60 / 240))
-    assert from_samples(series, pattern, 240_000) == pattern
+    series = pattern_synthesis.samples_of(pattern)
+    assert (len(series), series.sum()) == (
+        pattern_synthesis.SAMPLES,
+        pytest.approx(pattern_synthesis.SAMPLES * 60 / 240),
+    )
+    assert pattern_synthesis.from_samples(series, pattern, 240_000) == pattern
     idle = InteractivePattern(100, 0, (), ())
-    assert from_samples(samples_of(idle), idle, 100_000) == idle
+    assert pattern_synthesis.from_samples(pattern_synthesis.samples_of(idle), idle, 100_000) == idle
     busy = InteractivePattern(0, 0, (100,), ())
-    assert from_samples(samples_of(busy), busy, 100_000) == busy
+    assert pattern_synthesis.from_samples(pattern_synthesis.samples_of(busy), busy, 100_000) == busy
 
 
 def test_new_patterns_may_be_averages_of_the_utilisation() -> None:
     pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
     sources = recorded(12)
-    made = synthesize(sources, 8, seed=4, aligned=AlignedSeries.UTILISATION)
+    made = pattern_synthesis.synthesize(
+        sources, 8, seed=4, aligned=pattern_synthesis.AlignedSeries.UTILISATION
+    )
     lengths_s = [pattern.total_s for pattern in sources]
     assert all(min(abs(one.total_s - length_s) for length_s in lengths_s) < 0.01 for one in made.patterns)
     assert all(0 <= pattern.busy_s <= pattern.total_s for pattern in made.patterns)
-    assert made != synthesize(sources, 8, seed=4)
+    assert made != pattern_synthesis.synthesize(sources, 8, seed=4)
 
 
 def test_same_seed_same_patterns_and_the_global_generators_are_left_alone() -> None:
@@ -428,25 +420,25 @@ def test_same_seed_same_patterns_and_the_global_generators_are_left_alone() -> N
     random.seed(5)
     state = random.getstate()
     numpy_state = str(np.random.get_state())
-    first = synthesize(recorded(20), 10, seed=4)
+    first = pattern_synthesis.synthesize(recorded(20), 10, seed=4)
     assert random.getstate() == state
     assert str(np.random.get_state()) == numpy_state
-    assert first == synthesize(recorded(20), 10, seed=4)
-    assert first != synthesize(recorded(20), 10, seed=5)
+    assert first == pattern_synthesis.synthesize(recorded(20), 10, seed=4)
+    assert first != pattern_synthesis.synthesize(recorded(20), 10, seed=5)
 
 
 def test_patterns_that_are_all_alike_can_be_synthesized() -> None:
     pytest.importorskip("dtaidistance", reason="needs the extra 'traces'")
     alike = [InteractivePattern(10, 20, (5, 30), (15,))] * 6
-    assert set(synthesize(alike, 5).patterns) == {alike[0]}
+    assert set(pattern_synthesis.synthesize(alike, 5).patterns) == {alike[0]}
 
 
 @pytest.mark.parametrize(("count", "clusters"), [(0, None), (3, 0), (3, 99)])
 def test_impossible_syntheses_are_usage_errors(count: int, clusters: int | None) -> None:
     with pytest.raises(UsageError):
-        synthesize(recorded(5), count, clusters=clusters)
+        pattern_synthesis.synthesize(recorded(5), count, clusters=clusters)
     with pytest.raises(UsageError, match="at least 2"):
-        synthesize(recorded(1), 3)
+        pattern_synthesis.synthesize(recorded(1), 3)
 
 
 def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +446,7 @@ def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "dtaidistance", None)
     with pytest.raises(HostError, match=r"osub\[traces\]"):
-        synthesize(recorded(5), 3)
+        pattern_synthesis.synthesize(recorded(5), 3)
 
 
 @pytest.mark.slow

@@ -14,18 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import HostError, InputError, OutputError, UsageError
+from workloads.rrba import cuts
 from workloads.rrba.calibration_kinds import kind_from_words, kind_of, target_of
-from workloads.rrba.cuts import (
-    PointGrid,
-    box_of,
-    default_grid,
-    multipartition,
-    parse_grid,
-    pencil,
-    rank_box,
-    rank_grid,
-    slab_of,
-)
 from workloads.rrba.drawn_applications import draw_arguments, legal_applications
 from workloads.rrba.main import launch_s
 from workloads.rrba.rrba_options import parse_options
@@ -42,9 +32,9 @@ from workloads.task.process_clock import ProcessStart
 
 
 def test_grid_is_a_cube_or_three_edges() -> None:
-    assert parse_grid("48") == PointGrid(48, 48, 48)
-    assert parse_grid("128x64x32") == PointGrid(128, 64, 32)
-    assert str(parse_grid("128x64x32")) == "128x64x32"
+    assert cuts.parse_grid("48") == cuts.PointGrid(48, 48, 48)
+    assert cuts.parse_grid("128x64x32") == cuts.PointGrid(128, 64, 32)
+    assert str(cuts.parse_grid("128x64x32")) == "128x64x32"
 
 
 @pytest.mark.parametrize(
@@ -52,17 +42,17 @@ def test_grid_is_a_cube_or_three_edges() -> None:
 )
 def test_wrong_grid_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--grid"):
-        parse_grid(text)
+        cuts.parse_grid(text)
 
 
 @given(st.integers(1, 300), st.integers(1, 300))
 def test_slabs_cover_every_plane_once_and_differ_by_one_at_most(planes: int, ranks: int) -> None:
-    grid = PointGrid(planes, 4, 4)
+    grid = cuts.PointGrid(planes, 4, 4)
     if ranks > planes:
         with pytest.raises(UsageError, match="each rank needs one"):
-            slab_of(grid, ranks, 0)
+            cuts.slab_of(grid, ranks, 0)
         return
-    slabs = [slab_of(grid, ranks, rank) for rank in range(ranks)]
+    slabs = [cuts.slab_of(grid, ranks, rank) for rank in range(ranks)]
     covered = [plane for slab in slabs for plane in range(slab.first, slab.first + slab.planes)]
     assert covered == list(range(planes))
     assert max(slab.planes for slab in slabs) - min(slab.planes for slab in slabs) <= 1
@@ -70,7 +60,7 @@ def test_slabs_cover_every_plane_once_and_differ_by_one_at_most(planes: int, ran
 
 @given(st.integers(1, 5000))
 def test_default_grid_has_planes_for_every_rank(ranks: int) -> None:
-    APPLICATIONS["jacobi"].check(default_grid(ranks), ranks)
+    APPLICATIONS["jacobi"].check(cuts.default_grid(ranks), ranks)
 
 
 def test_unknown_application_is_refused_with_those_that_there_are() -> None:
@@ -80,24 +70,24 @@ def test_unknown_application_is_refused_with_those_that_there_are() -> None:
 
 def test_grid_beyond_the_memory_is_refused(tmp_path: Path) -> None:
     (memory := tmp_path / "meminfo").write_text("MemTotal: 4096 kB\nMemAvailable:    2048 kB\n")
-    check_fits(PointGrid(8, 8, 8), 2 * 2**20, 1, memory)
+    check_fits(cuts.PointGrid(8, 8, 8), 2 * 2**20, 1, memory)
     with pytest.raises(HostError, match="needs 3 MiB a rank, 1 of them here, and 2 MiB are available"):
-        check_fits(PointGrid(8, 8, 8), 3 * 2**20, 1, memory)
+        check_fits(cuts.PointGrid(8, 8, 8), 3 * 2**20, 1, memory)
     with pytest.raises(HostError, match="needs 1 MiB a rank, 3 of them here"):
-        check_fits(PointGrid(8, 8, 8), 2**20, 3, memory)
+        check_fits(cuts.PointGrid(8, 8, 8), 2**20, 3, memory)
 
 
 @pytest.mark.parametrize("text", ["", "MemAvailable:\n", "MemAvailable: much kB\n"])
 def test_host_that_does_not_report_its_memory_is_trusted(tmp_path: Path, text: str) -> None:
     (memory := tmp_path / "meminfo").write_text(text)
-    check_fits(PointGrid(8, 8, 8), 2**60, 1, memory)
-    check_fits(PointGrid(8, 8, 8), 2**60, 1, tmp_path / "missing")
+    check_fits(cuts.PointGrid(8, 8, 8), 2**60, 1, memory)
+    check_fits(cuts.PointGrid(8, 8, 8), 2**60, 1, tmp_path / "missing")
 
 
 SQUARES = (1, 4, 9, 16, 25, 36, 49, 64)
 
 
-def legal(app: str, grid: PointGrid) -> list[int]:
+def legal(app: str, grid: cuts.PointGrid) -> list[int]:
     def is_legal(ranks: int) -> bool:
         try:
             APPLICATIONS[app].check(grid, ranks)
@@ -109,7 +99,7 @@ def legal(app: str, grid: PointGrid) -> list[int]:
 
 
 def test_legal_rank_counts_are_those_of_the_benchmarks() -> None:
-    cube = PointGrid(64, 64, 64)
+    cube = cuts.PointGrid(64, 64, 64)
     assert legal("bt", cube) == legal("sp", cube) == list(SQUARES)
     assert legal("mg", cube) == [1, 2, 4, 8, 16, 32, 64]
     by_two = {a * b for a in range(1, 12) for b in range(1, 12) if a / 2 <= b <= a}
@@ -121,33 +111,35 @@ def test_legal_rank_counts_are_those_of_the_benchmarks() -> None:
 @pytest.mark.parametrize(
     ("app", "grid", "ranks", "complaint"),
     [
-        ("bt", PointGrid(64, 64, 64), 2, "square number of ranks"),
-        ("sp", PointGrid(12, 12, 12), 49, "needs 14 points"),
-        ("lu", PointGrid(64, 64, 64), 3, "n1/2 <= n2 <= n1"),
-        ("lu", PointGrid(64, 2, 64), 9, "needs 3 rows"),
-        ("mg", PointGrid(64, 64, 64), 6, "power of two"),
-        ("mg", PointGrid(48, 48, 48), 2, "cube with an edge"),
-        ("mg", PointGrid(8, 8, 16), 2, "cube with an edge"),
-        ("mg", PointGrid(8, 8, 8), 512, "an edge of 16"),
-        ("cg", PointGrid(64, 64, 64), 1, "ORDERxENTRIESx1"),
-        ("cg", PointGrid(64, 7, 1), 1, "even number"),
-        ("cg", PointGrid(8, 4, 1), 9, "each rank needs one"),
-        ("ft", PointGrid(64, 64, 64), 3, "do not divide"),
-        ("ft", PointGrid(64, 6, 64), 4, "do not divide"),
-        ("ep", PointGrid(4, 4, 4), 5, "each rank needs one"),
+        ("bt", cuts.PointGrid(64, 64, 64), 2, "square number of ranks"),
+        ("sp", cuts.PointGrid(12, 12, 12), 49, "needs 14 points"),
+        ("lu", cuts.PointGrid(64, 64, 64), 3, "n1/2 <= n2 <= n1"),
+        ("lu", cuts.PointGrid(64, 2, 64), 9, "needs 3 rows"),
+        ("mg", cuts.PointGrid(64, 64, 64), 6, "power of two"),
+        ("mg", cuts.PointGrid(48, 48, 48), 2, "cube with an edge"),
+        ("mg", cuts.PointGrid(8, 8, 16), 2, "cube with an edge"),
+        ("mg", cuts.PointGrid(8, 8, 8), 512, "an edge of 16"),
+        ("cg", cuts.PointGrid(64, 64, 64), 1, "ORDERxENTRIESx1"),
+        ("cg", cuts.PointGrid(64, 7, 1), 1, "even number"),
+        ("cg", cuts.PointGrid(8, 4, 1), 9, "each rank needs one"),
+        ("ft", cuts.PointGrid(64, 64, 64), 3, "do not divide"),
+        ("ft", cuts.PointGrid(64, 6, 64), 4, "do not divide"),
+        ("ep", cuts.PointGrid(4, 4, 4), 5, "each rank needs one"),
     ],
 )
-def test_illegal_count_says_which_are_legal(app: str, grid: PointGrid, ranks: int, complaint: str) -> None:
+def test_illegal_count_says_which_are_legal(
+    app: str, grid: cuts.PointGrid, ranks: int, complaint: str
+) -> None:
     with pytest.raises(UsageError, match=complaint):
         APPLICATIONS[app].check(grid, ranks)
 
 
 @pytest.mark.parametrize("ranks", SQUARES)
 def test_multipartition_gives_every_point_to_one_rank_and_every_slab_one_cell_of_each(ranks: int) -> None:
-    grid = PointGrid(17, 20, 23)
+    grid = cuts.PointGrid(17, 20, 23)
     owners = np.full((17, 20, 23), -1)
     for rank in range(ranks):
-        part = multipartition(grid, ranks, rank)
+        part = cuts.multipartition(grid, ranks, rank)
         for cell in part.cells:
             box = tuple(slice(a, a + n) for a, n in zip(cell.first, cell.extent, strict=True))
             assert (owners[box] == -1).all()
@@ -159,8 +151,8 @@ def test_multipartition_gives_every_point_to_one_rank_and_every_slab_one_cell_of
 
 @pytest.mark.parametrize("ranks", SQUARES[1:])
 def test_neighbours_of_all_cells_of_a_rank_belong_to_one_rank(ranks: int) -> None:
-    grid = PointGrid(16, 16, 16)
-    parts = [multipartition(grid, ranks, rank) for rank in range(ranks)]
+    grid = cuts.PointGrid(16, 16, 16)
+    parts = [cuts.multipartition(grid, ranks, rank) for rank in range(ranks)]
     owner = {cell.place: rank for rank, part in enumerate(parts) for cell in part.cells}
     for part, axis in itertools.product(parts, range(3)):
         for cell in part.cells:
@@ -173,8 +165,8 @@ def test_neighbours_of_all_cells_of_a_rank_belong_to_one_rank(ranks: int) -> Non
 
 @pytest.mark.parametrize("ranks", [1, 2, 6, 12, 35, 64])
 def test_pencils_cover_rows_and_columns_and_agree_on_neighbours(ranks: int) -> None:
-    grid = PointGrid(5, 19, 17)
-    pencils = [pencil(grid, ranks, rank) for rank in range(ranks)]
+    grid = cuts.PointGrid(5, 19, 17)
+    pencils = [cuts.pencil(grid, ranks, rank) for rank in range(ranks)]
     covered = np.zeros((19, 17), dtype=int)
     for each in pencils:
         rows = slice(each.first_row, each.first_row + each.rows)
@@ -187,16 +179,16 @@ def test_pencils_cover_rows_and_columns_and_agree_on_neighbours(ranks: int) -> N
         if each.east is not None:
             assert pencils[each.east].west == rank
             assert pencils[each.east].first_column == each.first_column + each.columns
-    first, second = rank_grid(ranks)
+    first, second = cuts.rank_grid(ranks)
     assert first * second == ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 16, 32, 64])
 def test_boxes_are_equal_and_close_on_themselves(ranks: int) -> None:
-    boxes = [box_of(ranks, rank) for rank in range(ranks)]
-    assert np.prod(rank_box(ranks)) == ranks
+    boxes = [cuts.box_of(ranks, rank) for rank in range(ranks)]
+    assert np.prod(cuts.rank_box(ranks)) == ranks
     assert {box.first(32) for box in boxes} == set(
-        itertools.product(*(range(0, 32, 32 // parts) for parts in rank_box(ranks)))
+        itertools.product(*(range(0, 32, 32 // parts) for parts in cuts.rank_box(ranks)))
     )
     for rank, axis in itertools.product(range(ranks), range(3)):
         assert boxes[boxes[rank].neighbour(axis, 1)].neighbour(axis, -1) == rank
@@ -224,7 +216,9 @@ def test_kind_is_application_grid_ranks_and_nodes_whatever_the_target() -> None:
     ("app", "expected"), [("lu", 33), ("bt", 24), ("sp", 36), ("mg", 32), ("jacobi", 64)]
 )
 def test_job_that_names_no_grid_has_the_usual_one(app: str, expected: int) -> None:
-    assert kind_of(["--app", app, "--target-s", "5"], 4, 1).grid == PointGrid(expected, expected, expected)
+    assert kind_of(["--app", app, "--target-s", "5"], 4, 1).grid == cuts.PointGrid(
+        expected, expected, expected
+    )
 
 
 def test_target_is_read_at_any_place() -> None:
@@ -265,7 +259,7 @@ def test_kind_that_cannot_run_is_refused(
 
 def test_class_is_a_grid_and_itr_a_number_of_steps() -> None:
     options = parse_options(["--app", "mg", "--class", "W", "--itr", "7"])
-    assert (options.grid, options.steps) == (PointGrid(128, 128, 128), 7)
+    assert (options.grid, options.steps) == (cuts.PointGrid(128, 128, 128), 7)
     with pytest.raises(UsageError, match="not allowed with"):
         parse_options(["--app", "mg", "--class", "W", "--grid", "32", "--itr", "7"])
 

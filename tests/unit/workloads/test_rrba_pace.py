@@ -5,31 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.rrba.steps.step_plan import (
-    WARM_UP_STEPS,
-    DedicatedRun,
-    StepPace,
-    StepTimes,
-    dedicated_startup_s,
-    estimate_pace,
-    fit_line,
-    plan_steps,
-    sample_lengths,
-    sample_steps,
-)
+from workloads.rrba.steps import step_plan
 
 STEP_S = 0.001
 
 
-def dedicated(steps: int) -> StepTimes:
+def dedicated(steps: int) -> step_plan.StepTimes:
     """Steps of ``STEP_S``, a tenth of it communication, the first ones slow."""
     wall_s = np.full(steps, STEP_S)
-    wall_s[:WARM_UP_STEPS] *= 3
-    return StepTimes(wall_s, np.full(steps, 1e-6), 0.9 * wall_s)
+    wall_s[: step_plan.WARM_UP_STEPS] *= 3
+    return step_plan.StepTimes(wall_s, np.full(steps, 1e-6), 0.9 * wall_s)
 
 
 def test_dedicated_steps_are_timed_without_the_warm_up() -> None:
-    pace = estimate_pace(dedicated(100))
+    pace = step_plan.estimate_pace(dedicated(100))
     assert pace.source == "clean steps"
     assert pace.step_s == pytest.approx(STEP_S)
 
@@ -39,7 +28,7 @@ def test_steps_in_which_a_rank_was_off_its_core_do_not_count(every: int) -> None
     times = dedicated(200)
     times.wall_s[::every] += 0.004
     times.gap_s[::every] += 0.004
-    pace = estimate_pace(times)
+    pace = step_plan.estimate_pace(times)
     assert pace.source == "clean steps"
     assert pace.step_s == pytest.approx(STEP_S)
 
@@ -47,43 +36,43 @@ def test_steps_in_which_a_rank_was_off_its_core_do_not_count(every: int) -> None
 def test_delay_that_reaches_a_rank_a_step_later_does_not_count() -> None:
     times = dedicated(200)
     times.wall_s[50::10] += 0.02
-    assert estimate_pace(times).step_s == pytest.approx(STEP_S)
+    assert step_plan.estimate_pace(times).step_s == pytest.approx(STEP_S)
 
 
 def test_delays_that_show_no_gap_do_not_count_though_most_steps_have_them() -> None:
     times = dedicated(200)
-    times.wall_s[WARM_UP_STEPS:160] += 0.003
-    times.compute_s[WARM_UP_STEPS:160] += 0.003
-    assert estimate_pace(times).step_s == pytest.approx(STEP_S)
+    times.wall_s[step_plan.WARM_UP_STEPS : 160] += 0.003
+    times.compute_s[step_plan.WARM_UP_STEPS : 160] += 0.003
+    assert step_plan.estimate_pace(times).step_s == pytest.approx(STEP_S)
 
 
 def test_without_an_undisturbed_step_the_cpu_time_counts() -> None:
     times = dedicated(200)
     times.wall_s[:] += 0.01
     times.gap_s[:] += 0.01
-    pace = estimate_pace(times)
+    pace = step_plan.estimate_pace(times)
     assert pace.source == "CPU time"
     assert pace.step_s == pytest.approx(0.9 * STEP_S)
 
 
-@pytest.mark.parametrize("steps", [1, 2, WARM_UP_STEPS, WARM_UP_STEPS + 1])
+@pytest.mark.parametrize("steps", [1, 2, step_plan.WARM_UP_STEPS, step_plan.WARM_UP_STEPS + 1])
 def test_few_steps_give_a_pace_too(steps: int) -> None:
-    assert estimate_pace(dedicated(steps)).step_s > 0
+    assert step_plan.estimate_pace(dedicated(steps)).step_s > 0
 
 
 def test_times_are_joined_in_order() -> None:
-    joined = StepTimes.none().followed_by(dedicated(3)).followed_by(dedicated(2))
+    joined = step_plan.StepTimes.none().followed_by(dedicated(3)).followed_by(dedicated(2))
     assert joined.wall_s.shape == joined.gap_s.shape == joined.compute_s.shape == (5,)
 
 
 def test_target_less_overhead_is_filled_with_steps() -> None:
-    plan = plan_steps(target_s=2.0, overhead_s=0.5, step_s=0.001)
+    plan = step_plan.plan_steps(target_s=2.0, overhead_s=0.5, step_s=0.001)
     assert (plan.steps, plan.clipped) == (1500, False)
 
 
 @pytest.mark.parametrize("target_s", [0.01, 0.3, 0.5, 0.5004])
 def test_target_within_the_start_up_is_clipped_to_one_step(target_s: float) -> None:
-    plan = plan_steps(target_s, overhead_s=0.5, step_s=0.001)
+    plan = step_plan.plan_steps(target_s, overhead_s=0.5, step_s=0.001)
     assert (plan.steps, plan.clipped) == (1, True)
 
 
@@ -91,39 +80,41 @@ def test_target_within_the_start_up_is_clipped_to_one_step(target_s: float) -> N
 def test_planned_run_time_is_within_half_a_step_of_the_target(
     target_s: float, overhead_s: float, step_s: float
 ) -> None:
-    plan = plan_steps(target_s, overhead_s, step_s)
+    plan = step_plan.plan_steps(target_s, overhead_s, step_s)
     if not plan.clipped:
         assert abs(overhead_s + plan.steps * step_s - target_s) <= 0.5 * step_s * (1 + 1e-6) + 1e-9
 
 
 def test_start_up_on_a_shared_core_counts_as_on_its_own() -> None:
     # 0.4 s old, of which another job had the core for 0.2 s.
-    assert dedicated_startup_s(0.4, 0.2, 0.15) == pytest.approx(0.2)
+    assert step_plan.dedicated_startup_s(0.4, 0.2, 0.15) == pytest.approx(0.2)
 
 
 def test_start_up_of_a_job_that_was_held_counts_its_cpu_time() -> None:
-    assert dedicated_startup_s(10.0, 0.0, 0.2) == pytest.approx(0.7)
+    assert step_plan.dedicated_startup_s(10.0, 0.0, 0.2) == pytest.approx(0.7)
 
 
 @given(st.floats(0.0, 1e4), st.floats(1e-5, 10.0))
 def test_sampling_ends_and_never_makes_more_steps_than_fit(available_s: float, step_s: float) -> None:
     done, pace, rounds = 0, None, 0
-    while more := sample_steps(available_s, done, pace):
+    while more := step_plan.sample_steps(available_s, done, pace):
         done += more
-        pace = StepPace(step_s, "clean steps")
+        pace = step_plan.StepPace(step_s, "clean steps")
         rounds += 1
         assert rounds < 20
     assert done <= max(1, available_s / step_s)
 
 
 def test_nothing_is_sampled_where_there_is_no_time() -> None:
-    assert sample_steps(-0.1, 0, None) == 0
+    assert step_plan.sample_steps(-0.1, 0, None) == 0
 
 
 @given(st.floats(1e-4, 1.0), st.floats(0.0, 2.0))
 def test_samples_on_a_line_give_that_line(step_s: float, overhead_s: float) -> None:
     lengths = (10, 40, 100)
-    line = fit_line([DedicatedRun(steps, overhead_s + step_s * steps) for steps in lengths])
+    line = step_plan.fit_line(
+        [step_plan.DedicatedRun(steps, overhead_s + step_s * steps) for steps in lengths]
+    )
     assert line is not None
     assert line.step_s == pytest.approx(step_s, rel=1e-6)
     assert line.overhead_s == pytest.approx(overhead_s, rel=1e-5, abs=1e-9)
@@ -131,23 +122,27 @@ def test_samples_on_a_line_give_that_line(step_s: float, overhead_s: float) -> N
 
 
 def test_scatter_shows_as_the_worst_distance() -> None:
-    line = fit_line([DedicatedRun(10, 1.0), DedicatedRun(20, 2.2), DedicatedRun(40, 4.0)])
+    line = step_plan.fit_line(
+        [step_plan.DedicatedRun(10, 1.0), step_plan.DedicatedRun(20, 2.2), step_plan.DedicatedRun(40, 4.0)]
+    )
     assert line is not None
     assert 0.02 < line.worst < 0.1
 
 
 def test_negative_overhead_is_none() -> None:
-    line = fit_line([DedicatedRun(10, 0.9), DedicatedRun(20, 2.0), DedicatedRun(40, 4.2)])
+    line = step_plan.fit_line(
+        [step_plan.DedicatedRun(10, 0.9), step_plan.DedicatedRun(20, 2.0), step_plan.DedicatedRun(40, 4.2)]
+    )
     assert line is not None
     assert line.overhead_s == 0.0
     assert line.step_s == pytest.approx(0.1, rel=0.06)
 
 
 def test_one_length_or_falling_times_are_no_line() -> None:
-    assert fit_line([DedicatedRun(10, 1.0), DedicatedRun(10, 1.1)]) is None
-    assert fit_line([DedicatedRun(10, 2.0), DedicatedRun(30, 1.0)]) is None
+    assert step_plan.fit_line([step_plan.DedicatedRun(10, 1.0), step_plan.DedicatedRun(10, 1.1)]) is None
+    assert step_plan.fit_line([step_plan.DedicatedRun(10, 2.0), step_plan.DedicatedRun(30, 1.0)]) is None
 
 
 def test_lengths_are_apart_and_at_least_one_step() -> None:
-    assert sample_lengths(0.01, 4.0) == (80, 200, 400)
-    assert sample_lengths(10.0, 4.0) == (1,)
+    assert step_plan.sample_lengths(0.01, 4.0) == (80, 200, 400)
+    assert step_plan.sample_lengths(10.0, 4.0) == (1,)

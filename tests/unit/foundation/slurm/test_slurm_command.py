@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from foundation.errors import HostError, UsageError
-from foundation.slurm import CommandSlurm, SlurmJobState, SubmitRequest
+from foundation.slurm import CommandSlurm, SlurmJobState, SubmitRequest, slurm_types
 from foundation.slurm.run_command import (
     CommandOutput,
     check_options,
@@ -20,12 +20,6 @@ from foundation.slurm.run_command import (
     run_command,
     sbatch_options,
     submit_environment,
-)
-from foundation.slurm.slurm_types import (
-    SlurmRefusedError,
-    SlurmUnreachableError,
-    SubmitUncertainError,
-    UnreadableJobError,
 )
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.looks import looks
@@ -91,7 +85,7 @@ def test_a_reservation_names_its_user_when_it_is_made_and_when_it_changes() -> N
 
 def test_a_read_gives_up_after_bounded_tries_and_says_so() -> None:
     script = Script(AWAY, AWAY, AWAY)
-    with pytest.raises(SlurmUnreachableError, match="is slurmctld running"):
+    with pytest.raises(slurm_types.SlurmUnreachableError, match="is slurmctld running"):
         script.client().version()
     assert len(script.calls) == 3
 
@@ -119,7 +113,7 @@ def test_a_submission_that_never_arrived_is_made_again() -> None:
 )
 def test_a_submission_without_an_answer_is_not_repeated(answer: CommandOutput) -> None:
     script = Script(answer)
-    with pytest.raises(SubmitUncertainError):
+    with pytest.raises(slurm_types.SubmitUncertainError):
         script.client().submit(REQUEST)
     assert len(script.calls) == 1
 
@@ -130,7 +124,7 @@ def test_a_refusal_is_reported_in_slurms_words() -> None:
             1, "", "sbatch: error: invalid partition specified: q\nsbatch: error: Batch job failed\n"
         )
     )
-    with pytest.raises(SlurmRefusedError, match="Batch job failed"):
+    with pytest.raises(slurm_types.SlurmRefusedError, match="Batch job failed"):
         script.client().submit(REQUEST)
 
 
@@ -162,7 +156,7 @@ def test_an_unknown_job_is_none_and_an_unreadable_one_an_error() -> None:
     assert script.client().job(9) is None
     records = f'{{"jobs": [{{"job_id": 9}}, {PENDING}]}}'
     script = Script(CommandOutput(0, records, ""), CommandOutput(0, "", ""))
-    with pytest.raises(UnreadableJobError, match="job 9: its record has another form"):
+    with pytest.raises(slurm_types.UnreadableJobError, match="job 9: its record has another form"):
         script.client().job(9)
 
 
@@ -174,7 +168,7 @@ def test_a_list_of_jobs_is_tried_again_where_squeue_says_away_with_exit_code_0()
     assert [job.job_id for job in script.client().jobs().jobs] == [7]
     assert script.pauses == [0.5]
     script = Script(away, away, away)
-    with pytest.raises(SlurmUnreachableError, match="Failed while looking for jobs"):
+    with pytest.raises(slurm_types.SlurmUnreachableError, match="Failed while looking for jobs"):
         script.client().jobs()
 
 
@@ -190,13 +184,13 @@ def test_an_end_is_moved_in_a_zone_that_has_every_hour_once() -> None:
     "printed", ["", "Submitted batch job 9", "9 9", "-9", "9\n10", "99999999999", "\u0669"]
 )
 def test_a_submission_whose_id_cannot_be_read_is_uncertain(printed: str) -> None:
-    with pytest.raises(SubmitUncertainError):
+    with pytest.raises(slurm_types.SubmitUncertainError):
         Script(CommandOutput(0, printed, "")).client().submit(REQUEST)
 
 
 def test_what_a_command_says_is_reported_in_one_printable_line() -> None:
     script = Script(CommandOutput(1, "", "sbatch: error: \x1b[31mno\x07" + "!" * 5000 + "\n"))
-    with pytest.raises(SlurmRefusedError) as caught:
+    with pytest.raises(slurm_types.SlurmRefusedError) as caught:
         script.client().submit(REQUEST)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
@@ -205,7 +199,7 @@ def test_what_a_command_says_is_reported_in_one_printable_line() -> None:
 def test_a_munged_that_is_away_is_waited_for_as_slurm_is() -> None:
     words = "sbatch: error: Batch job submission failed: Protocol authentication error\n"
     script = Script(*[CommandOutput(1, "", words)] * 3)
-    with pytest.raises(SlurmUnreachableError, match="authentication"):
+    with pytest.raises(slurm_types.SlurmUnreachableError, match="authentication"):
         script.client().submit(REQUEST)
 
 
@@ -217,9 +211,9 @@ def test_a_job_is_checked_without_being_submitted_and_the_line_that_reports_is_r
     client = script.client()
     client.check(REQUEST)
     assert script.calls[0][0][:2] == ["sbatch", "--test-only"]
-    with pytest.raises(SlurmRefusedError, match="unrecognized option '--bogus'"):
+    with pytest.raises(slurm_types.SlurmRefusedError, match="unrecognized option '--bogus'"):
         client.check(REQUEST)
-    with pytest.raises(SlurmUnreachableError):
+    with pytest.raises(slurm_types.SlurmUnreachableError):
         client.check(REQUEST)
 
 
@@ -238,7 +232,7 @@ def test_a_job_is_checked_without_being_submitted_and_the_line_that_reports_is_r
 )
 def test_why_a_configuration_cannot_be_read_is_reported(reason: str, end: str) -> None:
     script = Script(CommandOutput(1, "", f"scontrol: {reason}\nscontrol: error: more\n{end}\n"))
-    with pytest.raises(SlurmRefusedError) as caught:
+    with pytest.raises(slurm_types.SlurmRefusedError) as caught:
         script.client().config()
     assert str(caught.value) == f"`scontrol show config` failed: scontrol: {reason}; {end}"
 
@@ -261,7 +255,7 @@ def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, message: 
     """As Slurm 22.05 prints them of cli_filter.lua and job_submit.lua."""
     script = Script(CommandOutput(1, "", printed), CommandOutput(1, "", printed))
     for ask in (script.client().check, script.client().submit):
-        with pytest.raises(SlurmRefusedError) as caught:
+        with pytest.raises(slurm_types.SlurmRefusedError) as caught:
             ask(REQUEST)
         assert str(caught.value).endswith(f": {message}")
 
@@ -497,29 +491,29 @@ def test_a_limit_ends_a_job() -> None:
 
 @pytest.mark.parametrize("bad", [request(nodes=3), request(tasks=2), request(partition="gpu")])
 def test_what_can_never_run_is_refused(bad: SubmitRequest) -> None:
-    with pytest.raises(SlurmRefusedError):
+    with pytest.raises(slurm_types.SlurmRefusedError):
         FakeSlurm(nodes=2, cores=1).submit(bad)
 
 
 def test_unknown_jobs_are_refused() -> None:
     slurm = FakeSlurm()
-    with pytest.raises(SlurmRefusedError):
+    with pytest.raises(slurm_types.SlurmRefusedError):
         slurm.cancel([7])
     assert slurm.move_ends({7: 0}) == {7: "Invalid job id specified for job 7"}
-    with pytest.raises(SlurmRefusedError):
+    with pytest.raises(slurm_types.SlurmRefusedError):
         slurm.signal(7, "USR1")
 
 
 def test_an_outage_is_an_error_everywhere() -> None:
     slurm = FakeSlurm()
     slurm.reachable = False
-    with pytest.raises(SlurmUnreachableError):
+    with pytest.raises(slurm_types.SlurmUnreachableError):
         slurm.jobs()
 
 
 def test_a_lost_answer_leaves_the_job_behind() -> None:
     slurm = FakeSlurm()
     slurm.lose_next_answer = True
-    with pytest.raises(SubmitUncertainError):
+    with pytest.raises(slurm_types.SubmitUncertainError):
         slurm.submit(request())
     assert len(slurm.jobs().jobs) == 1

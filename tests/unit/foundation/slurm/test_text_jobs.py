@@ -11,17 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState
+from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, slurm_types
 from foundation.slurm.hosts import NodeBook
 from foundation.slurm.job_sources import ChosenSource, JsonSource, TextSource
 from foundation.slurm.json_jobs import JsonReader
 from foundation.slurm.site_configuration import read_nodes
-from foundation.slurm.slurm_types import (
-    AnswerTooLongError,
-    SlurmRefusedError,
-    SlurmUnreachableError,
-    UnknownFormatError,
-)
 from foundation.slurm.text_jobs import FACTS, read_facts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
@@ -72,7 +66,7 @@ class Commands:
     def _shown(self, address: str) -> str:
         number = self._number(address)
         if number not in self.raw:
-            raise SlurmRefusedError(f"Invalid job id specified: {address}")
+            raise slurm_types.SlurmRefusedError(f"Invalid job id specified: {address}")
         return self.raw[number]
 
     @staticmethod
@@ -248,7 +242,9 @@ def snapshot_of(state: SlurmJobState) -> JobSnapshot:
     return JobSnapshot((replace(from_json()[9], state=state),))
 
 
-@pytest.mark.parametrize("error", [UnknownFormatError("no json"), AnswerTooLongError("more than 64 MiB")])
+@pytest.mark.parametrize(
+    "error", [slurm_types.UnknownFormatError("no json"), slurm_types.AnswerTooLongError("more than 64 MiB")]
+)
 def test_plain_text_is_read_for_a_minute_where_json_is_not_to_be_had(error: Exception) -> None:
     now_s = 0.0
     json_jobs, text_jobs = snapshot_of(SlurmJobState.PENDING), snapshot_of(SlurmJobState.CANCELLED)
@@ -265,8 +261,8 @@ def test_plain_text_is_read_for_a_minute_where_json_is_not_to_be_had(error: Exce
 
 
 def test_slurm_being_away_is_no_reason_to_read_something_else() -> None:
-    chosen = ChosenSource({"JSON": Json(SlurmUnreachableError("away")), "text": Json()})
-    with pytest.raises(SlurmUnreachableError):
+    chosen = ChosenSource({"JSON": Json(slurm_types.SlurmUnreachableError("away")), "text": Json()})
+    with pytest.raises(slurm_types.SlurmUnreachableError):
         chosen.read(book())
 
 
@@ -280,9 +276,9 @@ def test_slurm_being_away_is_no_reason_to_read_something_else() -> None:
 )
 def test_a_slurm_without_json_is_known_by_what_it_says(said: str) -> None:
     def ask(*_: str, check: Callable[[str], object] = len) -> str:
-        raise SlurmRefusedError(said)
+        raise slurm_types.SlurmRefusedError(said)
 
-    with pytest.raises(UnknownFormatError):
+    with pytest.raises(slurm_types.UnknownFormatError):
         JsonSource(ask).read(book())
 
 

@@ -12,20 +12,10 @@ import numpy as np
 import pytest
 import zmq
 
-from gangd import wire
+from gangd import core, wire
 from gangd.controller.fanout import A_PART, ANNOUNCED_EVERY, FIRST_ROUNDS, MOST_PARTS, BeatRounds, Fanout
 from gangd.controller.intake import MOST_OF_ONE, MOST_SLICES, SAMPLED_SLICES, Backlog, condensed
 from gangd.controller.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
-from gangd.core import (
-    AgentJoined,
-    AgentLost,
-    AgentState,
-    CoreMap,
-    CpuSample,
-    NodePresence,
-    NodeReport,
-    SliceUse,
-)
 from gangd.core.scheduler_events import Exempt, ExemptKind, HoldMode, Publish, TrackMember, TrackPlan
 from gangd.core.slice_timing import Timebase
 from gangd.curve_keys import SHARED_AGENT
@@ -39,7 +29,7 @@ BOUNDS = wire.Bounds(5_000_000_000, 200_000_000)
 
 
 def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> None:
-    cores = CoreMap({"n1": 1})
+    cores = core.CoreMap({"n1": 1})
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     fanout.resend("n1")
     fanout.messages(0, 1)
@@ -58,7 +48,9 @@ def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> 
 
 
 def test_other_bounds_are_sent_to_every_node_and_the_same_to_none() -> None:
-    fanout = Fanout(CONTROLLER, CoreMap({"n1": 1, "n2": 1}), Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
+    fanout = Fanout(
+        CONTROLLER, core.CoreMap({"n1": 1, "n2": 1}), Timebase(0, 250_000_000), 2_000_000_000, BOUNDS
+    )
     for node in ("n1", "n2"):
         fanout.resend(node)
     assert [one.bounds for one in fanout.messages(0, 1) if isinstance(one, wire.SlicePlan)] == [BOUNDS] * 2
@@ -72,7 +64,7 @@ def test_other_bounds_are_sent_to_every_node_and_the_same_to_none() -> None:
 
 
 def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
-    cores = CoreMap({"n1": 1, "n2": 1})
+    cores = core.CoreMap({"n1": 1, "n2": 1})
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     wide = TrackMember(7, ((7, cores.pack({"n1": (0,), "n2": (0,)})),), HoldMode.YIELD)
     frozen = TrackMember(8, ((8, cores.pack({"n1": (0,)})),))
@@ -85,7 +77,7 @@ def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
 
 
 def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
-    cores = CoreMap({"n1": 4, "n2": 2})
+    cores = core.CoreMap({"n1": 4, "n2": 2})
     cores.add_seats("n1", 1)
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     wide = TrackMember(7, ((7, cores.pack({"n1": (0, 1, 3), "n2": (0,)}, {"n1": (0,)})),))
@@ -358,7 +350,7 @@ def test_jobs_take_turns_and_memory_is_bounded_while_one_key_floods(tmp_path: Pa
 
 
 TIMES = Times(250_000_000, 2_000_000_000, 2)
-JOINED = AgentState.JOINED
+JOINED = core.AgentState.JOINED
 TIMEBASE = Timebase(0, 250_000_000)
 
 
@@ -373,20 +365,20 @@ def uplink_report(seq: int = 0, **more: Any) -> wire.Report:
     return wire.Report(node="n1", seq=seq, **(fields | more))
 
 
-def anywhere(node: str, job: int) -> NodePresence:
-    return NodePresence.HERE
+def anywhere(node: str, job: int) -> core.NodePresence:
+    return core.NodePresence.HERE
 
 
 def uplink() -> Uplink:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
-    link.on_message(uplink_hello(), 0, 0, TIMES, AgentState.UNKNOWN)
+    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    link.on_message(uplink_hello(), 0, 0, TIMES, core.AgentState.UNKNOWN)
     return link
 
 
 def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
-    reaction = link.on_message(uplink_hello(), 9, 10, TIMES, AgentState.UNKNOWN)
-    assert reaction.events == (AgentJoined(10, "n1"),)
+    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    reaction = link.on_message(uplink_hello(), 9, 10, TIMES, core.AgentState.UNKNOWN)
+    assert reaction.events == (core.AgentJoined(10, "n1"),)
     assert reaction.resend
     [welcome] = reaction.replies
     assert isinstance(welcome, wire.Welcome)
@@ -394,7 +386,7 @@ def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
 
 
 def test_a_node_that_slurm_does_not_have_is_refused() -> None:
-    reaction = uplink().on_message(uplink_hello("n9"), 0, 0, TIMES, AgentState.UNKNOWN)
+    reaction = uplink().on_message(uplink_hello("n9"), 0, 0, TIMES, core.AgentState.UNKNOWN)
     assert reaction.events == ()
     assert isinstance(reaction.replies[0], wire.AccessRefused)
 
@@ -406,25 +398,29 @@ def test_a_report_becomes_an_event() -> None:
     reaction = link.on_message(
         uplink_report(slices=(one,), ended=(3,), dying=(6,), found=found), 9, 10, TIMES, JOINED
     )
-    use = SliceUse(4, 12, 34, (8,), (CpuSample(7, 1, 2, 3, 4),))
-    assert reaction.events == (NodeReport(10, "n1", (use,), (3,), (6,), (5,), rtt_us=7, acts=("frozen",)),)
+    use = core.SliceUse(4, 12, 34, (8,), (core.CpuSample(7, 1, 2, 3, 4),))
+    assert reaction.events == (
+        core.NodeReport(10, "n1", (use,), (3,), (6,), (5,), rtt_us=7, acts=("frozen",)),
+    )
     assert link.agents["n1"].skew_us == 12
 
 
 def test_an_agent_that_only_tries_holds_no_one() -> None:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
-    link.on_message(msgspec.structs.replace(uplink_hello(), dry_run=True), 0, 0, TIMES, AgentState.UNKNOWN)
+    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    link.on_message(
+        msgspec.structs.replace(uplink_hello(), dry_run=True), 0, 0, TIMES, core.AgentState.UNKNOWN
+    )
     one = wire.SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (wire.JobSample(7, 1, 2, 3, 4),))
     [event] = link.on_message(uplink_report(slices=(one,)), 9, 10, TIMES, JOINED).events
-    assert isinstance(event, NodeReport)
-    assert [(use.held, use.samples) for use in event.slices] == [((), (CpuSample(7, 1, 2, 3, 4),))]
+    assert isinstance(event, core.NodeReport)
+    assert [(use.held, use.samples) for use in event.slices] == [((), (core.CpuSample(7, 1, 2, 3, 4),))]
 
 
 def test_slices_of_an_earlier_controller_are_left_out() -> None:
     old, new = (wire.SliceReport(number, 1, 1_000_000_000, 0, 0, (), ()) for number in (400, 4))
     reaction = uplink().on_message(uplink_report(slices=(old, new)), 0, 1_100_000_000, TIMES, JOINED)
     [event] = reaction.events
-    assert isinstance(event, NodeReport)
+    assert isinstance(event, core.NodeReport)
     assert [use.number for use in event.slices] == [4]
 
 
@@ -450,10 +446,10 @@ def test_a_whole_plan_is_not_sent_again_at_once() -> None:
 
 
 def test_strangers_must_say_hello_first() -> None:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
     for message in (uplink_report(), wire.Resend(node="n1", have_epoch=None)):
         with pytest.raises(UnknownAgentError):
-            link.on_message(message, 0, 0, TIMES, AgentState.UNKNOWN)
+            link.on_message(message, 0, 0, TIMES, core.AgentState.UNKNOWN)
 
 
 def test_a_restarted_agent_takes_over_and_the_old_one_is_refused() -> None:
@@ -470,7 +466,7 @@ def test_a_restarted_agent_takes_over_and_the_old_one_is_refused() -> None:
 def test_an_agent_whose_rival_fell_silent_is_informed_to_say_hello() -> None:
     link = uplink()
     link.on_message(uplink_hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
-    reaction = link.on_message(uplink_report(), 0, 0, TIMES, AgentState.LOST)
+    reaction = link.on_message(uplink_report(), 0, 0, TIMES, core.AgentState.LOST)
     assert [type(reply) for reply in reaction.replies] == [wire.AccessRefused]
     assert reaction.events == ()
 
@@ -478,17 +474,17 @@ def test_an_agent_whose_rival_fell_silent_is_informed_to_say_hello() -> None:
 def test_an_agent_that_obeys_another_controller_is_lost() -> None:
     link, others = uplink(), uplink_report(follows=b"x" * 16)
     reaction = link.on_message(others, 0, 10, TIMES, JOINED)
-    assert [type(event) for event in reaction.events] == [NodeReport], "it is just coming over"
+    assert [type(event) for event in reaction.events] == [core.NodeReport], "it is just coming over"
     later = msgspec.structs.replace(others, seq=others.seq + 1)
     reaction = link.on_message(later, 0, COMING_OVER_NS + 10, TIMES, JOINED)
-    assert [type(event) for event in reaction.events] == [AgentLost]
+    assert [type(event) for event in reaction.events] == [core.AgentLost]
     assert reaction.alarm is not None
     reaction = uplink().on_message(uplink_report(foreign_controllers=3), 0, 10, TIMES, JOINED)
-    assert [type(event) for event in reaction.events] == [NodeReport]
+    assert [type(event) for event in reaction.events] == [core.NodeReport]
     assert reaction.alarm is not None
 
 
 def test_clock_probes_are_answered_to_anybody() -> None:
-    link = Uplink(CONTROLLER, CoreMap(), TIMEBASE, anywhere)
-    reaction = link.on_message(wire.Ping(node="n1", agent_ns=1), 2, 3, TIMES, AgentState.UNKNOWN)
+    link = Uplink(CONTROLLER, core.CoreMap(), TIMEBASE, anywhere)
+    reaction = link.on_message(wire.Ping(node="n1", agent_ns=1), 2, 3, TIMES, core.AgentState.UNKNOWN)
     assert reaction.replies == (wire.Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),)

@@ -16,15 +16,7 @@ import pytest
 
 from foundation.errors import UsageError
 from gangd.controller.controller_config import load_config
-from osub.advise.site_log import (
-    SiteLog,
-    candidate_of,
-    efficiency,
-    interactive_jobs,
-    job_classes,
-    memory_facts,
-    read_site_log,
-)
+from osub.advise import site_log
 from osub.advise.trials import Advice, Question, Scenario, Sharing, advise, block_difference, drawn_periods
 from osub.advise.words import AdviceText, advice_text
 from osub.cli.main import run
@@ -84,25 +76,27 @@ def write_log(path: Path, jobs: Iterator[tuple[datetime, str, int, float, float]
     return path
 
 
-def read(path: Path, system: str | None = SYSTEM) -> SiteLog:
-    return read_site_log(path, ImportOptions(name=path.stem), system, lenient=False)
+def read(path: Path, system: str | None = SYSTEM) -> site_log.SiteLog:
+    return site_log.read_site_log(path, ImportOptions(name=path.stem), system, lenient=False)
 
 
-def asked(log: SiteLog, **words: object) -> tuple[Advice, AdviceText]:
+def asked(log: site_log.SiteLog, **words: object) -> tuple[Advice, AdviceText]:
     question = Question(multiplicities=(2,), **words)  # type: ignore[arg-type]  # its own fields
-    classes = job_classes(log)
-    found = advise(log, candidate_of(classes, len(log.run_s)), interactive_jobs(log), question)
-    return found, advice_text(log, classes, memory_facts(log, question.memory_gib, (2,), 1), found)
+    classes = site_log.job_classes(log)
+    found = advise(
+        log, site_log.candidate_of(classes, len(log.run_s)), site_log.interactive_jobs(log), question
+    )
+    return found, advice_text(log, classes, site_log.memory_facts(log, question.memory_gib, (2,), 1), found)
 
 
 @pytest.fixture(scope="module")
-def idle_sessions(tmp_path_factory: pytest.TempPathFactory) -> SiteLog:
+def idle_sessions(tmp_path_factory: pytest.TempPathFactory) -> site_log.SiteLog:
     path = tmp_path_factory.mktemp("log") / "sessions.txt"
     return read(write_log(path, sessions(random.Random(1), 7, 4)))
 
 
 @pytest.fixture(scope="module")
-def advice(idle_sessions: SiteLog) -> tuple[Advice, AdviceText]:
+def advice(idle_sessions: site_log.SiteLog) -> tuple[Advice, AdviceText]:
     return asked(idle_sessions)
 
 
@@ -144,7 +138,7 @@ def test_busy_jobs_do_not_gain(tmp_path: Path) -> None:
 def test_memory_forbids_two(tmp_path: Path) -> None:
     log = read(write_log(tmp_path / "wide.txt", sessions(random.Random(1), 7, 40)))
 
-    facts = memory_facts(log, 64, (2, 4), 1)
+    facts = site_log.memory_facts(log, 64, (2, 4), 1)
     found, text = asked(log, memory_gib=64.0)
 
     assert facts.requested_over_used == pytest.approx(1.5, rel=0.01)
@@ -167,23 +161,23 @@ def test_peaks_admit_what_requests_do_not(tmp_path: Path) -> None:
     assert "peaks of memory" in text.paragraphs[0][1]
 
 
-def test_what_the_log_says_of_cpu_time(idle_sessions: SiteLog) -> None:
-    classes = {one.partition: one for one in job_classes(idle_sessions)}
+def test_what_the_log_says_of_cpu_time(idle_sessions: site_log.SiteLog) -> None:
+    classes = {one.partition: one for one in site_log.job_classes(idle_sessions)}
 
     assert classes["debug"].efficiency == pytest.approx(0.05, abs=0.001)
     assert classes["batch"].efficiency == pytest.approx(0.98, abs=0.001)
     assert (classes["debug"].run_median_s, classes["debug"].wait_mean_s) == (HOUR_S, 60)
-    assert 0.05 < (efficiency(idle_sessions, idle_sessions.run_s > 0) or 0) < 0.98
+    assert 0.05 < (site_log.efficiency(idle_sessions, idle_sessions.run_s > 0) or 0) < 0.98
 
 
-def test_a_candidate_may_be_named(idle_sessions: SiteLog) -> None:
-    classes = job_classes(idle_sessions)
-    named = candidate_of(classes, 100, "batch")
+def test_a_candidate_may_be_named(idle_sessions: site_log.SiteLog) -> None:
+    classes = site_log.job_classes(idle_sessions)
+    named = site_log.candidate_of(classes, 100, "batch")
 
     assert named is not None
     assert named.partition == "batch"
     with pytest.raises(UsageError, match="debug"):
-        candidate_of(classes, 100, "gpu")
+        site_log.candidate_of(classes, 100, "gpu")
 
 
 def test_waits_that_differ_from_the_log_make_the_advice_relative(advice: tuple[Advice, AdviceText]) -> None:
@@ -204,7 +198,7 @@ def test_a_gain_of_seconds_is_none(advice: tuple[Advice, AdviceText]) -> None:
 
 
 def test_the_same_seed_gives_the_same_advice(
-    idle_sessions: SiteLog, advice: tuple[Advice, AdviceText]
+    idle_sessions: site_log.SiteLog, advice: tuple[Advice, AdviceText]
 ) -> None:
     assert asked(idle_sessions)[1].json() == advice[1].json()
 
@@ -238,7 +232,7 @@ def test_too_few_days_give_no_advice(tmp_path: Path) -> None:
     assert "too short" in text.paragraphs[0][1]
 
 
-def test_a_long_log_is_cut_into_windows(idle_sessions: SiteLog) -> None:
+def test_a_long_log_is_cut_into_windows(idle_sessions: site_log.SiteLog) -> None:
     found, text = asked(idle_sessions, most_jobs=700)
 
     assert found.is_cut
