@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-import typer
 from typer import Argument, Option
 
 from analysis.comparison import compared, error_tables, job_table
@@ -17,7 +15,7 @@ from foundation.records import load_run
 from foundation.units import counted
 from osub.cli.out_file import Force, check_apart, check_free
 from osub.cli.report import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
-from osub.cli.terminal import Console, waiting
+from osub.cli.terminal import Console, echo_json, waiting
 
 
 def compare(
@@ -60,7 +58,7 @@ def compare(
         found.write_csv(csv)
     if as_json:
         answer = {"verdict": found.verdict, "metrics": metrics, "errors": found.differences}
-        typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+        echo_json(answer)
         return
     console = Console()
     for line in verdict_lines(found.verdict):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
-import msgspec
 import typer
 from rich.progress import Progress
 from rich.table import Table
@@ -29,7 +28,7 @@ from foundation.interruption import on_signals
 from foundation.units import counted, duration, seconds_of
 from osub.cli.application import CommandGroup, application
 from osub.cli.out_file import Force, check_free
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, echo_json
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -202,7 +201,16 @@ def thesis_7(
     facts = [*found.facts, tally(found.claims, replays)]
     write_page(page, found.title, facts, found.tables, found.figures(), found.claims)
     if as_json:
-        typer.echo(_study_json(prepared, found, page))
+        echo_json(
+            {
+                "study": "thesis-7",
+                "plan": prepared.plan,
+                "facts": found.facts,
+                "claims": found.claims,
+                "tables": found.tables,
+                "page": str(page),
+            }
+        )
         return
     _show_study(found, prepared, replays)
     note(f"Page: {page}")
@@ -240,7 +248,7 @@ def _tell(prepared: PreparedStudy, say: Callable[[str], None]) -> None:
 
 def _show_plan(prepared: PreparedStudy, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(prepared.plan), indent=2).decode())
+        echo_json(prepared.plan)
         return
     for number, (layout, items) in enumerate(prepared.plan.sessions(), start=1):
         note(f"{number:3} {layout:12} {', '.join(item.name for item in items)}")
@@ -271,20 +279,6 @@ def _show_study(found: StudyFindings, prepared: PreparedStudy, replays: int) -> 
     note(tally(found.claims, replays))
     for table in found.tables:
         show_table(table)
-
-
-def _study_json(prepared: PreparedStudy, found: StudyFindings, page: Path) -> str:
-    text = msgspec.json.encode(
-        {
-            "study": "thesis-7",
-            "plan": prepared.plan,
-            "facts": found.facts,
-            "claims": found.claims,
-            "tables": found.tables,
-            "page": str(page),
-        }
-    )
-    return msgspec.json.format(text, indent=2).decode()
 
 
 thesis_app = application()
@@ -407,7 +401,7 @@ def _show_chapter(found: Chapter, html: Path | None, *, as_json: bool) -> None:
         write_page(html, found.title, found.facts, found.tables, found.figures())
     if as_json:
         document = {"tables": found.tables, "outcomes": found.outcomes, "remarks": found.remarks}
-        typer.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        echo_json(document)
         return
     for table in found.tables:
         show_table(table)
@@ -481,7 +475,15 @@ def study(
         facts = [*found.facts, tally(found.claims, count)]
         write_page(html, found.title, facts, found.tables, found.figures(), found.claims)
     if as_json:
-        typer.echo(_json(name, count, found))
+        echo_json(
+            {
+                "study": name,
+                "seeds": count,
+                "facts": found.facts,
+                "claims": found.claims,
+                "tables": found.tables,
+            }
+        )
         return
     _show(found, count)
     if html is not None:
@@ -495,19 +497,6 @@ def _show(found: StudyFindings, seeds: int) -> None:
         show_table(table)
     Console().print(claims_table(found.claims))
     note(tally(found.claims, seeds))
-
-
-def _json(name: str, seeds: int, found: StudyFindings) -> str:
-    text = msgspec.json.encode(
-        {
-            "study": name,
-            "seeds": seeds,
-            "facts": found.facts,
-            "claims": found.claims,
-            "tables": found.tables,
-        }
-    )
-    return msgspec.json.format(text, indent=2).decode()
 
 
 def _thesis() -> click.Group:

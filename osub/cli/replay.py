@@ -16,7 +16,6 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from typer import Option
 
 from analysis.metrics import host_use
@@ -33,7 +32,7 @@ from foundation.units import counted, counted_of, duration
 from osub.cli.application import takes
 from osub.cli.completion import clusters
 from osub.cli.out_file import Force, clear_run
-from osub.cli.terminal import Console
+from osub.cli.terminal import progress_bar
 from osub.live.cluster import find_cluster, meet
 from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
@@ -72,15 +71,7 @@ def watch_replay(
     After ``most_s`` seconds the jobs that are left are cancelled. A cluster that does not outlive the command
     is nothing to detach from. ``look`` tells who uses the host, once a second; None: nodes are elsewhere.
     """
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} done {task.fields[rest]}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
+    bar = progress_bar(" done {task.fields[rest]}")
     asked: list[int] = []
     with on_signals(asked.append), bar:
         task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")

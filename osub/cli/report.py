@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-import typer
 from typer import Argument, Option
 
 from analysis.metrics import (
@@ -25,7 +23,7 @@ from foundation.files import write_whole
 from foundation.records import load_run
 from foundation.units import counted
 from osub.cli.out_file import Force, check_apart, check_free
-from osub.cli.terminal import Console, waiting
+from osub.cli.terminal import Console, echo_json, waiting
 
 Page = Annotated[
     Path | None,
@@ -92,7 +90,7 @@ def report(
     if csv is not None:
         write_whole(csv, metrics_csv(metrics))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(metrics), indent=2).decode())
+        echo_json(metrics)
         return
     console = Console()
     for line in verdict_lines(verdict_of(loaded, options)):

@@ -12,7 +12,7 @@ from typing import Annotated
 import click
 import msgspec
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 from rich.table import Table
 from typer import Argument, Option
 
@@ -23,7 +23,7 @@ from foundation.units import counted, duration
 from osub.cli.application import CommandGroup, application
 from osub.cli.completion import clusters
 from osub.cli.out_file import Force, check_free
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, progress_bar
 from osub.live.cluster import conf_in
 from osub.sweep.dask_points import Dask, JobsWanted, SlurmJobs
 from osub.sweep.points import measure, measure_choice, point_of
@@ -382,16 +382,7 @@ def _numbers(option: str, text: str) -> list[int]:
 
 @contextmanager
 def _bar(total: int) -> Iterator[_Watch]:
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} points{task.fields[rest]}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    with bar:
+    with progress_bar(" points{task.fields[rest]}") as bar:
         yield _Watch(bar, total)
 
 

@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import rich.console
 import rich.markup
 import typer
@@ -19,6 +20,9 @@ from rich.status import Status
 
 from foundation.errors import OsubError
 from foundation.one_line import one_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _CLEAR = "\r\x1b[K"
 
@@ -115,6 +119,27 @@ class Console(rich.console.Console):
 def shown(text: str) -> str:
     """Return a text with U+FFFD for each character that cannot be printed; line ends stay."""
     return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def echo_json(document: object) -> None:
+    """Print a document as indented JSON."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def progress_bar(counted: str, *, transient: bool = False) -> Progress:
+    """Return a bar on standard error, silent where that is no terminal; ``counted`` follows what is done."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(f"{{task.completed}}/{{task.total}}{counted}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=transient,
+    )
 
 
 def ask_first(question: str, otherwise: str) -> None:

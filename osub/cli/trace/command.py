@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-import typer
 from typer import Argument, Option
 
 from osub.cli.application import application
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, echo_json
 from osub.cli.trace.convert import convert, merge
 from osub.cli.trace.exchange import export, fetch, import_workload
 from osub.cli.trace.files import summary_tables
@@ -38,7 +36,7 @@ def info(
     """Show a trace's system, span, sizes, run times, queues, arrivals, load, and what to clean."""
     summary = summarize(load_columns(trace, strict=not lenient))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+        echo_json(summary)
         return
     console = Console()
     for part in summary_tables(summary):

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Argument, Option
 
@@ -21,7 +20,7 @@ from foundation.id_list import read_ids
 from foundation.units import counted, duration, durations, verb
 from osub.cli.out_file import Force as Force
 from osub.cli.out_file import check_free as check_free
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, progress_bar
 from workloads.behaviour.recording_library import BehaviourStatistics
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.trace_summary import PERCENTILES, JobKindSummary, TraceSummary
@@ -273,18 +272,8 @@ def working(what: str) -> Iterator[None]:
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on a terminal; yields a function of (done, in all)."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
     drawn_s = 0.0
-    with bar:
+    with progress_bar("", transient=True) as bar:
         task = bar.add_task(escape(what), total=None)
 
         def step(done: int, total: int) -> None:

@@ -18,7 +18,8 @@ import osub.cli
 FOLDER = Path(osub.cli.__file__).parent
 TELLS = {
     "Console", "Group", "Live", "Progress", "RenderableType", "Table", "Text",
-    "console", "echo", "json", "msgspec", "note", "print", "progress", "say", "typer",
+    "console", "echo", "echo_json", "json", "msgspec", "note", "print", "progress", "progress_bar", "say",
+    "typer",
 }  # fmt: skip
 REFUSES = {"HostError", "InputError", "OutputError", "UsageError"}
 WORDS = ("str", "list[str]", "dict[str,", "tuple[str,", "Text", "Table")
@@ -74,7 +75,7 @@ def is_command(function: ast.FunctionDef) -> bool:
     """Whether parameters are described for the command line, or a decorator makes it a command."""
     arguments = [*function.args.args, *function.args.kwonlyargs]
     described = any(
-        one.annotation is not None and "typer." in ast.unparse(one.annotation) for one in arguments
+        one.annotation is not None and names_in(one.annotation) & {"Argument", "Option"} for one in arguments
     )
     return described or any(
         word in ast.unparse(one) for one in function.decorator_list for word in ("command(", "callback(")
