@@ -153,7 +153,7 @@ def percent(difference: QuantityDifference) -> str:
 
 
 class MeasureSentences(NamedTuple):
-    """What is said of a measure: where it is not known, not clear, fell, and rose.
+    """What is said of a measure: where it is not known, not clear, fell, and rose; to zero, and from it.
 
     In them ``{one}`` and ``{two}`` are the means of reference and other, ``{by}`` is the change.
     """
@@ -162,6 +162,8 @@ class MeasureSentences(NamedTuple):
     unclear: str
     fell: str
     rose: str
+    ended: str = ""
+    began: str = ""
     is_time: bool = False
 
 
@@ -171,6 +173,8 @@ _SENTENCES = {
         "Waiting: {unclear} ({two} on average against {one}).",
         "Waiting got shorter by {by}: {two} on average, not {one}.",
         "Waiting got longer by {by}: {two} on average, not {one}.",
+        "Waiting ended: {two} on average instead of {one}.",
+        "Waiting began: {two} on average instead of {one}.",
         is_time=True,
     ),
     "degradation": MeasureSentences(
@@ -213,8 +217,8 @@ def about_measure(sentences: MeasureSentences, found: QuantityDifference | None)
     one, two = texts(found.reference, found.other)
     if found.way is None:
         return sentences.unclear.format(one=one, two=two, unclear=_unclear(found))
-    if sentences is _SENTENCES["wait_s"] and 0 in (found.other, found.reference):
-        return f"Waiting {'ended' if found.way < 0 else 'began'}: {two} on average instead of {one}."
+    if sentences.ended and 0 in (found.other, found.reference):
+        return (sentences.ended if found.way < 0 else sentences.began).format(one=one, two=two)
     said = sentences.fell if found.way < 0 else sentences.rose
     return said.format(one=one, two=two, by=percent(found), taken=_taken(found))
 

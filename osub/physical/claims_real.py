@@ -134,7 +134,7 @@ def _single_jobs(results: Results) -> dict[str, Judged]:
     return {
         "R13": _of_mq(results, largest_slowdown("interactive")),
         "R14": (
-            _one(
+            direction_of(
                 results.differences(NAIVE.key, GANGD.key, largest_slowdown("batch")),
                 "of all jobs; those of one core have nothing that gangd could help",
             ),
@@ -163,7 +163,7 @@ def _single_jobs(results: Results) -> dict[str, Judged]:
         ),
         "R19": (_magnitude(results, beyond, published.DEGRADED_JOBS / published.JOBS), share_text(beyond)),
         "R20": (
-            _one([_RARE - share for share in rare], "all jobs that took turns, every slice counted"),
+            direction_of([_RARE - share for share in rare], "all jobs that took turns, every slice counted"),
             f"{share_text(rare)} of the intervals" if rare else "",
         ),
         "R21": (of_mq, ""),
@@ -178,14 +178,14 @@ def _whole(results: Results) -> dict[str, Judged]:
     jobs = sum(one.jobs.height for of in results.real.values() for one in of.values())
     return {
         "R26": (
-            _one(
+            direction_of(
                 [_CLOSE - abs(error) for of in errors.values() for error in of],
                 f"judged: within {_CLOSE:.0%}, percentile by percentile",
             ),
             ", ".join(f"{share}%: {mean(of):+.1%}" for share, of in errors.items() if of),
         ),
         "R27": (
-            _one(
+            direction_of(
                 [_WITHIN - error for error in dedicated],
                 f"median error of jobs of {_LONG_ENOUGH_S:g} s and more, launch and all",
             ),
@@ -297,5 +297,6 @@ def _settings(settings: Mapping[str, list[float]], note: str) -> Judgement:
     return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=single + judged.note)
 
 
-def _one(values: list[float], note: str) -> Judgement:
-    return noted(direction(values), note) if values else not_comparable(_NOT_RUN)
+def direction_of(values: list[float], note: str, without: str = _NOT_RUN) -> Judgement:
+    """Judge a direction, with a note; without values it is not comparable."""
+    return noted(direction(values), note) if values else not_comparable(without)

@@ -7,11 +7,11 @@ from html import unescape
 from pathlib import Path
 from statistics import mean
 
-from analysis.claims import ClaimRow, Judgement, direction, estimate, not_comparable, noted, over_settings
+from analysis.claims import ClaimRow, Judgement, estimate, not_comparable, over_settings
 from foundation.units import counted, several, verb
 from osub.physical import published
 from osub.physical.claims_full import full_rows
-from osub.physical.claims_real import real_rows
+from osub.physical.claims_real import direction_of, real_rows
 from osub.physical.folder import Results
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SLURM_GANG, SharingLayout, same_places
 from osub.physical.outcome import SHARED, ReplayOutcome
@@ -22,6 +22,8 @@ from simulator.experiment_page import Drawing
 from simulator.experiments.claim_study import StudyFindings, rows_of
 from workloads.swf import SwfTrace
 
+_NO_PAIR = "not replayed, or unfit to judge by"
+
 
 def pair_rows(results: Results) -> list[ClaimRow]:
     """Judge the pair, one value a trial."""
@@ -30,11 +32,11 @@ def pair_rows(results: Results) -> list[ClaimRow]:
     unfair = [one.unfairness - other.unfairness for one, other in _both(results, SLURM_GANG.key, GANGD.key)]
     judged = {
         "R1": (
-            _direction(naive, "judged: a loss; its size is of 12 ranks"),
+            direction_of(naive, "judged: a loss; its size is of 12 ranks", _NO_PAIR),
             mean_text(naive, percent=True),
         ),
         "R2": (
-            _direction(unfair, "5 s slices: jobs of some seconds end in the middle of a turn"),
+            direction_of(unfair, "5 s slices: jobs of some seconds end in the middle of a turn", _NO_PAIR),
             _loss_and_unfairness(results, SLURM_GANG),
         ),
         "R3": (
@@ -116,10 +118,6 @@ def _gangd(results: Results) -> Judgement:
             "shares differ by under a tenth": [0.1 - one for one in _unfair(results, GANGD.key)],
         }
     )
-
-
-def _direction(values: list[float], note: str) -> Judgement:
-    return noted(direction(values), note) if values else not_comparable("not replayed, or unfit to judge by")
 
 
 TITLE = "The thesis's physical study (chapter 7) again"
