@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
@@ -22,13 +21,18 @@ from typing import Any
 
 import pytest
 
-from deploy.compose.cluster import ComposeCluster, Options
-from deploy.compose.containers import FREEZER, list_containers, list_others, of_role
-from deploy.compose.engine import Engine, EngineName
+from deploy.compose.cluster import Options
+from deploy.compose.containers import FREEZER
+from deploy.compose.engine import EngineName
 from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from foundation.records import load_run
-from submitter.replay.begin_run import origin_of
-from tests.fixtures.container_engine import Daemon, docker_engine, make_base
+from tests.fixtures.container_engine import (
+    Contained,
+    check_replay_against_sacct,
+    contained_cluster,
+    docker_engine,
+    make_base,
+)
 from tests.fixtures.golden import small
 from tests.fixtures.looks import until
 from tests.integration.conftest import empty_folder
@@ -55,24 +59,12 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Contained:
-    """A cluster in containers, its engine, and the engine's daemon where it is ours."""
-
-    cluster: ComposeCluster
-    engine: Engine
-    daemon: Daemon | None
+class Docker(Contained):
+    """A cluster in containers of Docker."""
 
     @property
     def stage(self) -> Stage:
         return Stage(self.run, "/var/lib/gangd/record/slices.jsonl")
-
-    def run(self, *words: str) -> str:
-        """Run a command in the controller's container."""
-        return self.engine.ask("exec", "-w", "/shared", self.names("controller")[0], *words, within_s=300.0)
-
-    def names(self, role: str) -> list[str]:
-        state = self.cluster.state()
-        return [one.name for one in of_role(list_containers(self.engine, state.home, state.cluster), role)]
 
     def states(self) -> dict[str, str]:
         """Return what Slurm calls each node."""
@@ -92,26 +84,13 @@ class Contained:
 
 
 @pytest.fixture(scope="module")
-def contained() -> Iterator[Contained]:
+def contained() -> Iterator[Docker]:
+    of_these_sources = Options(build=True, monitoring=True)
     with docker_engine() as (engine, daemon), empty_folder() as folder:
-        cluster = ComposeCluster(folder / "c")
         begun_s = time.monotonic()
-        try:
-            cluster.up(EngineName.DOCKER, SHAPE, Options(build=True, monitoring=True))  # of these sources
-        except BaseException:
-            cluster.down()
-            raise
-        print(f"up after {time.monotonic() - begun_s:.0f} s, images included")
-        state = cluster.state()
-        try:
-            yield Contained(cluster, engine, daemon)
-        finally:
-            cluster.down()
-            assert list_containers(engine, state.home, state.cluster) == []
-            assert list_others(engine, "volume", state.home, state.cluster) == []
-            assert list_others(engine, "network", state.home, state.cluster) == []
-            assert not (FREEZER / state.cluster).exists()
-            assert not cluster.folder.exists()
+        with contained_cluster(engine, folder, SHAPE, of_these_sources) as cluster:
+            print(f"up after {time.monotonic() - begun_s:.0f} s, images included")
+            yield Docker(cluster.cluster, engine, daemon)
 
 
 @pytest.fixture
@@ -171,7 +150,7 @@ def test_fifty_jobs_of_a_real_trace_take_turns_and_end(stage: Stage) -> None:
     until(lambda: '"held"' in stage.run("cat", stage.record), 30.0, "gangd writes its record")
 
 
-def test_no_job_leaves_its_cgroup_behind(contained: Contained) -> None:
+def test_no_job_leaves_its_cgroup_behind(contained: Docker) -> None:
     contained.run("srun", f"-N{NODES}", "true")
     folder = FREEZER / contained.cluster.state().cluster
     if not folder.is_dir():
@@ -180,7 +159,7 @@ def test_no_job_leaves_its_cgroup_behind(contained: Contained) -> None:
     assert len([path for path in folder.rglob("*") if path.is_dir()]) <= 4 * NODES, "those of nodes and users"
 
 
-def test_prometheus_sees_gangd_and_each_agent_and_knows_the_alerts(contained: Contained) -> None:
+def test_prometheus_sees_gangd_and_each_agent_and_knows_the_alerts(contained: Docker) -> None:
     wanted = {("gangd", "controller"), *(("gang-agent", name) for name in contained.names("node"))}
 
     def up() -> set[tuple[str, str]]:
@@ -215,14 +194,14 @@ def test_prometheus_sees_gangd_and_each_agent_and_knows_the_alerts(contained: Co
     assert "401" in asked.stderr, "the token is asked for"
 
 
-def test_accounting_has_every_job(contained: Contained) -> None:
+def test_accounting_has_every_job(contained: Docker) -> None:
     contained.run("sbatch", "-W", "-o", "/dev/null", "--wrap", "true")
     until(
         lambda: "COMPLETED" in contained.run("sacct", "-X", "-n", "-o", "state"), 60.0, "slurmdbd hears of it"
     )
 
 
-def test_a_job_runs_on_every_node_as_a_plain_user(contained: Contained) -> None:
+def test_a_job_runs_on_every_node_as_a_plain_user(contained: Docker) -> None:
     said = contained.run(
         "setpriv", "--reuid=osub", "--regid=osub", "--init-groups",
         "srun", f"-N{NODES}", "sh", "-c", "echo $SLURMD_NODENAME $(id -un)",
@@ -231,50 +210,24 @@ def test_a_job_runs_on_every_node_as_a_plain_user(contained: Contained) -> None:
 
 
 def test_a_replay_from_this_host_runs_mpi_across_nodes_and_agrees_with_sacct(
-    contained: Contained, tmp_path: Path
+    contained: Docker, tmp_path: Path
 ) -> None:
-    header = "; MaxNodes: 3\n; MaxProcs: 3\n"
-    wide = [(1, 2), (2, 3), (3, 1), (4, 2)]
-    lines = [f"{job} {job} -1 2 {nodes} -1 -1 {nodes} 1800 -1 1 1 1 -1 1 -1 -1 -1\n" for job, nodes in wide]
-    (tmp_path / "t.swf").write_text(header + "".join(lines))
-    state = str(contained.cluster.folder)
-
-    def osub(*words: str) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-P", "-m", "osub.command", *words, "--cluster", state, "--json"]
-        return subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900)
-
-    start = {one["what"]: one["found"] for one in json.loads(osub("doctor").stdout)}["MPI start"]
-    assert start.startswith("2 ranks on 2 nodes"), "from one container's network to another's"
+    start = json.loads(contained.osub(tmp_path, "doctor", "--json").stdout)
+    found = {one["what"]: one["found"] for one in start}["MPI start"]
+    assert found.startswith("2 ranks on 2 nodes"), "from one container's network to another's"
     stored = ("--calibration", "steps.json")
-    done = osub(
-        "workloads", "calibrate", "--app", "lu", "--ranks", "2", "--nodes", "2", "--least-share", "0", *stored
-    )
+    done = contained.osub(
+        tmp_path, "workloads", "calibrate", "--app", "lu", "--ranks", "2", "--nodes", "2",
+        "--least-share", "0", *stored, "--json",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     [kind] = json.loads(done.stdout)
     assert kind["step_ms"] > 0
-    done = osub("replay", "t.swf", "--out", "run", *stored)
-    assert done.returncode == 0, done.stderr
-    fields = "jobid,state,nnodes,nodelist,start,end"
-    output = contained.run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-n", "-X", "-P", "-o", fields)
-    of_slurm = {int(line.split("|")[0]): line.split("|")[1:] for line in output.splitlines()}
-    run = load_run(tmp_path / "run")
-    rows = list(run.jobs.iter_rows(named=True))
-    assert run.allocations is not None
-    origin_s = origin_of(run.info)
-    placed = {one["job"]: {place["node"] for place in one["placement"]} for one in run.allocations.to_dicts()}
-    assert [row["nodes"] for row in rows] == [nodes for _, nodes in wide]
-    for row in rows:
-        assert row["state"] == "COMPLETED"
-        assert row["steps"] > 0
-        state, nodes, names, start, end = of_slurm[row["job_id"]]
-        assert (state, nodes) == (row["state"], str(row["nodes"]))
-        assert set(contained.run("scontrol", "show", "hostnames", names).split()) == placed[row["job_id"]]
-        assert int(start) == pytest.approx(origin_s + row["start_s"], abs=3)
-        assert int(end) == pytest.approx(origin_s + row["end_s"], abs=3)
+    check_replay_against_sacct(contained, tmp_path, (2, 3, 1, 2), *stored)
 
 
 def test_an_on_demand_job_takes_nodes_of_another_which_goes_on_later(
-    contained: Contained, tmp_path: Path
+    contained: Docker, tmp_path: Path
 ) -> None:
     (tmp_path / "t.swf").write_text(
         "1 0 -1 30 3 -1 -1 3 300 -1 1 1 1 -1 1 -1 -1 -1\n2 10 -1 2 1 -1 -1 1 300 -1 1 1 1 -1 1 -1 -1 -1\n"
@@ -282,9 +235,8 @@ def test_an_on_demand_job_takes_nodes_of_another_which_goes_on_later(
     (tmp_path / "kinds.csv").write_text(
         "trace_job,kind,checkpoint_every_s,checkpoint_s\n1,rigid,1,0\n2,ondemand,,\n"
     )
-    words = ["replay", "t.swf", "--out", "run", "--on-demand", "n-paa", "--set", f"jobs={tmp_path}/kinds.csv"]
-    program = [sys.executable, "-P", "-m", "osub.command", *words, "--cluster", str(contained.cluster.folder)]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900)
+    kinds = ("--on-demand", "n-paa", "--set", f"jobs={tmp_path}/kinds.csv")
+    done = contained.osub(tmp_path, "replay", "t.swf", "--out", "run", *kinds)
     assert done.returncode == 0, done.stderr
     assert "simulated" in done.stdout
     rows = {row["trace_job"]: row for row in load_run(tmp_path / "run").jobs.to_dicts()}
@@ -294,7 +246,7 @@ def test_an_on_demand_job_takes_nodes_of_another_which_goes_on_later(
     assert contained.run("scontrol", "show", "reservation", "-o").startswith("No reservations")
 
 
-def test_jobs_reach_nodes_that_were_made_anew(contained: Contained) -> None:
+def test_jobs_reach_nodes_that_were_made_anew(contained: Docker) -> None:
     contained.engine.ask("rm", "-f", contained.names("node")[0])
     contained.up()
     assert contained.cluster.status().is_whole
@@ -312,7 +264,7 @@ def test_jobs_reach_nodes_that_were_made_anew(contained: Contained) -> None:
         )
 
 
-def test_a_cut_network_takes_a_node_away_and_brings_it_back(contained: Contained) -> None:
+def test_a_cut_network_takes_a_node_away_and_brings_it_back(contained: Docker) -> None:
     name = contained.names("node")[-1]
     network = f"{contained.cluster.state().cluster}_cluster"
     contained.engine.ask("network", "disconnect", network, name)
@@ -323,7 +275,7 @@ def test_a_cut_network_takes_a_node_away_and_brings_it_back(contained: Contained
     assert contained.run("srun", "-w", name, "sh", "-c", "echo $SLURMD_NODENAME").strip() == name
 
 
-def test_nodes_that_are_started_anew_at_once_are_idle_again(contained: Contained) -> None:
+def test_nodes_that_are_started_anew_at_once_are_idle_again(contained: Docker) -> None:
     contained.engine.ask("restart", *contained.names("node"), within_s=120.0)
     # A node that stops has itself forgotten: while it is away, all that are known are idle.
     wanted = dict.fromkeys(contained.names("node"), "idle")
@@ -332,7 +284,7 @@ def test_nodes_that_are_started_anew_at_once_are_idle_again(contained: Contained
     assert len(contained.run("srun", f"-N{NODES}", "hostname").split()) == NODES
 
 
-def test_jobs_are_in_sacct_although_slurmdbd_was_killed(contained: Contained) -> None:
+def test_jobs_are_in_sacct_although_slurmdbd_was_killed(contained: Docker) -> None:
     (accounting,) = contained.names("accounting")
     contained.engine.ask("kill", accounting)
     job = contained.run("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 1").strip()
@@ -344,7 +296,7 @@ def test_jobs_are_in_sacct_although_slurmdbd_was_killed(contained: Contained) ->
     until(lambda: contained.engine.run(*words).stdout.split() == ["COMPLETED"], 60.0, "sacct has the job")
 
 
-def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contained) -> None:
+def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Docker) -> None:
     before = set(contained.run("sacct", "-X", "-n", "-o", "jobid").split())
     assert before
     roles = ("controller", "accounting", "database", "node")
@@ -354,7 +306,7 @@ def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contai
     assert before <= set(contained.run("sacct", "-X", "-n", "-o", "jobid").split())
 
 
-def test_the_engine_is_started_anew(contained: Contained) -> None:
+def test_the_engine_is_started_anew(contained: Docker) -> None:
     if contained.daemon is None:
         pytest.skip("the engine is not the tests' own")
     contained.daemon.end()
@@ -363,24 +315,24 @@ def test_the_engine_is_started_anew(contained: Contained) -> None:
     assert len(contained.run("srun", f"-N{NODES}", "hostname").split()) == NODES
 
 
-def test_debian_12_has_a_cluster_too(contained: Contained) -> None:
+def test_debian_12_has_a_cluster_too(contained: Docker, tmp_path: Path) -> None:
     make_base(contained.engine, 12)
     shape = Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB, hold=HoldSetting.FREEZE)
-    with empty_folder() as folder:
-        cluster = ComposeCluster(folder / "c")
-        cluster.up(EngineName.DOCKER, shape, Options(debian=12, build=True))
-        other = Contained(cluster, contained.engine, None)
-        try:
-            assert " 22.05." in other.run("sinfo", "--version")
-            for _ in range(5):
-                spin = "srun timeout 2 sh -c 'while :; do :; done'; true"
-                other.run("sbatch", "-N2", "-o", "/dev/null", "--wrap", spin)
-            until(
-                lambda: other.run("squeue", "-h", "-t", "all", "-o", "%T").split() == ["COMPLETED"] * 5,
-                180.0,
-                "five jobs are done",
-            )
-            until(lambda: other.run("sacct", "-X", "-n").count("COMPLETED") == 5, 120.0, "slurmdbd has them")
-            until(lambda: '"held"' in other.run("cat", other.stage.record), 30.0, "they were held")
-        finally:
-            cluster.down()
+    of_these_sources = Options(debian=12, build=True)
+    with (
+        empty_folder() as folder,
+        contained_cluster(contained.engine, folder, shape, of_these_sources) as other,
+    ):
+        assert " 22.05." in other.run("sinfo", "--version")
+        for _ in range(5):
+            spin = "srun timeout 2 sh -c 'while :; do :; done'; true"
+            other.run("sbatch", "-N2", "-o", "/dev/null", "--wrap", spin)
+        until(
+            lambda: other.run("squeue", "-h", "-t", "all", "-o", "%T").split() == ["COMPLETED"] * 5,
+            180.0,
+            "five jobs are done",
+        )
+        until(lambda: other.run("sacct", "-X", "-n").count("COMPLETED") == 5, 120.0, "slurmdbd has them")
+        record = contained.stage.record
+        until(lambda: '"held"' in other.run("cat", record), 30.0, "they were held")
+        check_replay_against_sacct(other, tmp_path, (2, 1, 2))

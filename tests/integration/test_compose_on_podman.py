@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from deploy.compose.cluster import ComposeCluster, Options
-from deploy.compose.containers import FREEZER, list_containers, list_others, of_role
-from deploy.compose.engine import Engine, EngineName
+from deploy.compose.cluster import Options
+from deploy.compose.engine import EngineName
 from deploy.shape import GangKind, HoldSetting, Shape
-from tests.fixtures.container_engine import podman_engine
+from tests.fixtures.container_engine import (
+    Contained,
+    check_replay_against_sacct,
+    contained_cluster,
+    podman_engine,
+)
 from tests.fixtures.looks import until
 from tests.integration.conftest import empty_folder
 
@@ -21,41 +25,14 @@ NODES = 2
 SHAPE = Shape(nodes=NODES, cores=1, virtual=True, multiplicity=2, gang=GangKind.OSUB, hold=HoldSetting.FREEZE)
 
 
-@dataclass(frozen=True, slots=True)
-class Contained:
-    """A cluster in containers, and its engine."""
-
-    cluster: ComposeCluster
-    engine: Engine
-
-    def run(self, *words: str) -> str:
-        """Run a command in the controller's container."""
-        return self.engine.ask("exec", "-w", "/shared", self.names("controller")[0], *words, within_s=90.0)
-
-    def names(self, role: str) -> list[str]:
-        state = self.cluster.state()
-        return [one.name for one in of_role(list_containers(self.engine, state.home, state.cluster), role)]
-
-
 @pytest.fixture(scope="module")
 def contained() -> Iterator[Contained]:
-    with podman_engine() as engine, empty_folder() as folder:
-        cluster = ComposeCluster(folder / "c")
-        try:
-            cluster.up(EngineName.PODMAN, SHAPE, Options())
-        except BaseException:
-            cluster.down()
-            raise
-        state = cluster.state()
-        try:
-            yield Contained(cluster, engine)
-        finally:
-            cluster.down()
-            assert list_containers(engine, state.home, state.cluster) == []
-            assert list_others(engine, "volume", state.home, state.cluster) == []
-            assert list_others(engine, "network", state.home, state.cluster) == []
-            assert not (FREEZER / state.cluster).exists()
-            assert not cluster.folder.exists()
+    with (
+        podman_engine() as engine,
+        empty_folder() as folder,
+        contained_cluster(engine, folder, SHAPE, Options()) as contained,
+    ):
+        yield contained
 
 
 def test_it_is_whole_and_no_container_is_privileged(contained: Contained) -> None:
@@ -76,6 +53,12 @@ def test_jobs_take_turns_and_end_and_slurmdbd_has_them(contained: Contained) -> 
     record = "/var/lib/gangd/record/slices.jsonl"
     until(lambda: '"held"' in contained.run("cat", record), 30.0, "they were held")
     until(lambda: contained.run("sacct", "-X", "-n").count("COMPLETED") == 6, 120.0, "slurmdbd has them")
+
+
+def test_a_replay_from_this_host_runs_mpi_across_nodes_and_agrees_with_sacct(
+    contained: Contained, tmp_path: Path
+) -> None:
+    check_replay_against_sacct(contained, tmp_path, (2, 1, 2))
 
 
 def test_a_second_up_starts_what_has_died(contained: Contained) -> None:
