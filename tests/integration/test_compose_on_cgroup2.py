@@ -143,6 +143,18 @@ def test_jobs_leave_no_folder_behind(cluster: Cluster) -> None:
     wait(cluster, lambda: not cluster.folders(cluster.nodes[1]), "their folders are gone")
 
 
+def test_a_replay_runs_mpi_across_nodes(cluster: Cluster) -> None:
+    lines = [
+        f"{job} {job} -1 2 {nodes} -1 -1 {nodes} 3600 -1 1 1 1 -1 1 -1 -1 -1"
+        for job, nodes in enumerate((2, 1, 2), 1)
+    ]
+    trace = "\n".join(["; MaxNodes: 2", "; MaxProcs: 2", *lines])
+    cluster.machine.must(f"echo '{trace}' > /srv/t.swf")
+    words = f"replay /srv/t.swf --cluster {STATE} --out /srv/run --export OSUB_MPI_START_S=900 --json"
+    outcome = json.loads(cluster.engine.osub(words, 1800.0).splitlines()[-1])
+    assert (outcome["finished"], outcome["states"]) == (True, {"COMPLETED": 3}), outcome
+
+
 def wait(cluster: Cluster, done: object, what: str, within_s: float = 180.0) -> None:
     assert callable(done)
     deadline_s = time.monotonic() + within_s
