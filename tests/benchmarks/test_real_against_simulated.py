@@ -13,8 +13,9 @@ simulation is judged on those of another (``judge``).
 
 What each part of the model is worth, on a trace that ``osub replay --fit`` scales to two nodes of one core:
 three replays naively and three under gangd, each judged with latencies of a run with M=1 and with what
-sharing costs in the next replay, never with what it tells itself. It takes thirteen minutes for 120 s. RUNs
-stay, so that a change of the model is judged on the same ones::
+sharing costs in the next replay, never with what it tells itself. It takes fifteen minutes for 120 s. RUNs
+stay, so that a change of the model is judged on the same ones. Each job finds its own number of steps; with
+``OSUB_STORED_STEPS=1`` step times are calibrated once, and every replay of a job does the same ones::
 
     OSUB_VALIDATION=folder OSUB_TRACE=log.swf.gz OSUB_FIT=120 \\
         pytest -m benchmark -s tests/benchmarks/test_real_against_simulated.py -k cause
@@ -148,6 +149,7 @@ TRACE = os.environ.get("OSUB_TRACE")
 FIT_S = float(os.environ.get("OSUB_FIT", "120"))
 TRIALS = int(os.environ.get("OSUB_TRIALS", "3"))
 IN_CONTAINERS = "OSUB_CONTAINERS" in os.environ
+STORED_STEPS = "OSUB_STORED_STEPS" in os.environ
 LONG_S = 10.0  # jobs that run as long in the real run, and shorter ones, have figures of their own
 BEFORE = "before: EASY, medians, one C_o"
 MODELS = {
@@ -166,7 +168,7 @@ def replays(
     """Return the RUNs of a trace scaled to so many seconds, all on one cluster; those that are there stay."""
     assert TRACE is not None
     stem = Path(TRACE).name.partition(".")[0]
-    stem += "-containers" * IN_CONTAINERS
+    stem += "-containers" * IN_CONTAINERS + "-stored-steps" * STORED_STEPS
     runs = [FOLDER / f"{stem}-{seconds:g}-{name}-{trial}" for trial in range(1, trials + 1)]
     missing = [run for run in runs if not ((run / "run.json").exists() and load_run(run).complete)]
     if not missing:
@@ -185,13 +187,24 @@ def replays(
             start = partial(cluster.up, shape)
         try:
             start()
+            steps = ["--calibration", stored_steps(Path(state, "c"))] if STORED_STEPS else []
             for run in missing:
                 where = ["--cluster", Path(state, "c"), "--out", run, "--force", "--label", run.name]
                 how = ["--fit", seconds, "--seed", seed, "--trial", runs.index(run) + 1]
-                child("osub.cli.main", "replay", TRACE, *where, *how)
+                child("osub.cli.main", "replay", TRACE, *where, *how, *steps)
         finally:
             cluster.down()
     return runs
+
+
+def stored_steps(cluster: Path) -> Path:
+    """Return the step times of a fitted trace's jobs, measured on a cluster without other jobs if need be."""
+    path = FOLDER / f"steps{'-containers' * IN_CONTAINERS}.json"
+    if not path.exists():
+        for cores in (1, 2):
+            kind = ["--app", "jacobi", "--ranks", cores, "--nodes", cores, "--calibration", path]
+            child("osub.cli.main", "workloads", "calibrate", "--cluster", cluster, *kind)
+    return path
 
 
 def simulated_as(real: Path, parts: str, alone: Path, other: Path) -> Run:
