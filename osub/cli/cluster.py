@@ -75,36 +75,44 @@ def containers_status(folder: Path, *, as_json: bool) -> int:
     return 0 if status_now.is_whole else 1
 
 
-def listed(status_now: ComposeStatus) -> dict[str, Any]:
+def _listed(engine: str | None, folder: str, shape: Shape, daemons: int, wanted: int) -> dict[str, Any]:
     """Return what ``osub cluster list --json`` tells of a cluster."""
-    shape = status_now.state.shape
     return {
-        "engine": str(status_now.state.engine),
-        "state": status_now.state.home,
+        "engine": engine,
+        "state": folder,
         "system": shape.system,
         "multiplicity": shape.multiplicity,
         "gang": str(shape.gang),
-        "daemons": sum(one.is_alive for one in status_now.containers if not one.is_done),
-        "daemons_wanted": status_now.daemons_wanted,
+        "daemons": daemons,
+        "daemons_wanted": wanted,
     }
 
 
-def add_row(table: Table, status_now: ComposeStatus) -> None:
-    """Add a cluster to the table of ``osub cluster list``."""
-    status_json = listed(status_now)
-    living = f"{status_json['daemons']} of {status_json['daemons_wanted']} ({status_json['engine']})"
-    table.add_row(
-        escape(str(status_json["state"])),
-        status_json["system"],
-        str(status_json["multiplicity"]),
-        status_json["gang"],
-        living,
-    )
+def _of_slurm(status_now: ComposeStatus | LocalStatus) -> dict[str, object]:
+    """Return what Slurm says of nodes and jobs, None where it does not answer."""
+    nodes, jobs = status_now.nodes, status_now.jobs
+    return {
+        "nodes": None if nodes is None else {node.name: "+".join(sorted(node.states)) for node in nodes},
+        "jobs": None if jobs is None else job_counts(jobs),
+        "unreadable_jobs": None if jobs is None else msgspec.to_builtins(jobs.unreadable),
+    }
+
+
+def _is_answered(jobs: JobSnapshot | None, console: Console) -> bool:
+    """Print what jobs there are, or that slurmctld does not answer."""
+    if jobs is None:
+        console.print("slurmctld does not answer; `osub cluster up` starts what has died")
+        return False
+    counts = ", ".join(f"{count} {name.lower()}" for name, count in job_counts(jobs).items())
+    console.print(f"jobs: {counts or 'none'}", highlight=False)
+    for line in unreadable_lines(jobs):
+        console.say(line)
+    return True
 
 
 def facts(status_now: ComposeStatus) -> dict[str, object]:
     """Return a status as JSON, with the embedded cluster's keys and the keys of containers besides."""
-    state, jobs = status_now.state, status_now.jobs
+    state = status_now.state
     return {
         "system": state.shape.system,
         "shape": msgspec.to_builtins(state.shape),
@@ -112,11 +120,7 @@ def facts(status_now: ComposeStatus) -> dict[str, object]:
         "conf": "/etc/slurm/slurm.conf",
         "daemons": {one.name: one.is_alive for one in status_now.containers if not one.is_done},
         "containers": [_container_json(one, status_now) for one in status_now.containers],
-        "nodes": None
-        if status_now.nodes is None
-        else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
-        "jobs": None if jobs is None else job_counts(jobs),
-        "unreadable_jobs": None if jobs is None else msgspec.to_builtins(jobs.unreadable),
+        **_of_slurm(status_now),
         "monitoring": _watchers(status_now),
         "whole": status_now.is_whole,
     }
@@ -187,13 +191,8 @@ def _print_containers(status_now: ComposeStatus) -> None:
         console.say(f"{name} said last ({state.engine} logs {name}):")
         for line in words:
             console.say(f"  {line}")
-    if status_now.jobs is None:
-        console.print("slurmctld does not answer; `osub cluster up` starts what has died")
+    if not _is_answered(status_now.jobs, console):
         return
-    counts = ", ".join(f"{count} {name.lower()}" for name, count in job_counts(status_now.jobs).items())
-    console.print(f"jobs: {counts or 'none'}", highlight=False)
-    for line in unreadable_lines(status_now.jobs):
-        console.say(line)
     running = next((one for one in status_now.containers if one.state == "running"), None)
     for line in _watchers_in_words(status_now):
         console.say(line)
@@ -343,38 +342,30 @@ def down(
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """Say which clusters of yours run on this host, and in which folders."""
-    found = live_clusters()
-    contained = live_compose_clusters()
+    listed = [
+        _listed(None, str(one.folder), one.state.shape, one.daemons, len(one.state.daemons))
+        for one in live_clusters()
+    ]
+    for one in live_compose_clusters():
+        alive = sum(each.is_alive for each in one.containers if not each.is_done)
+        state = one.state
+        listed.append(_listed(str(state.engine), state.home, state.shape, alive, one.daemons_wanted))
     if as_json:
-        entries = [
-            {
-                "engine": None,
-                "state": str(one.folder),
-                "system": one.state.shape.system,
-                "multiplicity": one.state.shape.multiplicity,
-                "gang": str(one.state.shape.gang),
-                "daemons": one.daemons,
-                "daemons_wanted": len(one.state.daemons),
-            }
-            for one in found
-        ] + [listed(one) for one in contained]
-        typer.echo(json.dumps(entries))
-        return
-    if not found and not contained:
+        typer.echo(json.dumps(listed))
+    elif not listed:
         typer.echo("no embedded cluster of yours runs here; `osub cluster up` makes one")
-        return
-    table = Table("folder", "system", "M", "gang", "daemons")
-    for one in found:
-        shape = one.state.shape
-        living = f"{one.daemons} of {len(one.state.daemons)}"
-        table.add_row(escape(str(one.folder)), shape.system, str(shape.multiplicity), shape.gang, living)
-    for status_now in contained:
-        add_row(table, status_now)
-    Console().print(table)
+    else:
+        table = Table("folder", "system", "M", "gang", "daemons")
+        for row in listed:
+            living = f"{row['daemons']} of {row['daemons_wanted']}"
+            living += f" ({row['engine']})" if row["engine"] else ""
+            words = (row["system"], str(row["multiplicity"]), row["gang"], living)
+            table.add_row(escape(row["state"]), *words)
+        Console().print(table)
 
 
 def _facts(status_now: LocalStatus) -> dict[str, object]:
-    state, jobs = status_now.state, status_now.jobs
+    state = status_now.state
     return {
         "system": state.shape.system,
         "shape": msgspec.to_builtins(state.shape),
@@ -383,11 +374,7 @@ def _facts(status_now: LocalStatus) -> dict[str, object]:
         "daemons": status_now.daemons,
         "restarts": {daemon.role: daemon.restarts for daemon in state.daemons},
         "ended": {daemon.role: daemon.ended for daemon in state.daemons if daemon.ended is not None},
-        "nodes": None
-        if status_now.nodes is None
-        else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
-        "jobs": None if jobs is None else job_counts(jobs),
-        "unreadable_jobs": None if jobs is None else msgspec.to_builtins(jobs.unreadable),
+        **_of_slurm(status_now),
         "whole": status_now.is_whole,
     }
 
@@ -411,10 +398,4 @@ def _print(status_now: LocalStatus) -> None:
         ended = [str(known[role].restarts or ""), known[role].ended or ""] * is_supervised
         table.add_row(role, "alive" if alive else "[red]dead[/red]", *ended, cpus, escape(said.get(role, "")))
     console.print(table)
-    if status_now.jobs is None:
-        console.print("slurmctld does not answer; `osub cluster up` starts what has died")
-    else:
-        counts = ", ".join(f"{count} {name.lower()}" for name, count in job_counts(status_now.jobs).items())
-        console.print(f"jobs: {counts or 'none'}", highlight=False)
-        for line in unreadable_lines(status_now.jobs):
-            console.say(line)
+    _is_answered(status_now.jobs, console)
