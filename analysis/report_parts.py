@@ -165,10 +165,7 @@ def terms_section(options: MetricOptions) -> Section:
             ),
         ),
         ("slowdown S", "(wait + run) / useful run"),
-        (
-            "S_OSub",
-            "(wait + run) / dedicated, where dedicated is the run time with every core to itself",
-        ),
+        ("S_OSub", "(wait + run) / dedicated, where dedicated is the run time with every core to itself"),
         ("degradation", "useful run / dedicated"),
         ("bounded slowdown", f"(wait + run) / max(dedicated, {round(options.beta_s, 3):g} s)"),
         (

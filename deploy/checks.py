@@ -140,12 +140,7 @@ _REFUSED = frozenset({"INVAL", "INVALID_REG"})
 
 def judge(found: Configuration) -> tuple[Advice, ...]:
     """Return what there is to say of each setting that matters, the good ones included."""
-    return (
-        *_sharing(found),
-        *_freezing(found),
-        *_nodes(found),
-        *_accounting(found),
-    )
+    return (*_sharing(found), *_freezing(found), *_nodes(found), *_accounting(found))
 
 
 def judge_start(trial: MpiTrial) -> Advice:

@@ -161,10 +161,7 @@ def write_in(folder_fd: int, name: str, content: bytes, mode: int = 0o600) -> No
 
     What a kill leaves behind has the name ``.NAME.new``. Raises OSError.
     """
-    with (
-        draft_in(folder_fd, name, mode, lasting=False) as fd,
-        open(fd, "wb", closefd=False) as stream,
-    ):
+    with draft_in(folder_fd, name, mode, lasting=False) as fd, open(fd, "wb", closefd=False) as stream:
         stream.write(content)
 
 

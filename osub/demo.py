@@ -459,11 +459,7 @@ def simulate_as(real: Run, setting: DemoSetting, out: Path, known: Sequence[Run]
     words = [*("--label", real.info.label + SUFFIX), *_words(real, setting, known)]
     command = [sys.executable, "-P", "-m", "osub.cli.main", "simulate", str(real.path), "--out", str(path)]
     done = subprocess.run(
-        [*command, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OSUB_JIT": "0"},
+        [*command, *words], capture_output=True, text=True, check=False, env=os.environ | {"OSUB_JIT": "0"}
     )
     if done.returncode:
         why = done.stderr.strip().removeprefix("osub: ") or f"exit code {done.returncode}"

@@ -329,11 +329,7 @@ def score(log: MemoryLog, kib: Floats, coverage: float = COVERAGE, seed: int = 0
 def scores(log: MemoryLog, coverage: float = COVERAGE) -> tuple[dict[str, MemoryScore], PeakHistory]:
     """Return how good requests, twice the user's last peak and predictions were, and the history."""
     predicted, history = replayed(log, coverage)
-    methods = {
-        "requested": log.requested_kib,
-        "twice the last": twice_the_last(log),
-        "predicted": predicted,
-    }
+    methods = {"requested": log.requested_kib, "twice the last": twice_the_last(log), "predicted": predicted}
     return {name: score(log, kib, coverage) for name, kib in methods.items()}, history
 
 

@@ -338,10 +338,7 @@ class PairedPlacement:
 
 
 def _costs(
-    cluster: PoolState,
-    node: int,
-    counts: npt.NDArray[np.int64],
-    harm: npt.NDArray[np.float64],
+    cluster: PoolState, node: int, counts: npt.NDArray[np.int64], harm: npt.NDArray[np.float64]
 ) -> list[float]:
     """Return what a job and the holders of each core would lose together; infinite where no slot is free."""
     costs = [0.0 if count < cluster.multiplicity else np.inf for count in counts.tolist()]

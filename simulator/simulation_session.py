@@ -19,13 +19,7 @@ from simulator.engine.pool_run import PoolPolicy
 from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of, undelayed
 from simulator.model.system import node_names
 from simulator.recording import RunTables, write_tables
-from simulator.setting_choices import (
-    life_options,
-    most_jobs_a_core,
-    prepared,
-    setting_of,
-    takes_whole_nodes,
-)
+from simulator.setting_choices import life_options, most_jobs_a_core, prepared, setting_of, takes_whole_nodes
 from simulator.simulation import (
     Cleaning,
     SimulationResult,

@@ -15,10 +15,7 @@ INSTANTS = ("together", "one-by-one")
 class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A simulation. Python also takes a run or a trace for their path, and a ``Fit``."""
 
-    trace: Annotated[
-        PathText | None,
-        about("Trace in (extended) SWF, plain or gzip.", argument=True),
-    ] = None
+    trace: Annotated[PathText | None, about("Trace in (extended) SWF, plain or gzip.", argument=True)] = None
     system: Annotated[str, about("Nodes and cores a node, such as N150C12.")]
     out: Annotated[PathText | None, about("RUN folder to write.", required=True, swept=False)] = None
     policy: Annotated[str, about("A built-in policy (see --policies), or your own: FILE.py:NAME.")] = "easy"
@@ -29,8 +26,7 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     malleable_share: Annotated[
-        float | str | None,
-        about("Malleable policies: share of the batch jobs that are malleable, 0 to 1."),
+        float | str | None, about("Malleable policies: share of the batch jobs that are malleable, 0 to 1.")
     ] = None
     preemption: Annotated[
         str | None, about("Hybrid policies: victims one by one (ascending), or the cheapest (optimal).")
@@ -55,12 +51,10 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
         str | None, about("pairwise (with {pairs}), or your own sharing model: FILE.py:NAME.")
     ] = None
     pairs: Annotated[
-        PathText | None,
-        about("What applications lose to each other: measured PAIRS, a model or a CSV."),
+        PathText | None, about("What applications lose to each other: measured PAIRS, a model or a CSV.")
     ] = None
     apps: Annotated[
-        str | None,
-        about("Which a job runs: a CSV (job,application), or names to draw from (default: all)."),
+        str | None, about("Which a job runs: a CSV (job,application), or names to draw from (default: all).")
     ] = None
     node_noise: Annotated[float, about("Standard deviation of the nodes' speeds, such as 0.02.")] = 0.0
     quantum_ms: Annotated[
@@ -158,8 +152,7 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
         float, about("With {mtbf}: shape of the Weibull distribution; 1 is the exponential.")
     ] = 1.0
     after_failure: Annotated[
-        str,
-        about("Jobs whose node failed: start again from their checkpoint, from scratch, or give-up."),
+        str, about("Jobs whose node failed: start again from their checkpoint, from scratch, or give-up.")
     ] = "checkpoint"
     checkpoint_interval: Annotated[
         float | None, about("Seconds of work between checkpoints of every job.", metavar="SECONDS")

@@ -19,11 +19,7 @@ from foundation.one_line import one_line
 from foundation.slurm import Receiver, SlurmClient, SlurmJob, SlurmJobState
 from foundation.slurm.command_slurm import cancel_words, put_back_words, signal_words
 from foundation.slurm.run_command import CommandOutput
-from foundation.slurm.slurm_types import (
-    SlurmRefusedError,
-    SlurmUnreachableError,
-    UnreadableJobError,
-)
+from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError, UnreadableJobError
 
 PLACE = "{job}"
 

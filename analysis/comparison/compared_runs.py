@@ -83,9 +83,7 @@ class Compared:
 
 
 def compared(
-    runs: Sequence[Run],
-    least_run_s: float = 0.0,
-    options: MetricOptions = MetricOptions(),
+    runs: Sequence[Run], least_run_s: float = 0.0, options: MetricOptions = MetricOptions()
 ) -> Compared:
     """Compare runs of one trace, the first with each other one.
 

@@ -27,9 +27,7 @@ _LEAST_SHARE = 1e-4
 
 
 def comparison_section(
-    compared: Sequence[tuple[Run, Run]],
-    errors: Sequence[RunErrors],
-    notes: Sequence[str] = (),
+    compared: Sequence[tuple[Run, Run]], errors: Sequence[RunErrors], notes: Sequence[str] = ()
 ) -> Section:
     """Return the section for pairs of runs: a reference, and the run that is held against it.
 

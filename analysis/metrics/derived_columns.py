@@ -219,9 +219,7 @@ class MetricOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_derived(
-    jobs: pl.DataFrame,
-    options: MetricOptions = MetricOptions(),
-    held: pl.DataFrame | None = None,
+    jobs: pl.DataFrame, options: MetricOptions = MetricOptions(), held: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """Add the derived columns to the ``jobs`` table.
 

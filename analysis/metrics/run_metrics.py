@@ -265,9 +265,7 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(
-    run: Run,
-    options: MetricOptions = MetricOptions(),
-    held: pl.DataFrame | None = None,
+    run: Run, options: MetricOptions = MetricOptions(), held: pl.DataFrame | None = None
 ) -> RunMetrics:
     """Compute the metrics of a run that was loaded with its placements.
 
@@ -381,10 +379,7 @@ def quantity(values: pl.Series) -> Quantity:
         mean=pl.col("value").mean(), median=pl.col("value").median(), max=pl.col("value").max()
     )
     return Quantity(
-        known=len(known),
-        missing=values.null_count(),
-        p95=quantile(known, 0.95),
-        **frame.row(0, named=True),
+        known=len(known), missing=values.null_count(), p95=quantile(known, 0.95), **frame.row(0, named=True)
     )
 
 

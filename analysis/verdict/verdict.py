@@ -346,10 +346,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     best: SettingFinding | None = None
 
 
-def verdict_of(
-    runs: Sequence[Run],
-    options: MetricOptions = MetricOptions(),
-) -> Verdict:
+def verdict_of(runs: Sequence[Run], options: MetricOptions = MetricOptions()) -> Verdict:
     """Return the verdict on runs of one trace; the first one is what the others are held against.
 
     A real run and its simulation are no two settings: their differences are errors (``job_by_job``), and

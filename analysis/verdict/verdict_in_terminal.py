@@ -98,12 +98,7 @@ def _number(value: object) -> str:
     return number(value) if isinstance(value, float) else ABSENT
 
 
-_COLOURS = {
-    "better": "bold green",
-    "worse": "bold red",
-    "mixed": "bold yellow",
-    "unclear": "bold yellow",
-}
+_COLOURS = {"better": "bold green", "worse": "bold red", "mixed": "bold yellow", "unclear": "bold yellow"}
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[Text]:

@@ -341,17 +341,7 @@ ALLOCATIONS = RunTable(
     later=("setup_s", "wasted_s"),
 )
 SLICES = RunTable(
-    name="slices",
-    row=SliceRecord,
-    key=None,
-    sort=("slice", "node", "job"),
-    columns=columns_of(SliceRecord),
+    name="slices", row=SliceRecord, key=None, sort=("slice", "node", "job"), columns=columns_of(SliceRecord)
 )
-HOST = RunTable(
-    name="host",
-    row=HostRecord,
-    key=None,
-    sort=("at_s", "host"),
-    columns=columns_of(HostRecord),
-)
+HOST = RunTable(name="host", row=HostRecord, key=None, sort=("at_s", "host"), columns=columns_of(HostRecord))
 TABLES = (JOBS, ALLOCATIONS, SLICES, HOST)

@@ -86,10 +86,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kind: Annotated[RunKind, Meta(description="Slurm cluster or simulator.")]
     label: Annotated[Text, Meta(description="Short name for tables and charts.")]
     trace_name: Annotated[Text, Meta(description="Name of the trace.")]
-    trace_sha256: Annotated[
-        Sha256 | None,
-        Meta(description="SHA-256 of the text in `trace.swf.gz`."),
-    ] = None
+    trace_sha256: Annotated[Sha256 | None, Meta(description="SHA-256 of the text in `trace.swf.gz`.")] = None
     system: Annotated[SystemName, Meta(description="`N12C12` is 12 nodes of 12 cores.")]
     node_names: Annotated[
         tuple[str, ...] | None,
@@ -130,14 +127,12 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="Real: the UTC instant of second 0. Simulated: when the command started."),
     ]
     wall_s: Annotated[
-        Duration | None,
-        Meta(description="Wall time of the command; null until the run is finished."),
+        Duration | None, Meta(description="Wall time of the command; null until the run is finished.")
     ] = None
     cpu_s: Annotated[Duration | None, Meta(description="CPU time of the command.")] = None
-    engine_cpu_s: Annotated[
-        Duration | None,
-        Meta(description="CPU time inside the simulator's engine."),
-    ] = None
+    engine_cpu_s: Annotated[Duration | None, Meta(description="CPU time inside the simulator's engine.")] = (
+        None
+    )
     options: Annotated[dict[str, Option], Meta(description="Every other option that shaped the run.")] = {}
     other_overheads: Annotated[
         dict[Text, dict[Text, float]],
@@ -262,10 +257,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     dedicated_s: Annotated[
         Seconds | None, Meta(description="Run time with every core to itself (the thesis's T_a).")
     ] = None
-    busy_s: Annotated[
-        Seconds | None,
-        Meta(description="The part of `dedicated_s` in which it computes."),
-    ] = None
+    busy_s: Annotated[Seconds | None, Meta(description="The part of `dedicated_s` in which it computes.")] = (
+        None
+    )
     cpu_s: Annotated[CoreSeconds | None, Meta(description="CPU time used.")] = None
     frozen_s: Annotated[Seconds | None, Meta(description="Wall time frozen by a gang scheduler.")] = None
     placement: Annotated[
@@ -283,16 +277,14 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         ),
     ] = None
     exit_code: Annotated[
-        Number | None,
-        Meta(description="Exit code; 128 plus the number of a signal that ended the job."),
+        Number | None, Meta(description="Exit code; 128 plus the number of a signal that ended the job.")
     ] = None
     preemptions: Annotated[Number, Meta(description="How often the job was preempted.")] = 0
     notice_s: Annotated[Seconds | None, Meta(description="When an on-demand job announced itself.")] = None
     predicted_s: Annotated[Seconds | None, Meta(description="When it would arrive, by its notice.")] = None
     setup_s: Annotated[Seconds | None, Meta(description="Time for setting up, restarts included.")] = None
     wasted_s: Annotated[
-        Seconds | None,
-        Meta(description="Time on cores lost by preemption or requeue, without set-up."),
+        Seconds | None, Meta(description="Time on cores lost by preemption or requeue, without set-up.")
     ] = None
     steps: Annotated[Number | None, Meta(description="Time steps made.")] = None
     step_s: Annotated[
@@ -310,12 +302,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         ),
     ] = None
     first_step_s: Annotated[
-        Seconds | None,
-        Meta(description="When the first time step was made; before it is start-up."),
+        Seconds | None, Meta(description="When the first time step was made; before it is start-up.")
     ] = None
     last_step_s: Annotated[
-        Seconds | None,
-        Meta(description="When the last time step was made and the answer checked."),
+        Seconds | None, Meta(description="When the last time step was made and the answer checked.")
     ] = None
     min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that it runs on.")] = None
     max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that it can use.")] = None
@@ -335,13 +325,11 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     job: Annotated[Number, Meta(description="`job_id` of the job.")]
     from_s: Annotated[Seconds, Meta(description="Beginning. Never before the job's `submit_s`.")]
     to_s: Annotated[
-        Seconds | None,
-        Meta(description="End. Never before `from_s`, nor after the job's `end_s`."),
+        Seconds | None, Meta(description="End. Never before `from_s`, nor after the job's `end_s`.")
     ] = None
-    placement: Annotated[
-        tuple[Placement, ...] | None,
-        Meta(description="What was held, as in `jobs`."),
-    ] = None
+    placement: Annotated[tuple[Placement, ...] | None, Meta(description="What was held, as in `jobs`.")] = (
+        None
+    )
     why: Annotated[
         AllocationCause,
         Meta(

@@ -478,10 +478,7 @@ class QuietLibrary:
     """
 
     def __init__(
-        self,
-        source: JobSource,
-        pulse: ChangeProbe,
-        clock: Callable[[], float] = time.monotonic,
+        self, source: JobSource, pulse: ChangeProbe, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._source = source
         self._pulse = pulse

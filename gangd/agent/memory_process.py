@@ -286,10 +286,7 @@ def serve() -> None:
 def _task(said: list[Any]) -> MemoryTask:
     pids, frozen, coming, *rest = said
     return MemoryTask(
-        {int(job): tuple(own) for job, own in pids.items()},
-        frozenset(frozen),
-        frozenset(coming),
-        *rest,
+        {int(job): tuple(own) for job, own in pids.items()}, frozenset(frozen), frozenset(coming), *rest
     )
 
 

@@ -57,11 +57,7 @@ class SlurmLimits:
 
 
 def choose_way(
-    kind: str,
-    root: Path | None,
-    slurm: SlurmLimits,
-    mount: Path = CGROUP_MOUNT,
-    proc: Path = PROC,
+    kind: str, root: Path | None, slurm: SlurmLimits, mount: Path = CGROUP_MOUNT, proc: Path = PROC
 ) -> Way:
     """Choose for this host.
 

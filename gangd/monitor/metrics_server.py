@@ -25,11 +25,7 @@ from gangd.monitor.metrics_table import Buckets, Figures, Metric, MetricKind, Va
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.core import Metric as Family
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.utils import floatToGoString

@@ -212,10 +212,7 @@ CONTROLLER = (
     Metric("gangd_jobs_running", MetricKind.GAUGE, "Jobs that hold cores, as Slurm says."),
     Metric("gangd_jobs_shared", MetricKind.GAUGE, "Jobs that share a core with another."),
     Metric(
-        "gangd_jobs_held",
-        MetricKind.GAUGE,
-        "Jobs that are held in the present slice.",
-        (("hold", HOLDS),),
+        "gangd_jobs_held", MetricKind.GAUGE, "Jobs that are held in the present slice.", (("hold", HOLDS),)
     ),
     Metric("gangd_slice_seconds", MetricKind.GAUGE, "Length of the present slice."),
     Metric(
@@ -243,16 +240,10 @@ CONTROLLER = (
     ),
     Metric("gangd_lease_seconds", MetricKind.GAUGE, "How long agents hold without a message."),
     Metric(
-        "gangd_slurm_age_seconds",
-        MetricKind.GAUGE,
-        "How old Slurm's newest answer is; NaN before the first.",
+        "gangd_slurm_age_seconds", MetricKind.GAUGE, "How old Slurm's newest answer is; NaN before the first."
     ),
     Metric("gangd_slurm_failures_total", MetricKind.COUNTER, "Questions that Slurm did not answer."),
-    Metric(
-        "gangd_ends_moved_total",
-        MetricKind.COUNTER,
-        "Ends of jobs that were moved.",
-    ),
+    Metric("gangd_ends_moved_total", MetricKind.COUNTER, "Ends of jobs that were moved."),
     Metric("gangd_ends_refused_total", MetricKind.COUNTER, "Ends of jobs that Slurm refused to move."),
     Metric(
         "gangd_messages_dropped_total",
@@ -329,12 +320,7 @@ AGENT = (
         MetricKind.COUNTER,
         "CPU time that frozen jobs used all the same.",
     ),
-    Metric(
-        "gang_agent_faults_total",
-        MetricKind.COUNTER,
-        "What went wrong here.",
-        (("kind", FAULTS),),
-    ),
+    Metric("gang_agent_faults_total", MetricKind.COUNTER, "What went wrong here.", (("kind", FAULTS),)),
     Metric(
         "gang_agent_memory_available_bytes",
         MetricKind.GAUGE,

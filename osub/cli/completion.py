@@ -65,10 +65,7 @@ def clusters(incomplete: str) -> list[str]:
 
 def clusters_or_environment(incomplete: str) -> list[str]:
     """Return the same, and the word for the environment's Slurm."""
-    return [
-        *clusters(incomplete),
-        *(["environment"] if "environment".startswith(incomplete) else []),
-    ]
+    return [*clusters(incomplete), *(["environment"] if "environment".startswith(incomplete) else [])]
 
 
 def completion(shell: Annotated[Shell, Argument(help="bash, zsh or fish.")]) -> None:

@@ -43,8 +43,7 @@ def notice(
 
 @app.command()
 def now(
-    job: Annotated[int, Argument(help="Number of a job that gave notice.", min=1)],
-    cluster: Cluster = None,
+    job: Annotated[int, Argument(help="Number of a job that gave notice.", min=1)], cluster: Cluster = None
 ) -> None:
     """Let a job that gave notice come now."""
     from osub.live.notices import come

@@ -255,9 +255,7 @@ def _begin(
     """Begin a new replay, with what carries out its on-demand jobs; or show it, and begin none."""
     trace, out, apps, pairing, calibration = spec.paths
     wanted = RequestedTarget(
-        partition=spec.partition,
-        interactive_partition=spec.interactive_partition,
-        down_nodes=spec.down_nodes,
+        partition=spec.partition, interactive_partition=spec.interactive_partition, down_nodes=spec.down_nodes
     )
     found = _gang(spec.gangd, embedded, client, wanted)
     # It takes a moment, and the run's clock starts with it.

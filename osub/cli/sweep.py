@@ -282,11 +282,7 @@ def run_command(
         team = Processes(measure, workers)
     if any(point.parameters.get(KIND) == "replay" for point in points):
         team = ByKind(team, SweepReplays(out.resolve()))
-    with (
-        store.held(),
-        _bar(len(points)) as watch,
-        interruption_says(watch.kept),
-    ):
+    with store.held(), _bar(len(points)) as watch, interruption_says(watch.kept):
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:
         from osub.sweep.page import write_page

@@ -103,10 +103,7 @@ def find_gang(
             raise
         return FoundGang(no_gang, remark=f"no gangd is taken into account: {error}")
     settings = GangSettings(
-        kind="osub",
-        hold=status.hold,
-        quantum_ms=status.asked_quantum_ms,
-        lease_s=status.lease_ms / 1000,
+        kind="osub", hold=status.hold, quantum_ms=status.asked_quantum_ms, lease_s=status.lease_ms / 1000
     )
     if status.record is None:
         return FoundGang(settings, remark=f"the gangd of {folder} records no slices: `record` is not set")

@@ -39,10 +39,7 @@ def pair_rows(results: Results) -> list[ClaimRow]:
             direction_of(unfair, "5 s slices: jobs of some seconds end in the middle of a turn", _NO_PAIR),
             _loss_and_unfairness(results, SLURM_GANG),
         ),
-        "R3": (
-            _gangd(results),
-            _loss_and_unfairness(results, GANGD),
-        ),
+        "R3": (_gangd(results), _loss_and_unfairness(results, GANGD)),
     }
     return rows_of(judged, f"two LU jobs of {counted(ranks, 'rank')}, ")
 

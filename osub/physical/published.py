@@ -13,11 +13,7 @@ PAIR_SHARED = {
     layout: [both for name, both in _PAIRS if name == layout] for layout, both in _PAIRS if len(both) == 2
 }
 """Table 7.4: speeds of one job, and of both of a pair, in five trials."""
-PAIR_TEXT = {
-    "SQ M=2 naive": "76%",
-    "SQ M=2 Slurm gang": "unfair and unstable",
-    "SQ M=2 gangd": "4%",
-}
+PAIR_TEXT = {"SQ M=2 naive": "76%", "SQ M=2 Slurm gang": "unfair and unstable", "SQ M=2 gangd": "4%"}
 """What its text says of them."""
 WAITED = {layout: float(share) for layout, share in published_rows("7.5")}
 """Table 7.5: share of the interactive jobs that wait for more than five seconds."""

@@ -181,10 +181,7 @@ class PhysicalStudy:
             if known is None:
                 plan = self._planned(self._asked.engine)
                 known = KeptStudy(
-                    plan=plan,
-                    trace_name=self._log.name,
-                    trace_sha256=self.sha256,
-                    engine=self._asked.engine,
+                    plan=plan, trace_name=self._log.name, trace_sha256=self.sha256, engine=self._asked.engine
                 )
                 folder.begin(known)
             self._check_same(known)

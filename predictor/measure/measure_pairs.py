@@ -453,10 +453,7 @@ class Measurement:
     def _run_kind(self, kind: PairKind, lanes: list[TrialCpus], end_s: float) -> None:
         settings = self._settings
         plan = MeasurementPlan(
-            pairs_of(settings.applications, settings.against),
-            settings.width,
-            settings.most,
-            settings.seed,
+            pairs_of(settings.applications, settings.against), settings.width, settings.most, settings.seed
         )
         plan.note(self._store.trials_of(kind))
         state = _State(kind, plan, iter(plan.rounds()), end_s, time.monotonic())

@@ -223,10 +223,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         own = self.standardised(values)
         gaps = [float(np.sum((own - np.array(cluster.centre)) ** 2)) for cluster in self.clusters]
         entry = ModelledApplication(
-            family=name,
-            counters=own.tolist(),
-            cluster=gaps.index(min(gaps)) if gaps else 0,
-            measured=False,
+            family=name, counters=own.tolist(), cluster=gaps.index(min(gaps)) if gaps else 0, measured=False
         )
         return msgspec.structs.replace(self, applications=self.applications | {name: entry})
 

@@ -97,14 +97,7 @@ def _solver(app: str, size: str, ranks: int = 1) -> CatalogueApplication:
 
 
 def _kernel(
-    name: str,
-    family: str,
-    what: str,
-    kib: int = 0,
-    *,
-    kernel: str = "",
-    share: int = 100,
-    every: int = 0,
+    name: str, family: str, what: str, kib: int = 0, *, kernel: str = "", share: int = 100, every: int = 0
 ) -> CatalogueApplication:
     rest = [str(every), str(_SLEEP_US)]
 

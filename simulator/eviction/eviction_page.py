@@ -30,10 +30,7 @@ NAMES = {
 
 
 def write_trade_off(
-    path: Path,
-    facts: Sequence[str],
-    question: Question,
-    lines: Mapping[str, Sequence[EvictionAnswer]],
+    path: Path, facts: Sequence[str], question: Question, lines: Mapping[str, Sequence[EvictionAnswer]]
 ) -> None:
     """Write the page, whole or not at all.
 

@@ -249,9 +249,7 @@ def overlapped_min(jobs: Sequence[EvictableJob], choices: Mapping[str, EvictionC
             writes.append((0.0, job.ts_min or 0.0, job.share))
     alone = max((ready + length for ready, length, _ in writes), default=0.0)
     instants = {ready for ready, _, _ in writes}
-    return max(
-        [alone, *(at + sum(still_to_write(at, *write) for write in writes) for at in instants)],
-    )
+    return max([alone, *(at + sum(still_to_write(at, *write) for write in writes) for at in instants)])
 
 
 def still_to_write(at: float, ready: float, length: float, share: float) -> float:

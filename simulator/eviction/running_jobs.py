@@ -356,10 +356,7 @@ def _connected(world: EvictionWorld) -> Iterator[tuple[Sequence[int], Held]]:
 
 
 def _every_option(
-    question: Question,
-    members: Sequence[int],
-    held: Held,
-    losses: Sequence[int | None],
+    question: Question, members: Sequence[int], held: Held, losses: Sequence[int | None]
 ) -> list[ItemOption]:
     """Return for every number of nodes and steps the option of least loss, then fewest jobs."""
     best: dict[tuple[int, int], ItemOption] = {}

@@ -231,8 +231,7 @@ def _v10(survey: EvictionSurvey) -> Judged:
         for need in NEEDS
     )
     judged = replace(
-        direction([share - 0.5 for share in shares]),
-        note="read as: in more than half of all cases at 15 min",
+        direction([share - 0.5 for share in shares]), note="read as: in more than half of all cases at 15 min"
     )
     return judged, f"0 in {np.mean(shares):.0%} at 15 min: {by_need}"
 
@@ -395,11 +394,7 @@ def _times(survey: EvictionSurvey) -> ExperimentTable:
         of = survey.settings[setting]
         ended = sum(one.ended for one in of)
         rows.append(
-            (
-                str(setting),
-                *(_brief(of, attrgetter(name), _MS) for name in _TIMES),
-                f"{ended} of {len(of)}",
-            )
+            (str(setting), *(_brief(of, attrgetter(name), _MS) for name in _TIMES), f"{ended} of {len(of)}")
         )
     return ExperimentTable(
         name="Time",

@@ -78,11 +78,7 @@ _AGAINST = (
     ("wasted node time", "wasted", True),
 )
 
-_KINDS = (
-    ("rigid", "rigid"),
-    ("malleable", "malleable"),
-    ("on demand", "on_demand"),
-)
+_KINDS = (("rigid", "rigid"), ("malleable", "malleable"), ("on demand", "on_demand"))
 
 
 def examine(request: StudyRequest) -> StudyFindings:

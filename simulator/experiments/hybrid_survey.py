@@ -273,10 +273,7 @@ def _at_intervals(
     percents: Iterable[int], *, free: bool = False
 ) -> dict[tuple[str, int], tuple[Mechanism, Fraction]]:
     return {
-        (name, percent): (
-            replace(one, interval=Fraction(percent, 100), free_checkpoints=free),
-            OVERHEAD,
-        )
+        (name, percent): (replace(one, interval=Fraction(percent, 100), free_checkpoints=free), OVERHEAD)
         for percent in percents
         for name, one in MECHANISMS.items()
     }

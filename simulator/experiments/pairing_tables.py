@@ -121,9 +121,7 @@ def folds_of(found: MeasuredPairs) -> Folds:
     records = found.report.records
     fit = without_unfit(records)
     return Folds(
-        judge_in_three_folds(records, 1),
-        judge_in_three_folds(fit, 1),
-        (len(records.places), len(fit.places)),
+        judge_in_three_folds(records, 1), judge_in_three_folds(fit, 1), (len(records.places), len(fit.places))
     )
 
 

@@ -232,11 +232,7 @@ def _kit_study(trace: Path, rules: ChapterRules, queue: int | None) -> ThesisStu
     queue = smaller_queue(columns) if queue is None else queue
     columns = cleaned(columns, None, queue)
     return ThesisStudy(
-        columns,
-        KIT.system,
-        _setting(rules, KIT.system).rules,
-        patterns=False,
-        interactive_queue=queue,
+        columns, KIT.system, _setting(rules, KIT.system).rules, patterns=False, interactive_queue=queue
     )
 
 

@@ -132,20 +132,12 @@ def tables_5(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
 
 def tables_kit(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 5 on the KIT trace."""
-    return [
-        _waited(outcomes, KIT),
-        _done(outcomes, KIT),
-        figures_table("(b)", outcomes, _KIT_NOTES),
-    ]
+    return [_waited(outcomes, KIT), _done(outcomes, KIT), figures_table("(b)", outcomes, _KIT_NOTES)]
 
 
 def tables_6(outcomes: dict[str, CaseOutcome]) -> list[ExperimentTable]:
     """Return the tables of chapter 6."""
-    return [
-        _waited(outcomes, CHAPTER_6),
-        _done(outcomes, CHAPTER_6),
-        _figure_6_6(outcomes),
-    ]
+    return [_waited(outcomes, CHAPTER_6), _done(outcomes, CHAPTER_6), _figure_6_6(outcomes)]
 
 
 def smaller_queue(trace: SwfColumns) -> int:

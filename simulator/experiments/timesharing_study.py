@@ -247,9 +247,7 @@ def _arranged(figure: go.Figure) -> go.Figure:
         showgrid=False,
     )
     figure.update_yaxes(
-        tickvals=[float(np.log10(at)) for at in _SIZES],
-        ticktext=[f"{at:,}" for at in _SIZES],
-        showgrid=False,
+        tickvals=[float(np.log10(at)) for at in _SIZES], ticktext=[f"{at:,}" for at in _SIZES], showgrid=False
     )
     figure.update_yaxes(title="nodes", col=1)
     return figure

@@ -293,9 +293,7 @@ def _life(entry: CsvRow, workload: Workload, job: int, draw: Draw) -> JobLifecyc
     if every_us == 0:
         raise entry.error("checkpoint_every_s", "is not positive")
     return JobLifecycle(
-        setup_us=setup_us,
-        checkpoint_every_us=every_us,
-        checkpoint_us=_time_us(entry, "checkpoint_s") or 0,
+        setup_us=setup_us, checkpoint_every_us=every_us, checkpoint_us=_time_us(entry, "checkpoint_s") or 0
     )
 
 

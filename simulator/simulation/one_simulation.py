@@ -126,9 +126,7 @@ def simulate(
     ]
     work = [
         PoolWork(
-            pool=pool,
-            jobs=workload.pool_jobs(own, with_memory=with_memory),
-            numbers=workload.number[own],
+            pool=pool, jobs=workload.pool_jobs(own, with_memory=with_memory), numbers=workload.number[own]
         )
         for pool, own in zip(queues.pools, members, strict=True)
     ]

@@ -192,10 +192,7 @@ class ReplayPlan:
 
 
 def make_plan(
-    trace: SwfTrace,
-    target: TargetCluster,
-    options: PlanOptions,
-    apps: Mapping[int, AppChoice] | None = None,
+    trace: SwfTrace, target: TargetCluster, options: PlanOptions, apps: Mapping[int, AppChoice] | None = None
 ) -> ReplayPlan:
     """Turn a trace into timed submissions.
 

@@ -318,10 +318,7 @@ class Replay:
         return self.options.slices
 
     def run(
-        self,
-        watch: Watch = lambda _: Wish.GO_ON,
-        collect: Collect | None = None,
-        look: Look | None = None,
+        self, watch: Watch = lambda _: Wish.GO_ON, collect: Collect | None = None, look: Look | None = None
     ) -> bool:
         """Submit and follow until every job has ended.
 

@@ -13,11 +13,7 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError, OsubError
 from foundation.slurm import SlurmClient, SubmitRequest
-from foundation.slurm.slurm_types import (
-    SlurmRefusedError,
-    SlurmUnreachableError,
-    SubmitUncertainError,
-)
+from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
 from foundation.units import counted
 from submitter.follow import Submission, own_jobs
 from submitter.plan import Clock, PlannedJob, Timing

@@ -139,10 +139,7 @@ def dependencies_of(frame: pl.DataFrame) -> Dependencies:
         found = np.where(names_one & (number[order][place] == names), order[place], -1)
     is_earlier = found < np.arange(len(found))
     think_s = numbers_of(frame, "think_s")
-    counts = {
-        NOT_IN_TRACE: int((names_one & (found < 0)).sum()),
-        NOT_BEFORE: int((~is_earlier).sum()),
-    }
+    counts = {NOT_IN_TRACE: int((names_one & (found < 0)).sum()), NOT_BEFORE: int((~is_earlier).sum())}
     return Dependencies(
         np.where(is_earlier, found, -1),
         np.where(think_s >= 0, think_s, np.nan),

@@ -262,12 +262,7 @@ class SwfJob:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
-_OTHER_MAGIC = {
-    b"PK\x03\x04": "zip",
-    b"\xfd7zXZ": "xz",
-    b"BZh": "bzip2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-}
+_OTHER_MAGIC = {b"PK\x03\x04": "zip", b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
 LONGEST_LINE = 1 << 20
 """Bytes; a file with longer lines is no SWF file, and is not to fill the memory."""
 STREAM_FAULTS = (EOFError, zlib.error, gzip.BadGzipFile)

@@ -188,13 +188,7 @@ def evict(
         ways=ways,
     )
     evict_live(
-        cluster,
-        wanted,
-        all_deadlines=all_deadlines,
-        html=html,
-        as_json=as_json,
-        execute=execute,
-        yes=yes,
+        cluster, wanted, all_deadlines=all_deadlines, html=html, as_json=as_json, execute=execute, yes=yes
     )
 
 

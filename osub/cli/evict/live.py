@@ -71,10 +71,7 @@ def evict_live(
             _ask(found)
         console = Console(stderr=True)
         eviction = eviction_of(
-            around,
-            wanted,
-            found.orders,
-            lambda one: console.say(outcome_line(one), soft_wrap=True),
+            around, wanted, found.orders, lambda one: console.say(outcome_line(one), soft_wrap=True)
         )
     try:
         if eviction is not None:

@@ -126,15 +126,7 @@ def scale(
         from_procs=known_procs(original, source) if from_procs is None else from_procs,
     )
     target = ScalingTarget(
-        size.nodes,
-        size.cores,
-        seed,
-        queue,
-        interactive_share,
-        intensity,
-        tolerance,
-        periods,
-        speedup,
+        size.nodes, size.cores, seed, queue, interactive_share, intensity, tolerance, periods, speedup
     )
     with counting("half hours") as step:
         experiment = make_experiment(original, source, target, step)
@@ -211,8 +203,7 @@ def _tell(
     }
     texts = zip(phases, durations(*phases.values()), strict=True)
     console.print(
-        "Phases: " + ", ".join(f"{name} {text}" for name, text in texts if phases[name]),
-        highlight=False,
+        "Phases: " + ", ".join(f"{name} {text}" for name, text in texts if phases[name]), highlight=False
     )
     if source.interactive_day is not None:
         words = f"Interactive jobs: from the same hours of {source.interactive_day}"

@@ -185,11 +185,7 @@ def _takes(state: EngineState, mirror: RowMirror, head: int) -> bool:
 
 @kernel
 def take_head(
-    state: EngineState,
-    mirror: RowMirror | None,
-    ends: RecordTable[EndRecord],
-    count: int,
-    head: int,
+    state: EngineState, mirror: RowMirror | None, ends: RecordTable[EndRecord], count: int, head: int
 ) -> bool:
     """Return whether the rows take ``head`` after the first ``count`` ends; without rows, free slots do."""
     if mirror is None:

@@ -207,10 +207,7 @@ def _plain(job: SwfJob) -> SwfJob:
     """Return a drawn job with nothing of the log but number, arrival, run time and size."""
     return _known(
         KnownJob(
-            job.job_number,
-            round(job.submit_s),
-            max(1, round(job.run_s or 1)),
-            min(job.procs or 1, WIDEST),
+            job.job_number, round(job.submit_s), max(1, round(job.run_s or 1)), min(job.procs or 1, WIDEST)
         )
     )
 
