@@ -10,8 +10,11 @@ A probe leaves the agent at ``sent_ns``, reaches the controller at ``received_ns
 
 and the true offset is within ``rtt / 2`` of it, whatever the asymmetry. Rules:
 
-* Of the last ``KEEP`` probes the one with the least *bound* counts: ``rtt / 2`` plus the drift that may have
-  come since (``DRIFT_PPM`` of its age; the kernel slews CLOCK_MONOTONIC by at most 500 ppm).
+* Of the last ``KEEP`` probes the one with the least *bound* says where the offset must be: ``rtt / 2`` plus
+  the drift that may have come since (``DRIFT_PPM`` of its age; the kernel slews CLOCK_MONOTONIC by at most
+  500 ppm).
+* Within that, a straight line through all of them says where it is (weighted least squares, ``_line_of``).
+  A round trip that took longer than the shortest one waited somewhere, on either way, so that it tells less.
 * A probe whose interval does not meet the estimate's is a *suspect*: one clock jumped (a host was suspended,
   a guest migrated, another controller answers), or time stamps lie. While there is a suspect the estimate
   is not trusted. ``SURE_PROBES`` suspects in a row that agree with each other replace all that was known; a
@@ -29,7 +32,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 DRIFT_PPM = 500
-KEEP = 16
+KEEP = 32
+FLOOR_NS, WANDER_PPM, USUAL_DRIFT_PPM = 50_000, 15, 100
+"""Usual errors: of the quickest probe, of what drift changes with age (RFC 5905), of no drift at all."""
 SURE_PROBES = 3
 MAX_TRUSTED_RTT_NS, MAX_DRIFT_NS = 40_000_000, 5_000_000
 MAX_RTT_NS = 1_000_000_000
@@ -65,6 +70,19 @@ class Offset:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """The likely offset: ``offset_ns`` at ``now_ns`` of the agent's clock, from where it drifts."""
+
+    now_ns: int
+    offset_ns: int
+    drift: float
+
+    def at(self, now_ns: int) -> int:
+        """Return the offset at another instant."""
+        return self.offset_ns + round(self.drift * (now_ns - self.now_ns))
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetEstimate:
     """What is known about the controller's clock; immutable, each probe gives a successor.
 
@@ -74,6 +92,8 @@ class OffsetEstimate:
         The newest good probes, oldest first.
     best
         The one of them with the least bound: drift adds the same to all, so that it stays the best.
+    line
+        What the good probes say together.
     suspects
         Probes since the last good one that contradict it.
     jumps
@@ -84,6 +104,7 @@ class OffsetEstimate:
 
     probes: tuple[Probe, ...] = ()
     best: Probe | None = None
+    line: Line | None = None
     suspects: tuple[Probe, ...] = ()
     jumps: int = 0
     refused: int = 0
@@ -105,8 +126,12 @@ class OffsetEstimate:
 
     def at(self, now_ns: int) -> Offset | None:
         """Return the best estimate at ``now_ns`` (agent's clock), trusted or not; None without any probe."""
-        best = self.best
-        return None if best is None else Offset(best.offset_ns, best.bound_ns(now_ns), best.rtt_ns)
+        best, line = self.best, self.line
+        if best is None or line is None:
+            return None
+        bound_ns = best.bound_ns(now_ns)
+        beside_ns = max(-bound_ns, min(bound_ns, line.at(now_ns) - best.offset_ns))
+        return Offset(best.offset_ns + beside_ns, bound_ns + abs(beside_ns), best.rtt_ns)
 
     def trusted(self, now_ns: int) -> bool:
         """Whether slices may be acted on at ``now_ns``."""
@@ -133,7 +158,33 @@ class OffsetEstimate:
 
     def _from(self, probes: tuple[Probe, ...], now_ns: int) -> OffsetEstimate:
         best = min(probes, key=lambda probe: probe.bound_ns(now_ns))
-        return replace(self, probes=probes, best=best, suspects=())
+        return replace(self, probes=probes, best=best, line=_line_of(probes, now_ns), suspects=())
+
+
+def _line_of(probes: tuple[Probe, ...], now_ns: int) -> Line:
+    """Return the line through probes, each with its usual error; a drift is believed as far as they show it.
+
+    The error is half of what the round trip took beyond the shortest one, and something for age. Without any
+    drift to be seen the line is a weighted mean (a ridge: the drift has an error of ``USUAL_DRIFT_PPM``).
+    """
+    shortest_ns, newest_ns = min(probe.rtt_ns for probe in probes), probes[-1].offset_ns
+    total = ages = squares = offsets = products = 0.0
+    for probe in probes:
+        age_ns, offset_ns = now_ns - probe.returned_ns, probe.offset_ns - newest_ns
+        error_ns = (probe.rtt_ns - shortest_ns) / 2 + FLOOR_NS + WANDER_PPM * 1e-6 * age_ns
+        weight = 1 / error_ns**2
+        total += weight
+        ages -= weight * age_ns
+        squares += weight * age_ns**2
+        offsets += weight * offset_ns
+        products -= weight * age_ns * offset_ns
+    squares += 1 / (USUAL_DRIFT_PPM * 1e-6) ** 2
+    divisor = total * squares - ages**2
+    return Line(
+        now_ns=now_ns,
+        offset_ns=newest_ns + round((offsets * squares - products * ages) / divisor),
+        drift=(total * products - ages * offsets) / divisor,
+    )
 
 
 def _drift_ns(span_ns: int) -> int:

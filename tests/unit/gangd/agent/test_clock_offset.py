@@ -3,6 +3,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,7 +68,7 @@ def test_nothing_is_known_before_the_first_probe_nor_trusted_before_several() ->
 def test_shortest_round_trip_wins() -> None:
     host = joined()
     host.probe(out_ns=20 * MS, back_ns=0)
-    assert host.error_ns() == 0
+    assert host.error_ns() < MS // 1000
 
 
 def test_asymmetry_stays_within_the_bound() -> None:
@@ -122,6 +124,54 @@ def test_long_way_with_little_jitter_is_trusted_and_its_error_is_of_the_jitter()
     assert host.estimate.jumps == 0
 
 
+@pytest.mark.parametrize("drift_ppm", [0, 20, 200])
+@pytest.mark.parametrize("wait_ms", [0.0, 0.5, 2.0])
+def test_probes_together_are_nearer_than_the_best_of_them(wait_ms: float, drift_ppm: int) -> None:
+    """Four hosts with a jitter of 0.3 ms each way, whose probes also wait for a CPU: how far apart are they?
+
+    That is what nodes switch apart by.
+    """
+    draw = random.Random(2)
+    hosts = [Host(drift_ppm=drift_ppm) for _ in range(4)]
+    together, alone = [], []
+    for turn in range(300):
+        errors: list[tuple[int, int]] = []
+        for host in hosts:
+            host.probe(
+                *(int((draw.uniform(0.7, 1.3) + draw.expovariate(1) * wait_ms) * MS) for _ in range(2))
+            )
+            host.rest(draw.randrange(SECOND))
+            estimate, best = host.estimate.at(host.now_ns), host.estimate.best
+            assert estimate is not None
+            assert best is not None
+            errors.append((estimate.offset_ns - host.true_offset(), best.offset_ns - host.true_offset()))
+        if turn > KEEP:
+            for kind, ones in zip((together, alone), zip(*errors, strict=True), strict=True):
+                kind.append(max(ones) - min(ones))
+    found, of_best = (float(np.quantile(ones, 0.99)) for ones in (together, alone))
+    assert found < 0.6 * of_best
+    assert found < 1.2 * MS
+
+
+def test_clock_that_begins_to_drift_is_followed() -> None:
+    host = joined()
+    for _ in range(KEEP):
+        host.rest()
+        host.probe()
+    host.offset_ns, host.drift_ppm = (
+        host.true_offset() - 500 * (host.now_ns - 1_000 * SECOND) // 1_000_000,
+        500,
+    )
+    errors = []
+    for _ in range(KEEP):
+        host.rest()
+        errors.append(host.error_ns())
+        host.probe()
+        assert host.estimate.trusted(host.now_ns)
+    assert max(errors) < 2 * MS
+    assert errors[-1] < MS // 10
+
+
 def test_longer_way_out_than_back_moves_the_estimate_by_half_of_it_unseen() -> None:
     host = Host()
     for _ in range(KEEP):
@@ -172,7 +222,7 @@ def test_true_offset_is_always_within_the_bound(
         assert estimate is not None
         assert host.error_ns() <= estimate.bound_ns
         least_ns = min(probe.bound_ns(host.now_ns) for probe in host.estimate.probes)
-        assert estimate.bound_ns - least_ns <= 1  # what rounding makes of it
+        assert estimate.bound_ns <= 2 * (least_ns + 1)
     assert host.estimate.jumps == 0
     best = host.estimate.best
     assert best is not None
