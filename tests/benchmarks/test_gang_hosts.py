@@ -177,12 +177,13 @@ def run(cluster: HostsCluster, nodes: int, jobs: int, window_s: float) -> Window
 
 
 def clocks_apart_us(cluster: HostsCluster, nodes: int) -> float:
-    """Return how far apart the errors of the nodes' offsets are, as they were reported last."""
+    """Return how far apart the errors of the nodes' offsets are, as they were reported last (0: none was)."""
     status = json.loads((cluster.layout.gang / "state" / "status.json").read_bytes())
     offsets_us = {node["node"]: node["offset_us"] for node in status["nodes"]}
     errors_us = [
         offsets_us[node.name] + cluster.network.offsets_s[number] * 1e6
         for number, node in enumerate(cluster.layout.nodes[:nodes], 1)
+        if offsets_us[node.name]
     ]
     return float(max(errors_us) - min(errors_us))
 
