@@ -133,7 +133,7 @@ def test_probes_together_are_nearer_than_the_best_of_them(wait_ms: float, drift_
     """
     draw = random.Random(2)
     hosts = [Host(drift_ppm=drift_ppm) for _ in range(4)]
-    together, alone = [], []
+    together, alone = list[int](), list[int]()
     for turn in range(300):
         errors: list[tuple[int, int]] = []
         for host in hosts:
