@@ -151,7 +151,8 @@ def test_a_replay_runs_mpi_across_nodes(cluster: Cluster) -> None:
     trace = "\n".join(["; MaxNodes: 2", "; MaxProcs: 2", *lines])
     cluster.machine.must(f"echo '{trace}' > /srv/t.swf")
     words = f"replay /srv/t.swf --cluster {STATE} --out /srv/run --export OSUB_MPI_START_S=900 --json"
-    outcome = json.loads(cluster.engine.osub(words, 1800.0).splitlines()[-1])
+    said = cluster.engine.osub(words, 1800.0).splitlines()  # with what it said on standard error
+    outcome = json.loads(next(line for line in said if line.startswith("{")))
     assert (outcome["finished"], outcome["states"]) == (True, {"COMPLETED": 3}), outcome
 
 
