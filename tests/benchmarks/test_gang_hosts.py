@@ -185,7 +185,7 @@ def clocks_apart_us(cluster: HostsCluster, nodes: int) -> float:
         for number, node in enumerate(cluster.layout.nodes[:nodes], 1)
         if offsets_us[node.name]
     ]
-    return float(max(errors_us) - min(errors_us))
+    return float(max(errors_us, default=0.0) - min(errors_us, default=0.0))
 
 
 def under(cluster: HostsCluster, link: Link, nodes: int, window_s: float = SHARED_S) -> Window:

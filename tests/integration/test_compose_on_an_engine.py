@@ -28,6 +28,7 @@ from deploy.local import GangKind, HoldSetting, LocalCluster, Shape
 from foundation.records import load_run
 from tests.fixtures.container_engine import (
     Contained,
+    Daemon,
     check_replay_against_sacct,
     contained_cluster,
     docker_engine,
@@ -60,7 +61,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Docker(Contained):
-    """A cluster in containers of Docker."""
+    """A cluster in containers of Docker, and its daemon where that is ours."""
+
+    daemon: Daemon | None
 
     @property
     def stage(self) -> Stage:

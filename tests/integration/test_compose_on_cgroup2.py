@@ -23,6 +23,7 @@ from tests.fixtures.container_engine import docker_engine
 from tests.fixtures.machine.boot import Machine
 from tests.fixtures.machine.engine import MEMORY_MIB, MachineEngine, binds, make_disk
 from tests.fixtures.machine.root import ENGINE_PACKAGES, cached_root, why_not
+from tests.fixtures.swf_jobs import swf_job
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(3600)]
 
@@ -144,11 +145,8 @@ def test_jobs_leave_no_folder_behind(cluster: Cluster) -> None:
 
 
 def test_a_replay_runs_mpi_across_nodes(cluster: Cluster) -> None:
-    lines = [
-        f"{job} {job} -1 2 {nodes} -1 -1 {nodes} 3600 -1 1 1 1 -1 1 -1 -1 -1"
-        for job, nodes in enumerate((2, 1, 2), 1)
-    ]
-    trace = "\n".join(["; MaxNodes: 2", "; MaxProcs: 2", *lines])
+    lines = [swf_job(job, job, 2, nodes, 3600) for job, nodes in enumerate((2, 1, 2), 1)]
+    trace = "".join(["; MaxNodes: 2\n; MaxProcs: 2\n", *lines])
     cluster.machine.must(f"echo '{trace}' > /srv/t.swf")
     words = f"replay /srv/t.swf --cluster {STATE} --out /srv/run --export OSUB_MPI_START_S=900 --json"
     said = cluster.engine.osub(words, 1800.0).splitlines()  # with what it said on standard error
