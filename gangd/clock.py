@@ -130,8 +130,8 @@ class OffsetEstimate:
         if best is None or line is None:
             return None
         bound_ns = best.bound_ns(now_ns)
-        beside_ns = max(-bound_ns, min(bound_ns, line.at(now_ns) - best.offset_ns))
-        return Offset(best.offset_ns + beside_ns, bound_ns + abs(beside_ns), best.rtt_ns)
+        apart_ns = max(-bound_ns, min(bound_ns, line.at(now_ns) - best.offset_ns))
+        return Offset(best.offset_ns + apart_ns, bound_ns + abs(apart_ns), best.rtt_ns)
 
     def trusted(self, now_ns: int) -> bool:
         """Whether slices may be acted on at ``now_ns``."""

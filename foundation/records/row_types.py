@@ -130,9 +130,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Duration | None, Meta(description="Wall time of the command; null until the run is finished.")
     ] = None
     cpu_s: Annotated[Duration | None, Meta(description="CPU time of the command.")] = None
-    engine_cpu_s: Annotated[Duration | None, Meta(description="CPU time inside the simulator's engine.")] = (
-        None
-    )
+    engine_cpu_s: Annotated[
+        Duration | None,
+        Meta(description="CPU time inside the simulator's engine."),
+    ] = None
     options: Annotated[dict[str, Option], Meta(description="Every other option that shaped the run.")] = {}
     other_overheads: Annotated[
         dict[Text, dict[Text, float]],
@@ -257,9 +258,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     dedicated_s: Annotated[
         Seconds | None, Meta(description="Run time with every core to itself (the thesis's T_a).")
     ] = None
-    busy_s: Annotated[Seconds | None, Meta(description="The part of `dedicated_s` in which it computes.")] = (
-        None
-    )
+    busy_s: Annotated[
+        Seconds | None,
+        Meta(description="The part of `dedicated_s` in which it computes."),
+    ] = None
     cpu_s: Annotated[CoreSeconds | None, Meta(description="CPU time used.")] = None
     frozen_s: Annotated[Seconds | None, Meta(description="Wall time frozen by a gang scheduler.")] = None
     placement: Annotated[
@@ -309,9 +311,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
     min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that it runs on.")] = None
     max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that it can use.")] = None
-    preferred_nodes: Annotated[Nodes | None, Meta(description="Nodes that it prefers, between the two.")] = (
-        None
-    )
+    preferred_nodes: Annotated[
+        Nodes | None,
+        Meta(description="Nodes that it prefers, between the two."),
+    ] = None
 
 
 class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -327,9 +330,10 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     to_s: Annotated[
         Seconds | None, Meta(description="End. Never before `from_s`, nor after the job's `end_s`.")
     ] = None
-    placement: Annotated[tuple[Placement, ...] | None, Meta(description="What was held, as in `jobs`.")] = (
-        None
-    )
+    placement: Annotated[
+        tuple[Placement, ...] | None,
+        Meta(description="What was held, as in `jobs`."),
+    ] = None
     why: Annotated[
         AllocationCause,
         Meta(

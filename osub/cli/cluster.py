@@ -98,16 +98,15 @@ def _of_slurm(status_now: ComposeStatus | LocalStatus) -> dict[str, object]:
     }
 
 
-def _is_answered(jobs: JobSnapshot | None, console: Console) -> bool:
+def _print_jobs(jobs: JobSnapshot | None, console: Console) -> None:
     """Print what jobs there are, or that slurmctld does not answer."""
     if jobs is None:
         console.print("slurmctld does not answer; `osub cluster up` starts what has died")
-        return False
+        return
     counts = ", ".join(f"{count} {name.lower()}" for name, count in job_counts(jobs).items())
     console.print(f"jobs: {counts or 'none'}", highlight=False)
     for line in unreadable_lines(jobs):
         console.say(line)
-    return True
 
 
 def facts(status_now: ComposeStatus) -> dict[str, object]:
@@ -191,7 +190,8 @@ def _print_containers(status_now: ComposeStatus) -> None:
         console.say(f"{name} said last ({state.engine} logs {name}):")
         for line in words:
             console.say(f"  {line}")
-    if not _is_answered(status_now.jobs, console):
+    _print_jobs(status_now.jobs, console)
+    if status_now.jobs is None:
         return
     running = next((one for one in status_now.containers if one.state == "running"), None)
     for line in _watchers_in_words(status_now):
@@ -398,4 +398,4 @@ def _print(status_now: LocalStatus) -> None:
         ended = [str(known[role].restarts or ""), known[role].ended or ""] * is_supervised
         table.add_row(role, "alive" if alive else "[red]dead[/red]", *ended, cpus, escape(said.get(role, "")))
     console.print(table)
-    _is_answered(status_now.jobs, console)
+    _print_jobs(status_now.jobs, console)
