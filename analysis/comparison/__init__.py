@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from analysis.comparison.compared_runs import Compared, compared
 from analysis.comparison.comparison_tables import RunErrors, error_tables, job_table, run_errors
-
-__all__ = ["Compared", "RunErrors", "compared", "error_tables", "job_table", "run_errors"]

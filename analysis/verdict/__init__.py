@@ -6,5 +6,3 @@ their interval, ``sentences`` puts them into words, and ``verdict`` is what the 
 
 from analysis.verdict.paired_differences import Evidence, QuantityDifference
 from analysis.verdict.verdict import SettingFinding, Verdict, verdict_of
-
-__all__ = ["Evidence", "QuantityDifference", "SettingFinding", "Verdict", "verdict_of"]

@@ -555,15 +555,3 @@ def _refuse_a_rest(log: SiteLog) -> None:
         )
     if ran.sum() < 2:
         raise InputError("one job that ran is no workload: take a log of some months")
-
-
-__all__ = [
-    "Advice",
-    "Question",
-    "Scenario",
-    "Sharing",
-    "Trial",
-    "advise",
-    "block_difference",
-    "drawn_periods",
-]

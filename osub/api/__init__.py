@@ -7,15 +7,3 @@ from osub.api.run import Comparison, Run, compare, load, report
 from osub.api.simulation import simulate
 from osub.api.trace import Trace, load_trace
 from simulator.simulation_spec import SimulationSpec
-
-__all__ = [
-    "Comparison",
-    "Run",
-    "SimulationSpec",
-    "Trace",
-    "compare",
-    "load",
-    "load_trace",
-    "report",
-    "simulate",
-]

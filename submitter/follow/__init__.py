@@ -5,19 +5,3 @@ from __future__ import annotations
 from submitter.follow.job_rows import Submission, disagreements, planned_row, submissions, submitted_row
 from submitter.follow.job_tracker import CLAIM, JobTracker, Poll, choose_copy, job_name, own_jobs
 from submitter.follow.journal_lifecycles import JOBS_FOLDER, read_stamps
-
-__all__ = [
-    "CLAIM",
-    "JOBS_FOLDER",
-    "JobTracker",
-    "Poll",
-    "Submission",
-    "choose_copy",
-    "disagreements",
-    "job_name",
-    "own_jobs",
-    "planned_row",
-    "read_stamps",
-    "submissions",
-    "submitted_row",
-]

@@ -5,15 +5,3 @@ from __future__ import annotations
 from submitter.replay.begin_run import DrawnUp, draw_up, dry_run, prepare_trace
 from submitter.replay.replay_loop import Replay
 from submitter.replay.replay_progress import Collect, Look, ReplayProgress, Wish
-
-__all__ = [
-    "Collect",
-    "DrawnUp",
-    "Look",
-    "Replay",
-    "ReplayProgress",
-    "Wish",
-    "draw_up",
-    "dry_run",
-    "prepare_trace",
-]
