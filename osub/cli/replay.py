@@ -10,10 +10,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.markup import escape
 from typer import Option
@@ -42,6 +42,7 @@ from simulator.pairing import read_pair_table
 from submitter.plan import (
     ConflictPairs,
     ReplayOptions,
+    ReplaySpec,
     RequestedTarget,
     TargetCluster,
     checked_threshold,
@@ -53,7 +54,6 @@ from submitter.plan import (
 from submitter.replay import Collect, DrawnUp, Look, Replay, Wish, draw_up
 from submitter.replay import ReplayProgress as Standing
 from submitter.replay import dry_run as scripts
-from submitter.replay_spec import ReplaySpec
 
 
 def watch_replay(
@@ -254,44 +254,28 @@ def _begin(
 ) -> tuple[Replay, OnDemandDriver | None] | None:
     """Begin a new replay, with what carries out its on-demand jobs; or show it, and begin none."""
     trace, out, apps, pairing, calibration = spec.paths
-    wanted = RequestedTarget(
-        partition=spec.partition, interactive_partition=spec.interactive_partition, down_nodes=spec.down_nodes
-    )
+    wanted = spec.wanted
     found = _gang(spec.gangd, embedded, client, wanted)
     # It takes a moment, and the run's clock starts with it.
     busy = None if embedded is None or dry_run else busy_warning()
+    said = {
+        "calibration": calibration.resolve() if calibration else None,
+        "sbatch_option": options,
+        "settings": absolute_settings(spec.settings or ()),
+    }
     asked = ReplayOptions(
-        start_s=spec.start,
-        length_s=spec.length,
-        speedup=spec.speedup,
-        interactive_queue=None if spec.interactive_queue < 0 else spec.interactive_queue,
-        seed=spec.seed,
-        oversize=spec.oversize,
-        dependencies=spec.dependencies,
-        use_memory=spec.memory,
+        **msgspec.structs.asdict(spec) | said,
         gang=found.settings,
         slices=found.slices,
         pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
-        calibration=calibration.resolve() if calibration else None,
-        label=spec.label,
-        trial=spec.trial,
-        wanted=wanted,
-        account=spec.account,
-        qos=spec.qos,
-        reservation=spec.reservation,
-        sbatch_options=options,
-        no_requeue=spec.no_requeue,
         environment=exported(spec.export or (), os.environ, one_host=embedded is not None),
-        patience_s=spec.patience,
         block_jobs=block_jobs,
-        on_demand=spec.on_demand,
-        on_demand_settings=absolute_settings(spec.settings or ()),
     )
     driver = None if spec.on_demand is None else _driver(trace, client, asked, look_at_target(client, wanted))
     danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
     with (
         nullcontext(apps) if driver is None else driver.applications() as table,
-        _made_fit(trace, client, asked, spec.fit, table, lenient=spec.lenient) as (path, wished),
+        _made_fit(trace, client, asked, table) as (path, wished),
     ):
         if dry_run:
             _show(draw_up(path, client, wished, table, danger, lenient=spec.lenient), wished, out)
@@ -315,7 +299,7 @@ def _driver(
     if asked.on_demand == "share" and pool.multiplicity < 2:
         raise UsageError("--on-demand share needs a partition of two jobs a core, best under gangd")
     system = f"N{pool.nodes}C{pool.cores}"
-    session = session_of(trace, system, asked.on_demand, asked.on_demand_settings, asked.seed)
+    session = session_of(trace, system, asked.on_demand, asked.settings or (), asked.seed)
     return OnDemandDriver(client, session, pool.names, pool.memory_mib)
 
 
@@ -335,35 +319,22 @@ def _made_fit(
     trace: Path,
     client: CommandSlurm,
     asked: ReplayOptions,
-    seconds: float | None,
     apps: Path | None,
-    *,
-    lenient: bool,
 ) -> Iterator[tuple[Path, ReplayOptions]]:
     """Give the trace and the options as they are; with ``--fit``, those of what is made of it.
 
     The memory that a log asks for is of another machine.
     """
-    if seconds is None:
+    if asked.fit is None:
         yield trace, asked
         return
     if apps is not None or asked.speedup != 1.0:
         raise UsageError(
             "--fit chooses jobs and times itself: it goes neither with --apps nor with --speedup"
         )
-    made = fitting(
-        trace,
-        seconds,
-        look_at_target(client, asked.wanted),
-        seed=asked.seed,
-        interactive_queue=asked.interactive_queue,
-        start_s=asked.start_s,
-        length_s=asked.length_s,
-        lenient=lenient,
-    )
-    with made as (path, line):
+    with fitting(trace, asked, look_at_target(client, asked.wanted)) as (path, line):
         typer.echo(f"osub: {line}", err=True)
-        yield path, replace(asked, start_s=None, length_s=None, use_memory=False)
+        yield path, msgspec.structs.replace(asked, start=None, length=None, memory=False)
 
 
 def _show(drawn: DrawnUp, options: ReplayOptions, out: Path) -> None:

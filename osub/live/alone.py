@@ -39,7 +39,7 @@ def batch_jobs(
     target = look_at_target(client)
     options = ReplayOptions(
         speedup=speedup,
-        interactive_queue=None if interactive_queue < 0 else interactive_queue,
+        interactive_queue=interactive_queue,
         gang=find_gang(AUTO, embedded, client.config(), target.node_names).settings,
     )
     plan = make_plan(

@@ -76,7 +76,7 @@ class SlurmBed:
             gang=self.gang.settings,
             slices=self.gang.slices,
             pin=self.pin,
-            use_memory=False,  # of another machine
+            memory=False,  # of another machine
             block_jobs=asked.block_jobs,
             environment=mpi_environment(os.environ, one_host=self.embedded is not None),
         )

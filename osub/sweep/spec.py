@@ -13,7 +13,7 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from foundation.specification import SpecField, given_fields, read_tables
 from simulator.simulation_spec import SimulationSpec
-from submitter.replay_spec import ReplaySpec
+from submitter.plan import ReplaySpec
 
 Value = str | int | float | bool
 Parameters = dict[str, Value]

@@ -16,9 +16,11 @@ from submitter.plan.replay_options import (
     PATIENCE_S,
     Clock,
     ReplayOptions,
+    ReplaySpec,
     SystemClock,
     Timing,
     exported,
+    fitting,
     look_back_s,
     restored,
 )
@@ -35,4 +37,4 @@ from submitter.plan.replay_plan import (
     quoted,
     read_apps,
 )
-from submitter.plan.target_cluster import DownNodes, RequestedTarget, TargetCluster, fitting, look_at_target
+from submitter.plan.target_cluster import DownNodes, RequestedTarget, TargetCluster, look_at_target

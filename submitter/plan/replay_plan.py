@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from foundation.errors import InputError, UsageError
+from foundation.specification import PathText
 from foundation.units import counted, counted_of, kib_to_mib, seconds_to_minutes_up
 from submitter.plan.target_cluster import PartitionPool, TargetCluster
 from workloads.job_shape import JobShape
@@ -486,7 +487,9 @@ def job_environment(chosen: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def batch_script(job: PlannedJob, run: Path, *, pin: bool = False, calibration: Path | None = None) -> str:
+def batch_script(
+    job: PlannedJob, run: Path, *, pin: bool = False, calibration: PathText | None = None
+) -> str:
     """Return the batch script of a job.
 
     Parameters
@@ -507,7 +510,7 @@ def batch_script(job: PlannedJob, run: Path, *, pin: bool = False, calibration: 
     return head + (_PIN if pin else "") + _TAIL.format(command=command)
 
 
-def _command(job: PlannedJob, stem: Path, calibration: Path | None) -> list[str]:
+def _command(job: PlannedJob, stem: Path, calibration: PathText | None) -> list[str]:
     report = ["--report", f"{stem}.report"]
     nodes, cores = str(job.nodes), str(job.cores_per_node)
     if job.app == EIBA:

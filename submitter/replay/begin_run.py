@@ -105,7 +105,7 @@ def submit_request(
         reservation=options.reservation,
         no_requeue=options.no_requeue,
         oversubscribe=pool.shares_on_request and not job.is_alone,
-        options=(*left_out, *options.sbatch_options),
+        options=(*left_out, *(options.sbatch_option or ())),
         environment=job_environment(options.environment),
     )
 
@@ -146,7 +146,7 @@ _WAIT_S = 60.0
 def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
     """Return the trace in the run's own seconds: cut, with interactive periods, compressed.
 
-    The first submission of the part becomes second 0 unless ``options.start_s`` says otherwise.
+    The first submission of the part becomes second 0 unless ``options.start`` says otherwise.
     """
     checked_speedup(options.speedup)
     if not options.dependencies:
@@ -155,11 +155,11 @@ def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
     if trace.jobs:
         first = min(job.submit_s for job in trace.jobs)
         last = max(job.submit_s for job in trace.jobs)
-        start = first if options.start_s is None else options.start_s
-        length = options.length_s if options.length_s is not None else max(1.0, last - start + 1.0)
+        start = first if options.start is None else options.start
+        length = max(1.0, last - start + 1.0) if options.length is None else options.length
         trace = cut_window(trace, start, length)
-    if options.interactive_queue is not None:
-        trace = embed_patterns(trace, options.interactive_queue, options.seed)
+    if options.queue is not None:
+        trace = embed_patterns(trace, options.queue, options.seed)
     return compress(trace, options.speedup) if options.speedup != 1 else trace
 
 

@@ -78,7 +78,7 @@ def test_share_of_jobs_at_the_same_place(multiplicity: int) -> None:
         nodes=12, cores=12, virtual=True, multiplicity=multiplicity, scheduler=Scheduler.BUILTIN,
         settings=SETTINGS,
     )  # fmt: skip
-    run, log = replay(f"place-m{multiplicity}", shape, trace, ReplayOptions(use_memory=False), apps)
+    run, log = replay(f"place-m{multiplicity}", shape, trace, ReplayOptions(memory=False), apps)
     found = msgspec.json.decode(child("tests.fixtures.slurm_decisions", run, log), type=Places)
     say(
         f"| M={multiplicity} | {found.jobs} | {found.same_place / found.jobs:.1%} "
@@ -94,7 +94,7 @@ def calibrated() -> Path:
         trace = write_trace(FOLDER / "calibrate.swf", [(0, 9, 1), (12, 9, 2)], 60)
         words = f"rrba,--app jacobi --calibrate-s 6 --calibration {path}"
         apps = write_apps(FOLDER / "calibrate.csv", [words, words])
-        replay("calibrate", Shape(nodes=2, cores=1), trace, ReplayOptions(use_memory=False), apps)
+        replay("calibrate", Shape(nodes=2, cores=1), trace, ReplayOptions(memory=False), apps)
     return path
 
 
@@ -107,7 +107,7 @@ def timed(part: str, scheduler: Scheduler, sharing: str) -> Path:
     multiplicity, gang = SHARING[sharing]
     shape = Shape(nodes=2, cores=1, multiplicity=multiplicity, gang=gang, scheduler=scheduler)
     name = f"{part}-{scheduler.value}-{sharing}"
-    options = ReplayOptions(use_memory=False, calibration=calibration, label=name)
+    options = ReplayOptions(memory=False, calibration=calibration, label=name)
     return replay(name, shape, trace, options)[0]
 
 

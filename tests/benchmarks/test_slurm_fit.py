@@ -85,7 +85,7 @@ def run_of(part: str, periods: str, multiplicity: int) -> Path:
         multiplicity=multiplicity,
         settings=(*PERIODS[periods], *logged),
     )
-    options = ReplayOptions(use_memory=False, label=name)
+    options = ReplayOptions(memory=False, label=name)
     return replay(name, shape, trace, options, apps, idle_s=IDLE_S)[0]
 
 

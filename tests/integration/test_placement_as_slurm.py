@@ -51,7 +51,7 @@ def test_jobs_on_shared_cores_get_the_places_that_slurm_gives_them(
     cluster = make_cluster(shape)
     trace, apps = write_jobs(tmp_path)
     run, log = tmp_path / "run", tmp_path / "slurmctld.log"
-    assert Replay.begin(trace, run, cluster.client(), ReplayOptions(use_memory=False), apps).run()
+    assert Replay.begin(trace, run, cluster.client(), ReplayOptions(memory=False), apps).run()
     shutil.copy(cluster.state().layout.logs / "slurmctld.log", log)
     done = subprocess.run(
         [sys.executable, "-m", "tests.fixtures.slurm_decisions", str(run), str(log)],

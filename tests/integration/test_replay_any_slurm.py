@@ -142,7 +142,7 @@ def test_cores_are_counted_not_threads_and_a_site_s_options_reach_the_jobs(
                 qos="long",
                 reservation="ours",
                 no_requeue=True,
-                sbatch_options=("nice=7", "contiguous"),
+                sbatch_option=("nice=7", "contiguous"),
             )
         )
     finally:
@@ -212,7 +212,7 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_ha
     stage.at(4.7, lift)
     try:
         run = stage.replay(
-            ReplayOptions(sbatch_options=("requeue",)),
+            ReplayOptions(sbatch_option=("requeue",)),
             timing=Timing(killed_s=3.0, never_s=0.9, patience_s=3.0),
         )
     finally:

@@ -18,8 +18,8 @@ from gangd.controller.slicelog import SliceLog
 from osub.cli.application import takes
 from osub.cli.replay import _ask
 from osub.live.gang import AUTO, NONE, collector_of, find_gang
+from submitter.plan import ReplaySpec
 from submitter.replay.replay_progress import ReplayProgress, Wish
-from submitter.replay_spec import ReplaySpec
 from tests.fixtures.cli import Cli
 
 CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}

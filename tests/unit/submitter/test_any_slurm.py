@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from foundation.errors import ClusterError, UsageError
@@ -42,25 +43,26 @@ def requests(world: World) -> list[SubmitRequest]:
 
 def test_a_site_s_options_reach_every_job_and_survive_a_resume(trace: Path, tmp_path: Path) -> None:
     options = ReplayOptions(
-        wanted=RequestedTarget(partition="main"),
+        partition="main",
         account="physics",
         qos="long",
         reservation="tuesday",
-        sbatch_options=("constraint=a b", "contiguous"),
+        sbatch_option=("constraint=a b", "contiguous"),
         no_requeue=True,
+        memory=False,
         environment=exported(["TOKEN=a b='c'\n", "SEEN"], {"SEEN": "", "FI_LOG_LEVEL": "warn", "X": "y"}),
-        patience_s=77.0,
+        patience=77.0,
         slices=Path("/var/lib/gangd/record"),
     )
     world = make_world(tmp_path)
     asked = requests(world)
     assert not world.begin(trace, options).run(lambda _: Wish.DETACH)
     again = restored(load_run(world.out).info)
-    assert again == replace(
+    assert again == msgspec.structs.replace(
         options,
         run_id=again.run_id,
         label=again.label,
-        wanted=RequestedTarget(partition="main", names=("n1", "n2")),
+        names=("n1", "n2"),
         oversize=ReplayOversize.SKIP,  # what it means not to say it
     )
     assert world.resume().run(world.limit(3600))
@@ -158,9 +160,7 @@ def test_nodes_that_are_down_are_an_error_or_left_out() -> None:
     assert (target.node_names, target.left_out, target.batch.nodes) == (("n2", "n4"), ("n3",), 2)
     one = SwfJob(job_number=1, submit_s=0.0, run_s=1, allocated_procs=1)
     plan = make_plan(SwfTrace(SwfHeader(), (one,)), target, PlanOptions())
-    request = submit_request(
-        plan.jobs[0], target, ReplayOptions(sbatch_options=("contiguous",)), Path("/run")
-    )
+    request = submit_request(plan.jobs[0], target, ReplayOptions(sbatch_option=("contiguous",)), Path("/run"))
     assert request.options == ("exclude=n3", "contiguous")
     site.down = {"n2", "n3", "n4"}
     with pytest.raises(ClusterError, match="take no jobs"):
@@ -214,9 +214,7 @@ def test_an_error_of_a_site_that_refuses_memory_has_its_words_and_the_cure(
     with pytest.raises(ClusterError, match=r"lua: Requesting memory is not supported.*give --no-memory"):
         world.begin(trace)
     assert not world.out.exists()
-    assert [row["state"] for row in rows(world.replay(trace, ReplayOptions(use_memory=False)))] == [
-        "COMPLETED"
-    ]
+    assert [row["state"] for row in rows(world.replay(trace, ReplayOptions(memory=False)))] == ["COMPLETED"]
 
 
 def test_a_site_that_wants_memory_takes_jobs_that_ask_for_it(trace: Path, tmp_path: Path) -> None:

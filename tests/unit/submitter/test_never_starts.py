@@ -140,7 +140,7 @@ def test_a_job_beyond_the_partition_s_limit_ends_with_its_reason_and_the_others_
 
 
 def test_a_held_job_is_reported_at_once_and_given_up_after_the_patience(trace: Path, tmp_path: Path) -> None:
-    world = make_world(tmp_path, timing=ReplayOptions(patience_s=60.0).timing(look_s=25.0))
+    world = make_world(tmp_path, timing=ReplayOptions(patience=60.0).timing(look_s=25.0))
     held(world, "JobHeldAdmin")
     session = world.begin(trace)
     seen: list[tuple[float, str | None]] = []
