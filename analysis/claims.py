@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
+from typing import TypeVar
 
 import msgspec
 
@@ -154,14 +155,9 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimRow(Claim, frozen=True, kw_only=True):
     """A judged claim; ``ours`` is our value in words and figures."""
 
-    id: str
-    where: str
-    setting: str
-    quantity: str
-    paper: str
     ours: str
     estimate: Estimate | None
     verdict: ClaimVerdict
@@ -188,6 +184,7 @@ NEAR = 0.2
 ONE_POINT = 0.01
 """A difference of shares below it is no significant one."""
 ONE_SEED = "one seed has no interval"
+NameT = TypeVar("NameT")
 
 
 def differences(more: Sequence[float], less: Sequence[float], sign: float = 1.0) -> list[float]:
@@ -198,6 +195,11 @@ def differences(more: Sequence[float], less: Sequence[float], sign: float = 1.0)
 def worst_of(verdicts: Iterable[ClaimVerdict]) -> ClaimVerdict:
     """Return the verdict of a claim that has several parts, all of which must hold."""
     return min(verdicts, key=WORST_FIRST.index)
+
+
+def weakest(parts: Mapping[NameT, Judgement]) -> tuple[NameT, Judgement]:
+    """Return the first part of a claim that has its verdict; all of the parts must hold."""
+    return min(parts.items(), key=lambda part: WORST_FIRST.index(part[1].verdict))
 
 
 def direction(differences: Sequence[float]) -> Judgement:
@@ -242,7 +244,7 @@ def best_of(values: Mapping[str, Sequence[float]], named: str, *, lowest: bool) 
     rival = max((name for name in values if name != named), key=lambda name: means[name])
     judged = direction(differences(values[named], values[rival], sign))
     word = "next" if means[named] >= means[rival] else "first"
-    return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=f"{word}: {rival}")
+    return msgspec.structs.replace(judged, note=f"{word}: {rival}")
 
 
 def no_difference(differences: Sequence[float], margin: float = ONE_POINT) -> Judgement:
@@ -282,8 +284,7 @@ def not_comparable(reason: str, values: Sequence[float] = ()) -> Judgement:
 
 def noted(judged: Judgement, note: str) -> Judgement:
     """Return a judgement with more to say."""
-    more = "; ".join(filter(None, (judged.note, note)))
-    return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=more)
+    return msgspec.structs.replace(judged, note="; ".join(filter(None, (judged.note, note))))
 
 
 def _side(found: Estimate) -> ClaimVerdict:

@@ -395,6 +395,8 @@ def _data_sets(text: str, most: int) -> list[int]:
 
 
 def _show_chapter(found: Chapter, html: Path | None, *, as_json: bool) -> None:
+    from simulator.experiments.thesis_chapters import MARKED
+
     if html is not None:
         from simulator.experiment_page import write_page
 
@@ -405,7 +407,7 @@ def _show_chapter(found: Chapter, html: Path | None, *, as_json: bool) -> None:
         return
     for table in found.tables:
         show_table(table)
-    note(found.marked)
+    note(MARKED)
     for remark in found.remarks:
         note(remark)
     if html is not None:

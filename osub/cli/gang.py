@@ -33,7 +33,7 @@ from osub.cli.application import application
 from osub.cli.completion import clusters
 from osub.cli.terminal import Console
 from osub.cli.top.frame import complaint_of, order_line
-from osub.live.gangd_state import find_status, pulse_of
+from osub.live.gangd_state import find_gangd, pulse_of
 
 By = Literal["job", "user", "account"]
 HOUR_S = 3600.0
@@ -86,7 +86,7 @@ def _status_folder(state: Path | None, gangd: Path | None) -> Path:
 
     if state is not None and gangd is None and is_in_containers(state):
         raise typer.Exit(forward_order(state, on_signals))
-    return find_status(state, gangd)
+    return find_gangd(state, gangd)[0]
 
 
 def _hours_json(one: Hours) -> dict[str, object]:

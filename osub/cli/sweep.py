@@ -282,7 +282,9 @@ def run_command(
         team = Processes(measure, workers)
     if any(point.parameters.get(KIND) == "replay" for point in points):
         team = ByKind(team, SweepReplays(out.resolve()))
-    with store.held(), _bar(len(points)) as watch, interruption_says(watch.kept):
+    bar = progress_bar(" points{task.fields[rest]}")
+    watch = _Watch(bar, len(points))
+    with store.held(), bar, interruption_says(watch.kept):
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:
         from osub.sweep.page import write_page
@@ -374,12 +376,6 @@ def _numbers(option: str, text: str) -> list[int]:
     if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
         raise UsageError(f"{option} takes whole numbers with commas, such as 1,2,4; not {one_line(text, 60)}")
     return [int(word) for word in words]
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[_Watch]:
-    with progress_bar(" points{task.fields[rest]}") as bar:
-        yield _Watch(bar, total)
 
 
 class _Watch:

@@ -15,7 +15,7 @@ from foundation.slurm import SlurmClient
 from foundation.slurm.run_command import CommandOutput as CommandAnswer
 from foundation.slurm.run_command import run_command
 from foundation.units import counted, counted_of, verb
-from osub.live.cluster import find_cluster
+from osub.live.cluster import conf_in, find_cluster
 from simulator.eviction import EvictionChoice, EvictionSolver
 from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES
 from simulator.eviction.jobs_file import read_cells
@@ -83,14 +83,7 @@ class Found:
 def surroundings(cluster: Path | None) -> Surroundings:
     """Return the surroundings of a command that names this cluster."""
     client, _ = find_cluster(cluster)
-    return Surroundings(client=client, conf=None if cluster is None else conf_of(cluster))
-
-
-def conf_of(cluster: Path) -> Path:
-    """Return the slurm.conf that ``--cluster`` names, itself or by its folder."""
-    return (
-        cluster if cluster.name == "slurm.conf" and cluster.is_file() else cluster / "slurm.conf"
-    ).absolute()
+    return Surroundings(client=client, conf=None if cluster is None else conf_in(cluster))
 
 
 def look_and_answer(around: Surroundings, wanted: EvictionRequest) -> Found:

@@ -43,11 +43,6 @@ class StatusFreshness:
         return self.age_s > STALE_S
 
 
-def find_status(state: Path | None, gangd: Path | None) -> Path:
-    """Return the folder with the status; raises as ``find_gangd``."""
-    return find_gangd(state, gangd)[0]
-
-
 def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | None]:
     """Return the folder with the status, and the embedded cluster's slurm.conf (None: this host's Slurm).
 

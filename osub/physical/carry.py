@@ -16,7 +16,7 @@ from foundation.errors import ClusterError, OsubError
 from foundation.files import write_whole
 from foundation.records import load_run
 from foundation.units import counted_of
-from osub.physical.cluster_provider import AskedReplay, Bed, ClusterProvider, Follow, Say
+from osub.physical.cluster_provider import AskedReplay, Bed, Beds, Follow, Say
 from osub.physical.folder import INPUTS, StudyFolder
 from osub.physical.layouts import DEDICATED, SharingLayout, places_trace
 from osub.physical.pair import GRID_CLASS, Work, pair_table, pair_trace
@@ -39,7 +39,7 @@ class InterruptedStudyError(KeyboardInterrupt):
     """The user ended the study; what is finished is kept."""
 
 
-def carry_out(plan: StudyPlan, folder: StudyFolder, beds: ClusterProvider, replay: Rerun, say: Say) -> None:
+def carry_out(plan: StudyPlan, folder: StudyFolder, beds: Beds, replay: Rerun, say: Say) -> None:
     """Make every replay that lacks, on the cluster of its layout.
 
     Parameters
@@ -67,7 +67,7 @@ def carry_out(plan: StudyPlan, folder: StudyFolder, beds: ClusterProvider, repla
             names = ", ".join(dict.fromkeys(item.workload for item in lacking))
             say(f"{number} of {len(sessions)}: {layout}, trial {lacking[0].trial} ({names})")
             try:
-                with beds.bed(layout) as bed:
+                with beds(layout) as bed:
                     for item in lacking:
                         folder.remove_run(folder.run(item))
                         replay(item, bed)

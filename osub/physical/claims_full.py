@@ -21,8 +21,18 @@ from analysis.claims import (
 )
 from osub.physical import published
 from osub.physical.layouts import same_places
-from osub.physical.outcome import SHARED, SHARES, SYSTEM, FullSize, ReplayOutcome, case_of
-from osub.physical.tables import KINDS, largest_slowdown, longest_wait, percentile, share_text
+from osub.physical.outcome import (
+    SHARED,
+    SHARES,
+    SYSTEM,
+    FullSize,
+    ReplayOutcome,
+    case_of,
+    largest_slowdown,
+    longest_wait,
+    percentile,
+)
+from osub.physical.tables import KINDS, share_text
 from simulator.experiments.claim_study import Judged, rows_of
 from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 

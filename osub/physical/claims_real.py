@@ -27,17 +27,8 @@ from foundation.units import counted
 from osub.physical import published
 from osub.physical.folder import Results
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, same_places
-from osub.physical.outcome import SHARES, ReplayOutcome, Value
-from osub.physical.tables import (
-    KINDS,
-    NAMES,
-    each_text,
-    largest_slowdown,
-    longest_wait,
-    mean_text,
-    percentile,
-    share_text,
-)
+from osub.physical.outcome import SHARES, ReplayOutcome, Value, largest_slowdown, longest_wait, percentile
+from osub.physical.tables import KINDS, NAMES, each_text, mean_text, share_text
 from simulator.experiments.claim_study import Judged, rows_of
 from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 

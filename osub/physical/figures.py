@@ -12,9 +12,17 @@ from analysis.charts import GRID, INK, MUTED, arrange, run_style
 from osub.physical import published
 from osub.physical.folder import Results
 from osub.physical.layouts import GANGD
-from osub.physical.outcome import SHARES, ReplayOutcome, Value, case_of
+from osub.physical.outcome import (
+    SHARES,
+    ReplayOutcome,
+    Value,
+    case_of,
+    largest_slowdown,
+    longest_wait,
+    percentile,
+)
 from osub.physical.plan import DAY, FIRST
-from osub.physical.tables import KINDS, largest_slowdown, longest_wait, percentile
+from osub.physical.tables import KINDS
 from simulator.experiment_page import Drawing
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8

@@ -14,10 +14,10 @@ from osub.physical.claims_full import full_rows
 from osub.physical.claims_real import direction_of, real_rows
 from osub.physical.folder import Results
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SLURM_GANG, SharingLayout, same_places
-from osub.physical.outcome import SHARED, ReplayOutcome
+from osub.physical.outcome import SHARED, ReplayOutcome, longest_wait
 from osub.physical.pair import PairTrial
 from osub.physical.plan import DAY, FIRST, StudyPlan, fitted_trace, plan_lines
-from osub.physical.tables import NAMES, all_tables, longest_wait, mean_text, share_text, table_7_4
+from osub.physical.tables import NAMES, all_tables, mean_text, share_text, table_7_4
 from simulator.experiment_page import Drawing
 from simulator.experiments.claim_study import StudyFindings, rows_of
 from workloads.swf import SwfTrace

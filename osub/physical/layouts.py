@@ -150,8 +150,7 @@ def layout_found(target: TargetCluster, gang: GangSettings) -> SharingLayout | N
     """Return the layout that a cluster has, None where it is none of the study's."""
     nodes = len(target.node_names)
     for layout in layouts_of(nodes):
-        mine = {GangKind.NONE: "none", GangKind.SLURM: "slurm", GangKind.OSUB: "osub"}[layout.gang]
-        if layout.multiplicity != target.batch.multiplicity or mine != gang.kind:
+        if layout.multiplicity != target.batch.multiplicity or layout.gang != gang.kind:
             continue
         if layout.interactive_nodes is None and not target.is_mq:
             return layout

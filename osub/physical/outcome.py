@@ -73,20 +73,12 @@ class ReplayOutcome:
 
     def waited(self, kind: str = "interactive") -> float:
         """Return the share of the jobs of a kind that waited."""
-        waits = self._of(kind).get_column("wait_s")
+        waits = self.of_kind(kind).get_column("wait_s")
         return int((waits > self.wait_threshold_s).sum()) / len(waits) if len(waits) else 0.0
-
-    def longest_wait_s(self, kind: str) -> float:
-        """Return the longest wait of a kind."""
-        return _largest(self._of(kind).get_column("wait_s"))
-
-    def largest_slowdown(self, kind: str) -> float:
-        """Return the largest (wait + run) over dedicated time of a kind."""
-        return _largest(self._of(kind).get_column("slowdown_osub"))
 
     def slowest_job(self, kind: str) -> int | None:
         """Return the job of the largest slowdown of a kind."""
-        jobs = self._of(kind).drop_nulls("slowdown_osub")
+        jobs = self.of_kind(kind).drop_nulls("slowdown_osub")
         return None if not jobs.height else int(jobs.sort("slowdown_osub")["trace_job"][-1])
 
     def percentiles_s(self) -> tuple[float, float, float]:
@@ -114,11 +106,27 @@ class ReplayOutcome:
         values = self.jobs["slowdown_osub"].drop_nulls()
         return (quantile(values, 0.75) or 0.0) - (quantile(values, 0.25) or 0.0)
 
-    def _of(self, kind: str) -> pl.DataFrame:
+    def of_kind(self, kind: str) -> pl.DataFrame:
+        """Return the jobs of a kind."""
         return self.jobs.filter(pl.col("kind") == kind)
 
 
 Value = Callable[[ReplayOutcome], float]
+
+
+def longest_wait(kind: str) -> Value:
+    """Return what tells the longest wait of a kind."""
+    return lambda outcome: _largest(outcome.of_kind(kind)["wait_s"])
+
+
+def largest_slowdown(kind: str) -> Value:
+    """Return what tells the largest (wait + run) over dedicated time of a kind."""
+    return lambda outcome: _largest(outcome.of_kind(kind)["slowdown_osub"])
+
+
+def percentile(number: int) -> Value:
+    """Return what tells a percentile of completion."""
+    return lambda outcome: outcome.percentiles_s()[number]
 
 
 def outcome_of_run(run: Run, wait_threshold_s: float = REAL_WAIT_S) -> ReplayOutcome:

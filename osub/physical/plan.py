@@ -176,7 +176,7 @@ class RequestedPlan:
     budget_s
         Seconds that the study may take.
     seeds
-        Draws of the whole day at most; their numbers begin with ``first_seed``.
+        Draws of the whole day at most; their numbers begin with 1.
     trials
         Rounds at most; None: as many as the budget allows.
     places
@@ -192,7 +192,6 @@ class RequestedPlan:
     layouts: Sequence[SharingLayout]
     budget_s: float
     seeds: int = 3
-    first_seed: int = 1
     trials: int | None = None
     places: bool = True
     only: Literal["pair"] | None = None
@@ -292,7 +291,7 @@ class _Takes:
                 if wanted.only is None or layout.interactive_nodes is None
             ),
             rounds=rounds,
-            draws=tuple(range(wanted.first_seed, wanted.first_seed + draws)),
+            draws=tuple(range(1, draws + 1)),
             short_s=round(short_s, 1),
             long_s=round(long_s, 1) if draws else 0.0,
             pair_s=PAIR_S,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,13 +19,13 @@ from foundation.units import counted
 from osub.live.forward import Hear
 from osub.physical.carry import StudyReplays, carry_out, traces_of
 from osub.physical.cluster_provider import (
-    ClusterProvider,
+    Beds,
     ConfiguredBeds,
     Follow,
     Given,
-    GivenBeds,
     OwnBeds,
     Say,
+    given_bed,
     look_at,
     recognise,
 )
@@ -218,16 +218,17 @@ class PhysicalStudy:
     def _replay(self, known: KeptStudy, folder: StudyFolder, follow: Follow) -> None:
         plan = known.plan
         layouts = known_layouts(plan)
-        beds: ClusterProvider
+        beds: Beds
         if self._asked.configure is not None:
-            beds = ConfiguredBeds(self._asked.clusters[0], self._asked.configure, layouts)
+            beds = ConfiguredBeds(self._asked.clusters[0], self._asked.configure, layouts).bed
         elif self._given is not None:
-            beds = GivenBeds(self._given.folders)
+            beds = partial(given_bed, self._given.folders)
         else:
             engine = None if known.engine is None else EngineName(known.engine)
             if engine is not None:
                 ensure_images(find_engine(engine), DEBIANS[0], accounting=False, say=self._say)
-            beds = own = OwnBeds(plan.nodes, plan.cores, layouts, folder, engine, self._asked.hear)
+            own = OwnBeds(plan.nodes, plan.cores, layouts, folder, engine, self._asked.hear)
+            beds = own.bed
             if own.clear():
                 self._say("took down the cluster that an earlier call left")
         from workloads.rrba.solvers.kernels.compiled_solvers import compile_all

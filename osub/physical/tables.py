@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
 import msgspec
@@ -12,7 +12,16 @@ from foundation.units import counted
 from osub.physical import published
 from osub.physical.folder import Results
 from osub.physical.layouts import GANGD
-from osub.physical.outcome import SHARED, SHARES, ReplayOutcome, Value, case_of
+from osub.physical.outcome import (
+    SHARED,
+    SHARES,
+    ReplayOutcome,
+    Value,
+    case_of,
+    largest_slowdown,
+    longest_wait,
+    percentile,
+)
 from osub.physical.pair import PairTrial
 from osub.physical.plan import DAY, FIRST
 from simulator.experiment_page import ABSENT, ExperimentTable, percent
@@ -21,21 +30,6 @@ from workloads.trace.scaling import FIRST_JOBS, INTERACTIVE_QUEUE
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, JobKindSummary, summarize_kinds
 
 NAMES = {FIRST: "first hours", DAY: "whole day"}
-
-
-def longest_wait(kind: str) -> Value:
-    """Return what tells the longest wait of a kind."""
-    return lambda outcome: outcome.longest_wait_s(kind)
-
-
-def largest_slowdown(kind: str) -> Value:
-    """Return what tells the largest slowdown of a kind."""
-    return lambda outcome: outcome.largest_slowdown(kind)
-
-
-def percentile(number: int) -> Value:
-    """Return what tells a percentile of completion."""
-    return lambda outcome: outcome.percentiles_s()[number]
 
 
 def cell(results: Results, key: str, workload: str, value: Value, *, scaled: bool = False) -> str:
@@ -85,13 +79,8 @@ def _short(value: float, *, percent: bool) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds as text."""
+    """Return seconds, or steps a second, as text."""
     return ABSENT if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def speed_text(value: float) -> str:
-    """Return a speed as text."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 KINDS = ("interactive", "batch")
@@ -139,16 +128,13 @@ def _kinds_row(name: str, kind: str, of: JobKindSummary) -> tuple[str, ...]:
 def table_7_5(results: Results) -> ExperimentTable:
     """Return which share of the interactive jobs waits."""
     rows = []
-    for label, thesis in published.WAITED.items():
-        full = results.full.values(case_of(label), ReplayOutcome.waited)
-        rows.append(
-            (label, percent(thesis), share_text(full), *_cluster(results, label, ReplayOutcome.waited))
-        )
-    rows += [
-        (label, ABSENT, ABSENT, *_cluster(results, label, ReplayOutcome.waited))
-        for label in map(results.label, results.replayed())
-        if label not in published.WAITED
-    ]
+    for label in _labels(results, published.WAITED):
+        thesis = published.WAITED.get(label)
+        known, full = ABSENT, ABSENT
+        if thesis is not None:
+            full = share_text(results.full.values(case_of(label), ReplayOutcome.waited))
+            known = percent(thesis)
+        rows.append((label, known, full, *_cluster(results, label, ReplayOutcome.waited)))
     return ExperimentTable(
         name="Table 7.5",
         title="interactive jobs that wait",
@@ -190,23 +176,14 @@ def waits(results: Results) -> ExperimentTable:
 def table_7_6(results: Results) -> ExperimentTable:
     """Return when 90, 95 and 100 percent of the jobs were done."""
     rows = []
-    for label, thesis in published.PERCENTILES_S.items():
+    for label in _labels(results, published.PERCENTILES_S):
+        thesis = published.PERCENTILES_S.get(label)
         for number, share in enumerate(SHARES):
             of = percentile(number)
-            full = mean_text(results.full.values(case_of(label), of))
-            here = _cluster(results, label, of, scaled=True)
-            rows.append((f"{label}, {share}%", seconds(thesis[number]), full, *here))
-    for label in map(results.label, results.replayed()):
-        if label not in published.PERCENTILES_S:
-            rows += [
-                (
-                    f"{label}, {share}%",
-                    ABSENT,
-                    ABSENT,
-                    *_cluster(results, label, percentile(number), scaled=True),
-                )
-                for number, share in enumerate(SHARES)
-            ]
+            known, full = ABSENT, ABSENT
+            if thesis is not None:
+                known, full = seconds(thesis[number]), mean_text(results.full.values(case_of(label), of))
+            rows.append((f"{label}, {share}%", known, full, *_cluster(results, label, of, scaled=True)))
     return ExperimentTable(
         name="Table 7.6",
         title="time until so many jobs were done, s",
@@ -245,6 +222,11 @@ def slowdowns(results: Results) -> ExperimentTable:
 
 
 _MQ_NOTE = "MQ in the last columns: the split that {nodes} nodes allow, in rows of their own."
+
+
+def _labels(results: Results, printed: Mapping[str, object]) -> list[str]:
+    """Return the layouts that the thesis prints, then others that were replayed."""
+    return list(dict.fromkeys([*printed, *map(results.label, results.replayed())]))
 
 
 def _columns(results: Results) -> list[str]:
@@ -299,8 +281,8 @@ _PAIR_NOTES = (
 def _pair_cells(trial: PairTrial | None) -> tuple[str, str]:
     if trial is None:
         return ABSENT, ABSENT
-    each = " + ".join(speed_text(one) for one in trial.each)
-    return speed_text(trial.alone), f"{speed_text(trial.joint)} ({each})"
+    each = " + ".join(seconds(one) for one in trial.each)
+    return seconds(trial.alone), f"{seconds(trial.joint)} ({each})"
 
 
 def _with_dashes(losses: Sequence[str]) -> list[str]:

@@ -103,7 +103,6 @@ def figures_of(jobs: pl.DataFrame) -> Outcome:
 _PACKAGES = ("simulator", "osub", "foundation", "analysis", "workloads", "predictor", "gangd")
 _ELSEWHERE = {("osub", "cli"), ("osub", "sweep"), ("foundation", "slurm")}
 _REPLAYING = ("submitter", "deploy", "gangd", "workloads", "foundation", "analysis")
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +189,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @cache
 def _of_file(path: str, stamp: tuple[int, int]) -> str:  # noqa: ARG001 - part of the key of what is kept
-    digest = hashlib.sha256()
     try:
         with Path(path).open("rb") as stream:
-            while piece := stream.read(_PIECE):
-                digest.update(piece)
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    return digest.hexdigest()

@@ -204,11 +204,6 @@ def overheads_in(text: str) -> list[float]:
     return list(dict.fromkeys(found))
 
 
-def reference(found: Sequence[Tried]) -> Tried:
-    """Return the M=1 that was tried first: what a user has without sharing."""
-    return next(one for one in found if one.parameters["multiplicity"] == DEDICATED)
-
-
 def _rank(tried: Tried, goal: Goal) -> tuple[bool, float, float]:
     if "error" in tried.outcome:
         return True, math.inf, math.inf
@@ -235,7 +230,7 @@ class Tuned:
     @property
     def alone(self) -> Tried:
         """The M=1 that it is held against."""
-        return reference(self.found)
+        return next(one for one in self.found if one.parameters["multiplicity"] == DEDICATED)
 
     def mild(self, found: Sequence[Tried]) -> Tried | None:
         """Return the first of some settings where it harms no more than is allowed."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import timeit
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 import numpy as np
 
@@ -159,7 +161,7 @@ def survey(
 
     def at_the_end(asked: Questions, width: float | None, _: int) -> tuple[float, float]:
         ends = [_at_the_end(one) for one in asked.at(Storage(all_gb_s=ALL_GB_S, node_gb_s=width)).values()]
-        return _mean(best for best, _ in ends), _mean(more for _, more in ends)
+        return fmean(best for best, _ in ends), fmean(more for _, more in ends)
 
     def slopes(asked: Questions, width: float, _: int) -> dict[EvictionSetting, float]:
         questions = asked.at(Storage(all_gb_s=width, node_gb_s=NODE_GB_S))
@@ -220,11 +222,6 @@ def slope(setting: EvictionSetting, relative: Sequence[float]) -> float:
     """Return by how much a loss rises a minute, fitted over the deadlines that V8 speaks of."""
     until = UNTIL_MIN if setting.scenario == EXCEPTION else len(relative) - 1
     return float(np.polyfit(np.arange(until + 1), relative[: until + 1], 1)[0])
-
-
-def _mean(values: Iterator[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / len(found)
 
 
 def growth(seed: int, size: str, doublings: int) -> float:
@@ -341,7 +338,7 @@ def _greedy_s(question: Question) -> float:
     compiled = Compiled(choose_greedily_for_all, arguments)
     compiled.prepare()
     # One call is too short to be timed.
-    return _least(lambda: [compiled(*arguments) for _ in range(100)]) / 100
+    return _least(lambda: compiled(*arguments), 100)
 
 
 def _search(question: Question, limit_s: float) -> tuple[float, tuple[float, ...]]:
@@ -365,10 +362,6 @@ def _search(question: Question, limit_s: float) -> tuple[float, tuple[float, ...
     return spent_s, tuple(found)
 
 
-def _least(act: Callable[[], object]) -> float:
-    best = float("inf")
-    for _ in range(REPEAT):
-        began_s = time.perf_counter()
-        act()
-        best = min(best, time.perf_counter() - began_s)
-    return best
+def _least(act: Callable[[], object], calls: int = 1) -> float:
+    """Return the seconds of one call where it took least."""
+    return min(timeit.repeat(act, number=calls, repeat=REPEAT)) / calls

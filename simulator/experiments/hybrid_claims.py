@@ -27,7 +27,7 @@ from analysis.claims import (
     not_comparable,
     noted,
     over_settings,
-    worst_of,
+    weakest,
 )
 from analysis.quantiles import quantiles
 from foundation.units import counted_of
@@ -113,11 +113,10 @@ def pairs(values: Mapping[str, Sequence[float]], unit: str) -> str:
 
 def together(parts: Mapping[str, Judgement]) -> Judgement:
     """Return a judgement of several: it holds if all do, else it is the worst, whose estimate it has."""
-    verdict = worst_of(one.verdict for one in parts.values())
-    name, worst = next(item for item in parts.items() if item[1].verdict is verdict)
+    name, worst = weakest(parts)
     held = sum(one.verdict is ClaimVerdict.HOLDS for one in parts.values())
-    note = f"{held} of {len(parts)} hold; {', '.join(filter(None, (f'{name}: {verdict.value}', worst.note)))}"
-    return Judgement(verdict=verdict, estimate=worst.estimate, note=note)
+    why = ", ".join(filter(None, (f"{name}: {worst.verdict.value}", worst.note)))
+    return replace(worst, note=f"{held} of {len(parts)} hold; {why}")
 
 
 def table_ii(metric: str, paper: float, unit: str = "") -> Judge:

@@ -49,14 +49,7 @@ QUICK_SHARE = 0.25
 """How much of a made window will do for a quick study."""
 
 FIGURES = {"HASWELL": "Figure 6", "KNL": "Figure 7", "EAGLE": "Figure 8", "THETA": "Figure 9"}
-COLUMNS = {
-    "turnaround_s": "turnaround",
-    "wait_s": "wait",
-    "run_s": "run",
-    "utilisation": "utilisation",
-    "expansions": "expansions",
-    "shrinks": "shrinks",
-}
+COLUMNS = ("turnaround_s", "wait_s", "run_s", "utilisation", "expansions", "shrinks")
 
 Options = tuple[tuple[str, Value], ...]
 VARIANTS: dict[str, Options] = {
@@ -179,7 +172,7 @@ def share_table(system: str, found: Outcomes) -> ExperimentTable:
         name=FIGURES.get(system, system),
         title=f"{found.window.name}, means over the seeds with 95% intervals; quartiles of the turnaround "
         "over seeds, over jobs",
-        columns=("strategy, malleable jobs", *COLUMNS.values(), "seeds", "jobs"),
+        columns=("strategy, malleable jobs", *(name.removesuffix("_s") for name in COLUMNS), "seeds", "jobs"),
         rows=[
             (
                 label,

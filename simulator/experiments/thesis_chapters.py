@@ -76,8 +76,6 @@ class Chapter:
         For the page: the main finding in sentences, then its evidence, beginning with "Evidence:".
     figures
         Draws the page's figures.
-    marked
-        What a star in a table says.
     """
 
     title: str
@@ -86,7 +84,6 @@ class Chapter:
     remarks: list[str]
     facts: list[str]
     figures: Callable[[], Sequence[Drawing]]
-    marked: str = MARKED
 
 
 def chapter_5(

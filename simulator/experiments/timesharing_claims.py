@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis import claims as rules
 from analysis.claims import (
@@ -22,7 +23,7 @@ from analysis.claims import (
     no_difference,
     not_comparable,
     noted,
-    worst_of,
+    weakest,
 )
 from foundation.units import counted
 from simulator.experiments.claim_study import Judged, WorldFigure, judged_rows
@@ -159,8 +160,7 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
     def judged(survey: TimesharingSurvey) -> Judged:
         found = {setting: judge(survey, setting)[0] for setting in MEMORY_SETTINGS}
         printed = [TimesharingSetting(memory=(PRINTED_BELOW, form)) for form in FORMS]
-        verdict = worst_of(found[setting].verdict for setting in printed)
-        worst = next(setting for setting in printed if found[setting].verdict is verdict)
+        worst, judged_there = weakest({setting: found[setting] for setting in printed})
         assumed, ours = judge(survey, SHARE)
         held = [
             f"{share:.0%} ({form})"
@@ -172,7 +172,7 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
             held.insert(0, "99% (hardly any)")
         where = ", ".join(held) or "none of what was tried"
         words = f"{judge(survey, worst)[1]}; with 99%: {ours}"
-        return noted(found[worst], f"holds with so many node-hours under 60% of the memory: {where}"), words
+        return noted(judged_there, f"holds with so many node-hours under 60% of the memory: {where}"), words
 
     return judged
 
@@ -437,11 +437,10 @@ def _t26(survey: TimesharingSurvey) -> Judged:
         "batch": changes(survey, NOISY_ANY_BATCH, ANY_BATCH),
         "time-sharing": changes(survey, NOISY_ANY_SHARE, ANY_SHARE),
     }
-    judged = [no_difference(of) for of in change.values()]
-    failing = [one for one in judged if one.verdict is not ClaimVerdict.HOLDS]
+    _, judged = weakest({name: no_difference(of) for name, of in change.items()})
     note = "read as: no significant relative change of the mean"
     ours = ", ".join(f"{name} {np.mean(of):+.1%}" for name, of in change.items())
-    return noted((failing or judged)[0], note), ours
+    return noted(judged, note), ours
 
 
 def _t27(survey: TimesharingSurvey) -> Judged:
@@ -475,18 +474,22 @@ def _drawn(survey: TimesharingSurvey) -> Judgement:
     return not_comparable("drawn to be so" if survey.world.spell_us is not None else OTHER_TRACE)
 
 
+def _node_share(jobs: TimeshareDemands, chosen: npt.NDArray[np.bool_]) -> float:
+    """Return the share of the node time that some jobs have."""
+    node_us = (jobs.nodes * jobs.run_us).astype(float)
+    return float(node_us[chosen].sum() / node_us.sum())
+
+
 def _t30(survey: TimesharingSurvey) -> Judged:
     jobs = survey.jobs[0]
-    use = (jobs.nodes * jobs.run_us).astype(float)
-    part = [float(use[jobs.nodes > over].sum() / use.sum()) for over in (100, 1000)]
+    part = [_node_share(jobs, jobs.nodes > over) for over in (100, 1000)]
     small = float((jobs.nodes < 32).mean())
     return _drawn(survey), f"{small:.0%} under 32; {part[0]:.0%} over 100, {part[1]:.0%} over 1,000"
 
 
 def _t31(survey: TimesharingSurvey) -> Judged:
     jobs = survey.jobs[0]
-    use = (jobs.nodes * jobs.run_us).astype(float)
-    low = float(use[jobs.memory < 0.6 * MEMORY].sum() / use.sum())
+    low = _node_share(jobs, jobs.memory < HIGH * MEMORY)
     return _drawn(survey), f"{len(jobs.nodes) / survey.world.days:,.0f} jobs a day; {low:.0%} under 60%"
 
 
@@ -553,21 +556,22 @@ def world_of(survey: TimesharingSurvey) -> list[WorldFigure]:
     def of(figure: Callable[[TimeshareDemands], float]) -> float:
         return float(np.mean([figure(jobs) for jobs in survey.jobs]))
 
-    def use(jobs: TimeshareDemands, over: int) -> float:
-        node_s = (jobs.nodes * jobs.run_us).astype(float)
-        return 100 * float(node_s[jobs.nodes > over].sum() / node_s.sum())
-
-    def below(jobs: TimeshareDemands) -> float:
-        node_s = (jobs.nodes * jobs.run_us).astype(float)
-        return 100 * float(node_s[jobs.memory < HIGH * MEMORY].sum() / node_s.sum())
+    def use(chosen: Callable[[TimeshareDemands], npt.NDArray[np.bool_]]) -> float:
+        return of(lambda jobs: 100 * _node_share(jobs, chosen(jobs)))
 
     rest = frozenset(JUDGES) - MEMORY_CLAIMS
     return [
         WorldFigure("utilisation under batch", 89, 100 * mean(survey, BATCH, "utilisation"), "%"),
         WorldFigure("jobs under 32 nodes", 90, of(lambda jobs: 100 * float((jobs.nodes < 32).mean())), "%"),
-        WorldFigure("node-hours of jobs over 100 nodes", 50, of(lambda jobs: use(jobs, 100)), "%"),
-        WorldFigure("node-hours of jobs over 1,000 nodes", 20, of(lambda jobs: use(jobs, 1000)), "%"),
+        WorldFigure("node-hours of jobs over 100 nodes", 50, use(lambda jobs: jobs.nodes > 100), "%"),
+        WorldFigure("node-hours of jobs over 1,000 nodes", 20, use(lambda jobs: jobs.nodes > 1000), "%"),
         WorldFigure("jobs a day", 4000, of(lambda jobs: len(jobs.nodes) / survey.world.days)),
         WorldFigure("days", 600, survey.world.days, "", UTILISATION_CLAIMS),
-        WorldFigure("node-hours under 60% of a node's memory", 90, of(below), "%", rest),
+        WorldFigure(
+            "node-hours under 60% of a node's memory",
+            90,
+            use(lambda jobs: jobs.memory < HIGH * MEMORY),
+            "%",
+            rest,
+        ),
     ]

@@ -367,8 +367,7 @@ def restored(info: RunInfo) -> ReplayOptions:
     variables = dict(one.split("=", 1) for one in lists.pop("environment") or ())
     queue, oversize, slices = (given.pop(name) for name in ("interactive_queue", "oversize", "slices"))
     return ReplayOptions(
-        **{name: value for name, value in given.items() if value is not None},
-        **lists,
+        **{name: value for name, value in (given | lists).items() if value is not None},
         environment=variables or mpi_environment(os.environ),
         interactive_queue=-1 if queue is None else queue,
         oversize=ReplayOversize(oversize or ReplayOversize.SKIP),

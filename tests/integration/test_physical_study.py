@@ -62,7 +62,7 @@ def study(tmp_path: Path) -> Callable[[Follow], None]:
         beds = OwnBeds(2, 1, layouts, folder)
         beds.clear()
         replays = StudyReplays(plan(), folder, layouts, {(FIRST, 1): few_jobs()}, follow)
-        carry_out(plan(), folder, beds, replays, lambda _: None)
+        carry_out(plan(), folder, beds.bed, replays, lambda _: None)
 
     return carry
 

@@ -6,12 +6,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -37,6 +35,8 @@ from predictor.programs.program_catalogue import applications_named, known_appli
 
 if TYPE_CHECKING:
     from predictor.dataset.pairs_agreement import Agreement, Interval
+
+KindT = TypeVar("KindT", bound=StrEnum)
 
 
 def measure(
@@ -81,7 +81,7 @@ def measure(
     chosen = applications_named([*names, *named])
     settings = MeasurementSettings(
         applications=chosen,
-        kinds=_kinds(kinds),
+        kinds=_named(PairKind, kinds, "--kinds", least=1),
         budget_s=seconds_of(budget),
         width=width,
         most=trials,
@@ -99,10 +99,11 @@ def measure(
         notes.append(f"gang: slices of {slice_s:g} s, by stop signals")
     for kind in settings.kinds:
         places(kind, settings)
-    providers = [provider_of(each) for each in _sources(counters)]
+    providers = [provider_of(each) for each in _named(CounterSource, counters, "--counters")]
     store = PairsStore(out, chosen, window, resume=resume, notes=notes)
     console = Console(stderr=True)
-    with _progress(console) as shown:
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, refresh_per_second=1) as shown:
         task = shown.add_task("starting", total=None)
 
         def tell(made: Made) -> None:
@@ -124,20 +125,12 @@ def measure(
     _show(read_pairs(out), out, as_json=as_json)
 
 
-def _kinds(text: str) -> list[PairKind]:
-    words = [word for word in text.split(",") if word]
-    odd = next((word for word in words if word not in set(PairKind)), None)
-    if odd is not None or not words:
-        raise UsageError(f"--kinds is {text!r}; there are {', '.join(PairKind)}")
-    return [PairKind(word) for word in dict.fromkeys(words)]
-
-
-def _sources(text: str) -> list[CounterSource]:
-    words = [word for word in text.split(",") if word]
-    odd = next((word for word in words if word not in set(CounterSource)), None)
-    if odd is not None:
-        raise UsageError(f"--counters is {text!r}; there are {', '.join(CounterSource)}")
-    return [CounterSource(word) for word in dict.fromkeys(words)]
+def _named(kinds: type[KindT], text: str, option: str, least: int = 0) -> list[KindT]:
+    """Return the kinds that a text names, with commas, each once."""
+    words = dict.fromkeys(filter(None, text.split(",")))
+    if len(words) < least or not words.keys() <= set(kinds):
+        raise UsageError(f"{option} is {text!r}; there are {', '.join(kinds)}")
+    return [kinds(word) for word in words]
 
 
 def _cpus(text: str | None) -> tuple[int, ...] | None:
@@ -146,13 +139,6 @@ def _cpus(text: str | None) -> tuple[int, ...] | None:
     if not re.fullmatch(r"[0-9]{1,4}(,[0-9]{1,4})*", text):
         raise UsageError(f"--cpus is {text!r}; write numbers with commas: 1,0")
     return tuple(dict.fromkeys(int(word) for word in text.split(",")))
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, refresh_per_second=1) as shown:
-        yield shown
 
 
 def _show(read: Pairs, out: Path, *, as_json: bool) -> None:

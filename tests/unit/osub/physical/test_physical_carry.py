@@ -70,7 +70,7 @@ def folder(tmp_path: Path) -> StudyFolder:
 
 
 def carry(plan: StudyPlan, folder: StudyFolder, beds: FakeBeds, replays: FakeReplays) -> None:
-    carry_out(plan, folder, beds, replays, lambda _: None)
+    carry_out(plan, folder, beds.bed, replays, lambda _: None)
 
 
 def test_every_replay_is_made_once_in_the_order_of_the_plan(folder: StudyFolder) -> None:
