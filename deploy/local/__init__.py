@@ -6,14 +6,3 @@ Start reading at ``cluster`` (up, status, down); ``shape`` says what a cluster l
 
 from deploy.local.cluster import LocalCluster
 from deploy.shape import GangKind, HoldSetting, QueueKind, Scheduler, Shape, fitting_shape, natural_shape
-
-__all__ = [
-    "GangKind",
-    "HoldSetting",
-    "LocalCluster",
-    "QueueKind",
-    "Scheduler",
-    "Shape",
-    "fitting_shape",
-    "natural_shape",
-]

@@ -18,19 +18,3 @@ from foundation.slurm.slurm_types import (
     SnapshotDifference,
     UnreadableJob,
 )
-
-__all__ = [
-    "CommandSlurm",
-    "JobSnapshot",
-    "NodeCores",
-    "Partition",
-    "Receiver",
-    "Reservation",
-    "SlurmClient",
-    "SlurmJob",
-    "SlurmJobState",
-    "SlurmNode",
-    "SnapshotDifference",
-    "SubmitRequest",
-    "UnreadableJob",
-]

@@ -30,28 +30,3 @@ from predictor.dataset.pairs_folder import (
     victim_loss,
     write_pairs,
 )
-
-__all__ = [
-    "APPLICATIONS",
-    "COUNTERS",
-    "FORMAT_VERSION",
-    "NAME",
-    "PAIRS",
-    "SOLO",
-    "STRESSOR",
-    "TABLES",
-    "TRIALS",
-    "About",
-    "CounterSource",
-    "MeasuredHost",
-    "PairKind",
-    "Pairs",
-    "PairsTable",
-    "counter_name",
-    "harmful_loss",
-    "ideal_loss",
-    "opponent_loss",
-    "read_pairs",
-    "victim_loss",
-    "write_pairs",
-]

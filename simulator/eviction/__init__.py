@@ -6,13 +6,3 @@ the baselines, ``solve`` one call for all of them; ``cheapest`` is the call for 
 
 from simulator.eviction.eviction_problem import EvictableJob, EvictionAnswer, EvictionChoice, Question
 from simulator.eviction.solvers import EvictionSolver, cheapest, solve
-
-__all__ = [
-    "EvictableJob",
-    "EvictionAnswer",
-    "EvictionChoice",
-    "EvictionSolver",
-    "Question",
-    "cheapest",
-    "solve",
-]

@@ -6,17 +6,3 @@ from simulator.fit.fit_parameters import Fit, Parameter
 from simulator.fit.measured_run import Latencies, delayed, latencies_of, overheads_of, undelayed
 from simulator.fit.recorded_order import Decision, RecordedOrder, order_of
 from simulator.fit.slurm_fit import fit_run
-
-__all__ = [
-    "Decision",
-    "Fit",
-    "Latencies",
-    "Parameter",
-    "RecordedOrder",
-    "delayed",
-    "fit_run",
-    "latencies_of",
-    "order_of",
-    "overheads_of",
-    "undelayed",
-]

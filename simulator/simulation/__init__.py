@@ -12,20 +12,3 @@ from simulator.simulation.simulation_options import (
     cleaning_of,
 )
 from simulator.simulation.trace_workload import JobPeriods, Workload, make_workload, merged, without_patterns
-
-__all__ = [
-    "CLIPPED",
-    "SKIPPED",
-    "Cleaning",
-    "JobPeriods",
-    "OversizeRule",
-    "PoolResult",
-    "SimulationResult",
-    "SimulationSetting",
-    "Workload",
-    "cleaning_of",
-    "make_workload",
-    "merged",
-    "simulate",
-    "without_patterns",
-]

@@ -5,7 +5,7 @@ the two lists together. ``tests/integration/test_second_user.py`` carries them o
 asserts that nothing was gained; the scene makes sure that nothing precious was touched.
 """
 
-from tests.attacks import forged, names, processes, races, readings, submissions  # noqa: F401
+from tests.attacks import forged, names, processes, races, readings, submissions
 from tests.attacks.attack import ATTACKS, Attack
 
 __all__ = ["ATTACKS", "Attack"]

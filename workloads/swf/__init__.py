@@ -9,22 +9,3 @@ from workloads.swf.swf_columns import SwfColumns, dependencies_of, load_columns,
 from workloads.swf.swf_header import SwfComment, SwfHeader
 from workloads.swf.swf_job import SWF_FIELDS, InteractivePattern, SwfJob
 from workloads.swf.swf_reader import ReadReport, SwfTrace, iter_swf, read_swf, swf_lines, write_swf
-
-__all__ = [
-    "SWF_FIELDS",
-    "InteractivePattern",
-    "ReadReport",
-    "SwfColumns",
-    "SwfComment",
-    "SwfHeader",
-    "SwfJob",
-    "SwfTrace",
-    "dependencies_of",
-    "iter_swf",
-    "load_columns",
-    "numbers_of",
-    "procs_column",
-    "read_swf",
-    "swf_lines",
-    "write_swf",
-]

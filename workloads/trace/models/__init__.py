@@ -16,19 +16,3 @@ from workloads.trace.models.interactive_jobs import (
     synthesize_patterns,
     tag_interactive,
 )
-
-__all__ = [
-    "INTERACTIVE_S",
-    "JOBS_A_BLOCK",
-    "MOST_CORES",
-    "MOST_RUN_S",
-    "choose",
-    "coupled_mix",
-    "embed_patterns",
-    "generate_trace",
-    "interactive_flags",
-    "make_interactive",
-    "offered_load",
-    "synthesize_patterns",
-    "tag_interactive",
-]

@@ -26,27 +26,3 @@ from workloads.trace.scaling.thesis_days import (
     first_hours,
     whole_day,
 )
-
-__all__ = [
-    "BATCH_QUEUE",
-    "CORES",
-    "FIRST_JOBS",
-    "INTERACTIVE_QUEUE",
-    "JOB_OF_FIGURE_7_8",
-    "NODES",
-    "THESIS",
-    "ClusterSize",
-    "Experiment",
-    "ScalingSource",
-    "ScalingTarget",
-    "check_gaia",
-    "fcfs_makespan_s",
-    "first_hours",
-    "keep_shares",
-    "known_procs",
-    "make_experiment",
-    "make_miniature",
-    "scale_trace",
-    "source_of",
-    "whole_day",
-]

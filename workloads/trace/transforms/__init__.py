@@ -26,29 +26,3 @@ from workloads.trace.transforms.filters import (
     tag_jobs,
 )
 from workloads.trace.transforms.trace_conversion import Tag, Tagging, TraceConversion, converted
-
-__all__ = [
-    "SLOT_S",
-    "THESIS_WINDOW",
-    "Align",
-    "BusyWindow",
-    "ClipReport",
-    "DrawBy",
-    "Selection",
-    "Tag",
-    "TagField",
-    "Tagging",
-    "TraceConversion",
-    "clip_run_times",
-    "clipped_s",
-    "compress",
-    "compress_apart",
-    "converted",
-    "cut_window",
-    "find_window",
-    "merge_traces",
-    "scale_arrivals",
-    "select_jobs",
-    "tag_jobs",
-    "with_run_time",
-]
