@@ -4,5 +4,4 @@
 their interval, ``sentences`` puts them into words, and ``verdict`` is what the rest of the toolkit asks for.
 """
 
-from analysis.verdict.paired_differences import Evidence, QuantityDifference
-from analysis.verdict.verdict import SettingFinding, Verdict, verdict_of
+from analysis.verdict.verdict import Verdict, verdict_of

@@ -32,7 +32,7 @@ A simulator that knows the demand of its jobs sends ``AgentJoined`` for every no
 
 from __future__ import annotations
 
-from gangd.core.cores import CoreError, CoreMap, CoreSet, InvalidEvent, InvalidSettings, InvalidTransition
+from gangd.core.cores import CoreMap, InvalidEvent, InvalidSettings
 from gangd.core.gang import NodePresence, Remembered
 from gangd.core.gang_settings import CoreSettings
 from gangd.core.scheduler import GangScheduler
@@ -62,7 +62,6 @@ from gangd.core.scheduler_events import (
     SlurmSnapshot,
     ThawAll,
     Tick,
-    TrackMember,
     TrackPlan,
 )
 from gangd.core.states import AgentState, GangState

@@ -53,7 +53,7 @@ from gangd.wire.messages import (
     WireError,
     WrongNodeError,
 )
-from gangd.wire.slice_schedule import ScheduleRevision, SliceSchedule
+from gangd.wire.slice_schedule import SliceSchedule
 from gangd.wire.wire_frames import (
     ALL_NODES_TOPIC,
     decode_down,

@@ -14,7 +14,6 @@ from predictor.dataset.pairs_folder import (
     PAIRS,
     SOLO,
     STRESSOR,
-    TABLES,
     TRIALS,
     About,
     CounterSource,

@@ -5,4 +5,4 @@ What only asks a model (``stored``) needs numpy alone. Fitting and judging need 
 
 from __future__ import annotations
 
-from predictor.model.stored_model import MODEL_VERSION, Forecast, Model, read_model, write_model
+from predictor.model.stored_model import Model, read_model, write_model

@@ -13,7 +13,6 @@ from submitter.plan.apart_applications import (
     write_apart,
 )
 from submitter.plan.replay_options import (
-    PATIENCE_S,
     Clock,
     ReplayOptions,
     ReplaySpec,
@@ -28,7 +27,6 @@ from submitter.plan.replay_plan import (
     COUNTS,
     RRBA,
     PlannedJob,
-    ReplayOversize,
     ReplayPlan,
     batch_script,
     job_environment,
@@ -37,4 +35,4 @@ from submitter.plan.replay_plan import (
     quoted,
     read_apps,
 )
-from submitter.plan.target_cluster import DownNodes, RequestedTarget, TargetCluster, look_at_target
+from submitter.plan.target_cluster import RequestedTarget, TargetCluster, look_at_target

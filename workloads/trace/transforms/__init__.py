@@ -16,13 +16,5 @@ from workloads.trace.transforms.busy_window import (
     scale_arrivals,
     with_run_time,
 )
-from workloads.trace.transforms.filters import (
-    Align,
-    DrawBy,
-    Selection,
-    TagField,
-    merge_traces,
-    select_jobs,
-    tag_jobs,
-)
+from workloads.trace.transforms.filters import Align, DrawBy, Selection, TagField, merge_traces
 from workloads.trace.transforms.trace_conversion import Tag, Tagging, TraceConversion, converted
