@@ -117,6 +117,9 @@ class RequestedTarget:
 def look_at_target(client: SlurmClient, wanted: RequestedTarget | None = None) -> TargetCluster:
     """Ask Slurm for its partitions and nodes.
 
+    Nodes are in the order in which Slurm lists them, which is the order in which it tries them: with dynamic
+    nodes (``slurmd -Z``) that of registration, not of names.
+
     Raises
     ------
     ClusterError
@@ -127,8 +130,8 @@ def look_at_target(client: SlurmClient, wanted: RequestedTarget | None = None) -
     wanted = wanted or RequestedTarget()
     batch, interactive = _choose(client.partitions(), wanted)
     nodes = {node.name: node for node in client.nodes()}
-    members = {part.name: [name for name in part.nodes if name in nodes] for part in (interactive, batch)}
-    names = tuple(dict.fromkeys(name for part in members.values() for name in part))
+    members = [set(part.nodes) for part in (interactive, batch)]
+    names = tuple(dict.fromkeys(name for part in members for name in nodes if name in part))
     if wanted.names is not None:
         down = tuple(name for name in names if name not in wanted.names)
         missing = [name for name in wanted.names if name not in names]
@@ -178,7 +181,8 @@ def _choose(known: Sequence[Partition], wanted: RequestedTarget) -> tuple[Partit
 
 
 def _pool(partition: Partition, used: tuple[str, ...], nodes: dict[str, SlurmNode]) -> PartitionPool:
-    names = tuple(name for name in partition.nodes if name in used)
+    own = set(partition.nodes)
+    names = tuple(name for name in used if name in own)
     if not names:
         raise ClusterError(f"no node of partition {partition.name} takes jobs; `sinfo -R` says why")
     members = [nodes[name] for name in names]

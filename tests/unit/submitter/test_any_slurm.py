@@ -119,7 +119,12 @@ def test_a_core_of_one_thread_needs_no_word(trace: Path, tmp_path: Path) -> None
 
 
 class Site(FakeSlurm):
-    """Two partitions of different nodes, one of which is down."""
+    """Two partitions of different nodes, one of which is down.
+
+    ``listed_first`` is the node that registered first where nodes are dynamic.
+    """
+
+    listed_first = "n1"
 
     def partitions(self) -> list[Partition]:
         (main,) = super().partitions()
@@ -130,7 +135,8 @@ class Site(FakeSlurm):
         ]
 
     def nodes(self) -> list[SlurmNode]:
-        return [replace(node, memory_mib=1000 * int(node.name[1])) for node in super().nodes()]
+        nodes = [replace(node, memory_mib=1000 * int(node.name[1])) for node in super().nodes()]
+        return sorted(nodes, key=lambda node: node.name != self.listed_first)
 
 
 def test_the_partition_that_is_named_is_used() -> None:
@@ -141,6 +147,16 @@ def test_the_partition_that_is_named_is_used() -> None:
     both = look_at_target(site, RequestedTarget(partition="long", interactive_partition="short"))
     assert both.is_mq
     assert (both.interactive.names, both.pool("short")) == (("n1", "n2"), both.interactive)
+
+
+def test_nodes_are_in_the_order_in_which_slurm_tries_them() -> None:
+    site = Site(nodes=4, cores=2)
+    site.listed_first = "n3"
+    target = look_at_target(site, RequestedTarget(partition="long"))
+    assert target.node_names == target.batch.names == ("n3", "n2", "n4")
+    both = look_at_target(site, RequestedTarget(partition="long", interactive_partition="short"))
+    assert both.node_names == ("n1", "n2", "n3", "n4")
+    assert both.batch.names == ("n2", "n3", "n4")
 
 
 def test_a_partition_that_is_not_there_or_not_up_is_one_line() -> None:
