@@ -108,7 +108,7 @@ app.command()(check)
 @app.command("compile")
 def compile_kernels(as_json: Json = False) -> None:
     """Compile the solvers' kernels for this kind of host, so that no job has to. Quick where it is done."""
-    from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
+    from workloads.rrba.solvers.compiled_solvers import compile_all
 
     begin_s = time.monotonic()
     folder = compile_all()

@@ -57,7 +57,7 @@ def lone_jobs(cluster: Path) -> Iterator[LoneJobs]:
     client, embedded = find_cluster(cluster)
     pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
     if any(application.classes for application in APPLICATIONS.values()):
-        from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
+        from workloads.rrba.solvers.compiled_solvers import compile_all
 
         compile_all()
     # In the cluster's own folder, which every node sees; what a kill leaves there goes with the cluster.

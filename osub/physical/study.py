@@ -231,7 +231,7 @@ class PhysicalStudy:
             beds = own.bed
             if own.clear():
                 self._say("took down the cluster that an earlier call left")
-        from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
+        from workloads.rrba.solvers.compiled_solvers import compile_all
 
         compile_all()  # ahead of the jobs, of which the first would take seconds longer
         replays = StudyReplays(plan, folder, layouts, traces_of(plan, self._first, self.day), follow)

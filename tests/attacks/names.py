@@ -109,7 +109,7 @@ def kernel_cache(scene: Scene) -> None:
     cache = scene.shared / "cache"
     (cache / "osub").mkdir(parents=True)
     scene.give(cache, 0o777)
-    ask = "from workloads.rrba.solvers.kernels.compiled_solvers import cache_folder; print(cache_folder())"
+    ask = "from workloads.rrba.solvers.compiled_solvers import cache_folder; print(cache_folder())"
     for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
         done = scene.root(sys.executable, "-P", "-c", ask, **{name: str(cache)})
         assert done.stdout.strip() == "None", done.stdout

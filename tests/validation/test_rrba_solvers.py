@@ -21,11 +21,11 @@ mpi4py.rc.initialize = False
 from tests.fixtures.thread_ranks import ThreadRank, run_on_ranks  # noqa: E402
 from workloads.rrba.cuts import PointGrid  # noqa: E402
 from workloads.rrba.ranks.lone_rank import LoneRank  # noqa: E402
+from workloads.rrba.solvers import bt, mg, sp  # noqa: E402
 from workloads.rrba.solvers.bt import BlockTridiagonal  # noqa: E402
 from workloads.rrba.solvers.cg import SPREAD, ConjugateGradient  # noqa: E402
 from workloads.rrba.solvers.ep import MODULUS, MULTIPLIER, SEED, GaussianPairs  # noqa: E402
 from workloads.rrba.solvers.ft import FourierTransform  # noqa: E402
-from workloads.rrba.solvers.kernels import bt_kernels, mg_kernels, sp_kernels  # noqa: E402
 from workloads.rrba.solvers.lu import Relaxation  # noqa: E402
 from workloads.rrba.solvers.mg import Multigrid, eigenvalue, operator_weights  # noqa: E402
 from workloads.rrba.solvers.sp import ScalarPentadiagonal  # noqa: E402
@@ -195,14 +195,14 @@ def test_block_elimination_in_two_cells_is_the_solution_of_the_whole_line() -> N
     blocks = [np.empty(cell.size * 5) for cell in cells]
     for cell, block in zip(cells, blocks, strict=True):
         leaving = np.empty(30)
-        bt_kernels.eliminate(
-            cell.reshape(-1), block, carry, leaving, diagonal, off_diagonal, len(cell), 1, 1, 5, 5, 5
+        bt.eliminate(
+            cell.reshape(-1), block, carry, leaving, diagonal, off_diagonal, (len(cell), 1, 1, 5, 5, 5)
         )
         carry = leaving
     carry = np.zeros(5)
     for cell, block in zip(reversed(cells), reversed(blocks), strict=True):
         leaving = np.empty(5)
-        bt_kernels.substitute(cell.reshape(-1), block, carry, leaving, len(cell), 1, 1, 5, 5, 5)
+        bt.substitute(cell.reshape(-1), block, carry, leaving, (len(cell), 1, 1, 5, 5, 5))
         carry = leaving
     assert np.concatenate(cells) == pytest.approx(expected, rel=1e-12)
 
@@ -218,10 +218,8 @@ def test_pentadiagonal_elimination_solves_the_band_matrix_with_its_walls() -> No
     ]
     change, upper = values.copy().reshape(-1), np.empty(points * 10)
     shape = (points, 1, 1, 5, 5, 5)
-    sp_kernels.eliminate(
-        change, upper, np.zeros(30), np.empty(30), diffusion, dissipation, True, True, *shape
-    )
-    sp_kernels.substitute(change, upper, np.zeros(10), np.empty(10), *shape)
+    sp.eliminate(change, upper, np.zeros(30), np.empty(30), diffusion, dissipation, True, True, shape)
+    sp.substitute(change, upper, np.zeros(10), np.empty(10), shape)
     assert change.reshape(points, 5) == pytest.approx(np.array(expected).T, rel=1e-12)
 
 
@@ -230,10 +228,10 @@ def test_restriction_is_the_transpose_of_prolongation_but_for_its_scale() -> Non
     inner = (slice(1, -1),) * 3
     fine[inner] = lines(8, 8, 8)
     fine = np.pad(fine[inner], 1, mode="wrap")
-    mg_kernels.restrict(coarse, fine)
+    mg.restrict(coarse, fine)
     test = np.pad(lines(4, 4, 4), 1, mode="wrap")
     prolonged = np.zeros_like(fine)
-    mg_kernels.prolong(prolonged, test)
+    mg.prolong(prolonged, test)
     assert 2 * np.vdot(coarse[inner], test[inner]) == pytest.approx(np.vdot(fine[inner], prolonged[inner]))
 
 
@@ -243,6 +241,6 @@ def test_operator_has_the_eigenvalue_that_the_exact_solution_is_made_from() -> N
     phase = 2 * np.pi / edge * (periods[0] * x + periods[1] * y + periods[2] * z)
     wave = np.pad(np.cos(phase), 1, mode="wrap")
     applied = np.zeros_like(wave)
-    mg_kernels.residual(applied, np.zeros_like(wave), wave, operator_weights(edge))
+    mg.residual(applied, np.zeros_like(wave), wave, operator_weights(edge))
     inner = (slice(1, -1),) * 3
     assert -applied[inner] == pytest.approx(eigenvalue(edge, periods) * wave[inner], rel=1e-11, abs=1e-12)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from foundation.errors import UsageError
 from workloads.eiba.busy_work import KERNELS, Load
-from workloads.task.slurm_task import LineParser
+from workloads.task.slurm_task import LineParser, number_of, seconds_option, whole_option
 
 WORKER_LIMIT = 4096
 MEMORY_LIMIT_MIB = 2**30
@@ -86,10 +86,10 @@ def parse_options(arguments: Sequence[str]) -> EibaOptions:
     options = parser.parse_args(list(arguments))
     return EibaOptions(
         periods=_periods(options),
-        workers=_workers(options.workers),
+        workers=whole_option("--workers", options.workers, WORKER_LIMIT),
         report=options.report,
         rendezvous=options.rendezvous,
-        rendezvous_wait_s=_wait(options.rendezvous_wait_s),
+        rendezvous_wait_s=seconds_option("--rendezvous-wait-s", options.rendezvous_wait_s),
         load=Load(options.kernel, _memory_mib(options.memory_mib), _traffic(options)),
     )
 
@@ -111,33 +111,12 @@ def _memory_mib(text: str) -> int:
 
 
 def _traffic(options: argparse.Namespace) -> float:
-    try:
-        share = float(options.traffic)
-    except ValueError:
-        share = math.nan
+    share = number_of(options.traffic)
     if not 0 <= share <= 1:
         raise UsageError(f"--traffic is {options.traffic!r}; expected a share from 0 to 1")
     if share > 0 and options.memory_mib == "0":
         raise UsageError("--traffic needs --memory-mib: the memory that is read and written")
     return share
-
-
-def _workers(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= WORKER_LIMIT:
-        raise UsageError(f"--workers is {text!r}; expected a whole number from 1 to {WORKER_LIMIT}")
-    return int(text)
-
-
-def _wait(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"--rendezvous-wait-s is {text!r}; expected a number of seconds above 0")
-    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +159,7 @@ def parse_periods(words: Sequence[str]) -> BusyPeriods:
 
 
 def _duration(place: int, word: str) -> float:
-    try:
-        seconds = float(word)
-    except ValueError:
-        seconds = math.nan
+    seconds = number_of(word)
     if not math.isfinite(seconds) or seconds < 0:
         raise UsageError(f"period t{place} is {word!r}; a period is a number of seconds, 0 or more")
     return seconds

@@ -29,7 +29,7 @@ from workloads.eiba.busy_work import load_libraries, make_kernel
 from workloads.eiba.eiba_options import BusyPeriods, EibaOptions, parse_options
 from workloads.eiba.forked_workers import WorkerPool
 from workloads.eiba.inbox import Inbox, Message, PeerGoneError, Terminated
-from workloads.eiba.node_barrier import OtherNodes, SingleNode, gather_nodes
+from workloads.eiba.node_barrier import OtherNodes, gather_nodes
 from workloads.task import job_report
 from workloads.task.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.task.process_clock import ProcessStart, process_start
@@ -135,7 +135,7 @@ def _run(options: EibaOptions, task: SlurmTask, begin: ProcessStart, environment
     progress = EibaProgress(accounts=[account])
     end: OsubError | Terminated | None = None
     with Inbox() as inbox:
-        nodes: OtherNodes = SingleNode()
+        nodes = OtherNodes(inbox, {})
         pool = None
         try:
             pool = _start_workers(inbox, options, task, environment)

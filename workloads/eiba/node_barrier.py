@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
-from typing import Protocol
 
 from foundation.errors import OsubError, PeerError, UsageError
 from foundation.files import write_whole
@@ -38,39 +37,11 @@ LOOK_AGAIN_S = 0.05
 _MOST_BYTES = 65_536
 
 
-class OtherNodes(Protocol):
-    """The other nodes of the job, as one node sees them."""
+class OtherNodes:
+    """The other nodes of the job, as the first one sees them: it hears all, then lets them go on together.
 
-    def meet(self, account: Message) -> list[Message]:
-        """Wait until every node is here; return all accounts on the first node, nothing elsewhere.
-
-        Raises
-        ------
-        PeerGoneError
-            A node failed.
-        Terminated
-            A signal ended a node.
-        """
-        ...
-
-    def leave(self, why: BaseException) -> None:
-        """Tell the others that this node stops before the end, and why."""
-        ...
-
-
-class SingleNode:
-    """A job on one node: no other node to wait for."""
-
-    def meet(self, account: Message) -> list[Message]:
-        """Return the only account."""
-        return [account]
-
-    def leave(self, why: BaseException) -> None:
-        """Send nothing."""
-
-
-class Hub:
-    """The first node: hears all the others, then lets them go on together."""
+    A job on one node has none.
+    """
 
     def __init__(self, inbox: Inbox, channels: Mapping[int, Channel]) -> None:
         self._inbox = inbox
@@ -79,7 +50,15 @@ class Hub:
             inbox.watch(who, channel)
 
     def meet(self, account: Message) -> list[Message]:
-        """Wait for every other node, release them, and return all accounts in node order."""
+        """Wait until every node is here; return all accounts in node order on the first one, none elsewhere.
+
+        Raises
+        ------
+        PeerGoneError
+            A node failed.
+        Terminated
+            A signal ended a node.
+        """
         others = self._inbox.gather(self._channels)
         for channel in self._channels.values():
             # A node that is gone by now is noticed, with its reason, at the next barrier.
@@ -88,29 +67,21 @@ class Hub:
         return [account, *others.values()]
 
     def leave(self, why: BaseException) -> None:
-        """Tell every other node."""
+        """Tell the others that this node stops before the end, and why; the first one passes it on."""
         for channel in self._channels.values():
             last_words(channel, why)
 
 
-class Spoke:
-    """Any other node: tells the first one that it is here and waits to be let go on."""
-
-    def __init__(self, inbox: Inbox, channel: Channel) -> None:
-        self._inbox = inbox
-        self._channel = channel
-        inbox.watch("node 0", channel)
+class FirstNode(OtherNodes):
+    """The others as any further node sees them: it tells the first one that it is here, and waits for it."""
 
     def meet(self, account: Message) -> list[Message]:
         """Tell ``account`` to the first node and wait for it."""
-        with contextlib.suppress(OSError):  # the wait says why
-            send(self._channel, account)
-        self._inbox.gather(["node 0"])
+        for channel in self._channels.values():
+            with contextlib.suppress(OSError):  # the wait says why
+                send(channel, account)
+        self._inbox.gather(self._channels)
         return []
-
-    def leave(self, why: BaseException) -> None:
-        """Tell the first node, which tells the others."""
-        last_words(self._channel, why)
 
 
 def gather_nodes(inbox: Inbox, task: SlurmTask, rendezvous: Path | None, deadline_s: float) -> OtherNodes:
@@ -124,14 +95,15 @@ def gather_nodes(inbox: Inbox, task: SlurmTask, rendezvous: Path | None, deadlin
         Not all nodes came in time.
     """
     if task.nodes == 1:
-        return SingleNode()
+        return OtherNodes(inbox, {})
     if task.identity is None and rendezvous is None:
         raise UsageError("several nodes but no SLURM_JOB_ID; give --rendezvous FILE")
     identity = task.identity or "none"
     path = rendezvous or Path(f".eiba-{identity}.rendezvous")
     if task.node_index == 0:
-        return Hub(inbox, open_hub(inbox, path, identity, task.nodes, task.launcher_address, deadline_s))
-    return Spoke(inbox, join_hub(inbox, path, identity, task.node_index, deadline_s))
+        channels = open_hub(inbox, path, identity, task.nodes, task.launcher_address, deadline_s)
+        return OtherNodes(inbox, channels)
+    return FirstNode(inbox, {0: join_hub(inbox, path, identity, task.node_index, deadline_s)})
 
 
 def open_hub(

@@ -101,8 +101,7 @@ def slab_of(grid: PointGrid, ranks: int, rank: int) -> Slab:
         raise UsageError(
             f"{counted(ranks, 'rank')} for {grid.planes} planes of grid {grid}; each rank needs one at least"
         )
-    each, remainder = divmod(grid.planes, ranks)
-    return Slab(rank * each + min(rank, remainder), each + (rank < remainder))
+    return Slab(*_span(grid.planes, ranks, rank))
 
 
 Triple = tuple[int, int, int]
@@ -330,8 +329,8 @@ def pencil(grid: PointGrid, ranks: int, rank: int) -> Pencil:
     """Return the part of ``rank``."""
     first, second = rank_grid(ranks)
     row, column = divmod(rank, second)
-    first_row, rows = _part(grid.rows, first, row)
-    first_column, columns = _part(grid.columns, second, column)
+    first_row, rows = _span(grid.rows, first, row)
+    first_column, columns = _span(grid.columns, second, column)
     return Pencil(
         first_row,
         rows,
@@ -342,8 +341,3 @@ def pencil(grid: PointGrid, ranks: int, rank: int) -> Pencil:
         west=rank - 1 if column > 0 else None,
         east=rank + 1 if column < second - 1 else None,
     )
-
-
-def _part(edge: int, parts: int, index: int) -> tuple[int, int]:
-    each, remainder = divmod(edge, parts)
-    return index * each + min(index, remainder), each + (index < remainder)

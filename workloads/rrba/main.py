@@ -16,7 +16,7 @@ from foundation.errors import OsubError
 from foundation.mpi_start import is_lone, mpi_environment, start_mpi
 from workloads.rrba.rrba_options import RrbaOptions, parse_options
 from workloads.task.process_clock import ProcessStart, process_start
-from workloads.task.slurm_task import SlurmTask, apply_pin, apply_pins, choose_pin, slurm_task
+from workloads.task.slurm_task import SlurmTask, apply_pin, choose_pin, slurm_task
 
 # A wrapper's stamp further back than this is not of this start of the program.
 LAUNCH_LIMIT_S = 5.0
@@ -53,10 +53,10 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
     allowed = os.sched_getaffinity(0)
     if options.npb is not None and options.npb.omp:
         # The threads of this one process are the job's tasks.
-        pins = [choose_pin(os.environ, task.node_name, index, allowed) for index in range(task.tasks or 1)]
-        pin = apply_pins(pins)
+        places = range(task.tasks or 1)
     else:
-        pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, allowed))
+        places = range(task.local_index, task.local_index + 1)
+    pin = apply_pin(*(choose_pin(os.environ, task.node_name, place, allowed) for place in places))
     os.environ.update(mpi_environment(os.environ))
     if options.npb is not None:
         from workloads.rrba.npb import run_npb

@@ -33,7 +33,7 @@ from foundation.errors import HostError, InputError, UsageError
 from foundation.units import counted
 from workloads.rrba.cuts import PointGrid
 from workloads.rrba.rrba_options import NpbChoice, RrbaOptions
-from workloads.rrba.solvers.problem_classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
+from workloads.rrba.solvers.applications import application_named
 from workloads.rrba.steps.calibrations import find_calibration, host_type, key_of
 from workloads.rrba.steps.step_plan import StepPlan, plan_steps
 from workloads.task import job_report
@@ -41,12 +41,12 @@ from workloads.task.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.task.process_clock import ProcessStart
 from workloads.task.slurm_task import Pin, SlurmTask
 
-_GRIDS = {"lu": LU_CLASSES, "bt": BT_CLASSES, "sp": SP_CLASSES, "mg": MG_CLASSES}
 _TIME_STEPS = {
+    "lu": {"S": "0.5", "W": "1.5e-3", "A": "2.0", "B": "2.0", "C": "2.0"},
     "bt": {"S": "0.010", "W": "0.0008", "A": "0.0008", "B": "0.0003", "C": "0.0001"},
     "sp": {"S": "0.015", "W": "0.0015", "A": "0.0015", "B": "0.001", "C": "0.00067"},
-    "lu": {"S": "0.5", "W": "1.5e-3", "A": "2.0", "B": "2.0", "C": "2.0"},
 }
+_NAMES = (*_TIME_STEPS, "mg")
 _RELAXATION = "1.2"
 _TOLERANCE = "1.0e-08"
 
@@ -67,11 +67,12 @@ def benchmark_grid(name: str, grid_class: str) -> PointGrid:
     UsageError
         The benchmark takes no iteration count from a file, or has no such class here.
     """
-    if name not in _GRIDS:
-        raise UsageError(f"--npb runs {', '.join(_GRIDS)}, not {name!r}")
-    if grid_class not in _GRIDS[name]:
-        raise UsageError(f"--class is {grid_class!r}; {name} has {', '.join(_GRIDS[name])}")
-    return _GRIDS[name][grid_class]
+    if name not in _NAMES:
+        raise UsageError(f"--npb runs {', '.join(_NAMES)}, not {name!r}")
+    classes = application_named(name).classes
+    if grid_class not in classes:
+        raise UsageError(f"--class is {grid_class!r}; {name} has {', '.join(classes)}")
+    return classes[grid_class]
 
 
 def input_file(name: str, grid_class: str, iterations: int) -> InputFile:
@@ -142,14 +143,6 @@ def read_result(output: str, iterations: int) -> NpbResult | str:
     return NpbResult(float(time_s[1]), int(made[1]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Which rank this is, and of how many."""
-
-    rank: int
-    ranks: int
-
-
 def find_binary(folder: Path, name: str, grid_class: str) -> Path:
     """Return the benchmark's program: ``bin/lu.B.x`` in ``folder``, or ``lu.B.x``.
 
@@ -177,13 +170,12 @@ def run_npb(
     OsubError
         It cannot be run, or did not do what it was asked.
     """
-    place = _place(os.environ)
+    rank, ranks = _place(os.environ)
     name = options.application.name
     if npb.omp and task.nodes > 1:
         raise UsageError(f"an OpenMP binary runs on one node, not on {task.nodes}")
-    if npb.omp and place.rank > 0:
+    if npb.omp and rank > 0:
         return 0
-    ranks = place.ranks
     grid = benchmark_grid(name, npb.grid_class)
     if not npb.omp:
         options.application.check(grid, ranks)
@@ -202,7 +194,7 @@ def run_npb(
     answer: NpbResult | str = (
         f"the benchmark exited with code {code}" if code else read_result(output, plan.steps)
     )
-    if place.rank > 0:
+    if rank > 0:
         return 128 + stopped if stopped else int(code != 0)
     result = answer if isinstance(answer, NpbResult) else None
     failure = None if result or stopped else str(answer)
@@ -260,8 +252,8 @@ def _plan(options: RrbaOptions, npb: NpbChoice, ranks: int, nodes: int) -> tuple
     return plan_steps(options.target_s, stored.overhead_s, stored.step_s), stored.step_s
 
 
-def _place(environment: Mapping[str, str]) -> _Place:
-    """Return this task's place as the launcher tells it, without MPI."""
+def _place(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return which rank this task is, and of how many, as the launcher tells it, without MPI."""
 
     def number(*names: str) -> int | None:
         texts = (environment.get(name, "") for name in names)
@@ -270,8 +262,8 @@ def _place(environment: Mapping[str, str]) -> _Place:
     # A job's batch step has the job's variables but is one task.
     in_step = "SLURM_STEP_NUM_TASKS" in environment or "PMI_RANK" in environment
     if not in_step:
-        return _Place(0, 1)
-    return _Place(number("PMI_RANK", "SLURM_PROCID") or 0, number("PMI_SIZE", "SLURM_STEP_NUM_TASKS") or 1)
+        return 0, 1
+    return number("PMI_RANK", "SLURM_PROCID") or 0, number("PMI_SIZE", "SLURM_STEP_NUM_TASKS") or 1
 
 
 def _run_child(binary: Path, folder: Path, environment: Mapping[str, str]) -> tuple[int, str, int]:

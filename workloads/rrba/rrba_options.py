@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from foundation.errors import UsageError
 from workloads.rrba.cuts import PointGrid, parse_grid
 from workloads.rrba.solvers.applications import APPLICATIONS, SolverApplication, application_named
-from workloads.task.slurm_task import LineParser
+from workloads.task.slurm_task import LineParser, seconds_option, whole_option
 
 STEP_LIMIT = 10**12
 
@@ -121,7 +120,7 @@ def _checked(words: argparse.Namespace) -> RrbaOptions:
     return RrbaOptions(
         application=application,
         target_s=_seconds("--target-s", words.target_s),
-        steps=_steps(words.steps),
+        steps=whole_option("--steps", words.steps, STEP_LIMIT),
         calibrate_s=_seconds("--calibrate-s", words.calibrate_s),
         grid=_grid(application, words.grid, words.grid_class),
         calibration=words.calibration,
@@ -158,20 +157,4 @@ def _grid(application: SolverApplication, edges: str | None, grid_class: str | N
 
 
 def _seconds(name: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"{name} is {text!r}; expected a number of seconds above 0")
-    return seconds
-
-
-def _steps(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= STEP_LIMIT:
-        raise UsageError(f"--steps is {text!r}; expected a whole number from 1 to {STEP_LIMIT}")
-    return int(text)
+    return None if text is None else seconds_option(name, text)

@@ -7,11 +7,13 @@ message and one exit code, and no rank waits for one that has left.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -19,8 +21,15 @@ from foundation.errors import HostError, OsubError, UsageError
 from foundation.units import counted
 from workloads.rrba.ranks.shared_segments import discard_segments
 from workloads.rrba.rrba_options import RrbaOptions
-from workloads.rrba.solvers.applications import StepSolver, check_fits
-from workloads.rrba.steps.calibrations import Calibration, find_calibration, key_of, store_calibration
+from workloads.rrba.solvers.applications import check_fits
+from workloads.rrba.solvers.step_solver import StepSolver
+from workloads.rrba.steps.calibrations import (
+    Calibration,
+    find_calibration,
+    host_type,
+    key_of,
+    store_calibration,
+)
 from workloads.rrba.steps.step_plan import (
     SHUTDOWN_S,
     WARM_UP_STEPS,
@@ -41,15 +50,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from workloads.rrba.ranks.lone_rank import LoneRank
-
-
-import math
-import socket
-from collections.abc import Sequence
-from dataclasses import field
-
-from workloads.rrba.cuts import PointGrid
-from workloads.rrba.steps.calibrations import host_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,94 +89,6 @@ class RankEffort:
     longest_s: float
     deviation: float
     core_share: float
-
-
-@dataclass(slots=True)
-class RunAccount:
-    """All that goes into the report, as far as it is known; other threads may read it at any instant.
-
-    Attributes
-    ----------
-    kernel, grid, target_s, nodes
-        What was asked for, and of how many nodes.
-    progress
-        Steps, residual and CPU time so far.
-    members
-        All ranks; on the first one only.
-    startup_s
-        From the process's start to the first step.
-    step_s
-        The dedicated step time from which the number of steps was chosen.
-    calibration
-        From where it is: a file, ``clean steps`` or ``CPU time``; None where the steps were given.
-    clipped
-        Whether the target left no time for even one step.
-    stepping_from_s, stepping_from_cpu_s
-        When the first step began, on CLOCK_MONOTONIC and in CPU time of this rank.
-    warnings
-        For the user.
-    """
-
-    kernel: str
-    grid: PointGrid
-    target_s: float | None
-    nodes: int
-    progress: RankProgress
-    members: list[RankMember] = field(default_factory=list)
-    startup_s: float | None = None
-    step_s: float | None = None
-    calibration: str | None = None
-    clipped: bool = False
-    stepping_from_s: float | None = None
-    stepping_from_cpu_s: float = 0.0
-    warnings: list[str] = field(default_factory=list)
-
-    def report(self, state: str, efforts: Sequence[RankEffort] = (), failure: str | None = None) -> JobReport:
-        """Return the report; ``efforts`` holds all ranks' or, of a job that was stopped, none."""
-        now_s = time.monotonic()
-        deviation = max((effort.deviation for effort in efforts), default=None)
-        return JobReport(
-            app="rrba",
-            kernel=self.kernel,
-            state=state,
-            start_ms=min(member.start_ms for member in self.members),
-            end_ms=round(time.time() * 1000),
-            nodes=self.nodes,
-            tasks=len(self.members),
-            hosts=list(dict.fromkeys(member.host for member in self.members)),
-            affinity=[member.affinity for member in self.members],
-            pinned=all(member.pinned for member in self.members),
-            cpu_s=math.fsum(effort.cpu_s for effort in efforts) if efforts else self.progress.cpu_s,
-            busy_s=None if self.stepping_from_s is None else now_s - self.stepping_from_s,
-            startup_s=self.startup_s,
-            skew_max_s=max((effort.longest_s for effort in efforts), default=None),
-            host_type=host_type(),
-            target_s=self.target_s,
-            grid=str(self.grid),
-            steps_asked=self.progress.steps_asked,
-            steps=self.progress.steps,
-            step_s=self.step_s,
-            steps_cpu_s=max((effort.steps_cpu_s for effort in efforts), default=None),
-            calibration=self.calibration,
-            clipped=self.clipped,
-            wait_s=max((effort.wait_s for effort in efforts), default=None),
-            core_share=min((effort.core_share for effort in efforts), default=None),
-            residual=_finite(self.progress.residual),
-            deviation=_finite(deviation),
-            warnings=[*self.warnings, *(member.warning for member in self.members if member.warning)],
-            failure=failure,
-        )
-
-
-def this_member(begin: ProcessStart, task: SlurmTask, pin: Pin) -> RankMember:
-    """Return what the calling rank says of itself."""
-    return RankMember(
-        host=task.node_name or socket.gethostname(),
-        affinity=sorted(os.sched_getaffinity(0)),
-        pinned=pin.cpu is not None,
-        warning=pin.warning,
-        start_ms=begin.epoch_ms,
-    )
 
 
 def _finite(number: float | None) -> float | None:
@@ -232,14 +144,24 @@ class _RankJob:
         self._ranks = comm.Get_size()
         self._grid = options.grid or options.application.usual_grid(self._ranks)
         self._progress = RankProgress(steps_asked=options.steps)
-        self._account = RunAccount(
-            kernel=options.application.name,
-            grid=self._grid,
-            target_s=options.target_s,
-            nodes=origin.task.nodes,
-            progress=self._progress,
-            members=[this_member(origin.begin, origin.task, origin.pin)],
-        )
+        # Of all ranks, but known to the first one only.
+        self._members = [
+            RankMember(
+                host=origin.task.node_name or socket.gethostname(),
+                affinity=sorted(os.sched_getaffinity(0)),
+                pinned=origin.pin.cpu is not None,
+                warning=origin.pin.warning,
+                start_ms=origin.begin.epoch_ms,
+            )
+        ]
+        # What goes into the report, as far as it is known; the thread of a signal reads it at any instant.
+        self._startup_s: float | None = None
+        self._step_s: float | None = None
+        self._calibration: str | None = None
+        self._clipped = False
+        self._stepping_from_s: float | None = None
+        self._stepping_from_cpu_s = 0.0
+        self._warnings: list[str] = []
         self._key = key_of(options.application.name, self._grid, self._ranks, origin.task.nodes)
         self._stored: Calibration | None = None
         self._solver: StepSolver | None = None
@@ -258,9 +180,9 @@ class _RankJob:
         solver = self._prepare()
         stepping = Stepping(self._comm, solver, self._grid.points, self._progress)
         overhead_s = self._overhead_s()
-        self._account.stepping_from_s = time.monotonic()
-        self._account.stepping_from_cpu_s = time.process_time()
-        self._account.startup_s = self._account.stepping_from_s - self._origin.begin.monotonic_s
+        self._stepping_from_s = time.monotonic()
+        self._stepping_from_cpu_s = time.process_time()
+        self._startup_s = self._stepping_from_s - self._origin.begin.monotonic_s
         if self._options.calibrate_s is not None:
             self._calibrate(stepping, self._options.calibrate_s, overhead_s)
         elif self._options.target_s is not None:
@@ -271,9 +193,9 @@ class _RankJob:
 
     def _prepare(self) -> StepSolver:
         """Make this rank's solver, and on the first rank all that the job needs; on all ranks or on none."""
-        members = self._comm.gather(self._account.members[0])
+        members = self._comm.gather(self._members[0])
         if members is not None:
-            self._account.members = members
+            self._members = members
         error: OsubError | None = None
         try:
             tasks = self._origin.task.tasks
@@ -311,7 +233,7 @@ class _RankJob:
             return
         self._stored = find_calibration(path, self._key)
         if self._stored is None:
-            self._account.warnings.append(
+            self._warnings.append(
                 f"{path} has no calibration of {self._key.app} {self._key.grid} on "
                 f"{counted(self._ranks, 'rank')} and {counted(self._key.nodes, 'node')} of "
                 f"{self._key.host_type}; measured instead"
@@ -330,7 +252,7 @@ class _RankJob:
         """Make as many steps as take ``target_s`` on dedicated cores."""
         if self._stored is not None:
             step_s, overhead_s = self._stored.step_s, self._stored.overhead_s
-            self._account.calibration = str(self._options.calibration)
+            self._calibration = str(self._options.calibration)
             self._compare(stepping, plan_steps(target_s, overhead_s, step_s).steps, step_s)
         else:
             pace = self._measure(stepping, target_s - overhead_s)
@@ -338,11 +260,11 @@ class _RankJob:
                 step_s = target_s
             else:
                 step_s = pace.step_s
-                self._account.calibration = pace.source
+                self._calibration = pace.source
         plan = plan_steps(target_s, overhead_s, step_s)
         steps = max(plan.steps, self._progress.steps)
-        self._account.step_s = step_s if self._account.calibration else None
-        self._account.clipped = plan.clipped
+        self._step_s = step_s if self._calibration else None
+        self._clipped = plan.clipped
         self._progress.steps_asked = steps
         stepping.advance(steps - self._progress.steps)
 
@@ -355,7 +277,7 @@ class _RankJob:
         # On shared cores wall time tells of the others, not of the host; CPU time does, of a rank alone.
         is_clean = pace.source == "clean steps" or self._ranks == 1
         if is_clean and abs(pace.step_s / step_s - 1) > CHANGED_HOST:
-            self._account.warnings.append(
+            self._warnings.append(
                 f"a step takes {1e3 * pace.step_s:.3g} ms here and {1e3 * step_s:.3g} ms in the calibration: "
                 "this host has changed or is another; calibrate anew"
             )
@@ -384,13 +306,15 @@ class _RankJob:
             raise HostError(
                 f"nothing calibrated: a rank had {share:.0%} of its core, not all; calibrate on an idle node"
             )
-        self._agree(self._store(Calibration(self._key, wall_s / steps, overhead_s, steps, _now_ms())))
+        self._agree(
+            self._store(Calibration(self._key, wall_s / steps, overhead_s, steps, round(time.time() * 1000)))
+        )
 
     def _store(self, calibration: Calibration) -> OsubError | None:
         """On the first rank: store ``calibration``; return what hindered it."""
         path = self._options.calibration
-        self._account.step_s = calibration.step_s
-        self._account.calibration = str(path)
+        self._step_s = calibration.step_s
+        self._calibration = str(path)
         if not self._first or path is None:
             return None
         try:
@@ -408,9 +332,9 @@ class _RankJob:
     def _finish(self, solver: StepSolver) -> int:
         """Check the answer and publish the report; return the exit code, the same on every rank."""
         waiting = solver.waiting
-        assert self._account.stepping_from_s is not None
-        cpu_s, wall_s = time.process_time(), time.monotonic() - self._account.stepping_from_s
-        steps_cpu_s = cpu_s - self._account.stepping_from_cpu_s
+        assert self._stepping_from_s is not None
+        cpu_s, wall_s = time.process_time(), time.monotonic() - self._stepping_from_s
+        steps_cpu_s = cpu_s - self._stepping_from_cpu_s
         share = min(steps_cpu_s / wall_s, 1.0)
         effort = RankEffort(cpu_s, steps_cpu_s, waiting.wall_s, waiting.longest_s, solver.deviation(), share)
         efforts = self._comm.gather(effort)
@@ -424,7 +348,7 @@ class _RankJob:
                 )
             state, failure = (COMPLETED, None) if error is None else (FAILED, str(error))
             try:
-                self._publish(self._account.report(state, efforts, failure))
+                self._publish(self._report(state, efforts, failure))
             except OsubError as caught:
                 error = caught
         self._agree(error)
@@ -435,20 +359,55 @@ class _RankJob:
         discard_segments()  # at once: a rank that waits for the first one to report may be killed meanwhile
         if self._first:
             with contextlib.suppress(OsubError):
-                self._publish(self._account.report(TERMINATED))
+                self._publish(self._report(TERMINATED))
         else:
             time.sleep(FIRST_RANK_GRACE_S)
         os._exit(128 + signal_number)
+
+    def _report(
+        self, state: str, efforts: Sequence[RankEffort] = (), failure: str | None = None
+    ) -> JobReport:
+        """Return the report; ``efforts`` holds all ranks' or, of a job that was stopped, none."""
+        now_s = time.monotonic()
+        progress, members = self._progress, self._members
+        deviation = max((effort.deviation for effort in efforts), default=None)
+        return JobReport(
+            app="rrba",
+            kernel=self._options.application.name,
+            state=state,
+            start_ms=min(member.start_ms for member in members),
+            end_ms=round(time.time() * 1000),
+            nodes=self._origin.task.nodes,
+            tasks=len(members),
+            hosts=list(dict.fromkeys(member.host for member in members)),
+            affinity=[member.affinity for member in members],
+            pinned=all(member.pinned for member in members),
+            cpu_s=math.fsum(effort.cpu_s for effort in efforts) if efforts else progress.cpu_s,
+            busy_s=None if self._stepping_from_s is None else now_s - self._stepping_from_s,
+            startup_s=self._startup_s,
+            skew_max_s=max((effort.longest_s for effort in efforts), default=None),
+            host_type=host_type(),
+            target_s=self._options.target_s,
+            grid=str(self._grid),
+            steps_asked=progress.steps_asked,
+            steps=progress.steps,
+            step_s=self._step_s,
+            steps_cpu_s=max((effort.steps_cpu_s for effort in efforts), default=None),
+            calibration=self._calibration,
+            clipped=self._clipped,
+            wait_s=max((effort.wait_s for effort in efforts), default=None),
+            core_share=min((effort.core_share for effort in efforts), default=None),
+            residual=_finite(progress.residual),
+            deviation=_finite(deviation),
+            warnings=[*self._warnings, *(member.warning for member in members if member.warning)],
+            failure=failure,
+        )
 
     def _publish(self, report: JobReport) -> None:
         with self._reporting:
             if not self._reported:
                 self._reported = True
                 job_report.publish(report, self._options.report)
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)
 
 
 class TerminationWatch:

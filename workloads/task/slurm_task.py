@@ -14,9 +14,10 @@ warning in the job's report, never a failed job: an unpinned task still does its
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -32,6 +33,31 @@ class LineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what ``argparse`` would print with its usage."""
         raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def whole_option(name: str, text: str | None, most: int) -> int | None:
+    """Return the whole number from 1 to ``most`` that an option has; None where it is not given."""
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise UsageError(f"{name} is {text!r}; expected a whole number from 1 to {most}")
+    return int(text)
+
+
+def number_of(text: str) -> float:
+    """Return the number that a text is, NaN for none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def seconds_option(name: str, text: str) -> float:
+    """Return the seconds, above 0, that an option has."""
+    seconds = number_of(text)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise UsageError(f"{name} is {text!r}; expected a number of seconds above 0")
+    return seconds
 
 
 MEMORY = Path("/proc/meminfo")
@@ -115,28 +141,21 @@ def choose_pin(environment: Mapping[str, str], node: str | None, index: int, all
     return Pin(cpu=cpus[core])
 
 
-def apply_pins(pins: Sequence[Pin]) -> Pin:
-    """Bind this process, whose threads stand for several tasks, to the CPUs of all of them, or to nothing."""
+def apply_pin(*pins: Pin) -> Pin:
+    """Bind this process to the CPUs of all pins, or to nothing; return what came of it.
+
+    There are several where its threads stand for several tasks.
+    """
     unbound = next((pin for pin in pins if pin.cpu is None), None)
     if unbound is not None:
         return unbound
-    cpus = {pin.cpu for pin in pins if pin.cpu is not None}
+    cpus = sorted({pin.cpu for pin in pins if pin.cpu is not None})
     try:
         os.sched_setaffinity(0, cpus)
     except OSError as error:
-        return Pin(warning=f"not pinned: CPUs {sorted(cpus)}: {error.strerror}")
+        where = f"CPU {cpus[0]}" if len(pins) == 1 else f"CPUs {cpus}"
+        return Pin(warning=f"not pinned: {where}: {error.strerror}")
     return pins[0]
-
-
-def apply_pin(pin: Pin) -> Pin:
-    """Bind this process as ``pin`` says; return what came of it."""
-    if pin.cpu is None:
-        return pin
-    try:
-        os.sched_setaffinity(0, {pin.cpu})
-    except OSError as error:
-        return Pin(warning=f"not pinned: CPU {pin.cpu}: {error.strerror}")
-    return pin
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,20 +79,21 @@ def map_meter(path: Path) -> mmap.mmap:
         It cannot be.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            return mmap.mmap(fd, METER_BYTES)
-        finally:
-            os.close(fd)
+        return _mapped(path, 0)
     except (OSError, ValueError) as error:
         raise HostError(f"cannot map the meter {path}: {error}") from error
 
 
 def make_meter(path: Path) -> mmap.mmap:
     """Make an empty meter, which must not exist, and map it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return _mapped(path, os.O_CREAT | os.O_EXCL)
+
+
+def _mapped(path: Path, flags: int) -> mmap.mmap:
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
     try:
-        os.ftruncate(fd, METER_BYTES)
+        if flags:
+            os.ftruncate(fd, METER_BYTES)
         return mmap.mmap(fd, METER_BYTES)
     finally:
         os.close(fd)

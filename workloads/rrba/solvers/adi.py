@@ -7,22 +7,20 @@ upwards; between two slabs each rank hands its lines' ends to one neighbour and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from workloads.rrba.cuts import Multipartition, PointGrid, RankCell, multipartition
-from workloads.rrba.ranks.lone_rank import WaitingTime
-from workloads.rrba.solvers.kernels.adi_kernels import add, right_hand_side
-from workloads.rrba.solvers.kernels.solved_model import (
+from workloads.rrba.solvers.compiled_solvers import kernel
+from workloads.rrba.solvers.solved_model import (
     COMPONENTS,
     DIFFUSION,
     DISSIPATION,
-    TOLERANCE,
     Amplitude,
-    Array,
     adi_operator,
     couplings,
     forcing,
@@ -30,32 +28,47 @@ from workloads.rrba.solvers.kernels.solved_model import (
     place,
     profile,
 )
+from workloads.rrba.solvers.step_solver import Array, StepSolver, WaitingTime
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Lines = tuple[int, int, int, int, int, int]
+"""Points of a line, lines along the two other axes, and the strides of each, in values of flat data."""
 
 # Fourth differences reach two points to either side.
 AROUND = 2
 
 
 def lines_of(cell: RankCell, axis: int) -> Lines:
-    """Return a cell's lines along ``axis``: points, lines across, lines along, and the strides of each."""
+    """Return a cell's lines along ``axis``."""
     _, rows, columns = cell.extent
     strides = (rows * columns * COMPONENTS, columns * COMPONENTS, COMPONENTS)
-    across, along = (other for other in range(3) if other != axis)
-    return (
-        cell.extent[axis],
-        cell.extent[across],
-        cell.extent[along],
-        strides[axis],
-        strides[across],
-        strides[along],
-    )
+    axes = (axis, *(other for other in range(3) if other != axis))
+    points, across, along = (cell.extent[each] for each in axes)
+    return points, across, along, strides[axes[0]], strides[axes[1]], strides[axes[2]]
 
 
-class AlternatingDirections:
+class LineKernels(NamedTuple):
+    """How the systems along a line are solved.
+
+    Parameters
+    ----------
+    eliminate, substitute
+        Kernels: downwards along the lines of a cell, and upwards.
+    carries
+        Values a line hands on downwards and upwards.
+    kept
+        Values a point that the one leaves to the other.
+    """
+
+    eliminate: Callable[..., None]
+    substitute: Callable[..., None]
+    carries: tuple[int, int]
+    kept: int
+
+
+class AlternatingDirections(StepSolver):
     """One rank's cells; a subclass solves along the lines.
 
     Parameters
@@ -66,17 +79,14 @@ class AlternatingDirections:
         The job's grid.
     factors
         The implicit factor of each axis on the mode, in the order of the solves.
-    carries
-        Values a line hands on downwards and upwards.
+    kernels
+        How lines are solved.
     """
 
-    tolerance = TOLERANCE
-    settle_steps = 1
-
     def __init__(
-        self, comm: MPI.Comm, grid: PointGrid, factors: Sequence[Array], carries: tuple[int, int]
+        self, comm: MPI.Comm, grid: PointGrid, factors: Sequence[Array], kernels: LineKernels
     ) -> None:
-        self.waiting = WaitingTime()
+        super().__init__()
         self._comm = comm
         self._grid = grid
         self._part = multipartition(grid, comm.Get_size(), comm.Get_rank())
@@ -84,7 +94,8 @@ class AlternatingDirections:
         self._faces = FaceExchange(comm, self._part, self._fields, self.waiting)
         self._weights: Array = DIFFUSION * couplings()
         self._exact = Amplitude(adi_operator(grid), list(factors))
-        self._carries = carries
+        self._kernels = kernels
+        self._kept = [np.empty(cell.points * kernels.kept) for cell in self._part.cells]
         self._steps = 0
 
     def step(self) -> None:
@@ -100,16 +111,13 @@ class AlternatingDirections:
         self._steps += 1
 
     def solve(self) -> None:
-        """Invert the implicit operator on the change of all cells."""
-        raise NotImplementedError
+        """Invert the implicit operator on the change of all cells: along columns, rows and planes."""
+        for axis in (2, 1, 0):
+            self.sweep(axis)
 
-    def eliminate(self, axis: int, cell: int, arriving: Array, leaving: Array) -> None:
-        """Eliminate downwards along the lines of ``axis`` in a cell."""
-        raise NotImplementedError
-
-    def substitute(self, axis: int, cell: int, arriving: Array, leaving: Array) -> None:
-        """Substitute upwards along them."""
-        raise NotImplementedError
+    @abstractmethod
+    def coefficients(self, axis: int, place: int) -> tuple[object, ...]:
+        """Return those of the systems along the lines of ``axis`` in a cell, as ``eliminate`` takes them."""
 
     def change_square(self) -> float:
         """Return the sum of squares of the latest step's changes in this rank's cells."""
@@ -120,39 +128,33 @@ class AlternatingDirections:
         """Return the largest difference from the exact solution in this rank's cells."""
         return max(cell_deviation(self._grid, each, self._exact.now) for each in self._fields)
 
-    def close(self) -> None:
-        """Release nothing: no message is under way between steps."""
-
     def sweep(self, axis: int) -> None:
         """Solve along all lines of ``axis``: slab after slab down, and back up."""
-        cuts = self._part.cuts
+        cuts, eliminate, substitute = self._part.cuts, self._kernels.eliminate, self._kernels.substitute
         above, below = self._part.above[axis], self._part.below[axis]
         order = [self._part.cell_of_slab(axis, slab) for slab in range(cuts)]
-        sizes = [self._lines(cell, axis) for cell in order]
-        down, up = self._carries
+        lines = [lines_of(self._fields[cell].cell, axis) for cell in order]
+        sizes = [across * along for _, across, along, *_ in lines]
+        data = [(self._fields[cell].change.reshape(-1), self._kept[cell]) for cell in order]
+        down, up = self._kernels.carries
         arriving = np.zeros(sizes[0] * down)
         for slab, cell in enumerate(order):
             leaving = np.empty(sizes[slab] * down)
-            self.eliminate(axis, cell, arriving, leaving)
+            eliminate(*data[slab], arriving, leaving, *self.coefficients(axis, cell), lines[slab])
             if slab + 1 < cuts:
                 arriving = np.empty(sizes[slab + 1] * down)
                 self._hand_on(leaving, below, arriving, above, 10 + axis)
         arriving = np.zeros(sizes[-1] * up)
         for slab in range(cuts - 1, -1, -1):
             leaving = np.empty(sizes[slab] * up)
-            self.substitute(axis, order[slab], arriving, leaving)
+            substitute(*data[slab], arriving, leaving, lines[slab])
             if slab > 0:
                 arriving = np.empty(sizes[slab - 1] * up)
                 self._hand_on(leaving, above, arriving, below, 20 + axis)
 
-    def _lines(self, cell: int, axis: int) -> int:
-        where: CellFields = self._fields[cell]
-        return where.cell.points // where.cell.extent[axis]
-
     def _hand_on(self, leaving: Array, to: int, arriving: Array, of: int, tag: int) -> None:
-        self.waiting.begin()
-        self._comm.Sendrecv(leaving, to, tag, arriving, of, tag)
-        self.waiting.end()
+        with self.waiting:
+            self._comm.Sendrecv(leaving, to, tag, arriving, of, tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +241,8 @@ class FaceExchange:
             np.subtract(beyond, inside, out=beyond)
         for each in self._rounds:
             each.pack()
-            self._waiting.begin()
-            self._comm.Sendrecv(each.outgoing, each.to, each.tag, each.incoming, each.of, each.tag)
-            self._waiting.end()
+            with self._waiting:
+                self._comm.Sendrecv(each.outgoing, each.to, each.tag, each.incoming, each.of, each.tag)
             each.unpack()
 
 
@@ -292,3 +293,58 @@ def _mirror(state: Array, axis: int, beyond: int, wall: int, inside: int) -> tup
         return view
 
     return layer(beyond), layer(wall), layer(inside)
+
+
+@kernel(
+    "void(float64[:,:,:,::1], float64[:,:,:,::1], float64[:,:,::1], float64,"
+    " float64[::1], float64[::1], float64[::1], float64[::1])"
+)
+def right_hand_side(
+    state: Array,
+    change: Array,
+    weights: Array,
+    dissipation: float,
+    force: Array,
+    f: Array,
+    g: Array,
+    h: Array,
+) -> None:
+    """Set ``change`` to diffusion, dissipation and forcing of ``state``.
+
+    ``weights`` are the couplings times dt / h^2, shape (3, 5, 5); ``force`` has five amplitudes of the mode
+    ``f[k] g[j] h[i]``.
+    """
+    planes, rows, columns, _ = change.shape
+    for k in range(planes):
+        for j in range(rows):
+            for i in range(columns):
+                here = state[k + 2, j + 2, i + 2]
+                a2, a1 = state[k, j + 2, i + 2], state[k + 1, j + 2, i + 2]
+                b1, b2 = state[k + 3, j + 2, i + 2], state[k + 4, j + 2, i + 2]
+                c2, c1 = state[k + 2, j, i + 2], state[k + 2, j + 1, i + 2]
+                d1, d2 = state[k + 2, j + 3, i + 2], state[k + 2, j + 4, i + 2]
+                e2, e1 = state[k + 2, j + 2, i], state[k + 2, j + 2, i + 1]
+                g1, g2 = state[k + 2, j + 2, i + 3], state[k + 2, j + 2, i + 4]
+                phi = f[k] * g[j] * h[i]
+                for m in range(5):
+                    total = force[m] * phi
+                    far = a2[m] + b2[m] + c2[m] + d2[m] + e2[m] + g2[m]
+                    near = a1[m] + b1[m] + c1[m] + d1[m] + e1[m] + g1[m]
+                    total -= dissipation * (far - 4.0 * near + 18.0 * here[m])
+                    for n in range(5):
+                        twice = 2.0 * here[n]
+                        total += weights[0, m, n] * (a1[n] - twice + b1[n])
+                        total += weights[1, m, n] * (c1[n] - twice + d1[n])
+                        total += weights[2, m, n] * (e1[n] - twice + g1[n])
+                    change[k, j, i, m] = total
+
+
+@kernel("void(float64[:,:,:,::1], float64[:,:,:,::1])")
+def add(state: Array, change: Array) -> None:
+    """Add ``change`` to the inner points of ``state``."""
+    planes, rows, columns, _ = change.shape
+    for k in range(planes):
+        for j in range(rows):
+            for i in range(columns):
+                for m in range(5):
+                    state[k + 2, j + 2, i + 2, m] += change[k, j, i, m]

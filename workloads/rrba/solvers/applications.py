@@ -1,12 +1,14 @@
-"""The applications by name, and what a solver offers to the program that steps it.
+"""The applications by name: their problem sizes, memory and solvers.
 
-To add one: write a module whose class satisfies ``StepSolver`` and enter it in ``APPLICATIONS``. Choosing
+To add one: write a module with a subclass of ``StepSolver`` and enter it in ``APPLICATIONS``. Choosing
 the number of steps, reporting, calibration and termination are the program's and the same for all.
 
-The memory of one rank by solver, known before anything is allocated, and whether this host has it.
+Sizes by class are those of the NAS Parallel Benchmarks. Source: Bailey et al., The NAS Parallel Benchmarks,
+NAS-95-020, and the tables of NPB 3.4. The edge counts the points that are computed; NPB counts its walls too.
+MG has one size for the classes A and B, which differ in their number of iterations alone, as all of EP do.
 
-In bytes, for legal rank counts. What does not fit is refused before it is touched and the kernel kills for
-it.
+The memory of one rank by solver, in bytes, for legal rank counts, is known before anything is allocated. What
+this host has not is refused before it is touched and the kernel kills for it.
 """
 
 from __future__ import annotations
@@ -14,33 +16,62 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from foundation.errors import UsageError
-from workloads.rrba.cuts import PointGrid, check_boxes, check_cells, check_pencils, default_grid, slab_of
-from workloads.rrba.solvers.problem_classes import (
-    BT_CLASSES,
-    CG_CLASSES,
-    EP_CLASSES,
-    FT_CLASSES,
-    LU_CLASSES,
-    MG_CLASSES,
-    SP_CLASSES,
+from foundation.errors import HostError, UsageError
+from workloads.rrba.cuts import (
+    PointGrid,
+    box_of,
+    check_boxes,
+    check_cells,
+    check_pencils,
+    default_grid,
+    multipartition,
+    pencil,
+    slab_of,
 )
+from workloads.task.slurm_task import MEMORY, available_bytes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from workloads.rrba.ranks.lone_rank import WaitingTime
+    from workloads.rrba.solvers.step_solver import StepSolver
 
 
-from pathlib import Path
+def _cubes(**edges: int) -> Mapping[str, PointGrid]:
+    return {name: PointGrid(edge, edge, edge) for name, edge in edges.items()}
 
-from foundation.errors import HostError
-from workloads.rrba.cuts import box_of, multipartition, pencil
-from workloads.task.slurm_task import MEMORY, available_bytes
+
+BT_CLASSES = _cubes(S=12, W=24, A=64, B=102, C=162)
+SP_CLASSES = _cubes(S=12, W=36, A=64, B=102, C=162)
+LU_CLASSES = _cubes(S=12, W=33, A=64, B=102, C=162)
+CG_CLASSES: Mapping[str, PointGrid] = {
+    "S": PointGrid(1_400, 56, 1),
+    "W": PointGrid(7_000, 72, 1),
+    "A": PointGrid(14_000, 132, 1),
+    "B": PointGrid(75_000, 182, 1),
+    "C": PointGrid(150_000, 240, 1),
+}
+"""Order, and entries of a row off the diagonal: even numbers, near the mean of the benchmark."""
+FT_CLASSES: Mapping[str, PointGrid] = {
+    "S": PointGrid(64, 64, 64),
+    "W": PointGrid(128, 128, 32),
+    "A": PointGrid(256, 256, 128),
+    "B": PointGrid(512, 256, 256),
+    "C": PointGrid(512, 512, 512),
+}
+EP_CLASSES: Mapping[str, PointGrid] = dict.fromkeys("SWABC", PointGrid(64, 64, 16))
+"""Pairs a step: classes differ in their number of iterations alone."""
+MG_CLASSES = _cubes(S=32, W=128, A=256, B=256, C=512)
 
 _WORD, _COMPONENTS = 8, 5
+
+
+def jacobi_bytes(grid: PointGrid, ranks: int) -> int:
+    """Return the memory of the largest slab."""
+    # Two fields and the sums while stepping; the check at the end holds one field more for a moment.
+    return 4 * _WORD * (slab_of(grid, ranks, 0).planes + 2) * (grid.rows + 2) * (grid.columns + 2)
 
 
 def bt_bytes(grid: PointGrid, ranks: int) -> int:
@@ -100,41 +131,6 @@ def check_fits(grid: PointGrid, rank_bytes: int, ranks_here: int = 1, memory: Pa
         )
 
 
-class StepSolver(Protocol):
-    """One rank's part of a time-stepping computation whose answer is known."""
-
-    @property
-    def waiting(self) -> WaitingTime:
-        """The rank's account of its communication."""
-        ...
-
-    @property
-    def tolerance(self) -> float:
-        """The largest ``deviation`` that rounding explains, or iteration up to this step."""
-        ...
-
-    @property
-    def settle_steps(self) -> int:
-        """How many steps make up a few milliseconds at most: as often all ranks settle accounts."""
-        ...
-
-    def step(self) -> None:
-        """Advance one time step. Collective: no rank can be more than one step ahead of a neighbour."""
-        ...
-
-    def change_square(self) -> float:
-        """Return this rank's sum of squares of what the latest step changed, or what it left to change."""
-        ...
-
-    def deviation(self) -> float:
-        """Return this rank's largest distance from the known solution at this step."""
-        ...
-
-    def close(self) -> None:
-        """Release what the message-passing library holds."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SolverApplication:
     """A kind of computation.
@@ -151,10 +147,10 @@ class SolverApplication:
         Makes the calling rank's solver; collective.
     rank_bytes
         The memory of a rank, of a grid and a legal number of ranks.
-    usual_grid
-        The grid of a job that names none, of its number of ranks.
     classes
         Grids with names.
+    usual
+        The class of a job that names no grid; without classes its grid follows its number of ranks.
     """
 
     name: str
@@ -162,8 +158,12 @@ class SolverApplication:
     check: Callable[[PointGrid, int], None]
     build: Callable[[MPI.Comm, PointGrid], StepSolver]
     rank_bytes: Callable[[PointGrid, int], int]
-    usual_grid: Callable[[int], PointGrid]
     classes: Mapping[str, PointGrid] = field(default_factory=dict)
+    usual: str = ""
+
+    def usual_grid(self, ranks: int) -> PointGrid:
+        """Return the grid of a job that names none."""
+        return self.classes[self.usual] if self.usual else default_grid(ranks)
 
 
 def _check_matrix(grid: PointGrid, ranks: int) -> None:
@@ -187,38 +187,20 @@ def _check_slabs(grid: PointGrid, ranks: int) -> None:
 
 # Solvers are imported where they are built: neither numpy nor numba is needed to say what is wrong with a
 # command line, and a job loads but the one that it runs.
-
-
-def _build_jacobi(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.jacobi import Jacobi
-
-    return Jacobi(comm, grid)
-
-
-def _jacobi_bytes(grid: PointGrid, ranks: int) -> int:
-    from workloads.rrba.solvers.jacobi import bytes_needed
-
-    return bytes_needed(grid, ranks)
-
-
-def _compiled(name: str, solver: str) -> Callable[[MPI.Comm, PointGrid], StepSolver]:
-    """Return what builds a solver of the module ``name``, whose kernels one rank compiles for all."""
+def _solver(name: str, solver: str, *, compiled: bool = True) -> Callable[[MPI.Comm, PointGrid], StepSolver]:
+    """Return what builds a solver of the module ``name``; ``compiled``: one rank compiles it for all."""
+    path = f"workloads.rrba.solvers.{name}"
 
     def build(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-        from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+        if compiled:
+            from workloads.rrba.solvers.compiled_solvers import compiled_once
 
-        with compiled_once(name):
-            module = importlib.import_module(f"workloads.rrba.solvers.{name}")
-        built: StepSolver = getattr(module, solver)(comm, grid)
+            with compiled_once(name):
+                importlib.import_module(path)
+        built: StepSolver = getattr(importlib.import_module(path), solver)(comm, grid)
         return built
 
     return build
-
-
-def _build_ft(comm: MPI.Comm, grid: PointGrid) -> StepSolver:
-    from workloads.rrba.solvers.ft import FourierTransform
-
-    return FourierTransform(comm, grid)
 
 
 APPLICATIONS: dict[str, SolverApplication] = {
@@ -228,72 +210,71 @@ APPLICATIONS: dict[str, SolverApplication] = {
             "jacobi",
             "3-D heat equation, 7-point Jacobi sweeps",
             _check_slabs,
-            _build_jacobi,
-            _jacobi_bytes,
-            default_grid,
+            _solver("jacobi", "Jacobi", compiled=False),
+            jacobi_bytes,
         ),
         SolverApplication(
             "lu",
             "SSOR wavefront of 5x5 blocks, pipelined, after NPB LU",
             check_pencils,
-            _compiled("lu", "Relaxation"),
+            _solver("lu", "Relaxation"),
             lu_bytes,
-            lambda _: LU_CLASSES["W"],
             LU_CLASSES,
+            "W",
         ),
         SolverApplication(
             "bt",
             "block tridiagonal lines, after NPB BT",
             lambda grid, ranks: check_cells(grid, ranks, "bt"),
-            _compiled("bt", "BlockTridiagonal"),
+            _solver("bt", "BlockTridiagonal"),
             bt_bytes,
-            lambda _: BT_CLASSES["W"],
             BT_CLASSES,
+            "W",
         ),
         SolverApplication(
             "sp",
             "scalar pentadiagonal lines, after NPB SP",
             lambda grid, ranks: check_cells(grid, ranks, "sp"),
-            _compiled("sp", "ScalarPentadiagonal"),
+            _solver("sp", "ScalarPentadiagonal"),
             sp_bytes,
-            lambda _: SP_CLASSES["W"],
             SP_CLASSES,
+            "W",
         ),
         SolverApplication(
             "mg",
             "multigrid V-cycles, after NPB MG",
             check_boxes,
-            _compiled("mg", "Multigrid"),
+            _solver("mg", "Multigrid"),
             mg_bytes,
-            lambda _: MG_CLASSES["S"],
             MG_CLASSES,
+            "S",
         ),
         SolverApplication(
             "cg",
             "conjugate gradients on a sparse random matrix, after NPB CG",
             _check_matrix,
-            _compiled("cg", "ConjugateGradient"),
+            _solver("cg", "ConjugateGradient"),
             cg_bytes,
-            lambda _: CG_CLASSES["W"],
             CG_CLASSES,
+            "W",
         ),
         SolverApplication(
             "ft",
             "3-D Fourier transforms, all to all, after NPB FT",
             _check_transform,
-            _build_ft,
+            _solver("ft", "FourierTransform", compiled=False),
             lambda grid, ranks: 6 * 2 * _WORD * grid.points // ranks,
-            lambda _: FT_CLASSES["S"],
             FT_CLASSES,
+            "S",
         ),
         SolverApplication(
             "ep",
             "pairs of Gaussian numbers, no communication, after NPB EP",
             _check_slabs,
-            _compiled("ep", "GaussianPairs"),
+            _solver("ep", "GaussianPairs"),
             lambda grid, ranks: 8 * _WORD * grid.points // ranks,
-            lambda _: EP_CLASSES["S"],
             EP_CLASSES,
+            "S",
         ),
     )
 }

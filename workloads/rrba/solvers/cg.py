@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.rrba.cuts import PointGrid, slab_of
-from workloads.rrba.ranks.lone_rank import WaitingTime
-from workloads.rrba.solvers.kernels.cg_kernels import sparse_product
-from workloads.rrba.solvers.kernels.solved_model import TOLERANCE, Array
+from workloads.rrba.solvers.compiled_solvers import kernel
+from workloads.rrba.solvers.step_solver import Array, StepSolver
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -28,14 +27,11 @@ SPREAD = 0.6
 _SEED = 314159265
 
 
-class ConjugateGradient:
+class ConjugateGradient(StepSolver):
     """One rank's rows. The grid is ORDERxENTRIESx1: of the matrix, and of a row next to its diagonal."""
 
-    tolerance = TOLERANCE
-    settle_steps = 1
-
     def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
-        self.waiting = WaitingTime()
+        super().__init__()
         self._comm = comm
         order, entries = grid.planes, grid.rows
         slabs = [slab_of(grid, comm.Get_size(), rank) for rank in range(comm.Get_size())]
@@ -79,20 +75,27 @@ class ConjugateGradient:
         """Return the largest difference from the answer in this rank's rows."""
         return float(np.max(np.abs(self._found - self._answer[self._rows])))
 
-    def close(self) -> None:
-        """Do nothing: no requests are kept."""
-
     def _summed(self, one: Array, other: Array) -> float:
         self._sums[0] = one @ other
-        self.waiting.begin()
-        self._comm.Allreduce(self._sums[:1], self._sums[1:])
-        self.waiting.end()
+        with self.waiting:
+            self._comm.Allreduce(self._sums[:1], self._sums[1:])
         return float(self._sums[1])
 
     def _gather(self, own: Array) -> None:
         if len(self._counts) == 1:
             self._whole[:] = own
             return
-        self.waiting.begin()
-        self._comm.Allgatherv(own, (self._whole, self._counts))
-        self.waiting.end()
+        with self.waiting:
+            self._comm.Allgatherv(own, (self._whole, self._counts))
+
+
+@kernel("void(float64[::1], int32[:,::1], float64[:,::1], float64[::1], int64)")
+def sparse_product(
+    product: Array, columns: NDArray[np.int32], values: Array, vector: Array, first: int
+) -> None:
+    """Set ``product`` to these rows of (I + the entries) times ``vector``; row 0 is row ``first`` of all."""
+    for row in range(columns.shape[0]):
+        total = vector[first + row]
+        for place in range(columns.shape[1]):
+            total += values[row, place] * vector[columns[row, place]]
+        product[row] = total

@@ -7,14 +7,14 @@ here. The latest step is checked by other means: all numbers of the sequence at 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from workloads.rrba.cuts import PointGrid, slab_of
-from workloads.rrba.ranks.lone_rank import WaitingTime
-from workloads.rrba.solvers.kernels.ep_kernels import count_pairs
-from workloads.rrba.solvers.kernels.solved_model import TOLERANCE, Array
+from workloads.rrba.solvers.compiled_solvers import kernel
+from workloads.rrba.solvers.step_solver import Array, StepSolver
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -23,14 +23,11 @@ MULTIPLIER, MODULUS, SEED = 5**13, 2**46, 271828183
 _ANNULI = 10
 
 
-class GaussianPairs:
+class GaussianPairs(StepSolver):
     """One rank's part of the pairs of a step."""
 
-    tolerance = TOLERANCE
-    settle_steps = 1
-
     def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
-        self.waiting = WaitingTime()
+        super().__init__()
         slab = slab_of(grid, comm.Get_size(), comm.Get_rank())
         plane = grid.rows * grid.columns
         self._pairs, self._before, self._points = slab.planes * plane, slab.first * plane, grid.points
@@ -64,9 +61,28 @@ class GaussianPairs:
         wanted = np.concatenate(([x.sum(), y.sum()], np.bincount(annulus, minlength=_ANNULI)))
         return float(np.max(np.abs(self._latest - wanted)))
 
-    def close(self) -> None:
-        """Do nothing: ranks share nothing."""
-
     def _state(self, step: int) -> int:
         """Return the generator's state before this rank's first number of a step."""
         return SEED * pow(MULTIPLIER, 2 * (step * self._points + self._before), MODULUS) % MODULUS
+
+
+@kernel("void(uint64, int64, float64[::1])")
+def count_pairs(state: np.uint64, pairs: int, sums: Array) -> None:
+    """Set ``sums`` to the sums of both numbers, then how many pairs fall into each of ten square annuli.
+
+    ``state`` is that of the generator before the first number: x -> 5^13 x mod 2^46 (NAS-95-020, 2.3).
+    """
+    multiplier, mask = np.uint64(1220703125), np.uint64((1 << 46) - 1)
+    sums[:] = 0.0
+    for _ in range(pairs):
+        state = (multiplier * state) & mask
+        x = 2.0 * (float(state) / 70368744177664.0) - 1.0
+        state = (multiplier * state) & mask
+        y = 2.0 * (float(state) / 70368744177664.0) - 1.0
+        square = x * x + y * y
+        if 0.0 < square <= 1.0:
+            factor = math.sqrt(-2.0 * math.log(square) / square)
+            x, y = x * factor, y * factor
+            sums[0] += x
+            sums[1] += y
+            sums[2 + min(9, int(max(abs(x), abs(y))))] += 1.0

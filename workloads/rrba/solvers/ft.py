@@ -14,27 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.rrba.cuts import PointGrid
-from workloads.rrba.ranks.lone_rank import WaitingTime
+from workloads.rrba.solvers.step_solver import StepSolver
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 SHIFTS = (1, 2, 3)
-# A factor's rounding, 1e-16 a step, adds up as a random walk.
-TOLERANCE = 1e-8
 _SEED = 271828183
 
 Waves = NDArray[np.complex128]
 
 
-class FourierTransform:
+class FourierTransform(StepSolver):
     """One rank's planes of the field, and its rows of the spectrum."""
 
-    tolerance = TOLERANCE
-    settle_steps = 1
-
     def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
-        self.waiting = WaitingTime()
+        super().__init__()
         self._comm, self._grid = comm, grid
         ranks, rank = comm.Get_size(), comm.Get_rank()
         self._planes, self._rows = grid.planes // ranks, grid.rows // ranks
@@ -72,9 +67,6 @@ class FourierTransform:
             worst = max(worst, float(np.max(np.abs(plane - wanted))))
         return worst
 
-    def close(self) -> None:
-        """Do nothing: no requests are kept."""
-
     def _at_first(self, plane: int) -> NDArray[np.float64]:
         return np.random.default_rng(_SEED + plane).random((self._grid.rows, self._grid.columns))
 
@@ -94,7 +86,6 @@ class FourierTransform:
             return parts
         sent = np.ascontiguousarray(parts)
         found = np.empty_like(sent)
-        self.waiting.begin()
-        self._comm.Alltoall(sent, found)
-        self.waiting.end()
+        with self.waiting:
+            self._comm.Alltoall(sent, found)
         return found

@@ -19,22 +19,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workloads.rrba.cuts import PointGrid, Slab, slab_of
-from workloads.rrba.ranks.lone_rank import WaitingTime
+from workloads.rrba.solvers.step_solver import Array, StepSolver, WaitingTime
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# Rounding enters at about 1e-15 a step and the sweep damps it by q: for any grid that fits a machine its sum
-# stays far below this.
-TOLERANCE = 1e-8
-# Often enough that a report after termination is at most a few milliseconds old, and that all ranks, not
-# neighbours alone, are tied together; seldom enough to cost little.
-SETTLE_STEPS = 16
-
-Field = NDArray[np.float64]
 
 UPWARD, DOWNWARD = 0, 1
 
@@ -45,7 +36,7 @@ def decay(grid: PointGrid) -> float:
     return sum(math.cos(math.pi / (edge + 1)) for edge in edges) / 3
 
 
-def exact(grid: PointGrid, slab: Slab, steps: int) -> Field:
+def exact(grid: PointGrid, slab: Slab, steps: int) -> Array:
     """Return the solution after ``steps`` on a slab with its surrounding planes and walls.
 
     Shape (slab.planes + 2, rows + 2, columns + 2).
@@ -57,11 +48,11 @@ def exact(grid: PointGrid, slab: Slab, steps: int) -> Field:
     ]
     x, y, z = np.meshgrid(*place, indexing="ij", sparse=True)
     mode = np.sin(np.pi * x) * np.sin(np.pi * y) * np.sin(np.pi * z)
-    solution: Field = 1.0 + x + y + z + decay(grid) ** steps * mode
+    solution: Array = 1.0 + x + y + z + decay(grid) ** steps * mode
     return solution
 
 
-def sweep(old: Field, new: Field, work: Field) -> None:
+def sweep(old: Array, new: Array, work: Array) -> None:
     """Set the inner points of ``new`` to the mean of their six neighbours in ``old``.
 
     ``work`` holds the sums; its shape is that of the inner points.
@@ -74,7 +65,7 @@ def sweep(old: Field, new: Field, work: Field) -> None:
     np.multiply(work, 1.0 / 6.0, out=new[1:-1, 1:-1, 1:-1])
 
 
-class Jacobi:
+class Jacobi(StepSolver):
     """One rank's slab of the box.
 
     Parameters
@@ -90,16 +81,17 @@ class Jacobi:
         There are more ranks than planes.
     """
 
-    tolerance = TOLERANCE
-    settle_steps = SETTLE_STEPS
+    # Often enough that a report after termination is at most a few milliseconds old, and that all ranks, not
+    # neighbours alone, are tied together; seldom enough to cost little.
+    settle_steps = 16
 
     def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
-        self.waiting = WaitingTime()
+        super().__init__()
         self._grid = grid
         self._slab = slab_of(grid, comm.Get_size(), comm.Get_rank())
         start = exact(grid, self._slab, 0)
         self._fields = (start, start.copy())
-        self._work: Field = np.empty((self._slab.planes, grid.rows, grid.columns))
+        self._work: Array = np.empty((self._slab.planes, grid.rows, grid.columns))
         self._halo = SlabHalo(comm, self._fields, self.waiting)
         self._steps = 0
 
@@ -127,12 +119,6 @@ class Jacobi:
         self._halo.close()
 
 
-def bytes_needed(grid: PointGrid, ranks: int) -> int:
-    """Return the memory of the largest slab."""
-    # Two fields and the sums while stepping; the check at the end holds one field more for a moment.
-    return 4 * 8 * (slab_of(grid, ranks, 0).planes + 2) * (grid.rows + 2) * (grid.columns + 2)
-
-
 class SlabHalo:
     """Fills the outer planes of a rank's arrays with the neighbours' border planes.
 
@@ -147,7 +133,7 @@ class SlabHalo:
         Called with each exchange.
     """
 
-    def __init__(self, comm: MPI.Comm, arrays: Sequence[NDArray[np.float64]], waiting: WaitingTime) -> None:
+    def __init__(self, comm: MPI.Comm, arrays: Sequence[Array], waiting: WaitingTime) -> None:
         rank, ranks = comm.Get_rank(), comm.Get_size()
         above = rank - 1 if rank > 0 else None
         below = rank + 1 if rank < ranks - 1 else None
@@ -170,10 +156,9 @@ class SlabHalo:
             return
         from mpi4py import MPI
 
-        self._waiting.begin()
-        MPI.Prequest.Startall(requests)
-        MPI.Request.Waitall(requests)
-        self._waiting.end()
+        with self._waiting:
+            MPI.Prequest.Startall(requests)
+            MPI.Request.Waitall(requests)
 
     def close(self) -> None:
         """Free the requests."""

@@ -19,19 +19,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workloads.rrba.cuts import Pencil, PointGrid, pencil
-from workloads.rrba.ranks.lone_rank import WaitingTime
-from workloads.rrba.solvers.kernels.lu_kernels import add, right_hand_side, sweep_plane
-from workloads.rrba.solvers.kernels.solved_model import (
+from workloads.rrba.solvers.compiled_solvers import kernel
+from workloads.rrba.solvers.solved_model import (
     COMPONENTS,
     DIFFUSION,
-    TOLERANCE,
-    Array,
     couplings,
     mode,
     place,
     profile,
     second_difference,
 )
+from workloads.rrba.solvers.step_solver import Array, StepSolver
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -48,14 +46,11 @@ def wave(step: int) -> float:
     return _SIZE * math.sin(_RADIANS * step)
 
 
-class Relaxation:
+class Relaxation(StepSolver):
     """One rank's pencil of the box."""
 
-    tolerance = TOLERANCE
-    settle_steps = 1
-
     def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
-        self.waiting = WaitingTime()
+        super().__init__()
         self._comm = comm
         self._grid = grid
         self._part = part = pencil(grid, comm.Get_size(), comm.Get_rank())
@@ -72,8 +67,6 @@ class Relaxation:
             for edge, weight in zip(edges, self._weights, strict=True)
         )
         self._drive = self._relaxed_mode()
-        # Faces go as one message, rows of a plane as they lie, columns through a buffer.
-        self._column: Array = np.empty((part.rows, COMPONENTS))
         self._steps = 0
 
     def _relaxed_mode(self) -> Array:
@@ -122,28 +115,26 @@ class Relaxation:
         advance = (wave(self._steps + 1) - wave(self._steps)) / rate
         force = wave(self._steps) * self._diffused
         right_hand_side(self._state, self._change, self._drive, self._weights, advance, force, *self._factors)
-        self._sweep_down()
-        self._sweep_up()
+        self._sweep(-1)
+        self._sweep(1)
         add(self._state, self._change, rate)
         self._steps += 1
 
-    def _sweep_down(self) -> None:
-        part, change = self._part, self._change
-        for k in range(1, self._grid.planes + 1):
-            self._receive(part.north, change[k, 0, 1:-1], _SOUTHWARD)
-            self._receive_column(part.west, change[k, 1:-1, 0], _EASTWARD)
-            sweep_plane(change, self._neighbours, self._diagonal, k, -1, True)
-            self._send(part.south, change[k, -2, 1:-1], _SOUTHWARD)
-            self._send_column(part.east, change[k, 1:-1, -2], _EASTWARD)
-
-    def _sweep_up(self) -> None:
-        part, change = self._part, self._change
-        for k in range(self._grid.planes, 0, -1):
-            self._receive(part.south, change[k, -1, 1:-1], _NORTHWARD)
-            self._receive_column(part.east, change[k, 1:-1, -1], _WESTWARD)
-            sweep_plane(change, self._neighbours, self._diagonal, k, 1, False)
-            self._send(part.north, change[k, 1, 1:-1], _NORTHWARD)
-            self._send_column(part.west, change[k, 1:-1, 1], _WESTWARD)
+    def _sweep(self, ahead: int) -> None:
+        """Sweep plane after plane: -1 downwards from the north-western corner, 1 upwards from the other."""
+        part, change, planes = self._part, self._change, self._grid.planes
+        if ahead < 0:
+            row_of, column_of, row_to, column_to = part.north, part.west, part.south, part.east
+            order, outer, border, tags = range(1, planes + 1), 0, -2, (_SOUTHWARD, _EASTWARD)
+        else:
+            row_of, column_of, row_to, column_to = part.south, part.east, part.north, part.west
+            order, outer, border, tags = range(planes, 0, -1), -1, 1, (_NORTHWARD, _WESTWARD)
+        for k in order:
+            self._receive(row_of, change[k, outer, 1:-1], tags[0])
+            self._receive(column_of, change[k, 1:-1, outer], tags[1])
+            sweep_plane(change, self._neighbours, self._diagonal, k, ahead, ahead < 0)
+            self._send(row_to, change[k, border, 1:-1], tags[0])
+            self._send(column_to, change[k, 1:-1, border], tags[1])
 
     def _exchange(self) -> None:
         """Exchange the state's faces with the four neighbours."""
@@ -157,35 +148,25 @@ class Relaxation:
             if to is None and of is None:
                 continue
             outgoing, incoming = np.ascontiguousarray(leaving), np.empty(arriving.shape)
-            self.waiting.begin()
-            self._comm.Sendrecv(outgoing, _or_null(to), tag, incoming, _or_null(of), tag)
-            self.waiting.end()
+            with self.waiting:
+                self._comm.Sendrecv(outgoing, _or_null(to), tag, incoming, _or_null(of), tag)
             if of is not None:
                 arriving[...] = incoming
 
     def _receive(self, of: int | None, into: Array, tag: int) -> None:
         if of is None:
             return
-        self.waiting.begin()
-        self._comm.Recv(into, of, tag)
-        self.waiting.end()
-
-    def _receive_column(self, of: int | None, into: Array, tag: int) -> None:
-        if of is not None:
-            self._receive(of, self._column, tag)
-            into[...] = self._column
+        incoming = into if into.flags.c_contiguous else np.empty(into.shape)
+        with self.waiting:
+            self._comm.Recv(incoming, of, tag)
+        into[...] = incoming
 
     def _send(self, to: int | None, what: Array, tag: int) -> None:
         if to is None:
             return
-        self.waiting.begin()
-        self._comm.Send(what, to, tag)
-        self.waiting.end()
-
-    def _send_column(self, to: int | None, what: Array, tag: int) -> None:
-        if to is not None:
-            self._column[...] = what
-            self._send(to, self._column, tag)
+        outgoing = np.ascontiguousarray(what)
+        with self.waiting:
+            self._comm.Send(outgoing, to, tag)
 
     def change_square(self) -> float:
         """Return the sum of squares of the latest step's changes on this pencil."""
@@ -201,9 +182,6 @@ class Relaxation:
             exact = profile(height, y, x) + (f[k] * np.outer(g, h))[:, :, None] * amplitudes
             worst = max(worst, float(np.max(np.abs(self._state[k + 1, 1:-1, 1:-1] - exact))))
         return worst
-
-    def close(self) -> None:
-        """Release nothing: no message is under way between steps."""
 
 
 def _or_null(rank: int | None) -> int:
@@ -227,3 +205,110 @@ def _factors(grid: PointGrid, part: Pencil, around: int) -> tuple[Array, Array, 
         mode(grid.rows, part.first_row, part.rows, around),
         mode(grid.columns, part.first_column, part.columns, around),
     )
+
+
+@kernel(
+    "void(float64[:,:,:,::1], float64[:,:,:,::1], float64[:,:,:,::1], float64[:,:,::1], float64,"
+    " float64[::1], float64[::1], float64[::1], float64[::1])"
+)
+def right_hand_side(
+    state: Array,
+    change: Array,
+    drive: Array,
+    weights: Array,
+    drive_factor: float,
+    force: Array,
+    f: Array,
+    g: Array,
+    h: Array,
+) -> None:
+    """Set the inner points of ``change`` to diffusion and forcing of ``state``.
+
+    ``state`` and ``change`` have one point more at each end. ``weights`` are the couplings times dt / h^2,
+    shape (3, 5, 5). The forcing is ``drive_factor`` times ``drive``, plus ``force`` times the mode
+    ``f[k] g[j] h[i]``.
+    """
+    planes, rows, columns, _ = drive.shape
+    for k in range(planes):
+        for j in range(rows):
+            for i in range(columns):
+                here = state[k + 1, j + 1, i + 1]
+                above, below = state[k, j + 1, i + 1], state[k + 2, j + 1, i + 1]
+                north, south = state[k + 1, j, i + 1], state[k + 1, j + 2, i + 1]
+                west, east = state[k + 1, j + 1, i], state[k + 1, j + 1, i + 2]
+                phi = f[k] * g[j] * h[i]
+                for m in range(5):
+                    total = force[m] * phi + drive_factor * drive[k, j, i, m]
+                    for n in range(5):
+                        twice = 2.0 * here[n]
+                        total += weights[0, m, n] * (above[n] - twice + below[n])
+                        total += weights[1, m, n] * (north[n] - twice + south[n])
+                        total += weights[2, m, n] * (west[n] - twice + east[n])
+                    change[k + 1, j + 1, i + 1, m] = total
+
+
+@kernel("void(float64[:,:,:,::1], float64[:,:,::1], float64[:,::1], int64, int64, boolean)")
+def sweep_plane(
+    change: Array, neighbours: Array, diagonal: Array, plane: int, ahead: int, solving: bool
+) -> None:
+    """Sweep one plane of the wavefront, in place.
+
+    Parameters
+    ----------
+    change
+        One point more at each end, zero on the walls.
+    neighbours
+        Relaxation times the weights of the neighbours, shape (3, 5, 5).
+    diagonal
+        The block of a point, shape (5, 5).
+    plane
+        Which, counting the one beyond the wall.
+    ahead
+        -1 sweeps downwards from the first row and column, with the neighbours before; 1 upwards from the
+        last, with those after.
+    solving
+        Whether the value there is a right-hand side, to be solved for (lower sweep), or is corrected by what
+        the neighbours bring (upper sweep).
+    """
+    rows, columns = change.shape[1] - 2, change.shape[2] - 2
+    work = np.empty((5, 6))
+    for row in range(rows):
+        j = row + 1 if ahead < 0 else rows - row
+        for column in range(columns):
+            i = column + 1 if ahead < 0 else columns - column
+            by_plane, by_row = change[plane + ahead, j, i], change[plane, j + ahead, i]
+            by_column = change[plane, j, i + ahead]
+            here = change[plane, j, i]
+            for m in range(5):
+                total = here[m] if solving else 0.0
+                for n in range(5):
+                    total += neighbours[0, m, n] * by_plane[n]
+                    total += neighbours[1, m, n] * by_row[n]
+                    total += neighbours[2, m, n] * by_column[n]
+                    work[m, n] = diagonal[m, n]
+                work[m, 5] = total
+            # The pivots need no search: the block is positive definite.
+            for p in range(5):
+                pivot = 1.0 / work[p, p]
+                for m in range(p + 1, 5):
+                    factor = work[m, p] * pivot
+                    for n in range(p + 1, 6):
+                        work[m, n] -= factor * work[p, n]
+            for p in range(4, -1, -1):
+                total = work[p, 5]
+                for n in range(p + 1, 5):
+                    total -= work[p, n] * work[n, 5]
+                work[p, 5] = total / work[p, p]
+            for m in range(5):
+                here[m] = work[m, 5] if solving else here[m] + work[m, 5]
+
+
+@kernel("void(float64[:,:,:,::1], float64[:,:,:,::1], float64)")
+def add(state: Array, change: Array, factor: float) -> None:
+    """Add ``factor`` times ``change`` to the inner points of ``state``."""
+    planes, rows, columns, _ = state.shape
+    for k in range(1, planes - 1):
+        for j in range(1, rows - 1):
+            for i in range(1, columns - 1):
+                for m in range(5):
+                    state[k, j, i, m] += factor * change[k, j, i, m]

@@ -8,6 +8,12 @@ NAS-95-020, section on MG; Briggs, Henson and McCormick, A Multigrid Tutorial, S
 The benchmark's Poisson equation has solutions that differ by a constant, whose rounding errors nothing damps
 over a long run; the term ``- SHIFT u`` does. The right-hand side is the operator on two waves, which are
 therefore the exact solution of the discrete equation.
+
+The four operators of a V-cycle on a box with one layer around it.
+
+The operators have one coefficient for each class of neighbour: the point itself, 6 faces, 12 edges, 8
+corners. Along a line of columns the sums of a point's four face and four edge neighbours in the two other
+axes are formed once and used by three points.
 """
 
 from __future__ import annotations
@@ -19,9 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workloads.rrba.cuts import Box, PointGrid, box_of
-from workloads.rrba.ranks.lone_rank import WaitingTime
-from workloads.rrba.solvers.kernels.mg_kernels import prolong, residual, restrict, smooth
-from workloads.rrba.solvers.kernels.solved_model import TOLERANCE, Array
+from workloads.rrba.solvers.compiled_solvers import kernel
+from workloads.rrba.solvers.step_solver import Array, StepSolver, WaitingTime
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -59,6 +64,15 @@ class _Level:
         self.weights = operator_weights(edge)
         self.state: Array = np.zeros(shape)
         self.lacking: Array = np.zeros(shape)
+
+
+def _smooth_once(torus: TorusExchange, level: _Level, wanted: Array) -> None:
+    """Exchange the state of a mesh, form what it lacks of ``wanted``, and smooth it; fill all layers."""
+    torus.exchange(level.state)
+    residual(level.lacking, wanted, level.state, level.weights)
+    torus.exchange(level.lacking)
+    smooth(level.state, level.lacking, SMOOTHER)
+    torus.exchange(level.state)
 
 
 class Cycle:
@@ -102,12 +116,8 @@ class Cycle:
         for level in reversed(self._levels):
             level.state[...] = 0.0
             prolong(level.state, coarse)
-            self._torus.exchange(level.state)
             # In place: a point's residual is the last use of what was wanted there.
-            residual(level.lacking, level.lacking, level.state, level.weights)
-            self._torus.exchange(level.lacking)
-            smooth(level.state, level.lacking, SMOOTHER)
-            self._torus.exchange(level.state)
+            _smooth_once(self._torus, level, level.lacking)
             coarse = level.state
         prolong(state, coarse)
 
@@ -123,11 +133,7 @@ class Cycle:
             self._alone.exchange(level.lacking)
             level.state[...] = 0.0
             self._below.correct(level.lacking, level.state)
-            self._alone.exchange(level.state)
-            residual(level.lacking, level.lacking, level.state, level.weights)
-            self._alone.exchange(level.lacking)
-            smooth(level.state, level.lacking, SMOOTHER)
-            self._alone.exchange(level.state)
+            _smooth_once(self._alone, level, level.lacking)
             answer = level.state
         first, extent = self._box.first(self._edge), self._box.extent(self._edge)
         k, j, i = (slice(at, at + count + 2) for at, count in zip(first, extent, strict=True))
@@ -148,32 +154,28 @@ def _inverse(edge: int) -> Array:
     return np.asarray(np.linalg.inv(np.array(columns).T), dtype=np.float64)
 
 
-class Multigrid:
+class Multigrid(StepSolver):
     """One rank's box of the cube."""
 
-    settle_steps = 1
-
     def __init__(self, comm: MPI.Comm, grid: PointGrid) -> None:
-        self.waiting = WaitingTime()
+        super().__init__()
         self._edge = grid.planes
         self._box = box_of(comm.Get_size(), comm.Get_rank())
         self._torus = TorusExchange(comm, self._box, self.waiting)
         self._cycle = Cycle(comm, self._box, self.waiting, self._edge)
-        finest = _Level(self._edge, self._box.extent(self._edge))
-        self._state, self._lacking, self._weights = finest.state, finest.lacking, finest.weights
-        self._wanted: Array = np.zeros_like(self._state)
-        self._inner = self._state[1:-1, 1:-1, 1:-1]
+        self._finest = _Level(self._edge, self._box.extent(self._edge))
+        self._wanted: Array = np.zeros_like(self._finest.state)
         factors = [eigenvalue(self._edge, periods) for _, periods in _WAVES]
         for k, target in enumerate(self._wanted[1:-1, 1:-1, 1:-1]):
             target[...] = self._waves(k, factors)
-        self._lacking[1:-1, 1:-1, 1:-1] = self._wanted[1:-1, 1:-1, 1:-1]
-        self._torus.exchange(self._lacking)
+        self._finest.lacking[1:-1, 1:-1, 1:-1] = self._wanted[1:-1, 1:-1, 1:-1]
+        self._torus.exchange(self._finest.lacking)
         self._steps = 0
 
     @property
     def tolerance(self) -> float:
         """What the cycles so far leave of the first error, 1, and for ever of rounding."""
-        return max(TOLERANCE, SHRINKING**self._steps)
+        return max(super().tolerance, SHRINKING**self._steps)
 
     def _waves(self, plane: int, factors: Sequence[float]) -> Array:
         """Return a plane of the sum of the waves, each times its factor."""
@@ -191,27 +193,21 @@ class Multigrid:
 
     def step(self) -> None:
         """Make one V-cycle and form the residual after it."""
-        self._cycle.correct(self._lacking, self._state)
-        self._torus.exchange(self._state)
-        residual(self._lacking, self._wanted, self._state, self._weights)
-        self._torus.exchange(self._lacking)
-        smooth(self._state, self._lacking, SMOOTHER)
-        self._torus.exchange(self._state)
-        residual(self._lacking, self._wanted, self._state, self._weights)
-        self._torus.exchange(self._lacking)
+        level = self._finest
+        self._cycle.correct(level.lacking, level.state)
+        _smooth_once(self._torus, level, self._wanted)
+        residual(level.lacking, self._wanted, level.state, level.weights)
+        self._torus.exchange(level.lacking)
         self._steps += 1
 
     def change_square(self) -> float:
         """Return the sum of squares of this box's residual."""
-        return float(sum(np.vdot(plane, plane) for plane in self._lacking[1:-1, 1:-1, 1:-1]))
+        return float(sum(np.vdot(plane, plane) for plane in self._finest.lacking[1:-1, 1:-1, 1:-1]))
 
     def deviation(self) -> float:
         """Return the largest difference from the exact solution in this box."""
-        ones = [1.0] * len(_WAVES)
-        return max(float(np.max(np.abs(plane - self._waves(k, ones)))) for k, plane in enumerate(self._inner))
-
-    def close(self) -> None:
-        """Release nothing: no message is under way between steps."""
+        ones, inner = [1.0] * len(_WAVES), self._finest.state[1:-1, 1:-1, 1:-1]
+        return max(float(np.max(np.abs(plane - self._waves(k, ones)))) for k, plane in enumerate(inner))
 
 
 class TorusExchange:
@@ -235,9 +231,8 @@ class TorusExchange:
 
     def _hand_on(self, leaving: Array, to: int, arriving: Array, of: int, tag: int) -> None:
         outgoing, incoming = np.ascontiguousarray(leaving), np.empty(arriving.shape)
-        self._waiting.begin()
-        self._comm.Sendrecv(outgoing, to, tag, incoming, of, tag)
-        self._waiting.end()
+        with self._waiting:
+            self._comm.Sendrecv(outgoing, to, tag, incoming, of, tag)
         arriving[...] = incoming
 
     def gather(self, inner: Array) -> Array:
@@ -247,11 +242,100 @@ class TorusExchange:
         if ranks == 1:
             return inner
         pieces: Array = np.empty((ranks, *inner.shape))
-        self._waiting.begin()
-        self._comm.Allgather(np.ascontiguousarray(inner), pieces)
-        self._waiting.end()
+        with self._waiting:
+            self._comm.Allgather(np.ascontiguousarray(inner), pieces)
         edge = inner.shape[0] * parts[0]
         whole: Array = (
             pieces.reshape(*parts, *inner.shape).transpose(0, 3, 1, 4, 2, 5).reshape(edge, edge, edge)
         )
         return whole
+
+
+@kernel("void(float64[:,:,::1], int64, int64, float64[::1], float64[::1])")
+def sum_around(field: Array, k: int, j: int, faces: Array, edges: Array) -> None:
+    """Add up, for each column of line (k, j), the four face and the four edge neighbours in other lines."""
+    for i in range(field.shape[2]):
+        faces[i] = field[k - 1, j, i] + field[k + 1, j, i] + field[k, j - 1, i] + field[k, j + 1, i]
+        edges[i] = (
+            field[k - 1, j - 1, i] + field[k - 1, j + 1, i] + field[k + 1, j - 1, i] + field[k + 1, j + 1, i]
+        )
+
+
+@kernel("void(float64[:,:,::1], float64[:,:,::1], float64[:,:,::1], float64[::1])")
+def residual(lacking: Array, wanted: Array, state: Array, weights: Array) -> None:
+    """Set the inner points of ``lacking`` to ``wanted`` minus the operator on ``state``."""
+    planes, rows, columns = state.shape
+    faces, edges = np.empty(columns), np.empty(columns)
+    for k in range(1, planes - 1):
+        for j in range(1, rows - 1):
+            sum_around(state, k, j, faces, edges)
+            for i in range(1, columns - 1):
+                lacking[k, j, i] = (
+                    wanted[k, j, i]
+                    - weights[0] * state[k, j, i]
+                    - weights[1] * (state[k, j, i - 1] + state[k, j, i + 1] + faces[i])
+                    - weights[2] * (edges[i] + faces[i - 1] + faces[i + 1])
+                    - weights[3] * (edges[i - 1] + edges[i + 1])
+                )
+
+
+@kernel("void(float64[:,:,::1], float64[:,:,::1], float64[::1])")
+def smooth(state: Array, lacking: Array, weights: Array) -> None:
+    """Add the smoother on ``lacking`` to the inner points of ``state``."""
+    planes, rows, columns = state.shape
+    faces, edges = np.empty(columns), np.empty(columns)
+    for k in range(1, planes - 1):
+        for j in range(1, rows - 1):
+            sum_around(lacking, k, j, faces, edges)
+            for i in range(1, columns - 1):
+                state[k, j, i] += (
+                    weights[0] * lacking[k, j, i]
+                    + weights[1] * (lacking[k, j, i - 1] + lacking[k, j, i + 1] + faces[i])
+                    + weights[2] * (edges[i] + faces[i - 1] + faces[i + 1])
+                    + weights[3] * (edges[i - 1] + edges[i + 1])
+                )
+
+
+@kernel("void(float64[:,:,::1], float64[:,:,::1])")
+def restrict(coarse: Array, fine: Array) -> None:
+    """Set the inner points of ``coarse``: point i takes from ``fine`` around its point 2i.
+
+    The weights 1/2, 1/4, 1/8, 1/16 sum to 4, the ratio of the squared mesh widths, by which the
+    operators are not divided.
+    """
+    planes, rows, columns = coarse.shape
+    width = fine.shape[2]
+    faces, edges = np.empty(width), np.empty(width)
+    for k in range(1, planes - 1):
+        p = 2 * k
+        for j in range(1, rows - 1):
+            q = 2 * j
+            sum_around(fine, p, q, faces, edges)
+            for i in range(1, columns - 1):
+                s = 2 * i
+                coarse[k, j, i] = (
+                    0.5 * fine[p, q, s]
+                    + 0.25 * (fine[p, q, s - 1] + fine[p, q, s + 1] + faces[s])
+                    + 0.125 * (edges[s] + faces[s - 1] + faces[s + 1])
+                    + 0.0625 * (edges[s - 1] + edges[s + 1])
+                )
+
+
+@kernel("void(float64[:,:,::1], float64[:,:,::1])")
+def prolong(fine: Array, coarse: Array) -> None:
+    """Add to the inner points of ``fine`` the trilinear interpolation of ``coarse``."""
+    planes, rows, columns = fine.shape
+    line = np.empty(coarse.shape[2])
+    for k in range(1, planes - 1):
+        low, high = k // 2, (k + 1) // 2
+        for j in range(1, rows - 1):
+            left, right = j // 2, (j + 1) // 2
+            for i in range(coarse.shape[2]):
+                line[i] = 0.25 * (
+                    coarse[low, left, i]
+                    + coarse[low, right, i]
+                    + coarse[high, left, i]
+                    + coarse[high, right, i]
+                )
+            for i in range(1, columns - 1):
+                fine[k, j, i] += 0.5 * (line[i // 2] + line[(i + 1) // 2])

@@ -8,6 +8,7 @@ The file is JSON: ``{"schema": 1, "entries": [{"key": {...}, "step_s": ..., ...}
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import platform
@@ -67,16 +68,18 @@ class CalibrationFile:
 
 def host_type(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Return what tells this kind of host from others: machine, processor model, number of CPUs."""
-    model = "unknown processor"
-    try:
+    model = processor_model(cpuinfo) or "unknown processor"
+    return f"{platform.machine()}, {model}, {os.cpu_count()} CPUs"
+
+
+def processor_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    """Return what this host calls its processor; None where it does not say."""
+    with contextlib.suppress(OSError):
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
             if name.strip() in {"model name", "cpu model", "Hardware"}:
-                model = " ".join(value.split())
-                break
-    except OSError:
-        pass
-    return f"{platform.machine()}, {model}, {os.cpu_count()} CPUs"
+                return " ".join(value.split())
+    return None
 
 
 def key_of(app: str, grid: PointGrid, ranks: int, nodes: int) -> Key:

@@ -212,25 +212,15 @@ def fit_line(samples: Sequence[DedicatedRun]) -> StepLine | None:
     Times scatter in proportion to themselves, so each sample counts by the inverse square of its time. A
     negative overhead is none: the line then goes through the origin.
     """
-    weights = [1 / sample.run_s**2 for sample in samples]
-    total = math.fsum(weights)
-    mean_steps = math.fsum(w * s.steps for w, s in zip(weights, samples, strict=True)) / total
-    mean_s = math.fsum(w * s.run_s for w, s in zip(weights, samples, strict=True)) / total
-    spread = math.fsum(w * (s.steps - mean_steps) ** 2 for w, s in zip(weights, samples, strict=True))
-    if spread == 0:
+    steps = np.array([sample.steps for sample in samples], dtype=np.float64)
+    run_s = np.array([sample.run_s for sample in samples])
+    if np.ptp(steps) == 0:
         return None
-    slope = (
-        math.fsum(
-            w * (s.steps - mean_steps) * (s.run_s - mean_s) for w, s in zip(weights, samples, strict=True)
-        )
-        / spread
-    )
-    overhead_s = mean_s - slope * mean_steps
+    step_s, overhead_s = np.polyfit(steps, run_s, 1, w=1 / run_s).tolist()
     if overhead_s < 0:
-        squares = math.fsum(w * s.steps**2 for w, s in zip(weights, samples, strict=True))
-        slope = math.fsum(w * s.steps * s.run_s for w, s in zip(weights, samples, strict=True)) / squares
-        overhead_s = 0.0
-    if slope <= 0:
+        relative = steps / run_s
+        step_s, overhead_s = float(relative.sum() / (relative @ relative)), 0.0
+    if step_s <= 0:
         return None
-    worst = max(abs(overhead_s + slope * s.steps - s.run_s) / s.run_s for s in samples)
-    return StepLine(slope, overhead_s, worst)
+    worst = float(np.max(np.abs(overhead_s + step_s * steps - run_s) / run_s))
+    return StepLine(step_s, overhead_s, worst)

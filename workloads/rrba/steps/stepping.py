@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.rrba.solvers.applications import StepSolver
+from workloads.rrba.solvers.step_solver import StepSolver
 from workloads.rrba.steps.step_plan import StepTimes
 from workloads.task.step_meter import Meter
 
@@ -67,10 +67,8 @@ class Stepping:
     def settle(self, stop: bool = False) -> bool:
         """Add up residual and CPU time of all ranks; return whether any rank said ``stop``. Collective."""
         self._mine[:] = self._solver.change_square(), time.process_time(), float(stop)
-        waiting = self._solver.waiting
-        waiting.begin()
-        self._comm.Allreduce(self._mine, self._sums)
-        waiting.end()
+        with self._solver.waiting:
+            self._comm.Allreduce(self._mine, self._sums)
         self._progress.residual = math.sqrt(self._sums[0] / self._points)
         self._progress.cpu_s = float(self._sums[1])
         return bool(self._sums[2] > 0)

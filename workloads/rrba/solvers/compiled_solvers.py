@@ -85,10 +85,7 @@ def kernel(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def compile_all() -> Path | None:
     """Compile the kernels of all solvers into the cache, or load them; return its folder, None for none."""
-    kernels: dict[str, tuple[str, ...]] = {name: (name,) for name in ("lu", "mg", "cg", "ep")}
-    kernels |= {"bt": ("adi", "bt"), "sp": ("adi", "sp")}
-    for name, parts in kernels.items():
+    for name in ("lu", "mg", "cg", "ep", "bt", "sp"):
         with compiled_once(name):
-            for part in parts:
-                importlib.import_module(f"workloads.rrba.solvers.kernels.{part}_kernels")
+            importlib.import_module(f"workloads.rrba.solvers.{name}")
     return cache_folder()

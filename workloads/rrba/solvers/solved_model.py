@@ -22,19 +22,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workloads.rrba.cuts import PointGrid
-
-Array = NDArray[np.float64]
+from workloads.rrba.solvers.step_solver import Array
 
 COMPONENTS = 5
 # dt / h^2, of the order of 1: beyond what an explicit step allows, so that the implicit solve matters.
 DIFFUSION = 0.5
 # The weight of the fourth differences, the benchmarks' artificial dissipation.
 DISSIPATION = 0.02
-# Rounding enters at about 1e-16 a step and the steps contract: its sum stays far below this for any length.
-TOLERANCE = 1e-8
 
 # Forcing: amplitude a step of each quantity, and radians a step.
 _FORCING = 0.05 * np.array([1.0, -0.6, 0.8, -0.4, 0.5])

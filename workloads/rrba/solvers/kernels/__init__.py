@@ -1,1 +1,0 @@
-"""The compiled kernels of BT, SP, LU and MG, and the model that they solve."""
