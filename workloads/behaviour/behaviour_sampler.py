@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,46 +29,40 @@ class Usage(Protocol):
 
 
 class CgroupUsage:
-    """CPU time of the cgroup ``folder``, of either generation: ``cpu.stat``, or ``cpuacct.usage`` of v1."""
+    """CPU time of cgroups together, such as one a node where nodes share a host.
 
-    def __init__(self, folder: Path) -> None:
-        for name in ("cpu.stat", "cpuacct.usage"):
-            self._file = folder / name
-            if self._read() is not None:
-                return
-        raise UsageError(
-            f"{folder} is no cgroup that counts CPU time: it has no cpu.stat and no cpuacct.usage"
-        )
+    Of either generation: ``cpu.stat``, or ``cpuacct.usage`` of v1.
+    """
 
-    def cpu_s(self) -> float | None:
-        """Return the CPU seconds so far, ``None`` after the cgroup was removed."""
-        return self._read()
-
-    def _read(self) -> float | None:
-        try:
-            text = self._file.read_text()
-        except OSError:
-            return None
-        if self._file.name == "cpuacct.usage":
-            return int(text) / _NS_PER_S
-        used = next((line.split()[1] for line in text.splitlines() if line.startswith("usage_usec ")), None)
-        return None if used is None else int(used) / _US_PER_S
-
-
-class CgroupsUsage:
-    """CPU time of several cgroups together, such as one a node where nodes share a host."""
-
-    def __init__(self, folders: list[Path]) -> None:
-        self._parts = [CgroupUsage(folder) for folder in folders]
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._files = [_counting_file(folder) for folder in folders]
         self._last_s = [0.0] * len(folders)
 
     def cpu_s(self) -> float | None:
-        """Return the sum; a cgroup that is gone counts as when it was last seen."""
-        found = [part.cpu_s() for part in self._parts]
+        """Return the sum, ``None`` after all were removed; one that is gone counts as when last seen."""
+        found = [_used_s(file) for file in self._files]
         if all(used_s is None for used_s in found):
             return None
         self._last_s = [last if now is None else now for now, last in zip(found, self._last_s, strict=True)]
         return sum(self._last_s)
+
+
+def _counting_file(folder: Path) -> Path:
+    for file in (folder / "cpu.stat", folder / "cpuacct.usage"):
+        if _used_s(file) is not None:
+            return file
+    raise UsageError(f"{folder} is no cgroup that counts CPU time: it has no cpu.stat and no cpuacct.usage")
+
+
+def _used_s(file: Path) -> float | None:
+    try:
+        text = file.read_text()
+    except OSError:
+        return None
+    if file.name == "cpuacct.usage":
+        return int(text) / _NS_PER_S
+    used = next((line.split()[1] for line in text.splitlines() if line.startswith("usage_usec ")), None)
+    return None if used is None else int(used) / _US_PER_S
 
 
 class TreeUsage:

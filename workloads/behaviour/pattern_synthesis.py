@@ -135,11 +135,9 @@ def decode(series: Series, least_ms: int = 1) -> InteractivePattern:
     signs = np.where(np.arange(len(series)) % 2 == 0, -1.0, 1.0)
     periods_ms = np.rint(1000 * np.expm1(np.maximum(0.0, signs * series))).astype(np.int64).tolist()
     if len(periods_ms) == 1:
-        return InteractivePattern(to_s(max(1, periods_ms[0])), 0, (), ())
-    inner = [to_s(max(least_ms, length_ms)) for length_ms in periods_ms[1:-1]]
-    return InteractivePattern(
-        to_s(periods_ms[0]), to_s(periods_ms[-1]), tuple(inner[0::2]), tuple(inner[1::2])
-    )
+        periods_ms = [max(1, periods_ms[0])]
+    periods_ms[1:-1] = [max(least_ms, length_ms) for length_ms in periods_ms[1:-1]]
+    return InteractivePattern.of_periods(list(map(to_s, periods_ms)))
 
 
 def samples_of(pattern: InteractivePattern) -> Series:
@@ -159,10 +157,8 @@ def from_samples(series: Series, like: InteractivePattern, total_ms: int) -> Int
     busy[1 + np.argsort(-series, kind="stable")[:most]] = True
     changes = np.flatnonzero(busy[1:] != busy[:-1])
     edges_ms = np.rint(changes * (total_ms / len(series))).astype(np.int64).tolist()
-    periods_s = [to_s(after - before) for before, after in pairwise([0, *edges_ms, total_ms])]
-    if len(periods_s) == 1:
-        return InteractivePattern(periods_s[0], 0, (), ())
-    return InteractivePattern(periods_s[0], periods_s[-1], tuple(periods_s[1:-1:2]), tuple(periods_s[2:-1:2]))
+    ends_ms = pairwise([0, *edges_ms, total_ms])
+    return InteractivePattern.of_periods([to_s(after - before) for before, after in ends_ms])
 
 
 def _shortest_ms(patterns: Sequence[InteractivePattern]) -> int:
@@ -178,8 +174,7 @@ def _fitted(pattern: InteractivePattern, total_ms: int, like: InteractivePattern
     periods_ms = [to_ms(period_s) for period_s in pattern.periods_s]
     periods_ms[1::2] = _apportioned(periods_ms[1::2], busy_ms)
     periods_ms[0::2] = _apportioned(periods_ms[0::2], total_ms - busy_ms)
-    lengths = [to_s(length_ms) for length_ms in periods_ms]
-    return InteractivePattern(lengths[0], lengths[-1], tuple(lengths[1:-1:2]), tuple(lengths[2:-1:2]))
+    return InteractivePattern.of_periods(list(map(to_s, periods_ms)))
 
 
 def _apportioned(lengths_ms: Sequence[int], total_ms: int) -> list[int]:

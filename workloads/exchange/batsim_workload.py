@@ -24,9 +24,9 @@ from workloads.exchange.fields import (
     Fields,
     Machines,
     Numbering,
-    OmittedJobs,
     Unit,
     carried,
+    compact,
     given_back,
     header_of,
     record,
@@ -35,6 +35,7 @@ from workloads.exchange.fields import (
 from workloads.exchange.json_stream import members
 from workloads.swf import SwfHeader, SwfJob
 from workloads.swf.swf_job import LARGEST, format_number
+from workloads.swf.swf_reader import Omissions
 
 DELAYS = frozenset({"delay", "DelayProfile"})
 SEQUENCES = frozenset({"composed", "sequential_composition", "SequentialCompositionProfile"})
@@ -125,7 +126,7 @@ def look_at_batsim(path: Path) -> Batsim:
     return found
 
 
-def batsim_jobs(found: Batsim, machines: Machines, left: OmittedJobs, *, strict: bool) -> Iterator[SwfJob]:
+def batsim_jobs(found: Batsim, machines: Machines, left: Omissions, *, strict: bool) -> Iterator[SwfJob]:
     """Yield the jobs; those that are no delays are an error, or (not ``strict``) counted in ``left``.
 
     Raises
@@ -276,16 +277,16 @@ def batsim_pieces(jobs: Iterable[SwfJob], machines: Machines, header: Iterable[s
         The trace's comments, which Batsim does not look at.
     """
     about = {"system": machines.system, "unit": machines.unit, "header": list(header)}
-    yield f'{{\n"nb_res": {machines.hosts},\n"osub": {_compact(about)},\n"jobs": ['.encode()
+    yield f'{{\n"nb_res": {machines.hosts},\n"osub": {compact(about)},\n"jobs": ['.encode()
     delays: dict[float, None] = {}
     for number, job in enumerate(jobs):
         run_s = job.run_s or 0
         delays[run_s] = None
-        yield f"{',' if number else ''}\n{_compact(_written(job, run_s, machines))}".encode()
+        yield f"{',' if number else ''}\n{compact(_written(job, run_s, machines))}".encode()
     yield b'\n],\n"profiles": {'
     for number, run_s in enumerate(delays):
-        profile = _compact({"type": "delay", "delay": run_s})
-        yield f"{',' if number else ''}\n{_compact(profile_name(run_s))}: {profile}".encode()
+        profile = compact({"type": "delay", "delay": run_s})
+        yield f"{',' if number else ''}\n{compact(profile_name(run_s))}: {profile}".encode()
     yield b"\n}\n}\n"
 
 
@@ -304,9 +305,5 @@ def _written(job: SwfJob, run_s: float, machines: Machines) -> dict[str, Any]:
     if job.requested_s:
         found["walltime"] = job.requested_s
     # Batsim hands this on to the scheduler as it is, a text
-    found["extra_data"] = _compact({"swf": carried(job)})
+    found["extra_data"] = compact({"swf": carried(job)})
     return found
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 from workloads.swf import SwfComment, SwfHeader, SwfJob
 from workloads.swf.swf_job import LARGEST, SWF_FIELDS
-from workloads.swf.swf_reader import swf_lines
+from workloads.swf.swf_reader import Omissions, swf_lines
 
 _SYSTEM = re.compile(r"N([1-9]\d{0,6})C([1-9]\d{0,6})")
 
@@ -140,6 +141,11 @@ class Fields:
         return found
 
 
+def compact(value: object) -> str:
+    """Return a value as JSON without blanks."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
 def record(where: str, item: object) -> Fields:
     """Return the values of an item that has to be an object."""
     if not isinstance(item, dict):
@@ -200,26 +206,8 @@ _CARRIED = {one.name: one for one in SWF_FIELDS if one.name not in _STANDARD}
 _MOST_COLUMNS = 100_000
 
 
-@dataclass(slots=True)
-class OmittedJobs:
-    """How many jobs were left out, by reason, and the first few of them."""
-
-    reasons: dict[str, int] = field(default_factory=dict)
-    examples: list[str] = field(default_factory=list)
-
-    def count(self, reason: str, example: str) -> None:
-        """Count a job."""
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        if len(self.examples) < 5:
-            self.examples.append(example)
-
-    def line(self) -> str:
-        """Return the counts in words, empty where nothing was left out."""
-        return ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.items())
-
-
 def fitting(
-    jobs: Iterable[SwfJob], machines: Machines, source: str, left: OmittedJobs, *, strict: bool
+    jobs: Iterable[SwfJob], machines: Machines, source: str, left: Omissions, *, strict: bool
 ) -> Iterator[SwfJob]:
     """Yield the jobs that ran and fit the machines; the others are counted in ``left``.
 

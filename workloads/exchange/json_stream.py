@@ -28,7 +28,8 @@ class RepeatedKeyError(ValueError):
     """An object has a key twice."""
 
 
-def _no_constant(name: str) -> Any:
+def no_constant(name: str) -> Any:
+    """Refuse what JSON does not know, for ``parse_constant``."""
     raise ValueError(f"{name} is no number of JSON")
 
 
@@ -41,7 +42,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
+_DECODER = json.JSONDecoder(parse_constant=no_constant, object_pairs_hook=_object)
 
 
 class _Text:

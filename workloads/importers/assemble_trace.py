@@ -22,7 +22,7 @@ from workloads.importers.slurm_words import (
     AccountingLog,
     swf_status,
 )
-from workloads.swf import ReadReport, SwfComment, SwfHeader, SwfJob, SwfTrace
+from workloads.swf import ReadReport, SwfHeader, SwfJob, SwfTrace
 
 INTERACTIVE_QUEUE = 0
 INTERACTIVE = ("name=interactive", "name=bash", "name=zsh", "name=tcsh", "name=sys/dashboard/*")
@@ -82,7 +82,7 @@ def assemble(log: AccountingLog, options: ImportOptions) -> SwfTrace:
         A pattern of ``options.interactive`` is malformed, or is one for a field that no job has.
     """
     patterns = [_pattern(text) for text in options.interactive]
-    skipped = Counter(log.skipped)
+    skipped = Counter(log.omitted.reasons)
     ran = _that_ran(log.jobs, skipped)
     if not ran:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in skipped.items()) or "it has no job"
@@ -116,7 +116,7 @@ def assemble(log: AccountingLog, options: ImportOptions) -> SwfTrace:
             )
         )
     header = _header(log, options, ran, jobs, first_s, partitions.known)
-    report = ReadReport(len(jobs), dict(skipped), tuple(log.examples))
+    report = ReadReport(len(jobs), dict(skipped), tuple(log.omitted.examples))
     return SwfTrace(header, tuple(jobs), options.name, report)
 
 
@@ -295,11 +295,7 @@ def _header(
         values = ", ".join(f"{column} {number:,}" for column, number in log.not_known.items())
         lines.append(f"Note: values that cannot be, taken as not known: {values}")
     lines.append("Note: interactive jobs (queue 0) are those with " + " or ".join(options.interactive))
-    return SwfHeader(tuple(SwfComment(_header_line(line)) for line in lines))
-
-
-def _header_line(text: str) -> bytes:
-    return f"; {one_line(' '.join(text.split()), LONGEST_MESSAGE)}\n".encode(errors="replace")
+    return SwfHeader.of_lines(one_line(" ".join(line.split()), LONGEST_MESSAGE) for line in lines)
 
 
 def beyond_system(trace: SwfTrace, procs: int) -> str | None:

@@ -23,6 +23,7 @@ from workloads.importers.slurm_words import (
     LocalClock,
     count,
     is_absent,
+    known_text,
     length_s,
     resources,
     state_word,
@@ -55,7 +56,7 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
             continue
         keys = _KEY.findall(line)
         if len(set(keys)) < len(keys):
-            log.skip("a key of Slurm's in a user's words", f"{path}:{number}: a key occurs twice")
+            log.omitted.count("a key of Slurm's in a user's words", f"{path}:{number}: a key occurs twice")
             continue
         try:
             log.jobs.append(_job(line, clock))
@@ -63,7 +64,7 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
             message = f"{path}:{number}: no completed job in it: cannot make sense of {error}"
             if strict:
                 raise InputError(f"{message}; --lenient skips such lines") from error
-            log.skip("malformed line", message)
+            log.omitted.count("malformed line", message)
     return log
 
 
@@ -88,18 +89,14 @@ def _job(line: str, clock: LocalClock) -> AccountingJob:
         procs=procs,
         nodes=count(values.get("NodeCnt", "")),
         requested_s=length_s(values.get("TimeLimit", ""), 60),
-        user=user[1] if user else _text(values.get("UserId")),
-        account=_text(values.get("Account")) or _text(values.get("GroupId")),
-        partition=_text(values.get("Partition")),
-        qos=_text(values.get("QOS")),
-        name=_text(values.get("Name")),
+        user=user[1] if user else known_text(values.get("UserId")),
+        account=known_text(values.get("Account")) or known_text(values.get("GroupId")),
+        partition=known_text(values.get("Partition")),
+        qos=known_text(values.get("QOS")),
+        name=known_text(values.get("Name")),
         had_nodes=None if nodes is None else not is_absent(nodes),
         sure=sure,
     )
-
-
-def _text(text: str | None) -> str | None:
-    return None if text is None or is_absent(text) else text
 
 
 _Trace = TypeVar("_Trace", SwfTrace, SwfColumns)
@@ -245,7 +242,7 @@ def _read(
     read = read_completions if kind is LogKind.JOBCOMP else read_delimited
     log = read(path, lines(), zone, strict)
     for fault in faults:
-        log.skip("damaged end of file", fault)
+        log.omitted.count("damaged end of file", fault)
     return log
 
 

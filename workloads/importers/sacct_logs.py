@@ -26,6 +26,7 @@ from workloads.importers.slurm_words import (
     NotKnownError,
     count,
     is_absent,
+    known_text,
     length_s,
     memory_kib,
     resources,
@@ -154,7 +155,7 @@ def _rows(
 def _refuse(log: AccountingLog, strict: bool, reason: str, message: str) -> None:
     if strict:
         raise InputError(f"{message}; --lenient skips such lines")
-    log.skip(reason, message)
+    log.omitted.count(reason, message)
 
 
 class _RowReader:
@@ -246,11 +247,11 @@ class _RowReader:
             requested_memory_kib=self._known("ReqMem", memory_kib, memory, requested_procs or procs, nodes),
             used_memory_kib=self._resident_kib(cells),
             cpu_s=self._known("TotalCPU", length_s, cells.get("cpu", "")),
-            user=_text(cells.get("user")),
-            account=_text(cells.get("account")),
-            partition=_text(cells.get("partition")),
-            qos=_text(cells.get("qos")),
-            name=_text(cells.get("name")),
+            user=known_text(cells.get("user")),
+            account=known_text(cells.get("account")),
+            partition=known_text(cells.get("partition")),
+            qos=known_text(cells.get("qos")),
+            name=known_text(cells.get("name")),
             had_nodes=None if evidence is None else evidence != "0" and not is_absent(evidence),
             sure=sure,
         )
@@ -261,10 +262,6 @@ class _RowReader:
         if kib is None:
             return None
         return kib * (self._known("NTasks", count, cells.get("tasks", "")) or 1)
-
-
-def _text(text: str | None) -> str | None:
-    return None if text is None or is_absent(text) else text
 
 
 def read_json(path: Path, text: str, strict: bool) -> AccountingLog:
@@ -290,7 +287,7 @@ def read_json(path: Path, text: str, strict: bool) -> AccountingLog:
             message = f"{path}: job {place} of the list has another shape than sacct's: {error!r}"
             if strict:
                 raise InputError(f"{message}; --lenient skips it") from error
-            log.skip("malformed job", message)
+            log.omitted.count("malformed job", message)
     return log
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from itertools import product
 
+from workloads.swf.swf_reader import Omissions
+
 
 @dataclass(frozen=True, slots=True)
 class AccountingJob:
@@ -69,22 +71,15 @@ class AccountingJob:
 
 @dataclass(slots=True)
 class AccountingLog:
-    """What a reader found: the jobs, and how many lines it skipped, by reason, with a few examples.
+    """What a reader found: the jobs, and the lines that cannot be used.
 
     ``not_known`` counts values that cannot be, by column; they count as absent.
     """
 
     kind: str
     jobs: list[AccountingJob] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)
-    examples: list[str] = field(default_factory=list)
+    omitted: Omissions = field(default_factory=Omissions)
     not_known: Counter[str] = field(default_factory=Counter)
-
-    def skip(self, reason: str, example: str) -> None:
-        """Count a line that cannot be used."""
-        self.skipped[reason] = self.skipped.get(reason, 0) + 1
-        if len(self.examples) < 5:
-            self.examples.append(example)
 
 
 _ABSENT = frozenset({"", "unknown", "none", "n/a", "invalid", "none assigned", "(null)", "null"})
@@ -117,6 +112,11 @@ class NotKnownError(ValueError):
 def is_absent(text: str) -> bool:
     """Return whether ``text`` means no value."""
     return text.strip().lower() in _ABSENT
+
+
+def known_text(text: str | None) -> str | None:
+    """Return a text, None for what means no value."""
+    return None if text is None or is_absent(text) else text
 
 
 def instant_s(text: str, zone: tzinfo | None) -> float | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,10 +34,10 @@ from workloads.swf.swf_job import (
     stream_fault,
 )
 from workloads.swf.swf_reader import (
-    EXAMPLES_KEPT,
     LONE_PART,
     PART_STATUSES,
     JoinedParts,
+    Omissions,
     ReadReport,
     join_parts,
     no_jobs,
@@ -154,8 +153,7 @@ class _Loading:
     blocks: list[Matrix] = field(default_factory=list)
     comments: list[SwfComment] = field(default_factory=list)
     extensions: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    skipped: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
+    omitted: Omissions = field(default_factory=Omissions)
     jobs: int = 0
     lines: int = 0
     numbers: set[float] = field(default_factory=set)
@@ -237,9 +235,7 @@ class _Loading:
         """Raise where reading is strict, else count."""
         if self.strict:
             raise refusal(message, self.jobs)
-        self.skipped[reason] += 1
-        if len(self.examples) < EXAMPLES_KEPT:
-            self.examples.append(message)
+        self.omitted.count(reason, message)
 
 
 def _job(row: NDArray[np.float64], extension: tuple[float, ...]) -> SwfJob:
@@ -331,14 +327,14 @@ def load_columns(path: Path, strict: bool = True) -> SwfColumns:
     if any(np.isin(block[:, _STATUS], _PARTS).any() for block in loading.blocks):
         loading.join()
     if not loading.jobs:
-        report = ReadReport(skipped=dict(loading.skipped))
+        report = ReadReport(skipped=loading.omitted.reasons)
         raise no_jobs(path, report, len(loading.comments))
     frame = _frame(loading.blocks)
     submits = frame["submit_s"].to_numpy()
     report = ReadReport(
         loading.jobs,
-        dict(loading.skipped),
-        tuple(loading.examples),
+        loading.omitted.reasons,
+        tuple(loading.omitted.examples),
         int(np.count_nonzero(np.diff(submits) < 0)),
         loading.jobs - frame["job_number"].n_unique(),
         len(loading.joined.dropped),

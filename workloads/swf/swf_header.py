@@ -17,45 +17,35 @@ _LEADING_NUMBER = re.compile(
     r"([+-]?)(?:(\d{1,3}(?:,\d{3})+)|(\d{1,18}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,2})?))(?=$|[\s;:(/]|,\s)"
 )
 _NUMBER_FIELDS = (
-    *(
-        "MaxJobs",
-        "MaxRecords",
-        "UnixStartTime",
-        "TimeZone",
-        "MaxNodes",
-        "MaxProcs",
-        "MaxRuntime",
-        "MaxMemory",
-    ),
-    *("MaxQueues", "MaxPartitions"),
+    "MaxJobs",
+    "MaxRecords",
+    "UnixStartTime",
+    "TimeZone",
+    "MaxNodes",
+    "MaxProcs",
+    "MaxRuntime",
+    "MaxMemory",
+    "MaxQueues",
+    "MaxPartitions",
 )
 _NUMBERED = re.compile(r"^(-?\d+)\s*[-:]?\s*(.*)$")
 _LARGEST = 2**53
 KNOWN_FIELDS = frozenset(
     {
+        *_NUMBER_FIELDS,
         "Version",
         "Computer",
         "Installation",
         "Acknowledge",
         "Information",
         "Conversion",
-        "MaxJobs",
-        "MaxRecords",
         "Preemption",
-        "UnixStartTime",
-        "TimeZone",
         "TimeZoneString",
         "StartTime",
         "EndTime",
-        "MaxNodes",
-        "MaxProcs",
-        "MaxRuntime",
-        "MaxMemory",
         "AllowOveruse",
-        "MaxQueues",
         "Queues",
         "Queue",
-        "MaxPartitions",
         "Partitions",
         "Partition",
         "Note",
@@ -111,6 +101,11 @@ class SwfHeader:
     comments: tuple[SwfComment, ...] = ()
     fields: dict[str, tuple[str, ...]] = field(init=False, compare=False, repr=False)
     """Values as text by field name, continuation lines joined."""
+
+    @classmethod
+    def of_lines(cls, lines: Iterable[str]) -> SwfHeader:
+        """Return a header of such lines as ``Version: 2.2``; what cannot be written becomes ``?``."""
+        return cls(tuple(SwfComment(f"; {line}\n".encode(errors="replace")) for line in lines))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", _parse_fields(self.comments))

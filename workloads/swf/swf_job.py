@@ -94,6 +94,12 @@ class InteractivePattern:
             )
         return cls(columns[0], columns[1], tuple(periods[:count]), tuple(periods[count:]))
 
+    @classmethod
+    def of_periods(cls, periods_s: Sequence[float]) -> InteractivePattern:
+        """Return the pattern of idle, busy, idle, ... seconds; the inverse of ``periods_s``."""
+        first_s, *inner, last_s = periods_s if len(periods_s) > 1 else (*periods_s, 0)
+        return cls(first_s, last_s, tuple(inner[0::2]), tuple(inner[1::2]))
+
     def to_extension(self, reserved: tuple[float, ...] = (-1, -1, -1)) -> tuple[float, ...]:
         """Return columns 19 and up; ``reserved`` fills columns 19 to 21."""
         head = (*reserved, self.prologue_s, self.epilogue_s, len(self.activations_s))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +30,26 @@ from workloads.swf.swf_job import (
     raw_lines,
     stream_fault,
 )
+
+EXAMPLES_KEPT = 5
+
+
+@dataclass(slots=True)
+class Omissions:
+    """How many lines or jobs were left out, by reason, and the first few of them."""
+
+    reasons: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+
+    def count(self, reason: str, example: str) -> None:
+        """Count a line or job."""
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if len(self.examples) < EXAMPLES_KEPT:
+            self.examples.append(example)
+
+    def line(self) -> str:
+        """Return the counts in words, empty where nothing was left out."""
+        return ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +250,6 @@ def _whole(parts: list[SwfJob]) -> SwfJob:
     )
 
 
-EXAMPLES_KEPT = 5
 LONE_PART = (
     "field 2 (submit time): -1 is for a part of a job (status 2 to 4) that an earlier line begins, "
     "and none does"
@@ -247,8 +266,7 @@ class SwfReader(Iterator[SwfJob]):
         self.path = path
         self.strict = strict
         self._comments: list[SwfComment] = []
-        self._skipped: Counter[str] = Counter()
-        self._examples: list[str] = []
+        self._omitted = Omissions()
         self._jobs = 0
         self._unsorted = 0
         self._duplicates = 0
@@ -272,8 +290,8 @@ class SwfReader(Iterator[SwfJob]):
         """What was met so far."""
         return ReadReport(
             self._jobs,
-            dict(self._skipped),
-            tuple(self._examples),
+            dict(self._omitted.reasons),
+            tuple(self._omitted.examples),
             self._unsorted,
             self._duplicates,
             self._joined,
@@ -346,15 +364,13 @@ class SwfReader(Iterator[SwfJob]):
     def _refuse(self, message: str, reason: str) -> None:
         if self.strict:
             raise refusal(message, self._jobs)
-        self._skipped[reason] += 1
-        if len(self._examples) < EXAMPLES_KEPT:
-            self._examples.append(message)
+        self._omitted.count(reason, message)
 
     def _count(self, job: SwfJob) -> None:
         number, submit_s = job.job_number, job.submit_s
         if number in self._end_s:
             self._duplicates += 1
-        self._end_s[number] = submit_s + (job.wait_s or 0) + (job.run_s or 0)
+        self._end_s[number] = end_of(job)
         if submit_s < self._last_submit_s:
             self._unsorted += 1
         self._last_submit_s = submit_s

@@ -8,12 +8,13 @@ to even, as Python's ``round`` does it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foundation.errors import UsageError
 from workloads.swf import InteractivePattern, SwfHeader
 
 
@@ -34,7 +35,7 @@ def stretch(pattern: InteractivePattern, total_ms: int) -> InteractivePattern:
     The instants between the periods are rounded, not the periods, so the sum is exact and no error
     adds up. A pattern without any length is idle for ``total_ms`` before its empty busy periods.
     """
-    periods = (pattern.prologue_s, *_alternate(pattern), pattern.epilogue_s)
+    periods = pattern.periods_s if pattern.activations_s else (pattern.prologue_s, pattern.epilogue_s)
     ends_ms = list(accumulate(map(to_ms, periods)))
     length_ms = ends_ms[-1]
     if length_ms == 0:
@@ -42,12 +43,7 @@ def stretch(pattern: InteractivePattern, total_ms: int) -> InteractivePattern:
             to_s(total_ms), 0, (0,) * len(pattern.activations_s), (0,) * len(pattern.idles_s)
         )
     moved = [0, *((2 * end_ms * total_ms + length_ms) // (2 * length_ms) for end_ms in ends_ms)]
-    lengths = [to_s(end_ms - start_ms) for start_ms, end_ms in pairwise(moved)]
-    return InteractivePattern(lengths[0], lengths[-1], tuple(lengths[1:-1:2]), tuple(lengths[2:-1:2]))
-
-
-def _alternate(pattern: InteractivePattern) -> tuple[float, ...]:
-    return pattern.periods_s[1:-1] if pattern.activations_s else ()
+    return InteractivePattern.of_periods([to_s(end_ms - start_ms) for start_ms, end_ms in pairwise(moved)])
 
 
 DAY_S = 86_400
@@ -135,3 +131,10 @@ class TraceClock:
         inside = min(max(unix_s, int(_EARLIEST)), int(_LATEST))
         offset = datetime.fromtimestamp(inside, self.zone).utcoffset()
         return 0 if offset is None else int(offset.total_seconds())
+
+
+def day_number(clock: TraceClock, day: date, name: str) -> int:
+    """Return a date as days since 1970-01-01; ``UsageError`` where the trace ``name`` has no dates."""
+    if clock.epoch_s is None:
+        raise UsageError(f"trace {name} has no dates, so no {day.isoformat()}: give --start instead")
+    return (day - date(1970, 1, 1)).days

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
 from analysis.pages import Page, PageBlock, PageTable, Section, VerdictParagraph, write_page
 from foundation.units import counted, verb
-from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.models import interactive_flags
+from workloads.swf import SwfJob
+from workloads.trace.models import by_kind
 from workloads.trace.scaling import Experiment
 from workloads.trace.transforms import SLOT_S, BusyWindow
 
@@ -74,8 +74,8 @@ def _hours(jobs: list[SwfJob]) -> Hours:
     return np.array([job.submit_s / 3600 for job in jobs], dtype=np.float64)
 
 
-def _phases(figure: go.Figure, window: BusyWindow) -> None:
-    """Mark the active phase; before it is warm-up, after it cool-down."""
+def _over_time(figure: go.Figure, window: BusyWindow, height_px: int, title: str, **layout: str) -> None:
+    """Lay out a figure over the window, with the active phase; before it is warm-up, after it cool-down."""
     start, end = ((at - window.start_s) / 3600 for at in (window.active_start_s, window.active_end_s))
     if start > 0 or end < window.length_s / 3600:
         figure.add_vrect(
@@ -88,6 +88,7 @@ def _phases(figure: go.Figure, window: BusyWindow) -> None:
             annotation={"text": "active phase", "font": {"color": MUTED, "size": 12}},
             annotation_position="top left",
         )
+    arrange(figure, height_px, xaxis_title="hours since the window's start", yaxis_title=title, **layout)
 
 
 def _slots(experiment: Experiment, from_procs: int, to_procs: int, window: BusyWindow) -> Chart:
@@ -108,10 +109,7 @@ def _slots(experiment: Experiment, from_procs: int, to_procs: int, window: BusyW
             customdata=list(cores),
             hovertemplate="%{x:.1f} h: %{customdata} cores, %{y:.1f} % of the system",
         )
-    _phases(figure, window)
-    arrange(figure, 380, barmode="overlay")
-    figure.update_xaxes(title="hours since the window's start")
-    figure.update_yaxes(title="cores submitted [% of the system]")
+    _over_time(figure, window, 380, "cores submitted [% of the system]", barmode="overlay")
     return Chart(
         figure,
         f"{report.slots_within} of {len(report.slot_targets)} half hours are within the tolerance of their "
@@ -123,7 +121,7 @@ def _course(experiment: Experiment, window: BusyWindow, queue: int | None) -> Ch
     figure = go.Figure()
     pairs = (("before", experiment.original, _BEFORE), ("after", experiment.scaled, _AFTER))
     for name, trace, colour in pairs:
-        batch = sorted(_split(trace, queue)[1], key=lambda job: job.submit_s)
+        batch = sorted(by_kind(trace, queue)[1], key=lambda job: job.submit_s)
         cores = np.cumsum([job.procs or 0 for job in batch], dtype=np.float64)
         figure.add_scatter(
             name=name,
@@ -131,10 +129,7 @@ def _course(experiment: Experiment, window: BusyWindow, queue: int | None) -> Ch
             y=100 * cores / cores[-1] if len(cores) else cores,
             line={"shape": "hv", "color": colour, "width": 2, "dash": "solid" if name == "before" else "dot"},
         )
-    _phases(figure, window)
-    arrange(figure, 380)
-    figure.update_xaxes(title="hours since the window's start")
-    figure.update_yaxes(title="cores of batch jobs submitted so far [%]")
+    _over_time(figure, window, 380, "cores of batch jobs submitted so far [%]")
     report = experiment.report
     return Chart(
         figure,
@@ -149,7 +144,7 @@ def _sizes(experiment: Experiment, queue: int | None) -> Chart:
         ("before", experiment.original, _BEFORE),
         ("after", experiment.scaled, _AFTER),
     ):
-        widths = [job.procs or 0 for job in _split(trace, queue)[1]]
+        widths = [job.procs or 0 for job in by_kind(trace, queue)[1]]
         sizes, counts = np.unique(np.array(widths, dtype=np.int64), return_counts=True)
         figure.add_scatter(
             name=name,
@@ -171,25 +166,13 @@ def _sessions(experiment: Experiment, window: BusyWindow, queue: int | None) -> 
         ("before", experiment.original, MUTED),
         ("after", experiment.scaled, KIND_COLOURS["interactive"]),
     ):
-        sessions = _split(trace, queue)[0]
+        sessions = by_kind(trace, queue)[0]
         total = len(sessions)
         counts, _ = np.histogram(_hours(sessions), bins=edges)
         offset = 0 if name == "before" else 0.25
         figure.add_bar(name=name, x=edges[:-1], y=counts, marker_color=colour, width=0.25, offset=offset)
-    _phases(figure, window)
-    arrange(figure, 280, barmode="overlay")
-    figure.update_xaxes(title="hours since the window's start")
-    figure.update_yaxes(title="interactive jobs")
+    _over_time(figure, window, 280, "interactive jobs", barmode="overlay")
     return Chart(
         figure,
         f"{counted(total, 'interactive job')} {verb(total)} in the scaled trace, each within one node.",
-    )
-
-
-def _split(trace: SwfTrace, queue: int | None) -> tuple[list[SwfJob], list[SwfJob]]:
-    """Return the interactive and the batch jobs."""
-    flags = interactive_flags(trace, queue)
-    return (
-        [job for job, flag in zip(trace.jobs, flags, strict=True) if flag],
-        [job for job, flag in zip(trace.jobs, flags, strict=True) if not flag],
     )

@@ -13,7 +13,7 @@ from analysis.quantiles import quantiles
 from foundation.units import counted, verb
 from workloads.swf import SwfColumns, SwfJob, SwfTrace, dependencies_of, procs_column
 from workloads.trace.local_clock import DAY_S, HOUR_S, TraceClock
-from workloads.trace.models import interactive_flags
+from workloads.trace.models import by_kind
 
 LONG_GAP_DAYS = 14
 """So long without a submission is no holiday: the log has jobs of another time, or a part is missing."""
@@ -178,14 +178,11 @@ def _shares(sizes: NDArray[np.int64]) -> tuple[float | None, float | None]:
 
 def _size_counts(sizes: NDArray[np.int64]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for upper, count in zip(*np.unique(_upper_power(sizes[sizes > 0]), return_counts=True), strict=True):
+    powers = np.int64(1) << np.ceil(np.log2(sizes[sizes > 0])).astype(np.int64)
+    for upper, count in zip(*np.unique(powers, return_counts=True), strict=True):
         low = int(upper) // 2 + 1
         counts[str(upper) if low >= upper else f"{low}-{upper}"] = int(count)
     return counts
-
-
-def _upper_power(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.int64(1) << np.ceil(np.log2(sizes)).astype(np.int64)
 
 
 def _queues(frame: pl.DataFrame, descriptions: dict[int, str]) -> tuple[QueueShare, ...]:
@@ -310,9 +307,7 @@ THESIS_TABLE_7_2 = {
 
 def summarize_kinds(trace: SwfTrace, interactive_queue: int | None = 0) -> dict[str, JobKindSummary]:
     """Return the summaries of ``interactive`` and ``batch`` jobs."""
-    flags = interactive_flags(trace, interactive_queue)
-    interactive = [job for job, flag in zip(trace.jobs, flags, strict=True) if flag]
-    batch = [job for job, flag in zip(trace.jobs, flags, strict=True) if not flag]
+    interactive, batch = by_kind(trace, interactive_queue)
     busy_s = [pattern.busy_s for job in interactive if (pattern := job.pattern) is not None]
     return {
         "interactive": _of_kind(interactive, busy_s),

@@ -17,9 +17,17 @@ from foundation.units import counted
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, Lenient, check_free, counting, print_json, working
 from osub.live.system_named import size_named
-from workloads.exchange.exported import ExchangeForm, Export, export_run, export_trace
+from workloads.exchange.exchanged import (
+    ExchangeForm,
+    Export,
+    ImportSource,
+    export_run,
+    export_trace,
+    import_batsim,
+    import_elastisim,
+    import_run,
+)
 from workloads.exchange.fields import Unit
-from workloads.exchange.imported import ImportSource, import_batsim, import_elastisim, import_run
 from workloads.importers.fetch_log import ARCHIVE, LOGS, cache_folder, fetch_log, find_log
 
 

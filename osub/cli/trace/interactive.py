@@ -32,7 +32,6 @@ from osub.cli.trace.files import (
 )
 from osub.live.system_named import system_named
 from workloads.behaviour.behaviour_sampler import (
-    CgroupsUsage,
     CgroupUsage,
     TreeUsage,
     Usage,
@@ -246,11 +245,11 @@ def _usage(job: int | None, pid: int | None, cgroup: Path | None) -> tuple[Usage
     if sum(given is not None for given in (job, pid, cgroup)) != 1:
         raise UsageError("say what to record with one of --job, --pid and --cgroup")
     if job is not None:
-        return CgroupsUsage(job_cgroups(job)), f"job-{job}"
+        return CgroupUsage(job_cgroups(job)), f"job-{job}"
     if pid is not None:
         return TreeUsage(pid), f"process-{pid}"
     assert cgroup is not None
-    return CgroupUsage(cgroup), cgroup.name
+    return CgroupUsage([cgroup]), cgroup.name
 
 
 def interactive(

@@ -251,18 +251,21 @@ def test_both_generations_of_cgroups_are_read(tmp_path: Path) -> None:
     (first / "cpuacct.usage").write_text("1500000000\n")
     # v1 has a cpu.stat, too, that does not count CPU time
     (first / "cpu.stat").write_text("nr_periods 0\n")
-    assert (behaviour_sampler.CgroupUsage(second).cpu_s(), behaviour_sampler.CgroupUsage(first).cpu_s()) == (
+    assert (
+        behaviour_sampler.CgroupUsage([second]).cpu_s(),
+        behaviour_sampler.CgroupUsage([first]).cpu_s(),
+    ) == (
         2.5,
         1.5,
     )
-    both = behaviour_sampler.CgroupsUsage([second, first])
+    both = behaviour_sampler.CgroupUsage([second, first])
     assert both.cpu_s() == 4
     (second / "cpu.stat").unlink()
     assert both.cpu_s() == 4
     (first / "cpuacct.usage").unlink()
     assert both.cpu_s() is None
     with pytest.raises(UsageError, match="is no cgroup"):
-        behaviour_sampler.CgroupUsage(tmp_path)
+        behaviour_sampler.CgroupUsage([tmp_path])
 
 
 def test_cgroups_of_a_slurm_job_are_found_wherever_slurm_puts_them(tmp_path: Path) -> None:

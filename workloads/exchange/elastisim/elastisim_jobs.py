@@ -28,8 +28,8 @@ from workloads.exchange.fields import (
     Fields,
     Machines,
     Numbering,
-    OmittedJobs,
     carried,
+    compact,
     given_back,
     header_of,
     record,
@@ -40,6 +40,7 @@ from workloads.exchange.simgrid_platform import elastisim_platform
 from workloads.exchange.sizes import MOST_NODES, JobSizes
 from workloads.swf import SwfHeader, SwfJob
 from workloads.swf.swf_job import LARGEST
+from workloads.swf.swf_reader import Omissions
 
 CLOSE = 1e-5
 """Part of a run time by which the one that was carried along may differ from what the model says."""
@@ -100,7 +101,7 @@ class ElastisimReading:
 
     machines: Machines
     models: Models
-    left: OmittedJobs
+    left: Omissions
     strict: bool
     sizes: list[tuple[int, JobSizes]] = field(default_factory=list)
     not_amdahl: int = 0
@@ -198,7 +199,8 @@ def _job(job: Fields, number: int, reading: ElastisimReading) -> SwfJob:
     asked = given if least <= given <= most else most
     model = _model(job, reading)
     arguments = {name: _argument(job, name, value) for name, value in job.mapping("arguments").items()}
-    run_s = _whole(run_time(model, arguments, asked))
+    run_s = run_time(model, arguments, asked)
+    run_s = int(run_s) if run_s.is_integer() else run_s
     if not 0 < run_s <= LARGEST:
         raise NotToldError(f"application_model: {run_s:g} s is no run time")
     if kind == "malleable":
@@ -298,10 +300,6 @@ def _share(slow_s: float, quick_s: float, least: int, most: int) -> float:
     return min(1.0, max(0.0, share))
 
 
-def _whole(value: float) -> float:
-    return int(value) if value.is_integer() else value
-
-
 def write_elastisim(
     folder: Path,
     jobs: Iterable[SwfJob],
@@ -336,10 +334,10 @@ def elastisim_pieces(
 ) -> Iterator[bytes]:
     """Yield the jobs' document piece by piece; ElastiSim does not look at the member ``osub``."""
     about = {"system": machines.system, "unit": machines.unit, "header": list(header)}
-    yield f'{{\n"osub": {_compact(about)},\n"jobs": ['.encode()
+    yield f'{{\n"osub": {compact(about)},\n"jobs": ['.encode()
     for number, job in enumerate(jobs):
         one = _written(job, machines, sizes.get(job.job_number), source)
-        yield f"{',' if number else ''}\n{_compact(one)}".encode()
+        yield f"{',' if number else ''}\n{compact(one)}".encode()
     yield b"\n]\n}\n"
 
 
@@ -363,7 +361,7 @@ def _written(job: SwfJob, machines: Machines, sizes: JobSizes | None, source: st
         found |= {"type": "malleable", "num_nodes_min": sizes.least, "num_nodes_max": sizes.most, **limit}
         found |= {"application_model": MALLEABLE, "arguments": arguments}
         attributes["preferred"] = sizes.preferred
-    return found | {"attributes": attributes | {"swf": _compact(known)}}
+    return found | {"attributes": attributes | {"swf": compact(known)}}
 
 
 def _check(job: SwfJob, nodes: int, sizes: JobSizes, machines: Machines, source: str) -> None:
@@ -375,7 +373,3 @@ def _check(job: SwfJob, nodes: int, sizes: JobSizes, machines: Machines, source:
         )
     if sizes.most > machines.nodes:
         raise InputError(f"{where}: max_nodes: {sizes.most:,} are more than {machines.system} has")
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -31,18 +31,13 @@ from foundation.records.record_checks import check_record
 from foundation.records.table_files import ROWS_A_PIECE, frame_of
 from foundation.units import counted
 from workloads.exchange.fields import Fields, Machines, Numbering, Unit, record, shown, trace_pieces
-from workloads.exchange.jobs_csv.jobs_csv_write import CORE_COLUMNS, node_name, parse_intervals
+from workloads.exchange.jobs_csv.jobs_csv_write import CORE_COLUMNS, FINAL_STATES, node_name, parse_intervals
+from workloads.exchange.json_stream import no_constant
 from workloads.swf import SwfHeader, SwfJob
 
 _SWF_STATUS = {"COMPLETED": 1, "FAILED": 0, "TIMEOUT": 0, "NODE_FAIL": 0, "CANCELLED": 5, "REFUSED": 5}
 
-STATES = {
-    "COMPLETED_SUCCESSFULLY": "COMPLETED",
-    "COMPLETED_FAILED": "FAILED",
-    "COMPLETED_WALLTIME_REACHED": "TIMEOUT",
-    "COMPLETED_KILLED": "CANCELLED",
-    "REJECTED": "REFUSED",
-}
+STATES = {final: state for state, final in FINAL_STATES.items() if final and state != "NODE_FAIL"}
 OWN = '{"osub":'
 """What metadata begin with that osub wrote."""
 ROUNDING_S = 1e-5
@@ -324,7 +319,7 @@ def _metadata(row: Fields) -> dict[str, Any]:
     if text is None or not text.startswith(OWN):
         return {}
     try:
-        values = json.loads(text, parse_constant=_no_number)
+        values = json.loads(text, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise row.fault("metadata", "is no JSON") from error
     found: Mapping[str, Any] = record(f"{row.where}: metadata", values).mapping("osub")
@@ -333,10 +328,6 @@ def _metadata(row: Fields) -> dict[str, Any]:
             raise row.fault("metadata", f"{shown(name)} is no column of a RUN")
     on = {} if "on" not in values else {"on": values["on"]}
     return {**found, **on}
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 @contextmanager

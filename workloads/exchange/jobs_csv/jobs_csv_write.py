@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,19 +19,13 @@ from foundation.one_line import one_line
 from foundation.records import JOBS, Run, parse_cores
 from foundation.records.record_checks import check_placements
 from foundation.records.table_files import ROWS_A_GROUP
-from workloads.exchange.fields import Machines, Unit, shown
+from workloads.exchange.fields import Machines, Unit, compact, shown
 from workloads.swf.swf_job import format_number
 
 
 def format_intervals(intervals: Iterable[tuple[int, int]]) -> str:
-    """Return intervals (first, last), ascending and apart, in canonical form: those that touch become one."""
-    joined: list[tuple[int, int]] = []
-    for first, last in intervals:
-        if joined and first == joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], last)
-        else:
-            joined.append((first, last))
-    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in joined)
+    """Return intervals (first, last), ascending, in canonical form: those that touch become one."""
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in _merged(intervals))
 
 
 def parse_intervals(text: str) -> list[tuple[int, int]]:
@@ -43,9 +36,12 @@ def parse_intervals(text: str) -> list[tuple[int, int]]:
     ValueError
         The text is no such set.
     """
-    found = sorted(_each(text))
+    return _merged(sorted(_each(text)))
+
+
+def _merged(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
-    for first, last in found:
+    for first, last in intervals:
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
@@ -202,4 +198,4 @@ def _metadata(job: Mapping[str, Any], submit_s: float, places: dict[str, int]) -
         known["job_id"] = job["job_id"]
     nodes = sorted({entry["node"] for entry in job["placement"] or ()}, key=lambda name: places[name])
     on = {} if all(name == node_name(places[name]) for name in nodes) else {"on": nodes}
-    return json.dumps({"osub": known, **on}, separators=(",", ":"), allow_nan=False)
+    return compact({"osub": known, **on})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from workloads.trace.models.generated_trace import generate_trace, offered_load
+from workloads.trace.models.generated_trace import generate_trace, least_factor, offered_load
 from workloads.trace.models.interactive_jobs import (
     INTERACTIVE_S,
     JOBS_A_BLOCK,
     MOST_CORES,
     MOST_RUN_S,
+    by_kind,
     choose,
     coupled_mix,
     embed_patterns,

@@ -14,6 +14,7 @@ batch and interactive jobs).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from foundation.errors import UsageError
 from foundation.units import counted
-from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
+from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.local_clock import DAY_S
 from workloads.trace.models.interactive_jobs import sample_sessions_s, synthesize_patterns
 
@@ -146,12 +147,21 @@ def _arrivals_s(
         return follow_the_day(points, weights)
     ahead = points - points[0]
     first_s = follow_the_day(points[:1], weights)[0]
-    low, high = 0.0, 2.0 * SLOTS_PER_DAY * (span_s / DAY_S + 1) / ahead[-1]
+    factor = least_factor(
+        lambda factor: follow_the_day(points[:1] + factor * ahead[-1:], weights)[0] - first_s,
+        span_s,
+        2.0 * SLOTS_PER_DAY * (span_s / DAY_S + 1) / ahead[-1],
+    )
+    return follow_the_day(points[0] + factor * ahead, weights)
+
+
+def least_factor(total: Callable[[float], float], wanted: float, most: float = 1e6) -> float:
+    """Return about the least factor, up to ``most``, with which a total that grows with it is as wanted."""
+    low, high = 0.0, most
     for _ in range(60):
         factor = (low + high) / 2
-        last_s = follow_the_day(points[:1] + factor * ahead[-1:], weights)[0]
-        low, high = (factor, high) if last_s - first_s < span_s else (low, factor)
-    return follow_the_day(points[0] + high * ahead, weights)
+        low, high = (factor, high) if total(factor) < wanted else (low, factor)
+    return high
 
 
 def _along_the_day_s(count: int, start_s: float, end_s: float, rng: np.random.Generator) -> FloatArray:
@@ -201,7 +211,7 @@ def _header(jobs: int, nodes: int, procs: int, note: str, interactive: bool) -> 
         "Note: second 0 is midnight",
         f"Note: {note}",
     ]
-    return SwfHeader(tuple(SwfComment(f"; {line}\n".encode()) for line in lines))
+    return SwfHeader.of_lines(lines)
 
 
 def offered_load(trace: SwfTrace, cores: int) -> float | None:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from foundation.errors import UsageError
 from foundation.units import counted, counted_of
-from workloads.swf import InteractivePattern, SwfComment, SwfHeader, SwfJob, SwfTrace
+from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.local_clock import to_ms, to_s
 
 MOST_BUSY_PERIODS = 94
@@ -104,9 +104,8 @@ def _split(length: int, busy: int, count: int, unit_ms: int, rng: np.random.Gene
     activations = _apportion(busy - count, rng.lognormal(0, _BUSY_SIGMA, count)) + 1
     gaps = _apportion(length - busy - (count - 1), rng.lognormal(0, _IDLE_SIGMA, count + 1))
     gaps[1:-1] += 1
-    seconds = [to_s(int(gap) * unit_ms) for gap in gaps]
-    busy_s = tuple(to_s(int(activation) * unit_ms) for activation in activations)
-    return InteractivePattern(seconds[0], seconds[-1], busy_s, tuple(seconds[1:-1]))
+    gaps_s, busy_s = ([to_s(unit_ms * part) for part in parts.tolist()] for parts in (gaps, activations))
+    return InteractivePattern(gaps_s[0], gaps_s[-1], tuple(busy_s), tuple(gaps_s[1:-1]))
 
 
 def _apportion(total: int, weights: NDArray[np.float64]) -> IntArray:
@@ -148,6 +147,12 @@ def interactive_flags(trace: SwfTrace, queue: int | None) -> list[bool]:
     return [False] * len(flags) if all(flags) else flags
 
 
+def by_kind(trace: SwfTrace, queue: int | None) -> tuple[list[SwfJob], list[SwfJob]]:
+    """Return the interactive and the batch jobs, see ``interactive_flags``."""
+    flagged = list(zip(trace.jobs, interactive_flags(trace, queue), strict=True))
+    return [job for job, flag in flagged if flag], [job for job, flag in flagged if not flag]
+
+
 def tag_interactive(trace: SwfTrace, share: float, max_procs: int, queue: int = 0, seed: int = 1) -> SwfTrace:
     """Move a random ``share`` of the jobs into ``queue``, for traces that name no interactive jobs.
 
@@ -166,17 +171,26 @@ def tag_interactive(trace: SwfTrace, share: float, max_procs: int, queue: int = 
     ]
     wanted = min(round(share * len(trace.jobs)), len(narrow))
     chosen = set(np.random.default_rng(seed).permutation(narrow)[:wanted].tolist())
-    other = max((job.queue for job in trace.jobs if job.queue is not None), default=queue) + 1
-    jobs = [_requeued(job, index in chosen, queue, other) for index, job in enumerate(trace.jobs)]
+    jobs = _moved(trace, queue, chosen, [False] * len(trace.jobs))
     made = counted_of(wanted, len(jobs), "job")
     note = f"osub interactive: {made} made interactive (queue {queue}), seed {seed}"
     return trace.with_jobs(jobs, note)
 
 
-def _requeued(job: SwfJob, interactive: bool, queue: int, other: int) -> SwfJob:
-    if interactive:
-        return replace(job, queue=queue)
-    return replace(job, queue=other) if job.queue == queue else job
+def _moved(trace: SwfTrace, queue: int, chosen: set[int], stay: Sequence[bool]) -> list[SwfJob]:
+    """Return the jobs with those at the places ``chosen`` in ``queue``.
+
+    Others that are there move to the next free queue, unless they ``stay``.
+    """
+    other = max((job.queue for job in trace.jobs if job.queue is not None), default=queue) + 1
+    return [
+        replace(job, queue=queue)
+        if place in chosen
+        else replace(job, queue=other)
+        if job.queue == queue and not stay[place]
+        else job
+        for place, job in enumerate(trace.jobs)
+    ]
 
 
 def utilisation(pattern: InteractivePattern) -> float | None:
@@ -230,15 +244,7 @@ def make_interactive(
             f"{most_run_s:g} s: {counted(wanted, 'interactive job')} cannot be reached"
         )
     chosen = set(choose(places, missing, seed))
-    other = max((job.queue for job in trace.jobs if job.queue is not None), default=queue) + 1
-    jobs = [
-        replace(job, queue=queue)
-        if place in chosen
-        else replace(job, queue=other)
-        if job.queue == queue and not flags[place]
-        else job
-        for place, job in enumerate(trace.jobs)
-    ]
+    jobs = _moved(trace, queue, chosen, flags)
     note = (
         f"osub interactive: {counted(missing, 'batch job')} of at most {counted(most_cores, 'core')} and "
         f"under {most_run_s:g} s made interactive (queue {queue}), {wanted} in all, seed {seed}"
@@ -404,4 +410,4 @@ def _header(procs: int) -> SwfHeader:
         f"Queue: {BATCH_QUEUE} batch",
         f"Queue: {INTERACTIVE_QUEUE} interactive",
     ]
-    return SwfHeader(tuple(SwfComment(f"; {line}\n".encode()) for line in lines))
+    return SwfHeader.of_lines(lines)

@@ -27,7 +27,7 @@ from foundation.errors import UsageError
 from foundation.units import counted
 from workloads.job_shape import job_shape
 from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.local_clock import DAY_S, TraceClock
+from workloads.trace.local_clock import DAY_S, TraceClock, day_number
 from workloads.trace.models import embed_patterns, interactive_flags
 from workloads.trace.scaling.half_hours import ScaleReport, scale_trace
 from workloads.trace.transforms import (
@@ -136,7 +136,6 @@ def _fitted(job: SwfJob, procs: int, run_s: float, compression: float) -> SwfJob
     )
 
 
-_UNIX_EPOCH = date(1970, 1, 1)
 GAIA_START_S = 1_400_749_079
 
 WINDOWS = ("auto", "thesis", "busy", "all")
@@ -286,7 +285,7 @@ def _with_interactive_day(
     if local is None:
         raise UsageError(f"trace {trace.name} has no dates, so no {wanted.isoformat()}")
     second = 3600 * local.hour + 60 * local.minute + local.second
-    start_s = clock.trace_s((wanted - _UNIX_EPOCH).days, second)
+    start_s = clock.trace_s(day_number(clock, wanted, trace.name), second)
     other = cut_window(trace, start_s, window.length_s)
     sessions = [job for job in other.jobs if job.queue == queue]
     if not sessions:
@@ -323,10 +322,8 @@ def window_of_day(trace: SwfTrace, day: date, start_hour: float, length_s: float
         The trace has no dates.
     """
     clock = TraceClock.of(trace.header, min(job.submit_s for job in trace.jobs))
-    if clock.epoch_s is None:
-        raise UsageError(f"trace {trace.name} has no dates, so no {day.isoformat()}: give --start instead")
     second = round(3600 * start_hour)
-    start_s = clock.trace_s((day - _UNIX_EPOCH).days + second // DAY_S, second % DAY_S)
+    start_s = clock.trace_s(day_number(clock, day, trace.name) + second // DAY_S, second % DAY_S)
     return BusyWindow(
         start_s, start_s, start_s + length_s, start_s + length_s, f"{day.isoformat()}, as asked for"
     )

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from foundation.errors import InputError
 from workloads.swf import InteractivePattern, SwfJob, SwfTrace
-from workloads.trace.models import synthesize_patterns
+from workloads.trace.models import least_factor, synthesize_patterns
 from workloads.trace.scaling.replayable_trace import (
     THESIS,
     Experiment,
@@ -154,13 +154,8 @@ def stretched_to(jobs: Sequence[SwfJob], total_s: float) -> list[SwfJob]:
     Where all of them at their longest don't, they are that.
     """
     runs_s = np.array([float(job.run_s or 0) for job in jobs])
-    low, high = 0.0, 1e6
-    for _ in range(60):
-        factor = (low + high) / 2
-        low, high = (
-            (factor, high) if np.minimum(runs_s * factor, LONGEST_RUN_S).sum() < total_s else (low, factor)
-        )
-    new_s = np.minimum(np.maximum(np.rint(runs_s * high), 1), LONGEST_RUN_S)
+    factor = least_factor(lambda factor: np.minimum(runs_s * factor, LONGEST_RUN_S).sum(), total_s)
+    new_s = np.minimum(np.maximum(np.rint(runs_s * factor), 1), LONGEST_RUN_S)
     return [with_run_time(job, float(run_s)) for job, run_s in zip(jobs, new_s.tolist(), strict=True)]
 
 
@@ -240,22 +235,17 @@ def _sessions(drawn: Experiment, seed: int) -> list[SwfJob]:
 
 def _shared_out(parts: dict[int, float], total_s: float, most_s: dict[int, float]) -> dict[int, float]:
     """Return parts in the same proportion that add up to a total, none above its most."""
-    low, high = 0.0, 1e6
-    parts = {number: max(part, 0.01) for number, part in parts.items()}
-    for _ in range(60):
-        factor = (low + high) / 2
-        made = sum(min(part * factor, most_s[number]) for number, part in parts.items())
-        low, high = (factor, high) if made < total_s else (low, factor)
-    return {number: min(part * high, most_s[number]) for number, part in parts.items()}
+
+    def made(factor: float) -> dict[int, float]:
+        return {number: min(max(part, 0.01) * factor, most_s[number]) for number, part in parts.items()}
+
+    return made(least_factor(lambda factor: sum(made(factor).values()), total_s))
 
 
 def _in_ms(pattern: InteractivePattern) -> InteractivePattern:
     """Return the pattern in whole milliseconds that add up to the same run time."""
     ends = [round(1000 * end_s) for end_s in accumulate(pattern.periods_s)]
-    prologue, *middle, epilogue = (
-        (end - begin) / 1000 for begin, end in zip([0, *ends[:-1]], ends, strict=True)
-    )
-    return InteractivePattern(prologue, epilogue, tuple(middle[::2]), tuple(middle[1::2]))
+    return InteractivePattern.of_periods([(end - begin) / 1000 for begin, end in pairwise([0, *ends])])
 
 
 def _together(drawn: Experiment, jobs: Sequence[SwfJob], note: str, name: str) -> SwfTrace:

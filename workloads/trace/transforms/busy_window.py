@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from foundation.errors import UsageError
 from foundation.units import checked_speedup, counted, counted_of
 from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.local_clock import DAY_S, LocalTimes, TraceClock, stretch, to_ms, to_s
+from workloads.trace.local_clock import DAY_S, LocalTimes, TraceClock, day_number, stretch, to_ms, to_s
 from workloads.trace.models import interactive_flags
 from workloads.trace.transforms.filters import with_sound_links
 
@@ -66,11 +66,11 @@ def _divided(job: SwfJob, arrivals: float, jobs: float) -> SwfJob:
     pattern = job.pattern
     extension = job.extension
     if pattern is not None:
-        total_ms = _divide_ms(to_ms(pattern.total_s), jobs)
+        total_ms = round(to_ms(pattern.total_s) / jobs)
         extension = stretch(pattern, total_ms).to_extension(job.extension[:3])
     return replace(
         job,
-        submit_s=to_s(_divide_ms(to_ms(job.submit_s), arrivals)),
+        submit_s=to_s(round(to_ms(job.submit_s) / arrivals)),
         wait_s=_divide(job.wait_s, arrivals),
         run_s=_divide(job.run_s, jobs),
         cpu_s=_divide(job.cpu_s, jobs),
@@ -80,12 +80,8 @@ def _divided(job: SwfJob, arrivals: float, jobs: float) -> SwfJob:
     )
 
 
-def _divide_ms(milliseconds: int, factor: float) -> int:
-    return round(milliseconds / factor)
-
-
 def _divide(seconds: float | None, factor: float) -> float | None:
-    return None if seconds is None else to_s(_divide_ms(to_ms(seconds), factor))
+    return None if seconds is None else to_s(round(to_ms(seconds) / factor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,7 @@ def clip_run_times(
     UsageError
         The bounds are not in order.
     """
-    runs_s = [None if spared(job, but_queue) else job.run_s for job in trace.jobs]
+    runs_s = [None if but_queue is not None and job.queue == but_queue else job.run_s for job in trace.jobs]
     clipped, report = clipped_s(runs_s, shortest_s, longest_s)
     note = (
         f"osub clip: run times to {shortest_s:g} to {longest_s:g} s, {report.raised} raised, {report.cut} cut"
@@ -118,11 +114,6 @@ def clip_run_times(
     if but_queue is not None:
         note += f", queue {but_queue} left alone"
     return trace.with_jobs(map(with_run_time, trace.jobs, clipped), note), report
-
-
-def spared(job: SwfJob, queue: int | None) -> bool:
-    """Return whether ``job`` is in ``queue``, which is left alone; ``None`` spares no job."""
-    return queue is not None and job.queue == queue
 
 
 def clipped_s(
@@ -243,7 +234,7 @@ def find_window(
     interactive = np.array(interactive_flags(trace, interactive_queue), dtype=np.bool_)
     kind = "interactive submissions" if interactive.any() else "submissions"
     clock = TraceClock.of(trace.header, float(submits.min()))
-    days = _candidate_days(clock, submits) if day is None else [_day_number(clock, day, trace.name)]
+    days = _candidate_days(clock, submits) if day is None else [day_number(clock, day, trace.name)]
     times = clock.local(submits)
     activity = _profiles(
         days, times, np.where(interactive, 1.0, 0.0) if interactive.any() else np.ones(len(cores))
@@ -268,12 +259,6 @@ def find_window(
         f"{named}: {int(activity[place].sum())} {kind}"
         + (", a busy day with a typical course" if day is None else ""),
     )
-
-
-def _day_number(clock: TraceClock, day: date, name: str) -> int:
-    if clock.epoch_s is None:
-        raise UsageError(f"trace {name} has no dates, so no {day.isoformat()}: give --start instead")
-    return (day - date(1970, 1, 1)).days
 
 
 def _candidate_days(clock: TraceClock, submits: Profile) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def merge_traces(traces: Sequence[SwfTrace], align: Align = Align.START, same_us
     first_s = min(starts_s)
     jobs: list[SwfJob] = []
     for trace, start_s in zip(traces, starts_s, strict=True):
-        shift = _largest(jobs) if jobs and not same_users else (0, 0, 0)
+        shift = dict.fromkeys(_IDENTIFIERS, 0) if same_users else _largest(jobs)
         jobs += _fitted(trace.jobs, 1000 * (start_s - first_s), shift, {job.job_number for job in jobs})
     jobs.sort(key=lambda job: job.submit_s)
     names = ", ".join(f"{trace.name} ({counted(len(trace.jobs), 'job')})" for trace in traces)
@@ -67,17 +68,14 @@ def _start_s(trace: SwfTrace, align: Align) -> int:
     return start_s
 
 
-def _largest(jobs: Sequence[SwfJob]) -> tuple[int, int, int]:
-    return (
-        max((job.user for job in jobs if job.user is not None), default=0),
-        max((job.group for job in jobs if job.group is not None), default=0),
-        max((job.executable for job in jobs if job.executable is not None), default=0),
-    )
+_IDENTIFIERS = ("user", "group", "executable")
 
 
-def _fitted(
-    jobs: Sequence[SwfJob], ahead_ms: int, shift: tuple[int, int, int], taken: set[int]
-) -> list[SwfJob]:
+def _largest(jobs: Sequence[SwfJob]) -> dict[str, int]:
+    return {name: max((getattr(job, name) or 0 for job in jobs), default=0) for name in _IDENTIFIERS}
+
+
+def _fitted(jobs: Sequence[SwfJob], ahead_ms: int, shift: Mapping[str, int], taken: set[int]) -> list[SwfJob]:
     """Return ``jobs`` moved in time, with numbers that are not taken, and identifiers shifted."""
     following = max((*taken, *(job.job_number for job in jobs)), default=0) + 1
     renamed: dict[int, int] = {}
@@ -85,26 +83,25 @@ def _fitted(
         if job.job_number in taken and job.job_number not in renamed:
             renamed[job.job_number] = following
             following += 1
-    if not renamed and not ahead_ms and not any(shift):
+    if not renamed and not ahead_ms and not any(shift.values()):
         return list(jobs)
     return [
         replace(
             job,
             job_number=renamed.get(job.job_number, job.job_number),
             submit_s=to_s(to_ms(job.submit_s) + ahead_ms) if ahead_ms else job.submit_s,
-            user=_shifted(job.user, shift[0]),
-            group=_shifted(job.group, shift[1]),
-            executable=_shifted(job.executable, shift[2]),
             preceding_job=None
             if job.preceding_job is None
             else renamed.get(job.preceding_job, job.preceding_job),
+            **_shifted(job, shift),
         )
         for job in jobs
     ]
 
 
-def _shifted(number: int | None, shift: int) -> int | None:
-    return None if number is None else number + shift
+def _shifted(job: SwfJob, shift: Mapping[str, int]) -> dict[str, Any]:
+    known = {name: getattr(job, name) for name in _IDENTIFIERS}
+    return {name: number + shift[name] for name, number in known.items() if number is not None}
 
 
 def with_sound_links(jobs: Iterable[SwfJob]) -> list[SwfJob]:
@@ -219,7 +216,7 @@ def _bounds(name: str, least: float | None, most: float | None) -> str:
 
 
 class TagField(StrEnum):
-    """The field that carries the tag."""
+    """The field that carries the tag, as ``SwfJob`` calls it."""
 
     QUEUE = "queue"
     PARTITION = "partition"
@@ -286,7 +283,8 @@ def tag_jobs(
         order = rng.permutation(len(places)).tolist()
         chosen = {places[index] for index in order[: round(share * len(places))]}
         what = f"share {share:g}"
-    jobs = [_tagged(job, field, number) if place in chosen else job for place, job in enumerate(trace.jobs)]
+    tag: dict[str, Any] = {field.value: number}
+    jobs = [replace(job, **tag) if place in chosen else job for place, job in enumerate(trace.jobs)]
     words = f" among {among.words}" if among.words else ""
     note = f"osub tag: {field} {number} for {counted(len(chosen), 'job')}, {what}{words}, seed {seed}"
     tagged = trace.with_jobs(jobs, note)
@@ -294,15 +292,3 @@ def tag_jobs(
     if name is None or line is None:
         return tagged
     return replace(tagged, header=tagged.header.with_line(line, f"{number} {name}"))
-
-
-def _tagged(job: SwfJob, field: TagField, number: int) -> SwfJob:
-    match field:
-        case TagField.QUEUE:
-            return replace(job, queue=number)
-        case TagField.PARTITION:
-            return replace(job, partition=number)
-        case TagField.GROUP:
-            return replace(job, group=number)
-        case TagField.EXECUTABLE:
-            return replace(job, executable=number)
