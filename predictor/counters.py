@@ -18,6 +18,7 @@ measured is None.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -27,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -53,9 +54,9 @@ class Count:
     was multiplexed.
     """
 
-    counter: str
+    counter: Annotated[str, msgspec.Meta(max_length=100)]
     per: Per
-    value: float | None
+    value: float | None = None
     scaled: float | None = None
 
 
@@ -87,12 +88,6 @@ def per(value: float | None, base: float | None) -> float | None:
     return None if value is None or not base else value / base
 
 
-class _CounterValue(msgspec.Struct, frozen=True):
-    counter: Annotated[str, msgspec.Meta(max_length=100)]
-    per: Per
-    value: float | None = None
-
-
 def read_counts(path: Path) -> dict[str, float]:
     """Return what was counted, by source and counter: ``os:cpu_user``; what was not measured is left out.
 
@@ -104,7 +99,7 @@ def read_counts(path: Path) -> dict[str, float]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no list of counters")
-        by_source = msgspec.json.decode(path.read_bytes(), type=dict[CounterSource, list[_CounterValue]])
+        by_source = msgspec.json.decode(path.read_bytes(), type=dict[CounterSource, list[Count]])
     except OSError as error:
         raise InputError(
             f"cannot read counters from {path}: {error.strerror}; "
@@ -366,15 +361,11 @@ def parse_summary(text: str) -> Counter[str]:
 def last_level(level: int, cpus: Path = CPUS) -> str:
     """Return size, ways and line of this host's cache of a level, as ``--LL`` wants it; a usual one else."""
     cpu = min(os.sched_getaffinity(0))
-    for index in sorted((cpus / f"cpu{cpu}" / "cache").glob("index*")):
+    for cache, size_bytes in caches_of(cpu, level, cpus):
         try:
-            if int((index / "level").read_text()) != level:
-                continue
-            size = (index / "size").read_text().strip()
-            size_bytes = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]]
-            ways = int((index / "ways_of_associativity").read_text())
-            line = int((index / "coherency_line_size").read_text())
-        except (OSError, ValueError, KeyError, IndexError):
+            ways = int((cache / "ways_of_associativity").read_text())
+            line = int((cache / "coherency_line_size").read_text())
+        except (OSError, ValueError):
             continue
         sets = size_bytes // (ways * line) if ways * line else 0
         # The simulation wants a power of two of sets: fewer of them, in a cache that is a little smaller.
@@ -382,6 +373,15 @@ def last_level(level: int, cpus: Path = CPUS) -> str:
             sets = 1 << (sets.bit_length() - 1)
             return f"{sets * ways * line},{ways},{line}"
     return _USUAL.get(level, _USUAL[3])
+
+
+def caches_of(cpu: int, level: int, cpus: Path = CPUS) -> Iterator[tuple[Path, int]]:
+    """Yield the folders of a CPU's caches of a level, each with its size in bytes."""
+    for cache in sorted((cpus / f"cpu{cpu}" / "cache").glob("index*")):
+        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
+            if int((cache / "level").read_text()) == level:
+                size = (cache / "size").read_text().strip()
+                yield cache, int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]]
 
 
 class SystemCounters:

@@ -15,7 +15,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from analysis.claims import estimate
@@ -105,17 +106,7 @@ def _count(
 
 def rows_of(application: CatalogueApplication, source: CounterSource, counts: Sequence[Count]) -> list[Row]:
     """Return counts as rows of the counters table."""
-    return [
-        {
-            "application": application.name,
-            "source": str(source),
-            "counter": count.counter,
-            "per": count.per,
-            "value": count.value,
-            "scaled": count.scaled,
-        }
-        for count in counts
-    ]
+    return [{"application": application.name, "source": str(source), **asdict(count)} for count in counts]
 
 
 def system_counts(program: FrozenProgram, cpus: tuple[int, ...], seconds: float = 0.5) -> list[Count]:
@@ -457,28 +448,13 @@ class Measurement:
         )
         plan.note(self._store.trials_of(kind))
         state = _State(kind, plan, iter(plan.rounds()), end_s, time.monotonic())
-        failures: list[BaseException] = []
         self._stop.clear()
-
-        def work(place: TrialCpus) -> None:
+        with ThreadPoolExecutor(len(lanes)) as pool:
             try:
-                self._lane(state, place)
-            except BaseException as error:
-                failures.append(error)
+                for lane in as_completed([pool.submit(self._lane, state, place) for place in lanes]):
+                    lane.result()
+            finally:
                 self._stop.set()
-
-        threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in lanes]
-        for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        finally:
-            self._stop.set()
-            for thread in threads:
-                thread.join()
-        if failures:
-            raise failures[0]
 
     def _lane(self, state: _State, place: TrialCpus) -> None:
         with tempfile.TemporaryDirectory(prefix="osub-pairs-", dir=_meters()) as folder:

@@ -346,12 +346,9 @@ class ProgramPairTrial:
     kind: PairKind
     names: tuple[str, str]
     number: int
-    started: datetime
     before: tuple[ProgramPace, ProgramPace]
-    together: tuple[ProgramPace, ProgramPace]
+    together: SpeedWindow
     after: tuple[ProgramPace, ProgramPace]
-    foreign_cpu_s: float
-    steal_s: float
 
     def rows(self) -> list[Row]:
         """Return the rows of the trials table: each of the two as victim; one if they are the same."""
@@ -360,13 +357,13 @@ class ProgramPairTrial:
 
     def _row(self, victim: int, opponent: int) -> Row:
         alone = [(self.before[who].speed + self.after[who].speed) / 2 for who in (0, 1)]
-        shared = self.together
+        shared = self.together.paces
         return {
             "kind": str(self.kind),
             "victim": self.names[victim],
             "opponent": self.names[opponent],
             "trial": self.number,
-            "started": self.started,
+            "started": self.together.started,
             "speed_victim": shared[victim].speed,
             "speed_opponent": shared[opponent].speed,
             "solo_victim_before": self.before[victim].speed,
@@ -377,14 +374,15 @@ class ProgramPairTrial:
             "busy_opponent": shared[opponent].busy,
             "e_v": victim_loss(alone[victim], shared[victim].speed, shared[opponent].busy),
             "e_o": self._busy_loss(opponent),
-            "foreign_cpu_s": self.foreign_cpu_s,
-            "steal_s": self.steal_s,
+            "foreign_cpu_s": self.together.foreign_cpu_s,
+            "steal_s": self.together.steal_s,
         }
 
     def _busy_loss(self, who: int) -> float:
         """Return E_o, from steps a second of busy time."""
         alone = [pace.speed / pace.busy for pace in (self.before[who], self.after[who])]
-        return opponent_loss(sum(alone) / 2, self.together[who].speed / self.together[who].busy)
+        shared = self.together.paces[who]
+        return opponent_loss(sum(alone) / 2, shared.speed / shared.busy)
 
 
 class Bench:
@@ -422,11 +420,7 @@ class Bench:
         later = self._solo(other, cpus[1], fresh=False)
         after = self._solo(one, cpus[0], fresh=False), later
         names = first.name, second.name
-        together = window.paces[0], window.paces[1]
-        kind = self._place.kind
-        return ProgramPairTrial(
-            kind, names, number, window.started, before, together, after, window.foreign_cpu_s, window.steal_s
-        )
+        return ProgramPairTrial(self._place.kind, names, number, before, window, after)
 
     def _solo(self, program: FrozenProgram, cpus: tuple[int, ...], *, fresh: bool) -> ProgramPace:
         key = program.application.name, cpus

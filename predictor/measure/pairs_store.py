@@ -19,17 +19,16 @@ import msgspec
 import polars as pl
 import psutil
 
-from analysis.claims import estimate
 from foundation.errors import InputError, OutputError, UsageError
 from foundation.files import refuse_unwritable_folder
 from foundation.id_list import read_ids
 from foundation.one_line import one_line
 from foundation.version import VERSION
+from predictor.counters import caches_of
 from predictor.dataset import (
     APPLICATIONS,
     COUNTERS,
     FORMAT_VERSION,
-    PAIRS,
     SOLO,
     TRIALS,
     About,
@@ -38,12 +37,13 @@ from predictor.dataset import (
     PairKind,
     Pairs,
     PairsTable,
-    ideal_loss,
+    pair_frame,
     read_pairs,
     write_pairs,
 )
 from predictor.measure.pair_trial import Row
 from predictor.programs.program_catalogue import CatalogueApplication
+from workloads.rrba.steps.calibrations import processor_model
 
 CPUS = Path("/sys/devices/system/cpu")
 MOST_CPUS = 65_536
@@ -85,25 +85,11 @@ def thread_siblings() -> tuple[int, int] | None:
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Return what this host calls its processor, or its architecture where it does not say."""
-    try:
-        for line in cpuinfo.read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in {"model name", "cpu model", "Hardware"}:
-                return " ".join(value.split())
-    except OSError:
-        pass
-    return platform.machine()
+    return processor_model(cpuinfo) or platform.machine()
 
 
-def _cache_kib(cpu: int, level: int, cpus: Path = CPUS) -> int | None:
-    for index in sorted((cpus / f"cpu{cpu}" / "cache").glob("index*")):
-        try:
-            if int((index / "level").read_text()) == level:
-                size = (index / "size").read_text().strip()
-                return int(size[:-1]) * {"K": 1, "M": 1024}[size[-1]]
-        except (OSError, ValueError, KeyError, IndexError):
-            continue
-    return None
+def _cache_kib(cpu: int, level: int) -> int | None:
+    return next((size >> 10 for _, size in caches_of(cpu, level)), None)
 
 
 FLUSH_S = 60.0
@@ -191,7 +177,7 @@ class PairsStore:
         self._journal.append(trials, solo)
         self._footprints.update(footprints_kib)
         if time.monotonic() - self._flushed_s > FLUSH_S:
-            self._write()
+            self.keep()
 
     def note(self, text: str) -> None:
         """Add a note for readers."""
@@ -210,16 +196,13 @@ class PairsStore:
         )
         self._counters = pl.concat([old, fresh])
 
-    def keep(self) -> None:
-        """Write the tables now; the journal stays."""
-        self._write()
-
     def flush(self) -> None:
         """Write the tables, and remove the journal, which they hold now."""
-        if self._write():
+        if self.keep():
             self._journal.discard()
 
-    def _write(self) -> bool:
+    def keep(self) -> bool:
+        """Write the tables now, and return whether there is anything to write; the journal stays."""
         trials = self._journal.trials()
         if not trials.height and not self._counters.height:
             return False
@@ -367,38 +350,3 @@ def _frame(table: PairsTable, rows: list[Row]) -> pl.DataFrame:
         )
     # A kill between the tables and the journal's end leaves rows in both.
     return frame.unique(table.key, keep="first", maintain_order=True)
-
-
-def pair_frame(trials: pl.DataFrame, window_s: float) -> pl.DataFrame:
-    """Return the pairs table of these trials: means, the 95% interval of E_v, CPUs that others used.
-
-    Parameters
-    ----------
-    trials
-        The trials table.
-    window_s
-        How long a window lasted, to make CPUs of CPU seconds.
-    """
-    rows: list[Row] = []
-    for (kind, victim, opponent), group in trials.group_by(
-        ["kind", "victim", "opponent"], maintain_order=True
-    ):
-        loss = estimate(group["e_v"].to_list())
-        foreign = group["foreign_cpu_s"].mean()
-        rows.append(
-            {
-                "kind": kind,
-                "victim": victim,
-                "opponent": opponent,
-                "trials": group.height,
-                "e_v": loss.mean,
-                "e_v_low": None if loss.low is None else min(loss.low, loss.mean),
-                "e_v_high": None if loss.high is None else max(loss.high, loss.mean),
-                "e_o": group["e_o"].mean(),
-                "ideal": ideal_loss(PairKind(str(kind))),
-                "load": None if not isinstance(foreign, float) else foreign / window_s,
-                "started": group["started"].min(),
-                "ended": group["started"].max(),
-            }
-        )
-    return PAIRS.frame(rows)

@@ -14,16 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from foundation.units import counted
 from predictor.dataset import STRESSOR, PairKind, Pairs
 from predictor.model.linear_models import THESIS_K, Scaling, fit_loss, groups_of, one_thread
-from predictor.model.model_judges import KindReport, curves_of, evaluate_kind, is_enough, rank_of
+from predictor.model.model_judges import (
+    KindReport,
+    curves_of,
+    evaluate_kind,
+    is_enough,
+    rank_interval,
+    rank_of,
+)
 from predictor.model.pair_records import Places, Records, features_of, records_of
 
 _FEWEST_PAIRS = 4
-_DRAWS = 200
 
 
 @dataclass(slots=True)
@@ -154,13 +159,7 @@ def few_of(pairs: Pairs, kind: PairKind, threshold: float | None = None, seed: i
         rest = records.where(which != pair)
         design = Scaling.of(rest).design(records.where(which == pair))
         predicted[which == pair] = fit_loss(rest).values(design)
-    rng = np.random.default_rng(seed)
-    rows = [np.flatnonzero(which == pair) for pair in range(which.max() + 1)]
-    drawn = []
-    for _ in range(_DRAWS):
-        chosen = np.concatenate([rows[pick] for pick in rng.integers(0, len(rows), len(rows))])
-        drawn.append(rank_of(predicted[chosen], records.loss[chosen]))
-    low, high = quantiles(drawn, (0.025, 0.975))
+    low, high = rank_interval(predicted, records.loss, which, seed)
     return Few(
         records=len(records),
         certain=len(certain),
@@ -169,8 +168,8 @@ def few_of(pairs: Pairs, kind: PairKind, threshold: float | None = None, seed: i
         four=_named(features.applications, four),
         silhouette=silhouette,
         rank_correlation=rank_of(predicted, records.loss),
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         by_counter={
             name: rank_of(values[records.victim], records.loss)
             for name, values in zip(records.features.counters, records.features.values.T, strict=True)

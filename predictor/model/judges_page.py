@@ -81,14 +81,9 @@ def curves_sentence(report: KindReport) -> str | None:
 
 
 def _curves(found: CurveReport) -> dict[str, Any]:
-    return {
-        "records": found.records,
-        "accuracy": asdict(found.accuracy),
-        "rank_correlation": found.rank_correlation,
-        "rank_interval": list(found.rank_interval),
-        "mean_error": found.mean_error,
-        "model_rank_correlation": found.model_rank_correlation,
-        "model_mean_error": found.model_mean_error,
+    figures = asdict(found)
+    del figures["curves"]
+    return figures | {
         "stressors": list(found.curves.stressors),
         "sensitivity": {name: levels.tolist() for name, levels in found.curves.sensitivity.items()},
         "pressure": {name: levels.tolist() for name, levels in found.curves.pressure.items()},
@@ -243,19 +238,7 @@ def _losses(report: KindReport) -> Chart:
     shown = losses[np.ix_(order, order)]
     labels = [names[place] for place in order]
     centre = records.threshold
-    reach = float(np.nanmax(np.abs(shown - centre)))
-    figure = go.Figure(
-        go.Heatmap(
-            z=shown,
-            x=labels,
-            y=labels,
-            colorscale="RdBu_r",
-            zmin=centre - reach,
-            zmax=centre + reach,
-            colorbar={"title": "E_v"},
-            hovertemplate="%{y} with %{x}: %{z:.2f}<extra></extra>",
-        )
-    )
+    figure = _heatmap(shown, labels, labels, centre, "%{y} with %{x}")
     arrange(figure, 180 + 20 * len(labels), xaxis_title="opponent", yaxis_title="victim")
     caption = (
         f"E_v of each victim (row) with each opponent (column): red is above {centre:g}. Blank: not "
@@ -264,23 +247,31 @@ def _losses(report: KindReport) -> Chart:
     return Chart(figure, caption)
 
 
-def _levels(stressors: Sequence[str], levels: Mapping[str, Floats], centre: float, *, pressed: bool) -> Chart:
-    """Return applications by stressors: what they lose to these, or (``pressed``) what these lose."""
-    names = sorted(levels, key=lambda name: float(levels[name].mean()))
-    shown = np.array([levels[name] for name in names])
-    reach = float(np.abs(shown - centre).max())
-    figure = go.Figure(
+def _heatmap(
+    losses: Floats, columns: Sequence[str], rows: Sequence[str], centre: float, names: str
+) -> go.Figure:
+    """Return losses as colours, white at a centre; ``names`` is how a cell is named."""
+    reach = float(np.nanmax(np.abs(losses - centre)))
+    return go.Figure(
         go.Heatmap(
-            z=shown,
-            x=[name.removeprefix("stress.") for name in stressors],
-            y=names,
+            z=losses,
+            x=columns,
+            y=rows,
             colorscale="RdBu_r",
             zmin=centre - reach,
             zmax=centre + reach,
             colorbar={"title": "E_v"},
-            hovertemplate="%{y}, %{x}: %{z:.2f}<extra></extra>",
+            hovertemplate=f"{names}: %{{z:.2f}}<extra></extra>",
         )
     )
+
+
+def _levels(stressors: Sequence[str], levels: Mapping[str, Floats], centre: float, *, pressed: bool) -> Chart:
+    """Return applications by stressors: what they lose to these, or (``pressed``) what these lose."""
+    names = sorted(levels, key=lambda name: float(levels[name].mean()))
+    shown = np.array([levels[name] for name in names])
+    columns = [name.removeprefix("stress.") for name in stressors]
+    figure = _heatmap(shown, columns, names, centre, "%{y}, %{x}")
     arrange(figure, 180 + 20 * len(names), xaxis_title="stressor and its dial", yaxis_title="application")
     what = "What each stressor loses to each application" if pressed else "What each application loses"
     return Chart(figure, f"{what} to each stressor." if not pressed else f"{what}.")
@@ -296,7 +287,7 @@ def _scatter(report: KindReport) -> Chart:
     ends = [float(both.min()), float(both.max())]
     figure = go.Figure(
         [
-            go.Scatter(x=ends, y=ends, mode="lines", line={"color": GRID}, name="the same", hoverinfo="skip"),
+            _diagonal(ends, "the same"),
             go.Scatter(
                 x=report.unseen.loss,
                 y=records.loss,
@@ -315,14 +306,16 @@ def _scatter(report: KindReport) -> Chart:
     return Chart(figure, caption)
 
 
+def _diagonal(ends: Sequence[float], name: str) -> go.Scatter:
+    return go.Scatter(x=ends, y=ends, mode="lines", line={"color": GRID}, name=name, hoverinfo="skip")
+
+
 def calibration_chart(report: KindReport) -> Chart:
     """Return how often pairs of a predicted probability were dangerous."""
     likely, seen, counts = zip(*report.calibration, strict=True)
     figure = go.Figure(
         [
-            go.Scatter(
-                x=[0, 1], y=[0, 1], mode="lines", line={"color": GRID}, name="calibrated", hoverinfo="skip"
-            ),
+            _diagonal([0.0, 1.0], "calibrated"),
             go.Scatter(
                 x=likely,
                 y=seen,

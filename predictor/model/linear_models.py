@@ -29,6 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -211,12 +212,6 @@ def _log_loss(train: Records, test: Records, penalty: float) -> Floats:
     return loss
 
 
-def probability(odds: Floats) -> Floats:
-    """Return 1 / (1 + exp(-odds)) (equation 4.8)."""
-    likely: Floats = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
-    return likely
-
-
 def cut_of(cost: float) -> float:
     """Return the probability from which a warning is worth it, a missed danger weighing ``cost`` warnings."""
     return 1.0 / (1.0 + cost)
@@ -235,10 +230,7 @@ def no_twins(test: Records) -> Flags:
 def nearest_loss(train: Records, test: Records) -> Floats:
     """Return the E_v of the measured pair whose counters are nearest, victim's and opponent's together."""
     scaling = Scaling.of(train)
-    known, asked = scaling.design(train), scaling.design(test)
-    nearest = np.empty(len(test), dtype=np.intp)
-    for place, row in enumerate(asked):
-        nearest[place] = np.argmin(((known - row) ** 2).sum(axis=1))
+    nearest: Places = cdist(scaling.design(test), scaling.design(train)).argmin(axis=1)
     return train.loss[nearest]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from analysis.quantiles import quantiles
 from foundation.version import VERSION
@@ -56,8 +57,7 @@ def fit_model(
     groups = cluster(certain, seed=seed)
     features = certain.features
     scaled = (features.values - scaling.means) / scaling.scales
-    distances = ((scaled[:, np.newaxis, :] - groups.centres[np.newaxis, :, :]) ** 2).sum(axis=2)
-    nearest = distances.argmin(axis=1)
+    nearest = cdist(scaled, groups.centres).argmin(axis=1)
     return Model(
         version=MODEL_VERSION,
         osub=VERSION,

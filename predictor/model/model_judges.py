@@ -44,9 +44,8 @@ from predictor.model.linear_models import (
     nearest_loss,
     no_twins,
     one_thread,
-    probability,
 )
-from predictor.model.pair_records import Flags, Floats, Records
+from predictor.model.pair_records import Flags, Floats, Places, Records, probability
 from predictor.model.stepwise import fit_stepwise
 
 _FLAT = 1e-9
@@ -304,7 +303,7 @@ def evaluate_kind(
         false_negatives=float(((unseen.probability <= cut_of(cost)) & dangerous).mean()),
         cut=cut_of(cost),
         rank_correlation=rank_of(unseen.loss, certain.loss),
-        rank_interval=_rank_interval(unseen.loss, certain, seed),
+        rank_interval=rank_interval(unseen.loss, certain.loss, certain.victim, seed),
         mean_error=float(np.abs(unseen.loss - certain.loss).mean()),
         coverage=_covered(certain, unseen, seed),
         half_width=half_width,
@@ -334,7 +333,7 @@ def _judge_curves(
         records=len(own),
         accuracy=_accuracy(right, base[known], own.victim, seed),
         rank_correlation=rank_of(predicted_loss, own.loss),
-        rank_interval=_rank_interval(predicted_loss, own, seed),
+        rank_interval=rank_interval(predicted_loss, own.loss, own.victim, seed),
         mean_error=float(np.abs(predicted_loss - own.loss).mean()),
         model_rank_correlation=rank_of(model, own.loss),
         model_mean_error=float(np.abs(model - own.loss).mean()),
@@ -447,14 +446,14 @@ def rank_of(predicted: Floats, measured: Floats) -> float:
     return float(spearmanr(predicted, measured).statistic)
 
 
-def _rank_interval(predicted: Floats, records: Records, seed: int) -> tuple[float, float]:
-    """Return the 95 % interval of the rank correlation, victims being drawn with replacement."""
-    rows = [np.flatnonzero(records.victim == place) for place in np.unique(records.victim)]
+def rank_interval(predicted: Floats, measured: Floats, groups: Places, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of the rank correlation, groups of records being drawn with replacement."""
+    rows = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(200):
         chosen = np.concatenate([rows[pick] for pick in rng.integers(0, len(rows), len(rows))])
-        found.append(rank_of(predicted[chosen], records.loss[chosen]))
+        found.append(rank_of(predicted[chosen], measured[chosen]))
     low, high = quantiles(found, (0.025, 0.975))
     return float(low), float(high)
 

@@ -76,6 +76,12 @@ def logarithms(values: Floats, floors: Sequence[float]) -> Floats:
     return scaled
 
 
+def probability(odds: Floats) -> Floats:
+    """Return 1 / (1 + exp(-odds)) (equation 4.8)."""
+    likely: Floats = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
+    return likely
+
+
 def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features:
     """Return the counters of applications that all counters were measured of.
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictor.model.linear_models import FOLDS, Scaling, at_random, one_thread, probability
-from predictor.model.pair_records import Flags, Floats, Places, Records
+from predictor.model.linear_models import FOLDS, Scaling, at_random, one_thread
+from predictor.model.pair_records import Flags, Floats, Places, Records, probability
 
 _ALIKE = 0.95
 _STEEP = 30.0

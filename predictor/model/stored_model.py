@@ -15,11 +15,10 @@ from foundation.errors import InputError
 from foundation.files import write_whole
 from foundation.one_line import one_line
 from predictor.dataset import STRESSOR, MeasuredHost, PairKind, Pairs, counter_name, harmful_loss
-from predictor.model.pair_records import Floats, with_cpu
+from predictor.model.pair_records import Floats, logarithms, probability, with_cpu
 
 MODEL_VERSION = 1
 LONGEST_MODEL = 1 << 24
-_STEEPEST = 500.0
 
 Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -199,9 +198,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "lacks: count it with the same source"
             )
         raw = np.array([values[name] for name in self.counters], dtype=np.float64)
-        scaled: Floats = (np.log10(raw + np.array(self.floors)) - np.array(self.means)) / np.array(
-            self.scales
-        )
+        scaled: Floats = (logarithms(raw, self.floors) - np.array(self.means)) / np.array(self.scales)
         return scaled
 
     def group_of(self, name: str) -> ApplicationCluster:
@@ -240,19 +237,18 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             both: Floats = part.constant + own[:, np.newaxis] + other[np.newaxis, :]
             return both
 
-        odds = np.clip(summed(self.danger), -_STEEPEST, _STEEPEST)
-        return summed(self.loss), 1.0 / (1.0 + np.exp(-odds))
+        return summed(self.loss), probability(summed(self.danger))
 
     def forecast(self, victim: str, opponent: str) -> Forecast:
         """Return what ``victim`` loses to ``opponent``; raises InputError for a name it does not know."""
         pair = self.counters_of((victim, opponent))
-        loss, probability = self.matrix(pair[:1], pair[1:])
+        loss, likely = self.matrix(pair[:1], pair[1:])
         return Forecast(
-            probability=float(probability[0, 0]),
+            probability=float(likely[0, 0]),
             loss=float(loss[0, 0]),
             low=float(loss[0, 0] - self.half_width),
             high=float(loss[0, 0] + self.half_width),
-            dangerous=bool(probability[0, 0] > self.cut),
+            dangerous=bool(likely[0, 0] > self.cut),
         )
 
     def differs_from(self, cpu_model: str) -> str | None:

@@ -86,12 +86,14 @@ def _mpiexec() -> str:
 _STEPS = {"mg": "a V-cycle", "cg": "a solve", "ep": "65,536 pairs"}
 
 
+def _module(name: str, *before: str, after: Sequence[str] = ()) -> Callable[[int], list[str]]:
+    """Return what makes the command of a module of ours: its words before and after the number of steps."""
+    return lambda steps: [sys.executable, "-m", name, *before, str(steps), *after]
+
+
 def _solver(app: str, size: str, ranks: int = 1) -> CatalogueApplication:
     choice = ["--grid", size] if app == "jacobi" else ["--class", size]
-
-    def words(steps: int) -> list[str]:
-        return [sys.executable, "-m", "workloads.rrba", "--app", app, *choice, "--steps", str(steps)]
-
+    words = _module("workloads.rrba", "--app", app, *choice, "--steps")
     name = f"{app}.{size}" + (f".{ranks}" if ranks > 1 else "")
     return CatalogueApplication(name, app, _STEPS.get(app, "a time step"), words, ranks)
 
@@ -110,9 +112,7 @@ def _kernel(
 
 
 def _barrier(grain_us: int) -> CatalogueApplication:
-    def words(steps: int) -> list[str]:
-        return [sys.executable, "-m", "predictor.programs.barrier", str(grain_us), str(steps)]
-
+    words = _module("predictor.programs.barrier", str(grain_us))
     return CatalogueApplication(
         f"barrier.{grain_us}us.2", "barrier", f"{grain_us} us of work and a barrier", words, 2
     )
@@ -212,16 +212,12 @@ _WHOLE = ("cg", "ft", "ep", "is")
 
 
 def _whole_runs(name: str, family: str, command: Sequence[str]) -> CatalogueApplication:
-    def whole(steps: int) -> list[str]:
-        return [sys.executable, "-m", "predictor.programs.repeated_command", str(steps), *command]
-
-    return CatalogueApplication(name, family, "a whole run", whole, renews=True)
+    words = _module("predictor.programs.repeated_command", after=command)
+    return CatalogueApplication(name, family, "a whole run", words, renews=True)
 
 
 def _stock(folder: Path, name: str, size: str, every: int) -> CatalogueApplication:
-    def words(steps: int) -> list[str]:
-        return [sys.executable, "-m", "predictor.programs.npb_program", str(folder), name, size, str(steps)]
-
+    words = _module("predictor.programs.npb_program", str(folder), name, size)
     what = "time steps" if name != "mg" else "V-cycles"
     return CatalogueApplication(f"npb.{name}.{size}", name, f"{every} {what}", words)
 

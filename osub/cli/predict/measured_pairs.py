@@ -25,16 +25,16 @@ from osub.cli.terminal import Console
 from predictor.chosen import kind_of, pairs_of, steps_alone
 from predictor.counters import Count, offers, provider_of
 from predictor.dataset import CounterSource, PairKind, Pairs, read_pairs, write_pairs
-from predictor.dataset.dcslab import read_dcslab
-from predictor.dataset.pairs_agreement import summaries_of
+from predictor.dcslab import read_dcslab
 from predictor.measure.measure_pairs import Measurement, MeasurementSettings, count_all, places
 from predictor.measure.measure_pairs import MeasurementProgress as Made
 from predictor.measure.pair_trial import Lengths
 from predictor.measure.pairs_store import PairsStore
+from predictor.pairs_agreement import summaries_of
 from predictor.programs.program_catalogue import applications_named, known_applications
 
 if TYPE_CHECKING:
-    from predictor.dataset.pairs_agreement import Agreement, Interval
+    from predictor.pairs_agreement import Agreement, Interval
 
 KindT = TypeVar("KindT", bound=StrEnum)
 
@@ -281,7 +281,7 @@ def compare(
     as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say how far two measurements of the same pairs agree: a day later, under load, on another host."""
-    from predictor.dataset.pairs_agreement import agreement_of, different_hosts, kinds_in_both
+    from predictor.pairs_agreement import agreement_of, different_hosts, kinds_in_both
 
     one, other = pairs_of(first), pairs_of(second)
     bounds = _bounds(within)

@@ -24,7 +24,7 @@ import predictor
 from foundation.errors import InputError, OutputError
 from osub.cli.predict.command import app
 from predictor import dataset
-from predictor.dataset.dcslab import read_dcslab
+from predictor.dcslab import read_dcslab
 from predictor.model.judged import few_of
 from tests.fixtures.tier import examples
 

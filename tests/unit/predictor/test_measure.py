@@ -27,8 +27,7 @@ from typer.testing import CliRunner
 from foundation.errors import HostError, InputError, OsubError, UsageError
 from foundation.units import seconds_of
 from osub.cli.predict.command import app
-from predictor.dataset import SOLO, TRIALS, PairKind, Pairs, read_pairs, write_pairs
-from predictor.dataset.pairs_agreement import agreement_of
+from predictor.dataset import SOLO, TRIALS, PairKind, Pairs, pair_frame, read_pairs, write_pairs
 from predictor.measure import pairs_store
 from predictor.measure.frozen_program import FrozenProgram, ProgramError, weigh_session
 from predictor.measure.measure_pairs import (
@@ -44,10 +43,12 @@ from predictor.measure.pair_trial import (
     ProgramPairTrial,
     RoundClock,
     Row,
+    SpeedWindow,
     measure,
     share_taken,
     shares_taken,
 )
+from predictor.pairs_agreement import agreement_of
 from predictor.programs.program_catalogue import (
     ALL,
     CatalogueApplication,
@@ -77,9 +78,8 @@ def pace(speed: float, busy: float = 1.0) -> ProgramPace:
 
 def trial(first: str = "a", second: str = "b", number: int = 1, shared: float = 50) -> ProgramPairTrial:
     alone = pace(100), pace(200)
-    return ProgramPairTrial(
-        PairKind.TIMESLICE, (first, second), number, NOON, alone, (pace(shared), pace(100)), alone, 0.1, 0.0
-    )
+    window = SpeedWindow(NOON, 1.0, (pace(shared), pace(100)), 0.1, 0.0)
+    return ProgramPairTrial(PairKind.TIMESLICE, (first, second), number, alone, window, alone)
 
 
 def solo_row(name: str = "a") -> Row:
@@ -120,9 +120,9 @@ def test_a_trial_has_a_row_for_each_as_victim() -> None:
 
 
 def test_an_opponent_that_sleeps_counts_for_the_time_in_which_it_is_busy() -> None:
-    one = replace(
-        trial(shared=75), together=(pace(75), pace(100, busy=0.5)), before=(pace(100), pace(200, busy=0.5))
-    )
+    asleep = trial(shared=75)
+    window = replace(asleep.together, paces=(pace(75), pace(100, busy=0.5)))
+    one = replace(asleep, together=window, before=(pace(100), pace(200, busy=0.5)))
     assert one.rows()[0]["e_v"] == pytest.approx(0.25 / 0.5)
 
 
@@ -225,12 +225,12 @@ def test_pairs_have_the_interval_of_their_trials() -> None:
         for number, speed in enumerate((48, 50, 52), start=1)
         for row in trial("a", "b", number, speed).rows()
     ]
-    row = pairs_store.pair_frame(TRIALS.frame(rows), 1.0).filter(victim="a").to_dicts()[0]
+    row = pair_frame(TRIALS.frame(rows), 1.0).filter(victim="a").to_dicts()[0]
     assert row["e_v"] == pytest.approx(0.5)
     # 4.303 is Student's t of two degrees of freedom.
     assert row["e_v_high"] - row["e_v"] == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=1e-3)
     assert row["load"] == pytest.approx(0.1)
-    assert pairs_store.pair_frame(TRIALS.frame(trial().rows()), 1.0)["e_v_low"].to_list() == [None, None]
+    assert pair_frame(TRIALS.frame(trial().rows()), 1.0)["e_v_low"].to_list() == [None, None]
 
 
 def test_names_groups_and_families() -> None:

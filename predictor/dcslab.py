@@ -28,12 +28,11 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.version import VERSION
-from predictor.dataset.pairs_folder import (
+from predictor.dataset import (
     APPLICATIONS,
     COUNTERS,
     FORMAT_VERSION,
     NAME,
-    PAIRS,
     SOLO,
     TRIALS,
     About,
@@ -41,7 +40,7 @@ from predictor.dataset.pairs_folder import (
     MeasuredHost,
     PairKind,
     Pairs,
-    ideal_loss,
+    pair_frame,
 )
 
 COUNTED = {
@@ -206,7 +205,7 @@ def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], n
         if name in found.alone
         for row in _counters(name, totals, found.alone[name])
     ]
-    trials = [
+    rows = [
         row
         for (one, other), (one_s, other_s) in sorted(pairs.items())
         for row in (
@@ -214,20 +213,7 @@ def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], n
             _trial(other, one, other_s, one_s, found.alone, when),
         )
     ]
-    records = [
-        {
-            "kind": kind,
-            "victim": trial["victim"],
-            "opponent": trial["opponent"],
-            "trials": 1,
-            "e_v": trial["e_v"],
-            "e_o": trial["e_o"],
-            "ideal": ideal_loss(PairKind.CORES),
-            "started": when,
-            "ended": when,
-        }
-        for trial in trials
-    ]
+    trials = TRIALS.frame(rows)
     about = About(
         version=FORMAT_VERSION,
         osub=VERSION,
@@ -252,8 +238,8 @@ def _content(found: _Found, pairs: dict[tuple[str, str], tuple[float, float]], n
         APPLICATIONS.frame(applications),
         COUNTERS.frame(counters),
         SOLO.frame(solo),
-        TRIALS.frame(trials),
-        PAIRS.frame(records),
+        trials,
+        pair_frame(trials, 1.0),
     )
 
 

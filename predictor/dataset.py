@@ -25,6 +25,7 @@ from typing import Annotated, Final
 import msgspec
 import polars as pl
 
+from analysis.claims import estimate
 from foundation.errors import InputError, OutputError
 from foundation.files import draft_at, write_whole
 from foundation.one_line import one_line
@@ -192,7 +193,8 @@ def _refuse(frame: pl.DataFrame, bad: pl.Expr, source: str, column: str, what: s
         raise InputError(f"{source}: row {rows['row_'][0] + 1}: {column} {value} {what}")
 
 
-_NAMES = {"application", "family", "victim", "opponent", "counter"}
+_APPLICATION_COLUMNS = ("application", "victim", "opponent")
+_NAMES = {*_APPLICATION_COLUMNS, "family", "counter"}
 _KINDS = "is no kind of sharing; there are " + ", ".join(PairKind)
 
 
@@ -331,6 +333,42 @@ PAIRS = PairsTable(
 
 The interval (95 %, Student's t over the trials) is null where there is one trial; ``load``: CPUs that
 everybody else used on average, null where not known."""
+
+
+def pair_frame(trials: pl.DataFrame, window_s: float) -> pl.DataFrame:
+    """Return the pairs table of these trials: means, the 95% interval of E_v, CPUs that others used.
+
+    Parameters
+    ----------
+    trials
+        The trials table.
+    window_s
+        How long a window lasted, to make CPUs of CPU seconds.
+    """
+    rows: list[dict[str, object]] = []
+    for (kind, victim, opponent), group in trials.group_by(
+        ["kind", "victim", "opponent"], maintain_order=True
+    ):
+        loss = estimate(group["e_v"].to_list())
+        foreign = group["foreign_cpu_s"].mean()
+        rows.append(
+            {
+                "kind": kind,
+                "victim": victim,
+                "opponent": opponent,
+                "trials": group.height,
+                "e_v": loss.mean,
+                "e_v_low": None if loss.low is None else min(loss.low, loss.mean),
+                "e_v_high": None if loss.high is None else max(loss.high, loss.mean),
+                "e_o": group["e_o"].mean(),
+                "ideal": ideal_loss(PairKind(str(kind))),
+                "load": None if not isinstance(foreign, float) else foreign / window_s,
+                "started": group["started"].min(),
+                "ended": group["started"].max(),
+            }
+        )
+    return PAIRS.frame(rows)
+
 
 TABLES = (APPLICATIONS, COUNTERS, SOLO, TRIALS, PAIRS)
 
@@ -496,15 +534,9 @@ def _check_references(content: Pairs, folder: Path) -> None:
     """Fail if a table names an application, or a kind, that the folder does not describe."""
     known = content.applications.get_column("application").implode()
     kinds = [str(kind) for kind in content.about.kinds]
-    checks = (
-        (COUNTERS, content.counters, ("application",)),
-        (SOLO, content.solo, ("application",)),
-        (TRIALS, content.trials, ("victim", "opponent")),
-        (PAIRS, content.pairs, ("victim", "opponent")),
-    )
-    for table, frame, columns in checks:
+    for table, frame in content.frames():
         source = folder / table.file_name
-        for column in columns:
+        for column in (name for name in _APPLICATION_COLUMNS if name in table.schema):
             odd = frame.filter(~pl.col(column).is_in(known))
             if odd.height:
                 raise InputError(f"{source}: {column} {odd[column][0]} is not in {APPLICATIONS.file_name}")

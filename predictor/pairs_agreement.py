@@ -15,7 +15,7 @@ import polars as pl
 
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
-from predictor.dataset.pairs_folder import PairKind, Pairs
+from predictor.dataset import PairKind, Pairs
 
 WITHIN = (0.05, 0.10)
 _DRAWS = 2000
@@ -137,7 +137,7 @@ def agreement_of(
         bias=_interval(change, rows, drawn),
         deviation=float(np.sqrt(np.mean(change**2))),
         overlapping=_overlapping(both),
-        rank_correlation=_rank_correlation(before, after),
+        rank_correlation=_rank_correlation(both),
         load_first=_mean(both["load"]),
         load_second=_mean(both["load_second"]),
         furthest=tuple(
@@ -171,11 +171,9 @@ def _overlapping(both: pl.DataFrame) -> float | None:
     return float(meets.to_numpy().mean())
 
 
-def _rank_correlation(before: Floats, after: Floats) -> float:
-    ranks = [pl.Series(values).rank("average").to_numpy() for values in (before, after)]
-    if np.ptp(ranks[0]) == 0 or np.ptp(ranks[1]) == 0:
-        return 0.0
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+def _rank_correlation(both: pl.DataFrame) -> float:
+    found = both.select(pl.corr("e_v", "e_v_second", method="spearman")).item()
+    return float(np.nan_to_num(found))
 
 
 def _mean(series: pl.Series) -> float | None:
