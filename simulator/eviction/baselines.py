@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -138,16 +138,25 @@ def choose_greedily_for_all(
     return freed
 
 
-class Columns:
-    """A question as columns of whole numbers."""
+class Columns(NamedTuple):
+    """A question as columns of whole numbers, and K."""
 
-    def __init__(self, question: Question) -> None:
-        jobs = question.jobs
-        self.nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
-        self.losses = _column(whole_losses(question))
-        self.app = _column([_steps(question, job.ta_min) for job in jobs])
-        self.system = _column([_steps(question, job.ts_min) for job in jobs])
-        self.need = max(0, question.need)
+    nodes: Ints
+    losses: Ints
+    app: Ints
+    system: Ints
+    need: int
+
+    @classmethod
+    def of(cls, question: Question) -> Columns:
+        """Return the columns of a question."""
+        return cls(
+            np.array([job.nodes for job in question.jobs], dtype=np.int64),
+            _column(whole_losses(question)),
+            _column([_steps(question, job.ta_min) for job in question.jobs]),
+            _column([_steps(question, job.ts_min) for job in question.jobs]),
+            max(0, question.need),
+        )
 
     def buffer(self) -> Ints:
         """Return a buffer for one number a job."""
@@ -164,16 +173,12 @@ def greedy(question: Question, step: int, *, skip: bool = False) -> dict[int, Ev
     skip
         Pass over a job whose checkpoint does not fit, and try the next; else the first one ends it.
     """
-    columns = Columns(question)
+    columns = Columns.of(question)
     choices = columns.buffer()
     freed = run(
         choose_greedily,
         len(choices) <= _SMALL_JOBS,
-        columns.nodes,
-        columns.losses,
-        columns.app,
-        columns.system,
-        columns.need,
+        *columns,
         step,
         int(skip),
         np.argsort(-columns.losses, kind="stable"),
@@ -222,7 +227,7 @@ def search(
     Parameters
     ----------
     nodes, losses, app, system, need, deadline
-        As in ``greedy.choose_greedily``.
+        As in ``choose_greedily``.
     branches
         How many to try at most.
     state
@@ -288,20 +293,8 @@ class Search:
 
     def arguments(self, branches: int) -> tuple[object, ...]:
         """Return what ``search`` is called with to try so many branches more."""
-        columns = self._columns
-        return (
-            columns.nodes,
-            columns.losses,
-            columns.app,
-            columns.system,
-            columns.need,
-            self._step,
-            branches,
-            self._state,
-            self._sums,
-            self._trying,
-            self._found,
-        )
+        state = (self._state, self._sums, self._trying, self._found)
+        return (*self._columns, self._step, branches, *state)
 
     def go_on(self, branches: int, *, is_small: bool = False) -> bool:
         """Try so many branches more; return whether the search is over."""
@@ -323,7 +316,7 @@ def backtracking(
         It is not over within ``limit_s`` seconds.
     """
     began = clock()
-    one = Search(Columns(question), step)
+    one = Search(Columns.of(question), step)
     over = one.go_on(min(PLAIN_BRANCHES, BRANCHES_A_CALL), is_small=True)
     while not over:
         if clock() - began > limit_s:

@@ -108,9 +108,7 @@ def surface(question: Question) -> go.Figure:
         )
     )
     figure.add_hline(y=question.need, line={"color": INK, "width": 1, "dash": "dot"})
-    arrange(figure, 460)
-    figure.update_xaxes(title="deadline [min]")
-    figure.update_yaxes(title="nodes to free")
+    arrange(figure, 460, xaxis_title="deadline [min]", yaxis_title="nodes to free")
     return figure
 
 

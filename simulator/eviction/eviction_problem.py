@@ -180,13 +180,10 @@ class EvictionAnswer:
     choices: Mapping[str, EvictionChoice]
 
 
-def impossible(deadline_min: float) -> EvictionAnswer:
-    """Return the answer where no set of jobs frees enough nodes by a deadline."""
-    return EvictionAnswer(deadline_min=deadline_min, possible=False, choices={})
-
-
-def answer_of(question: Question, step: int, choices: Mapping[int, EvictionChoice]) -> EvictionAnswer:
-    """Return the answer for a deadline in steps from choices by place among the jobs."""
+def answer_of(question: Question, step: int, choices: Mapping[int, EvictionChoice] | None) -> EvictionAnswer:
+    """Return the answer for a deadline in steps from choices by place among the jobs; None: none suffice."""
+    if choices is None:
+        return EvictionAnswer(deadline_min=question.minutes_of(step), possible=False, choices={})
     spent = 0
     for place, choice in choices.items():
         steps = question.steps_of(question.jobs[place].minutes(choice))

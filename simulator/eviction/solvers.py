@@ -18,7 +18,6 @@ from simulator.eviction.eviction_problem import (
     EvictionChoice,
     Question,
     answer_of,
-    impossible,
 )
 from simulator.eviction.programme_table import Item, ProgrammeTable, job_items
 
@@ -70,13 +69,13 @@ def solve(
     """
     steps = range(question.steps + 1) if every_deadline else range(question.steps, question.steps + 1)
     if overlap and solver is EvictionSolver.OPTIMAL:
-        return [_answer(question, step, _overlapping(question, step)) for step in steps]
+        return [answer_of(question, step, _overlapping(question, step)) for step in steps]
     if solver is EvictionSolver.OPTIMAL:
         found = ProgrammeTable(question, job_items(question) if items is None else items).by_deadline()
-        return [_answer(question, step, found[step]) for step in steps]
+        return [answer_of(question, step, found[step]) for step in steps]
     if solver is EvictionSolver.GREEDY:
-        return [_answer(question, step, greedy(question, step, skip=skip)) for step in steps]
-    return [_answer(question, step, backtracking(question, step, limit_s)) for step in steps]
+        return [answer_of(question, step, greedy(question, step, skip=skip)) for step in steps]
+    return [answer_of(question, step, backtracking(question, step, limit_s)) for step in steps]
 
 
 def cheapest(
@@ -96,13 +95,7 @@ def cheapest(
     return solve(question, every_deadline=False)[0]
 
 
-def _answer(question: Question, step: int, choices: dict[int, EvictionChoice] | None) -> EvictionAnswer:
-    if choices is None:
-        return impossible(question.minutes_of(step))
-    return answer_of(question, step, choices)
-
-
-_CHOICES = (EvictionChoice.KILL, EvictionChoice.APP, EvictionChoice.SYSTEM)
+_CHOICES = tuple(EvictionChoice)
 
 
 @contextlib.contextmanager

@@ -323,7 +323,7 @@ def _losses(question: Question, solver: EvictionSolver, *, skip: bool = False) -
 
 
 def _greedy_s(question: Question) -> float:
-    columns = Columns(question)
+    columns = Columns.of(question)
     arguments = (
         columns.nodes,
         columns.losses,
@@ -342,7 +342,7 @@ def _greedy_s(question: Question) -> float:
 
 
 def _search(question: Question, limit_s: float) -> tuple[float, tuple[float, ...]]:
-    columns = Columns(question)
+    columns = Columns.of(question)
     compiled = Compiled(search, Search(columns, 0).arguments(1))
     compiled.prepare()
     spent_s = 0.0

@@ -176,14 +176,6 @@ class Ran:
     again: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How long a job took to start after it could, and whether it had to wait for cores until then."""
-
-    seconds: float
-    had_waited: bool
-
-
 def completed(run: Run) -> list[Ran]:
     """Return the completed jobs of which everything is known, each with its last life, by submission."""
     columns = ("job_id", "kind", "submitted_s", "start_s", "end_s", "dedicated_s", "placement")
@@ -227,8 +219,8 @@ def measure_latencies(run: Run) -> Latencies:
     lags = list(_lags(jobs, in_order=run.info.policy == "fcfs"))
     if not lags:
         raise InputError(f"no job completed in {run.info.label}: there is nothing to measure latencies on")
-    at_once = [lag.seconds for lag in lags if not lag.had_waited]
-    after_wait = [lag.seconds for lag in lags if lag.had_waited]
+    at_once = [lag_s for lag_s, had_waited in lags if not had_waited]
+    after_wait = [lag_s for lag_s, had_waited in lags if had_waited]
     enough = min(len(at_once), len(after_wait)) >= _ENOUGH
     scheduling_s = _middle(at_once if enough else at_once + after_wait)
     kinds = launches(jobs)
@@ -291,8 +283,10 @@ def _middle(values: Sequence[float]) -> float:
     return max(0.0, round(median(values), 3))
 
 
-def _lags(jobs: Sequence[Ran], *, in_order: bool) -> Iterator[Lag]:
-    """Compare each start with when its cores were free, and, ``in_order``, those of all jobs before it.
+def _lags(jobs: Sequence[Ran], *, in_order: bool) -> Iterator[tuple[float, bool]]:
+    """Yield how long each job took to start after it could, and whether it had to wait for cores until then.
+
+    It could when its cores were free, and, ``in_order``, those of all jobs before it.
 
     A job that was put back did not wait for cores alone: Slurm lets it wait for two minutes.
     """
@@ -306,7 +300,7 @@ def _lags(jobs: Sequence[Ran], *, in_order: bool) -> Iterator[Lag]:
         ready_s = max(job.submitted_s, blocked_s)
         if in_order:
             before_s = ready_s
-        yield Lag(max(0.0, job.start_s - ready_s), had_waited=blocked_s > job.submitted_s)
+        yield max(0.0, job.start_s - ready_s), blocked_s > job.submitted_s
 
 
 def measure_overhead(run: Run, latencies: Latencies) -> float:

@@ -293,8 +293,8 @@ def fit_run(run: Run, system: str, requests: int) -> Fit:
         system=run.info.system,
         starts=starts.count,
         policy=tuple(
-            _as_stated(option.name, stated[option.name])
-            if option.name in stated
+            Parameter(name=option.name, value=known.value, source="configuration", note=known.words)
+            if (known := stated.get(option.name)) is not None
             else parameters.get(option.name) or default(option.name, "the run does not tell it")
             for option in FAMILY.options
         ),
@@ -325,10 +325,6 @@ def _stated(run: Run, config: Configured | None, requests: int) -> dict[str, Sta
         backfills = run.info.scheduler == "sched/backfill"
         stated["backfill"] = Stated("yes" if backfills else "no", run.info.scheduler)
     return stated
-
-
-def _as_stated(name: str, stated: Stated) -> Parameter:
-    return Parameter(name=name, value=stated.value, source="configuration", note=stated.words)
 
 
 def _from_starts(starts: Starts, gaps: Gaps, stated: Mapping[str, Stated]) -> dict[str, Parameter]:
@@ -448,7 +444,7 @@ def parts(starts: Starts, *, ends_wait: bool | None) -> Gaps:
         middle_end = with_interval(middle, released)
         return Gaps(start, with_interval(longest_wait, arrived), _between(middle_end, start))
     end = shortest(released)
-    look = with_interval(_common_wait, arrived, released)
+    look = with_interval(lambda *both: sum(map(longest_wait, both)) / 2, arrived, released)
     return Gaps(min(start, end, key=lambda one: one.value), look, _between(end, start))
 
 
@@ -460,10 +456,6 @@ def _between(later: RobustEstimate, sooner: RobustEstimate) -> RobustEstimate:
         later.high - sooner.low,
         later.observations + sooner.observations,
     )
-
-
-def _common_wait(gaps: Sequence[float], others: Sequence[float]) -> float:
-    return (longest_wait(gaps) + longest_wait(others)) / 2
 
 
 def ends_seem_to_wait(starts: Starts) -> bool | None:

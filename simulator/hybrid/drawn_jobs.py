@@ -21,7 +21,6 @@ from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from foundation.csv_table import CsvRow, read_csv
 from foundation.units import US_PER_S, counted, seconds_to_us
@@ -42,7 +41,6 @@ S_PER_YEAR = 365.25 * 86_400
 _NEEDED = ("trace_job", "kind")
 _NUMBERS = ("min_nodes", "max_nodes")
 _TIMES = ("setup_s", "checkpoint_every_s", "checkpoint_s", "notice_s", "predicted_s")
-_KIND_NAMES = ("rigid", "malleable", "ondemand")
 _OF_KIND = {
     "rigid": ("setup_s", "checkpoint_every_s", "checkpoint_s"),
     "malleable": ("min_nodes", "max_nodes", "setup_s"),
@@ -209,7 +207,7 @@ def _notices(workload: Workload, kinds: Ints, draw: Draw, seed: int) -> tuple[In
     count = workload.count
     shares = np.cumsum(MIXES[draw.mix])[:-1]
     classes = np.searchsorted(shares, _dice(seed, _CLASSES).random(count), side="right")
-    lead = _minutes(_dice(seed, _LEADS).uniform(*draw.lead_min, count))
+    lead = np.floor(_dice(seed, _LEADS).uniform(*draw.lead_min, count) * 60 * US_PER_S).astype(np.int64)
     when = _dice(seed, _WHEN).random(count)
     arrival = workload.submit_us
     early = np.floor(when * lead).astype(np.int64)
@@ -220,10 +218,6 @@ def _notices(workload: Workload, kinds: Ints, draw: Draw, seed: int) -> tuple[In
     known = (kinds == HybridJobKind.ON_DEMAND) & (classes > 0)
     notice = np.maximum(0, predicted - lead)
     return np.where(known, notice, -1), np.where(known, np.maximum(predicted, notice), -1)
-
-
-def _minutes(values: npt.NDArray[np.float64]) -> Ints:
-    return np.floor(values * 60 * US_PER_S).astype(np.int64)
 
 
 def daly_interval_s(checkpoint_s: float, mtbf_s: float) -> float:
@@ -277,8 +271,8 @@ def _time_us(row: CsvRow, column: str) -> int | None:
 
 def _life(entry: CsvRow, workload: Workload, job: int, draw: Draw) -> JobLifecycle:
     kind = entry.text("kind")
-    if kind not in _KIND_NAMES:
-        raise entry.error("kind", f"is one of {', '.join(_KIND_NAMES)}, not {kind!r}")
+    if kind not in _OF_KIND:
+        raise entry.error("kind", f"is one of {', '.join(_OF_KIND)}, not {kind!r}")
     for name in (*_NUMBERS, *_TIMES):
         if entry.text(name) and name not in _OF_KIND[kind]:
             raise entry.error(name, f"does not go with a job that is {kind}")

@@ -505,6 +505,6 @@ def test_what_is_compiled_answers_as_what_is_not(monkeypatch: pytest.MonkeyPatch
 
 
 def test_columns_report_what_cannot_be() -> None:
-    columns = Columns(ask([job("a", 3, None, ts=2.5), job("b", 1, 0.5, ta=20)], 1))
+    columns = Columns.of(ask([job("a", 3, None, ts=2.5), job("b", 1, 0.5, ta=20)], 1))
     assert columns.losses.tolist() == [-1, 500_000]
     assert (columns.system.tolist(), columns.app.tolist()) == ([3, -1], [-1, 11])
