@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.miniature import fcfs_makespan_s, make_miniature
 from workloads.trace.scaling.replayable_trace import (
     THESIS,
