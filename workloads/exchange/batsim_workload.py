@@ -21,6 +21,7 @@ from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.units import counted
 from workloads.exchange.fields import (
+    LEAVES_OUT,
     Fields,
     Machines,
     Numbering,
@@ -146,10 +147,8 @@ def batsim_jobs(found: Batsim, machines: Machines, left: Omissions, *, strict: b
         made, why = _job(job, number, found, machines, taken)
         if made is not None:
             yield made
-        elif strict:
-            raise InputError(f"{why}; --lenient leaves such jobs out")
         else:
-            left.count("jobs that are no delays or too wide", why)
+            left.refuse("jobs that are no delays or too wide", why, strict=strict, lenient=LEAVES_OUT)
 
 
 def _meet(found: Batsim, item: object) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -200,6 +201,7 @@ def _plain(name: str) -> int | None:
     return int(name) if _PLAIN.fullmatch(name) and int(name) <= LARGEST else None
 
 
+LEAVES_OUT = "leaves such jobs out"
 MOST_HEADER_LINES = 1_000
 _STANDARD = frozenset({"job_number", "submit_s", "run_s"})
 _CARRIED = {one.name: one for one in SWF_FIELDS if one.name not in _STANDARD}
@@ -219,6 +221,7 @@ def fitting(
     """
     count = 0
     seen: set[int] = set()
+    refuse = partial(left.refuse, strict=strict, lenient=LEAVES_OUT)
     for job in jobs:
         if not job.run_s:
             left.count("jobs without a run time", f"job {job.job_number}")
@@ -227,19 +230,17 @@ def fitting(
             left.count("jobs without processors", f"job {job.job_number}")
             continue
         if job.procs > machines.nodes * machines.cores:
-            what = (
+            refuse(
+                "jobs wider than the system",
                 f"{source}: job {job.job_number}: requested number of processors: {job.procs:,} are more "
-                f"than {machines.system} has"
+                f"than {machines.system} has",
             )
-            if strict:
-                raise InputError(f"{what}; --lenient leaves such jobs out")
-            left.count("jobs wider than the system", what)
             continue
         if job.job_number in seen:
-            what = f"{source}: job {job.job_number}: job number: is there twice"
-            if strict:
-                raise InputError(f"{what}; --lenient leaves such jobs out")
-            left.count("jobs with the number of another", what)
+            refuse(
+                "jobs with the number of another",
+                f"{source}: job {job.job_number}: job number: is there twice",
+            )
             continue
         seen.add(job.job_number)
         count += 1

@@ -62,9 +62,7 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
             log.jobs.append(_job(line, clock))
         except (ValueError, KeyError) as error:
             message = f"{path}:{number}: no completed job in it: cannot make sense of {error}"
-            if strict:
-                raise InputError(f"{message}; --lenient skips such lines") from error
-            log.omitted.count("malformed line", message)
+            log.omitted.refuse("malformed line", message, strict=strict)
     return log
 
 

@@ -126,12 +126,13 @@ def read_delimited(path: Path, lines: Iterable[str], zone: tzinfo | None, strict
             broken = f"; is a line break in {free} of a line before? Leave it out or take `sacct --json`"
             message = f"{path}:{number}: {counted(len(row), 'column')} instead of {width}"
             more = broken if free and len(row) < width else ""
-            _refuse(log, strict, "number of columns", message + more)
+            log.omitted.refuse("number of columns", message + more, strict=strict)
             continue
         try:
             reader.add(row)
         except ValueError as error:
-            _refuse(log, strict, "malformed value", f"{path}:{number}: cannot make sense of {str(error)!r}")
+            message = f"{path}:{number}: cannot make sense of {str(error)!r}"
+            log.omitted.refuse("malformed value", message, strict=strict)
     reader.finish()
     return log
 
@@ -150,12 +151,6 @@ def _rows(
         return
     for number, line in enumerate(lines, start=first):
         yield number, line.rstrip("\r\n").split(mark, most_marks)
-
-
-def _refuse(log: AccountingLog, strict: bool, reason: str, message: str) -> None:
-    if strict:
-        raise InputError(f"{message}; --lenient skips such lines")
-    log.omitted.count(reason, message)
 
 
 class _RowReader:
@@ -285,9 +280,7 @@ def read_json(path: Path, text: str, strict: bool) -> AccountingLog:
             log.jobs.append(_job_of_object(job))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             message = f"{path}: job {place} of the list has another shape than sacct's: {error!r}"
-            if strict:
-                raise InputError(f"{message}; --lenient skips it") from error
-            log.omitted.count("malformed job", message)
+            log.omitted.refuse("malformed job", message, strict=strict, lenient="skips it")
     return log
 
 

@@ -47,6 +47,12 @@ class Omissions:
         if len(self.examples) < EXAMPLES_KEPT:
             self.examples.append(example)
 
+    def refuse(self, reason: str, message: str, *, strict: bool, lenient: str = "skips such lines") -> None:
+        """Count what cannot be used; with ``strict`` raise ``InputError``, which says what --lenient does."""
+        if strict:
+            raise InputError(f"{message}; --lenient {lenient}")
+        self.count(reason, message)
+
     def line(self) -> str:
         """Return the counts in words, empty where nothing was left out."""
         return ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.items())

@@ -25,6 +25,7 @@ from foundation.records.records_folder import new_folder
 from foundation.units import counted
 from workloads.exchange.elastisim.application_model import Models, NotToldError, run_time
 from workloads.exchange.fields import (
+    LEAVES_OUT,
     Fields,
     Machines,
     Numbering,
@@ -150,9 +151,10 @@ def elastisim_jobs(found: Elastisim, reading: ElastisimReading) -> Iterator[SwfJ
         try:
             yield _job(job, number, reading)
         except NotToldError as error:
-            if reading.strict:
-                raise InputError(f"{job.where}: {error}; --lenient leaves such jobs out") from error
-            reading.left.count("jobs whose run time or size is unknown", f"{job.where}: {error}")
+            what = f"{job.where}: {error}"
+            reading.left.refuse(
+                "jobs whose run time or size is unknown", what, strict=reading.strict, lenient=LEAVES_OUT
+            )
 
 
 def _named(path: Path, item: object, place: int) -> Fields:
