@@ -395,21 +395,17 @@ def pair_measured_here(
     (place,) = places(kind, settings)
     plan = MeasurementPlan([(first, second)], settings.width, settings.most)
     end_s = time.monotonic() + budget_s
-    with tempfile.TemporaryDirectory(prefix="osub-pairs-", dir=_meters()) as folder:
-        pool = ProgramPool(Path(folder), place.victim, settings.niceness)
-        try:
-            one = pool.get(first)
-            other = pool.get(second, instance=int(first == second), keep=[one])
-            readings = [running.read() for running in (one, other)]
-            step_s = max(reading.busy_s / max(1, reading.steps) for reading in readings)
-            lengths = Lengths(pair_s=max(1.0, step_s), solo_s=max(0.4, step_s))
-            bench = Bench(pool, place, lengths)
-            for pair in plan.rounds():
-                plan.note(bench.trial(*pair, plan.trials(*pair) + 1).rows())
-                if time.monotonic() > end_s:
-                    break
-        finally:
-            pool.close()
+    with _pool_at(place, settings.niceness) as pool:
+        one = pool.get(first)
+        other = pool.get(second, instance=int(first == second), keep=[one])
+        readings = [running.read() for running in (one, other)]
+        step_s = max(reading.busy_s / max(1, reading.steps) for reading in readings)
+        lengths = Lengths(pair_s=max(1.0, step_s), solo_s=max(0.4, step_s))
+        bench = Bench(pool, place, lengths)
+        for pair in plan.rounds():
+            plan.note(bench.trial(*pair, plan.trials(*pair) + 1).rows())
+            if time.monotonic() > end_s:
+                break
     return MeasuredPair(kind, {pair: estimate(values) for pair, values in plan.losses.items() if values})
 
 
@@ -457,21 +453,14 @@ class Measurement:
                 self._stop.set()
 
     def _lane(self, state: _State, place: TrialCpus) -> None:
-        with tempfile.TemporaryDirectory(prefix="osub-pairs-", dir=_meters()) as folder:
-            pool = ProgramPool(Path(folder), place.victim, self._settings.niceness)
-            try:
-                bench = Bench(pool, place, self._settings.lengths)
-                while not self._stop.is_set() and time.monotonic() < state.end_s:
-                    pair = self._next(state)
-                    if pair is None:
-                        return
-                    self._measure(state, bench, pool, pair)
-            finally:
-                pool.close()
-
-    def _next(self, state: _State) -> tuple[CatalogueApplication, CatalogueApplication] | None:
-        with self._lock:
-            return next(state.order, None)
+        with _pool_at(place, self._settings.niceness) as pool:
+            bench = Bench(pool, place, self._settings.lengths)
+            while not self._stop.is_set() and time.monotonic() < state.end_s:
+                with self._lock:
+                    pair = next(state.order, None)
+                if pair is None:
+                    return
+                self._measure(state, bench, pool, pair)
 
     def _measure(
         self,
@@ -520,6 +509,13 @@ class _State:
         )
 
 
-def _meters() -> str | None:
-    """Return where meters are kept: in memory, so that no store waits for a disk."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a private folder in it
+@contextlib.contextmanager
+def _pool_at(place: TrialCpus, niceness: int) -> Iterator[ProgramPool]:
+    """Programs that start at a place; their meters are in memory, so that no store waits for a disk."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a private folder in it
+    with tempfile.TemporaryDirectory(prefix="osub-pairs-", dir=memory) as folder:
+        pool = ProgramPool(Path(folder), place.victim, niceness)
+        try:
+            yield pool
+        finally:
+            pool.close()

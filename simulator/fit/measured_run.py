@@ -180,10 +180,8 @@ def completed(run: Run) -> list[Ran]:
     """Return the completed jobs of which everything is known, each with its last life, by submission."""
     columns = ("job_id", "kind", "submitted_s", "start_s", "end_s", "dedicated_s", "placement")
     known = run.jobs.filter(pl.col("state") == "COMPLETED").select(columns).drop_nulls()
-    lifecycles = (
-        [] if run.allocations is None else run.allocations.filter(pl.col("why") != "start")["job"].to_list()
-    )
-    again = set(lifecycles)
+    allocations = run.allocations
+    again = () if allocations is None else set(allocations.filter(pl.col("why") != "start")["job"])
     return [
         Ran(
             interactive=kind == "interactive",

@@ -40,17 +40,14 @@ def busy_idle(series: UtilisationSeries, threshold_cores: float = THRESHOLD_CORE
     if not threshold_cores >= 0:
         raise UsageError(f"a threshold of {threshold_cores:g} cores is not possible: give 0 or more")
     samples = zip(series.lengths_s, series.cores, strict=True)
-    runs = [
-        (busy, sum(to_ms(length_s) for length_s, _ in members))
-        for busy, members in groupby(samples, key=lambda sample: sample[1] > threshold_cores)
-    ]
-    activations = tuple(to_s(length_ms) for busy, length_ms in runs if busy)
-    if not activations:
-        return InteractivePattern(to_s(sum(length_ms for _, length_ms in runs)), 0, (), ())
-    prologue_s = 0 if runs[0][0] else to_s(runs[0][1])
-    epilogue_s = 0 if runs[-1][0] else to_s(runs[-1][1])
-    inner = tuple(to_s(length_ms) for busy, length_ms in runs[1:-1] if not busy)
-    return InteractivePattern(prologue_s, epilogue_s, activations, inner)
+    periods_s: list[float] = []
+    for busy, members in groupby(samples, key=lambda sample: sample[1] > threshold_cores):
+        if busy and not periods_s:
+            periods_s.append(0)
+        periods_s.append(to_s(sum(to_ms(length_s) for length_s, _ in members)))
+    if len(periods_s) % 2 == 0:
+        periods_s.append(0)
+    return InteractivePattern.of_periods(periods_s)
 
 
 PEAKS_H = (1, 2, 4, 6, 12)
