@@ -42,12 +42,17 @@ _COPY_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ControllerContainer:
-    """The controller's container of a cluster whose state folder is ``folder``."""
+    """The controller's container of a cluster whose state folder is ``folder``.
+
+    ``cluster`` has the numbers of all its containers, ``cpus`` the CPUs that its nodes are pinned to.
+    """
 
     folder: Path
     engine: Engine
     container: str
     has_gangd: bool
+    cluster: frozenset[str]
+    cpus: frozenset[int]
 
     @classmethod
     def of(cls, folder: Path) -> ControllerContainer:
@@ -64,11 +69,20 @@ class ControllerContainer:
         if state is None:
             raise ClusterError(f"no cluster in containers in {folder}")
         engine = find_engine(state.engine, with_compose=False)
-        found = of_role(list_containers(engine, state.home, state.cluster), "controller")
+        containers = list_containers(engine, state.home, state.cluster)
+        found = of_role(containers, "controller")
         if not found or found[0].state != "running":
             what = found[0].state if found else "gone"
             raise ClusterError(f"the controller's container of {folder} is {what}: {_again(folder)}")
-        self = cls(folder, engine, found[0].id, state.shape.gang == "osub")
+        pinned = 0 if state.shape.virtual else state.shape.nodes * state.shape.cores
+        self = cls(
+            folder,
+            engine,
+            found[0].id,
+            state.shape.gang == "osub",
+            frozenset(one.id for one in containers),
+            frozenset(sorted(os.sched_getaffinity(0))[:pinned]),
+        )
         self._check_image()
         inside = HOST / str(folder.absolute())[1:]
         self._ask(

@@ -1,4 +1,4 @@
-"""Watching who uses this host's CPUs while an embedded cluster runs jobs: a sample a second.
+"""Watching who uses this host's CPUs while a cluster on it runs jobs: a sample a second.
 
 What of it is the cluster's own is added up from looks at living processes. A look tells what each of them
 used, and what those of its children had used that it has waited for (proc(5), ``/proc/PID/stat``, fields 14
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,6 +29,8 @@ LAST_S = 0.1
 """The last sample of a run is at least so long: the kernel counts in hundredths of a second."""
 LOOK_S = 0.45
 """Between two looks at the processes: what ended unseen in between was at most so long."""
+
+_CONTAINER = re.compile("[0-9a-f]{64}")  # an engine names a container's cgroup by the container's number
 
 YOUNG_LOOKS = 3
 """A process may become ours shortly after its start: when it is moved to a cgroup, or runs its program."""
@@ -155,35 +158,25 @@ class HostWatch:
 
     Parameters
     ----------
-    state
-        The cluster.
-    own_pid
-        The process that replays, whose time is the run's, too.
+    cpus
+        Those of the nodes; none: all that this process may use.
+    belongs
+        Whether a process is the cluster's or the run's, by its number; what it starts is anyway.
     read_cpus, read_processes, monotonic
         The kernel and the clock.
     """
 
     def __init__(
         self,
-        state: ClusterState,
-        own_pid: int,
+        cpus: frozenset[int],
+        belongs: Callable[[int], bool],
         *,
         read_cpus: Callable[[frozenset[int]], CpuTime | None] = cpu_time,
         read_processes: Callable[[], Mapping[int, ProcessTime]] = read_process_times,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        pinned = frozenset(cpu for node in state.layout.nodes for cpu in node.cpus)
-        self._cpus = pinned or frozenset(os.sched_getaffinity(0))
+        self._cpus = cpus or frozenset(os.sched_getaffinity(0))
         self._read_cpus, self._read_processes, self._monotonic = read_cpus, read_processes, monotonic
-        home = Path(state.layout.state).resolve()
-        kin = kin_of(names_of(home), home, Path(state.layout.short))
-
-        def belongs(pid: int) -> bool:
-            if pid == own_pid:
-                return True
-            facts = read_facts(pid)
-            return facts is not None and bool(find_members([facts], kin))
-
         self._own = OwnTime(belongs)
         self._looked = self._began = monotonic()
         self._before = read_cpus(self._cpus)
@@ -219,3 +212,40 @@ class HostWatch:
             steal_s=round(used.steal_s, 3),
             own_s=round(own_s, 3) if self._own.is_known else None,
         )
+
+
+def watch_embedded(state: ClusterState, own_pid: int) -> HostWatch:
+    """Return the watch of an embedded cluster; the time of the process that replays is the run's, too."""
+    home = Path(state.layout.state).resolve()
+    kin = kin_of(names_of(home), home, Path(state.layout.short))
+
+    def belongs(pid: int) -> bool:
+        if pid == own_pid:
+            return True
+        facts = read_facts(pid)
+        return facts is not None and bool(find_members([facts], kin))
+
+    return HostWatch(frozenset(cpu for node in state.layout.nodes for cpu in node.cpus), belongs)
+
+
+def watch_containers(ids: frozenset[str], cpus: frozenset[int], own_pid: int) -> HostWatch | None:
+    """Return the watch of a cluster in containers, known by their cgroups; None for another host's.
+
+    Parameters
+    ----------
+    ids
+        The containers, by their whole numbers.
+    cpus, own_pid
+        As ``HostWatch`` and ``watch_embedded`` have them.
+    """
+
+    def is_in_one(pid: int) -> bool:
+        try:
+            cgroups = Path(PROC, str(pid), "cgroup").read_text()
+        except OSError:
+            return False
+        return not ids.isdisjoint(_CONTAINER.findall(cgroups))
+
+    if not any(is_in_one(pid) for pid in read_process_times()):
+        return None
+    return HostWatch(cpus, lambda pid: pid == own_pid or is_in_one(pid))

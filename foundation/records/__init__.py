@@ -34,7 +34,15 @@ if TYPE_CHECKING:
         PlacementArrays,
         parse_cores,
     )
-    from foundation.records.run_directory import Run, RunWriter, load_run, utc_now, write_run
+    from foundation.records.run_directory import (
+        Run,
+        RunWriter,
+        load_run,
+        read_host,
+        utc_now,
+        write_host,
+        write_run,
+    )
     from foundation.records.table_files import JobEntry, JobJournal, job_frames, read_entries
 
 __all__ = [
@@ -64,8 +72,10 @@ __all__ = [
     "load_run",
     "parse_cores",
     "read_entries",
+    "read_host",
     "trace_sha256",
     "utc_now",
+    "write_host",
     "write_run",
 ]
 
@@ -74,7 +84,9 @@ _TABLES = {
         ("ALLOCATIONS", "HOST", "JOBS", "PLACEMENT_DTYPE", "SLICES", "PlacementArrays", "parse_cores"),
         "columns",
     ),
-    **dict.fromkeys(("Run", "RunWriter", "load_run", "utc_now", "write_run"), "run_directory"),
+    **dict.fromkeys(
+        ("Run", "RunWriter", "load_run", "read_host", "utc_now", "write_host", "write_run"), "run_directory"
+    ),
     **dict.fromkeys(("JobEntry", "JobJournal", "job_frames", "read_entries"), "table_files"),
 }
 """What needs polars, by its module: imported when first used, for gangd writes slices without tables."""

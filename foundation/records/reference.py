@@ -23,7 +23,7 @@ slowdowns and degradation ([From Python](python.md)).
 * [`jobs.parquet`](#jobsparquet): one row a job, ordered by `trace_job`
 * [`allocations.parquet`](#allocationsparquet): which job held what, when; simulated: where that changes
 * [`slices.parquet`](#slicesparquet): time slices of a gang scheduler
-* [`host.parquet`](#hostparquet): use of an embedded cluster's host, a row a second
+* [`host.parquet`](#hostparquet): use of the host of a cluster on it, a row a second
 * `log.jsonl`: events, one JSON object a line: `at` (UTC), `kind`, and what belongs to the kind
 
 ## Rules for all of them

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -142,6 +143,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             " `degradation` over the completed jobs."
         ),
     ] = {}
+
+    @property
+    def origin_s(self) -> float:
+        """The epoch second of second 0, of a real run."""
+        return datetime.fromisoformat(self.started).timestamp()
 
     @property
     def most_a_core(self) -> int:
@@ -391,7 +397,7 @@ class SliceRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
 class HostRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """Use of a host's CPUs during about a second of a real run.
 
-    Of the CPUs that an embedded cluster's nodes are pinned to, else of all. Used and stolen time is the
+    Of the CPUs that the nodes of a cluster on it are pinned to, else of all. Used and stolen time is the
     kernel's (proc(5)); what is used and not the run's own is foreign.
     """
 

@@ -44,6 +44,7 @@ from foundation.records.table_files import (
     JobJournal,
     RowJournal,
     complete,
+    frame_of,
     good_lines_length,
     job_frames,
     read_entries,
@@ -357,6 +358,25 @@ class RunWriter:
         if self._log is not None:
             self._log.close()
         self._journals, self._log = {}, None
+
+
+def write_host(path: Path, samples: Iterable[HostRecord]) -> None:
+    """Write who used the host into a RUN that was made where that cannot be seen, such as in a container.
+
+    Raises
+    ------
+    InputError
+        The samples break a rule.
+    OutputError
+        The disk is full.
+    """
+    write_table(frame_of(samples, HOST), HOST, path)
+
+
+def read_host(path: Path) -> list[HostRecord]:
+    """Return the samples of who used the host that a RUN has; raises InputError."""
+    samples = _samples(path)
+    return [] if samples is None else [HostRecord(**row) for row in samples.iter_rows(named=True)]
 
 
 def write_run(

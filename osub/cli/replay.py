@@ -21,7 +21,7 @@ from typer import Option
 from analysis.metrics import host_use
 from deploy.local.host import busy_warning
 from deploy.local.state import ClusterState
-from deploy.local.watch import HostWatch
+from deploy.local.watch import watch_embedded
 from foundation.errors import ClusterError, InputError, UsageError
 from foundation.files import refuse_unwritable
 from foundation.interruption import is_noted, note, on_signals, status
@@ -213,7 +213,10 @@ def replay(
             resume=resume,
             force=force,
         )
-        raise typer.Exit(code)
+        if code or not _is_set_aside(out, repeat):
+            raise typer.Exit(code)
+        ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
+        return
     client, embedded = find_cluster(cluster)
     meet(client)
     if resume:
@@ -230,7 +233,7 @@ def replay(
         session,
         collect=collector_of(session.gang_folder, client.config()),
         most_s=most_s,
-        look=None if embedded is None else HostWatch(embedded, os.getpid()),
+        look=None if embedded is None else watch_embedded(embedded, os.getpid()),
     )
     if is_finished and _is_set_aside(out, repeat):
         ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
@@ -369,8 +372,6 @@ def _is_set_aside(out: Path, repeat: int) -> bool:
 def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, repeat: int, contained: bool) -> None:
     if repeat and resume:
         raise UsageError("--repeat begins a replay anew, and --resume goes on with one: give one of them")
-    if repeat and contained:
-        raise UsageError("--repeat: who uses the host is known on an embedded cluster only")
     if not resume:
         if not dry_run:
             refuse_unwritable(out)

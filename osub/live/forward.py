@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from pathlib import Path
 
+import msgspec
+
 from deploy.compose.cluster import holds_one
 from deploy.compose.forwarded_command import ControllerContainer
 from deploy.compose.inside.controller import HOST, HOST_USER
+from deploy.local.watch import LOOK_S, watch_containers
 from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.files import refuse_unwritable, write_whole
-from foundation.records.records_folder import INFO_NAME, is_finished, refuse_to_replace, remove_run
+from foundation.records import HostRecord, read_host, write_host
+from foundation.records.records_folder import (
+    INFO_NAME,
+    is_finished,
+    read_info,
+    refuse_to_replace,
+    remove_run,
+)
 from osub.live.gangd_state import without_gangd
 
 Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
@@ -99,10 +112,11 @@ def forward_to_gangd(cluster: Path, hear: Hear, words: Sequence[str], user: str 
 
 
 def _typed(option: str, *instead: str) -> list[str]:
-    """Return this command as it was typed, with other words for an option that names the cluster."""
+    """Return this command as it was typed, with other words for an option with a value."""
     words = sys.argv[1:]
-    named = next(place for place, word in enumerate(words) if word.partition("=")[0] == option)
-    words[named : named + (1 if "=" in words[named] else 2)] = instead
+    named = [place for place, word in enumerate(words) if word.partition("=")[0] == option]
+    for place in named[:1]:
+        words[place : place + (1 if "=" in words[place] else 2)] = instead
     return words
 
 
@@ -120,7 +134,8 @@ def forward_replay(
 ) -> int:
     """Run this replay in the controller's container and copy the RUN to ``out``; returns its exit code.
 
-    A RUN that is not finished stays in the cluster, too, and goes on there with ``--resume``.
+    A RUN that is not finished stays in the cluster, too, and goes on there with ``--resume``. Who uses the
+    host meanwhile is sampled here: a container does not see others' processes.
 
     Raises
     ------
@@ -136,9 +151,10 @@ def forward_replay(
         if not (out / INFO_NAME).exists() and out.is_dir() and any(out.iterdir()):
             raise OutputError(f"{out} holds what no run made; choose another folder")
     controller = ControllerContainer.of(cluster)
+    samples = _samples_of(out) if resume and (out / INFO_NAME).is_file() else []
     if resume and controller.has(out / INFO_NAME):
         with _kept_on_failure():
-            _bring(controller, out)
+            _bring(controller, out, samples)
         if is_finished(out):
             print(f"osub: {out} was finished in the cluster meanwhile", file=sys.stderr)
             return 0
@@ -148,13 +164,17 @@ def forward_replay(
         raise UsageError(f"--resume: there is no RUN in {out}, and none of that name in the cluster")
     gangd = ["--gangd", GANGD] if finds_gangd and controller.has_gangd else []
     try:
-        code = _run(
-            controller, hear, () if resume else inputs, [*(sys.argv[1:] if words is None else words), *gangd]
-        )
+        with _sampled(controller, samples):
+            code = _run(
+                controller,
+                hear,
+                () if resume else inputs,
+                [*(_typed("--repeat") if words is None else words), *gangd],
+            )
     finally:
         if not dry_run:
             with _kept_on_failure():
-                _bring(controller, out)
+                _bring(controller, out, samples)
     return code
 
 
@@ -219,12 +239,51 @@ def _word(word: str) -> str:
     return f"{named[1]}{HOST}{named[2]}"
 
 
-def _bring(controller: ControllerContainer, out: Path) -> None:
+def _samples_of(run: Path) -> list[HostRecord]:
+    """Return a RUN's samples of the host, at instants of the host's clock."""
+    found = read_host(run)
+    origin_s = read_info(run).origin_s if found else 0.0
+    return [msgspec.structs.replace(one, at_s=origin_s + one.at_s) for one in found]
+
+
+@contextmanager
+def _sampled(controller: ControllerContainer, samples: list[HostRecord]) -> Iterator[None]:
+    """Sample meanwhile who uses the host, at instants of its clock, where the containers run on it."""
+    watch = watch_containers(controller.cluster, controller.cpus, os.getpid())
+    if watch is None:
+        yield
+        return
+    over = threading.Event()
+
+    def look(*, last: bool = False) -> None:
+        sample = watch(time.time(), last=last)
+        if sample is not None:
+            samples.append(sample)
+
+    def go_on() -> None:
+        while not over.wait(LOOK_S):
+            look()
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        look(last=True)
+
+
+def _bring(controller: ControllerContainer, out: Path, samples: Sequence[HostRecord]) -> None:
     """Copy the RUN out of the container, in place of an earlier copy; one that is finished leaves it."""
     if not controller.has(out / INFO_NAME):
         return
     draft = controller.fetch(out)
     try:
+        if samples:
+            origin_s = read_info(draft).origin_s
+            since = [(round(one.at_s - origin_s, 3), one) for one in samples]
+            write_host(draft, [msgspec.structs.replace(one, at_s=at_s) for at_s, one in since if at_s >= 0])
         left = remove_run(out, unfinished=True) if (out / INFO_NAME).is_file() else []
         if left:
             raise OutputError(f"{out} holds what no run made ({', '.join(left)}); move it away")

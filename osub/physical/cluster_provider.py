@@ -15,7 +15,7 @@ from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.engine import EngineName
 from deploy.local import LocalCluster, Shape
 from deploy.local.state import ClusterState
-from deploy.local.watch import HostWatch
+from deploy.local.watch import watch_embedded
 from foundation.errors import ClusterError, UsageError
 from foundation.interruption import signals_deferred
 from foundation.mpi_start import mpi_environment
@@ -82,7 +82,7 @@ class SlurmBed:
         )
         session = Replay.begin(asked.swf, asked.out, self.client, options, asked.apps)
         collect = collector_of(self.gang.slices, self.client.config())
-        look = None if self.embedded is None else HostWatch(self.embedded, os.getpid())
+        look = None if self.embedded is None else watch_embedded(self.embedded, os.getpid())
         return follow(session, asked.title, collect, asked.most_s, look)
 
 

@@ -338,11 +338,6 @@ def _run_info(
     )
 
 
-def origin_of(info: RunInfo) -> float:
-    """Return the epoch second of the run's second 0."""
-    return datetime.fromisoformat(info.started).timestamp()
-
-
 def wait_for_orphans(run_id: str, own_pid: int, pause: Callable[[float], None] = time.sleep) -> None:
     """Wait until no ``sbatch`` of this run is under way.
 

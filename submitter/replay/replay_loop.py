@@ -45,7 +45,6 @@ from submitter.plan import (
 )
 from submitter.replay.begin_run import (
     begin_run,
-    origin_of,
     plan_again,
     recover_rows,
     submit_request,
@@ -212,7 +211,7 @@ class Replay:
         self.target = target
         self._client = client
         self.options = options
-        self._origin = origin_of(writer.info)
+        self._origin = writer.info.origin_s
         self._timing = timing or options.timing(look_back_s(client.config()))
         self._clock = clock or SystemClock()
         self._employ = employ

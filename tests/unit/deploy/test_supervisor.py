@@ -18,9 +18,8 @@ from deploy.backoff import FIRST_S, LONG_LIFE_S, LONGEST_S, Backoff, ended_by
 from deploy.local import host
 from deploy.local.daemons import Daemon
 from deploy.local.host import busy_share, busy_warning
-from deploy.local.layout import ClusterLayout, NodePlace, make_layout
+from deploy.local.layout import ClusterLayout, make_layout
 from deploy.local.members import read_facts
-from deploy.local.state import ClusterState
 from deploy.local.supervisor import Supervised
 from deploy.local.watch import HostWatch, OwnTime, ProcessTime, read_process_times
 from deploy.shape import Shape
@@ -191,22 +190,13 @@ INIT, DAEMON, STEP, RANK, OTHER = 1, 10, 20, 30, 99
 class Host:
     """A host whose clock and counters a test turns."""
 
-    def __init__(self, home: Path, cpus: tuple[int, ...] = (0, 1)) -> None:
+    def __init__(self, *cpus: int) -> None:
         self.now, self.used, self.steal, self.own = 0.0, 0.0, 0.0, 0.0
         self.asked: frozenset[int] = frozenset()
         self.tells = True
-        layout = ClusterLayout(
-            state=str(home),
-            short=str(home),
-            cluster_name="osub-aaaaa",
-            controller_port=20_000,
-            gang_ports=(20_001, 20_002),
-            nodes=(NodePlace(name="aaaaa-n1", port=20_003, cpus=cpus),),
-        )
-        state = ClusterState(shape=Shape(nodes=1, cores=2), layout=layout, cgroup="none")
         self.watch = HostWatch(
-            state,
-            os.getpid(),
+            frozenset(cpus),
+            lambda pid: pid == os.getpid(),
             read_cpus=self.cpus,
             read_processes=lambda: {os.getpid(): ProcessTime(1, 5, self.own, 0.0)},
             monotonic=lambda: self.now,
@@ -223,8 +213,8 @@ class Host:
         self.steal += steal
 
 
-def test_a_sample_is_of_the_whole_second_and_of_the_nodes_cpus(tmp_path: Path) -> None:
-    host = Host(tmp_path, (1,))
+def test_a_sample_is_of_the_whole_second_and_of_the_nodes_cpus() -> None:
+    host = Host(1)
     assert host.asked == {1}
     host.pass_time(0.5, 0.4, 0.3)
     assert host.watch(10.5) is None
@@ -239,8 +229,8 @@ def test_a_sample_is_of_the_whole_second_and_of_the_nodes_cpus(tmp_path: Path) -
     assert (again.used_s, again.own_s) == (0.0, 0.0)
 
 
-def test_the_last_sample_of_a_run_may_be_shorter(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+def test_the_last_sample_of_a_run_may_be_shorter() -> None:
+    host = Host(0, 1)
     host.pass_time(0.05, 0.05, 0.0)
     assert host.watch(0.05, last=True) is None
     host.pass_time(0.25, 0.1, 0.1)
@@ -249,8 +239,8 @@ def test_the_last_sample_of_a_run_may_be_shorter(tmp_path: Path) -> None:
     assert (sample.length_s, sample.used_s, sample.own_s) == pytest.approx((0.3, 0.15, 0.1))
 
 
-def test_many_looks_in_a_second_ask_the_kernel_twice(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+def test_many_looks_in_a_second_ask_the_kernel_twice() -> None:
+    host = Host(0, 1)
     seen = []
     for _ in range(100):
         host.pass_time(0.01, 0.01, 0.01)
@@ -258,8 +248,8 @@ def test_many_looks_in_a_second_ask_the_kernel_twice(tmp_path: Path) -> None:
     assert sum(sample is not None for sample in seen) <= 1
 
 
-def test_what_the_kernel_does_not_report_is_no_sample(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+def test_what_the_kernel_does_not_report_is_no_sample() -> None:
+    host = Host(0, 1)
     host.tells = False
     host.pass_time(2.0, 1.0, 1.0)
     assert host.watch(2.0) is None
@@ -270,8 +260,8 @@ def test_what_the_kernel_does_not_report_is_no_sample(tmp_path: Path) -> None:
     assert host.watch(6.0) is not None
 
 
-def test_before_second_0_there_are_no_samples(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+def test_before_second_0_there_are_no_samples() -> None:
+    host = Host(0, 1)
     host.pass_time(2.0, 1.0, 1.0)
     assert host.watch(-0.1) is None
 

@@ -60,7 +60,7 @@ else:
     sys.exit(125)
 """
 OSUB = """#!{python}
-import json, os, signal, sys, time
+import json, os, shutil, signal, sys, time
 words = sys.argv[1:]
 json.dump(words, open({root!r} + "/called.json", "w"))
 print("/shared/host/data/x and", words[0])
@@ -69,6 +69,8 @@ if "--out" in words:
     out = words[words.index("--out") + 1]
     if "--resume" not in words:
         open([w for w in words if "trace" in w][0]).read()
+        if os.path.exists({root!r} + "/made"):
+            sys.exit(shutil.copytree({root!r} + "/made", out) and 0)
         os.makedirs(out + "/jobs")
     json.dump({{"seed": 1}}, open(out + "/run.json", "w"))
     open(out + "/jobs/1.out", "w").write("done")
