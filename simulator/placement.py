@@ -40,7 +40,7 @@ from simulator.jit.compilation import kernel
 from simulator.model.jobs import SimulatedJob
 from simulator.state.allocations import PoolState
 from simulator.state.engine_state import NEVER, EngineState, Rows
-from simulator.state.node_sets import WORD_BITS, bit_index, count_bits, lowest_bits
+from simulator.state.node_sets import WORD_BITS, bit_index, lowest_bits
 
 Cores: TypeAlias = Mapping[int, Sequence[int]]
 """Core ids by node index."""
@@ -109,7 +109,7 @@ def _choose_cores(state: EngineState, piece: int, cores: int) -> None:
                 least &= state.occupied[node_class, level - 1, word]
             if least == 0:
                 continue
-            found = count_bits(least)
+            found = least.bit_count()
             if found > cores:
                 least = lowest_bits(least, cores)
                 found = cores
@@ -148,7 +148,7 @@ def _choose_row_cores(state: EngineState, rows: Rows, kind: int, piece: int, cor
     node_class = state.pieces[piece].node_class
     for word in range(len(state.valid)):
         spare = state.valid[word] & ~taken_cores(state, rows, kind, node_class, word)
-        found = count_bits(spare)
+        found = spare.bit_count()
         if found > cores:
             spare = lowest_bits(spare, cores)
             found = cores
@@ -209,12 +209,12 @@ def _choose_some(state: EngineState, kind: int, load: int, wanted: int) -> None:
     """Choose the first ``wanted`` of more nodes with ``load``, of which any will do."""
     sets = state.ranking.sets
     word = 0
-    found = count_bits(sets[kind, load, 0])
+    found = sets[kind, load, 0].bit_count()
     while found <= wanted:
         state.chosen[word] |= sets[kind, load, word]
         wanted -= found
         word += 1
-        found = count_bits(sets[kind, load, word])
+        found = sets[kind, load, word].bit_count()
     state.chosen[word] |= lowest_bits(sets[kind, load, word], wanted)
 
 

@@ -30,7 +30,7 @@ from simulator.state.engine_state import (
     Links,
     Rows,
 )
-from simulator.state.node_sets import count_bits, move_node, move_nodes
+from simulator.state.node_sets import move_node, move_nodes
 
 IDLE = 0
 """Kind of load: cores that are not idle; ``row + 1`` is that of cores that are not free in ``row``."""
@@ -58,7 +58,7 @@ def _move_class(state: EngineState, kind: int, node_class: int, before: int, aft
 def _rank_of_cores(state: EngineState, rows: Rows, kind: int, node_class: int) -> None:
     taken = 0
     for word in range(len(state.valid)):
-        taken += count_bits(taken_cores(state, rows, kind, node_class, word))
+        taken += taken_cores(state, rows, kind, node_class, word).bit_count()
     before = rows.taken[kind, node_class]
     if taken != before:
         rows.taken[kind, node_class] = taken
@@ -76,15 +76,14 @@ def rank_by_cores(state: EngineState, rows: Rows, node_class: int, in_rows: bool
 
 @kernel
 def change_cells(state: EngineState, rows: Rows, row: int, job: int) -> None:
-    """Put the cores of ``job`` into ``row``, or take them out, where cells are kept."""
-    if rows.cells.shape[0] == 0:
-        return
+    """Put the cores of ``job`` into ``row``, or take them out; a projection has no ranking."""
     piece = state.jobs[job].pieces
     while piece != NEVER:
         held = state.pieces[piece]
         for word in range(state.piece_cores.shape[1]):
             rows.cells[row, held.node_class, word] ^= state.piece_cores[piece, word]
-        _rank_of_cores(state, rows, row + 1, held.node_class)
+        if rows.taken.shape[0] > 0:
+            _rank_of_cores(state, rows, row + 1, held.node_class)
         piece = held.next
 
 
@@ -133,7 +132,7 @@ def cores_at_top(stack: IntegerGrid, held: IntegerGrid, node_class: int, piece: 
         return cores
     count = 0
     for word in range(stack.shape[2]):
-        count += count_bits(stack[node_class, top, word] & held[piece, word])
+        count += (stack[node_class, top, word] & held[piece, word]).bit_count()
     return count
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from simulator.jit.compilation import kernel
 from simulator.jit.field_records import IntegerGrid
 from simulator.state.engine_state import NEVER, EngineState, NodeClassRecord, Rows
-from simulator.state.node_sets import WORD_BITS, bit_index, count_bits
+from simulator.state.node_sets import WORD_BITS, bit_index
 
 NEAR = 12
 """Among how many classes before it, of the pieces of a job that ends, one like a class is looked for."""
@@ -214,7 +214,7 @@ def _take_chosen(state: EngineState, node_class: int, first: int) -> int:
     for word in range(first, one.high + 1):
         found = chosen[word] & state.sets[one.row, word]
         if found:
-            nodes += count_bits(found)
+            nodes += found.bit_count()
             last = word
     new = _new_class(state, node_class)
     other = state.classes[new]

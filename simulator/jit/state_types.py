@@ -5,6 +5,8 @@ tables would be 250 arguments of every kernel that takes it, which costs the com
 themselves. Here its tables are written into a block of memory once, when the event loop is called; kernels
 get the block's address. Nothing in a block changes while the loop runs (kernels change what tables hold), as
 the loads say to the compiler.
+
+Kernels count the bits of a word by ``int.bit_count``, which numba lacks: here it is one instruction.
 """
 
 from __future__ import annotations
@@ -125,3 +127,24 @@ def _load_unchanging(builder: Any, pointer: Any) -> Any:
 
 
 extending.lower_getattr_generic(StateType)(_load_field)
+
+
+def _type_count(typing_context: Any, word: Any) -> Any:  # noqa: ARG001
+    return core.typing.signature(types.int64, types.int64), _lower_count
+
+
+def _lower_count(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+    return builder.ctpop(arguments[0])
+
+
+_count_bits = extending.intrinsic(_type_count)
+
+
+def _bit_count(word: Any) -> Any:  # noqa: ARG001
+    def count(word: Any) -> Any:
+        return _count_bits(word)
+
+    return count
+
+
+extending.overload_method(types.Integer, "bit_count", jit_options={"_nrt": False})(_bit_count)

@@ -108,7 +108,7 @@ class Rows(NamedTuple):
     """Slurm's rows.
 
     ``cells[r, c, w]`` are the cores in row ``r`` of the nodes of class ``c``, ``taken[k, c]`` is how many of
-    a node's cores are not idle (``k`` is 0), or not free in row ``k - 1``; a projection keeps neither.
+    a node's cores are not idle (``k`` is 0), or not free in row ``k - 1``; a projection does not keep it.
     ``size[r]`` is how many cores the row has, ``order`` are the rows in the order in which they are tried.
     ``turns`` are the running jobs in the order in which they are packed, with gaps (-1). ``blocking[j, r]``
     is how many jobs block row ``r`` for job ``j``.

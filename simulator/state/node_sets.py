@@ -32,21 +32,9 @@ def full_set(size: int) -> Ints:
 
 
 @kernel
-def count_bits(word: int) -> int:
-    """Return how many bits of ``word`` are set."""
-    word = word - ((word >> 1) & 0x5555555555555555)
-    word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
-    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
-    word = word + (word >> 8)
-    word = word + (word >> 16)
-    word = word + (word >> 32)
-    return word & 0x7F
-
-
-@kernel
 def bit_index(bit: int) -> int:
     """Return the place of the only bit of ``bit``."""
-    return count_bits(bit - 1)
+    return (bit - 1).bit_count()
 
 
 @kernel

@@ -24,7 +24,7 @@ from simulator.policies.easy.reservation import (
 )
 from simulator.policies.easy.waiting_shapes import RefusalRecord, Refusals, ShapeLanes, new_lanes
 from simulator.state.engine_state import NEVER, EngineRulesRecord, EngineState
-from simulator.state.node_sets import count_bits, flip
+from simulator.state.node_sets import flip
 
 
 @kernel_state
@@ -43,7 +43,7 @@ def count_used(state: EngineState) -> None:
         used = 0
         for level in range(stack.shape[1]):
             for word in range(stack.shape[2]):
-                used += count_bits(stack[node_class, level, word])
+                used += stack[node_class, level, word].bit_count()
         state.classes[node_class].then_used = used
 
 

@@ -19,7 +19,7 @@ from simulator.cores.node_fitting import fits_then
 from simulator.cores.row_packing import BLOCK
 from simulator.cores.slurm_rows import enter_row, leave_row, new_rows, sort_rows
 from simulator.jit.compilation import kernel, kernel_state
-from simulator.jit.field_records import IntegerGrid, IntegerRow, RecordTable, StateAllocator
+from simulator.jit.field_records import IntegerRow, RecordTable, StateAllocator
 from simulator.lifecycle.job_progress import needs_stack
 from simulator.policies.easy.reservation import (
     EndRecord,
@@ -34,20 +34,18 @@ from simulator.policies.easy.reservation import (
     speed_up,
 )
 from simulator.state.engine_state import NEVER, EngineState, Links, Rows
-from simulator.state.node_sets import count_bits
 
 
 @kernel_state
 class RowMirror(NamedTuple):
     """Rows that are not the real ones.
 
-    They have followed the first ``past[0]`` ends. ``used[r, w]`` are the cores of a class in row ``r``,
-    ``fitting[r]`` is how many nodes suit the head there; both are scratch.
+    They have followed the first ``past[0]`` ends. ``fitting[r]``, scratch, is how many nodes suit the head in
+    row ``r``.
     """
 
     rows: Rows
     past: IntegerRow
-    used: IntegerGrid
     fitting: IntegerRow
 
 
@@ -55,11 +53,10 @@ def new_mirror(make: StateAllocator, state: EngineState) -> RowMirror:
     """Return a mirror that shows nothing yet."""
     assert state.rows is not None
     jobs, most = len(state.rows.jobs), (len(state.rows.turns) - BLOCK) // 2
-    _, slots, words = state.occupied.shape
+    slots = len(state.rows.size)
     return RowMirror(
-        rows=new_rows(make, jobs, most, slots, make.grid(0, 0, 0), make.grid(0, 0)),
+        rows=new_rows(make, jobs, most, slots, make.grid(*state.rows.cells.shape), make.grid(0, 0)),
         past=make.zeros(1),
-        used=make.grid(slots, words),
         fitting=make.zeros(slots),
     )
 
@@ -93,26 +90,29 @@ def _copy_blocks(rows: Rows, shown: Rows) -> None:
 @kernel
 def _copy_job(rows: Rows, shown: Rows, job: int) -> None:
     entry, image = rows.jobs[job], shown.jobs[job]
-    image.first_core = entry.first_core
-    image.size = entry.size
-    image.at = entry.at
-    image.row = entry.row
-    image.next_row = entry.next_row
-    image.blocked = entry.blocked
+    turn, rest = (entry.first_core, entry.size), (entry.at, entry.row, entry.next_row, entry.blocked)
+    image.first_core, image.size = turn  # all is read before it is written, so LLVM copies it as a whole
+    image.at, image.row, image.next_row, image.blocked = rest
     for row in range(len(rows.order)):
         shown.blocking[job, row] = rows.blocking[job, row]
 
 
 @kernel
-def _show_rows(rows: Rows | None, shown: Rows) -> None:
-    """Show the rows as they are."""
+def _copy_cells(rows: Rows, shown: Rows, classes: int) -> None:
+    for row in range(len(rows.order)):
+        for word in range(rows.cells.shape[2]):
+            for node_class in range(classes):  # the longest loop inside, where LLVM makes it of wide words
+                shown.cells[row, node_class, word] = rows.cells[row, node_class, word]
+
+
+@kernel
+def _show_rows(rows: Rows | None, shown: Rows, classes: int) -> None:
+    """Show the rows as they are, on so many classes; only who runs, or is tried, is looked at there."""
     if rows is None:
         return
-    for place in range(shown.packing[0].length):
-        if shown.turns[place] != NEVER:
-            shown.jobs[shown.turns[place]].at = NEVER
     _copy_packing(rows, shown)
     _copy_blocks(rows, shown)
+    _copy_cells(rows, shown, classes)
     for row in range(len(rows.order)):
         shown.order[row] = rows.order[row]
         shown.size[row] = rows.size[row]
@@ -126,28 +126,20 @@ def _show_rows(rows: Rows | None, shown: Rows) -> None:
 def show_rows(state: EngineState, mirror: RowMirror | None) -> None:
     """Show the rows as they are, where rows are kept."""
     if mirror is not None:
-        _show_rows(state.rows, mirror.rows)
+        _show_rows(state.rows, mirror.rows, state.clock[0].classes)
         mirror.past[0] = 0
 
 
 @kernel
 def _count_fitting(state: EngineState, mirror: RowMirror, node_class: int, cores: int) -> int:
     """Count a class for every row in which it has so many cores free; return the most nodes of a row."""
-    used, slots = mirror.used, state.rules[0].slots
-    for row in range(slots):
-        for word in range(used.shape[1]):
-            used[row, word] = state.then_stack[node_class, slots - 1, word]
-    for place in range(state.classes[node_class].listed):
-        piece = state.listed[node_class, place]
-        entry = mirror.rows.jobs[state.pieces[piece].job]
-        if entry.at != NEVER and entry.row != NEVER:
-            for word in range(used.shape[1]):
-                used[entry.row, word] |= state.piece_cores[piece, word]
+    cells, slots = mirror.rows.cells, state.rules[0].slots
     most = 0
     for row in range(slots):
         spare = 0
-        for word in range(used.shape[1]):
-            spare += count_bits(state.valid[word] & ~used[row, word])
+        for word in range(len(state.valid)):
+            taken = cells[row, node_class, word] | state.then_stack[node_class, slots - 1, word]
+            spare += (state.valid[word] & ~taken).bit_count()
         mirror.fitting[row] += int(spare >= cores) * state.classes[node_class].nodes
         most = max(most, mirror.fitting[row])
     return most
@@ -163,37 +155,49 @@ def _may_fit(state: EngineState, rows: Rows, cores: int) -> bool:
 
 
 @kernel
-def _takes(state: EngineState, mirror: RowMirror, head: int) -> bool:
-    """Return whether enough nodes suit ``head`` in some row; where it finds idle cores, it does in any."""
+def _takes(state: EngineState, mirror: RowMirror, head: int, fitting: int) -> bool:
+    """Return whether enough nodes suit ``head`` in some row; where it finds idle cores, it does in any.
+
+    ``fitting`` nodes suit it whatever the rows.
+    """
     asked = state.jobs[head]
     if not _may_fit(state, mirror.rows, asked.nodes * asked.cores):
         sort_rows(mirror.rows)
         return False
     for row in range(len(mirror.fitting)):
         mirror.fitting[row] = 0
-    for node_class in range(state.clock[0].classes):
+    node_class, most = 0, 0
+    while most + fitting >= asked.nodes and node_class < state.clock[0].classes:
         one = state.classes[node_class]
-        if (
-            one.nodes > 0
-            and fits_then(asked, one)
-            and _count_fitting(state, mirror, node_class, asked.cores) >= asked.nodes
-        ):
-            return True
+        if one.nodes > 0 and fits_then(asked, one):
+            fitting -= one.nodes
+            most = max(most, _count_fitting(state, mirror, node_class, asked.cores))
+            if most >= asked.nodes:
+                return True
+        node_class += 1
     sort_rows(mirror.rows)
     return False
 
 
 @kernel
 def take_head(
-    state: EngineState, mirror: RowMirror | None, ends: RecordTable[EndRecord], count: int, head: int
+    state: EngineState,
+    mirror: RowMirror | None,
+    ends: RecordTable[EndRecord],
+    count: int,
+    head: int,
+    fitting: int,
 ) -> bool:
-    """Return whether the rows take ``head`` after the first ``count`` ends; without rows, free slots do."""
+    """Return whether the rows take ``head`` after the first ``count`` ends; without rows, free slots do.
+
+    ``fitting`` nodes have the free slots.
+    """
     if mirror is None:
         return True
     while mirror.past[0] < count:
         leave_row(state, mirror.rows, ends[mirror.past[0]].job)
         mirror.past[0] += 1
-    return _takes(state, mirror, head)
+    return _takes(state, mirror, head, fitting)
 
 
 @kernel
@@ -364,7 +368,7 @@ def _ends_before_start(
     enter_row(state, mirror.rows, job)
     while True:
         due = count == 0 and known.next_ends > 0 and ends[0].us == state.clock[0].now_us
-        if not due and take_head(state, mirror, ends, count, head):
+        if not due and take_head(state, mirror, ends, count, head, known.fitting):
             return count
         if count == known.next_ends:
             return NEVER

@@ -259,8 +259,9 @@ def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirr
     known.known = 1
     while True:
         due = clock.agenda > 0 and base.runs[base.lists[0].agenda].next_us == clock.now_us
-        head_fits = not due and known.fitting >= state.jobs[head].nodes
-        if head_fits and take_head(state, mirror, ahead.ends, known.ends, head):
+        fitting = known.fitting
+        head_fits = not due and fitting >= state.jobs[head].nodes
+        if head_fits and take_head(state, mirror, ahead.ends, known.ends, head, fitting):
             known.start_us = clock.now_us
             return
         if clock.agenda == 0:  # nodes are down
