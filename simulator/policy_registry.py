@@ -27,7 +27,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="easy-ncs",
-        help="easy-elsewhere with what the thesis's simulator NCS refuses beyond EASY's rule",
+        help="backfilling as the thesis's simulator NCS has it: nodes are refused one by one, by a plan",
         instants="one-by-one",
         make=lambda values: EasyNcs(*(values[name] == "yes" for name in ("victims", "bounds", "ends"))),
         options=(

@@ -113,6 +113,7 @@ def new_outlook(
     steady = rules.slots == 1 and not rules.nodes_differ
     if state.lifecycles is not None:  # a job with checkpoints may go on for longer than it asked
         steady = steady and bool((column(state.lifecycles.jobs, "every_us") == NEVER).all())
+    steady = steady and ncs is None
     running = min(rules.jobs, rules.nodes * rules.cores)
     return BackfillState(
         shadow=Shadow(make.table(ShadowRecord, 1), make.table(EndRecord, running)) if steady else None,

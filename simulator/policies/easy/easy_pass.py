@@ -28,12 +28,22 @@ from simulator.policies.easy.backfill_state import (
     unbar,
 )
 from simulator.policies.easy.backfill_trial import RowMirror, show_rows, take_head
-from simulator.policies.easy.ncs import Ncs, forget_bounds, is_out_of_bounds, raises_victim
+from simulator.policies.easy.ncs import (
+    Ncs,
+    bar_refused,
+    enter_plan,
+    forget_bounds,
+    has_plan,
+    is_out_of_bounds,
+    plan_start,
+    raises_victim,
+)
 from simulator.policies.easy.reservation import (
     ReservationProjection,
     Shadow,
     drop_shadow,
     end_first,
+    launch,
     note_end,
     note_start,
     release_cores,
@@ -80,7 +90,6 @@ def _delays_shared(
     state: EngineState,
     ahead: ReservationProjection,
     mirror: RowMirror | None,
-    ncs: Ncs | None,
     head: int,
     job: int,
 ) -> bool:
@@ -89,8 +98,6 @@ def _delays_shared(
         find_start(state, ahead, mirror, head)
     if ahead.head[0].start_us == FAR_US:
         return False
-    if raises_victim(state, ahead, mirror, ncs, job):
-        return True
     link(state, state.links, job)
     delayed = shared.delays_head(state, ahead, mirror, head, job)
     unlink(state.links, job)
@@ -103,7 +110,6 @@ def _delays(
     shadow: Shadow | None,
     ahead: ReservationProjection | None,
     mirror: RowMirror | None,
-    ncs: Ncs | None,
     head: int,
     job: int,
 ) -> bool:
@@ -112,14 +118,14 @@ def _delays(
     if shadow is not None:
         delayed = dedicated.delays_head(state, shadow, head, job)
     if ahead is not None:
-        delayed = _delays_shared(state, ahead, mirror, ncs, head, job)
+        delayed = _delays_shared(state, ahead, mirror, head, job)
     return delayed
 
 
 @kernel
 def delays_head(state: EngineState, outlook: BackfillState, head: int, job: int) -> bool:
     """Return whether ``job``, on the cores of its pieces, would delay the head; if so, it has none then."""
-    delayed = _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
+    delayed = _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, head, job)
     if delayed:
         undo_divide(state, job)
     return delayed
@@ -207,6 +213,46 @@ def _starts(state: EngineState, outlook: BackfillState, head: int, job: int) -> 
 
 
 @kernel
+def _start_by_plan(
+    state: EngineState,
+    outlook: BackfillState,
+    ahead: ReservationProjection | None,
+    aside: HeadNodes | None,
+    ncs: Ncs | None,
+    head: int,
+    job: int,
+) -> None:
+    """Start ``job`` as NCS does, on nodes that the plan does not refuse it."""
+    if ahead is None:
+        return
+    if aside is None:
+        return
+    if ncs is None:
+        return
+    if is_out_of_bounds(state, ncs, job) or is_hopeless(state, outlook.refusals, job):
+        return
+    if state.open_nodes[state.jobs[job].cores] < state.jobs[job].nodes:
+        return
+    if aside.known[0] == 0:
+        plan_start(state, ahead, head)
+        count_used(state)
+        choose_for_head(state, aside, head)
+    bar_refused(state, ahead, aside.nodes, head, job)
+    placed = place(state, job)
+    unbar(state)
+    if placed and raises_victim(state, ahead, ncs, job):
+        undo_divide(state, job)
+        placed = False
+    if not placed:
+        note_refusal(state, outlook.refusals, job, asks_us(state, state.lifecycles, job))
+        return
+    enter_plan(state, ahead, head, job)
+    count_used(state)
+    start(state, job)
+    forget_refusals(outlook.refusals)
+
+
+@kernel
 def backfill(state: EngineState, outlook: BackfillState, first: int) -> None:
     """Go through the queue from ``first`` on and start the jobs that do not delay its head."""
     end = state.rules[0].jobs
@@ -215,7 +261,9 @@ def backfill(state: EngineState, outlook: BackfillState, first: int) -> None:
     job = first
     while job != end and state.open_nodes[1] > 0:
         after = state.runs[job].queue_next
-        if not is_out_of_bounds(state, outlook.ncs, job) and may_be_tried(state, outlook.refusals, job):
+        if has_plan(outlook.ncs):
+            _start_by_plan(state, outlook, outlook.ahead, outlook.aside, outlook.ncs, head, job)
+        elif may_be_tried(state, outlook.refusals, job):
             _starts(state, outlook, head, job)
         job = after
 
@@ -256,6 +304,8 @@ def find_start(state: EngineState, ahead: ReservationProjection, mirror: RowMirr
     known, base, clock = ahead.head[0], ahead.base, ahead.base.clock[0]
     show_cluster(state, ahead, head)
     show_rows(state, mirror)
+    for running in range(state.clock[0].active):
+        launch(state, base, state.then_stack, state.lists[running].running)
     known.known = 1
     while True:
         due = clock.agenda > 0 and base.runs[base.lists[0].agenda].next_us == clock.now_us

@@ -352,7 +352,10 @@ def copy_class(target: IntegerGrid, source: IntegerGrid, node_class: int) -> Non
 
 @kernel
 def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) -> None:
-    """Show in the base the cluster as it is, and every running job busy with the work that it has left."""
+    """Show in the base the cluster as it is, and every running job busy with the work that it has left.
+
+    None of them is on the agenda yet.
+    """
     base, fitting = ahead.base, 0
     for node_class in range(state.clock[0].classes):
         fitting += show_then(state.jobs[head], state.classes[node_class])
@@ -363,8 +366,6 @@ def show_cluster(state: EngineState, ahead: ReservationProjection, head: int) ->
     base.clock[0].now_us = state.clock[0].now_us
     for place in range(state.clock[0].active):
         load(state, base, state.lists[place].running)
-    for place in range(state.clock[0].active):
-        launch(state, base, state.then_stack, state.lists[place].running)
 
 
 @kernel

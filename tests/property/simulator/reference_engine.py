@@ -85,6 +85,16 @@ def proportional(overhead: Fraction) -> Speed:
     return lambda job, others, node: 1 / ((len(others) + 1) * overhead) if others else Fraction(1)
 
 
+@dataclass
+class RefPlan:
+    """NCS's plan: the head's start and nodes, when jobs end, and the world without those that end by then."""
+
+    start: int
+    ends: dict[int, int]
+    staying: ReferenceEngine
+    head_nodes: set[int]
+
+
 class ReferenceEngine:
     """Runs jobs to their end on construction; they then have ``start_us``, ``end_us`` and ``placement``.
 
@@ -134,10 +144,11 @@ class ReferenceEngine:
             if not is_pass_due or (together and self.more_happens_now(arrivals)):
                 continue
             is_pass_due = False
-            if policy == "fcfs":
-                self.pass_fcfs()
-            else:
-                self.pass_easy(elsewhere=policy in ("easy-elsewhere", "easy-ncs"), ncs=policy == "easy-ncs")
+            self.pass_fcfs()
+            if policy == "easy-ncs":
+                self.pass_ncs()
+            elif policy != "fcfs":
+                self.pass_easy(elsewhere=policy == "easy-elsewhere")
 
     def more_happens_now(self, arrivals: list[RefJob]) -> bool:
         ends = any(self.phase_end(job) == self.now for job in self.running)
@@ -299,37 +310,86 @@ class ReferenceEngine:
     def another_ends(self) -> bool:
         return any(self.in_last_phase(job) and self.phase_end(job) == self.now for job in self.running)
 
-    def raises_victim(self, job: RefJob, placement: dict[int, list[int]]) -> bool:
-        """Whether a job that would have ended by the head's start gets a core with more jobs than any now."""
+    def pass_ncs(self) -> None:
+        """Start the jobs behind the head that NCS's plan does not refuse."""
+        if not self.queue:
+            return
+        plan = self.plan()
+        bounds: list[tuple[int, int]] = []
+        refused: dict[tuple[int, int, int, int], int] = {}
+        for job in self.queue[1:]:
+            shape = (job.nodes, job.cores, job.memory_kib, job.app)
+            procs, asked = job.nodes * job.cores, job.requested_us
+            if refused.get(shape, asked + 1) <= asked or any(p <= procs and r <= asked for p, r in bounds):
+                continue
+            placement = self.place(job, self.refused_nodes(plan, job))
+            if placement is None:
+                refused[shape] = asked
+            elif self.raises_victim(plan, placement):
+                refused[shape] = asked
+                bounds.append((procs, asked))
+            else:
+                self.start(job, placement)
+                plan.ends[job.number] = self.planned_end(job)
+                if plan.ends[job.number] > plan.start:
+                    for node, core in job.places:
+                        plan.staying.cluster.holders[node][core].append(job.number)
+                refused.clear()
+
+    def planned_end(self, job: RefJob) -> int:
+        """Return when a job ends by its request, with as many others on its cores as now."""
+        multiplicity = max(len(self.cluster.holders[node][core]) for node, core in job.places)
+        return self.now + multiplicity * math.ceil(job.request_left)
+
+    def plan(self) -> RefPlan:
+        """Return when and where the head starts if every job goes on at its multiplicity."""
+        head, ends = self.queue[0], {job.number: self.planned_end(job) for job in self.running}
+        staying = self
+        for start in sorted(set(ends.values())):
+            staying = copy.copy(self)
+            staying.cluster = copy.deepcopy(self.cluster)
+            for numbers in (numbers for node in staying.cluster.holders for numbers in node):
+                numbers[:] = [number for number in numbers if ends[number] > start]
+            if len(staying.nodes_with_capacity(head)) >= head.nodes:
+                break
+        suited = sorted(staying.nodes_with_capacity(head), key=lambda node: (staying.used(node), node))
+        return RefPlan(start, ends, staying, set(suited[: head.nodes]))
+
+    def used(self, node: int) -> int:
+        return sum(map(len, self.cluster.holders[node]))
+
+    def level(self, slots: int) -> int:
+        return math.ceil(Fraction(slots, self.cluster.cores))
+
+    def refused_nodes(self, plan: RefPlan, job: RefJob) -> set[int]:
+        """Return the nodes of the head whose multiplicity ``job`` would raise beside it."""
+        late = {
+            node
+            for node in self.nodes_with_capacity(job)
+            if self.now + job.requested_us * self.level(self.used(node) + job.cores) > plan.start
+        }
+        refused = set()
+        for node in plan.head_nodes:
+            slots = max(self.used(node), plan.staying.used(node) + self.queue[0].cores)
+            if self.level(slots + job.cores) > self.level(slots) and (node in late or late - plan.head_nodes):
+                refused.add(node)
+        return refused
+
+    def raises_victim(self, plan: RefPlan, placement: dict[int, list[int]]) -> bool:
+        """Whether a job that ends by the head's start gets a core with more jobs than any now."""
         holders = self.cluster.holders
-        stay = {other.number for other in self.world_at_start(self.queue[0].number, None, None).running}
         taken = {(node, core) for node, cores in placement.items() for core in cores}
-        for guest in self.running:
-            if guest.number not in stay and guest.places & taken:
-                now = max(len(holders[node][core]) for node, core in guest.places)
-                then = max(len(holders[node][core]) + 1 for node, core in guest.places & taken)
-                if then > now:
-                    self.bounds.append((job.nodes * job.cores, job.requested_us))
-                    return True
-        return False
+        return any(
+            max(len(holders[node][core]) for node, core in victim.places & taken)
+            == max(len(holders[node][core]) for node, core in victim.places)
+            for victim in self.running
+            if victim.places & taken and plan.ends[victim.number] <= plan.start
+        )
 
-    def is_out_of_bounds(self, job: RefJob) -> bool:
-        procs = job.nodes * job.cores
-        return any(procs >= least and job.requested_us >= length for least, length in self.bounds)
-
-    def pass_easy(self, *, elsewhere: bool = False, ncs: bool = False) -> None:
-        self.pass_fcfs()
-        self.bounds: list[tuple[int, int]] = []
-
-        def delays(job: RefJob, placement: dict[int, list[int]], head: int, without: int) -> bool:
-            raised = ncs and self.raises_victim(job, placement)
-            return raised or self.earliest_start(head, job.number, placement) > without
-
+    def pass_easy(self, *, elsewhere: bool = False) -> None:
         barred: set[int] | None = None
         refused: dict[tuple[int, int, int, int], int] = {}
         for job in self.queue[1:]:
-            if self.is_out_of_bounds(job):
-                continue
             shape = (job.nodes, job.cores, job.memory_kib, job.app)
             placement = self.place(job)
             if placement is None or refused.get(shape, job.requested_us + 1) <= job.requested_us:
@@ -337,12 +397,12 @@ class ReferenceEngine:
             head = self.queue[0].number
             without = self.earliest_start(head, None)
             self.promises.setdefault(head, without)
-            if delays(job, placement, head, without):
+            if self.earliest_start(head, job.number, placement) > without:
                 second = None
                 if elsewhere:
                     barred = self.head_nodes(head) if barred is None else barred
                     second = self.place(job, barred)
-                if second is None or delays(job, second, head, without):
+                if second is None or self.earliest_start(head, job.number, second) > without:
                     refused[shape] = job.requested_us
                     continue
                 placement = second
