@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -140,7 +140,7 @@ _REFUSED = frozenset({"INVAL", "INVALID_REG"})
 
 def judge(found: Configuration) -> tuple[Advice, ...]:
     """Return what there is to say of each setting that matters, the good ones included."""
-    return (*_sharing(found), *_freezing(found), *_nodes(found), *_accounting(found))
+    return tuple(check(found) for check in _CHECKS)
 
 
 def judge_start(trial: MpiTrial) -> Advice:
@@ -167,15 +167,6 @@ def judge_binding(bound: Bound) -> Advice:
     if bound == Bound():
         return Advice(what, Grade.GOOD, "not tried", "no node has two cores free, or there is no srun")
     return Advice(what, Grade.GOOD, setting, "ranks of one job need not share a CPU")
-
-
-def _sharing(found: Configuration) -> Iterator[Advice]:
-    yield _select(found)
-    yield _core(found)
-    yield _oversubscribe(found)
-    yield _memory_resource(found)
-    yield _default_memory(found)
-    yield _preempt(found)
 
 
 def _select(found: Configuration) -> Advice:
@@ -274,14 +265,6 @@ def _preempt(found: Configuration) -> Advice:
     return Advice("PreemptMode", Grade.BAD, setting, why, "PreemptMode=OFF")
 
 
-def _freezing(found: Configuration) -> Iterator[Advice]:
-    yield _message_timeout(found)
-    yield _kill_wait(found)
-    yield _unkillable(found)
-    yield _health_check(found)
-    yield _prolog(found)
-
-
 def _seconds(found: Configuration, key: str) -> tuple[float | None, str]:
     seconds = found.number(key)
     return seconds, "unknown" if seconds is None else f"{seconds:g} s"
@@ -355,16 +338,6 @@ def _prolog(found: Configuration) -> Advice:
         else "optional: deploy/slurm/gang-bell tells the agent at once"
     )
     return Advice("prolog", Grade.GOOD, setting, why)
-
-
-def _nodes(found: Configuration) -> Iterator[Advice]:
-    yield _version(found)
-    yield _proctrack(found)
-    yield _cgroup(found)
-    yield _job_folders(found)
-    yield _hardware(found)
-    yield _binding(found)
-    yield _gather(found)
 
 
 def _version(found: Configuration) -> Advice:
@@ -465,11 +438,6 @@ def _gather(found: Configuration) -> Advice:
     return Advice("CPU time", Grade.GOOD, kind or "unknown", "a job's use is read from its cgroup")
 
 
-def _accounting(found: Configuration) -> Iterator[Advice]:
-    yield _storage(found)
-    yield _age(found)
-
-
 def _has_database(found: Configuration) -> bool:
     return found.value("AccountingStorageType") == "accounting_storage/slurmdbd"
 
@@ -493,3 +461,11 @@ def _age(found: Configuration) -> Advice:
         )
     why = "slurmctld forgets what came of a job before a replay, or anybody, asks"
     return Advice("finished jobs", Grade.WARNING, setting, why, "MinJobAge=300\nJobCompType=jobcomp/filetxt")
+
+
+_CHECKS = (
+    *(_select, _core, _oversubscribe, _memory_resource, _default_memory, _preempt),
+    *(_message_timeout, _kill_wait, _unkillable, _health_check, _prolog),
+    *(_version, _proctrack, _cgroup, _job_folders, _hardware, _binding, _gather),
+    *(_storage, _age),
+)

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foundation.errors import OutputError
+from foundation.trust import closing_fd
 
 if TYPE_CHECKING:
     import tarfile
@@ -117,14 +118,11 @@ def draft_in(
     with contextlib.suppress(FileNotFoundError):
         os.unlink(fresh, dir_fd=folder_fd)
     fd = os.open(fresh, os.O_RDWR | _NEW, mode, dir_fd=folder_fd)
-    try:
-        with _taking_place(fresh, name, folder_fd):
-            os.fchmod(fd, mode)
-            yield fd
-            if lasting:
-                os.fsync(fd)
-    finally:
-        os.close(fd)
+    with closing_fd(fd), _taking_place(fresh, name, folder_fd):
+        os.fchmod(fd, mode)
+        yield fd
+        if lasting:
+            os.fsync(fd)
 
 
 @contextlib.contextmanager
@@ -149,11 +147,8 @@ def draft_at(path: Path, *, draft: str | None = None) -> Iterator[Path]:
         fresh.unlink(missing_ok=True)
     with _taking_place(str(fresh), str(path), None):
         yield fresh
-        fd = os.open(fresh, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with closing_fd(os.open(fresh, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as fd:
             os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def write_in(folder_fd: int, name: str, content: bytes, mode: int = 0o600) -> None:

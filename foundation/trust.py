@@ -106,16 +106,13 @@ def make_folder(path: Path, mode: int = 0o755) -> tuple[int, bool]:
         As ``open_folder``.
     """
     path = _absolute(path)
-    parent = open_parent(path, make=True)
-    try:
+    with closing_fd(open_parent(path, make=True)) as parent:
         made = True
         try:
             os.mkdir(path.name, mode, dir_fd=parent)
         except FileExistsError:
             made = False
         return _enter(parent, path, own=True), made
-    finally:
-        os.close(parent)
 
 
 def refuse_for_root(path: Path) -> None:
@@ -177,13 +174,17 @@ def behind_links(path: Path, also: Owners = frozenset()) -> Path:
 
 
 @contextlib.contextmanager
-def folder_of(path: Path, also: Owners = frozenset()) -> Iterator[int]:
-    """Give a descriptor of the folder that contains ``path``; raises as ``open_parent``."""
-    parent = open_parent(path, also=also)
+def closing_fd(fd: int) -> Iterator[int]:
+    """Yield an open descriptor, and close it when the block ends."""
     try:
-        yield parent
+        yield fd
     finally:
-        os.close(parent)
+        os.close(fd)
+
+
+def folder_of(path: Path, also: Owners = frozenset()) -> contextlib.AbstractContextManager[int]:
+    """Give a descriptor of the folder that contains ``path``; raises as ``open_parent``."""
+    return closing_fd(open_parent(path, also=also))
 
 
 def open_parent(path: Path, *, make: bool = False, also: Owners = frozenset()) -> int:

@@ -28,7 +28,7 @@ import msgspec
 
 from foundation.errors import HostError, TrustError
 from foundation.files import write_in
-from foundation.trust import DIRECTORY, folder_of, names_in, open_folder, read_file
+from foundation.trust import DIRECTORY, closing_fd, folder_of, names_in, open_folder, read_file
 
 # A Unix socket's path has at most 107 bytes, and slurmstepd appends a node, a job and a step to the spool.
 LONGEST_PATH = 44
@@ -73,12 +73,9 @@ def make_short(home: Path, mode: int, known: Short | None, note: Callable[[Short
     note(short)
     path = Path(short.path)
     path.mkdir(mode)  # fails if there is anything, a link too
-    fd = open_folder(path)
-    try:
+    with closing_fd(open_folder(path)) as fd:
         found = os.fstat(fd)
         write_in(fd, _HOME_FILE, os.fsencode(home))
-    finally:
-        os.close(fd)
     note(msgspec.structs.replace(short, identity=(found.st_dev, found.st_ino)))
 
 
@@ -103,8 +100,7 @@ def remove_short(short: Short) -> bool:
     if not path.name.startswith(_PREFIX):
         return True
     with suppress(OSError, TrustError):
-        fd = open_folder(path)
-        try:
+        with closing_fd(open_folder(path)) as fd:
             found = os.fstat(fd)
             # Without an identity `up` was killed at this very folder: then there is nothing else in it.
             if short.identity not in (None, (found.st_dev, found.st_ino)):
@@ -112,8 +108,6 @@ def remove_short(short: Short) -> bool:
             if set(names_in(fd)) <= {_HOME_FILE, f".{_HOME_FILE}.new"}:
                 for name in names_in(fd):
                     os.unlink(name, dir_fd=fd)
-        finally:
-            os.close(fd)
         with folder_of(path) as parent:
             os.rmdir(path.name, dir_fd=parent)
     return open_short(short) is None
@@ -223,16 +217,13 @@ def _remove_tree(parent_fd: int, name: str) -> None:
     A job's user may have put folders into it, and may still be at it: every inner folder is first moved up
     into the outermost, where he cannot reach it, and taken from him. So no depth and no race leads elsewhere.
     """
-    fd = os.open(name, DIRECTORY, dir_fd=parent_fd)
-    try:
+    with closing_fd(os.open(name, DIRECTORY, dir_fd=parent_fd)) as fd:
         _take(fd)
         device, fresh = os.fstat(fd).st_dev, _names()
         while inner := names_in(fd):
             emptied = [_remove_inner(fd, entry, device, fresh) for entry in inner]
             if not any(emptied):
                 return
-    finally:
-        os.close(fd)
     os.rmdir(name, dir_fd=parent_fd)
 
 
@@ -241,8 +232,7 @@ def _remove_inner(top_fd: int, name: str, device: int, fresh: Iterator[str]) -> 
     if not stat.S_ISDIR(os.stat(name, dir_fd=top_fd, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=top_fd)
         return True
-    fd = os.open(name, DIRECTORY, dir_fd=top_fd)
-    try:
+    with closing_fd(os.open(name, DIRECTORY, dir_fd=top_fd)) as fd:
         if os.fstat(fd).st_dev != device:
             return False
         _take(fd)
@@ -252,8 +242,6 @@ def _remove_inner(top_fd: int, name: str, device: int, fresh: Iterator[str]) -> 
                     os.rename(entry, next(fresh), src_dir_fd=fd, dst_dir_fd=top_fd)
             else:
                 os.unlink(entry, dir_fd=fd)
-    finally:
-        os.close(fd)
     try:
         os.rmdir(name, dir_fd=top_fd)
     except OSError:

@@ -27,7 +27,7 @@ from deploy.local.layout import names_of
 from deploy.local.members import PROC, Kin, ProcessFacts, end_all, kin_of, living_daemons, living_members
 from foundation.errors import ClusterError, TrustError
 from foundation.files import SHM, is_segment
-from foundation.trust import names_in, open_folder
+from foundation.trust import closing_fd, names_in, open_folder
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
@@ -194,13 +194,10 @@ def remove_ledgers(folders: Iterable[Path], shm: Path = SHM) -> None:
         if folder.parent != shm:
             continue
         with suppress(OSError, TrustError):
-            fd = open_folder(folder)
-            try:
+            with closing_fd(open_folder(folder)) as fd:
                 for name in names_in(fd):
                     if fnmatchcase(name, _LEDGER):
                         os.unlink(name, dir_fd=fd)
-            finally:
-                os.close(fd)
             folder.rmdir()
 
 

@@ -42,6 +42,7 @@ from deploy.local.layout import state_option
 from foundation.errors import ClusterError, OutputError
 from foundation.files import draft_in, write_in
 from foundation.trust import (
+    closing_fd,
     make_folder,
     names_in,
     open_below,
@@ -258,11 +259,8 @@ class Home:
         """Whether a listed folder is there and not empty."""
         with suppress(OSError), self._holder(name) as fd:
             if fd is not None:
-                inner = open_below(fd, name)
-                try:
+                with closing_fd(open_below(fd, name)) as inner:
                     return bool(names_in(inner))
-                finally:
-                    os.close(inner)
         return False
 
     def read(self, name: FileName) -> bytes | None:
@@ -360,12 +358,8 @@ class Home:
     def _named(self, name: str) -> list[str]:
         """Return the paths that a name in the home covers: of a folder of ours, what in it is not."""
         if name in FOLDERS:
-            with suppress(OSError):
-                fd = open_below(self._fd, name)
-                try:
-                    return [f"{name}/{inner}" for inner in names_in(fd)] or [name]
-                finally:
-                    os.close(fd)
+            with suppress(OSError), closing_fd(open_below(self._fd, name)) as fd:
+                return [f"{name}/{inner}" for inner in names_in(fd)] or [name]
         return [name]
 
     def _unlisted(self) -> list[str]:

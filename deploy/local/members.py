@@ -35,6 +35,7 @@ from deploy.local.layout import Names
 from foundation.errors import ClusterError
 from foundation.files import live_folder, stand_in
 from foundation.process_stat import PARENT, START_TICKS, STATE, split_stat
+from foundation.trust import closing_fd
 
 PROC = Path("/proc")
 
@@ -127,15 +128,12 @@ def _has(file: str, variable: str) -> bool:
 
 def _read(file: str) -> bytes:
     """Read a file of the kernel's; pathlib takes twice as long, and there are five for each process."""
-    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
         content = piece = os.read(fd, 1 << 16)
         while piece:
             piece = os.read(fd, 1 << 16)
             content += piece
         return content
-    finally:
-        os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)

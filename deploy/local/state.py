@@ -23,7 +23,7 @@ from deploy.local.layout import ClusterLayout, names_of, state_option
 from deploy.local.members import MARK, ProcessFacts, all_facts
 from deploy.shape import Shape
 from foundation.errors import ClusterError, InputError, OsubError
-from foundation.trust import open_folder, place_of, read_file
+from foundation.trust import closing_fd, open_folder, place_of, read_file
 
 FILE: FileName = "cluster.json"
 SUPERVISED: FileName = "supervisor.json"
@@ -88,13 +88,12 @@ def read_kept(folder: Path, name: FileName, decode: Callable[[bytes, Path], Kept
     except OSError as error:
         raise InputError(f"cannot read {folder}: {error.strerror}") from error
     try:
-        return decode(read_file(fd, name), Path(place_of(fd)))
+        with closing_fd(fd):
+            return decode(read_file(fd, name), Path(place_of(fd)))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"cannot read {folder / name}: {error.strerror}") from error
-    finally:
-        os.close(fd)
 
 
 def read_own_state(home: Home) -> ClusterState | None:

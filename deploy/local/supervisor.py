@@ -28,7 +28,7 @@ from deploy.local.members import Pinned, pin
 from deploy.local.state import SUPERVISED, read_listed, read_supervised
 from foundation.errors import ClusterError, OsubError
 from foundation.files import write_in
-from foundation.trust import open_folder
+from foundation.trust import closing_fd, open_folder
 
 _LOOK_S = 0.5
 """Daemons that are not its children are looked at so often."""
@@ -157,11 +157,8 @@ def _newest(known: Daemon | None, listed: Daemon) -> Daemon:
 
 def _write(folder: Path, daemons: Sequence[Daemon]) -> bool:
     try:
-        fd = open_folder(folder)
-        try:
+        with closing_fd(open_folder(folder)) as fd:
             write_in(fd, SUPERVISED, msgspec.json.format(msgspec.json.encode(daemons), indent=1), 0o644)
-        finally:
-            os.close(fd)
     except (OSError, OsubError) as error:
         log.error("cannot write %s: %s", folder / SUPERVISED, error)
         return False

@@ -230,57 +230,39 @@ def submit_environment(job: Mapping[str, str], commands: Mapping[str, str]) -> d
 
 
 # What a request sets itself, or what would change the meaning of a submission, and why a site may not set it.
-_OWN = dict.fromkeys(
-    ("job-name", "nodes", "ntasks", "ntasks-per-node", "ntasks-per-core", "output", "error", "open-mode"),
-    "osub sets it for each job",
-) | {
-    "partition": "use --partition",
-    "account": "use --account",
-    "qos": "use --qos",
-    "reservation": "use --reservation",
-    "no-requeue": "use --no-requeue",
-    "oversubscribe": "it follows from the partition",
-    "share": "it follows from the partition",
-    "time": "it comes from the trace",
-    "time-min": "it would shorten the trace's requested times",
-    "mem": "it comes from the trace",
-    "mem-per-cpu": "it comes from the trace",
-    "mem-per-gpu": "it comes from the trace",
-    "cpus-per-task": "a task has one core",
-    "threads-per-core": "a task has one core",
-    "hint": "a task has one core",
-    "extra-node-info": "a task has one core",
-    "overcommit": "a task has one core",
-    "core-spec": "a task has one core",
-    "thread-spec": "a task has one core",
-    "exclusive": "jobs could not share cores",
-    "array": "each job of a trace is one job",
-    "hetjob": "the jobs of a trace are not heterogeneous",
-    "het-group": "the jobs of a trace are not heterogeneous",
-    "hold": "the job would never start",
-    "begin": "jobs are submitted at their own instants",
-    "deadline": "jobs are submitted at their own instants",
-    "wait": "submissions would not return",
-    "parsable": "osub reads what sbatch prints",
-    "quiet": "osub reads what sbatch prints",
-    "verbose": "osub reads what sbatch prints",
-    "test-only": "nothing would be submitted",
-    "help": "nothing would be submitted",
-    "usage": "nothing would be submitted",
-    "version": "nothing would be submitted",
-    "wrap": "osub writes the script",
-    "input": "osub writes the script",
-    "chdir": "osub writes the script",
-    "export": "osub sets the environment",
-    "export-file": "osub sets the environment",
-    "get-user-env": "osub sets the environment",
-    "propagate": "osub sets the environment",
-    "uid": "jobs are the user's own",
-    "gid": "jobs are the user's own",
-    "clusters": "a replay has one cluster; choose it by --cluster or SLURM_CONF",
-    "cluster-constraint": "a replay has one cluster; choose it by --cluster or SLURM_CONF",
-    "signal": "it would reach the wrapper that stamps start and end",
-    "kill-on-invalid-dep": "an end would come from sbatch, not from the job",
+_OWN = {
+    name: why
+    for why, names in {
+        "osub sets it for each job": (
+            "job-name nodes ntasks ntasks-per-node ntasks-per-core output error open-mode"
+        ),
+        "use --partition": "partition",
+        "use --account": "account",
+        "use --qos": "qos",
+        "use --reservation": "reservation",
+        "use --no-requeue": "no-requeue",
+        "it follows from the partition": "oversubscribe share",
+        "it comes from the trace": "time mem mem-per-cpu mem-per-gpu",
+        "it would shorten the trace's requested times": "time-min",
+        "a task has one core": (
+            "cpus-per-task threads-per-core hint extra-node-info overcommit core-spec thread-spec"
+        ),
+        "jobs could not share cores": "exclusive",
+        "each job of a trace is one job": "array",
+        "the jobs of a trace are not heterogeneous": "hetjob het-group",
+        "the job would never start": "hold",
+        "jobs are submitted at their own instants": "begin deadline",
+        "submissions would not return": "wait",
+        "osub reads what sbatch prints": "parsable quiet verbose",
+        "nothing would be submitted": "test-only help usage version",
+        "osub writes the script": "wrap input chdir",
+        "osub sets the environment": "export export-file get-user-env propagate",
+        "jobs are the user's own": "uid gid",
+        "a replay has one cluster; choose it by --cluster or SLURM_CONF": "clusters cluster-constraint",
+        "it would reach the wrapper that stamps start and end": "signal",
+        "an end would come from sbatch, not from the job": "kill-on-invalid-dep",
+    }.items()
+    for name in names.split()
 }
 _OPTION = re.compile(r"([a-z][a-z0-9-]*)(?:=([^\x00-\x1f\x7f]*))?", re.ASCII)
 _LONGEST = 1024

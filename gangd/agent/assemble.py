@@ -14,7 +14,7 @@ from pathlib import Path
 from foundation.errors import HostError, OsubError, TrustError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.site_configuration import check_conf
-from foundation.trust import make_folder, open_own, read_trusted
+from foundation.trust import closing_fd, make_folder, open_own, read_trusted
 from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import Loop
 from gangd.agent.agent_options import KEYS_DIR
@@ -203,11 +203,8 @@ def _assemble(
 def _bell(settings: AgentSettings, log: JsonLog) -> Bell | None:
     """Hang the bell that slurmd's prolog and epilog ring; nothing depends on it."""
     try:
-        folder_fd, _ = make_folder(settings.state_dir)
-        try:
+        with closing_fd(make_folder(settings.state_dir)[0]) as folder_fd:
             return Bell.hang(folder_fd, bell_name(settings.node))
-        finally:
-            os.close(folder_fd)
     except OSError as error:
         log("no_bell", text=f"prolog and epilog are not heard: {error.strerror}")
         return None
@@ -266,11 +263,8 @@ def _begin_switching(settings: AgentSettings) -> None:
 def _lock(settings: AgentSettings) -> int:
     """Make sure that one agent serves this node from this folder; the lock ends with the process."""
     try:
-        folder_fd, _ = make_folder(settings.state_dir)
-        try:
+        with closing_fd(make_folder(settings.state_dir)[0]) as folder_fd:
             fd = open_own(folder_fd, f"agent-{settings.node}.lock", os.O_RDWR | os.O_CREAT)
-        finally:
-            os.close(folder_fd)
     except OSError as error:
         raise HostError(f"cannot write to {settings.state_dir}: {error.strerror}; choose --state") from error
     try:

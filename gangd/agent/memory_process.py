@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foundation.errors import HostError
+from foundation.trust import closing_fd
 from gangd.guardian.spawn import import_path
 
 SAMPLE_NS, REST = 250_000_000, 20
@@ -242,11 +243,9 @@ def _advise(pid: int, begin: int, size: int, advice: int) -> bool:
     pidfd = libc.syscall(_PIDFD_OPEN, pid, 0)
     if pidfd < 0:
         return False
-    try:
+    with closing_fd(pidfd):
         vector = ctypes.create_string_buffer(struct.pack("PN", begin, size), 16)
         return int(libc.syscall(_PROCESS_MADVISE, pidfd, vector, ctypes.c_size_t(1), advice, 0)) >= 0
-    finally:
-        os.close(pidfd)
 
 
 def serve() -> None:

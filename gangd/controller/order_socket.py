@@ -23,6 +23,7 @@ import msgspec
 
 from foundation.errors import ClusterError, OutputError, TrustError, UsageError
 from foundation.one_line import one_line
+from foundation.trust import closing_fd
 from gangd.controller.orders import MOST_BYTES, OrderAnswer, OrderRequest, Peer, read_answer, read_request
 
 SOCKET_NAME = "control.sock"
@@ -196,7 +197,7 @@ def ask(folder: Path, request: OrderRequest, patience_s: float = PATIENCE_S) -> 
     except OSError as error:
         raise ClusterError(f"cannot open state folder {folder}: {error.strerror}") from error
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+        with closing_fd(folder_fd), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.settimeout(patience_s)
             link.connect(f"/proc/self/fd/{folder_fd}/{SOCKET_NAME}")
             link.send(body)
@@ -209,8 +210,6 @@ def ask(folder: Path, request: OrderRequest, patience_s: float = PATIENCE_S) -> 
         raise ClusterError(
             f"no gangd listens in {folder} ({error.strerror}); is it running with this state folder?"
         ) from error
-    finally:
-        os.close(folder_fd)
     if not said:
         raise ClusterError("gangd closed the connection: too many at once, try again")
     return read_answer(said)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foundation.errors import HostError
-from foundation.trust import open_below, open_entry
+from foundation.trust import closing_fd, open_below, open_entry
 from gangd.freezer.holder import (
     CpuTimeFile,
     Did,
@@ -104,14 +104,11 @@ def open_cgroup(root_fd: int, root: Path, path: str, dialect: Dialect) -> OpenCg
     """
     opened: list[int] = []
     try:
-        dir_fd = open_below(root_fd, path)
-        try:
+        with closing_fd(open_below(root_fd, path)) as dir_fd:
             opened.append(open_entry(dir_fd, dialect.control, os.O_RDWR))
             opened.append(open_entry(dir_fd, "cgroup.procs", os.O_RDONLY))
             if dialect is not CGROUP1:
                 opened.append(open_entry(dir_fd, "cgroup.events", os.O_RDONLY))
-        finally:
-            os.close(dir_fd)
         if not has_spare_files(max(opened)):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
     except OSError as error:

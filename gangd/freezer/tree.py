@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from foundation.trust import open_below, open_entry
+from foundation.trust import closing_fd, open_below, open_entry
 
 OWN_GROUP = r"gangd_(?P<node>[A-Za-z0-9._-]+)_job_(?P<job>[0-9]+)"
 """The agent's own cpu cgroup of a job, at the top of its hierarchy: see ``own_group``."""
@@ -86,14 +86,11 @@ def read_anew(fd: int) -> bytes:
     to later reads through the same descriptor within a second (``cgroup_pidlist_start``). So it is opened
     again.
     """
-    again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)) as again:
         raw = b""
         while part := os.read(again, 1 << 16):
             raw += part
         return raw
-    finally:
-        os.close(again)
 
 
 def write_control(root: Path, dialect: Dialect, path: str, data: bytes) -> bool:
@@ -110,21 +107,12 @@ def write_below(root: Path, path: str, name: str, data: bytes) -> bool:
     The caller has made sure that the path is one that may be written. Raises OSError for any other failure.
     """
     try:
-        root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            dir_fd = open_below(root_fd, path)
-        finally:
-            os.close(root_fd)
-        try:
-            fd = open_entry(dir_fd, name, os.O_WRONLY)
-        finally:
-            os.close(dir_fd)
-        try:
+        with (
+            closing_fd(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root_fd,
+            closing_fd(open_below(root_fd, path)) as dir_fd,
+            closing_fd(open_entry(dir_fd, name, os.O_WRONLY)) as fd,
+        ):
             os.write(fd, data)
-        finally:
-            os.close(fd)
-    except (FileNotFoundError, ProcessLookupError):
-        return False
     except OSError as error:
         if is_gone(error):
             return False

@@ -25,8 +25,10 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from foundation.trust import closing_fd
 from gangd.freezer.procfs import ProcStat, read_stat, signals_to_continue
 from gangd.freezer.tree import DIALECTS, write_control
 from gangd.guardian.statefile import IDLE_KIND, PROCESS_KIND, Held, StateFile, Word
@@ -79,21 +81,13 @@ def _continue(held: Held) -> bool:
 
     The pidfd pins it before its start is compared.
     """
-    try:
-        pidfd = os.pidfd_open(held.pid)
-    except ProcessLookupError:
-        return False
-    try:
+    with suppress(ProcessLookupError), closing_fd(os.pidfd_open(held.pid)) as pidfd:
         stat = read_stat(held.pid)
-        if stat is None or stat.start_ticks != held.start_ticks:
-            return False
-        for number in signals_to_continue(held.pid):
-            signal.pidfd_send_signal(pidfd, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(pidfd)
-    return True
+        if stat is not None and stat.start_ticks == held.start_ticks:
+            for number in signals_to_continue(held.pid):
+                signal.pidfd_send_signal(pidfd, number)
+            return True
+    return False
 
 
 BEAT_NS = 1_000_000_000

@@ -20,12 +20,12 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from foundation.errors import HostError, TrustError
 from foundation.files import MOUNTS, SHM, live_folder, stand_in, write_in
-from foundation.trust import make_folder, names_in, open_folder, read_file
+from foundation.trust import closing_fd, make_folder, names_in, open_folder, read_file
 
 STATE_DIR = Path("/run/gangd")
 """Folder of an agent's state file unless the site says otherwise."""
@@ -141,19 +141,16 @@ def note_folder(folder: Path, registries: Sequence[Path] | None = None) -> None:
 
 
 def _note(path: bytes, registry: Path) -> None:
-    fd, _ = make_folder(registry, 0o700)
-    try:
-        with contextlib.suppress(FileExistsError):  # the agent of another node makes the same note
-            write_in(fd, hashlib.sha256(path).hexdigest()[:16], path)
-    finally:
-        os.close(fd)
+    # The agent of another node makes the same note.
+    with closing_fd(make_folder(registry, 0o700)[0]) as fd, contextlib.suppress(FileExistsError):
+        write_in(fd, hashlib.sha256(path).hexdigest()[:16], path)
 
 
 def noted_folders(registries: Sequence[Path] | None = None) -> tuple[Path, ...]:
     """Return the folders that were noted and are still there; notes of others are dropped."""
     found: dict[Path, None] = {}
     for registry in registry_folders() if registries is None else registries:
-        with contextlib.suppress(OSError, TrustError), _opened(registry) as fd:
+        with contextlib.suppress(OSError, TrustError), closing_fd(open_folder(registry)) as fd:
             for name in sorted(names_in(fd)):
                 folder = _noted(fd, name)
                 if folder is not None:
@@ -165,17 +162,8 @@ def forget_folder(folder: Path, registries: Sequence[Path] | None = None) -> Non
     """Drop the note of a folder that has no state file any more."""
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     for registry in registry_folders() if registries is None else registries:
-        with contextlib.suppress(OSError, TrustError), _opened(registry) as fd:
+        with contextlib.suppress(OSError, TrustError), closing_fd(open_folder(registry)) as fd:
             os.unlink(name, dir_fd=fd)
-
-
-@contextlib.contextmanager
-def _opened(registry: Path) -> Iterator[int]:
-    fd = open_folder(registry)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _noted(fd: int, name: str) -> Path | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from foundation.trust import open_entry
+from foundation.trust import closing_fd, open_entry
 from gangd.freezer.holder import Did, Ledger, StepKey, Write
 from gangd.freezer.procfs import PROC, is_slurmstepd, read_stat
 from gangd.freezer.tree import is_gone
@@ -65,11 +65,8 @@ def born_at(pids: Iterable[int], proc: Path = PROC, *, unified: bool = False) ->
 
 def enable_cpu(dir_fd: int) -> None:
     """Enable ``cpu`` for what is in an open cgroup (v2); raises OSError."""
-    fd = open_entry(dir_fd, "cgroup.subtree_control", os.O_WRONLY)
-    try:
+    with closing_fd(open_entry(dir_fd, "cgroup.subtree_control", os.O_WRONLY)) as fd:
         os.write(fd, b"+cpu")
-    finally:
-        os.close(fd)
 
 
 def is_daemon(pid: int, proc: Path = PROC) -> bool:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import HostError
-from foundation.trust import open_below, open_entry
+from foundation.trust import closing_fd, open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, job_of_own, own_group, read_anew, subdirectories
 from gangd.hold.cpu_group import CpuGroup, Turner, born_at, cpu_path, enable_cpu, is_daemon, width
@@ -177,8 +177,7 @@ class OwnGroups:
                 with contextlib.suppress(FileNotFoundError):  # not to be had: the group then lacks its file
                     enable_cpu(self._root_fd)
             self._make_folder(name)
-            dir_fd = open_below(self._root_fd, name)
-            try:
+            with closing_fd(open_below(self._root_fd, name)) as dir_fd:
                 files = dict.fromkeys((self._knob.file, self._knob.weight_file))
                 fds = {}
                 for file in files:
@@ -188,8 +187,6 @@ class OwnGroups:
                 opened.append(procs_fd)
                 if not self._knob.unified:
                     tasks_fd = open_entry(dir_fd, "tasks", os.O_RDWR)
-            finally:
-                os.close(dir_fd)
         except OSError as error:
             for fd in opened:
                 os.close(fd)
@@ -312,16 +309,10 @@ class OwnGroups:
         """Move processes into the cgroup ``home`` (or the top, if that is gone); whether any was moved."""
         for path in dict.fromkeys((home, "/")):
             moved = False
-            try:
-                fd = self._open_procs(path)
-            except OSError:
-                continue
-            try:
+            with contextlib.suppress(OSError), closing_fd(self._open_procs(path)) as fd:
                 for pid in pids:
                     with contextlib.suppress(OSError):
                         moved = os.pwrite(fd, b"%d" % pid, 0) > 0 or moved
-            finally:
-                os.close(fd)
             if moved:
                 return True
         return False
@@ -331,11 +322,10 @@ class OwnGroups:
         parts = [part for part in path.split("/") if part]
         if ".." in parts:
             raise FileNotFoundError(errno.ENOENT, "outside of the mount", path)
-        dir_fd = open_below(self._root_fd, "/".join(parts)) if parts else os.dup(self._root_fd)
-        try:
+        with closing_fd(
+            open_below(self._root_fd, "/".join(parts)) if parts else os.dup(self._root_fd)
+        ) as dir_fd:
             return open_entry(dir_fd, "cgroup.procs", os.O_WRONLY)
-        finally:
-            os.close(dir_fd)
 
     def _forget(self, group: _Group, alone: Alone) -> None:
         with alone(), self._lock:

@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from foundation.errors import HostError
-from foundation.trust import open_below, open_entry
+from foundation.trust import closing_fd, open_below, open_entry
 from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner, enable_cpu
@@ -183,23 +183,22 @@ class JobFolders:
         if not self._knob.allows(path):
             self._troubles[job] = f"{path} is no folder of Slurm's"
             return None
+        fds: dict[str, int] = {}
         try:
             dir_fd = open_below(self._root_fd, path)
         except OSError:
             return None
-        fds: dict[str, int] = {}
         try:
-            self._enable(path, dir_fd)
-            for file in dict.fromkeys((self._knob.file, self._knob.weight_file)):
-                fds[file] = open_entry(dir_fd, file, os.O_RDWR)
+            with closing_fd(dir_fd):
+                self._enable(path, dir_fd)
+                for file in dict.fromkeys((self._knob.file, self._knob.weight_file)):
+                    fds[file] = open_entry(dir_fd, file, os.O_RDWR)
             weight = self._own_weight(fds)
         except (OSError, ValueError) as error:
             for fd in fds.values():
                 os.close(fd)
             self._troubles[job] = f"{path} has no {self._knob.file} that can be written: {error}"
             return None
-        finally:
-            os.close(dir_fd)
         folder = self._folders[path] = CpuGroup(path=path, fds=fds, weight=weight)
         return folder
 
@@ -221,12 +220,8 @@ class JobFolders:
         with contextlib.suppress(FileNotFoundError):
             os.close(open_entry(dir_fd, self._knob.weight_file, os.O_RDONLY))
             return
-        with contextlib.suppress(OSError):
-            scope_fd = open_below(self._root_fd, scope)
-            try:
-                enable_cpu(scope_fd)
-            finally:
-                os.close(scope_fd)
+        with contextlib.suppress(OSError), closing_fd(open_below(self._root_fd, scope)) as scope_fd:
+            enable_cpu(scope_fd)
 
     def _is_gone(self, path: str) -> bool:
         """Whether an open folder was removed: one of the same name may be another (requeue)."""
