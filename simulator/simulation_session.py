@@ -14,7 +14,7 @@ from foundation.records import TRACE_NAME, GangSettings, HostInfo, Run, RunInfo,
 from foundation.records.records_folder import read_info
 from foundation.records.row_types import HoldKind
 from foundation.units import US_PER_S
-from gangd.core import HoldMode
+from gangd.core.scheduler_events import HoldMode
 from simulator.engine.pool_run import PoolPolicy
 from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of, undelayed
 from simulator.model.system import node_names

@@ -26,7 +26,7 @@ from gangd.freezer.procfs import WORK, WORK_NS, is_shortage
 from gangd.freezer.slurm_layout import MOST_NAMED
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
-from gangd.wire import Farewell, Message, ReportedJobMemory, ReportedMemory
+from gangd.wire.messages import Farewell, Message, ReportedJobMemory, ReportedMemory
 
 WELL_NS = 1_000_000_000
 RECOVERY_NS = 5_000_000_000

@@ -61,7 +61,7 @@ from gangd.hold.deprioritizer_choice import KILL_WAIT_S, SlurmLimits, Way, choos
 from gangd.monitor.address import ListenAddress
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import AGENT
-from gangd.wire import Hello
+from gangd.wire.messages import Hello
 
 _LONGEST_RECORD = 4096
 CLUSTER_MARK = "OSUB_CLUSTER"

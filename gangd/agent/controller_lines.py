@@ -21,8 +21,9 @@ from foundation.toml_file import load_toml
 from foundation.trust import read_trusted
 from gangd.agent.agent_options import endpoints
 from gangd.curve_keys import AgentKeys, load_agent_keys
-from gangd.wire import Message, encode, topic
+from gangd.wire.messages import Message
 from gangd.wire.sockets import AgentSockets, connect_agent
+from gangd.wire.wire_frames import encode, topic
 
 MOST_CONTROLLERS = 4
 Address = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]

@@ -30,7 +30,9 @@ from dataclasses import dataclass
 
 from gangd.agent.agenda import Agenda, AgendaItem, Rest
 from gangd.clock import Offset, OffsetEstimate
-from gangd.wire import (
+from gangd.wire.messages import (
+    OLDEST,
+    VERSION,
     AccessRefused,
     ControllerIdentity,
     DownMessage,
@@ -44,11 +46,10 @@ from gangd.wire import (
     ThawNow,
     Welcome,
     WireError,
-    decode_down,
-    decode_reply,
+    common,
 )
-from gangd.wire.messages import OLDEST, VERSION, common
 from gangd.wire.slice_schedule import SliceSchedule, is_later
+from gangd.wire.wire_frames import decode_down, decode_reply
 
 OFFSET_NS = 50_000_000
 _WAITING = 64

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gangd.freezer.procfs import WORK, has_spare_files, process_ns
-from gangd.wire import JobSample
+from gangd.wire.messages import JobSample
 
 STEADY_SHARE = 0.5
 STEADY_NS = 4_000_000_000

@@ -33,7 +33,7 @@ from gangd.agent.steps import HoldModes, StepTable
 from gangd.agent.switch_thread import Switch
 from gangd.freezer.holder import Did
 from gangd.freezer.procfs import WORK, is_shortage
-from gangd.wire import ControllerIdentity
+from gangd.wire.messages import ControllerIdentity
 from gangd.wire.slice_schedule import CALM_NS, silence_ns, silence_of
 
 LIST_SHARE, SCAN_SHARE = 300, 50

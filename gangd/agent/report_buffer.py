@@ -19,7 +19,7 @@ import msgspec
 
 from gangd.agent.switch_thread import Switched
 from gangd.monitor.metrics_table import SWITCH_S, Histogram
-from gangd.wire import AgentFault, FoundState, JobSample, Leak, Report, ReportedMemory, SliceReport
+from gangd.wire.messages import AgentFault, FoundState, JobSample, Leak, Report, ReportedMemory, SliceReport
 
 MAX_SLICES = 64
 MAX_FAULTS = 128

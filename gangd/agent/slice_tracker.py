@@ -19,7 +19,7 @@ from gangd.agent.steps import HoldModes, StepTable
 from gangd.agent.switch_thread import Switch, Switched
 from gangd.freezer.holder import Did
 from gangd.freezer.procfs import WORK
-from gangd.wire import JobSample
+from gangd.wire.messages import JobSample
 from gangd.wire.slice_schedule import SliceSchedule, next_look
 
 LOOK_AFTER_NS = 8_000_000

@@ -21,7 +21,7 @@ from gangd.agent.memory_process import MeasuredMemory
 from gangd.daemon_process import Death
 from gangd.monitor.metrics_requests import Health
 from gangd.monitor.metrics_table import UNKNOWN, Buckets, Figures
-from gangd.wire import Hello
+from gangd.wire.messages import Hello
 
 _SAME_EVENT_S = 1.0
 

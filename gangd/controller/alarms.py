@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from foundation.slurm import UnreadableJob
 from foundation.units import counted, verb
-from gangd.core import Alarm
+from gangd.core.scheduler_events import Alarm
 from gangd.daemon_process import Death
-from gangd.wire import AgentFault
 from gangd.wire.access_control import News
 from gangd.wire.connection_limiter import ShutOut
-from gangd.wire.messages import printable
+from gangd.wire.messages import AgentFault, printable
 
 KEPT_NS = 600_000_000_000
 MOST_NAMED = 10

@@ -13,22 +13,22 @@ from gangd.controller.fanout import Fanout
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import SlurmWorker
 from gangd.controller.uplink import UnknownAgentError
-from gangd.core import (
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import (
     Alarm,
     AskSlurm,
     BeganToShare,
     Command,
+    Event,
     Exempt,
-    GangScheduler,
     MoveEnd,
     Publish,
     RecordRows,
     ThawAll,
 )
-from gangd.core.scheduler_events import Event
-from gangd.wire import DownMessage, ReplyMessage, encode_down
-from gangd.wire.messages import OLDEST, VERSION
+from gangd.wire.messages import OLDEST, VERSION, DownMessage, ReplyMessage
 from gangd.wire.sockets import ControllerSockets
+from gangd.wire.wire_frames import encode_down
 
 log = logging.getLogger("gangd")
 

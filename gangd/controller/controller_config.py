@@ -13,10 +13,10 @@ from foundation.slurm.slurm_client import MarkField
 from foundation.toml_file import load_toml
 from foundation.trust import read_trusted
 from gangd.controller.slicefiles import HOUR_NS, MIB, Retention
-from gangd.core import CoreSettings, InvalidSettings
-from gangd.core.gang_settings import GREATEST_LEASE_NS
+from gangd.core.cores import InvalidSettings
+from gangd.core.gang_settings import GREATEST_LEASE_NS, CoreSettings
 from gangd.monitor.address import ListenAddress, read_address
-from gangd.wire import Bounds, MemoryTerms
+from gangd.wire.messages import Bounds, MemoryTerms
 
 MS = 1_000_000
 LONGEST_QUANTUM_MS = 5_000

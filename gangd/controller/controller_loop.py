@@ -49,18 +49,10 @@ from gangd.controller.slurm_view import ClusterView
 from gangd.controller.slurm_worker import Answer, Checked, Failed, Marked, SlurmObserved, SlurmWorker
 from gangd.controller.state_directory import StateDirectory
 from gangd.controller.uplink import Uplink
-from gangd.core import (
-    AgentState,
-    Alarm,
-    CoreMap,
-    GangScheduler,
-    NodeReport,
-    Reload,
-    Shutdown,
-    SlurmChanges,
-    SlurmSnapshot,
-    Tick,
-)
+from gangd.core.cores import CoreMap
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import Alarm, NodeReport, Reload, Shutdown, SlurmChanges, SlurmSnapshot, Tick
+from gangd.core.states import AgentState
 from gangd.curve_keys import SHARED_AGENT
 from gangd.daemon_process import Death
 from gangd.wire.slice_schedule import next_look

@@ -33,10 +33,12 @@ from gangd.controller.alarms import Raised
 from gangd.controller.orders import MOST_SHOWN, ActiveOrder, OrdersSurvey
 from gangd.controller.state_directory import STATUS_NAME
 from gangd.controller.uplink import AgentInfo
-from gangd.core import AgentState, CoreMap, GangScheduler, HoldMode
+from gangd.core.cores import CoreMap
 from gangd.core.gang import Gang
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import HoldMode
 from gangd.core.slice_timing import TunedGroup
-from gangd.core.states import GangState
+from gangd.core.states import AgentState, GangState
 from gangd.daemon_process import Death
 from gangd.monitor.metrics_requests import Health
 from gangd.monitor.metrics_table import DECISION_S, UNKNOWN, Figures, Histogram

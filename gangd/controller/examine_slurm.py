@@ -19,7 +19,7 @@ from foundation.slurm.pyslurm_library import release
 from foundation.slurm.slurm_client import EXTRA_SINCE, MarkField
 from foundation.units import counted
 from gangd.controller.controller_config import Config, Saying
-from gangd.core import CoreSettings
+from gangd.core.gang_settings import CoreSettings
 
 FREE_TO_NAME = (
     "accounts has rules, and Slurm does not enforce accounts (AccountingStorageEnforce): "

@@ -27,8 +27,8 @@ from foundation.trust import make_folder
 from gangd.controller.controller_config import MS, Config
 from gangd.controller.intake import Quota
 from gangd.controller.state_directory import Candidate, Lead, LeadFile, StateDirectory
-from gangd.core import AgentState
-from gangd.wire import WireError
+from gangd.core.states import AgentState
+from gangd.wire.messages import WireError
 from gangd.wire.sockets import ControllerSockets
 
 log = logging.getLogger("gangd")

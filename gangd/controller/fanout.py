@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 from gangd.core.cores import CoreMap
 from gangd.core.scheduler_events import Exempt, ExemptKind, HoldMode, Publish, TrackMember, TrackPlan
 from gangd.core.slice_timing import Timebase
-from gangd.wire import (
+from gangd.wire.messages import (
     Beat,
     Bounds,
     ControllerIdentity,
@@ -35,7 +35,7 @@ from gangd.wire import (
     ThawNow,
     Track,
 )
-from gangd.wire import ExemptJobs as WireExempt
+from gangd.wire.messages import ExemptJobs as WireExempt
 
 A_PART, MOST_PARTS = 500, 8
 FIRST_ROUNDS, ANNOUNCED_EVERY = 60, 4

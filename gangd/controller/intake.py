@@ -42,10 +42,24 @@ import msgspec
 from gangd.controller.alarms import fault_alarm
 from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.uplink import Times, Uplink
-from gangd.core import Alarm, CoreMap, GangScheduler, InvalidEvent, NodeReport
-from gangd.wire import Hello, JobSample, Ping, Report, Resend, SliceReport, UpMessage, WireError, decode_up
-from gangd.wire.messages import MAX_FRAME_BYTES, MAX_JOBS_PER_LIST, common
+from gangd.core.cores import CoreMap, InvalidEvent
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import Alarm, NodeReport
+from gangd.wire.messages import (
+    MAX_FRAME_BYTES,
+    MAX_JOBS_PER_LIST,
+    Hello,
+    JobSample,
+    Ping,
+    Report,
+    Resend,
+    SliceReport,
+    UpMessage,
+    WireError,
+    common,
+)
 from gangd.wire.sockets import ControllerSockets, Received
+from gangd.wire.wire_frames import decode_up
 
 MOST_OF_ONE = 16
 """Messages of one agent that wait, after reports were taken together."""

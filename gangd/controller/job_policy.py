@@ -40,9 +40,8 @@ from foundation.one_line import one_line
 from foundation.slurm import SlurmJob
 from foundation.trust import read_trusted
 from gangd.controller.controller_config import MS, Config, PairingWord, Saying
-from gangd.core import HoldMode
 from gangd.core.pairing import SEPARATOR, PairedJob, PairLearner, Victim
-from gangd.core.scheduler_events import NodeReport
+from gangd.core.scheduler_events import HoldMode, NodeReport
 
 log = logging.getLogger("gangd")
 APP_WORD = "gangd-app="

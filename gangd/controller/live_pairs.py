@@ -13,8 +13,8 @@ from foundation.slurm import JobSnapshot
 from gangd.controller.job_policy import PairRule
 from gangd.controller.slurm_view import STATES
 from gangd.controller.state_directory import StateDirectory
-from gangd.core import NodeReport
 from gangd.core.pairing import KnownVictim, PairLearner, PairObserver
+from gangd.core.scheduler_events import NodeReport
 
 log = logging.getLogger("gangd")
 

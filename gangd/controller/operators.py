@@ -24,7 +24,7 @@ from gangd.controller.orders import (
     refusal,
 )
 from gangd.controller.state_directory import StateDirectory
-from gangd.core import CoreMap
+from gangd.core.cores import CoreMap
 
 log = logging.getLogger("gangd")
 

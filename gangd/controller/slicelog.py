@@ -31,7 +31,7 @@ from foundation.records import SliceRecord, SliceRole
 from foundation.slurm import JobSnapshot, SlurmJob
 from foundation.trust import make_folder, open_own
 from gangd.controller.slicefiles import NAME, Retention, open_record, prune, rotate, size_of_parts
-from gangd.core import NodeReport, SliceRow
+from gangd.core.scheduler_events import NodeReport, SliceRow
 
 SECOND_NS = 1_000_000_000
 _NEVER = -1

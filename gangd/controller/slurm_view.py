@@ -24,7 +24,8 @@ from foundation.slurm import SlurmJobState as SlurmState
 from foundation.slurm.slurm_client import MarkField
 from gangd.controller.job_policy import Policy, Seat, Seats
 from gangd.controller.orders import OrderBook
-from gangd.core import CoreMap, GangJobState, HoldMode, InvalidEvent, JobView
+from gangd.core.cores import CoreMap, InvalidEvent
+from gangd.core.scheduler_events import GangJobState, HoldMode, JobView
 
 STATES = {
     SlurmState.RUNNING: GangJobState.RUNNING,

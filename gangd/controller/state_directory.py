@@ -32,9 +32,8 @@ from foundation.files import write_in
 from foundation.trust import make_folder, names_in, open_own, read_file
 from gangd.controller.order_socket import ControlServer
 from gangd.controller.orders import ActiveOrder
-from gangd.core import Remembered
-from gangd.wire import ControllerIdentity
-from gangd.wire.messages import NodeName
+from gangd.core.gang import Remembered
+from gangd.wire.messages import ControllerIdentity, NodeName
 
 LEADER_NAME = "leader.json"
 _TERM = re.compile(r"term-([0-9]{1,15})")

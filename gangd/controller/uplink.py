@@ -19,19 +19,22 @@ from functools import partial
 
 import msgspec
 
-from gangd.core import (
+from gangd.core.cores import CoreMap
+from gangd.core.gang import NodePresence
+from gangd.core.scheduler_events import (
     AgentJoined,
     AgentLost,
-    AgentState,
-    CoreMap,
     CpuSample,
-    NodePresence,
+    Event,
+    JobMemory,
+    NodeMemory,
     NodeReport,
     SliceUse,
 )
-from gangd.core.scheduler_events import Event, JobMemory, NodeMemory
 from gangd.core.slice_timing import Timebase
-from gangd.wire import (
+from gangd.core.states import AgentState
+from gangd.wire.messages import (
+    VERSION,
     AccessRefused,
     AgentFault,
     ControllerIdentity,
@@ -40,6 +43,7 @@ from gangd.wire import (
     JobSample,
     Ping,
     Pong,
+    ReplayedError,
     ReplyMessage,
     Report,
     ReportedMemory,
@@ -48,8 +52,9 @@ from gangd.wire import (
     UpMessage,
     Welcome,
     WireError,
+    common,
+    printable,
 )
-from gangd.wire.messages import VERSION, ReplayedError, common, printable
 
 SLICE_SLACK_NS = 1_000_000_000
 RESEND_NS = 50_000_000  # agents ask half as often

@@ -29,39 +29,3 @@ A simulator that knows the demand of its jobs sends ``AgentJoined`` for every no
 ``NodeReport`` now and then (a lease without one loses the node), uses ``Settings(grace_ns=0)``, and reads
 ``Publish``: a track's slice ``n`` is ``run[(n - first_slice) % len(run)]`` if it repeats.
 """
-
-from __future__ import annotations
-
-from gangd.core.cores import CoreMap, InvalidEvent, InvalidSettings
-from gangd.core.gang import NodePresence, Remembered
-from gangd.core.gang_settings import CoreSettings
-from gangd.core.scheduler import GangScheduler
-from gangd.core.scheduler_events import (
-    AgentJoined,
-    AgentLost,
-    Alarm,
-    AskSlurm,
-    BeganToShare,
-    Command,
-    CpuSample,
-    Event,
-    Exempt,
-    ExemptKind,
-    GangJobState,
-    HoldMode,
-    JobView,
-    MoveEnd,
-    NodeReport,
-    Publish,
-    RecordRows,
-    Reload,
-    Shutdown,
-    SliceRow,
-    SliceUse,
-    SlurmChanges,
-    SlurmSnapshot,
-    ThawAll,
-    Tick,
-    TrackPlan,
-)
-from gangd.core.states import AgentState, GangState

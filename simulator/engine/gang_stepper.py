@@ -29,19 +29,20 @@ from fractions import Fraction
 import numpy as np
 
 from foundation.errors import UsageError
-from gangd.core import (
+from gangd.core.cores import CoreMap, InvalidSettings
+from gangd.core.gang_settings import GREATEST_FREEZE_NS, CoreSettings
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import (
     AgentJoined,
     Alarm,
     Command,
-    CoreMap,
-    CoreSettings,
     CpuSample,
     Event,
     Exempt,
-    GangScheduler,
     HoldMode,
-    InvalidSettings,
+    JobMemory,
     JobView,
+    NodeMemory,
     NodeReport,
     Publish,
     RecordRows,
@@ -52,8 +53,6 @@ from gangd.core import (
     Tick,
     TrackPlan,
 )
-from gangd.core.gang_settings import GREATEST_FREEZE_NS
-from gangd.core.scheduler_events import JobMemory, NodeMemory
 from simulator.engine.python_engine import PythonEngine
 from simulator.engine.run_rules import RunRules
 from simulator.jit.field_records import Ints

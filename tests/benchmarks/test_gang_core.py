@@ -15,10 +15,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from gangd import core, wire
 from gangd.controller.fanout import Fanout
 from gangd.controller.uplink import Times, Uplink
+from gangd.core import scheduler_events as core
+from gangd.core.cores import CoreMap
+from gangd.core.gang_settings import CoreSettings
+from gangd.core.scheduler import GangScheduler
+from gangd.core.states import AgentState
 from gangd.daemon_process import calm_collector
+from gangd.wire import messages as wire
+from gangd.wire.wire_frames import decode_up, encode, encode_down
 
 pytestmark = pytest.mark.benchmark
 JOBS, NODES, CORES, MULTIPLICITY = 10_000, 5_000, 12, 2
@@ -51,14 +57,14 @@ def spread(costs: list[Cost]) -> str:
     return f"{of([one.cpu for one in costs])} ms (wall {of([one.wall for one in costs])})"
 
 
-def pairs(cores: core.CoreMap) -> tuple[core.JobView, ...]:
+def pairs(cores: CoreMap) -> tuple[core.JobView, ...]:
     return tuple(
         core.JobView(job, job, cores.pack({f"n{(job - 1) % NODES}": range(CORES)}))
         for job in range(1, JOBS + 1)
     )
 
 
-def strewn(cores: core.CoreMap) -> tuple[core.JobView, ...]:
+def strewn(cores: CoreMap) -> tuple[core.JobView, ...]:
     dice = np.random.default_rng(1)
     load = np.zeros((NODES, CORES), dtype=int)
     views: list[core.JobView] = []
@@ -76,10 +82,10 @@ def strewn(cores: core.CoreMap) -> tuple[core.JobView, ...]:
 
 
 class Site:
-    def __init__(self, layout: Callable[[core.CoreMap], tuple[core.JobView, ...]]) -> None:
-        self.cores = core.CoreMap({f"n{index}": CORES for index in range(NODES)})
+    def __init__(self, layout: Callable[[CoreMap], tuple[core.JobView, ...]]) -> None:
+        self.cores = CoreMap({f"n{index}": CORES for index in range(NODES)})
         self.jobs = layout(self.cores)
-        self.scheduler = core.GangScheduler(core.CoreSettings(grace_ns=0), 0, self.cores)
+        self.scheduler = GangScheduler(CoreSettings(grace_ns=0), 0, self.cores)
         self.slice = 0
         self.commands: list[core.Command] = []
         calm_collector()
@@ -112,7 +118,7 @@ class Site:
 
 
 @pytest.mark.parametrize("layout", [pairs, strewn])
-def test_cost_of_slices(layout: Callable[[core.CoreMap], tuple[core.JobView, ...]]) -> None:
+def test_cost_of_slices(layout: Callable[[CoreMap], tuple[core.JobView, ...]]) -> None:
     site = Site(layout)
     cold = cost(site.snapshot)
     first = site.tick()
@@ -150,11 +156,11 @@ def test_cost_of_telling_everybody() -> None:
     messages: list[wire.DownMessage] = []
     print(f"  messages: {cost(lambda: messages.extend(fanout.messages(0, 2)))}")
     frames: list[list[bytes]] = []
-    print(f"  encoding: {cost(lambda: frames.extend(map(wire.encode_down, messages)))}")
+    print(f"  encoding: {cost(lambda: frames.extend(map(encode_down, messages)))}")
     sizes = [len(frame[1]) for frame in frames]
     print(f"  {len(frames)} messages, {np.median(sizes):.0f} bytes each, most {max(sizes)}")
     beats: list[list[bytes]] = []
-    encoded = cost(lambda: beats.extend(map(wire.encode_down, fanout.beats(site.cores, 0, 2))))
+    encoded = cost(lambda: beats.extend(map(encode_down, fanout.beats(site.cores, 0, 2))))
     print(f"  beats, encoded: {encoded}")
 
 
@@ -170,13 +176,13 @@ def test_cost_of_reports() -> None:
         hello = wire.Hello(
             node=name, incarnation=b"a" * 16, boot_id="b", pid=1, agent_version="1", freezer="recording"
         )
-        uplink.on_message(hello, 0, 0, times, core.AgentState.JOINED)
+        uplink.on_message(hello, 0, 0, times, AgentState.JOINED)
         samples = (wire.JobSample(index + 1, 240_000, 0, 250_000, 3),)
         one = wire.SliceReport(0, 1, 0, 5, 100, (index + 1 + NODES,), samples)
         bodies.append(
             (
                 name,
-                wire.encode(
+                encode(
                     wire.Report(
                         node=name, incarnation=b"a" * 16, follows=b"c" * 16, seq=1, offset_ns=0,
                         rtt_us=9, slices=(one,),
@@ -188,8 +194,8 @@ def test_cost_of_reports() -> None:
 
     def take() -> None:
         for name, body in bodies:
-            message = wire.decode_up(body, name)
-            reaction = uplink.on_message(message, site.now_ns, site.now_ns, times, core.AgentState.JOINED)
+            message = decode_up(body, name)
+            reaction = uplink.on_message(message, site.now_ns, site.now_ns, times, AgentState.JOINED)
             for event in reaction.events:
                 site.scheduler.handle(event)
 

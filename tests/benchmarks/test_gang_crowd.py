@@ -30,10 +30,13 @@ from gangd.controller.intake import Intake
 from gangd.controller.job_policy import policy_of
 from gangd.controller.slurm_view import ClusterView
 from gangd.controller.uplink import Uplink
-from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmChanges, SlurmSnapshot, Tick
+from gangd.core.cores import CoreMap
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import AgentJoined, Exempt, Publish, SlurmChanges, SlurmSnapshot, Tick
 from gangd.daemon_process import calm_collector
-from gangd.wire import Bounds, ControllerIdentity, Hello, JobSample, Report, SliceReport, encode, encode_down
+from gangd.wire.messages import Bounds, ControllerIdentity, Hello, JobSample, Report, SliceReport
 from gangd.wire.sockets import ControllerSockets, Received
+from gangd.wire.wire_frames import encode, encode_down
 from tests.fixtures.bench import record
 from tests.fixtures.gang_crowd_run import CrowdRun, Plan, Use, share
 from tests.fixtures.gang_crowd_slurm import CORES, Crowd

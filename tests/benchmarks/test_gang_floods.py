@@ -21,7 +21,8 @@ import pytest
 import zmq
 
 from gangd.curve_keys import KeyPair, load_agent_keys, make_keys
-from gangd.wire import Hello, Ping, Report, encode
+from gangd.wire.messages import Hello, Ping, Report
+from gangd.wire.wire_frames import encode
 from tests.chaos.forger import client
 from tests.fixtures.gang_loop import ScriptedAgent
 from tests.fixtures.looks import until

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangd.core import CoreSettings
-from gangd.core.gang_settings import MS, SECOND
+from gangd.core.gang_settings import MS, SECOND, CoreSettings
 from gangd.core.slice_timing import LOOK_NS, Contenders, QuantumPace
 from tests.fixtures.voice import say
 

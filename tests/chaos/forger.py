@@ -17,7 +17,7 @@ from typing import Self
 import zmq
 
 from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys
-from gangd.wire import ALL_NODES_TOPIC, topic
+from gangd.wire.wire_frames import ALL_NODES_TOPIC, topic
 from tests.chaos.broken import Broken
 
 _KEPT = 3_000

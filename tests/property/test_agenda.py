@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gangd.agent.agenda import WHILE_HELD, Agenda, AgendaItem, Rest
 from gangd.freezer.holder import Did, HoldOutcome, StepKey
-from gangd.wire import Hello, Ping, Report
+from gangd.wire.messages import Hello, Ping, Report
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 TIMES = st.integers(0, 1000)

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.core import (
+from gangd.core.cores import ConflictGraph, CoreMap, InvalidEvent
+from gangd.core.gang_group import UNIT
+from gangd.core.gang_settings import CoreSettings
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import (
     AgentJoined,
     AgentLost,
-    CoreMap,
-    CoreSettings,
     CpuSample,
     Event,
     GangJobState,
-    GangScheduler,
-    InvalidEvent,
     JobView,
     NodeReport,
     Reload,
@@ -27,8 +27,6 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.core.cores import ConflictGraph
-from gangd.core.gang_group import UNIT
 from gangd.core.states import GangState
 from tests.fixtures.core_bench import MS, QUANTUM
 from tests.fixtures.tier import examples

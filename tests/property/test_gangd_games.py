@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gangd.core import CpuSample, HoldMode, NodeReport, SliceUse
+from gangd.core.scheduler_events import CpuSample, HoldMode, NodeReport, SliceUse
 from tests.fixtures.core_bench import MS, Bench
 from tests.fixtures.tier import examples
 

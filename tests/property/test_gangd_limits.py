@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gangd.core import MoveEnd, NodeReport, SliceUse, Tick
+from gangd.core.scheduler_events import MoveEnd, NodeReport, SliceUse, Tick
 from gangd.core.wall_clock_limits import MARGIN_S, SLACK_S
 from tests.fixtures.core_bench import QUANTUM, WALL_S, Bench, only
 from tests.fixtures.tier import choose

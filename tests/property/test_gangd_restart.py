@@ -6,7 +6,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd import core
+from gangd.core import scheduler_events as core
+from gangd.core.cores import CoreMap
+from gangd.core.gang import Remembered
+from gangd.core.gang_settings import CoreSettings
+from gangd.core.scheduler import GangScheduler
 from tests.fixtures.core_bench import QUANTUM
 from tests.fixtures.tier import examples
 
@@ -20,9 +24,9 @@ Wanted = list[tuple[set[int], float, bool]]
 class Line:
     """A scheduler for one node, and what its agent sees."""
 
-    def __init__(self, wanted: Wanted, memory: list[core.Remembered], began_ns: int) -> None:
-        self.cores = core.CoreMap({"n": CORES})
-        self.scheduler = core.GangScheduler(core.CoreSettings(), began_ns, self.cores, memory=memory)
+    def __init__(self, wanted: Wanted, memory: list[Remembered], began_ns: int) -> None:
+        self.cores = CoreMap({"n": CORES})
+        self.scheduler = GangScheduler(CoreSettings(), began_ns, self.cores, memory=memory)
         self.scheduler.handle(core.AgentJoined(began_ns, "n"))
         self.busy = {number: busy for number, (_, _, busy) in enumerate(wanted, start=1)}
         views = tuple(
@@ -55,7 +59,7 @@ def test_the_rotation_goes_on_where_it_stood(wanted: Wanted, slices: int) -> Non
     former = Line(wanted, [], 0)
     for number in range(slices):
         former.step(number)
-    memory = msgspec.json.decode(msgspec.json.encode(former.scheduler.memory()), type=list[core.Remembered])
+    memory = msgspec.json.decode(msgspec.json.encode(former.scheduler.memory()), type=list[Remembered])
     begin = max(former.scheduler.horizon, slices - 1)  # the memory has all credits before this slice
     later = Line(wanted, memory, begin * QUANTUM - QUANTUM)
     levels = {number: gang.demand.level for number, gang in former.scheduler.gangs.items()}
@@ -70,7 +74,7 @@ def test_the_rotation_goes_on_where_it_stood(wanted: Wanted, slices: int) -> Non
 
 damaged = st.lists(
     st.builds(
-        core.Remembered,
+        Remembered,
         gang=st.integers(-2, 6),
         jobs=st.lists(st.tuples(st.integers(1, 6), st.sampled_from([5.0, 6.0])), max_size=2).map(tuple),
         level=st.sampled_from(["busy", "idle", "waking", "", "frozen"]),
@@ -88,7 +92,7 @@ damaged = st.lists(
 @examples(100)
 @given(gangs, damaged)
 def test_whatever_is_remembered_everybody_busy_runs_again_and_again(
-    wanted: Wanted, memory: list[core.Remembered]
+    wanted: Wanted, memory: list[Remembered]
 ) -> None:
     line = Line([(cores, weight, True) for cores, weight, _ in wanted], memory, 0)
     last = dict.fromkeys(line.busy, 0)

@@ -9,12 +9,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd import wire
 from gangd.controller.fanout import Fanout
 from gangd.core import scheduler_events
 from gangd.core.cores import CoreMap
 from gangd.core.gang_settings import CoreSettings
 from gangd.core.scheduler import GangScheduler
+from gangd.wire import messages as wire
+from gangd.wire.slice_schedule import SliceSchedule
+from gangd.wire.wire_frames import decode_down, encode_down
 from tests.fixtures.tier import examples
 
 MS = 1_000_000
@@ -63,7 +65,7 @@ class World:
             self.settings.lease_ns,
             bounds,
         )
-        self.agents = {name: wire.SliceSchedule(name) for name in self.names}
+        self.agents = {name: SliceSchedule(name) for name in self.names}
         self.silent: set[str] = set()
         self.lossy: Random | None = None
         self.judging = True
@@ -152,7 +154,7 @@ class World:
 
     def deliver(self, message: wire.DownMessage, name: str) -> None:
         try:
-            self.agents[name].accept(wire.decode_down(wire.encode_down(message), name), self.now_ns)
+            self.agents[name].accept(decode_down(encode_down(message), name), self.now_ns)
         except wire.MissedPlanError:
             self.fanout.resend(name)
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gangd import wire
+from gangd.wire import messages as wire
 from gangd.wire.messages import MAX_FRAME_BYTES, MAX_INSTANT_NS
+from gangd.wire.slice_schedule import SliceSchedule
+from gangd.wire.wire_frames import decode_down, decode_reply, decode_up, encode, encode_down, topic
 from tests.fixtures.tier import examples
 
 job_ids = st.integers(1, 2**32 - 1)
@@ -83,9 +85,9 @@ reports = st.builds(
 @example(b"\x91" * 2000)
 def test_random_bytes_are_refused(body: bytes) -> None:
     for attempt in (
-        lambda: wire.decode_up(body, "n1"),
-        lambda: wire.decode_reply(body, "n1"),
-        lambda: wire.decode_down([wire.topic("n1"), body], "n1"),
+        lambda: decode_up(body, "n1"),
+        lambda: decode_reply(body, "n1"),
+        lambda: decode_down([topic("n1"), body], "n1"),
     ):
         with pytest.raises(wire.WireError):
             attempt()
@@ -108,25 +110,25 @@ fields_of_reports = st.sampled_from(
 @examples(200)
 @given(st.data())
 def test_a_message_with_a_strange_field_is_valid_or_refused(data: st.DataObject) -> None:
-    raw = msgspec.msgpack.decode(wire.encode(data.draw(reports)))
+    raw = msgspec.msgpack.decode(encode(data.draw(reports)))
     raw[data.draw(fields_of_reports | st.text(max_size=6))] = data.draw(json_like)
     try:
-        message = wire.decode_up(msgspec.msgpack.encode(raw), "n1")
+        message = decode_up(msgspec.msgpack.encode(raw), "n1")
     except wire.WireError:
         return
-    assert wire.decode_up(wire.encode(message), "n1") == message
+    assert decode_up(encode(message), "n1") == message
 
 
 @examples(200)
 @given(st.data())
 def test_a_damaged_plan_is_valid_or_refused(data: st.DataObject) -> None:
-    frames = wire.encode_down(data.draw(downs("n1")))
+    frames = encode_down(data.draw(downs("n1")))
     body = bytearray(frames[1])
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     try:
-        timeline.accept(wire.decode_down([frames[0], bytes(body)], "n1"), arrival_ns=0)
+        timeline.accept(decode_down([frames[0], bytes(body)], "n1"), arrival_ns=0)
     except wire.WireError:
         return
     for number in (0, 1, 1000, 10**6):
@@ -135,28 +137,28 @@ def test_a_damaged_plan_is_valid_or_refused(data: st.DataObject) -> None:
 
 @given(downs("n1"))
 def test_what_is_published_comes_back(message: Any) -> None:
-    assert wire.decode_down(wire.encode_down(message), "n1") == message
+    assert decode_down(encode_down(message), "n1") == message
 
 
 @given(reports)
 def test_what_is_reported_comes_back(message: wire.Report) -> None:
-    assert wire.decode_up(wire.encode(message), "n1") == message
+    assert decode_up(encode(message), "n1") == message
 
 
 @given(node_names, node_names)
 def test_no_topic_is_the_beginning_of_anothers(one: str, other: str) -> None:
-    assert one == other or not wire.topic(other).startswith(wire.topic(one))
+    assert one == other or not topic(other).startswith(topic(one))
 
 
 def test_a_huge_frame_is_refused_before_it_is_read() -> None:
     with pytest.raises(wire.WireError, match="at most"):
-        wire.decode_up(b"\x00" * (MAX_FRAME_BYTES + 1), "n1")
+        decode_up(b"\x00" * (MAX_FRAME_BYTES + 1), "n1")
 
 
 @examples(200)
 @given(st.lists(downs("n1"), max_size=8))
 def test_no_order_of_messages_breaks_a_timeline(messages: list[Any]) -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     seen: set[tuple[wire.ControllerIdentity, int]] = set()
     for arrival, message in enumerate(messages):
         before = (timeline.epoch, timeline.controller)

@@ -13,7 +13,8 @@ import zmq
 
 from gangd.controller.intake import A_SECOND, AT_ONCE
 from gangd.curve_keys import load_agent_keys
-from gangd.wire import Hello, Ping, Report, Resend, encode, topic
+from gangd.wire.messages import Hello, Ping, Report, Resend
+from gangd.wire.wire_frames import encode, topic
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.forger import FalseController, client, drained, send_all, spoil

@@ -15,7 +15,8 @@ import zmq
 from deploy.local.daemons import Daemon, start_daemon
 from deploy.local.layout import free_ports
 from gangd.curve_keys import KeyPair, load_agent_keys, make_keys
-from gangd.wire import FoundState, Hello, JobSample, Ping, Report, encode
+from gangd.wire.messages import FoundState, Hello, JobSample, Ping, Report
+from gangd.wire.wire_frames import encode
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.ending import end_daemons
 from tests.chaos.fault import Fault

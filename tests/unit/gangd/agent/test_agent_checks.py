@@ -53,7 +53,7 @@ from gangd.freezer.procfs import is_slurmstepd
 from gangd.freezer.tree import CGROUP1
 from gangd.guardian.state_folders import ended_path, make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
-from gangd.wire import Report
+from gangd.wire.messages import Report
 from tests.fixtures.gang_host import FakeV1
 from tests.fixtures.gang_simulated import SECOND, SimulatedAgent
 from tests.fixtures.no_ledger import NoLedger

@@ -22,7 +22,7 @@ from gangd.agent.steps import BATCH_NS, StepTable
 from gangd.freezer.freezer_choice import RecordingFreezer
 from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import is_launcher
-from gangd.wire import ControllerIdentity
+from gangd.wire.messages import ControllerIdentity
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 from tests.fixtures.looks import until
 

@@ -7,8 +7,17 @@ import pytest
 from gangd.agent.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.agent.freeze_verifier import DYING_NS
 from gangd.freezer.holder import StepKey, StepState
-from gangd.wire import AccessRefused, Bounds, ControllerIdentity, Hello, Report, Resend, ThawNow, encode
-from gangd.wire.messages import ExemptJobs
+from gangd.wire.messages import (
+    AccessRefused,
+    Bounds,
+    ControllerIdentity,
+    ExemptJobs,
+    Hello,
+    Report,
+    Resend,
+    ThawNow,
+)
+from gangd.wire.wire_frames import encode
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO = StepKey(1, "0"), StepKey(2, "0")
@@ -68,7 +77,7 @@ def test_silence_thaws_everything_within_the_lease(agent: SimulatedAgent) -> Non
 
 
 def test_message_that_was_stuck_on_the_way_renews_nothing(agent: SimulatedAgent) -> None:
-    from gangd.wire import Beat
+    from gangd.wire.messages import Beat
 
     agent.rotate((1,), (2,), run_ns=SECOND)
     agent.talking = False

@@ -19,7 +19,7 @@ from gangd.agent.job_meters import JobMeters, Samples, UsageMeter
 from gangd.agent.linux_host import FileWatch, FolderWatch, Inotify, TimerFd
 from gangd.agent.report_buffer import SAME_SAMPLES, Sender, SliceBook, added_up
 from gangd.freezer.holder import StepKey
-from gangd.wire import Bounds, Hello, JobSample, Ping, SliceReport
+from gangd.wire.messages import Bounds, Hello, JobSample, Ping, SliceReport
 from tests.fixtures.gang_host import SPIN, RealCgroups, cpu_ns
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent, compute, computing_agent
 from tests.fixtures.looks import until

@@ -9,8 +9,7 @@ from gangd.agent.freeze_verifier import DYING_NS
 from gangd.agent.steps import NEWCOMER_NS
 from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import LEFT, STRAY
-from gangd.wire import Bounds, Report, SliceReport
-from gangd.wire.messages import ExemptJobs
+from gangd.wire.messages import Bounds, ExemptJobs, Report, SliceReport
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO, NEW = StepKey(1, "0"), StepKey(2, "0"), StepKey(3, "0")

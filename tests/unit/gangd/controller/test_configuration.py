@@ -17,9 +17,11 @@ from gangd.controller.controller_config import Config, Saying, load_config
 from gangd.controller.examine_slurm import check_slurm, enforces, examine, unknown_names
 from gangd.controller.job_policy import JobRule, JobRules, Policy, policy_of
 from gangd.controller.slurm_view import ClusterView
-from gangd.core import CoreMap, CoreSettings, HoldMode
-from gangd.core.gang_settings import LEAST_LEASE_NS
-from gangd.wire import ControllerIdentity, SlicePlan, decode_down, encode_down
+from gangd.core.cores import CoreMap
+from gangd.core.gang_settings import LEAST_LEASE_NS, CoreSettings
+from gangd.core.scheduler_events import HoldMode
+from gangd.wire.messages import ControllerIdentity, SlicePlan
+from gangd.wire.wire_frames import decode_down, encode_down
 from tests.fixtures.fake_slurm import FakeSlurm
 
 SHORT = CoreSettings(freeze_cap_ns=5_000_000_000)

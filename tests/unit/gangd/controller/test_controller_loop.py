@@ -17,7 +17,7 @@ from gangd.controller.slicelog import read_slices
 from gangd.controller.state_directory import STATE_NAME
 from gangd.curve_keys import SHARED_AGENT
 from gangd.main import main
-from gangd.wire import Ping, Pong, Report
+from gangd.wire.messages import Ping, Pong, Report
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.gang_loop import Stage, no_jobs, submit_two, two_jobs
 

@@ -24,7 +24,6 @@ from foundation.slurm import (
     SubmitRequest,
 )
 from foundation.slurm.site_configuration import read_reservations
-from gangd import wire
 from gangd.controller.alarms import AlarmBoard, alarms_of, fault_alarm, worded
 from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.intake import GHOST_NS, AgentConnections
@@ -35,8 +34,10 @@ from gangd.controller.slicelog import SliceLog, read_slices
 from gangd.controller.slurm_view import ClusterView, latest_end
 from gangd.controller.state_directory import StateDirectory
 from gangd.controller.uplink import own_words
-from gangd.core import Alarm, CoreMap, HoldMode, JobView, NodePresence, SliceRow
-from gangd.core.scheduler_events import NodeReport, SliceUse
+from gangd.core.cores import CoreMap
+from gangd.core.gang import NodePresence
+from gangd.core.scheduler_events import Alarm, HoldMode, JobView, NodeReport, SliceRow, SliceUse
+from gangd.wire import messages as wire
 from gangd.wire.connection_limiter import Denied
 from gangd.wire.messages import printable
 from tests.fixtures.core_bench import Bench

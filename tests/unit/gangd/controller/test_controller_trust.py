@@ -20,9 +20,10 @@ import zmq
 
 from foundation.errors import InputError
 from foundation.slurm import SubmitRequest
-from gangd import wire
 from gangd.controller.controller_status import ControllerStatus, read_status
 from gangd.curve_keys import load_agent_keys, make_keys
+from gangd.wire import messages as wire
+from gangd.wire.wire_frames import encode
 from tests.chaos.forger import client
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.gang_company import Company
@@ -148,7 +149,7 @@ def test_the_answers_to_a_node_cannot_be_taken_over(tmp_path: Path) -> None:
         stage.welcome(one)
         with socket_of(stage, "n2", b"n1") as liar:
             for stamp in range(1, 41):  # each asked once: what is lost on the way stays so
-                liar.send(wire.encode(wire.Ping(node="n1", agent_ns=1_000 + stamp)))
+                liar.send(encode(wire.Ping(node="n1", agent_ns=1_000 + stamp)))
                 one.say(wire.Ping(node="n1", agent_ns=stamp))
                 stage.until(lambda stamp=stamp: stamp in answers())  # type: ignore[misc]
             stage.until(lambda: (status := stage.status()) is not None and "wrong_node" in status.dropped)
@@ -169,7 +170,7 @@ def test_two_that_speak_with_the_key_of_one_node_are_reported(tmp_path: Path) ->
 
             def both_speak() -> bool:
                 one.say(wire.Ping(node="n1", agent_ns=1))
-                thief.send(wire.encode(wire.Ping(node="n1", agent_ns=2)))
+                thief.send(encode(wire.Ping(node="n1", agent_ns=2)))
                 return "key" in stage.alarms()
 
             stage.until(both_speak)

@@ -15,7 +15,7 @@ from gangd.controller.orders import ActiveOrder, OrderTarget
 from gangd.controller.slicefiles import NAME, Retention
 from gangd.controller.slicelog import SliceLog, read_slices
 from gangd.controller.state_directory import STATE_NAME, STATUS_NAME, KeptState, StateDirectory
-from gangd.core import SliceRow
+from gangd.core.scheduler_events import SliceRow
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
 
 FULL = "No space left on device"

@@ -11,9 +11,13 @@ import pytest
 from gangd.controller.command_executor import CommandExecutor
 from gangd.controller.intake import AT_ONCE, BETWEEN_LOOKS, GHOST_NS, MOST_BEYOND, TURN_NS, Intake
 from gangd.controller.uplink import Uplink
-from gangd.core import AgentJoined, Alarm, CoreMap, CoreSettings, GangScheduler, NodeReport
-from gangd.wire import ControllerIdentity, Farewell, Hello, Message, Ping, Pong, Report, encode
+from gangd.core.cores import CoreMap
+from gangd.core.gang_settings import CoreSettings
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import AgentJoined, Alarm, NodeReport
+from gangd.wire.messages import ControllerIdentity, Farewell, Hello, Message, Ping, Pong, Report
 from gangd.wire.sockets import ControllerSockets, Received
+from gangd.wire.wire_frames import encode
 
 NODES = [f"n{number}" for number in range(100)]
 

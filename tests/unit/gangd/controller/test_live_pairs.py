@@ -15,7 +15,8 @@ from gangd.controller.job_policy import PairRule, Policy, policy_of
 from gangd.controller.live_pairs import LivePairs
 from gangd.controller.slurm_view import ClusterView
 from gangd.controller.state_directory import PAIRS_NAME, PAIRS_TABLE, StateDirectory
-from gangd.core import CoreMap, CpuSample, JobView, NodeReport
+from gangd.core.cores import CoreMap
+from gangd.core.scheduler_events import CpuSample, JobView, NodeReport
 from simulator.pairing import read_pair_table
 from tests.fixtures.fake_slurm import FakeSlurm
 

@@ -12,16 +12,21 @@ import numpy as np
 import pytest
 import zmq
 
-from gangd import core, wire
 from gangd.controller.fanout import A_PART, ANNOUNCED_EVERY, FIRST_ROUNDS, MOST_PARTS, BeatRounds, Fanout
 from gangd.controller.intake import MOST_OF_ONE, MOST_SLICES, SAMPLED_SLICES, Backlog, condensed
 from gangd.controller.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
+from gangd.core import scheduler_events as core
+from gangd.core.cores import CoreMap
+from gangd.core.gang import NodePresence
 from gangd.core.scheduler_events import Exempt, ExemptKind, HoldMode, Publish, TrackMember, TrackPlan
 from gangd.core.slice_timing import Timebase
+from gangd.core.states import AgentState
 from gangd.curve_keys import SHARED_AGENT
-from gangd.wire import ExemptJobs as Listed
+from gangd.wire import messages as wire
 from gangd.wire.messages import MAX_FRAME_BYTES, ReplayedError
+from gangd.wire.messages import ExemptJobs as Listed
 from gangd.wire.sockets import Received
+from gangd.wire.wire_frames import encode
 from tests.fixtures.gang_loop import Stage, two_jobs
 
 CONTROLLER = wire.ControllerIdentity(b"c" * 16, 1)
@@ -29,7 +34,7 @@ BOUNDS = wire.Bounds(5_000_000_000, 200_000_000)
 
 
 def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> None:
-    cores = core.CoreMap({"n1": 1})
+    cores = CoreMap({"n1": 1})
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     fanout.resend("n1")
     fanout.messages(0, 1)
@@ -48,9 +53,7 @@ def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> 
 
 
 def test_other_bounds_are_sent_to_every_node_and_the_same_to_none() -> None:
-    fanout = Fanout(
-        CONTROLLER, core.CoreMap({"n1": 1, "n2": 1}), Timebase(0, 250_000_000), 2_000_000_000, BOUNDS
-    )
+    fanout = Fanout(CONTROLLER, CoreMap({"n1": 1, "n2": 1}), Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     for node in ("n1", "n2"):
         fanout.resend(node)
     assert [one.bounds for one in fanout.messages(0, 1) if isinstance(one, wire.SlicePlan)] == [BOUNDS] * 2
@@ -64,7 +67,7 @@ def test_other_bounds_are_sent_to_every_node_and_the_same_to_none() -> None:
 
 
 def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
-    cores = core.CoreMap({"n1": 1, "n2": 1})
+    cores = CoreMap({"n1": 1, "n2": 1})
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     wide = TrackMember(7, ((7, cores.pack({"n1": (0,), "n2": (0,)})),), HoldMode.YIELD)
     frozen = TrackMember(8, ((8, cores.pack({"n1": (0,)})),))
@@ -77,7 +80,7 @@ def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
 
 
 def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
-    cores = core.CoreMap({"n1": 4, "n2": 2})
+    cores = CoreMap({"n1": 4, "n2": 2})
     cores.add_seats("n1", 1)
     fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     wide = TrackMember(7, ((7, cores.pack({"n1": (0, 1, 3), "n2": (0,)}, {"n1": (0,)})),))
@@ -106,7 +109,7 @@ ONE = b"n1".ljust(16, b".")
 
 
 def received(said: wire.Message, node: str = "n1", *, key: str | None = None, over: bytes = b"") -> Received:
-    return Received(over or node.encode(), key or node, wire.encode(said))
+    return Received(over or node.encode(), key or node, encode(said))
 
 
 def report(
@@ -303,7 +306,7 @@ def test_jobs_take_turns_and_memory_is_bounded_while_one_key_floods(tmp_path: Pa
             node="n77", incarnation=mad.incarnation, follows=None, seq=1, offset_ns=0, rtt_us=0, slices=slices
         )
         while not over.is_set():
-            body = wire.encode(report)
+            body = encode(report)
             try:
                 mad.sockets.reports.send(body, zmq.NOBLOCK)
             except zmq.Again:
@@ -350,7 +353,7 @@ def test_jobs_take_turns_and_memory_is_bounded_while_one_key_floods(tmp_path: Pa
 
 
 TIMES = Times(250_000_000, 2_000_000_000, 2)
-JOINED = core.AgentState.JOINED
+JOINED = AgentState.JOINED
 TIMEBASE = Timebase(0, 250_000_000)
 
 
@@ -365,19 +368,19 @@ def uplink_report(seq: int = 0, **more: Any) -> wire.Report:
     return wire.Report(node="n1", seq=seq, **(fields | more))
 
 
-def anywhere(node: str, job: int) -> core.NodePresence:
-    return core.NodePresence.HERE
+def anywhere(node: str, job: int) -> NodePresence:
+    return NodePresence.HERE
 
 
 def uplink() -> Uplink:
-    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
-    link.on_message(uplink_hello(), 0, 0, TIMES, core.AgentState.UNKNOWN)
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    link.on_message(uplink_hello(), 0, 0, TIMES, AgentState.UNKNOWN)
     return link
 
 
 def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
-    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
-    reaction = link.on_message(uplink_hello(), 9, 10, TIMES, core.AgentState.UNKNOWN)
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    reaction = link.on_message(uplink_hello(), 9, 10, TIMES, AgentState.UNKNOWN)
     assert reaction.events == (core.AgentJoined(10, "n1"),)
     assert reaction.resend
     [welcome] = reaction.replies
@@ -386,7 +389,7 @@ def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
 
 
 def test_a_node_that_slurm_does_not_have_is_refused() -> None:
-    reaction = uplink().on_message(uplink_hello("n9"), 0, 0, TIMES, core.AgentState.UNKNOWN)
+    reaction = uplink().on_message(uplink_hello("n9"), 0, 0, TIMES, AgentState.UNKNOWN)
     assert reaction.events == ()
     assert isinstance(reaction.replies[0], wire.AccessRefused)
 
@@ -406,10 +409,8 @@ def test_a_report_becomes_an_event() -> None:
 
 
 def test_an_agent_that_only_tries_holds_no_one() -> None:
-    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
-    link.on_message(
-        msgspec.structs.replace(uplink_hello(), dry_run=True), 0, 0, TIMES, core.AgentState.UNKNOWN
-    )
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    link.on_message(msgspec.structs.replace(uplink_hello(), dry_run=True), 0, 0, TIMES, AgentState.UNKNOWN)
     one = wire.SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (wire.JobSample(7, 1, 2, 3, 4),))
     [event] = link.on_message(uplink_report(slices=(one,)), 9, 10, TIMES, JOINED).events
     assert isinstance(event, core.NodeReport)
@@ -446,10 +447,10 @@ def test_a_whole_plan_is_not_sent_again_at_once() -> None:
 
 
 def test_strangers_must_say_hello_first() -> None:
-    link = Uplink(CONTROLLER, core.CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
     for message in (uplink_report(), wire.Resend(node="n1", have_epoch=None)):
         with pytest.raises(UnknownAgentError):
-            link.on_message(message, 0, 0, TIMES, core.AgentState.UNKNOWN)
+            link.on_message(message, 0, 0, TIMES, AgentState.UNKNOWN)
 
 
 def test_a_restarted_agent_takes_over_and_the_old_one_is_refused() -> None:
@@ -466,7 +467,7 @@ def test_a_restarted_agent_takes_over_and_the_old_one_is_refused() -> None:
 def test_an_agent_whose_rival_fell_silent_is_informed_to_say_hello() -> None:
     link = uplink()
     link.on_message(uplink_hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
-    reaction = link.on_message(uplink_report(), 0, 0, TIMES, core.AgentState.LOST)
+    reaction = link.on_message(uplink_report(), 0, 0, TIMES, AgentState.LOST)
     assert [type(reply) for reply in reaction.replies] == [wire.AccessRefused]
     assert reaction.events == ()
 
@@ -485,6 +486,6 @@ def test_an_agent_that_obeys_another_controller_is_lost() -> None:
 
 
 def test_clock_probes_are_answered_to_anybody() -> None:
-    link = Uplink(CONTROLLER, core.CoreMap(), TIMEBASE, anywhere)
-    reaction = link.on_message(wire.Ping(node="n1", agent_ns=1), 2, 3, TIMES, core.AgentState.UNKNOWN)
+    link = Uplink(CONTROLLER, CoreMap(), TIMEBASE, anywhere)
+    reaction = link.on_message(wire.Ping(node="n1", agent_ns=1), 2, 3, TIMES, AgentState.UNKNOWN)
     assert reaction.replies == (wire.Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),)

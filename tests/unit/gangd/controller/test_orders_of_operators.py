@@ -38,7 +38,7 @@ from gangd.controller.orders import (
 )
 from gangd.controller.slurm_view import ClusterView
 from gangd.controller.state_directory import StateDirectory
-from gangd.core import CoreMap
+from gangd.core.cores import CoreMap
 from tests.fixtures.fake_slurm import FakeSlurm
 
 ROOT, GANGD, ALICE, BOB = 0, 990, 1000, 1001

@@ -17,8 +17,7 @@ from foundation.errors import InputError, OutputError
 from foundation.slurm import JobSnapshot, NodeCores, SlurmJob, SlurmJobState
 from gangd.controller.slicefiles import HOUR_NS, NAME, Retention, part_name
 from gangd.controller.slicelog import SliceLog, hours_by_job, read_peaks, read_rows, read_slices, summed
-from gangd.core import NodeReport, SliceRow
-from gangd.core.scheduler_events import JobMemory, NodeMemory
+from gangd.core.scheduler_events import JobMemory, NodeMemory, NodeReport, SliceRow
 from osub.cli.main import root
 from tests.fixtures.tier import choose
 

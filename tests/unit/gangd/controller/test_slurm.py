@@ -45,13 +45,13 @@ from gangd.controller.slurm_worker import (
     SlurmObserved,
     SlurmWorker,
 )
-from gangd.core import (
+from gangd.core.cores import CoreMap
+from gangd.core.gang_settings import CoreSettings
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import (
     AgentJoined,
     BeganToShare,
-    CoreMap,
-    CoreSettings,
     GangJobState,
-    GangScheduler,
     HoldMode,
     JobView,
     NodeReport,

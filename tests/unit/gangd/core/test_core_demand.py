@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gangd.core import CpuSample, GangState, NodeReport
 from gangd.core.demand import Demand, Level
 from gangd.core.gang_settings import CoreSettings
+from gangd.core.scheduler_events import CpuSample, NodeReport
+from gangd.core.states import GangState
 from tests.fixtures.core_bench import Bench
 
 SETTINGS = CoreSettings()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gangd.core import GangState, HoldMode, Publish
+from gangd.core.scheduler_events import HoldMode, Publish
+from gangd.core.states import GangState
 from tests.fixtures.core_bench import Bench, only
 
 

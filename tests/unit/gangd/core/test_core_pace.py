@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.core import Alarm, CoreSettings, InvalidSettings, NodeReport, Publish, Reload, SliceUse
-from gangd.core.gang_settings import MS, SECOND
+from gangd.core.cores import InvalidSettings
+from gangd.core.gang_settings import MS, SECOND, CoreSettings
+from gangd.core.scheduler_events import Alarm, NodeReport, Publish, Reload, SliceUse
 from gangd.core.slice_timing import GOOD_LOOKS, LITTLE_LOST, LOOK_NS, MORE_LOOKAHEAD, MOST_LOST, QuantumPace
 from tests.fixtures.core_bench import Bench, only, shared
 from tests.fixtures.tier import examples

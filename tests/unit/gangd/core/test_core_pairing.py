@@ -10,7 +10,6 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from gangd.core import CpuSample, NodeReport, SliceUse
 from gangd.core.pairing import (
     MOST_OF_USER,
     MOST_OPPONENTS,
@@ -20,6 +19,7 @@ from gangd.core.pairing import (
     PairObserver,
     Victim,
 )
+from gangd.core.scheduler_events import CpuSample, NodeReport, SliceUse
 
 LU, CHASE = Victim("ann", "lu", 1), Victim("bob", "chase", 1)
 

@@ -13,24 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangd.core import (
+from gangd.core.cores import CoreMap, InvalidEvent, InvalidSettings, InvalidTransition
+from gangd.core.gang import KEPT_NS, MOST_A_NODE, Gang, Launches
+from gangd.core.gang_settings import CoreSettings
+from gangd.core.scheduler import GangScheduler
+from gangd.core.scheduler_events import (
     AgentJoined,
     AgentLost,
-    AgentState,
     Alarm,
     AskSlurm,
     Command,
-    CoreMap,
-    CoreSettings,
     CpuSample,
     Event,
     Exempt,
     ExemptKind,
     GangJobState,
-    GangScheduler,
-    GangState,
-    InvalidEvent,
-    InvalidSettings,
     JobView,
     MoveEnd,
     NodeReport,
@@ -44,9 +41,7 @@ from gangd.core import (
     ThawAll,
     Tick,
 )
-from gangd.core.cores import InvalidTransition
-from gangd.core.gang import KEPT_NS, MOST_A_NODE, Gang, Launches
-from gangd.core.states import GANG_TABLE, GangInput, transition
+from gangd.core.states import GANG_TABLE, AgentState, GangInput, GangState, transition
 from gangd.core.states_document import render
 from tests.fixtures.core_bench import MS, QUANTUM, WALL_S, Bench, only, shared
 

@@ -7,10 +7,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.core import Alarm, CoreSettings, GangState, MoveEnd, NodeReport, Publish, Reload
-from gangd.core.gang_settings import SECOND
+from gangd.core.gang_settings import SECOND, CoreSettings
 from gangd.core.memory_pressure import FIRST_WAIT_NS, SETTLE_NS, STALE_NS
-from gangd.core.scheduler_events import HoldMode, JobMemory, NodeMemory
+from gangd.core.scheduler_events import (
+    Alarm,
+    HoldMode,
+    JobMemory,
+    MoveEnd,
+    NodeMemory,
+    NodeReport,
+    Publish,
+    Reload,
+)
+from gangd.core.states import GangState
 from tests.fixtures.core_bench import MS, WALL_S, Bench, only
 from tests.fixtures.tier import examples
 

@@ -10,24 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd import core
+from gangd.core import scheduler_events as core
 from gangd.core import slice_timing
-from gangd.core.gang_settings import MS, SECOND
+from gangd.core.cores import InvalidSettings
+from gangd.core.gang_settings import MS, SECOND, CoreSettings
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.tier import examples
 
 PAIR = slice_timing.Contenders((1, 2), frozenset({0}), 2, True)
 
 
-def tuned_settings(**more: Any) -> core.CoreSettings:
-    return core.CoreSettings(**({"tune": True, "quantum_min_ns": 50 * MS, "quantum_max_ns": SECOND} | more))
+def tuned_settings(**more: Any) -> CoreSettings:
+    return CoreSettings(**({"tune": True, "quantum_min_ns": 50 * MS, "quantum_max_ns": SECOND} | more))
 
 
 @dataclass
 class Hours:
     """A pace whose groups lose so much a switch, and leave such a share of their slices."""
 
-    settings: core.CoreSettings
+    settings: CoreSettings
     groups: tuple[slice_timing.Contenders, ...] = (PAIR,)
 
     def __post_init__(self) -> None:
@@ -206,9 +207,9 @@ def test_a_clock_that_leaps_is_one_look() -> None:
     ],
 )
 def test_bounds_that_cannot_be_obeyed_are_refused(bounds: dict[str, int], named: str) -> None:
-    with pytest.raises(core.InvalidSettings, match=named):
+    with pytest.raises(InvalidSettings, match=named):
         tuned_settings(**bounds)
-    core.CoreSettings(**bounds)  # type: ignore[arg-type]  # they count only where slices tune themselves
+    CoreSettings(**bounds)  # type: ignore[arg-type]  # they count only where slices tune themselves
 
 
 def test_equal_bounds_leave_no_choice() -> None:
@@ -327,7 +328,7 @@ def test_a_reload_while_slices_tune_themselves_begins_anew() -> None:
     bench = two_pairs()
     run(bench, {"n0": 6_000, "n1": 6_000}, 400)
     assert bench.scheduler.time.quantum_ns == 1000 * MS
-    bench.tell(core.Reload(bench.now_ns, core.CoreSettings(freeze_cap_ns=5 * SECOND)))
+    bench.tell(core.Reload(bench.now_ns, CoreSettings(freeze_cap_ns=5 * SECOND)))
     gangs = bench.scheduler.gangs
     assert {gang.hold for gang in gangs.values()} == {core.HoldMode.YIELD}
     assert {gang.quantum_ns for gang in gangs.values()} == {0}
@@ -348,14 +349,14 @@ def test_a_node_that_is_lost_lets_its_gangs_go_and_tunes_nothing() -> None:
 
 def test_switched_off_nothing_is_tuned() -> None:
     bench = two_pairs()
-    bench.tell(core.Reload(0, core.CoreSettings(freeze_cap_ns=5 * SECOND)))
+    bench.tell(core.Reload(0, CoreSettings(freeze_cap_ns=5 * SECOND)))
     run(bench, {"n0": 100, "n1": 100}, 100)
     assert {gang.tuned for gang in bench.scheduler.gangs.values()} == {None}
 
 
 @pytest.mark.parametrize("tune", [True, False])
 def test_slices_grow_while_tasks_wait_for_memory_and_shrink_when_they_do_not(tune: bool) -> None:
-    settings = core.CoreSettings(tune=tune, quantum_max_ns=SECOND)
+    settings = CoreSettings(tune=tune, quantum_max_ns=SECOND)
     hours, stalled_us, lengths = Hours(settings), 0, []
     for share in (*[0.06] * 10, *[0.03] * 10, *[0.01] * 20):
         stalled_us += int(share * slice_timing.LOOK_NS / 1000)

@@ -16,7 +16,7 @@ from gangd.controller.alarms import alarm_of
 from gangd.controller.intake import A_SECOND, AT_ONCE, Quota
 from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
 from gangd.daemon_process import Death
-from gangd.wire import AccessRefused, Ping, access_control, encode, topic
+from gangd.wire import access_control
 from gangd.wire.access_control import MOST_ORIGINS as MOST_FILTERED
 from gangd.wire.access_control import News, attach, origin_of, program
 from gangd.wire.connection_limiter import (
@@ -35,8 +35,9 @@ from gangd.wire.connection_limiter import (
     Denied,
     ShutOut,
 )
-from gangd.wire.messages import WrongNodeError
+from gangd.wire.messages import AccessRefused, Ping, WrongNodeError
 from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
+from gangd.wire.wire_frames import encode, topic
 from tests.chaos.forger import client
 from tests.fixtures.looks import until
 

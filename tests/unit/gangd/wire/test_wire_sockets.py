@@ -15,9 +15,9 @@ import pytest
 import zmq
 
 from foundation.errors import HostError, InputError, UsageError
-from gangd import wire
 from gangd.agent.report_buffer import MAX_SLICES
 from gangd.curve_keys import SHARED_AGENT, load_agent_keys, load_controller_keys, make_keys
+from gangd.wire import messages as wire
 from gangd.wire.messages import WireError, WrongNodeError
 from gangd.wire.slice_schedule import (
     CALM_NS,
@@ -30,6 +30,7 @@ from gangd.wire.slice_schedule import (
     slices_a_look,
 )
 from gangd.wire.sockets import REPORT_QUEUE, UNREAD_MS, AgentSockets, ControllerSockets, connect_agent
+from gangd.wire.wire_frames import decode_down, decode_up, encode, encode_down, topic
 from tests.chaos.forger import client
 from tests.chaos.proxy import Proxy, ProxyThread, Weather
 from tests.fixtures.looks import until
@@ -89,11 +90,11 @@ def test_an_agent_hears_its_own_topic_only(controller: ControllerSockets, keys: 
             nonlocal seq
             seq += 1
             for node in ("node1", "node10"):
-                controller.publish.send_multipart(wire.encode_down(beat(node, seq)))
+                controller.publish.send_multipart(encode_down(beat(node, seq)))
             heard_one, heard_ten = received(one), received(ten)
             for frames, node in ((heard_one, "node1"), (heard_ten, "node10")):
                 if frames is not None:
-                    assert wire.decode_down(frames, node).node == node
+                    assert decode_down(frames, node).node == node
             heard.update({"node1"} if heard_one else set(), {"node10"} if heard_ten else set())
             return len(heard) == 2 or None
 
@@ -103,26 +104,26 @@ def test_an_agent_hears_its_own_topic_only(controller: ControllerSockets, keys: 
 
 def test_a_report_arrives_under_the_name_of_its_key(controller: ControllerSockets, keys: Path) -> None:
     with agent(controller, keys, "node1") as one:
-        one.reports.send(wire.encode(wire.Ping(node="node1", agent_ns=5)))
+        one.reports.send(encode(wire.Ping(node="node1", agent_ns=5)))
         got = poll(controller.receive)
-        assert wire.decode_up(got.body, got.node) == wire.Ping(node="node1", agent_ns=5)
+        assert decode_up(got.body, got.node) == wire.Ping(node="node1", agent_ns=5)
 
 
 def test_an_agent_cannot_speak_for_another_node(controller: ControllerSockets, keys: Path) -> None:
     with agent(controller, keys, "node1", speaks_as="node10") as liar:
-        liar.reports.send(wire.encode(wire.Ping(node="node10", agent_ns=5)))
+        liar.reports.send(encode(wire.Ping(node="node10", agent_ns=5)))
         got = poll(controller.receive)
         with pytest.raises(WrongNodeError, match="the key of node1 speaks for node node10"):
-            wire.decode_up(got.body, got.node)
+            decode_up(got.body, got.node)
 
 
 def test_a_key_that_was_removed_says_nothing_any_more(controller: ControllerSockets, keys: Path) -> None:
     with agent(controller, keys, "node1") as one:
-        one.reports.send(wire.encode(wire.Ping(node="node1", agent_ns=5)))
+        one.reports.send(encode(wire.Ping(node="node1", agent_ns=5)))
         poll(controller.receive)
         (keys / "agents" / "node1.key").unlink()
         controller.reload_keys()
-        one.reports.send(wire.encode(wire.Ping(node="node1", agent_ns=6)))
+        one.reports.send(encode(wire.Ping(node="node1", agent_ns=6)))
         with pytest.raises(WrongNodeError, match="a key of node1 that was removed speaks"):
             poll(controller.receive)
 
@@ -133,11 +134,11 @@ def test_whatever_a_client_calls_itself_it_gets_its_own_answers(
     known = load_agent_keys(keys, "node10")
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with agent(controller, keys, "node1") as one:
-        one.reports.send(wire.encode(wire.Ping(node="node1", agent_ns=5)))
+        one.reports.send(encode(wire.Ping(node="node1", agent_ns=5)))
         got = poll(controller.receive)
         liar = client(context, zmq.DEALER, known.own, known.controller_public, got.connection)
         liar.connect(controller.report_endpoint)
-        liar.send(wire.encode(wire.Ping(node="node10", agent_ns=6)))
+        liar.send(encode(wire.Ping(node="node10", agent_ns=6)))
         assert not liar.poll(300)
         assert controller.receive() is None, "a peer with a taken name is not heard"
         assert controller.reply(got.connection, wire.AccessRefused(node="node1", reason="for one alone"))
@@ -152,9 +153,9 @@ def test_the_shared_key_speaks_for_any_node(tmp_path: Path) -> None:
         ControllerSockets(load_controller_keys(tmp_path), LOCAL, LOCAL) as controller,
         agent(controller, tmp_path, "anynode") as one,
     ):
-        one.reports.send(wire.encode(wire.Ping(node="anynode", agent_ns=5)))
+        one.reports.send(encode(wire.Ping(node="anynode", agent_ns=5)))
         got = poll(controller.receive)
-        assert wire.decode_up(got.body, got.node).node == "anynode"
+        assert decode_up(got.body, got.node).node == "anynode"
         assert controller.has_shared_key
 
 
@@ -165,21 +166,21 @@ def test_a_stranger_hears_and_says_nothing(controller: ControllerSockets, keys: 
         agent(controller, tmp_path / "strange", "node1") as outsider,
         agent(controller, keys, "node1") as friend,
     ):
-        friend.reports.send(wire.encode(wire.Ping(node="node1", agent_ns=7)))
+        friend.reports.send(encode(wire.Ping(node="node1", agent_ns=7)))
         with pytest.raises(zmq.Again):  # IMMEDIATE: no handshake, no queue
-            outsider.reports.send(wire.encode(wire.Ping(node="node1", agent_ns=666)), zmq.NOBLOCK)
+            outsider.reports.send(encode(wire.Ping(node="node1", agent_ns=666)), zmq.NOBLOCK)
         seq = 0
 
         def friend_hears() -> list[bytes] | None:
             nonlocal seq
             seq += 1
-            controller.publish.send_multipart(wire.encode_down(beat("node1", seq)))
+            controller.publish.send_multipart(encode_down(beat("node1", seq)))
             return received(friend)
 
         poll(friend_hears)
         assert received(outsider) is None
         got = poll(controller.receive)
-        assert wire.decode_up(got.body, got.node) == wire.Ping(node="node1", agent_ns=7)
+        assert decode_up(got.body, got.node) == wire.Ping(node="node1", agent_ns=7)
         assert controller.receive() is None
 
 
@@ -199,14 +200,14 @@ def test_random_frames_at_a_live_socket_are_refused_and_do_no_harm(
                     taken = controller.receive()
                     if taken is None:
                         return None
-                    wire.decode_up(taken.body, taken.node)
+                    decode_up(taken.body, taken.node)
                 except WireError:
                     return True
                 return False
 
             refused += poll(outcome)
         assert refused == 500
-        one.reports.send(wire.encode(wire.Ping(node="node1", agent_ns=5)))
+        one.reports.send(encode(wire.Ping(node="node1", agent_ns=5)))
         assert poll(controller.receive).node == "node1"
 
 
@@ -361,14 +362,14 @@ def proxy(reconnect_controller: ControllerSockets) -> Iterator[Proxy]:
 
 
 def hears_plans(reconnect_controller: ControllerSockets, agent: AgentSockets) -> bool:
-    reconnect_controller.publish.send_multipart([wire.topic(NODE), b"plan"])
+    reconnect_controller.publish.send_multipart([topic(NODE), b"plan"])
     return bool(agent.plans.poll(20)) and bool(agent.plans.recv_multipart())
 
 
 def is_answered(reconnect_controller: ControllerSockets, agent: AgentSockets) -> bool:
     if not agent.reports.poll(0, zmq.POLLOUT):
         return False
-    agent.reports.send(wire.encode(wire.Ping(node=NODE, agent_ns=1)))
+    agent.reports.send(encode(wire.Ping(node=NODE, agent_ns=1)))
     until_s = time.monotonic() + 0.05
     while time.monotonic() < until_s:
         received = reconnect_controller.receive()

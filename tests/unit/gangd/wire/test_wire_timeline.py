@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangd import wire
+from gangd.wire import messages as wire
+from gangd.wire.slice_schedule import SliceSchedule
+from gangd.wire.wire_frames import decode_down, decode_up, encode, encode_down
 
 MS = 1_000_000
 QUANTUM = 250 * MS
@@ -50,7 +52,7 @@ def beat(seq: int, epoch: int, horizon: int = 0, sent_ns: int = 0) -> wire.Beat:
 
 
 def test_a_repeating_track_goes_round() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     assert [sorted(timeline.held(n)) for n in range(9, 14)] == [[], [8], [7], [8], [7]]
     assert timeline.run(12) == {7}
@@ -61,13 +63,13 @@ def test_a_repeating_track_goes_round() -> None:
 
 
 def test_a_track_that_does_not_repeat_ends_with_everything_running() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(1, 1, turns(7, 10, (7, 8), (8, 7), repeat=False)), 0)
     assert [sorted(timeline.held(n)) for n in range(10, 13)] == [[8], [7], []]
 
 
 def test_a_revision_is_in_force_from_its_first_slice_only() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3)), drop=(7,)), 0)
     assert [sorted(timeline.held(n)) for n in range(11, 16)] == [[7], [8], [4], [3], [4]]
@@ -75,7 +77,7 @@ def test_a_revision_is_in_force_from_its_first_slice_only() -> None:
 
 
 def test_a_difference_leaves_the_other_tracks_in_phase() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3))), 0)
     assert timeline.held(13) == {7, 4}
@@ -83,7 +85,7 @@ def test_a_difference_leaves_the_other_tracks_in_phase() -> None:
 
 
 def test_final_slices_cannot_be_changed() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     with pytest.raises(wire.MalformedError, match="those below 12 are final"):
         timeline.accept(change(2, 2, 1, 11), 0)
@@ -91,7 +93,7 @@ def test_final_slices_cannot_be_changed() -> None:
 
 
 def test_a_beat_makes_more_slices_final() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(beat(2, 1, horizon=20), 0)
     with pytest.raises(wire.MalformedError, match="those below 20 are final"):
@@ -99,7 +101,7 @@ def test_a_beat_makes_more_slices_final() -> None:
 
 
 def test_replayed_and_reordered_messages_are_refused() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(seq=5), 0)
     for message in (plan(seq=5), plan(seq=4), beat(3, 1)):
         with pytest.raises(wire.ReplayedError):
@@ -109,7 +111,7 @@ def test_replayed_and_reordered_messages_are_refused() -> None:
 
 
 def test_a_lost_plan_voids_the_schedule_until_it_is_sent_again() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     with pytest.raises(wire.MissedPlanError, match="epoch 2 never came, the newest is of 1"):
         timeline.accept(beat(3, 2), 0)
@@ -121,11 +123,11 @@ def test_a_lost_plan_voids_the_schedule_until_it_is_sent_again() -> None:
 
 def test_a_difference_against_an_unknown_plan_is_a_lost_plan() -> None:
     with pytest.raises(wire.MissedPlanError):
-        wire.SliceSchedule("n1").accept(change(2, 2, 1, 13), 0)
+        SliceSchedule("n1").accept(change(2, 2, 1, 13), 0)
 
 
 def test_the_lease_runs_from_the_sending() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     assert timeline.lease_over(0)
     timeline.accept(plan(sent_ns=50 * MS), arrival_ns=100 * MS)
     assert not timeline.lease_over(50 * MS + LEASE - 1)
@@ -135,16 +137,16 @@ def test_the_lease_runs_from_the_sending() -> None:
 
 
 def test_the_lease_honours_the_clock_offset_but_never_outlasts_the_arrival() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(sent_ns=7_050 * MS), arrival_ns=100 * MS, offset_ns=7_000 * MS)
     assert timeline.lease_until_ns == 50 * MS + LEASE
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(sent_ns=9_999 * MS), arrival_ns=100 * MS, offset_ns=0)
     assert timeline.lease_until_ns == 100 * MS + LEASE
 
 
 def test_exemptions_hold_at_once_and_the_latch_outlives_the_list() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(change(2, 2, 1, 13, exempt=wire.ExemptJobs(never_freeze=(8,), opt_out=(7,))), 0)
     assert timeline.held(10) == timeline.held(11) == frozenset()
@@ -158,7 +160,7 @@ def test_exemptions_hold_at_once_and_the_latch_outlives_the_list() -> None:
 
 
 def test_what_is_listed_stays_exempt_though_it_has_no_process_yet() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(exempt=wire.ExemptJobs(never_freeze=(8,))), 0)
     timeline.keep(frozenset({7}))
     assert timeline.held(10) == frozenset()
@@ -169,7 +171,7 @@ def test_what_is_listed_stays_exempt_though_it_has_no_process_yet() -> None:
 
 
 def test_a_thaw_of_all_voids_plan_and_lease() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(wire.ThawNow(**head(2, 0) | {"node": None}, jobs=None, reason="the controller leaves"), 0)
     assert timeline.lease_over(1)
@@ -177,7 +179,7 @@ def test_a_thaw_of_all_voids_plan_and_lease() -> None:
 
 
 def test_an_announcement_changes_nothing_and_grants_no_lease() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(wire.ThawNow(**head(2, 0) | {"node": None, "sent_ns": LEASE}, jobs=(), reason=""), LEASE)
     assert timeline.held(10) == {8}
@@ -185,7 +187,7 @@ def test_an_announcement_changes_nothing_and_grants_no_lease() -> None:
 
 
 def test_a_thaw_of_some_latches_them() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(wire.ThawNow(**head(2, 1), jobs=(8,), reason="cancelled"), 0)
     assert timeline.held(10) == frozenset()
@@ -193,7 +195,7 @@ def test_a_thaw_of_some_latches_them() -> None:
 
 
 def test_a_later_controller_takes_over_and_the_earlier_one_is_refused() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(seq=900, epoch=50, exempt=wire.ExemptJobs(never_freeze=(8,))), 0)
     timeline.accept(plan(1, 1, turns(7, 0, (7, 8), (8, 9)), first=0, controller=LATER), 0)
     assert timeline.controller == LATER
@@ -204,7 +206,7 @@ def test_a_later_controller_takes_over_and_the_earlier_one_is_refused() -> None:
 
 
 def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     lost = wire.Beat(**head(3, 2, controller=LATER), horizon=0)
     with pytest.raises(wire.MissedPlanError):
@@ -214,7 +216,7 @@ def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost() -> Non
 
 
 def test_a_controller_whose_clock_was_set_back_is_followed_once_the_lease_is_over() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(controller=LATER), 0)
     with pytest.raises(wire.ForeignControllerError):
         timeline.accept(plan(), LEASE - 1)
@@ -224,7 +226,7 @@ def test_a_controller_whose_clock_was_set_back_is_followed_once_the_lease_is_ove
 
 
 def test_a_controller_that_was_shut_out_by_a_wrong_number_is_let_in_by_its_welcome() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(seq=50_000, epoch=9_000), arrival_ns=0)
     timeline.greet(FIRST, now_ns=LEASE - 1)
     with pytest.raises(wire.ReplayedError):
@@ -236,7 +238,7 @@ def test_a_controller_that_was_shut_out_by_a_wrong_number_is_let_in_by_its_welco
 
 
 def test_passed_plans_are_dropped() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
     timeline.accept(change(2, 2, 1, 13), 0)
     timeline.prune(12)
@@ -246,39 +248,39 @@ def test_passed_plans_are_dropped() -> None:
 
 
 def test_messages_for_others_are_refused() -> None:
-    frames = wire.encode_down(plan())
+    frames = encode_down(plan())
     with pytest.raises(wire.WrongNodeError):
-        wire.decode_down(frames, "n10")
+        decode_down(frames, "n10")
     with pytest.raises(wire.WrongNodeError):
-        wire.decode_down([b"*/", frames[1]], "n1")
+        decode_down([b"*/", frames[1]], "n1")
     with pytest.raises(wire.MalformedError):
-        wire.decode_down(frames[1:], "n1")
+        decode_down(frames[1:], "n1")
     with pytest.raises(wire.WrongNodeError):
-        wire.decode_up(wire.encode(wire.Ping(node="n1", agent_ns=0)), "n2")
+        decode_up(encode(wire.Ping(node="n1", agent_ns=0)), "n2")
 
 
 def test_another_protocol_version_is_distinguished_from_rubbish() -> None:
-    raw = msgspec.msgpack.decode(wire.encode(wire.Ping(node="n1", agent_ns=0)))
+    raw = msgspec.msgpack.decode(encode(wire.Ping(node="n1", agent_ns=0)))
     raw["version"] = wire.VERSION - 2
     with pytest.raises(wire.VersionError, match="upgrade the older one"):
-        wire.decode_up(msgspec.msgpack.encode(raw), "n1")
+        decode_up(msgspec.msgpack.encode(raw), "n1")
     raw["version"] = wire.VERSION
     raw["agent_ns"] = "now"
     with pytest.raises(wire.MalformedError, match="agent_ns"):
-        wire.decode_up(msgspec.msgpack.encode(raw), "n1")
+        decode_up(msgspec.msgpack.encode(raw), "n1")
 
 
 @pytest.mark.parametrize("quantum", [19_999_999, 5_000_000_001])
 def test_times_out_of_bounds_are_refused(quantum: int) -> None:
-    frames = wire.encode_down(plan())
+    frames = encode_down(plan())
     raw = msgspec.msgpack.decode(frames[1])
     raw["quantum_ns"] = quantum
     with pytest.raises(wire.MalformedError):
-        wire.decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")
+        decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")
 
 
 def test_the_bounds_of_the_newest_plan_hold() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     assert timeline.bounds is None
     timeline.accept(plan(), 0)
     assert timeline.bounds == BOUNDS
@@ -290,7 +292,7 @@ def test_the_bounds_of_the_newest_plan_hold() -> None:
 
 
 def test_a_plan_says_which_jobs_yield_and_that_one_freezes_counts_from_its_slice_on() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     track = turns(7, 10, (7, 8), (8, 7))
     mixed = msgspec.structs.replace(track, holds=(wire.JobHold(8, "yield"), wire.JobHold(7, "freeze")))
     timeline.accept(plan(1, 1, mixed), 0)
@@ -303,17 +305,17 @@ def test_a_plan_says_which_jobs_yield_and_that_one_freezes_counts_from_its_slice
     assert timeline.yielding(17) == {7, 8}
     assert timeline.yielding(18) == frozenset()
     assert timeline.ahead(17) == {7, 8}
-    assert wire.SliceSchedule("n1").yielding(10) == frozenset()
+    assert SliceSchedule("n1").yielding(10) == frozenset()
 
 
 def test_an_unknown_way_of_holding_is_refused() -> None:
     track = msgspec.structs.replace(turns(7, 10, (7, 8)), holds=(wire.JobHold(8, "yield"),))
-    frames = wire.encode_down(plan(1, 1, track))
+    frames = encode_down(plan(1, 1, track))
     raw = msgspec.msgpack.decode(frames[1])
     assert raw["tracks"][0][4] == [[8, "yield"]]
     raw["tracks"][0][4][0][1] = "sleep"
     with pytest.raises(wire.MalformedError):
-        wire.decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")
+        decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")
 
 
 @pytest.mark.parametrize("gangs", [1, 2, 3, 4, 5])
@@ -323,7 +325,7 @@ def test_a_job_that_opted_out_gets_as_much_next_to_owners_as_each_of_them(gangs:
     track = wire.Track(
         7, 10, True, tuple(wire.SliceSets(run=(job,), held=tuple(held)) for job, *held in rounds)
     )
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(1, 1, track, exempt=wire.ExemptJobs(opt_out=(99, 98), suspended=(98,))), 0)
     shares = dict.fromkeys((*jobs, 99), 0.0)
     span = range(10, 10 + gangs * (gangs + 1) * 2)
@@ -338,7 +340,7 @@ def test_a_job_that_opted_out_gets_as_much_next_to_owners_as_each_of_them(gangs:
 
 
 def test_cores_of_jobs_are_known_while_they_are_here_or_planned() -> None:
-    timeline = wire.SliceSchedule("n1")
+    timeline = SliceSchedule("n1")
     timeline.accept(plan(cores=(wire.JobCores(7, 2), wire.JobCores(8, 1), wire.JobCores(5, 3))), 0)
     timeline.accept(change(2, 2, 1, 13, turns(7, 13, (7, 8), (8, 7)), cores=(wire.JobCores(7, 4),)), 0)
     assert timeline.cores == {7: 4, 8: 1, 5: 3}

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangd import wire
 from gangd.agent.agenda import Agenda
 from gangd.agent.conversation import OLDER_EVERY, Conversation
+from gangd.wire import messages as wire
 from gangd.wire.messages import NEWEST, OLDEST, VERSION, ExemptJobs, common
+from gangd.wire.wire_frames import decode_down, decode_reply, decode_up, encode, encode_down
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
 from tests.fixtures.wire3 import frames as wire3
 from tests.fixtures.wire3 import versions as wire3_versions
@@ -86,42 +87,42 @@ def without_cores(message: wire.DownMessage) -> wire.DownMessage:
 
 @pytest.mark.parametrize("message", DOWN, ids=lambda one: type(one).__name__)
 def test_an_agent_of_the_version_before_understands_what_it_receives(message: wire.DownMessage) -> None:
-    text = wire3.decode_down(wire.encode_down(message, OLDEST), "n1")
+    text = wire3.decode_down(encode_down(message, OLDEST), "n1")
     known = without_cores(message)
     assert {**raw(text), "version": VERSION} == raw(known)
-    assert wire.decode_down(wire3.encode_down(text), "n1") == msgspec.structs.replace(known, version=OLDEST)
+    assert decode_down(wire3.encode_down(text), "n1") == msgspec.structs.replace(known, version=OLDEST)
     with pytest.raises(OldVersionError):
-        wire3.decode_down(wire.encode_down(message), "n1")
+        wire3.decode_down(encode_down(message), "n1")
 
 
 @pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
 def test_agents_of_both_versions_are_understood_by_controllers_of_both(message: wire.UpMessage) -> None:
-    said = wire3.decode_up(wire.encode(message, OLDEST), "n1")
+    said = wire3.decode_up(encode(message, OLDEST), "n1")
     assert {**raw(said), "version": VERSION} == raw(message)
-    assert wire.decode_up(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    assert decode_up(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
 
 
 @pytest.mark.parametrize("message", REPLIES, ids=lambda one: type(one).__name__)
 def test_answers_are_understood_by_agents_of_both_versions(message: wire.ReplyMessage) -> None:
-    said = wire3.decode_reply(wire.encode(message, OLDEST), "n1")
+    said = wire3.decode_reply(encode(message, OLDEST), "n1")
     assert {**raw(said), "version": VERSION} == raw(message)
-    assert wire.decode_reply(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    assert decode_reply(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
 
 
 @pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
 def test_what_an_agent_of_the_version_after_adds_is_ignored(message: wire.UpMessage) -> None:
-    fields = msgspec.msgpack.decode(wire.encode(message, NEWEST))
+    fields = msgspec.msgpack.decode(encode(message, NEWEST))
     fields["temperature"] = [{"cpu": 90}]
     for row in fields.get("slices", ()):
         row.append("more")
         for sample in row[6]:
             sample.append(7)
-    assert wire.decode_up(pack(fields), "n1") == msgspec.structs.replace(message, version=NEWEST)
+    assert decode_up(pack(fields), "n1") == msgspec.structs.replace(message, version=NEWEST)
 
 
 @pytest.mark.parametrize("message", [*DOWN, *REPLIES], ids=lambda one: type(one).__name__)
 def test_what_a_controller_adds_is_refused_for_it_may_change_who_is_frozen(message: wire.Message) -> None:
-    fields = {**msgspec.msgpack.decode(wire.encode(message)), "freeze_also": [1]}
+    fields = {**msgspec.msgpack.decode(encode(message)), "freeze_also": [1]}
     with pytest.raises(wire.MalformedError, match="freeze_also"):
         read(message, fields)
     del fields["freeze_also"]
@@ -131,12 +132,12 @@ def test_what_a_controller_adds_is_refused_for_it_may_change_who_is_frozen(messa
 
 def read(message: wire.Message, fields: dict[str, Any]) -> object:
     if isinstance(message, wire.DownMessage):
-        return wire.decode_down([wire.encode_down(message)[0], pack(fields)], "n1")
-    return wire.decode_reply(pack(fields), "n1")
+        return decode_down([encode_down(message)[0], pack(fields)], "n1")
+    return decode_reply(pack(fields), "n1")
 
 
 def test_a_track_with_more_than_is_known_is_refused() -> None:
-    fields = msgspec.msgpack.decode(wire.encode(PLAN))
+    fields = msgspec.msgpack.decode(encode(PLAN))
     fields["tracks"][0].append([1])
     with pytest.raises(wire.MalformedError):
         read(PLAN, fields)
@@ -146,14 +147,14 @@ def test_a_track_with_more_than_is_known_is_refused() -> None:
 def test_two_versions_apart_no_peer_is_understood(version: int) -> None:
     for message in UP:
         with pytest.raises(wire.VersionError):
-            wire.decode_up(pack({**msgspec.msgpack.decode(wire.encode(message)), "version": version}), "n1")
+            decode_up(pack({**msgspec.msgpack.decode(encode(message)), "version": version}), "n1")
 
 
 class OldAgent(ScriptedAgent):
     """An agent of the version before: it says what that version says, and understands nothing else."""
 
     def encoded(self, message: wire.Message) -> bytes:
-        body = wire.encode(message, OLDEST)
+        body = encode(message, OLDEST)
         wire3.decode_up(body, self.node)
         return body
 
@@ -194,12 +195,12 @@ def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> N
         while talk.outbox:
             message = talk.outbox.popleft()
             try:
-                said = wire3.decode_up(wire.encode(message, talk.speaks), "n1")
+                said = wire3.decode_up(encode(message, talk.speaks), "n1")
             except OldVersionError:
                 continue
             if type(said).__name__ == "Hello":
                 welcomed_ns = welcomed_ns or now_ns
-                assert not talk.on_reply(wire.encode(REPLIES[0], OLDEST), now_ns)
+                assert not talk.on_reply(encode(REPLIES[0], OLDEST), now_ns)
     assert welcomed_ns is not None
     assert welcomed_ns - 10**12 <= (OLDER_EVERY + 1) * 1_000_000_000
     assert talk.speaks == OLDEST
