@@ -16,6 +16,7 @@ frozen proves no idleness: such slices are not sampled. A gang that yields is sa
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gangd.core.gang_settings import CoreSettings
@@ -37,31 +38,19 @@ class Level(StrEnum):
 _LEVELS = {level.value: level for level in Level}
 
 
+@dataclass(slots=True, eq=False)
 class Demand:
     """Demand class of one gang."""
 
-    __slots__ = (
-        "_alone",
-        "_busy_slice",
-        "_flaps",
-        "_history",
-        "_multi",
-        "_open",
-        "_rested_slice",
-        "_streak",
-        "level",
-    )
-
-    def __init__(self) -> None:
-        self.level = Level.BUSY
-        self._history = LONG_HISTORY
-        self._streak = 0
-        self._busy_slice = -1
-        self._rested_slice: int | None = None
-        self._flaps = 0
-        self._multi = False
-        self._open: dict[int, list[float]] = {}
-        self._alone: dict[tuple[int, int], float] = {}
+    level: Level = Level.BUSY
+    _history: int = LONG_HISTORY
+    _streak: int = 0
+    _busy_slice: int = -1
+    _rested_slice: int | None = None
+    _flaps: int = 0
+    _multi: bool = False
+    _open: dict[int, list[float]] = field(default_factory=dict)
+    _alone: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def describe(self) -> tuple[str, int, int, bool]:
         """Return what ``recall`` needs: level, history, flaps, whether there are several processes."""

@@ -16,14 +16,13 @@ for longer, for slices are composed anew from it by the same rules.
 
 Where jobs are, and where their tasks run.
 
-``Whereabouts`` goes by the newest snapshot: it is what a node may speak of. ``Launches`` goes by the agents,
+``NodePresence`` goes by the newest snapshot: it is what a node may speak of. ``Launches`` goes by the agents,
 each of which tells once that a job's tasks run on its node. It may do so before a snapshot has the job, so
 what it said is remembered for a while; how much, is bounded for each node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -76,6 +75,7 @@ _KEPT = 128
 """Slices whose reports are kept: agents keep half as many while they cannot report."""
 
 
+@dataclass(slots=True, eq=False)
 class Gang:
     """A job, or the components of a heterogeneous job.
 
@@ -125,62 +125,40 @@ class Gang:
         Whether it was said that it shares a core.
     """
 
-    __slots__ = (
-        "cores",
-        "deferred",
-        "demand",
-        "dying_ns",
-        "ended",
-        "exempt",
-        "exempted",
-        "gang",
-        "has_shared",
-        "hold",
-        "launched",
-        "lost",
-        "may_freeze",
-        "member",
-        "missing",
-        "opt_out",
-        "places",
-        "quantum_ns",
-        "since_ns",
-        "slot",
-        "state",
-        "stirred",
-        "strange_nodes",
-        "strange_ns",
-        "suspended",
-        "terminating",
-        "tuned",
-        "views",
-        "weight",
-        "widths",
-    )
+    gang: int
+    slot: int
+    views: dict[int, JobView]
+    since_ns: int
+    state: GangState = GangState.NEW
+    demand: Demand = field(default_factory=Demand)
+    lost: LostTime = field(init=False)
+    launched: bool = False
+    missing: int = 0
+    deferred: bool = False
+    dying_ns: int | None = None
+    strange_ns: int | None = None
+    strange_nodes: list[str] = field(default_factory=list)
+    ended: set[tuple[int, int]] = field(default_factory=set)
+    stirred: int = 0
+    has_shared: bool = False
+    exempt: ExemptKind | None = None
+    exempted: TrackMember | None = None
+    member: TrackMember = field(init=False)
+    cores: CoreSet = NOWHERE
+    widths: dict[int, dict[int, int]] = field(default_factory=dict)
+    tuned: TunedTurn | None = None
+    terminating: bool = field(init=False)
+    suspended: bool = field(init=False)
+    opt_out: bool = field(init=False)
+    weight: float = field(init=False)
+    quantum_ns: int = field(init=False)
+    places: int = field(init=False)
+    hold: HoldMode = field(init=False)
+    may_freeze: bool = field(init=False)
 
-    def __init__(self, gang: int, slot: int, views: dict[int, JobView], now_ns: int) -> None:
-        self.gang = gang
-        self.slot = slot
-        self.state = GangState.NEW
-        self.demand = Demand()
-        self.since_ns = now_ns
-        self.launched = False
-        self.lost = LostTime(now_ns)
-        self.missing = 0
-        self.deferred = False
-        self.dying_ns: int | None = None
-        self.strange_ns: int | None = None
-        self.strange_nodes: list[str] = []
-        self.ended: set[tuple[int, int]] = set()
-        self.stirred = 0
-        self.has_shared = False
-        self.exempt: ExemptKind | None = None
-        self.exempted: TrackMember | None = None
-        self.member = TrackMember(gang, ())
-        self.cores = NOWHERE
-        self.widths: dict[int, dict[int, int]] = {}
-        self.tuned: TunedTurn | None = None
-        self.describe(views)
+    def __post_init__(self) -> None:
+        self.lost, self.member = LostTime(self.since_ns), TrackMember(self.gang, ())
+        self.describe(self.views)
 
     def describe(self, views: dict[int, JobView]) -> None:
         """Take in how Slurm sees the jobs now."""
@@ -395,41 +373,6 @@ class NodePresence(Enum):
     ELSEWHERE = "elsewhere"
     UNKNOWN = "unknown"
     """No snapshot has the job: it has just begun or ended, or there is none."""
-
-
-class Whereabouts:
-    """The nodes of each job, and those that it has given up since it began."""
-
-    def __init__(self) -> None:
-        self._left: dict[int, frozenset[int]] = {}
-
-    def moved(self, old: JobView, new: JobView) -> None:
-        """Note that a job is on other nodes than before: it shrank, or was requeued."""
-        if old.cores.nodes != new.cores.nodes:
-            gone = self._left.get(new.job, frozenset()).union(old.cores.nodes)
-            self._left[new.job] = gone.difference(new.cores.nodes)
-
-    def forget(self, job: int) -> None:
-        """Note that a job is gone."""
-        self._left.pop(job, None)
-
-    @staticmethod
-    def is_home(jobs: Iterable[int], node: int, views: Mapping[int, JobView]) -> bool:
-        """Whether all of these jobs are on node number ``node``: the usual case, tested at the least cost."""
-        for job in jobs:
-            view = views.get(job)
-            if view is None or node not in view.cores.nodes:
-                return False
-        return True
-
-    def place(self, job: int, node: int, views: Mapping[int, JobView]) -> NodePresence:
-        """Return what node ``node`` has to do with a job; ``views`` are those of the newest snapshot."""
-        view = views.get(job)
-        if view is None:
-            return NodePresence.UNKNOWN
-        if node in view.cores.nodes:
-            return NodePresence.HERE
-        return NodePresence.LEFT if node in self._left.get(job, ()) else NodePresence.ELSEWHERE
 
 
 class Launches:

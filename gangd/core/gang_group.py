@@ -39,6 +39,7 @@ together with the owner if need be. It is treated as overdue from half of the ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -52,6 +53,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
+@dataclass(slots=True, eq=False)
 class SliceBlock:
     """Slices of gangs side by side; row ``r`` belongs to slice ``first_slice + r``.
 
@@ -66,19 +68,14 @@ class SliceBlock:
         slice and after the last, shape (t + 1, n).
     """
 
-    __slots__ = ("_held", "first_slice", "run", "slots", "stay", "times", "waits", "woken")
-
-    def __init__(
-        self, first_slice: int, slots: Ints, run: Bools, times: Ints, waits: Ints, stay: Ints, woken: Bools
-    ) -> None:
-        self.first_slice = first_slice
-        self.slots = slots
-        self.run = run
-        self.times = times
-        self.waits = waits
-        self.stay = stay
-        self.woken = woken
-        self._held: Ints | None = None
+    first_slice: int
+    slots: Ints
+    run: Bools
+    times: Ints
+    waits: Ints
+    stay: Ints
+    woken: Bools
+    _held: Ints | None = None
 
     def held_before(self, rows: Ints, columns: Ints, periods: Ints) -> Ints:
         """Count the rows before ``rows[i]`` in which gang ``columns[i]`` is held; shape as ``rows``.
@@ -128,6 +125,7 @@ class Frame(NamedTuple):
     turn: Ints
 
 
+@dataclass(slots=True, eq=False)
 class GangGroup:
     """The gangs ``begin`` to ``end`` of a block.
 
@@ -149,21 +147,19 @@ class GangGroup:
         Kept for a group that has to be composed again and again.
     """
 
-    __slots__ = (
-        "backlog", "begin", "block", "end", "frame", "name", "period", "published_end", "pure", "settled"
-    )  # fmt: skip
+    name: int
+    block: SliceBlock
+    begin: int
+    end: int
+    period: int | None = None
+    pure: bool = False
+    published_end: int | None = None
+    settled: int = field(init=False)
+    backlog: Ints | None = None
+    frame: Frame | None = None
 
-    def __init__(self, name: int, block: SliceBlock, begin: int, end: int) -> None:
-        self.name = name
-        self.block = block
-        self.begin = begin
-        self.end = end
-        self.period: int | None = None
-        self.pure = False
-        self.published_end: int | None = None
-        self.settled = block.first_slice
-        self.backlog: Ints | None = None
-        self.frame: Frame | None = None
+    def __post_init__(self) -> None:
+        self.settled = self.block.first_slice
 
     @property
     def slots(self) -> Ints:

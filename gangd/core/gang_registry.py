@@ -1,32 +1,23 @@
-"""What the scheduler knows: all gangs, the nodes that have an agent, and whether an event contradicts it.
+"""What the scheduler knows: all gangs, and the nodes that have an agent.
 
-Gangs have slots and nodes; snapshots change them. Everything is checked before anything is changed.
+Gangs have slots and nodes; snapshots change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.cores import ConflictGraph, CoreMap, CoreSet, InvalidEvent
-from gangd.core.gang import Gang, NodePresence, Remembered, Whereabouts
-from gangd.core.gang_settings import GREATEST_QUANTUM_NS
+from gangd.core.cores import ConflictGraph, CoreSet
+from gangd.core.gang import Gang, NodePresence, Remembered
 from gangd.core.scheduler_events import (
-    AgentJoined,
-    AgentLost,
-    Event,
     JobView,
-    NodeReport,
-    SlurmChanges,
-    SlurmSnapshot,
 )
 from gangd.core.slice_scheduler import SliceScheduler
-from gangd.core.slice_timing import QuantumPace, Timebase, TunedTurn
+from gangd.core.slice_timing import TunedTurn
 from gangd.core.states import AGENT_TABLE, AgentInput, AgentState, transition
 from gangd.core.wall_clock_limits import WallClockLimits
 
@@ -157,7 +148,7 @@ class GangRegistry:
         self._free: list[int] = []
         self._leaving: list[int] = []
         self._on_node: dict[int, set[int]] = {}
-        self._whereabouts = Whereabouts()
+        self._left: dict[int, frozenset[int]] = {}
 
     def remember(self, memory: Iterable[Remembered]) -> None:
         """Take in what an earlier controller knew; it counts for gangs that run still when they are seen."""
@@ -178,11 +169,20 @@ class GangRegistry:
 
     def place(self, job: int, node: int) -> NodePresence:
         """Note what a node has to do with a job."""
-        return self._whereabouts.place(job, node, self._views)
+        view = self._views.get(job)
+        if view is None:
+            return NodePresence.UNKNOWN
+        if node in view.cores.nodes:
+            return NodePresence.HERE
+        return NodePresence.LEFT if node in self._left.get(job, ()) else NodePresence.ELSEWHERE
 
     def is_home(self, jobs: Iterable[int], node: int) -> bool:
         """Whether all of these jobs are on a node."""
-        return self._whereabouts.is_home(jobs, node, self._views)
+        for job in jobs:
+            view = self._views.get(job)
+            if view is None or node not in view.cores.nodes:
+                return False
+        return True
 
     def on_node(self, node: int) -> list[Gang]:
         """List the gangs on a node, by id."""
@@ -263,11 +263,11 @@ class GangRegistry:
                 touched[view.gang] = {}
                 if old is not None:
                     touched[old.gang] = {}
-                    self._whereabouts.moved(old, view)
+                    self._moved(old, view)
         for job in sorted(known.keys() - views.keys()):
             touched[known[job].gang] = {}
             self._limits.forget(job)
-            self._whereabouts.forget(job)
+            self._left.pop(job, None)
         if touched:
             for job, view in views.items():
                 if view.gang in touched:
@@ -290,7 +290,7 @@ class GangRegistry:
             if old is not None:
                 members(old.gang).pop(job, None)
                 self._limits.forget(job)
-                self._whereabouts.forget(job)
+                self._left.pop(job, None)
         for view in jobs:
             old = self._views.get(view.job)
             self._views[view.job] = view
@@ -299,9 +299,15 @@ class GangRegistry:
             if old is not None:
                 if old.gang != view.gang:
                     members(old.gang).pop(view.job, None)
-                self._whereabouts.moved(old, view)
+                self._moved(old, view)
             members(view.gang)[view.job] = view
         return touched
+
+    def _moved(self, old: JobView, new: JobView) -> None:
+        """Note the nodes that a job has left: an agent may still speak of it there."""
+        if old.cores.nodes != new.cores.nodes:
+            gone = self._left.get(new.job, frozenset()).union(old.cores.nodes)
+            self._left[new.job] = gone.difference(new.cores.nodes)
 
     def _create(self, number: int, views: dict[int, JobView], now_ns: int) -> Gang:
         slot = self._free.pop() if self._free else len(self.by_slot)
@@ -365,65 +371,3 @@ class GangRegistry:
 def _restarted(gang: Gang, views: Mapping[int, JobView]) -> bool:
     """Whether a job of the gang runs anew (a requeue): nothing that was known of it holds."""
     return any(job in gang.views and gang.views[job].start_s != view.start_s for job, view in views.items())
-
-
-LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
-
-
-class KnownState(Protocol):
-    """What of a scheduler's state an event may contradict."""
-
-    closed: bool
-    now_ns: int
-    cores: CoreMap
-    agents: Agents
-    time: Timebase
-    pace: QuantumPace
-
-
-def check_event(event: Event, scheduler: KnownState) -> None:
-    """Raise ``InvalidEvent`` if the event contradicts the scheduler's state or itself."""
-    if scheduler.closed:
-        raise InvalidEvent(f"{type(event).__name__} after Shutdown")
-    if event.now_ns < scheduler.now_ns:
-        raise InvalidEvent(
-            f"{type(event).__name__} at {event.now_ns} ns: the clock went back from {scheduler.now_ns} ns"
-        )
-    match event:
-        case SlurmSnapshot() | SlurmChanges():
-            _check_snapshot(event, len(scheduler.cores))
-        case AgentJoined() | AgentLost():
-            scheduler.cores.number(event.node)
-            if isinstance(event, AgentLost) and _state(scheduler, event.node) is AgentState.UNKNOWN:
-                raise InvalidEvent(f"the agent of {event.node} is lost before it said hello")
-        case NodeReport():
-            scheduler.cores.number(event.node)
-            if _state(scheduler, event.node) is AgentState.UNKNOWN:
-                raise InvalidEvent(f"the agent of {event.node} reports before it said hello")
-            newest = scheduler.time.slice_at(event.now_ns) + scheduler.pace.lookahead
-            if any(use.number > newest for use in event.slices):
-                raise InvalidEvent(f"{event.node} reports a slice that lies ahead")
-        case _:
-            pass
-
-
-def _check_snapshot(snapshot: SlurmSnapshot | SlurmChanges, nodes: int) -> None:
-    if snapshot.asked_ns > snapshot.now_ns:
-        raise InvalidEvent("a snapshot from the future")
-    if not isfinite(snapshot.wall_s):
-        raise InvalidEvent(f"wall clock is {snapshot.wall_s}")
-    if len({view.job for view in snapshot.jobs}) != len(snapshot.jobs):
-        raise InvalidEvent("a job is in the snapshot twice")
-    for view in snapshot.jobs:
-        if not LEAST_WEIGHT <= view.weight <= MOST_WEIGHT:
-            raise InvalidEvent(f"job {view.job} has weight {view.weight}; 1/1024 to 1024 are possible")
-        if view.quantum_ns is not None and not 0 <= view.quantum_ns <= GREATEST_QUANTUM_NS:
-            raise InvalidEvent(f"job {view.job} has a quantum of {view.quantum_ns} ns; at most 5 s")
-        if not view.cores.packed or view.cores.nodes[-1] >= nodes:
-            raise InvalidEvent(f"job {view.job} is on a node that is not known")
-        if view.end_s is not None and not isfinite(view.end_s):
-            raise InvalidEvent(f"job {view.job} ends at {view.end_s}")
-
-
-def _state(scheduler: KnownState, node: str) -> AgentState:
-    return scheduler.agents.state(scheduler.cores.number(node))

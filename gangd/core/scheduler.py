@@ -10,14 +10,15 @@ Time line of a change: it comes with an event and marks gangs as touched. The ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 
 import numpy as np
 
-from gangd.core.cores import ConflictGraph, CoreMap
+from gangd.core.cores import ConflictGraph, CoreMap, InvalidEvent
 from gangd.core.gang import Gang, Launches, NodePresence, Remembered
 from gangd.core.gang_group import GangGroup
-from gangd.core.gang_registry import Agents, GangRegistry, check_event
-from gangd.core.gang_settings import SECOND, CoreSettings
+from gangd.core.gang_registry import Agents, GangRegistry
+from gangd.core.gang_settings import GREATEST_QUANTUM_NS, SECOND, CoreSettings
 from gangd.core.memory_pressure import Deferral, MemoryPressure
 from gangd.core.scheduler_events import (
     AgentJoined,
@@ -59,6 +60,7 @@ ACTS = {
 ALWAYS = np.ones((1, 1), dtype=np.bool_)
 SELDOM = np.array([[False], [True]])
 MOST_ROWS = 256  # of a track, in a plan
+LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 
 
 class GangScheduler:
@@ -145,7 +147,7 @@ class GangScheduler:
         InvalidEvent
             The event contradicts the state or itself. Nothing was changed.
         """
-        check_event(event, self)
+        self._check(event)
         self.now_ns = event.now_ns
         self.agents.grow(len(self.cores))
         self._out = []
@@ -227,6 +229,28 @@ class GangScheduler:
         return Remembered(gang.gang, jobs, level, history, flaps, multi, launched, *position)
 
     # Events
+
+    def _check(self, event: Event) -> None:
+        if self.closed:
+            raise InvalidEvent(f"{type(event).__name__} after Shutdown")
+        if event.now_ns < self.now_ns:
+            raise InvalidEvent(
+                f"{type(event).__name__} at {event.now_ns} ns: the clock went back from {self.now_ns} ns"
+            )
+        if isinstance(event, SlurmSnapshot | SlurmChanges):
+            _check_snapshot(event, len(self.cores))
+        if not isinstance(event, AgentJoined | AgentLost | NodeReport):
+            return
+        self.cores.number(event.node)
+        unknown = self.agent_state(event.node) is AgentState.UNKNOWN
+        if isinstance(event, AgentLost) and unknown:
+            raise InvalidEvent(f"the agent of {event.node} is lost before it said hello")
+        if isinstance(event, NodeReport):
+            if unknown:
+                raise InvalidEvent(f"the agent of {event.node} reports before it said hello")
+            newest = self.time.slice_at(event.now_ns) + self.pace.lookahead
+            if any(use.number > newest for use in event.slices):
+                raise InvalidEvent(f"{event.node} reports a slice that lies ahead")
 
     def _tick(self, heard_ns: int) -> None:
         number = self.time.slice_at(self.now_ns)
@@ -526,3 +550,21 @@ class GangScheduler:
         if kind is not None:
             self._out.append(Exempt(gang.member, kind, on=True))
         gang.exempt, gang.exempted = kind, gang.member
+
+
+def _check_snapshot(snapshot: SlurmSnapshot | SlurmChanges, nodes: int) -> None:
+    if snapshot.asked_ns > snapshot.now_ns:
+        raise InvalidEvent("a snapshot from the future")
+    if not isfinite(snapshot.wall_s):
+        raise InvalidEvent(f"wall clock is {snapshot.wall_s}")
+    if len({view.job for view in snapshot.jobs}) != len(snapshot.jobs):
+        raise InvalidEvent("a job is in the snapshot twice")
+    for view in snapshot.jobs:
+        if not LEAST_WEIGHT <= view.weight <= MOST_WEIGHT:
+            raise InvalidEvent(f"job {view.job} has weight {view.weight}; 1/1024 to 1024 are possible")
+        if view.quantum_ns is not None and not 0 <= view.quantum_ns <= GREATEST_QUANTUM_NS:
+            raise InvalidEvent(f"job {view.job} has a quantum of {view.quantum_ns} ns; at most 5 s")
+        if not view.cores.packed or view.cores.nodes[-1] >= nodes:
+            raise InvalidEvent(f"job {view.job} is on a node that is not known")
+        if view.end_s is not None and not isfinite(view.end_s):
+            raise InvalidEvent(f"job {view.job} ends at {view.end_s}")

@@ -152,14 +152,10 @@ GANG_TABLE: dict[tuple[GangState, GangInput], GangState] = {
 _A = AgentState
 
 AGENT_TABLE: dict[tuple[AgentState, AgentInput], AgentState] = {
-    (_A.UNKNOWN, AgentInput.HELLO): _A.JOINED,
-    (_A.JOINED, AgentInput.HELLO): _A.JOINED,
-    (_A.LOST, AgentInput.HELLO): _A.JOINED,
-    (_A.JOINED, AgentInput.REPORT): _A.JOINED,
-    (_A.LOST, AgentInput.REPORT): _A.JOINED,
+    **{(state, AgentInput.HELLO): _A.JOINED for state in AgentState},
+    **{(state, AgentInput.REPORT): _A.JOINED for state in (_A.JOINED, _A.LOST)},
     (_A.JOINED, AgentInput.SILENCE): _A.LOST,
-    (_A.JOINED, AgentInput.LEAVE): _A.LOST,
-    (_A.LOST, AgentInput.LEAVE): _A.LOST,
+    **{(state, AgentInput.LEAVE): _A.LOST for state in (_A.JOINED, _A.LOST)},
 }
 
 _StateT = TypeVar("_StateT", GangState, AgentState)

@@ -21,7 +21,6 @@ from gangd.core.scheduler_events import JobView, MoveEnd
 from gangd.core.slice_scheduler import SliceScheduler
 from gangd.core.states import GangState
 
-SECOND_NS = 1_000_000_000
 SLACK_S = 2.0  # Slurm keeps whole seconds; an end that differs by less was not set by another program
 LEAST_MOVE_S = 5.0  # well above the slack, so that an end tells whether our move has arrived
 WORTH_S = 60.0
@@ -64,10 +63,6 @@ class JobAccount:
     lost_s: float = 0.0
     asked_ns: int | None = None
     latest_s: float | None = None
-
-    def left_s(self, wall_s: float) -> float:
-        """How far off its end is, as far as is known."""
-        return self.base_s + self.credit_s - wall_s
 
     def see(self, end_s: float) -> None:
         """Take in the end that Slurm has: the old one, the one that we asked for, or another program's."""
@@ -120,34 +115,20 @@ class WallClockLimits:
         if account is None:
             return False, None
         account.lost_s += lost_s
-        left_s = account.left_s(wall_s)
-        near = left_s <= settings.move_near_ns / SECOND_NS
-        if not account.lost_s:
+        due_s = account.base_s + account.credit_s
+        near = due_s - wall_s <= settings.move_near_ns / SECOND
+        asked_lately = account.asked_ns is not None and now_ns < account.asked_ns + settings.move_interval_ns
+        if not account.lost_s or asked_lately:
             return near, None
-        return near, self._due(job, account, left_s, near, lost_share, now_ns, settings)
-
-    @staticmethod
-    def _due(
-        job: int,
-        account: JobAccount,
-        left_s: float,
-        near: bool,
-        lost_share: float,
-        now_ns: int,
-        settings: CoreSettings,
-    ) -> MoveEnd | None:
-        if account.asked_ns is not None and now_ns < account.asked_ns + settings.move_interval_ns:
-            return None
-        lent_s = lost_share * (settings.move_interval_ns / SECOND_NS + MARGIN_S) if near else 0.0
+        lent_s = lost_share * (settings.move_interval_ns / SECOND + MARGIN_S) if near else 0.0
         owed_s = account.lost_s + lent_s - account.credit_s
         if account.latest_s is not None:  # a reservation: the job ends before it, and is owed the rest
             owed_s = min(owed_s, account.latest_s - account.base_s - account.credit_s)
-        if owed_s < (LEAST_MOVE_S if near else max(WORTH_S, WORTH_SHARE * left_s)):
-            return None
-        due_s = account.base_s + account.credit_s
+        if owed_s < (LEAST_MOVE_S if near else max(WORTH_S, WORTH_SHARE * (due_s - wall_s))):
+            return near, None
         account.asked_s = account.credit_s + floor(owed_s)
         account.asked_ns = now_ns
-        return MoveEnd(job, account.base_s + account.asked_s, due_s, account.lost_s)
+        return near, MoveEnd(job, account.base_s + account.asked_s, due_s, account.lost_s)
 
     def state(self) -> State:
         """Return the accounts of jobs that lost or were given something, as ``WallClockLimits`` takes them.
