@@ -75,8 +75,6 @@ class Metric:
     ----------
     name
         As it is exported; the unit is its last word, before ``_total`` of a counter and ``_info``.
-    kind
-        Its type.
     text
         What it means, in a sentence.
     labels
@@ -86,10 +84,18 @@ class Metric:
     """
 
     name: str
-    kind: MetricKind
     text: str
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     bounds_s: tuple[float, ...] = ()
+
+    @property
+    def kind(self) -> MetricKind:
+        """Its type, which its name tells; but a histogram is what has bounds."""
+        if self.bounds_s:
+            return MetricKind.HISTOGRAM
+        if self.name.endswith("_info"):
+            return MetricKind.INFO
+        return MetricKind.COUNTER if self.name.endswith("_total") else MetricKind.GAUGE
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -194,160 +200,109 @@ AGENTS = ("unknown", "joined", "lost")
 CONTROLLER = (
     Metric(
         "gangd_info",
-        MetricKind.INFO,
         "Version of gangd, and whether it only tries (`--dry-run`). Always 1.",
         (("version", ()), ("dry_run", ())),
     ),
-    Metric("gangd_up_seconds", MetricKind.GAUGE, "How long the controller has been serving."),
-    Metric(
-        "gangd_healthy",
-        MetricKind.GAUGE,
-        "Whether a check of `/healthz` holds (1) or not (0).",
-        (("check", CHECKS),),
-    ),
-    Metric("gangd_nodes", MetricKind.GAUGE, "Nodes by what is known of their agent.", (("agent", AGENTS),)),
-    Metric(
-        "gangd_gangs", MetricKind.GAUGE, "Gangs (jobs, or heterogeneous jobs) by state.", (("state", STATES),)
-    ),
-    Metric("gangd_jobs_running", MetricKind.GAUGE, "Jobs that hold cores, as Slurm says."),
-    Metric("gangd_jobs_shared", MetricKind.GAUGE, "Jobs that share a core with another."),
-    Metric(
-        "gangd_jobs_held", MetricKind.GAUGE, "Jobs that are held in the present slice.", (("hold", HOLDS),)
-    ),
-    Metric("gangd_slice_seconds", MetricKind.GAUGE, "Length of the present slice."),
-    Metric(
-        "gangd_slice_asked_seconds",
-        MetricKind.GAUGE,
-        "Length that the configuration asks for (`quantum_ms`).",
-    ),
-    Metric("gangd_lookahead_slices", MetricKind.GAUGE, "Slices that are final."),
+    Metric("gangd_up_seconds", "How long the controller has been serving."),
+    Metric("gangd_healthy", "Whether a check of `/healthz` holds (1) or not (0).", (("check", CHECKS),)),
+    Metric("gangd_nodes", "Nodes by what is known of their agent.", (("agent", AGENTS),)),
+    Metric("gangd_gangs", "Gangs (jobs, or heterogeneous jobs) by state.", (("state", STATES),)),
+    Metric("gangd_jobs_running", "Jobs that hold cores, as Slurm says."),
+    Metric("gangd_jobs_shared", "Jobs that share a core with another."),
+    Metric("gangd_jobs_held", "Jobs that are held in the present slice.", (("hold", HOLDS),)),
+    Metric("gangd_slice_seconds", "Length of the present slice."),
+    Metric("gangd_slice_asked_seconds", "Length that the configuration asks for (`quantum_ms`)."),
+    Metric("gangd_lookahead_slices", "Slices that are final."),
     Metric(
         "gangd_switch_lost_ratio",
-        MetricKind.GAUGE,
         "Part of time that nine of ten nodes lose to switches at most; NaN while no gang takes turns.",
     ),
     Metric(
         "gangd_decision_seconds",
-        MetricKind.HISTOGRAM,
         "Time of a decision: slices to come, and messages to all nodes.",
         bounds_s=DECISION_S,
     ),
     Metric(
         "gangd_decision_cpu_seconds",
-        MetricKind.HISTOGRAM,
         "CPU time of a decision: where it took much longer, others had the core.",
         bounds_s=DECISION_S,
     ),
-    Metric("gangd_lease_seconds", MetricKind.GAUGE, "How long agents hold without a message."),
-    Metric(
-        "gangd_slurm_age_seconds", MetricKind.GAUGE, "How old Slurm's newest answer is; NaN before the first."
-    ),
-    Metric("gangd_slurm_failures_total", MetricKind.COUNTER, "Questions that Slurm did not answer."),
-    Metric("gangd_ends_moved_total", MetricKind.COUNTER, "Ends of jobs that were moved."),
-    Metric("gangd_ends_refused_total", MetricKind.COUNTER, "Ends of jobs that Slurm refused to move."),
+    Metric("gangd_lease_seconds", "How long agents hold without a message."),
+    Metric("gangd_slurm_age_seconds", "How old Slurm's newest answer is; NaN before the first."),
+    Metric("gangd_slurm_failures_total", "Questions that Slurm did not answer."),
+    Metric("gangd_ends_moved_total", "Ends of jobs that were moved."),
+    Metric("gangd_ends_refused_total", "Ends of jobs that Slurm refused to move."),
     Metric(
         "gangd_messages_dropped_total",
-        MetricKind.COUNTER,
         "Messages that were refused or could not be sent.",
         (("reason", DROPPED),),
     ),
     Metric(
-        "gangd_agent_faults_total",
-        MetricKind.COUNTER,
-        "Faults that agents reported, of all nodes together.",
-        (("kind", FAULTS),),
+        "gangd_agent_faults_total", "Faults that agents reported, of all nodes together.", (("kind", FAULTS),)
     ),
-    Metric("gangd_alarms", MetricKind.GAUGE, "Alarms.", (("kind", ALARMS),)),
-    Metric("gangd_connections", MetricKind.GAUGE, "Connections of agents and of other clients."),
-    Metric(
-        "gangd_record_bytes",
-        MetricKind.GAUGE,
-        "Size of the slice record with its older parts; 0 where none is kept.",
-    ),
+    Metric("gangd_alarms", "Alarms.", (("kind", ALARMS),)),
+    Metric("gangd_connections", "Connections of agents and of other clients."),
+    Metric("gangd_record_bytes", "Size of the slice record with its older parts; 0 where none is kept."),
 )
 AGENT = (
     Metric(
         "gang_agent_info",
-        MetricKind.INFO,
         "Version of the agent, how it freezes and how jobs yield. Always 1.",
         (("version", ()), ("freezer", ()), ("yields", ()), ("dry_run", ())),
     ),
-    Metric("gang_agent_up_seconds", MetricKind.GAUGE, "How long the agent has been serving."),
+    Metric("gang_agent_up_seconds", "How long the agent has been serving."),
     Metric(
         "gang_agent_healthy",
-        MetricKind.GAUGE,
         "Whether a check of `/healthz` holds (1) or not (0).",
         (("check", ("controller", "guardian", "loop")),),
     ),
-    Metric(
-        "gang_agent_lease_seconds",
-        MetricKind.GAUGE,
-        "Rest of the lease under which jobs may be held; 0 when it is over.",
-    ),
+    Metric("gang_agent_lease_seconds", "Rest of the lease under which jobs may be held; 0 when it is over."),
     Metric(
         "gang_agent_clock_bound_seconds",
-        MetricKind.GAUGE,
         "How far the estimate of the controller's clock may be off; NaN while not known.",
     ),
-    Metric("gang_agent_jobs", MetricKind.GAUGE, "Jobs of which a process was found on this node."),
+    Metric("gang_agent_jobs", "Jobs of which a process was found on this node."),
     Metric(
         "gang_agent_jobs_without_steps",
-        MetricKind.GAUGE,
         "Scheduled jobs without a step found here: nothing runs in them, or their folders cannot be read.",
     ),
-    Metric("gang_agent_steps", MetricKind.GAUGE, "Job steps that were found on this node."),
-    Metric("gang_agent_steps_held", MetricKind.GAUGE, "Steps that are held now.", (("hold", HOLDS),)),
-    Metric(
-        "gang_agent_switch_late_seconds",
-        MetricKind.HISTOGRAM,
-        "How long after its instant a switch began.",
-        bounds_s=SWITCH_S,
-    ),
+    Metric("gang_agent_steps", "Job steps that were found on this node."),
+    Metric("gang_agent_steps_held", "Steps that are held now.", (("hold", HOLDS),)),
+    Metric("gang_agent_switch_late_seconds", "How long after its instant a switch began.", bounds_s=SWITCH_S),
     Metric(
         "gang_agent_switch_seconds",
-        MetricKind.HISTOGRAM,
         "Time from a slice's instant to the last write of its switch.",
         bounds_s=SWITCH_S,
     ),
     Metric(
         "gang_agent_held_job_seconds_total",
-        MetricKind.COUNTER,
         "Time for which jobs were held here, all jobs added up.",
         (("hold", HOLDS),),
     ),
-    Metric(
-        "gang_agent_leaked_cpu_seconds_total",
-        MetricKind.COUNTER,
-        "CPU time that frozen jobs used all the same.",
-    ),
-    Metric("gang_agent_faults_total", MetricKind.COUNTER, "What went wrong here.", (("kind", FAULTS),)),
+    Metric("gang_agent_leaked_cpu_seconds_total", "CPU time that frozen jobs used all the same."),
+    Metric("gang_agent_faults_total", "What went wrong here.", (("kind", FAULTS),)),
     Metric(
         "gang_agent_memory_available_bytes",
-        MetricKind.GAUGE,
         "Memory that can be allocated without paging; NaN where not measured (`memory_mib`).",
     ),
-    Metric(
-        "gang_agent_memory_jobs_bytes", MetricKind.GAUGE, "Memory of all jobs here; 0 where not measured."
-    ),
+    Metric("gang_agent_memory_jobs_bytes", "Memory of all jobs here; 0 where not measured."),
     Metric(
         "gang_agent_memory_stalled_seconds_total",
-        MetricKind.COUNTER,
         "Time for which some task waited for memory (/proc/pressure/memory).",
     ),
     Metric(
         "gang_agent_memory_paged_out_bytes_total",
-        MetricKind.COUNTER,
         "Memory of frozen jobs that was advised to be paged out (`memory_reclaim`).",
     ),
-    Metric("gang_agent_reports_total", MetricKind.COUNTER, "Reports to the controller."),
+    Metric("gang_agent_reports_total", "Reports to the controller."),
 )
 PROCESS = (
-    Metric("process_cpu_seconds_total", MetricKind.COUNTER, "CPU time of the process."),
-    Metric("process_max_fds", MetricKind.GAUGE, "Files that it may have open."),
-    Metric("process_open_fds", MetricKind.GAUGE, "Files that it has open."),
-    Metric("process_resident_memory_bytes", MetricKind.GAUGE, "Memory that it occupies."),
-    Metric("process_start_time_seconds", MetricKind.GAUGE, "When it began, as seconds since 1970."),
-    Metric("process_virtual_memory_bytes", MetricKind.GAUGE, "Addresses that it has."),
+    Metric("process_cpu_seconds_total", "CPU time of the process."),
+    Metric("process_max_fds", "Files that it may have open."),
+    Metric("process_open_fds", "Files that it has open."),
+    Metric("process_resident_memory_bytes", "Memory that it occupies."),
+    Metric("process_start_time_seconds", "When it began, as seconds since 1970."),
+    Metric("process_virtual_memory_bytes", "Addresses that it has."),
 )
 """What the library adds for the process (``prometheus_client.ProcessCollector``)."""
 
