@@ -8,9 +8,12 @@ import resource
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+T = TypeVar("T")
 YOUNG, MIDDLE, OLD = 50_000, 50, 100
 
 
@@ -33,6 +36,15 @@ def calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)
+
+
+def drained(queue: deque[T]) -> list[T]:
+    """Take all that is in a queue, into which other threads may put more meanwhile."""
+    taken: list[T] = []
+    with contextlib.suppress(IndexError):
+        while True:
+            taken.append(queue.popleft())
+    return taken
 
 
 FIRST_PAUSE_S = 0.1

@@ -132,18 +132,7 @@ def _run(options: argparse.Namespace) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLineEach("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.DEBUG if options.verbose else logging.INFO, handlers=[handler])
-    names = (
-        "keys",
-        "state",
-        "slurm_conf",
-        "record",
-        "publish",
-        "reports",
-        "quantum_ms",
-        "metrics",
-        "metrics_token",
-    )
-    overrides = {name: getattr(options, name) for name in names}
+    overrides = {name: value for name, value in vars(options).items() if name in Config.__struct_fields__}
 
     def read() -> Config:
         return load_config(options.config, **overrides)

@@ -169,7 +169,6 @@ def _partitions(text: str) -> Iterator[Partition]:
             is_default=keys.get("Default") == "YES",
             is_up=keys["State"] == "UP",
             preempt_mode=keys.get("PreemptMode", "OFF"),
-            priority_tier=_count(keys.get("PriorityTier", "1")),
             most_time_s=_time_s(keys.get("MaxTime", "")),
             most_nodes=_count(keys.get("MaxNodes", "")) or None,
             default_memory=bool(

@@ -325,7 +325,6 @@ class Partition:
     is_default: bool
     is_up: bool
     preempt_mode: str
-    priority_tier: int = 1
     most_time_s: int | None = None
     most_nodes: int | None = None
     default_memory: bool = False

@@ -268,8 +268,8 @@ class Checks:
             if self._gate.frozen_since(key) != since_ns:  # a switch came between: no other process did this
                 continue
             ours = since_ns is not None
-            if since_ns is not None and key not in self._settled:
-                settling = self._settling.get(key) or Settling(since_ns, now_ns)
+            if ours and key not in self._settled:
+                settling = self._settling.get(key) or Settling(now_ns)
                 if not self._settle(key, settling, state, now_ns):
                     continue
             self._note(
@@ -379,9 +379,8 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """A freeze that was written at ``since_ns`` (this attempt) and first at ``began_ns``."""
+    """A freeze that was written at ``since_ns`` in this attempt."""
 
-    began_ns: int
     since_ns: int
     attempts: int = 0
 

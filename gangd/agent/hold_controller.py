@@ -18,7 +18,8 @@ from contextlib import contextmanager
 
 from gangd.agent.linux_host import FileWatch
 from gangd.agent.native import NativeSwitch
-from gangd.agent.planned_switches import Applied, MadeSwitches, NativeSwitches, PreparedSwitch
+from gangd.agent.planned_switches import Applied, NativeSwitches, PreparedSwitch, Switched
+from gangd.daemon_process import drained
 from gangd.freezer.holder import Did, Holder, HoldOutcome, Step, StepKey, Write
 from gangd.freezer.procfs import WORK
 from gangd.guardian.statefile import StateFile, Word
@@ -104,7 +105,7 @@ class HoldController:
         self.native = native
         self._ahead = None if native is None else NativeSwitches(native, holder)
         self.changes = 0
-        self._made: collections.deque[MadeSwitches] = collections.deque()
+        self._made: collections.deque[Switched] = collections.deque()
         self._begun: frozenset[int] = frozenset()
         self._lock: threading.Lock | NativeSwitch = self.native or threading.Lock()
 
@@ -129,13 +130,10 @@ class HoldController:
         """Whether ``take_made`` has something to return."""
         return bool(self._made) or (self._ahead is not None and self._ahead.is_ahead)
 
-    def take_made(self) -> list[MadeSwitches]:
+    def take_made(self) -> list[Switched]:
         """Return what native code has made since the last call, oldest first."""
         self._take_note()
-        made = []
-        while self._made:
-            made.append(self._made.popleft())
-        return made
+        return drained(self._made)
 
     def bar(self, jobs: frozenset[int]) -> None:
         """Freeze no step of these jobs from now on, whatever was prepared; does not thaw."""
@@ -319,7 +317,7 @@ class HoldController:
                 self._held.pop(key, None)
             self._note(planned.writes, done.begin_ns)
             held = frozenset(key.job for key in self._held)
-            self._made.append(MadeSwitches(planned.prepared, planned.applied(done), held, self.turn))
+            self._made.append(Switched(planned.prepared, planned.applied(done), held, self.turn))
         begun = ahead.begun()
         if begun:  # it has come to us in the middle, and the caller continues from there
             self._note(begun, self._clock())

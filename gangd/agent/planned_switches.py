@@ -47,16 +47,21 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeSwitches:
-    """What native code has made: what was prepared, what came of it, jobs that are held since, and its turn.
+class Switched:
+    """A switch that was made, the jobs that are held since, and the gate's turn that it began.
 
-    Its outcomes are not listed: all was written.
+    Of one that native code made no outcomes are listed: all was written.
     """
 
     prepared: PreparedSwitch
     applied: Applied
     held: frozenset[int]
     turn: int
+
+    @property
+    def late_ns(self) -> int:
+        """How long after its instant the switch began."""
+        return self.applied.begin_ns - self.prepared.instant_ns
 
 
 @dataclass(frozen=True, slots=True)

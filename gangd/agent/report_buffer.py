@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gangd.agent.switch_thread import Switched
+from gangd.agent.planned_switches import Switched
 from gangd.monitor.metrics_table import SWITCH_S, Histogram
 from gangd.wire.messages import AgentFault, FoundState, JobSample, Leak, Report, ReportedMemory, SliceReport
 

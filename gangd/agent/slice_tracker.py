@@ -13,10 +13,10 @@ from gangd.agent.conversation import Conversation
 from gangd.agent.decide import HoldLimits, Situation
 from gangd.agent.freeze_verifier import Checks
 from gangd.agent.job_meters import JobMeters, SliceDebts
-from gangd.agent.planned_switches import Applied, switches_to_look
+from gangd.agent.planned_switches import Applied, Switched, switches_to_look
 from gangd.agent.report_buffer import SliceBook
 from gangd.agent.steps import HoldModes, StepTable
-from gangd.agent.switch_thread import Switch, Switched
+from gangd.agent.switch_thread import Switch
 from gangd.freezer.holder import Did
 from gangd.freezer.procfs import WORK
 from gangd.wire.messages import JobSample

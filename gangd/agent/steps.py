@@ -334,7 +334,7 @@ class HoldModes:
             if self.hold_extern or key.step != "extern":
                 keys.setdefault(key.job, []).append(key)
         jobs = {job: partial(self._pids, steps) for job, steps in keys.items()}
-        return self._both.gather(jobs, table.gate.alone, self._cores)
+        return self._both.yielder.gather(jobs, table.gate.alone, self._cores)
 
     def troubles(self) -> dict[int, str]:
         """Return what could not be brought within reach since the last call, by job."""

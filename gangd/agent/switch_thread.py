@@ -15,13 +15,13 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from foundation.errors import HostError
 from gangd.agent.hold_controller import HoldController
 from gangd.agent.linux_host import TimerFd
 from gangd.agent.native import NativeSwitch
-from gangd.agent.planned_switches import Applied, PreparedSwitch
+from gangd.agent.planned_switches import Applied, PreparedSwitch, Switched
+from gangd.daemon_process import drained
 
 RETRY_NS = 50_000_000
 """What could not be thawed at the lease's end is tried again so soon."""
@@ -29,21 +29,6 @@ OVERDUE_NS = 1_000_000_000
 """What is due for so long, although the thread was seen to be late before, will never be done."""
 _END_S = 2.0
 _SAME_NS = 10_000_000  # less than any quantum: instants of one slice, as the clock's offset is refined
-
-
-@dataclass(frozen=True, slots=True)
-class Switched:
-    """A switch that was made, the jobs that are held since, and the gate's turn that it began."""
-
-    prepared: PreparedSwitch
-    applied: Applied
-    held: frozenset[int]
-    turn: int
-
-    @property
-    def late_ns(self) -> int:
-        """How long after its instant the switch began."""
-        return self.applied.begin_ns - self.prepared.instant_ns
 
 
 class Switch:
@@ -126,10 +111,7 @@ class Switch:
     def collect(self) -> list[Switched]:
         """Return the switches that were made since the last call, oldest first."""
         self._absorb()
-        made = []
-        while self._done:
-            made.append(self._done.popleft())
-        return made
+        return drained(self._done)
 
     def _absorb(self) -> None:
         for made in self._gate.take_made() if self._gate.has_made else ():
@@ -137,7 +119,7 @@ class Switch:
             with self._lock:
                 self._last = last
                 self._queue = tuple(each for each in self._queue if not _is_over(each, last))
-            self._done.append(Switched(last, made.applied, made.held, made.turn))
+            self._done.append(made)
 
 
 class SwitchThread(Switch):

@@ -38,7 +38,7 @@ from gangd.controller.controller_status import (
     census,
     describe,
 )
-from gangd.controller.failover import ANNOUNCE_NS, FailoverGrace, read_signals
+from gangd.controller.failover import ANNOUNCE_NS, FailoverGrace, read_signals, signal_pipe
 from gangd.controller.fanout import BeatRounds, Fanout
 from gangd.controller.intake import Intake
 from gangd.controller.job_policy import policy_of
@@ -191,32 +191,24 @@ class ControllerLoop:
         poller.register(self._sockets.reports, zmq.POLLIN)
         poller.register(self._worker.fd, zmq.POLLIN)
         poller.register(self._control.fd, zmq.POLLIN)
-        pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        poller.register(pipe, zmq.POLLIN)
-        old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-        old = {number: signal.signal(number, lambda *_: None) for number in numbers}
-        self._worker.start()
-        self._notifier.ready()
-        log.info(
-            "controller %s serves %s and %s, slices of %g ms%s",
-            self.controller.incarnation.hex()[:12],
-            self._sockets.publish_endpoint,
-            self._sockets.report_endpoint,
-            self._config.quantum_ms,
-            "; dry run: nothing is held" if self._orders.dry_run else "",
-        )
-        try:
-            self._serve(poller, pipe)
-        finally:
-            self._notifier.leaving()
-            self._leave()
-            self._notifier.close()
-            signal.set_wakeup_fd(old_fd)
-            for number, handler in old.items():
-                signal.signal(number, handler)
-            os.close(pipe)
-            os.close(pipe_in)
+        with signal_pipe() as pipe:
+            poller.register(pipe, zmq.POLLIN)
+            self._worker.start()
+            self._notifier.ready()
+            log.info(
+                "controller %s serves %s and %s, slices of %g ms%s",
+                self.controller.incarnation.hex()[:12],
+                self._sockets.publish_endpoint,
+                self._sockets.report_endpoint,
+                self._config.quantum_ms,
+                "; dry run: nothing is held" if self._orders.dry_run else "",
+            )
+            try:
+                self._serve(poller, pipe)
+            finally:
+                self._notifier.leaving()
+                self._leave()
+                self._notifier.close()
 
     def _serve(self, poller: zmq.Poller, pipe: int) -> None:
         lead = self._keeper.lead

@@ -18,7 +18,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
@@ -39,7 +38,7 @@ from gangd.core.scheduler import GangScheduler
 from gangd.core.scheduler_events import HoldMode
 from gangd.core.slice_timing import TunedGroup
 from gangd.core.states import AgentState, GangState
-from gangd.daemon_process import Death
+from gangd.daemon_process import Death, drained
 from gangd.monitor.metrics_requests import Health
 from gangd.monitor.metrics_table import DECISION_S, UNKNOWN, Figures, Histogram
 from gangd.wire.messages import printable
@@ -432,11 +431,7 @@ class ControllerMetrics:
 
     def take_deaths(self) -> list[Death]:
         """Take what befell the thread that serves."""
-        taken: list[Death] = []
-        with suppress(IndexError):
-            while True:
-                taken.append(self._deaths.popleft())
-        return taken
+        return drained(self._deaths)
 
     def health(self) -> Health:
         """Look whether leases are renewed, Slurm answers and agents are joined."""

@@ -16,14 +16,15 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import zmq
 
 from foundation.errors import OsubError, OutputError
 from foundation.notify import Notifier
-from foundation.trust import make_folder
+from foundation.trust import closing_fd, make_folder
 from gangd.controller.controller_config import MS, Config
 from gangd.controller.intake import Quota
 from gangd.controller.state_directory import Candidate, Lead, LeadFile, StateDirectory
@@ -66,16 +67,12 @@ def take_the_lead(config: Config, sockets: ControllerSockets) -> StateDirectory 
 
 
 def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: Path) -> Lead | None:
-    candidate, notifier, quota = Candidate(takeover_ns), Notifier(), Quota()
-    pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-    old = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    candidate, quota = Candidate(takeover_ns), Quota()
     poller = zmq.Poller()
     poller.register(sockets.reports, zmq.POLLIN)
-    poller.register(pipe, select.POLLIN)
     is_logged = False
-    try:
+    with signal_pipe() as pipe, closing(Notifier()) as notifier:
+        poller.register(pipe, select.POLLIN)
         while True:
             now_ns = time.monotonic_ns()
             try:
@@ -102,13 +99,6 @@ def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: 
                 if number == signal.SIGHUP:
                     _read_keys(sockets)
             drop_messages(sockets, quota, time.monotonic_ns())
-    finally:
-        notifier.close()
-        signal.set_wakeup_fd(old_fd)
-        for number, handler in old.items():
-            signal.signal(number, handler)
-        os.close(pipe)
-        os.close(pipe_in)
 
 
 def drop_messages(sockets: ControllerSockets, quota: Quota, now_ns: int) -> None:
@@ -132,6 +122,22 @@ def _read_keys(sockets: ControllerSockets) -> None:
         sockets.reload_keys()
     except OsubError as error:
         log.error("keys not reloaded: %s", error)
+
+
+@contextmanager
+def signal_pipe() -> Iterator[int]:
+    """Yield a descriptor from which the numbers of a controller's signals can be read as they come."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    with closing_fd(pipe), closing_fd(pipe_in):
+        old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
+        old = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        try:
+            yield pipe
+        finally:
+            signal.set_wakeup_fd(old_fd)
+            for number, handler in old.items():
+                signal.signal(number, handler)
 
 
 def read_signals(pipe: int) -> bytes:

@@ -154,23 +154,7 @@ class SliceLog:
         encode = self._encoder.encode
         rows = tuple(rows)
         lines = [encode(whose) for whose in self._untold({row.job for row in rows})]
-        lines += [
-            encode(
-                (
-                    row.number,
-                    row.start_ns,
-                    row.length_ns,
-                    row.job,
-                    row.node,
-                    row.role,
-                    row.cpu_us,
-                    row.skew_us,
-                    row.freeze_us,
-                )
-            )
-            for row in rows
-        ]
-        self._write(lines)
+        self._write(lines + [encode(row) for row in rows])
         self._rotate()
 
     def know(self, snapshot: JobSnapshot) -> None:

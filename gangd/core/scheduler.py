@@ -128,7 +128,6 @@ class GangScheduler:
         self._launches = Launches()
         self._wall_s = 0.0
         self._wall_ns = start_ns
-        self._epoch = 0
         self._rebase = False
         self._said: str | None = None
         self._former_ns, self._former_until_ns = 0, start_ns
@@ -309,7 +308,6 @@ class GangScheduler:
         advance = self._rotation.advance(first, self.settings.cap_slices(quantum_ns), quantum_ns)
         self._people.release_slots()
         if advance.publish or advance.watch or advance.drop or self._rebase:
-            self._epoch += 1
             rows: dict[object, list[int]] = {}
             tracks = [self._track(group, first, rows) for group in advance.publish]
             for slot in advance.watch:
@@ -319,7 +317,7 @@ class GangScheduler:
                     held = min(max(2, self.settings.memory_freeze_ns // quantum_ns), MOST_ROWS) - 1
                     table, rows_of = SELDOM, [0] * held + [1]
                 tracks.append(TrackPlan(gang.gang, first, True, (gang.member,), table, rows_of, 0))
-            self._out.append(Publish(self._epoch, first, tuple(tracks), tuple(advance.drop), self._rebase))
+            self._out.append(Publish(first, tuple(tracks), tuple(advance.drop), self._rebase))
             self._rebase = False
 
     def _track(self, group: GangGroup, first: int, known: dict[object, list[int]]) -> TrackPlan:

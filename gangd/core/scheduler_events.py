@@ -304,7 +304,6 @@ class Publish:
     ``first_slice`` on have a new length: every node needs a whole plan.
     """
 
-    epoch: int
     first_slice: int
     tracks: tuple[TrackPlan, ...]
     drop: tuple[int, ...]
@@ -355,8 +354,7 @@ class MoveEnd:
     lost_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SliceRow:
+class SliceRow(NamedTuple):
     """One row of the slice record: what a job did on a node in a slice. ``start_ns`` as in events.
 
     A row of the role ``unattended`` is of some time, in whole or broken slices, in which no agent acted.

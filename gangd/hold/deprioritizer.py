@@ -15,22 +15,19 @@ reach by ``gather``. A job whose way changes while it is held is held the new wa
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
 
 from gangd.freezer.holder import (
-    CpuTimeFile,
     Did,
     Holder,
     HoldOutcome,
     Step,
     StepKey,
-    StepState,
-    Trouble,
-    Unknown,
     Write,
 )
 from gangd.freezer.procfs import WORK
@@ -50,7 +47,7 @@ class Yielded:
     text: str | None = None
 
 
-class Deprioritizer(Protocol):
+class Deprioritizer(ABC):
     """One way of making jobs yield.
 
     The loop's thread alone calls ``gather``, without the gate's lock, for it may take milliseconds. All else
@@ -67,6 +64,11 @@ class Deprioritizer(Protocol):
     name: str
     weighs: bool
 
+    def __init__(self) -> None:
+        self._troubles: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    @abstractmethod
     def gather(
         self, jobs: Mapping[int, Pids], alone: Alone = nullcontext, cores: Mapping[int, int] = NO_CORES
     ) -> bool:
@@ -78,26 +80,35 @@ class Deprioritizer(Protocol):
         for whatever a plan depends on: closing a file, giving up a record, writing, another weight.
         """
 
-    def adopt(self, steps: tuple[Step, ...]) -> None:
+    def adopt(self, steps: tuple[Step, ...]) -> None:  # noqa: B027 - some need not
         """Take note of all steps that exist, and forget jobs that have none."""
 
     def hold(self, job: int) -> Yielded:
         """Let the job yield from now on; what is born in it yields too."""
+        return self._turn(job, low=True)
 
     def release(self, job: int) -> Yielded:
         """Give the job the priority back that it had."""
+        return self._turn(job, low=False)
 
     def troubles(self) -> dict[int, str]:
         """Return what could not be brought within reach since the last call, by job."""
+        found, self._troubles = self._troubles, {}
+        return found
 
+    @abstractmethod
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
         """List what ``hold`` or ``release`` of the job of ``key`` would write; None if it is more than that.
 
         See ``Holder.plan``; the target of each write takes note that it was made.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Give back what was gathered, and all descriptors. Called when nothing is held any more."""
+
+    @abstractmethod
+    def _turn(self, job: int, *, low: bool) -> Yielded: ...
 
 
 class BothWays:
@@ -122,36 +133,18 @@ class BothWays:
         self.by_plan: frozenset[int] = frozenset()
         self._frozen: set[StepKey] = set()
         self._low: set[int] = set()
+        # What yielding does not change:
+        self.look, self.folders, self.unknown = freezer.look, freezer.folders, freezer.unknown
+        self.troubles, self.state, self.pids = freezer.troubles, freezer.state, freezer.pids
+        self.account, self.cpu_ns, self.daemon_ns = freezer.account, freezer.cpu_ns, freezer.daemon_ns
 
     @property
     def unseen(self) -> frozenset[int]:
         """See ``Holder``."""
         return self.freezer.unseen
 
-    def gather(
-        self, jobs: Mapping[int, Pids], alone: Alone = nullcontext, cores: Mapping[int, int] = NO_CORES
-    ) -> bool:
-        """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
-        return self.yielder.gather(jobs, alone, cores)
-
     def expect(self, jobs: Iterable[int]) -> None:
         """See ``Holder``: where jobs really yield, nothing is pretended."""
-
-    def folders(self) -> list[str]:
-        """See ``Holder``."""
-        return self.freezer.folders()
-
-    def unknown(self) -> list[Unknown]:
-        """See ``Holder``."""
-        return self.freezer.unknown()
-
-    def troubles(self) -> list[Trouble]:
-        """See ``Holder``."""
-        return self.freezer.troubles()
-
-    def look(self) -> tuple[Step, ...]:
-        """See ``Holder``."""
-        return self.freezer.look()
 
     def adopt(
         self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
@@ -213,26 +206,6 @@ class BothWays:
             (self._frozen.add if write.holds else self._frozen.discard)(write.key)
         elif write.completes:
             (self._low.add if write.holds else self._low.discard)(write.key.job)
-
-    def account(self, job: int) -> CpuTimeFile | None:
-        """See ``Holder``."""
-        return self.freezer.account(job)
-
-    def state(self, key: StepKey) -> StepState:
-        """See ``Holder``: what the freezer sees, for a job that yields is frozen by others only."""
-        return self.freezer.state(key)
-
-    def pids(self, key: StepKey) -> tuple[int, ...]:
-        """See ``Holder``."""
-        return self.freezer.pids(key)
-
-    def cpu_ns(self, job: int) -> int | None:
-        """See ``Holder``."""
-        return self.freezer.cpu_ns(job)
-
-    def daemon_ns(self, job: int) -> int:
-        """See ``Holder``."""
-        return self.freezer.daemon_ns(job)
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """See ``Holder``: of a job that yields by a plan, none matters to us."""

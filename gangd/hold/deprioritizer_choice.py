@@ -40,11 +40,6 @@ class Way:
     root: Path | None
     reason: str
 
-    @property
-    def yields(self) -> bool:
-        """Whether jobs can yield."""
-        return self.kind != "freeze"
-
 
 @dataclass(frozen=True, slots=True)
 class SlurmLimits:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,11 +24,11 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from foundation.trust import closing_fd, open_below, open_entry
-from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
+from gangd.freezer.holder import Did, Ledger, StepKey, Write
 from gangd.freezer.tree import is_gone, job_of_own, own_group, read_anew, subdirectories
 from gangd.hold.cpu_group import CpuGroup, Turner, born_at, cpu_path, enable_cpu, is_daemon, width
 from gangd.hold.cpu_priority import CpuWeightControl
-from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
+from gangd.hold.deprioritizer import NO_CORES, Alone, Deprioritizer, Pids, Yielded
 
 PASSES = 8
 """How often the processes of a job are listed in one go: a pass finds only what was forked meanwhile."""
@@ -55,7 +54,7 @@ class _Group(CpuGroup):
             os.close(self.tasks_fd)
 
 
-class OwnGroups:
+class OwnGroups(Deprioritizer):
     """Cpu cgroups ``gangd_<node>_job_<J>`` below ``root``.
 
     Parameters
@@ -88,6 +87,7 @@ class OwnGroups:
         *,
         write: Callable[[int, bytes, int], int] = os.pwrite,
     ) -> None:
+        super().__init__()
         self.name = f"cgroup{2 if knob.unified else 1}, {knob.file} of own groups"
         self.root = root
         self._knob = knob
@@ -96,8 +96,6 @@ class OwnGroups:
         self._turner = Turner(knob, ledger, write)
         self._groups: dict[int, _Group] = {}
         self._leaving: dict[int, None] = {}
-        self._troubles: dict[int, str] = {}
-        self._lock = threading.Lock()
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._restore_left()
@@ -128,26 +126,10 @@ class OwnGroups:
             self._remove(job)
         return new
 
-    def adopt(self, steps: tuple[Step, ...]) -> None:
-        """See ``Deprioritizer``. A group whose job is gone is dissolved by the next ``gather``."""
-
-    def hold(self, job: int) -> Yielded:
-        """See ``Deprioritizer``."""
-        return self._turn(job, low=True)
-
-    def release(self, job: int) -> Yielded:
-        """See ``Deprioritizer``."""
-        return self._turn(job, low=False)
-
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
         """See ``Deprioritizer``."""
         group = self._groups.get(key.job)
         return None if group is None else self._turner.plan(group, key, ours, holds=holds)
-
-    def troubles(self) -> dict[int, str]:
-        """See ``Deprioritizer``."""
-        found, self._troubles = self._troubles, {}
-        return found
 
     def close(self) -> None:
         """See ``Deprioritizer``."""

@@ -9,17 +9,16 @@ usual ones is left alone, as is one from which SCHED_IDLE could not be taken bac
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
+from gangd.freezer.holder import Did, Ledger, StepKey, Write
 from gangd.freezer.procfs import ProcStat, read_stat
 from gangd.hold.cpu_group import is_daemon
 from gangd.hold.cpu_priority import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
-from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
+from gangd.hold.deprioritizer import NO_CORES, Alone, Deprioritizer, Pids, Yielded
 
 PASSES = 8
 _IDLE = os.SCHED_IDLE
@@ -45,7 +44,7 @@ class _IdleJob:
     low_ticks: int = -1  # when it was last low, in the kernel's ticks
 
 
-class SchedIdle:
+class SchedIdle(Deprioritizer):
     """Sets the policy of the threads of jobs.
 
     Parameters
@@ -60,12 +59,11 @@ class SchedIdle:
     weighs = False
 
     def __init__(self, ledger: Ledger, *, set_policy: Callable[[int, int], None] = set_policy) -> None:
+        super().__init__()
         self._ledger = ledger
         self._set_policy = set_policy
         self._free = has_cap_nice()
         self._jobs: dict[int, _IdleJob] = {}
-        self._troubles: dict[int, str] = {}
-        self._lock = threading.Lock()
 
     def gather(
         self,
@@ -85,25 +83,9 @@ class SchedIdle:
             self._drop(number)
         return new
 
-    def adopt(self, steps: tuple[Step, ...]) -> None:
-        """See ``Deprioritizer``."""
-
-    def hold(self, job: int) -> Yielded:
-        """See ``Deprioritizer``."""
-        return self._turn(job, low=True)
-
-    def release(self, job: int) -> Yielded:
-        """See ``Deprioritizer``."""
-        return self._turn(job, low=False)
-
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002 - as its protocol has it
         """See ``Deprioritizer``: it is system calls, not writes."""
         return None
-
-    def troubles(self) -> dict[int, str]:
-        """See ``Deprioritizer``."""
-        found, self._troubles = self._troubles, {}
-        return found
 
     def close(self) -> None:
         """See ``Deprioritizer``."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -26,10 +25,10 @@ from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner, enable_cpu
 from gangd.hold.cpu_priority import CpuWeightControl
-from gangd.hold.deprioritizer import NO_CORES, Alone, Pids, Yielded
+from gangd.hold.deprioritizer import NO_CORES, Alone, Deprioritizer, Pids, Yielded
 
 
-class JobFolders:
+class JobFolders(Deprioritizer):
     """Slurm's folders of jobs below ``root``.
 
     Parameters
@@ -59,6 +58,7 @@ class JobFolders:
         *,
         write: Callable[[int, bytes, int], int] = os.pwrite,
     ) -> None:
+        super().__init__()
         self._nested = not knob.unified
         generation = "cgroup1" if self._nested else "cgroup2"
         self.name = f"{generation}, {knob.file} of Slurm's job folders"
@@ -70,9 +70,7 @@ class JobFolders:
         self._folders: dict[str, CpuGroup] = {}
         self._jobs: dict[int, str] = {}
         self._users: dict[str, list[int]] = {}
-        self._troubles: dict[int, str] = {}
         self._asked: set[str] = set()
-        self._lock = threading.Lock()
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -106,25 +104,10 @@ class JobFolders:
             for user in self._users:
                 self._follow(user)
 
-    def hold(self, job: int) -> Yielded:
-        """See ``Deprioritizer``."""
-        with self._lock:
-            return self._turn_job(job, low=True)
-
-    def release(self, job: int) -> Yielded:
-        """See ``Deprioritizer``."""
-        with self._lock:
-            return self._turn_job(job, low=False)
-
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
         """See ``Deprioritizer``. A user's folder (v1) follows all of his jobs: that is more than a list."""
         folder = None if self._nested else self._folders.get(self._jobs.get(key.job, ""))
         return None if folder is None else self._turner.plan(folder, key, ours, holds=holds)
-
-    def troubles(self) -> dict[int, str]:
-        """See ``Deprioritizer``."""
-        found, self._troubles = self._troubles, {}
-        return found
 
     def close(self) -> None:
         """See ``Deprioritizer``."""
@@ -151,23 +134,19 @@ class JobFolders:
             if folder is not None and folder.slot is None:  # also one that did not fit in the ledger before
                 folder.slot = self._ledger.claim_cgroup(self._knob.kind, path, job)
 
-    def _turn_job(self, job: int, *, low: bool) -> Yielded:
-        path = self._jobs.get(job)
-        folder = None if path is None else self._folders.get(path)
-        if folder is None:
-            return Yielded(Did.GONE)
-        user = folder.path.rpartition("/")[0]
-        if not low:  # the user's first: no moment in which the job is normal inside of what is low
-            self._raise(user)
-        done = self._turner.turn(folder, low=low)
-        if low:
-            self._follow(user)
-        return done
-
-    def _raise(self, user: str) -> None:
-        folder = self._folders.get(user)
-        if folder is not None:
-            self._turner.turn(folder, low=False)
+    def _turn(self, job: int, *, low: bool) -> Yielded:
+        with self._lock:
+            folder = self._folders.get(self._jobs.get(job, ""))
+            if folder is None:
+                return Yielded(Did.GONE)
+            user = folder.path.rpartition("/")[0]
+            # The user's first: no moment in which the job is normal inside of what is low.
+            if not low and user in self._folders:
+                self._turner.turn(self._folders[user], low=False)
+            done = self._turner.turn(folder, low=low)
+            if low:
+                self._follow(user)
+            return done
 
     def _follow(self, user: str) -> None:
         """Let a user's folder yield while all of his jobs do."""

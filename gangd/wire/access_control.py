@@ -32,7 +32,7 @@ import zmq
 import zmq.utils.z85
 
 from gangd.curve_keys import SHARED_AGENT
-from gangd.daemon_process import Death, WatchedThread
+from gangd.daemon_process import Death, WatchedThread, drained
 from gangd.wire.connection_limiter import NOWHERE, SECOND_NS, ConnectionLimiter, Denied, ShutOut
 
 News = ShutOut | Denied | Death
@@ -145,11 +145,7 @@ class AccessControl:
 
     def take_news(self) -> list[News]:
         """Take what an operator should know; of very much the newest."""
-        taken: list[News] = []
-        with suppress(IndexError):
-            while True:
-                taken.append(self._news.popleft())
-        return taken
+        return drained(self._news)
 
     def close(self) -> None:
         """End the thread, and accept no client any more; the watched sockets must be closed already."""

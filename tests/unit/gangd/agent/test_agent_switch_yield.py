@@ -219,7 +219,7 @@ def test_more_accounts_than_native_code_reads(stage: Stage, yields: bool) -> Non
 def test_account_in_lines(native: Stage, tmp_path: Path, text: str, used_ns: int | None) -> None:
     (tmp_path / "cpu.stat").write_text(text)
     fd = os.open(tmp_path / "cpu.stat", os.O_RDONLY)
-    native.holder.account = lambda job: CpuTimeFile(fd, in_lines=True)  # type: ignore[method-assign]
+    native.holder.account = lambda job: CpuTimeFile(fd, in_lines=True)
     native.switch.prepare(PreparedSwitch(1, 1, soon_ns(), (A,), ()))
     (switched,) = native.made()
     assert switched.applied.used_ns == ({} if used_ns is None else {1: used_ns})
@@ -280,7 +280,7 @@ def test_weight_that_changes_counts(stage: Stage) -> None:
     """Of this process, which has two threads at least, by the time of its release."""
     stage.gate.apply((A,), ())
     stage.switch.prepare(PreparedSwitch(1, 1, soon_ns(50 * MS), (), (A,)))
-    stage.holder.gather({1: lambda: (os.getpid(),), 2: tuple, 3: tuple}, stage.gate.alone, {1: 2})
+    stage.holder.yielder.gather({1: lambda: (os.getpid(),), 2: tuple, 3: tuple}, stage.gate.alone, {1: 2})
     stage.made()
     assert shares(stage, 1) >= 2 * 1024
     assert stage.low() == stage.recorded() == set()

@@ -46,7 +46,7 @@ def test_the_end_of_a_job_that_was_killed_is_reported_with_the_next_change() -> 
     fanout.exempt(Exempt(killed, ExemptKind.TERMINATING, on=False))
     assert fanout.messages(0, 1) == []  # worth no message of its own
     track = TrackPlan(7, 5, True, (killed,), np.ones((1, 1), dtype=np.bool_), [0], 0)  # it runs anew
-    fanout.publish(Publish(1, 5, (track,), (), rebase=False))
+    fanout.publish(Publish(5, (track,), (), rebase=False))
     [message] = fanout.messages(0, 5)
     assert isinstance(message, wire.PlanChange)
     assert message.exempt == Listed()
@@ -72,7 +72,7 @@ def test_nodes_are_informed_which_of_their_jobs_yield() -> None:
     wide = TrackMember(7, ((7, cores.pack({"n1": (0,), "n2": (0,)})),), HoldMode.YIELD)
     frozen = TrackMember(8, ((8, cores.pack({"n1": (0,)})),))
     run = np.array([[True, False], [False, True]])
-    fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, frozen), run, [0, 1], 0),), ()))
+    fanout.publish(Publish(5, (TrackPlan(7, 5, True, (wide, frozen), run, [0, 1], 0),), ()))
     text = {message.node: message for message in fanout.messages(0, 5)}
     assert all(isinstance(message, wire.SlicePlan) for message in text.values())
     holds = {node: [track.holds for track in getattr(one, "tracks", ())] for node, one in text.items()}
@@ -87,7 +87,7 @@ def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
     narrow = TrackMember(8, ((8, cores.pack({"n1": (0,)})),))
     free = TrackMember(9, ((9, cores.pack({"n2": (0, 1)})),))
     run = np.array([[True, False], [False, True]])
-    fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, narrow), run, [0, 1], 0),), ()))
+    fanout.publish(Publish(5, (TrackPlan(7, 5, True, (wide, narrow), run, [0, 1], 0),), ()))
     text = {message.node: message for message in fanout.messages(0, 5)}
     assert {node: set(getattr(one, "cores", ())) for node, one in text.items()} == {
         "n1": {wire.JobCores(7, 3), wire.JobCores(8, 1)},
@@ -97,7 +97,7 @@ def test_nodes_are_informed_how_many_cores_their_jobs_have_there() -> None:
     [message] = fanout.messages(0, 6)
     assert isinstance(message, wire.PlanChange)
     assert message.cores == (wire.JobCores(9, 2),)
-    fanout.publish(Publish(2, 8, (), (7,)))
+    fanout.publish(Publish(8, (), (7,)))
     fanout.messages(0, 8)
     fanout.resend("n2")
     [whole] = fanout.messages(0, 9)
