@@ -29,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     _node_options(run)
     run.add_argument(
         "--controller",
+        dest="controllers",
         metavar="ADDR",
         action="append",
         help=f"HOST, HOST:PORT (default port {PUBLISH_PORT}; reports go to the next port), or two ZeroMQ "
@@ -40,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="TOML file with controllers, keys and extern, which options override; SIGHUP reads it again",
     )
-    run.add_argument("--keys", type=Path, metavar="DIR", help=f"key folder ({KEYS_DIR})")
+    run.add_argument("--keys", dest="keys_dir", type=Path, metavar="DIR", help=f"key folder ({KEYS_DIR})")
     run.add_argument("--freezer", choices=KINDS, default="auto", help="way of freezing (%(default)s)")
     run.add_argument("--root", type=Path, metavar="DIR", help="mount of the freezer's cgroup hierarchy")
     run.add_argument(
@@ -50,8 +51,13 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf to ask for ProctrackType")
     run.add_argument("--extern", choices=("hold", "run"), help="step_extern (hold)")
     add_metrics_options(run)
-    run.add_argument("--no-realtime", action="store_true", help="ask for no priority and no locked memory")
-    run.add_argument("--no-native", action="store_true", help="switch by Python alone")
+    run.add_argument(
+        "--no-realtime",
+        dest="realtime",
+        action="store_false",
+        help="ask for no priority and no locked memory",
+    )
+    run.add_argument("--no-native", dest="native", action="store_false", help="switch by Python alone")
     run.add_argument("--dry-run", action="store_true", help="find, decide and report, but freeze nothing")
     thaw = commands.add_parser("thaw", help="thaw what agents of this host left; needs no daemon")
     _node_options(thaw, every_node=True)
@@ -109,6 +115,7 @@ def _node_options(command: argparse.ArgumentParser, *, every_node: bool = False)
     )
     command.add_argument(
         "--state",
+        dest="state_dir",
         type=Path,
         default=None if every_node else STATE_DIR,
         metavar="DIR",

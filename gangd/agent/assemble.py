@@ -17,8 +17,7 @@ from foundation.slurm.site_configuration import check_conf
 from foundation.trust import closing_fd, make_folder, open_own, read_trusted
 from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import Loop
-from gangd.agent.agent_options import KEYS_DIR
-from gangd.agent.controller_lines import ControllerLines, Reach, RequestedEndpoints, read_reach
+from gangd.agent.controller_lines import ControllerLines, Reach, read_reach
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import HoldLimits
 from gangd.agent.freeze_verifier import Checks, ExternalChangeTracker
@@ -211,10 +210,9 @@ def _bell(settings: AgentSettings, log: JsonLog) -> Bell | None:
 
 
 def _reach(settings: AgentSettings) -> Reach:
-    asked = RequestedEndpoints(
+    return read_reach(
         settings.node, settings.config, settings.controllers, settings.keys_dir, settings.extern
     )
-    return read_reach(asked, KEYS_DIR)
 
 
 def _thaw_what_is_left(settings: AgentSettings, log: JsonLog) -> None:

@@ -19,7 +19,7 @@ import zmq
 from foundation.errors import UsageError
 from foundation.toml_file import load_toml
 from foundation.trust import read_trusted
-from gangd.agent.agent_options import endpoints
+from gangd.agent.agent_options import KEYS_DIR, endpoints
 from gangd.curve_keys import AgentKeys, load_agent_keys
 from gangd.wire.messages import Message
 from gangd.wire.sockets import AgentSockets, connect_agent
@@ -56,19 +56,14 @@ class Reach:
     hold_extern: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedEndpoints:
-    """What the command line says; None or nothing where the file is to say it."""
-
-    node: str
-    config: Path | None = None
-    controllers: tuple[str, ...] = ()
-    keys: Path | None = None
-    extern: str | None = None
-
-
-def read_reach(asked: RequestedEndpoints, usual_keys: Path) -> Reach:
-    """Read the file, if there is one, and the keys.
+def read_reach(
+    node: str,
+    config_file: Path | None,
+    said_controllers: tuple[str, ...],
+    said_keys: Path | None,
+    said_extern: str | None,
+) -> Reach:
+    """Read the file, if there is one, and the keys; what the command line says goes before the file.
 
     Raises
     ------
@@ -79,9 +74,9 @@ def read_reach(asked: RequestedEndpoints, usual_keys: Path) -> Reach:
     UsageError
         A value is not possible, or there is no controller.
     """
-    config = _read(asked.config)
+    config = _read(config_file)
     try:
-        addresses = asked.controllers or config.controllers
+        addresses = said_controllers or config.controllers
         controllers = tuple(dict.fromkeys(map(endpoints, addresses)))
     except ValueError as error:
         raise UsageError(str(error)) from error
@@ -90,9 +85,9 @@ def read_reach(asked: RequestedEndpoints, usual_keys: Path) -> Reach:
             f"{len(controllers)} controllers: name one and its standbys, {MOST_CONTROLLERS} at most, by "
             "--controller or controllers in the --config file"
         )
-    folder = asked.keys or (usual_keys if config.keys is None else Path(config.keys))
-    hold_extern = (asked.extern or config.extern or "hold") == "hold"
-    return Reach(load_agent_keys(folder, asked.node), controllers, hold_extern)
+    folder = said_keys or (KEYS_DIR if config.keys is None else Path(config.keys))
+    hold_extern = (said_extern or config.extern or "hold") == "hold"
+    return Reach(load_agent_keys(folder, node), controllers, hold_extern)
 
 
 def _read(path: Path | None) -> AgentConfig:

@@ -38,49 +38,35 @@ def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> 
     from gangd.monitor.address import read_address
 
     try:
-        controllers = tuple(options.controller or ())
-        for address in controllers:
+        options.controllers = tuple(options.controllers or ())
+        for address in options.controllers:
             endpoints(address)
-        metrics = None if options.metrics is None else read_address(options.metrics)
+        options.metrics = None if options.metrics is None else read_address(options.metrics)
     except (ValueError, UsageError) as error:
         command_line.error(str(error))
-    if not controllers and options.config is None:
+    if not options.controllers and options.config is None:
         command_line.error("--controller is needed, or --config with controllers")
-    return serve(
-        AgentSettings(
-            node=options.node,
-            state_dir=options.state,
-            keys_dir=options.keys,
-            controllers=controllers,
-            config=options.config,
-            freezer=options.freezer,
-            root=options.root,
-            hold_by=options.hold_by,
-            cpu_root=options.cpu_root,
-            slurm_conf=options.slurm_conf,
-            extern=options.extern,
-            realtime=not options.no_realtime,
-            native=not options.no_native,
-            dry_run=options.dry_run,
-            metrics=metrics,
-            metrics_token=options.metrics_token,
-        )
-    )
+    settings = {name: value for name, value in vars(options).items() if name != "command"}
+    return serve(AgentSettings(**settings))
 
 
 def _thaw(options: argparse.Namespace) -> int:
     pause_s = options.pause if options.all else 0.0
     blow = thaw_recorded(
-        options.state, options.node, only_expired=options.expired, pause_s=pause_s, dry_run=options.dry_run
+        options.state_dir,
+        options.node,
+        only_expired=options.expired,
+        pause_s=pause_s,
+        dry_run=options.dry_run,
     )
     if options.all and options.scan:
         thaw_scanned(options.root, options.node, blow, dry_run=options.dry_run)
         if options.root is None:
             raise_scanned(options.node, blow, dry_run=options.dry_run)
     if not options.dry_run:
-        find_frozen(options.root, options.state, options.node, blow)
+        find_frozen(options.root, options.state_dir, options.node, blow)
         if options.root is None:
-            find_low(options.state, options.node, blow)
+            find_low(options.state_dir, options.node, blow)
     _tell(blow, options)
     return 1 if blow.failures or blow.frozen or blow.low else 0
 

@@ -15,6 +15,7 @@ from foundation.trust import read_trusted
 from gangd.controller.slicefiles import HOUR_NS, MIB, Retention
 from gangd.core.cores import InvalidSettings
 from gangd.core.gang_settings import GREATEST_LEASE_NS, CoreSettings
+from gangd.core.scheduler_events import HoldMode
 from gangd.monitor.address import ListenAddress, read_address
 from gangd.wire.messages import Bounds, MemoryTerms
 
@@ -39,7 +40,7 @@ PairingWord = Literal["admin_comment", "comment", "name"]
 SlurmName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.+$@\\-][A-Za-z0-9_.+$@\\ -]{0,254}\Z")]
 
 
-class Saying(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class JobRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is said of the jobs of a partition, a QOS, an account or a user; None where nothing is.
 
     Parameters
@@ -56,11 +57,16 @@ class Saying(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Whether they may ask for that (``opt_out_comments``, ``opt_out_features``).
     """
 
-    hold: HoldKind | None = None
+    hold: HoldMode | None = None
     weight: Weight | None = None
     quantum_ms: Milliseconds | None = None
     opt_out: bool | None = None
     may_opt_out: bool | None = None
+
+    @property
+    def quantum_ns(self) -> int | None:
+        """For how long each runs at a stretch, in nanoseconds."""
+        return None if self.quantum_ms is None else round(self.quantum_ms * MS)
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -196,10 +202,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     metrics: str | int | None = None
     metrics_token: Path | None = None
     status_mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] | None = None
-    partitions: dict[SlurmName, Saying] = {}
-    qos: dict[SlurmName, Saying] = {}
-    accounts: dict[SlurmName, Saying] = {}
-    users: dict[SlurmName, Saying] = {}
+    partitions: dict[SlurmName, JobRule] = {}
+    qos: dict[SlurmName, JobRule] = {}
+    accounts: dict[SlurmName, JobRule] = {}
+    users: dict[SlurmName, JobRule] = {}
     most_job_weight: Weight = 1.0
     pairing: Path | None = None
     pairing_threshold: Share = 0.05
@@ -268,13 +274,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             return int(self.status_mode, 8)
         return 0o600 if hides_jobs else 0o644
 
-    def sayings(self) -> tuple[dict[str, Saying], ...]:
+    def rules(self) -> tuple[dict[str, JobRule], ...]:
         """Return what is said of partitions, QOS, accounts and users, in this order."""
         return self.partitions, self.qos, self.accounts, self.users
 
     def bounds(self) -> Bounds:
         """Return the terms sent to every agent: how long it may freeze, and how jobs and steps begin."""
-        said = {one.hold for sayings in self.sayings() for one in sayings.values()}
+        said = {one.hold for rules in self.rules() for one in rules.values()}
         newcomers_yield = "yield" in (self.hold, *said)
         longest_ms = self.freeze_cap_ms
         if self.memory_mib is not None:
@@ -289,8 +295,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def may_freeze(self, partition: str) -> bool:
         """Whether jobs of a partition may be frozen."""
-        said = self.partitions.get(partition, Saying())
-        others = {one.hold for sayings in self.sayings()[1:] for one in sayings.values()}
+        said = self.partitions.get(partition, JobRule())
+        others = {one.hold for rules in self.rules()[1:] for one in rules.values()}
         tuned = self.tune_holds if self.tune else ()
         possible = (said.hold or self.hold, *others, *self.job_holds, *tuned)
         suspends = self.pairing is not None or self.pairing_learn or self.memory_mib is not None
@@ -298,15 +304,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def longest_quantum_ms(self, partition: str) -> float:
         """Return for how long a job of a partition may run at a stretch."""
-        said = [self.partitions.get(partition, Saying())]
-        said += [one for sayings in self.sayings()[1:] for one in sayings.values()]
+        said = [self.partitions.get(partition, JobRule())]
+        said += [one for rules in self.rules()[1:] for one in rules.values()]
         return max([self.quantum_ms, *(one.quantum_ms for one in said if one.quantum_ms is not None)])
 
     def check_quanta(self) -> None:
         """Raise ``UsageError`` if a quantum is no whole slice, or longer than is possible."""
         words = ("partition", "QOS", "account", "user")
-        for word, sayings in zip(words, self.sayings(), strict=True):
-            for name, said in sayings.items():
+        for word, rules in zip(words, self.rules(), strict=True):
+            for name, said in rules.items():
                 quantum_ms = said.quantum_ms
                 if quantum_ms is not None and not self.quantum_ms <= quantum_ms <= LONGEST_QUANTUM_MS:
                     raise UsageError(

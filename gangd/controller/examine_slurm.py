@@ -18,7 +18,7 @@ from foundation.slurm import Partition, SlurmClient
 from foundation.slurm.pyslurm_library import release
 from foundation.slurm.slurm_client import EXTRA_SINCE, MarkField
 from foundation.units import counted
-from gangd.controller.controller_config import Config, Saying
+from gangd.controller.controller_config import Config, JobRule
 from gangd.core.gang_settings import CoreSettings
 
 FREE_TO_NAME = (
@@ -58,7 +58,7 @@ def examine(client: SlurmClient, config: Config) -> Examined:
         with suppress(ClusterError):  # slurmdbd is away, or there is none
             names = client.accounting_names()
             known[1:] = names.qos, names.accounts
-    warnings += unknown_names(config.sayings(), known, is_user)
+    warnings += unknown_names(config.rules(), known, is_user)
     if config.accounts and not enforces(found, "associations"):
         warnings += (FREE_TO_NAME,)
     return Examined(warnings, hides_jobs(found), there, found.get("ClusterName"))
@@ -74,7 +74,7 @@ def check_marks(config: Config, version: str) -> None:
 
 
 def unknown_names(
-    sayings: Iterable[Mapping[str, Saying]],
+    rules: Iterable[Mapping[str, JobRule]],
     known: Iterable[frozenset[str] | None],
     is_user: Callable[[str], bool],
 ) -> tuple[str, ...]:
@@ -82,14 +82,14 @@ def unknown_names(
 
     Parameters
     ----------
-    sayings
+    rules
         What is said of partitions, QOS, accounts, users.
     known
         Slurm's partitions, QOS and accounts; None where it does not tell.
     is_user
         Whether this host knows a user.
     """
-    *partitions_said, users = sayings
+    *partitions_said, users = rules
     warnings = []
     for word, names, there in zip(WORDS, partitions_said, known, strict=False):
         if there is None:

@@ -32,14 +32,16 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from foundation.csv_table import LOSS_COLUMNS, csv_rows, losses_of
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.slurm import SlurmJob
 from foundation.trust import read_trusted
-from gangd.controller.controller_config import MS, Config, PairingWord, Saying
+from gangd.controller.controller_config import Config, JobRule, PairingWord
 from gangd.core.pairing import SEPARATOR, PairedJob, PairLearner, Victim
 from gangd.core.scheduler_events import HoldMode, NodeReport
 
@@ -265,20 +267,6 @@ LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 
 
 @dataclass(frozen=True, slots=True)
-class JobRule:
-    """What is said of some jobs; None where nothing is."""
-
-    hold: HoldMode | None = None
-    weight: float | None = None
-    quantum_ns: int | None = None
-    opt_out: bool | None = None
-    may_opt_out: bool | None = None
-
-
-_SILENT = JobRule()
-
-
-@dataclass(frozen=True, slots=True)
 class JobRules:
     """Rules by name of partition, QOS, account and user."""
 
@@ -289,25 +277,17 @@ class JobRules:
 
     def of(self, job: SlurmJob) -> JobRule:
         """Return what is said of a job, by the precedence at the head of this module."""
-        found = [
-            rules[name]
-            for rules, name in (
-                (self.users, job.user),
-                (self.accounts, job.account),
-                (self.qos, job.qos),
-                (self.partitions, job.partition),
-            )
-            if name is not None and name in rules
-        ]
-        if not found:
-            return _SILENT
-        return JobRule(
-            hold=next((one.hold for one in found if one.hold is not None), None),
-            weight=next((one.weight for one in found if one.weight is not None), None),
-            quantum_ns=next((one.quantum_ns for one in found if one.quantum_ns is not None), None),
-            opt_out=next((one.opt_out for one in found if one.opt_out is not None), None),
-            may_opt_out=next((one.may_opt_out for one in found if one.may_opt_out is not None), None),
-        )
+        said: dict[str, Any] = {}
+        for rules, name in (
+            (self.partitions, job.partition),
+            (self.qos, job.qos),
+            (self.accounts, job.account),
+            (self.users, job.user),
+        ):
+            if name is not None and name in rules:
+                rule = msgspec.structs.asdict(rules[name])
+                said |= {what: value for what, value in rule.items() if value is not None}
+        return JobRule(**said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,9 +381,7 @@ def policy_of(config: Config) -> Policy:
     """Return what a configuration says; raises ``OsubError`` where its table of losses cannot be read."""
     comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
     return Policy(
-        rules=JobRules(
-            *({name: _rule(said) for name, said in sayings.items()} for sayings in config.sayings())
-        ),
+        rules=JobRules(*config.rules()),
         most_job_weight=config.most_job_weight,
         opt_out_comments=comments,
         opt_out_features=features,
@@ -419,9 +397,3 @@ def policy_of(config: Config) -> Policy:
             explore=config.pairing_explore,
         ),
     )
-
-
-def _rule(said: Saying) -> JobRule:
-    quantum_ns = None if said.quantum_ms is None else round(said.quantum_ms * MS)
-    hold = None if said.hold is None else HoldMode(said.hold)
-    return JobRule(hold, said.weight, quantum_ns, said.opt_out, said.may_opt_out)

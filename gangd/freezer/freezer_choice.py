@@ -39,6 +39,7 @@ class DryFreezer(WithoutFolders):
     def __init__(self, inner: Holder) -> None:
         self.name = inner.name
         self.traits = inner.traits
+        self.look, self.pids, self.cpu_ns, self.close = inner.look, inner.pids, inner.cpu_ns, inner.close
         self._inner = inner
         self._held: set[StepKey] = set()
         self._known: set[StepKey] = set()
@@ -47,10 +48,6 @@ class DryFreezer(WithoutFolders):
     def unseen(self) -> frozenset[int]:  # type: ignore[override]
         """See ``Holder``."""
         return self._inner.unseen
-
-    def look(self) -> tuple[Step, ...]:
-        """See ``Holder``."""
-        return self._inner.look()
 
     def adopt(
         self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
@@ -78,14 +75,6 @@ class DryFreezer(WithoutFolders):
         real = self._inner.state(key)
         return StepState.FROZEN if key in self._held and real is not StepState.GONE else real
 
-    def pids(self, key: StepKey) -> tuple[int, ...]:
-        """See ``Holder``."""
-        return self._inner.pids(key)
-
-    def cpu_ns(self, job: int) -> int | None:
-        """See ``Holder``."""
-        return self._inner.cpu_ns(job)
-
     def folders(self) -> list[str]:
         """See ``Holder``."""
         return self._inner.folders()
@@ -97,10 +86,6 @@ class DryFreezer(WithoutFolders):
     def troubles(self) -> list[Trouble]:
         """See ``Holder``."""
         return self._inner.troubles()
-
-    def close(self) -> None:
-        """See ``Holder``."""
-        self._inner.close()
 
     def _pretend(self, key: StepKey, *, hold: bool) -> HoldOutcome:
         if key not in self._known:

@@ -321,7 +321,7 @@ def test_failed_look_is_reported_and_slices_go_on(monkeypatch: pytest.MonkeyPatc
         agent.freezer.members[key] = (5_000_000 + key.job,)
     agent.join()
     agent.rotate((1,), (2,), run_ns=2 * SECOND)
-    monkeypatch.setattr(agent.freezer, "look", fail)
+    monkeypatch.setattr(agent.both, "look", fail)
     agent.run(2 * SECOND)
     agent.sent.clear()  # with what was seen before
     agent.run(3 * SECOND)
@@ -340,7 +340,7 @@ def test_failed_look_is_reported_and_slices_go_on(monkeypatch: pytest.MonkeyPatc
 def test_other_errors_of_a_look_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = SimulatedAgent(StepKey(1, "0"))
     error = OSError(errno.EIO, "broken")
-    monkeypatch.setattr(agent.freezer, "look", lambda: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(agent.both, "look", lambda: (_ for _ in ()).throw(error))
     with pytest.raises(OSError, match="broken"):
         agent.node.look(agent.now_ns)
 

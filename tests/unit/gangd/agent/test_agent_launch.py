@@ -165,8 +165,8 @@ def test_launch_that_takes_for_ever_is_not_looked_at_for_ever(agent: SimulatedAg
     agent.node.look(agent.now_ns)
     agent.run(3 * SECOND)
     looks: list[int] = []
-    look = agent.freezer.look
-    agent.freezer.look = lambda: (looks.append(1), look())[1]  # type: ignore[method-assign, func-returns-value]
+    look = agent.both.look
+    agent.both.look = lambda: (looks.append(1), look())[1]  # type: ignore[func-returns-value]
     agent.run(3 * SECOND)
     assert len(looks) <= 4
 

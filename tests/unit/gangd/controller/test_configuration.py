@@ -13,9 +13,9 @@ from foundation.errors import ClusterError, UsageError
 from foundation.slurm import JobSnapshot, Partition, SlurmJob, SubmitRequest
 from gangd.agent.node_agent import REPORT_NS
 from gangd.controller.alarms import refused_opt_outs
-from gangd.controller.controller_config import Config, Saying, load_config
+from gangd.controller.controller_config import Config, JobRule, load_config
 from gangd.controller.examine_slurm import check_slurm, enforces, examine, unknown_names
-from gangd.controller.job_policy import JobRule, JobRules, Policy, policy_of
+from gangd.controller.job_policy import JobRules, Policy, policy_of
 from gangd.controller.slurm_view import ClusterView
 from gangd.core.cores import CoreMap
 from gangd.core.gang_settings import LEAST_LEASE_NS, CoreSettings
@@ -74,7 +74,7 @@ def test_what_yields_is_never_frozen_for_too_long() -> None:
 def test_newcomers_yield_where_any_job_does() -> None:
     assert Config().bounds().newcomers_yield
     assert not Config(hold="freeze").bounds().newcomers_yield
-    assert Config(hold="freeze", partitions={"main": Saying(hold="yield")}).bounds().newcomers_yield
+    assert Config(hold="freeze", partitions={"main": JobRule(hold=HoldMode.YIELD)}).bounds().newcomers_yield
 
 
 def test_an_unknown_way_of_holding_is_refused(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path
     )
     config = load_config(path, quantum_ms=50.0, record=tmp_path, state=None)
     assert (config.quantum_ms, config.keys) == (50.0, Path("/k"))
-    assert config.partitions == {"fast": Saying(weight=2.0)}
+    assert config.partitions == {"fast": JobRule(weight=2.0)}
     assert config.settings().quantum_ns == 50_000_000
     assert config.settings().record
 
@@ -189,21 +189,23 @@ def job(**more: Any) -> SlurmJob:
     return replace(slurm.jobs().jobs[0], **fields)
 
 
+def frozen(weight: float, quantum_ms: float, *, opt_out: bool = False) -> JobRule:
+    return JobRule(hold=HoldMode.FREEZE, weight=weight, quantum_ms=quantum_ms, opt_out=opt_out)
+
+
 EVERYWHERE = JobRules(
-    partitions={"main": JobRule(HoldMode.FREEZE, 2.0, 1_000, opt_out=True)},
-    qos={"long": JobRule(None, 3.0, 2_000)},
+    partitions={"main": frozen(2.0, 1, opt_out=True)},
+    qos={"long": JobRule(weight=3.0, quantum_ms=2)},
     accounts={"physics": JobRule(weight=4.0)},
     users={"alice": JobRule(opt_out=False)},
 )
 
 
 def test_each_thing_is_said_by_the_nearest_rule_that_says_it() -> None:
-    assert EVERYWHERE.of(job()) == JobRule(HoldMode.FREEZE, 4.0, 2_000, opt_out=False)
-    assert EVERYWHERE.of(job(account=None)) == JobRule(HoldMode.FREEZE, 3.0, 2_000, opt_out=False)
-    assert EVERYWHERE.of(job(account="x", qos=None)) == JobRule(HoldMode.FREEZE, 2.0, 1_000, opt_out=False)
-    assert EVERYWHERE.of(job(account="x", qos="x", user="x")) == JobRule(
-        HoldMode.FREEZE, 2.0, 1_000, opt_out=True
-    )
+    assert EVERYWHERE.of(job()) == frozen(4.0, 2)
+    assert EVERYWHERE.of(job(account=None)) == frozen(3.0, 2)
+    assert EVERYWHERE.of(job(account="x", qos=None)) == frozen(2.0, 1)
+    assert EVERYWHERE.of(job(account="x", qos="x", user="x")) == frozen(2.0, 1, opt_out=True)
     assert EVERYWHERE.of(job(account="x", qos="x", user="x", partition="x")) == JobRule()
 
 
@@ -254,7 +256,7 @@ def test_what_may_be_frozen_by_measurement_is_what_neither_rule_nor_job_decides(
 
 def test_the_quantum_reaches_the_core() -> None:
     view = ClusterView(CoreMap({"n1": 1}), Policy(EVERYWHERE))
-    assert [one.quantum_ns for one in view.views(JobSnapshot((job(),)))] == [2_000]
+    assert [one.quantum_ns for one in view.views(JobSnapshot((job(),)))] == [2_000_000]
 
 
 def test_rules_are_read_from_the_configuration(tmp_path: Path) -> None:
@@ -263,8 +265,8 @@ def test_rules_are_read_from_the_configuration(tmp_path: Path) -> None:
         "[accounts.physics]\nweight = 2\n[users.alice]\nopt_out = true\n"
     )
     rules = policy_of(load_config(path)).rules
-    assert rules.partitions == {"debug": JobRule(HoldMode.FREEZE)}
-    assert rules.qos == {"long": JobRule(quantum_ns=1_000_000_000)}
+    assert rules.partitions == {"debug": JobRule(hold=HoldMode.FREEZE)}
+    assert rules.qos == {"long": JobRule(quantum_ms=1000)}
     assert rules.accounts == {"physics": JobRule(weight=2.0)}
     assert rules.users == {"alice": JobRule(opt_out=True)}
 
@@ -289,10 +291,10 @@ def test_a_rule_that_cannot_be_is_refused(tmp_path: Path, text: str, complaint: 
 
 def test_names_that_nothing_knows_are_warnings() -> None:
     config = Config(
-        partitions={"main": Saying(weight=2), "mian": Saying(weight=2)},
-        qos={"normal": Saying(weight=2), "high": Saying(weight=2)},
-        accounts={"root": Saying(weight=2), "physics": Saying(weight=2)},
-        users={"root": Saying(weight=2), "no-such-user-here": Saying(opt_out=True)},
+        partitions={"main": JobRule(weight=2), "mian": JobRule(weight=2)},
+        qos={"normal": JobRule(weight=2), "high": JobRule(weight=2)},
+        accounts={"root": JobRule(weight=2), "physics": JobRule(weight=2)},
+        users={"root": JobRule(weight=2), "no-such-user-here": JobRule(opt_out=True)},
     )
     warnings = "\n".join(examine(FakeSlurm(multiplicity=2), config).warnings)
     for word in ("no partition mian", "no QOS high", "no account physics", "no user no-such-user-here"):
@@ -308,7 +310,7 @@ def test_where_slurm_has_no_accounting_names_cannot_be_checked() -> None:
         raise ClusterError("no slurmdbd")
 
     slurm.accounting_names = away  # type: ignore[method-assign,assignment]
-    warnings = examine(slurm, Config(qos={"high": Saying(weight=2)})).warnings
+    warnings = examine(slurm, Config(qos={"high": JobRule(weight=2)})).warnings
     assert warnings == ("QOS high: Slurm does not tell which there are",)
     assert unknown_names(({}, {}, {}, {}), (frozenset(), None, None), lambda _: True) == ()
 
@@ -328,9 +330,9 @@ def test_a_quantum_may_not_freeze_a_job_longer_than_slurm_bears() -> None:
             preempt_mode="OFF",
         )
     ]  # fmt: skip
-    slow = Config(hold="freeze", partitions={"main": Saying(quantum_ms=3000)})
+    slow = Config(hold="freeze", partitions={"main": JobRule(quantum_ms=3000)})
     slurm = {"SelectTypeParameters": "CR_CORE_MEMORY"}
     with pytest.raises(ClusterError, match="partition main: 3 jobs a core at slices of 3000 ms"):
         check_slurm(slurm, partitions, slow.settings(), slow.may_freeze, slow.longest_quantum_ms)
-    slow = Config(hold="yield", partitions={"main": Saying(quantum_ms=3000)})
+    slow = Config(hold="yield", partitions={"main": JobRule(quantum_ms=3000)})
     assert check_slurm(slurm, partitions, slow.settings(), slow.may_freeze, slow.longest_quantum_ms) == ()

@@ -32,9 +32,9 @@ from foundation.slurm.run_command import run_command
 from foundation.slurm.slurm_client import MarkField
 from foundation.slurm.slurm_types import SlurmRefusedError, SlurmUnreachableError
 from foundation.slurm.text_jobs import read_cores
-from gangd.controller.controller_config import Config
+from gangd.controller.controller_config import Config, JobRule
 from gangd.controller.examine_slurm import check_marks
-from gangd.controller.job_policy import JobRule, JobRules, Policy, policy_of
+from gangd.controller.job_policy import JobRules, Policy, policy_of
 from gangd.controller.slurm_view import AT_ONCE, EVERY_S, ClusterView, Marks
 from gangd.controller.slurm_worker import (
     MOVES_A_CALL,
@@ -155,10 +155,11 @@ def test_a_job_is_held_as_its_partition_says_or_as_it_asks_if_it_may(
     slurm = FakeSlurm()
     slurm.submit(request(comment=comment))
     policy = Policy(
-        JobRules({"main": JobRule(HoldMode.YIELD)}), hold=HoldMode.FREEZE, job_holds=frozenset(allowed)
+        JobRules({"main": JobRule(hold=HoldMode.YIELD)}), hold=HoldMode.FREEZE, job_holds=frozenset(allowed)
     )
     assert ClusterView(CoreMap({"n1": 1}), policy).views(slurm.jobs())[0].hold is way
-    elsewhere = replace(policy, rules=JobRules({"other": JobRule(HoldMode.YIELD)}), job_holds=frozenset())
+    others = JobRules({"other": JobRule(hold=HoldMode.YIELD)})
+    elsewhere = replace(policy, rules=others, job_holds=frozenset())
     assert ClusterView(CoreMap({"n1": 1}), elsewhere).views(slurm.jobs())[0].hold is HoldMode.FREEZE
 
 
