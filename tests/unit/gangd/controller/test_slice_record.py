@@ -154,7 +154,7 @@ import sys
 from pathlib import Path
 from gangd.controller.slicefiles import Retention
 from gangd.controller.slicelog import SliceLog
-from gangd.core import SliceRow
+from gangd.core.scheduler_events import SliceRow
 log = SliceLog(Path(sys.argv[1]), 0.0, 0, 0o600, Retention(bytes=1_000, parts=10_000))
 number = int(sys.argv[2])
 while True:
