@@ -45,40 +45,6 @@ if TYPE_CHECKING:
     )
     from foundation.records.table_files import JobEntry, JobJournal, job_frames, read_entries
 
-__all__ = [
-    "ALLOCATIONS",
-    "HOST",
-    "JOBS",
-    "PLACEMENT_DTYPE",
-    "SLICES",
-    "TRACE_NAME",
-    "AllocationCause",
-    "AllocationRecord",
-    "GangSettings",
-    "HostInfo",
-    "HostRecord",
-    "JobEntry",
-    "JobJournal",
-    "JobRecord",
-    "JobState",
-    "Placement",
-    "PlacementArrays",
-    "Run",
-    "RunInfo",
-    "RunWriter",
-    "SliceRecord",
-    "SliceRole",
-    "job_frames",
-    "load_run",
-    "parse_cores",
-    "read_entries",
-    "read_host",
-    "trace_sha256",
-    "utc_now",
-    "write_host",
-    "write_run",
-]
-
 _TABLES = {
     **dict.fromkeys(
         ("ALLOCATIONS", "HOST", "JOBS", "PLACEMENT_DTYPE", "SLICES", "PlacementArrays", "parse_cores"),

@@ -220,7 +220,7 @@ class Loop:
         if self.watch is None:
             return
         new = self.watch.set_folders(self.node.gate.holder.folders())
-        self.node.is_notified = self.watch.complete
+        self.node.looks.is_notified = self.watch.complete
         if not self.watch.complete:
             self.node.book.on_fault(
                 "inotify", "no more folders can be watched: raise fs.inotify.max_user_watches"

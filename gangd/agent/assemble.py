@@ -108,7 +108,7 @@ def serve(settings: AgentSettings) -> int:
     choice = choose(settings.freezer, settings.root, slurm.proctrack)
     way = choose_way(settings.hold_by, settings.cpu_root, slurm)
     allow_open_files()
-    standing = prepare_process(wanted=settings.realtime)
+    granted = prepare_process(wanted=settings.realtime)
     path = state_path(settings.state_dir, settings.node)
     make_private(path.parent)
     note_folder(path.parent)
@@ -127,7 +127,7 @@ def serve(settings: AgentSettings) -> int:
         yields=way.kind if yielder is None else yielder.name,
         why_yields=way.reason,
         dry_run=settings.dry_run,
-        **standing.as_fields(),
+        **granted,
     )
     loop = _assemble(settings, (choice, way), (holder, both), state, reach, log)
     loop.node.memory.kill_wait_ns = slurm.kill_wait_s * 1_000_000_000

@@ -13,7 +13,7 @@ switch thread must not depend on an ordinary thread that a job has pushed off it
 under 1% of a core, and never works for long without a pause (``gangd.freezer.procfs.WorkBudget``). Should it
 ever run away, RLIMIT_RTTIME sends SIGXCPU: it gives up its priority (``demote``) and holds nothing for 5 s.
 
-The few calls that Python 3.11 has no name for (timerfd, inotify, mlockall) are at the end, through ctypes.
+The few calls that Python 3.11 has no name for (timerfd, inotify, mlockall) go through ctypes.
 
 The agent's bell: slurmd's prolog and epilog ring it, and the agent looks at once.
 
@@ -142,7 +142,69 @@ _EVENT = struct.Struct("iIII")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class FolderWatch:
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One inotify event: the watch, its mask, and the name inside a watched folder."""
+
+    watch: int
+    mask: int
+    name: str
+
+
+def parse_notices(raw: bytes) -> Iterator[Notice]:
+    """Events as they were read from a descriptor."""
+    at = 0
+    while at < len(raw):
+        watch, mask, _, length = _EVENT.unpack_from(raw, at)
+        at += _EVENT.size
+        name = raw[at : at + length].rstrip(b"\0").decode("utf-8", "replace")
+        at += length
+        yield Notice(watch, mask, name)
+
+
+class Inotify:
+    """Changes of folders and files as a descriptor (``inotify``)."""
+
+    def __init__(self) -> None:
+        try:
+            self.fd = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            raise HostError(
+                f"the kernel gives no notices of cgroups (inotify): {error.strerror}; raise "
+                "fs.inotify.max_user_instances or the limit of open files"
+            ) from error
+
+    def add_folder(self, path: str) -> int | None:
+        """Watch a folder for entries that come and go; None if it is gone or watches are used up."""
+        return self._add(path, IN_CREATE | IN_DELETE | IN_DELETE_SELF | _IN_ONLYDIR)
+
+    def add_file(self, path: str) -> int | None:
+        """Watch a file for writes; None as above."""
+        return self._add(path, IN_MODIFY)
+
+    def remove(self, watch: int) -> None:
+        """End a watch; one that ended by itself is no error."""
+        _libc.inotify_rm_watch(self.fd, watch)
+
+    def read(self) -> Iterator[Notice]:
+        """Every event that waits now."""
+        while True:
+            try:
+                raw = os.read(self.fd, 1 << 16)
+            except BlockingIOError:
+                return
+            yield from parse_notices(raw)
+
+    def close(self) -> None:
+        """Give the descriptor and all watches back."""
+        os.close(self.fd)
+
+    def _add(self, path: str, mask: int) -> int | None:
+        watch = int(_libc.inotify_add_watch(self.fd, path.encode(), mask))
+        return None if watch < 0 else watch
+
+
+class FolderWatch(Inotify):
     """Folders in which entries may come and go; ``fd`` goes into the loop's poll set.
 
     Attributes
@@ -152,9 +214,8 @@ class FolderWatch:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.complete = False
-        self._inotify = Inotify()
-        self.fd = self._inotify.fd
         self._folders: dict[str, int] = {}
         self._paths: dict[int, str] = {}
 
@@ -164,11 +225,11 @@ class FolderWatch:
         for path in [path for path in self._folders if path not in wanted]:
             watch = self._folders.pop(path)
             self._paths.pop(watch, None)
-            self._inotify.remove(watch)
+            self.remove(watch)
         new, self.complete = False, True
         for path in wanted - self._folders.keys():
             WORK.pause_if_spent()
-            added = self._inotify.add_folder(path)
+            added = self.add_folder(path)
             if added is not None:
                 self._folders[path], self._paths[added] = added, path
                 new = True
@@ -179,7 +240,7 @@ class FolderWatch:
     def changed(self) -> bool:
         """Whether anything came or went since the last call."""
         changed = False
-        for notice in self._inotify.read():
+        for notice in self.read():
             if notice.mask & IN_IGNORED:
                 path = self._paths.pop(notice.watch, None)
                 if path is not None:  # else we ended the watch ourselves
@@ -189,16 +250,12 @@ class FolderWatch:
                 changed = changed or bool(notice.mask & IN_Q_OVERFLOW) or bool(notice.name)
         return changed
 
-    def close(self) -> None:
-        """End all watches."""
-        self._inotify.close()
 
-
-class FileWatch:
+class FileWatch(Inotify):
     """Control files of steps, and who is written."""
 
     def __init__(self) -> None:
-        self._inotify = Inotify()
+        super().__init__()
         self._files: dict[str, int] = {}
         self._paths: dict[int, tuple[str, StepKey]] = {}
 
@@ -207,11 +264,11 @@ class FileWatch:
         for path in [path for path in self._files if path not in files]:
             ended = self._files.pop(path)
             self._paths.pop(ended, None)
-            self._inotify.remove(ended)
+            self.remove(ended)
         complete = True
         for path, key in files.items():
             if path not in self._files:
-                watch = self._inotify.add_file(path)
+                watch = self.add_file(path)
                 if watch is None:  # it may be gone with its step
                     complete = complete and not Path(path).exists()
                     continue
@@ -220,16 +277,11 @@ class FileWatch:
 
     def written(self) -> set[StepKey]:
         """Return the steps whose control files were written since the last call, by whomever."""
-        return self._judge(self._inotify.read())
+        return self._judge(self.read())
 
     def take(self, raw: bytes) -> None:
         """Take in events that native code has read."""
         self._judge(parse_notices(raw))
-
-    @property
-    def fd(self) -> int:
-        """Descriptor that is readable when something was written."""
-        return self._inotify.fd
 
     def _judge(self, notices: Iterable[Notice]) -> set[StepKey]:
         keys: set[StepKey] = set()
@@ -241,30 +293,9 @@ class FileWatch:
                 keys.add(self._paths[notice.watch][1])
         return keys
 
-    def close(self) -> None:
-        """End all watches."""
-        self._inotify.close()
 
-
-@dataclass(frozen=True, slots=True)
-class GrantedLimits:
-    """What the host granted."""
-
-    fifo: bool
-    memory_locked: bool
-    spared_by_oom: bool
-
-    def as_fields(self) -> dict[str, bool]:
-        """Return it for the log."""
-        return {
-            "sched_fifo": self.fifo,
-            "memory_locked": self.memory_locked,
-            "oom_spared": self.spared_by_oom,
-        }
-
-
-def prepare_process(*, wanted: bool = True) -> GrantedLimits:
-    """Set up the calling process before it makes threads; what the host denies, it goes without."""
+def prepare_process(*, wanted: bool = True) -> dict[str, bool]:
+    """Set up the calling process before it makes threads; returns for the log what the host granted of it."""
     sys.setswitchinterval(_INTERPRETER_TURN_S)
     threading.stack_size(_STACK_BYTES)
     fifo = wanted and set_fifo(LOOP_PRIORITY)
@@ -279,7 +310,7 @@ def prepare_process(*, wanted: bool = True) -> GrantedLimits:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("-900")
             spared = True
-    return GrantedLimits(fifo, locked, spared)
+    return {"sched_fifo": fifo, "memory_locked": locked, "oom_spared": spared}
 
 
 def limit_real_time() -> None:
@@ -374,68 +405,6 @@ class TimerFd:
     def close(self) -> None:
         """Give the descriptor back."""
         os.close(self.fd)
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """One inotify event: the watch, its mask, and the name inside a watched folder."""
-
-    watch: int
-    mask: int
-    name: str
-
-
-def parse_notices(raw: bytes) -> Iterator[Notice]:
-    """Events as they were read from a descriptor."""
-    at = 0
-    while at < len(raw):
-        watch, mask, _, length = _EVENT.unpack_from(raw, at)
-        at += _EVENT.size
-        name = raw[at : at + length].rstrip(b"\0").decode("utf-8", "replace")
-        at += length
-        yield Notice(watch, mask, name)
-
-
-class Inotify:
-    """Changes of folders and files as a descriptor (``inotify``)."""
-
-    def __init__(self) -> None:
-        try:
-            self.fd = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        except OSError as error:
-            raise HostError(
-                f"the kernel gives no notices of cgroups (inotify): {error.strerror}; raise "
-                "fs.inotify.max_user_instances or the limit of open files"
-            ) from error
-
-    def add_folder(self, path: str) -> int | None:
-        """Watch a folder for entries that come and go; None if it is gone or watches are used up."""
-        return self._add(path, IN_CREATE | IN_DELETE | IN_DELETE_SELF | _IN_ONLYDIR)
-
-    def add_file(self, path: str) -> int | None:
-        """Watch a file for writes; None as above."""
-        return self._add(path, IN_MODIFY)
-
-    def remove(self, watch: int) -> None:
-        """End a watch; one that ended by itself is no error."""
-        _libc.inotify_rm_watch(self.fd, watch)
-
-    def read(self) -> Iterator[Notice]:
-        """Every event that waits now."""
-        while True:
-            try:
-                raw = os.read(self.fd, 1 << 16)
-            except BlockingIOError:
-                return
-            yield from parse_notices(raw)
-
-    def close(self) -> None:
-        """Give the descriptor and all watches back."""
-        os.close(self.fd)
-
-    def _add(self, path: str, mask: int) -> int | None:
-        watch = int(_libc.inotify_add_watch(self.fd, path.encode(), mask))
-        return None if watch < 0 else watch
 
 
 def lock_memory() -> None:

@@ -28,7 +28,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +35,7 @@ from typing import Any, NamedTuple
 
 from foundation.errors import HostError
 from foundation.trust import closing_fd
-from gangd.guardian.spawn import import_path
+from gangd.guardian.spawn import start_helper
 
 SAMPLE_NS, REST = 250_000_000, 20
 """A round of measuring begins so often, or as seldom as it takes 1/REST of a core."""
@@ -50,10 +49,6 @@ _JOB = re.compile(r"/job_([0-9]+)(?=/|$)")
 _MAP = re.compile(r"([0-9a-f]+)-([0-9a-f]+) .w.p [0-9a-f]+ \S+ 0 *(\[heap\]|\[stack\]|\[anon\S*|)\n")
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "total_inactive_file")
 _V2 = ("memory.max", "memory.current", "memory.peak", "inactive_file")
-_BOOT = (
-    "import signal, sys; signal.signal(signal.SIGXCPU, signal.SIG_IGN); "
-    "sys.path[:0] = sys.argv.pop(1).split(':'); from gangd.agent.memory_process import serve; serve()"
-)
 
 
 class MemoryTask(NamedTuple):
@@ -300,12 +295,8 @@ class MemoryProcess:
 
     def __init__(self) -> None:
         try:
-            self._child = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, import_path()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                cwd="/",
-                env={"PATH": os.defpath},
+            self._child = start_helper(
+                "from gangd.agent.memory_process import serve; serve()", pipes=subprocess.PIPE
             )
         except OSError as error:
             raise HostError(f"memory is not measured, no process can be started: {error.strerror}") from error

@@ -272,7 +272,7 @@ class NodeAgent:
     exhausted: bool = False
     clocks: CpuClocks = HOST_CLOCKS
     _turns: SliceTracker = field(init=False)
-    _looks: NodeObserver = field(init=False)
+    looks: NodeObserver = field(init=False)
     _follows: ControllerIdentity | None = None
     _trips: int = 0
     _known: object = None
@@ -283,18 +283,9 @@ class NodeAgent:
         meters, agenda = JobMeters(self.clocks), self.agenda
         self._turns = SliceTracker(self.talk, self.switch, self.table, self.checks, self.book, meters, agenda)
         seen = (self.talk, self.switch, self.table, self.checks, self.memory, self.book)
-        self._looks = NodeObserver(*seen, meters, self._turns, agenda, self.clocks)
+        self.looks = NodeObserver(*seen, meters, self._turns, agenda, self.clocks)
         for item in (AgendaItem.LOOK, AgendaItem.LEASE, AgendaItem.LEAK, AgendaItem.REPORT):
             agenda.set(item, 0)
-
-    @property
-    def is_notified(self) -> bool:
-        """Whether the caller calls ``look`` whenever a step comes or goes."""
-        return self._looks.is_notified
-
-    @is_notified.setter
-    def is_notified(self, is_notified: bool) -> None:
-        self._looks.is_notified = is_notified
 
     def jobs(self, now_ns: int) -> frozenset[int]:
         """Jobs that the schedule names around now."""
@@ -335,14 +326,14 @@ class NodeAgent:
         Without ``new`` (nothing tells of new steps) steps and processes are looked for only as often as it
         is cheap enough; a freezer that has to search all processes of the host would else cost too much.
         """
-        everything = self._looks.begin(now_ns, new=new)
+        everything = self.looks.begin(now_ns, new=new)
         if everything:
-            self._looks.for_steps(self.ways, self.limits.grace_ns, now_ns)
+            self.looks.for_steps(self.ways, self.limits.grace_ns, now_ns)
         self._resync()
-        self._looks.at_states(self.ways, now_ns, everything=everything)
+        self.looks.at_states(self.ways, now_ns, everything=everything)
         self.act(now_ns, reassert=everything)
         if everything:
-            self._looks.end(now_ns)
+            self.looks.end(now_ns)
 
     def act(self, now_ns: int, *, reassert: bool = False) -> None:
         """Renew the lease, decide for now, write the difference, and prepare the next switch.
@@ -353,9 +344,9 @@ class NodeAgent:
         if self.switch.has_made():
             self.on_switches(now_ns)
         self._renew(now_ns)
-        if self._looks.at_ways(self.ways, now_ns):
+        if self.looks.at_ways(self.ways, now_ns):
             reassert = True
-            self._looks.again_at(now_ns + AGAIN_NS)
+            self.looks.again_at(now_ns + AGAIN_NS)
         self._bar(now_ns)
         pays_ns = self._turns.pay(now_ns)
         verdict = decide(self._situation(now_ns, for_now=True), self.limits)
@@ -368,7 +359,7 @@ class NodeAgent:
             if self.switch.has_made():  # maybe nothing was done, as the next slice has begun: decide for that
                 self.agenda.set(AgendaItem.COLLECT, now_ns + AGAIN_NS)
             if reassert and any(outcome.did is Did.WROTE for outcome in applied.outcomes):
-                self._looks.again_at(now_ns + AGAIN_NS)  # until nothing new turns up
+                self.looks.again_at(now_ns + AGAIN_NS)  # until nothing new turns up
         if self.agenda.may(AgendaItem.LEASE, now_ns):
             self.agenda.set(AgendaItem.LEASE, now_ns + STUCK_NS)
         times = [at_ns for at_ns in (verdict.again_ns, pays_ns) if at_ns is not None]
@@ -393,11 +384,11 @@ class NodeAgent:
         if agenda.take(AgendaItem.SETTLE, now_ns) and self.checks.on_time(now_ns):
             self.act(now_ns)
         if agenda.take(AgendaItem.LOOK, now_ns):
-            self.look(now_ns, new=self._looks.for_new)
+            self.look(now_ns, new=self.looks.for_new)
         elif self._must_act(now_ns):
             self.act(now_ns)
         if self.gate.held_lately and agenda.take(AgendaItem.LEAK, now_ns):
-            self._looks.for_leaks(self.ways, now_ns)
+            self.looks.for_leaks(self.ways, now_ns)
 
     def due_ns(self) -> int:
         """When ``on_time``, or other work on the event queue, is due next."""
@@ -494,7 +485,7 @@ class NodeAgent:
         self._turns.prepare(
             lambda: self._situation(now_ns, for_now=False),
             self.limits,
-            lambda jobs: self._looks.is_calm(jobs, now_ns),
+            lambda jobs: self.looks.is_calm(jobs, now_ns),
             now_ns,
         )
 
@@ -502,7 +493,7 @@ class NodeAgent:
         """Take in the switches that were made since the last look; nothing wakes the loop for them."""
         if self.switch.has_made():
             self._turns.take(self.ways, now_ns)
-            self.look(now_ns, new=self._looks.for_new)
+            self.look(now_ns, new=self.looks.for_new)
             self._report_look(now_ns)
             return
         prepared = self.switch.prepared()

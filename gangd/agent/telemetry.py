@@ -121,23 +121,17 @@ class AgentMetrics:
         """Look whether the loop turns, the controller is heard, and the guardian watches."""
         reading, now_ns = self._reading, self.clock()
         if reading is None:
-            names = ("loop", "controller", "guardian")
-            return Health(dict.fromkeys(names, False), dict.fromkeys(names, "not known yet"))
+            return Health(dict.fromkeys(("loop", "controller", "guardian"), (False, "not known yet")))
         silent_s = (now_ns - reading.at_ns) / 1e9
         left_s = (reading.lease_until_ns - now_ns) / 1e9
         return Health(
             {
-                "loop": now_ns - reading.at_ns < LOOP_PATIENCE_NS,
-                "controller": reading.heard_lately,
-                "guardian": reading.guarded,
-            },
-            {
-                "loop": f"last seen {silent_s:.1f} s ago",
-                "controller": f"heard lately, lease of {max(0.0, left_s):.1f} s left"
+                "loop": (now_ns - reading.at_ns < LOOP_PATIENCE_NS, f"last seen {silent_s:.1f} s ago"),
+                "controller": (True, f"heard lately, lease of {max(0.0, left_s):.1f} s left")
                 if reading.heard_lately
-                else "not heard, or not followed: everything runs",
-                "guardian": "watches" if reading.guarded else "is missing: nothing is held",
-            },
+                else (False, "not heard, or not followed: everything runs"),
+                "guardian": (True, "watches") if reading.guarded else (False, "is missing: nothing is held"),
+            }
         )
 
     def figures(self) -> Figures:
@@ -148,7 +142,7 @@ class AgentMetrics:
                 (hello.agent_version, hello.freezer, hello.yields or "none", str(hello.dry_run).lower()): 1.0
             },
             "gang_agent_up_seconds": (now_ns - self._since_ns) / 1e9,
-            "gang_agent_healthy": {(check,): float(holds) for check, holds in self.health().checks.items()},
+            "gang_agent_healthy": self.health().figures(),
             "gang_agent_clock_bound_seconds": UNKNOWN,
             "gang_agent_memory_available_bytes": UNKNOWN,
         }

@@ -437,26 +437,22 @@ class ControllerMetrics:
         """Look whether leases are renewed, Slurm answers and agents are joined."""
         now_ns, reading = self.clock(), self._reading
         if reading is None:
-            unknown = "not known yet"
-            return Health(
-                dict.fromkeys(("lease", "slurm", "agents"), False),
-                dict.fromkeys(("lease", "slurm", "agents"), unknown),
-            )
+            return Health(dict.fromkeys(("lease", "slurm", "agents"), (False, "not known yet")))
         silent_s = (now_ns - (self.beat_ns or self._since_ns)) / 1e9
         nodes = Counter(node.agent for node in reading.status.nodes)
         joined, lost = nodes[AgentState.JOINED.value], nodes[AgentState.LOST.value]
-        age_s = self._slurm_age_s(reading, now_ns)
+        age_s, lease_s = self._slurm_age_s(reading, now_ns), reading.status.lease_ms / 1000
         return Health(
             {
-                "lease": silent_s < reading.status.lease_ms / 1000,
-                "slurm": age_s is not None and age_s < SLURM_PATIENCE_S,
-                "agents": joined > lost,
-            },
-            {
-                "lease": f"renewed {silent_s:.1f} s ago, lasts {reading.status.lease_ms / 1000:g} s",
-                "slurm": "has not answered yet" if age_s is None else f"answered {age_s:.1f} s ago",
-                "agents": f"{counted_of(joined, len(reading.status.nodes), 'node')} joined, {lost} lost",
-            },
+                "lease": (silent_s < lease_s, f"renewed {silent_s:.1f} s ago, lasts {lease_s:g} s"),
+                "slurm": (False, "has not answered yet")
+                if age_s is None
+                else (age_s < SLURM_PATIENCE_S, f"answered {age_s:.1f} s ago"),
+                "agents": (
+                    joined > lost,
+                    f"{counted_of(joined, len(reading.status.nodes), 'node')} joined, {lost} lost",
+                ),
+            }
         )
 
     def figures(self) -> Figures:
@@ -464,7 +460,7 @@ class ControllerMetrics:
         reading, now_ns = self._reading, self.clock()
         up: dict[str, Mapping[tuple[str, ...], float] | float] = {
             "gangd_up_seconds": (now_ns - self._since_ns) / 1e9,
-            "gangd_healthy": {(check,): float(holds) for check, holds in self.health().checks.items()},
+            "gangd_healthy": self.health().figures(),
             "gangd_slurm_age_seconds": UNKNOWN,
             "gangd_switch_lost_ratio": UNKNOWN,
         }

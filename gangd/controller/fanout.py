@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 
@@ -37,6 +38,7 @@ from gangd.wire.messages import (
 )
 from gangd.wire.messages import ExemptJobs as WireExempt
 
+M = TypeVar("M", Beat, PlanChange, SlicePlan, ThawNow)
 A_PART, MOST_PARTS = 500, 8
 FIRST_ROUNDS, ANNOUNCED_EVERY = 60, 4
 """A controller that has just begun announces itself in each round, later in every few: who obeys another one
@@ -243,16 +245,13 @@ class Fanout:
             if change.whole or not before:
                 messages.append(self._whole(node, plan, now_ns, first))
             else:
-                self._seq += 1
                 exempt = change.exempt or plan.outdated
                 messages.append(
-                    PlanChange(
-                        controller=self.controller,
-                        node=node,
-                        epoch=plan.epoch,
-                        seq=self._seq,
-                        sent_ns=now_ns,
-                        lease_ns=self._lease_ns,
+                    self._message(
+                        PlanChange,
+                        node,
+                        plan.epoch,
+                        now_ns,
                         base_epoch=before,
                         first_slice=first,
                         horizon=horizon,
@@ -272,51 +271,24 @@ class Fanout:
         for node in nodes:
             plan = self.plans.get(node)
             if plan is not None and plan.epoch:
-                self._seq += 1
-                messages.append(
-                    Beat(
-                        controller=self.controller,
-                        node=node,
-                        epoch=plan.epoch,
-                        seq=self._seq,
-                        sent_ns=now_ns,
-                        lease_ns=self._lease_ns,
-                        horizon=horizon,
-                    )
-                )
+                messages.append(self._message(Beat, node, plan.epoch, now_ns, horizon=horizon))
         return messages
 
     def thaw_all(self, now_ns: int, reason: str) -> DownMessage:
         """Message that thaws everything everywhere and voids all plans."""
-        return self._to_all(now_ns, None, reason)
+        return self._message(ThawNow, None, 0, now_ns, jobs=None, reason=reason)
 
     def announce(self, now_ns: int) -> DownMessage:
         """Message that changes nothing, but tells agents of an earlier controller to say hello."""
-        return self._to_all(now_ns, (), "announcement")
-
-    def _to_all(self, now_ns: int, jobs: tuple[int, ...] | None, reason: str) -> DownMessage:
-        self._seq += 1
-        return ThawNow(
-            controller=self.controller,
-            node=None,
-            epoch=0,
-            seq=self._seq,
-            sent_ns=now_ns,
-            lease_ns=self._lease_ns,
-            jobs=jobs,
-            reason=reason,
-        )
+        return self._message(ThawNow, None, 0, now_ns, jobs=(), reason="announcement")
 
     def _whole(self, node: str, plan: NodePlan, now_ns: int, first: int) -> SlicePlan:
-        self._seq += 1
         era = self._time.era(first)
-        return SlicePlan(
-            controller=self.controller,
-            node=node,
-            epoch=plan.epoch,
-            seq=self._seq,
-            sent_ns=now_ns,
-            lease_ns=self._lease_ns,
+        return self._message(
+            SlicePlan,
+            node,
+            plan.epoch,
+            now_ns,
             first_slice=first,
             first_start_ns=era.start_ns + (first - era.first_slice) * era.quantum_ns,
             quantum_ns=era.quantum_ns,
@@ -326,6 +298,19 @@ class Fanout:
             exempt=plan.exemptions(),
             cores=plan.allocated(plan.tracks, exempt=True),
             memory=self._memory,
+        )
+
+    def _message(self, kind: type[M], node: str | None, epoch: int, now_ns: int, **said: Any) -> M:
+        """Return the next message: with what each one says, and what it says besides."""
+        self._seq += 1
+        return kind(
+            controller=self.controller,
+            node=node,
+            epoch=epoch,
+            seq=self._seq,
+            sent_ns=now_ns,
+            lease_ns=self._lease_ns,
+            **said,
         )
 
     def _plan(self, node: str) -> NodePlan:

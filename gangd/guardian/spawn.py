@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from foundation.errors import HostError
@@ -22,7 +23,6 @@ ASLEEP_NS = 3 * BEAT_NS
 _BOOT = (
     "import signal, sys; signal.signal(signal.SIGXCPU, signal.SIG_IGN); "
     "sys.path[:0] = sys.argv.pop(1).split(':'); "
-    "from gangd.guardian.guardian_process import run; run(*map(int, sys.argv[1:]))"
 )
 
 
@@ -55,14 +55,11 @@ class Guardian:
         pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
         ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
         try:
-            words = [str(fd) for fd in (state.fd, pipe_read, ready_write)]
-            child = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, import_path(), *words, str(os.getpid())],
-                pass_fds=(state.fd, pipe_read, ready_write),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd="/",
-                env={"PATH": os.defpath},
+            fds = (state.fd, pipe_read, ready_write)
+            child = start_helper(
+                "from gangd.guardian.guardian_process import run; run(*map(int, sys.argv[1:]))",
+                *map(str, (*fds, os.getpid())),
+                pass_fds=fds,
             )
             os.close(ready_write)
             ready_write = -1
@@ -119,9 +116,18 @@ def _is_ready(fd: int, within_s: float) -> bool:
     return bool(poller.poll(within_s * 1000))
 
 
-def import_path() -> str:
-    """Return the folders that hold ``gangd`` and ``foundation``: the guardian runs without site-packages."""
+def start_helper(
+    code: str, *words: str, pipes: int = subprocess.DEVNULL, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a process of the agent without site-packages; ``pipes`` are its standard input and output."""
     from foundation import version
 
     folders = {str(Path(__file__).parents[2]), str(Path(version.__file__).parents[1])}
-    return ":".join(sorted(folders))
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _BOOT + code, ":".join(sorted(folders)), *words],
+        pass_fds=pass_fds,
+        stdin=pipes,
+        stdout=pipes,
+        cwd="/",
+        env={"PATH": os.defpath},
+    )

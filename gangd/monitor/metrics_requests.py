@@ -76,21 +76,23 @@ def parse(head: bytes) -> MetricsRequest | None:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether each check holds, and a sentence on each."""
+    """Whether each check holds, and a sentence on it."""
 
-    checks: Mapping[str, bool]
-    details: Mapping[str, str]
+    checks: Mapping[str, tuple[bool, str]]
 
     @property
     def is_well(self) -> bool:
         """Whether all hold."""
-        return all(self.checks.values())
+        return all(holds for holds, _ in self.checks.values())
+
+    def figures(self) -> dict[tuple[str, ...], float]:
+        """Return for each check 1 or 0, as a metric has it."""
+        return {(check,): float(holds) for check, (holds, _) in self.checks.items()}
 
     def lines(self) -> str:
         """Return a line for each check."""
         return "\n".join(
-            f"{'ok' if holds else 'NOT OK'} {name}: {self.details[name]}"
-            for name, holds in self.checks.items()
+            f"{'ok' if holds else 'NOT OK'} {name}: {detail}" for name, (holds, detail) in self.checks.items()
         )
 
 

@@ -334,7 +334,7 @@ def test_failed_look_is_reported_and_slices_go_on(monkeypatch: pytest.MonkeyPatc
     agent.sent.clear()
     agent.run(3 * SECOND)
     assert "unseen" not in faults(agent)
-    assert agent.node._looks._meters.unseen == frozenset()
+    assert agent.node.looks._meters.unseen == frozenset()
 
 
 def test_other_errors_of_a_look_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def agent() -> SimulatedAgent:
     agent = SimulatedAgent()
     agent.now_ns = (time.monotonic_ns() // SECOND + 2) * SECOND
     agent.zero_ns = agent.controller_ns()
-    agent.node.is_notified = True
+    agent.node.looks.is_notified = True
     agent.join()
     agent.rotate(run_ns=SECOND)
     agent.sent.clear()

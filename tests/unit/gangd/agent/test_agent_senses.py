@@ -393,7 +393,7 @@ def test_node_where_something_changes_looks_after_each_slice(calm: SimulatedAgen
         calm.freezer.steps.add(StepKey(1, "1"))
         calm.node.look(calm.now_ns)
     else:
-        calm.node.is_notified = False
+        calm.node.looks.is_notified = False
     compute(calm, SECOND, *idle)
     assert len(compute(calm, 2 * SECOND, *idle)) in (7, 8, 9)
 

@@ -41,8 +41,8 @@ from tests.fixtures.gang_loop import Stage, two_jobs
 
 HERE = ListenAddress("127.0.0.1", 0)
 TOKEN = "0123456789abcdef"
-WELL = Health({"one": True, "two": True}, {"one": "fine", "two": "fine"})
-SICK = Health({"one": True, "two": False}, {"one": "fine", "two": "silent"})
+WELL = Health({"one": (True, "fine"), "two": (True, "fine")})
+SICK = Health({"one": (True, "fine"), "two": (False, "silent")})
 
 
 class Asked:
