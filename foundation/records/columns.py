@@ -241,10 +241,8 @@ class RunTable:
         Its columns, in order.
     ascending
         Pairs of columns of which the second is never below the first, where both are known.
-    needs
-        (column, value, others): where ``column`` has ``value``, the others are known.
-    forbids
-        (column, value, others): where ``column`` has ``value``, the others are null.
+    known
+        (column, value, known, others): where ``column`` has ``value``, the others are known, or else null.
     later
         Columns that files of earlier versions lack; they are null there.
     """
@@ -255,8 +253,7 @@ class RunTable:
     sort: tuple[str, ...]
     columns: tuple[Column, ...]
     ascending: tuple[tuple[str, str], ...] = ()
-    needs: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
-    forbids: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    known: tuple[tuple[str, str, bool, tuple[str, ...]], ...] = ()
     later: tuple[str, ...] = ()
 
     @property
@@ -327,8 +324,10 @@ JOBS = RunTable(
         ("min_nodes", "preferred_nodes"),
         ("preferred_nodes", "max_nodes"),
     ),
-    needs=(("state", "COMPLETED", ("start_s", "end_s")),),
-    forbids=(("state", "REFUSED", ("start_s", "end_s")),),
+    known=(
+        ("state", "COMPLETED", True, ("start_s", "end_s")),
+        ("state", "REFUSED", False, ("start_s", "end_s")),
+    ),
     later=("steps", "step_s", "steps_cpu_s", "first_step_s", "last_step_s"),
 )
 ALLOCATIONS = RunTable(

@@ -85,14 +85,11 @@ def check_table(frame: pl.DataFrame, table: RunTable, source: str, *, finished: 
         _check_column(frame, column, table, source, finished=finished)
     for before, after in table.ascending:
         refuse_first(frame, pl.col(after) < pl.col(before), table, source, after, f"is before {before}")
-    for column_name, value, others in table.needs:
+    for name, value, known, others in table.known:
         for other in others:
-            bad = (pl.col(column_name) == value) & pl.col(other).is_null()
-            refuse_first(frame, bad, table, source, other, f"is null although {column_name} is {value}")
-    for column_name, value, others in table.forbids:
-        for other in others:
-            bad = (pl.col(column_name) == value) & pl.col(other).is_not_null()
-            refuse_first(frame, bad, table, source, other, f"is known although {column_name} is {value}")
+            bad = (pl.col(name) == value) & (pl.col(other).is_null() == known)
+            what = f"is {'null' if known else 'known'} although {name} is {value}"
+            refuse_first(frame, bad, table, source, other, what)
     if table.key is not None:
         repeated = pl.col(table.key).is_duplicated()
         refuse_first(frame, repeated, table, source, table.key, "occurs twice")
@@ -191,14 +188,10 @@ def _fault(table: RunTable, record: Row) -> tuple[str, str] | None:
         least, value = getattr(record, before), getattr(record, after)
         if least is not None and value is not None and value < least:
             return after, f"{value!r} is before {before}"
-    for name, wanted, others in table.needs:
+    for name, wanted, known, others in table.known:
         for other in others:
-            if getattr(record, name) == wanted and getattr(record, other) is None:
-                return other, f"is null although {name} is {wanted}"
-    for name, wanted, others in table.forbids:
-        for other in others:
-            if getattr(record, name) == wanted and getattr(record, other) is not None:
-                return other, f"is known although {name} is {wanted}"
+            if getattr(record, name) == wanted and (getattr(record, other) is None) == known:
+                return other, f"is {'null' if known else 'known'} although {name} is {wanted}"
     return _placement_fault(record)
 
 

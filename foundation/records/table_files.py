@@ -31,11 +31,10 @@ from foundation.records.columns import (
     PlacementArrays,
     Row,
     RunTable,
-    parse_cores,
 )
 from foundation.records.journal import SYNC_EVERY_S, AppendFile, frame, good_length, output_error, read_frames
 from foundation.records.record_checks import check_record, check_table
-from foundation.records.row_types import AllocationRecord, JobRecord, Placement
+from foundation.records.row_types import AllocationRecord, JobRecord
 from foundation.units import counted
 
 ROWS_A_GROUP = 4_096
@@ -56,21 +55,6 @@ def _cells(row: Row) -> list[object]:
         else cell
         for cell in cells
     ]
-
-
-def rows_of(frame: pl.DataFrame, table: RunTable) -> Iterator[Row]:
-    """Yield the rows of a frame as structs; a Python object a row, so not for large tables."""
-    for cells in frame.select(table.schema.names()).iter_rows(named=True):
-        placement = cells.get("placement")
-        if placement is not None:
-            cells["placement"] = [
-                Placement(entry["node"], parse_cores(entry["cores"])) for entry in placement
-            ]
-        yield msgspec.convert(
-            list(cells.values()) if table.row.__struct_config__.array_like else cells,
-            table.row,
-            from_attributes=True,
-        )
 
 
 def complete(frame: pl.DataFrame, table: RunTable, source: str) -> pl.DataFrame:

@@ -75,7 +75,7 @@ class LeadFile:
             The folder cannot be written.
         """
         try:
-            terms = [int(found[1]) for name in names_in(self._fd) if (found := _TERM.fullmatch(name))]
+            terms = self._terms()
             term = max([0 if leader is None else leader.term, *terms]) + 1
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
             try:
@@ -93,8 +93,10 @@ class LeadFile:
 
     def term(self) -> int:
         """Return the highest term that was claimed; raises OSError."""
-        terms = [int(found[1]) for name in names_in(self._fd) if (found := _TERM.fullmatch(name))]
-        return max(terms, default=0)
+        return max(self._terms(), default=0)
+
+    def _terms(self) -> list[int]:
+        return [int(found[1]) for name in names_in(self._fd) if (found := _TERM.fullmatch(name))]
 
     def write(self, leader: Leader) -> None:
         """Write the lease; raises OSError."""

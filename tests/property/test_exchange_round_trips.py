@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from foundation.errors import InputError
 from foundation.records import JOBS, JobRecord, JobState, Placement, load_run, write_run
 from foundation.records.record_checks import check_record
-from foundation.records.table_files import frame_of, rows_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.exchange import osub
-from tests.fixtures.records import make_info, make_trace
+from tests.fixtures.records import make_info, make_trace, rows_of
 from tests.fixtures.tier import examples
 from workloads.exchange import json_stream
 from workloads.exchange.elastisim.application_model import evaluate

@@ -14,7 +14,8 @@ from foundation import records
 from foundation.errors import InputError
 from foundation.id_list import write_ids
 from foundation.records.record_checks import check_record, check_table
-from foundation.records.table_files import frame_of, read_table, rows_of, write_table
+from foundation.records.table_files import frame_of, read_table, write_table
+from tests.fixtures.records import rows_of
 from tests.fixtures.tier import examples
 from workloads import swf
 

@@ -18,8 +18,8 @@ from foundation import records
 from foundation.errors import InputError, OutputError
 from foundation.id_list import write_ids
 from foundation.records.journal import AppendFile, frame, good_length, read_frames
-from foundation.records.table_files import frame_of, rows_of
-from tests.fixtures.records import TRACE_TEXT, make_ended, make_info, make_job, make_trace
+from foundation.records.table_files import frame_of
+from tests.fixtures.records import TRACE_TEXT, make_ended, make_info, make_job, make_trace, rows_of
 
 
 def create(folder: Path) -> records.RunWriter:
