@@ -37,7 +37,7 @@ Rules:
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from gangd.core.cores import InvalidTransition
 
@@ -57,46 +57,42 @@ class GangState(StrEnum):
     GONE = "gone"
 
 
-class GangInput(StrEnum):
+class _Input(StrEnum):
+    """An input of a table: its name, and when it is."""
+
+    when: str
+
+    def __new__(cls, name: str, when: str) -> Self:
+        """Make one that is equal to its name."""
+        one = str.__new__(cls, name)
+        one._value_, one.when = name, when
+        return one
+
+
+class GangInput(_Input):
     """What happens to a gang."""
 
-    SETTLE = "settle"
-    SHARE_BUSY = "share, busy"
-    SHARE_IDLE = "share, idle"
-    UNSHARE = "unshare"
-    STIR = "stir"
-    CONFIRM = "confirm"
-    REST = "rest"
-    DEFER = "defer"
-    RELIEVE = "relieve"
-    RELEASE = "release"
-    RECLAIM = "reclaim"
-    SUSPEND = "suspend"
-    RESUME = "resume"
-    TERMINATE = "terminate"
-    VANISH = "vanish"
-
-
-MEANING: dict[GangInput, str] = {
-    GangInput.SETTLE: "its tasks run on all of its nodes, or its launch grace is over",
-    GangInput.SHARE_BUSY: "another gang has one of its cores; it is, or is presumed, busy",
-    GangInput.SHARE_IDLE: "another gang has one of its cores; it was idle when last seen",
-    GangInput.UNSHARE: "no job shares its cores any more",
-    GangInput.STIR: "one sample above the busy share of a core",
-    GangInput.CONFIRM: "enough samples above the busy share",
-    GangInput.REST: "enough samples in a row, of all its nodes, below the idle share",
-    GangInput.DEFER: "a node of it is short of memory, and it is to give way to the others there",
-    GangInput.RELIEVE: "its nodes have memory again, or it is the first in line on each that has not",
-    GangInput.RELEASE: "it opted out, is paused, was stopped by a signal, or a node of it has no agent",
-    GangInput.RECLAIM: "the reason for RELEASE is gone",
-    GangInput.SUSPEND: (
-        "Slurm says SUSPENDED, or an agent found a freeze state that it did not leave, "
-        "or SIGTERM or SIGKILL pending"
-    ),
-    GangInput.RESUME: "Slurm says RUNNING, asked after the SUSPEND; no agent sees a deadly signal any more",
-    GangInput.TERMINATE: "Slurm says completing",
-    GangInput.VANISH: "Slurm does not list it any more",
-}
+    SETTLE = "settle", "its tasks run on all of its nodes, or its launch grace is over"
+    SHARE_BUSY = "share, busy", "another gang has one of its cores; it is, or is presumed, busy"
+    SHARE_IDLE = "share, idle", "another gang has one of its cores; it was idle when last seen"
+    UNSHARE = "unshare", "no job shares its cores any more"
+    STIR = "stir", "one sample above the busy share of a core"
+    CONFIRM = "confirm", "enough samples above the busy share"
+    REST = "rest", "enough samples in a row, of all its nodes, below the idle share"
+    DEFER = "defer", "a node of it is short of memory, and it is to give way to the others there"
+    RELIEVE = "relieve", "its nodes have memory again, or it is the first in line on each that has not"
+    RELEASE = "release", "it opted out, is paused, was stopped by a signal, or a node of it has no agent"
+    RECLAIM = "reclaim", "the reason for RELEASE is gone"
+    SUSPEND = (
+        "suspend",
+        (
+            "Slurm says SUSPENDED, or an agent found a freeze state that it did not leave, "
+            "or SIGTERM or SIGKILL pending"
+        ),
+    )
+    RESUME = "resume", "Slurm says RUNNING, asked after the SUSPEND; no agent sees a deadly signal any more"
+    TERMINATE = "terminate", "Slurm says completing"
+    VANISH = "vanish", "Slurm does not list it any more"
 
 
 class AgentState(StrEnum):
@@ -107,21 +103,14 @@ class AgentState(StrEnum):
     LOST = "lost"
 
 
-class AgentInput(StrEnum):
+class AgentInput(_Input):
     """What happens to an agent."""
 
-    HELLO = "hello"
-    REPORT = "report"
-    SILENCE = "silence"
-    LEAVE = "leave"
+    HELLO = "hello", "it says who it is; a restarted agent says it again"
+    REPORT = "report", "it reports and follows this controller"
+    SILENCE = "silence", "no report for as long as a lease"
+    LEAVE = "leave", "it says farewell, or obeys another controller"
 
-
-AGENT_MEANING: dict[AgentInput, str] = {
-    AgentInput.HELLO: "it says who it is; a restarted agent says it again",
-    AgentInput.REPORT: "it reports and follows this controller",
-    AgentInput.SILENCE: "no report for as long as a lease",
-    AgentInput.LEAVE: "it says farewell, or obeys another controller",
-}
 
 _S = GangState
 _I = GangInput

@@ -10,7 +10,7 @@ from typing import TypeVar
 from gangd.core import states
 
 State = TypeVar("State", bound=StrEnum)
-Input = TypeVar("Input", bound=StrEnum)
+Input = TypeVar("Input", states.GangInput, states.AgentInput)
 
 
 _MADE = """\
@@ -27,20 +27,20 @@ def render() -> str:
         _PICTURE,
         theory,
         "## Gangs",
-        _inputs(states.MEANING, states.GANG_TABLE),
+        _inputs(states.GangInput, states.GANG_TABLE),
         "## Agents",
-        _inputs(states.AGENT_MEANING, states.AGENT_TABLE),
+        _inputs(states.AgentInput, states.AGENT_TABLE),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _inputs(meaning: Mapping[Input, str], table: Mapping[tuple[State, Input], State]) -> str:
+def _inputs(kind: type[Input], table: Mapping[tuple[State, Input], State]) -> str:
     """Return a row for each input: when it is, in which states, and the state that follows."""
-    rows = []
-    for happened, text in meaning.items():
+    rows: list[str] = []
+    for happened in kind:
         before = [state for state, given in table if given is happened]
         (after,) = {table[state, happened] for state in before}
-        rows.append(f"| {happened.value} | {text} | {_names(before, table)} | {after.name} |")
+        rows.append(f"| {happened} | {happened.when} | {_names(before, table)} | {after.name} |")
     return "\n".join(["| input | when | in | becomes |", "| --- | --- | --- | --- |", *rows])
 
 
