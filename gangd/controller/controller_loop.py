@@ -457,10 +457,12 @@ class ControllerLoop:
         self._keeper.tell(msgspec.json.encode(status))  # last: where the disk is full, the others know
 
     def _reading(self, status: ControllerStatus, now_ns: int) -> ControllerReading:
+        gangs, held = census(self._scheduler, status.slice)
         return ControllerReading(
             at_ns=now_ns,
             status=status,
-            census=census(self._scheduler, status.slice),
+            gangs=gangs,
+            held=held,
             faults=dict(self._uplink.faults),
             slurm_failures=self._slurm_failures,
             ends_moved=self._orders.ends_moved,

@@ -363,24 +363,16 @@ SLURM_PATIENCE_S = 30.0
 """Slurm is well if it has answered within that; it is asked every five seconds at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class GangCounts:
-    """Gangs by state, and jobs that are held in a slice by how."""
-
-    gangs: Mapping[GangState, int]
-    held: Mapping[HoldMode, int]
-
-
-def census(scheduler: GangScheduler, number: int) -> GangCounts:
-    """Count the gangs in slice ``number``."""
+def census(scheduler: GangScheduler, number: int) -> tuple[Counter[str], Counter[str]]:
+    """Count the gangs by state, and the jobs that are held in slice ``number`` by how."""
     running = scheduler.owners(number)
-    gangs: Counter[GangState] = Counter()
-    held: Counter[HoldMode] = Counter()
+    gangs: Counter[str] = Counter()
+    held: Counter[str] = Counter()
     for gang in scheduler.gangs.values():
-        gangs[gang.state] += 1
+        gangs[gang.state.value] += 1
         if gang.gang not in running:
-            held[gang.hold] += len(gang.views)
-    return GangCounts(gangs, held)
+            held[gang.hold.value] += len(gang.views)
+    return gangs, held
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +381,8 @@ class ControllerReading:
 
     at_ns: int
     status: ControllerStatus
-    census: GangCounts
+    gangs: Mapping[str, int]
+    held: Mapping[str, int]
     faults: Mapping[str, int]
     slurm_failures: int
     ends_moved: int
@@ -479,10 +472,10 @@ class ControllerMetrics:
             "gangd_info": {(version("osub"), str(status.dry_run).lower()): 1.0},
             **decisions,
             "gangd_nodes": _labelled(nodes),
-            "gangd_gangs": _labelled({state.value: count for state, count in reading.census.gangs.items()}),
+            "gangd_gangs": _labelled(reading.gangs),
             "gangd_jobs_running": status.running_jobs,
             "gangd_jobs_shared": status.shared_jobs,
-            "gangd_jobs_held": _labelled({hold.value: count for hold, count in reading.census.held.items()}),
+            "gangd_jobs_held": _labelled(reading.held),
             "gangd_slice_seconds": status.quantum_ms / 1000,
             "gangd_slice_asked_seconds": status.asked_quantum_ms / 1000,
             "gangd_lookahead_slices": status.lookahead,
