@@ -14,11 +14,11 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from gangd.agent.memory_process import MeasuredMemory
-from gangd.daemon_process import Death
+from gangd.monitor.hand_out import MetricsSource
 from gangd.monitor.metrics_requests import Health
 from gangd.monitor.metrics_table import UNKNOWN, Buckets, Figures
 from gangd.wire.messages import Hello
@@ -89,33 +89,10 @@ class AgentReading:
 
 
 @dataclass
-class AgentMetrics:
-    """The latest reading of the agent.
-
-    Attributes
-    ----------
-    hello
-        What the agent says of itself.
-    is_served
-        Whether metrics are served; if not, none needs to be updated.
-    deaths
-        What befell the thread that serves.
-    """
+class AgentMetrics(MetricsSource[AgentReading]):
+    """The latest reading of the agent; ``hello`` is what it says of itself."""
 
     hello: Hello
-    clock: Callable[[], int] = time.monotonic_ns
-    is_served: bool = False
-    deaths: list[Death] = field(default_factory=list)
-    _reading: AgentReading | None = None
-    _since_ns: int = field(default_factory=time.monotonic_ns)
-
-    def update(self, reading: AgentReading) -> None:
-        """Take what the loop knows."""
-        self._reading = reading
-
-    def on_death(self, death: Death) -> None:
-        """Keep what befell the thread that serves."""
-        self.deaths = [*self.deaths[-7:], death]
 
     def health(self) -> Health:
         """Look whether the loop turns, the controller is heard, and the guardian watches."""
@@ -135,7 +112,7 @@ class AgentMetrics:
         )
 
     def figures(self) -> Figures:
-        """Return the value of every metric that is known."""
+        """See ``MetricsSource``."""
         reading, now_ns, hello = self._reading, self.clock(), self.hello
         known: dict[str, Mapping[tuple[str, ...], float] | Buckets | float] = {
             "gang_agent_info": {

@@ -54,7 +54,7 @@ from gangd.core.scheduler import GangScheduler
 from gangd.core.scheduler_events import Alarm, NodeReport, Reload, Shutdown, SlurmChanges, SlurmSnapshot, Tick
 from gangd.core.states import AgentState
 from gangd.curve_keys import SHARED_AGENT
-from gangd.daemon_process import Death
+from gangd.daemon_process import Death, drained
 from gangd.wire.slice_schedule import next_look
 from gangd.wire.sockets import ControllerSockets
 
@@ -176,7 +176,7 @@ class ControllerLoop:
         self._unread = UnreadJobLog()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us, self._look_ns = 0, now_ns
-        self.metrics = ControllerMetrics(clock)
+        self.metrics = ControllerMetrics(clock=clock)
         self._slurm_failures = 0
         self._quiet = False
         self._rounds = BeatRounds()
@@ -439,7 +439,7 @@ class ControllerLoop:
         )
         for alarm in (
             *alarms_of(self._sockets.access.take_news()),
-            *map(alarm_of, self.metrics.take_deaths()),
+            *map(alarm_of, drained(self.metrics.deaths)),
         ):
             self._orders.alarm(alarm)
         if self._sockets.has_shared_key:

@@ -13,11 +13,9 @@ thread. Between the two nothing is shared but whole values that never change.
 
 from __future__ import annotations
 
-import collections
 import os
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
@@ -38,7 +36,7 @@ from gangd.core.scheduler import GangScheduler
 from gangd.core.scheduler_events import HoldMode
 from gangd.core.slice_timing import TunedGroup
 from gangd.core.states import AgentState, GangState
-from gangd.daemon_process import Death, drained
+from gangd.monitor.hand_out import MetricsSource
 from gangd.monitor.metrics_requests import Health
 from gangd.monitor.metrics_table import DECISION_S, UNKNOWN, Figures, Histogram
 from gangd.wire.messages import printable
@@ -392,7 +390,7 @@ class ControllerReading:
 
 
 @dataclass
-class ControllerMetrics:
+class ControllerMetrics(MetricsSource[ControllerReading]):
     """The latest reading of the controller.
 
     Attributes
@@ -401,30 +399,11 @@ class ControllerMetrics:
         How long decisions took, and how much CPU time of the loop's thread; the loop adds.
     beat_ns
         When leases were renewed last; None before the first time.
-    is_served
-        Whether metrics are served; if not, none needs to be updated.
     """
 
-    clock: Callable[[], int] = time.monotonic_ns
     decisions: Histogram = field(default_factory=lambda: Histogram(DECISION_S))
     decisions_cpu: Histogram = field(default_factory=lambda: Histogram(DECISION_S))
     beat_ns: int | None = None
-    is_served: bool = False
-    _reading: ControllerReading | None = None
-    _since_ns: int = field(default_factory=time.monotonic_ns)
-    _deaths: collections.deque[Death] = field(default_factory=lambda: collections.deque(maxlen=8))
-
-    def update(self, reading: ControllerReading) -> None:
-        """Take what the loop knows."""
-        self._reading = reading
-
-    def on_death(self, death: Death) -> None:
-        """Keep what befell the thread that serves, for the loop to raise an alarm."""
-        self._deaths.append(death)
-
-    def take_deaths(self) -> list[Death]:
-        """Take what befell the thread that serves."""
-        return drained(self._deaths)
 
     def health(self) -> Health:
         """Look whether leases are renewed, Slurm answers and agents are joined."""
@@ -449,7 +428,7 @@ class ControllerMetrics:
         )
 
     def figures(self) -> Figures:
-        """Return the value of every metric that is known."""
+        """See ``MetricsSource``."""
         reading, now_ns = self._reading, self.clock()
         up: dict[str, Mapping[tuple[str, ...], float] | float] = {
             "gangd_up_seconds": (now_ns - self._since_ns) / 1e9,

@@ -21,7 +21,7 @@ from foundation.errors import HostError, InputError, TrustError, UsageError
 from gangd.core.states import AgentState, GangState
 from gangd.daemon_process import Death
 from gangd.monitor.address import ListenAddress, read_address, read_token
-from gangd.monitor.hand_out import handed_out
+from gangd.monitor.hand_out import MetricsSource, handed_out
 from gangd.monitor.metrics_document import render
 from gangd.monitor.metrics_requests import MOST_BYTES, Health, MetricsRequest, answer, parse
 from gangd.monitor.metrics_server import MOST, Exposition, MetricsServer, Pages
@@ -31,6 +31,7 @@ from gangd.monitor.metrics_table import (
     CONTROLLER,
     PROCESS,
     STATES,
+    Figures,
     Histogram,
     Metric,
     MetricKind,
@@ -257,17 +258,12 @@ def test_a_token_is_a_secret_of_some_length(tmp_path: Path) -> None:
 
 
 def test_nothing_listens_unless_it_is_asked_for(tmp_path: Path) -> None:
-    class Source:
-        is_served = False
-
-        def figures(self) -> dict[str, float]:
+    class Source(MetricsSource[None]):
+        def figures(self) -> Figures:
             return {}
 
         def health(self) -> Health:
             return WELL
-
-        def on_death(self, death: Death) -> None:
-            raise AssertionError(death)
 
     source = Source()
     with handed_out(None, None, [], source) as port:
@@ -279,6 +275,7 @@ def test_nothing_listens_unless_it_is_asked_for(tmp_path: Path) -> None:
     ):
         assert b"process_cpu_seconds_total" in page.read()
     assert source.is_served
+    assert not source.deaths
 
 
 def test_requests_are_read_strictly_and_headers_by_name() -> None:
