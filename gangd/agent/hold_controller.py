@@ -138,7 +138,7 @@ class HoldController:
     def bar(self, jobs: frozenset[int]) -> None:
         """Freeze no step of these jobs from now on, whatever was prepared; does not thaw."""
         if jobs != self._barred:
-            with self._alone():
+            with self.alone():
                 self._barred = jobs
 
     def let_yield(self, jobs: frozenset[int]) -> None:
@@ -153,9 +153,16 @@ class HoldController:
                 self.yielding = jobs
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep everybody off the steps, with nothing planned; for what a plan depends on."""
-        with self._alone():
+    def alone(self, *, changes: bool = True) -> Iterator[None]:
+        """Keep everybody off the steps, with nothing planned if that ``changes`` what a plan depends on.
+
+        What native code has made by then is noted.
+        """
+        with self._lock:
+            if self._ahead is not None:
+                self._catch_up(self._ahead)
+            if changes:
+                self._void()
             yield
 
     def plan(self, choose: Callable[[], Sequence[PreparedSwitch]]) -> int:
@@ -164,7 +171,7 @@ class HoldController:
         ``choose`` is called when nothing can be made meanwhile, and returns what is due. Returned are the
         ``changes`` up to which the plan counts.
         """
-        with self._alone():
+        with self.alone():
             queue = choose()
             if self._ahead is not None and not self._strange:
                 self._plan(self._ahead, queue)
@@ -198,7 +205,7 @@ class HoldController:
         next_turn
             Whether this begins a new turn: the switch thread says so.
         """
-        with self._alone():
+        with self.alone():
             begin_ns = self._clock()
             if turn is not None and turn != self.turn:
                 return Applied(begin_ns, begin_ns, begin_ns, (), refused=False)
@@ -222,7 +229,7 @@ class HoldController:
 
     def thaw_all(self) -> Applied:
         """Thaw everything that we hold, even what another process has written since."""
-        with self._alone():
+        with self.alone():
             begin_ns = self._clock()
             self._strange.clear()
             outcomes = [self._thaw(key) for key in list(self._held)]
@@ -232,7 +239,7 @@ class HoldController:
 
     def disown(self, keys: Iterable[StepKey]) -> None:
         """Forget that we hold these steps, and leave them as they are."""
-        with self._alone():
+        with self.alone():
             self._see()
             for key in keys:
                 self.holder.disown(key)
@@ -242,7 +249,7 @@ class HoldController:
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """Let the holder know the steps that were found; what vanished is no longer held."""
-        with self._alone():
+        with self.alone():
             steps = self.holder.adopt(found, self._pause_if_spent)
             known = {step.key for step in steps}
             for key in [key for key in self._held if key not in known]:
@@ -252,12 +259,12 @@ class HoldController:
 
     def cpu_ns(self, job: int) -> int | None:
         """CPU time of a job, as ``Holder.cpu_ns`` tells it; both threads ask."""
-        with self._alone(changes=False):
+        with self.alone(changes=False):
             return self.holder.cpu_ns(job)
 
     def watch_files(self, files: dict[str, StepKey]) -> bool:
         """Watch exactly these control files; returns whether all can be watched."""
-        with self._alone(changes=False):
+        with self.alone(changes=False):
             complete = self.watch is None or self.watch.set_files(files)
             self._look_for_strangers()  # watches that ended are reported, too: native code stops at them
             return complete
@@ -267,24 +274,14 @@ class HoldController:
 
         Until then such steps are neither frozen nor thawed: another process may hold them by now.
         """
-        with self._alone(changes=False):
+        with self.alone(changes=False):
             self._look_for_strangers()
             return self._strange.copy()
 
     def settle(self, key: StepKey) -> None:
         """Note that it was found out what another process has done to a step."""
-        with self._alone():
+        with self.alone():
             self._strange.discard(key)
-
-    @contextmanager
-    def _alone(self, *, changes: bool = True) -> Iterator[None]:
-        """Take the lock, note what native code has made, and void what it was to make if that ``changes``."""
-        with self._lock:
-            if self._ahead is not None:
-                self._catch_up(self._ahead)
-            if changes:
-                self._void()
-            yield
 
     def _pause_if_spent(self) -> None:
         """Pause, with the lock and after too long without a pause, so that a switch is not late meanwhile."""
@@ -303,7 +300,7 @@ class HoldController:
     def _take_note(self) -> None:
         """Let what native code has made be noted, if it has made anything, or a part of it."""
         if self._ahead is not None and (self._ahead.is_ahead or self._ahead.has_begun):
-            with self._alone(changes=False):
+            with self.alone(changes=False):
                 pass
 
     def _catch_up(self, ahead: NativeSwitches) -> None:

@@ -277,7 +277,7 @@ def test_whatever_comes_between_what_is_frozen_is_held_and_recorded(stage: Stage
             reach = frozenset(job for job in JOBS if dice.random() < 0.8)
             stage.gather(reach)
             stage.gate.apply((), [key for key in KEYS if key.job not in reach])
-        with stage.gate._alone(changes=False):
+        with stage.gate.alone(changes=False):
             found, recorded = stage.held(), stage.recorded()
             assert {key.job for key in found} == recorded
             assert found == set(stage.gate._held)
