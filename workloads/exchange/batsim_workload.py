@@ -141,7 +141,7 @@ def batsim_jobs(found: Batsim, machines: Machines, left: Omissions, *, strict: b
         if key != "jobs":
             continue
         job = record(f"{found.path}: job", item)
-        name = _id(job)
+        name = job.name("id")
         job = Fields(f"{found.path}: job {shown(name)}", job.values)
         number = found.numbering.number(name, job.where)
         made, why = _job(job, number, found, machines, taken)
@@ -154,14 +154,9 @@ def batsim_jobs(found: Batsim, machines: Machines, left: Omissions, *, strict: b
 def _meet(found: Batsim, item: object) -> None:
     found.count += 1
     job = record(f"{found.path}: jobs[{found.count - 1}]", item)
-    name = _id(job)
+    name = job.name("id")
     if not found.numbering.meet(name):
         raise InputError(f"{found.path}: job {shown(name)}: id: is there twice")
-
-
-def _id(job: Fields) -> str:
-    found = job.need("id")
-    return str(job.whole("id")) if isinstance(found, int) else job.text("id")
 
 
 def _profile(item: object, where: str) -> Profile:

@@ -132,6 +132,10 @@ class Fields:
             raise self.fault(key, f"is longer than {LONGEST_NAME:,} characters")
         return found
 
+    def name(self, key: str) -> str:
+        """Return a name, which may be a whole number."""
+        return str(self.whole(key)) if isinstance(self.need(key), int) else self.text(key)
+
     def mapping(self, key: str) -> Mapping[str, Any]:
         """Return an object; an empty one where there is none."""
         found = self.values.get(key)

@@ -18,7 +18,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from foundation.errors import InputError
 from workloads.swf.swf_header import SwfComment, SwfHeader
 from workloads.swf.swf_job import (
     FIELD_COUNT,
@@ -31,7 +30,6 @@ from workloads.swf.swf_job import (
     is_blank,
     open_trace,
     parse_line,
-    stream_fault,
 )
 from workloads.swf.swf_reader import (
     LONE_PART,
@@ -43,6 +41,7 @@ from workloads.swf.swf_reader import (
     no_jobs,
     refusal,
     trace_name,
+    until_damage,
 )
 
 CHUNK_BYTES = 1 << 21
@@ -226,9 +225,7 @@ class _Loading:
             self.extensions.pop(place, None)
         self.blocks = [np.delete(table, found.dropped, axis=0)]
         self.extensions = {found.kept_before(row): tail for row, tail in self.extensions.items() if tail}
-        self.comments = [
-            SwfComment(comment.raw, found.kept_before(comment.after_jobs)) for comment in self.comments
-        ]
+        self.comments = found.comments(self.comments)
         self.jobs -= len(found.dropped)
 
     def refuse(self, message: str, reason: str) -> None:
@@ -314,16 +311,8 @@ def load_columns(path: Path, strict: bool = True) -> SwfColumns:
     """Read all of ``path`` into columns; what is accepted and what is raised is as for ``read_swf``."""
     loading = _Loading(path, strict)
     with open_trace(path) as stream:
-        try:
-            for chunk in chunks(stream):
-                loading.add(chunk)
-        except STREAM_FAULTS as error:
-            fault = stream_fault(path, error)
-            if strict:
-                raise fault from error
-            loading.refuse(str(fault), "damaged end of file")
-        except OSError as error:
-            raise InputError(f"cannot read trace {path}: {error.strerror}") from error
+        for chunk in until_damage(path, chunks(stream), loading.omitted, strict=strict):
+            loading.add(chunk)
     if any(np.isin(block[:, _STATUS], _PARTS).any() for block in loading.blocks):
         loading.join()
     if not loading.jobs:

@@ -9,7 +9,6 @@ comes first where there is one, and then only it has a submit time.
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -182,6 +181,10 @@ class JoinedParts:
         """Return how many of the lines before ``place`` are left."""
         return place - bisect_left(self.dropped, place)
 
+    def comments(self, found: Iterable[SwfComment]) -> list[SwfComment]:
+        """Return comments at their places among the lines that are left."""
+        return [SwfComment(comment.raw, self.kept_before(comment.after_jobs)) for comment in found]
+
 
 @dataclass(slots=True)
 class _Lines:
@@ -262,6 +265,19 @@ LONE_PART = (
 )
 
 
+def until_damage(path: Path, pieces: Iterable[bytes], omitted: Omissions, *, strict: bool) -> Iterator[bytes]:
+    """Yield pieces of a file; damage ends them, which is an error or (not ``strict``) counted."""
+    try:
+        yield from pieces
+    except STREAM_FAULTS as error:
+        fault = stream_fault(path, error)
+        if strict:
+            raise fault from error
+        omitted.count("damaged end of file", str(fault))
+    except OSError as error:
+        raise InputError(f"cannot read trace {path}: {error.strerror}") from error
+
+
 class SwfReader(Iterator[SwfJob]):
     """Iterates over the jobs of one file; header and report grow as it goes and are whole at the end.
 
@@ -312,7 +328,8 @@ class SwfReader(Iterator[SwfJob]):
         held: list[SwfJob] = []
         held_numbers: set[int] = set()
         with open_trace(self.path) as stream:
-            for number, raw in enumerate(self._lines(stream), start=1):
+            lines = until_damage(self.path, raw_lines(stream), self._omitted, strict=self.strict)
+            for number, raw in enumerate(lines, start=1):
                 if raw[:1] == b";" or raw.isspace():
                     self._comments.append(SwfComment(raw, self._jobs))
                     continue
@@ -346,26 +363,13 @@ class SwfReader(Iterator[SwfJob]):
         found = join_parts(enumerate(held, start=first), self._end_s)
         self._jobs -= len(found.dropped)
         self._joined, self._parted = len(found.dropped), found.jobs
-        self._comments = [
-            SwfComment(comment.raw, found.kept_before(comment.after_jobs)) for comment in self._comments
-        ]
+        self._comments = found.comments(self._comments)
         dropped = set(found.dropped)
         for place, job in enumerate(held, start=first):
             if place not in dropped:
                 job = found.changed.get(place, job)
                 self._count(job)
                 yield job
-
-    def _lines(self, stream: io.BufferedReader) -> Iterator[bytes]:
-        try:
-            yield from raw_lines(stream)
-        except STREAM_FAULTS as error:
-            fault = stream_fault(self.path, error)
-            if self.strict:
-                raise fault from error
-            self._refuse(str(fault), "damaged end of file")
-        except OSError as error:
-            raise InputError(f"cannot read trace {self.path}: {error.strerror}") from error
 
     def _refuse(self, message: str, reason: str) -> None:
         if self.strict:

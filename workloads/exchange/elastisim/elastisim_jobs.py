@@ -166,11 +166,7 @@ def _named(path: Path, item: object, place: int) -> Fields:
 
 def _name(job: Fields, place: int) -> str:
     attributes = Fields(f"{job.where}: attributes", job.mapping("attributes"))
-    if not attributes.has("job"):
-        return f"jobs[{place}]"
-    return (
-        str(attributes.whole("job")) if isinstance(attributes.values["job"], int) else attributes.text("job")
-    )
+    return attributes.name("job") if attributes.has("job") else f"jobs[{place}]"
 
 
 def _nodes(job: Fields) -> tuple[int, int]:
