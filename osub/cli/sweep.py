@@ -25,27 +25,14 @@ from osub.cli.completion import clusters
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, progress_bar
 from osub.live.cluster import conf_in
+from osub.sweep import tune as search
 from osub.sweep.dask_points import Dask, JobsWanted, SlurmJobs
 from osub.sweep.points import measure, measure_choice, point_of
 from osub.sweep.replays import ByKind, SweepReplays
 from osub.sweep.run import FAILED, TABLE, Sweep, SweepProgress, SweepStore, run_sweep
 from osub.sweep.spec import KIND, Parameters, read_spec
 from osub.sweep.tell import SHOWN, answers, figure, scenarios
-from osub.sweep.tune import (
-    DEDICATED,
-    GOAL_WORDS,
-    GOALS,
-    NODE_NOISE,
-    TOLERANCE,
-    Goal,
-    Tried,
-    Tuned,
-    gain_over_seeds,
-    kept,
-    overheads_in,
-    tune,
-    under,
-)
+from osub.sweep.tune import Goal, Tried, Tuned, kept
 from osub.sweep.workers import Processes, Workers
 
 MOST_ROWS = 12
@@ -106,10 +93,10 @@ def _answer(tuned: Tuned, best: Tried) -> str:
     jobs_a_core = best.parameters["multiplicity"]
     answer = (
         f"Best of {counted(len(tuned.found), 'setting')}, assuming C_o = {tuned.overhead:g}: "
-        f"{tuned.named(best)}. {GOAL_WORDS[goal.figure]} {amount(goal.value(best.outcome))}"
+        f"{tuned.named(best)}. {search.GOAL_WORDS[goal.figure]} {amount(goal.value(best.outcome))}"
     )
     elsewhere = _elsewhere(tuned, best, amount)
-    if jobs_a_core == DEDICATED:
+    if jobs_a_core == search.DEDICATED:
         return f"{answer}; {_why_alone(tuned.found, goal)}.{elsewhere}"
     slowed = float(best.outcome["degradation_mean"])
     return (
@@ -131,7 +118,7 @@ def _how_sure(tuned: Tuned, amount: Callable[[float], str]) -> str:
         return f", not clearly less over {counted(gain.count, 'seed')}"
     return (
         f" (less by {amount(low)} to {amount(high)}, 95% interval over "
-        f"{counted(gain.count, 'seed')} of nodes whose speeds differ by {NODE_NOISE:.0%})"
+        f"{counted(gain.count, 'seed')} of nodes whose speeds differ by {search.NODE_NOISE:.0%})"
     )
 
 
@@ -170,7 +157,7 @@ def _why_alone(found: Sequence[Tried], goal: Goal) -> str:
 def _remark(tried: Tried, goal: Goal) -> str:
     if "error" in tried.outcome:
         return one_line(str(tried.outcome["error"]), 60)
-    return "too harmful" if goal.harm(tried.outcome) > TOLERANCE else ""
+    return "too harmful" if goal.harm(tried.outcome) > search.TOLERANCE else ""
 
 
 def print_table(console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -302,7 +289,7 @@ def tune_command(
     trace: Annotated[Path, Argument(help="Trace in SWF; `osub trace convert` makes one of sacct's.")],
     system: Annotated[str, Option(help="Nodes and cores a node, such as N150C12.")],
     out: Out,
-    goal: Annotated[str, Option(help=f"What is to be small: {', '.join(GOALS)}.")] = "wait",
+    goal: Annotated[str, Option(help=f"What is to be small: {', '.join(search.GOALS)}.")] = "wait",
     most_degradation: Annotated[
         float, Option(help="Mean degradation of running jobs at most (1: as on cores of their own).")
     ] = 1.5,
@@ -341,7 +328,7 @@ def tune_command(
     if quantum_ms is not None:
         choices["quantum_ms"] = _numbers("--quantum-ms", quantum_ms)
     wanted = Goal(figure=goal, most_degradation=most_degradation)
-    assumed, *others = overheads_in(overhead)
+    assumed, *others = search.overheads_in(overhead)
     base: Parameters = {"trace": str(trace.resolve()), "system": system, "overhead": assumed, "seed": seed}
     most = min(trials, 1 + math.prod(map(len, choices.values())))
     tried = 0
@@ -356,7 +343,9 @@ def tune_command(
             tried = number
             spinner.update(f"{number} of at most {counted(most, 'setting')} tried")
 
-        found = tune(base, choices, wanted, store, measure_choice, trials=trials, seed=seed, watch=watch)
+        found = search.tune(
+            base, choices, wanted, store, measure_choice, trials=trials, seed=seed, watch=watch
+        )
 
         def run(parameters: Parameters) -> Tried:
             return kept(parameters, store, measure_choice)
@@ -364,10 +353,10 @@ def tune_command(
         tuned = Tuned(wanted, list(choices), assumed, found)
         for other in others:
             spinner.update(f"trying {counted(len(found), 'setting')} at C_o = {other}")
-            tuned.elsewhere[other] = under(found, {"overhead": other}, wanted, run)
+            tuned.elsewhere[other] = search.under(found, {"overhead": other}, wanted, run)
         if seeds > 1 and tuned.best is not None and tuned.best is not tuned.alone:
             spinner.update(f"trying the best with {seeds} seeds")
-            tuned.gain = gain_over_seeds(tuned.best, tuned.alone, seeds, wanted, run)
+            tuned.gain = search.gain_over_seeds(tuned.best, tuned.alone, seeds, wanted, run)
     tell_tuned(tuned, as_json=as_json)
 
 

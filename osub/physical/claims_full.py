@@ -8,17 +8,8 @@ from statistics import mean
 
 import polars as pl
 
-from analysis.claims import (
-    NEAR,
-    ClaimRow,
-    Judgement,
-    best_of,
-    direction,
-    estimate,
-    fact,
-    magnitude,
-    over_settings,
-)
+from analysis import claims as rules
+from analysis.claims import ClaimRow, Judgement
 from osub.physical import published
 from osub.physical.layouts import same_places
 from osub.physical.outcome import (
@@ -69,15 +60,15 @@ def _waiting(full: FullSize) -> dict[str, Judged]:
     shorter = {kind: full.differences(ALONE, SHARED, longest_wait(kind)) for kind in KINDS}
     alike = f"{sum(one == 0 for one in start)} of {len(start)} draws have every start alike"
     return {
-        "R4": (magnitude(waited[ALONE], 0.43), share_text(waited[ALONE])),
-        "R5": (magnitude(waited[SHARED], 0.0), share_text(waited[SHARED])),
+        "R4": (rules.magnitude(waited[ALONE], 0.43), share_text(waited[ALONE])),
+        "R5": (rules.magnitude(waited[SHARED], 0.0), share_text(waited[SHARED])),
         "R6": (
-            _both(magnitude(waited[MQ[0]], 0.29), others == 0, "no job waits with two nodes or more"),
+            _both(rules.magnitude(waited[MQ[0]], 0.29), others == 0, "no job waits with two nodes or more"),
             ", ".join(share_text(waited[case]) for case in MQ),
         ),
-        "R7": (over_settings(falls | rises), "; ".join(f"{kind} {waits[kind]} s" for kind in KINDS)),
+        "R7": (rules.over_settings(falls | rises), "; ".join(f"{kind} {waits[kind]} s" for kind in KINDS)),
         "R8": (
-            over_settings(shorter),
+            rules.over_settings(shorter),
             "; ".join(
                 f"{kind} {mean(full.values(ALONE, longest_wait(kind))):,.0f} to "
                 f"{mean(full.values(SHARED, longest_wait(kind))):,.0f} s"
@@ -85,8 +76,8 @@ def _waiting(full: FullSize) -> dict[str, Judged]:
             ),
         ),
         "R10": (
-            fact(holds=mean(start) < 1.0, note=alike, found=estimate(start)),
-            f"largest difference of a start: {estimate(start).text('s')}",
+            rules.fact(holds=mean(start) < 1.0, note=alike, found=rules.estimate(start)),
+            f"largest difference of a start: {rules.estimate(start).text('s')}",
         ),
     }
 
@@ -98,17 +89,17 @@ def _completion(full: FullSize) -> dict[str, Judged]:
         for error in _errors(full.outcomes[case_of(label)], thesis)
     ]
     worst = max(errors, key=abs)
-    near = f"{sum(abs(error) <= NEAR for error in errors)} of {len(errors)} within a fifth"
+    near = f"{sum(abs(error) <= rules.NEAR for error in errors)} of {len(errors)} within a fifth"
     late = {case: full.values(case, percentile(1)) for case in (*MQ, ALONE, SHARED)}
     means = {case: mean(of) for case, of in late.items()}
     others = [of for case, of in means.items() if case != MQ[3]]
     return {
         "R11": (
-            fact(holds=abs(worst) <= NEAR, note=near),
+            rules.fact(holds=abs(worst) <= rules.NEAR, note=near),
             f"mean difference {mean(errors):+.1%}, largest {worst:+.1%}",
         ),
         "R12": (
-            best_of(late, MQ[3], lowest=False),
+            rules.best_of(late, MQ[3], lowest=False),
             f"{means[MQ[3]]:,.0f} s; others {min(means.values()):,.0f} to {max(others):,.0f} s",
         ),
     }
@@ -123,20 +114,20 @@ def _slowdowns(full: FullSize) -> dict[str, Judged]:
     later = mean(full.values(MQ[3], percentile(1))) > mean(full.values(MQ[1], percentile(1)))
     spread = {case: mean(full.values(case, ReplayOutcome.spread)) for case in (MQ[1], SHARED)}
     return {
-        "R13": (magnitude(of_two, 1.0), estimate(of_two).text()),
+        "R13": (rules.magnitude(of_two, 1.0), rules.estimate(of_two).text()),
         "R16": (
-            fact(
+            rules.fact(
                 holds=sum(decided) > len(decided) / 2,
                 note="its busy time is known; that of the others is drawn",
             ),
             f"{JOB_OF_FIGURE_7_8} in {sum(decided)} of {len(decided)} draws",
         ),
         "R17": (
-            direction(full.differences(SHARED, MQ[1], ReplayOutcome.spread)),
+            rules.direction(full.differences(SHARED, MQ[1], ReplayOutcome.spread)),
             " and ".join(f"{of:.2g}" for of in spread.values()),
         ),
         "R21": (
-            fact(
+            rules.fact(
                 holds=first > 0 and not any(others) and later,
                 note="waiting decides first, then the 95th percentile",
             ),
@@ -151,19 +142,19 @@ def _table_7_9(full: FullSize) -> dict[str, Judged]:
     longest = [one.jobs.filter(pl.col("kind") == "interactive")["wait_s"].max() for one in ours]
     zero = all(wait == 0 for wait in longest)
     slow = {kind: full.values(SHARED, largest_slowdown(kind)) for kind in KINDS}
-    batch = magnitude(slow["batch"], published.SIMULATED_SLOWDOWN["batch"])
-    near = abs(mean(slow["interactive"]) / published.SIMULATED_SLOWDOWN["interactive"] - 1) <= NEAR
+    batch = rules.magnitude(slow["batch"], published.SIMULATED_SLOWDOWN["batch"])
+    near = abs(mean(slow["interactive"]) / published.SIMULATED_SLOWDOWN["interactive"] - 1) <= rules.NEAR
     errors = _errors(ours, published.SIMULATED_PERCENTILES_S)
     done = [f"{mean(full.values(SHARED, percentile(number))):,.0f}" for number in range(len(SHARES))]
     against_real = _errors(ours, published.PERCENTILES_S["SQ M=2 gangd"])
     return {
         "R23": (
-            _both(magnitude(at_once, 1.0), zero, "no interactive job waits at all"),
+            _both(rules.magnitude(at_once, 1.0), zero, "no interactive job waits at all"),
             f"{share_text(at_once)}, {max(float(wait or 0) for wait in longest):,.0f} s",  # type: ignore[arg-type]  # of numbers
         ),
         "R24": (
             _both(batch, near, "interactive within a fifth"),
-            f"{estimate(slow['batch']).text()}, {estimate(slow['interactive']).text()}",
+            f"{rules.estimate(slow['batch']).text()}, {rules.estimate(slow['interactive']).text()}",
         ),
         "R25": (_all_near(errors, _signed(errors)), f"{', '.join(done)} s"),
         "R26": (_all_near(against_real, "judged: within a fifth"), _signed(against_real)),
@@ -180,7 +171,7 @@ def _errors(ours: Sequence[ReplayOutcome], thesis: Iterable[float | None]) -> li
 
 
 def _all_near(errors: Sequence[float], note: str) -> Judgement:
-    return fact(holds=all(abs(error) <= NEAR for error in errors), note=note)
+    return rules.fact(holds=all(abs(error) <= rules.NEAR for error in errors), note=note)
 
 
 def _signed(errors: Sequence[float]) -> str:
@@ -194,7 +185,7 @@ def _places(full: FullSize) -> Judged:
     ends = sum(abs(full.finish_s[job] - end_s) < 1 for job, end_s in published.SIMULATED_FINISH_S.items())
     whole = len(published.SIMULATED_PLACES)
     note = f"places of the thesis's simulation: {same} of {whole}, its finish times: {ends} of {whole}"
-    return fact(holds=real == published.SAME_PLACES, note=note), f"{real} of {whole}"
+    return rules.fact(holds=real == published.SAME_PLACES, note=note), f"{real} of {whole}"
 
 
 def _both(judged: Judgement, also: bool, note: str) -> Judgement:
@@ -202,4 +193,4 @@ def _both(judged: Judgement, also: bool, note: str) -> Judgement:
     more = f"{judged.note}; {note}: {'yes' if also else 'no'}"
     if also:
         return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=more)
-    return fact(holds=False, note=more, found=judged.estimate)
+    return rules.fact(holds=False, note=more, found=judged.estimate)

@@ -11,18 +11,8 @@ from statistics import mean, median
 
 import polars as pl
 
-from analysis.claims import (
-    ONE_SEED,
-    ClaimRow,
-    Judgement,
-    direction,
-    fact,
-    magnitude,
-    no_difference,
-    not_comparable,
-    noted,
-    over_settings,
-)
+from analysis import claims as rules
+from analysis.claims import ClaimRow, Judgement
 from foundation.units import counted
 from osub.physical import published
 from osub.physical.folder import Results
@@ -94,10 +84,10 @@ def _waiting(results: Results) -> dict[str, Judged]:
             "; ".join(falls(kind, workload) for kind in KINDS for workload in results.workloads()),
         ),
         "R9": (
-            no_difference(alike) if len(alike) > 1 else not_comparable(_NOT_RUN),
+            rules.no_difference(alike) if len(alike) > 1 else rules.not_comparable(_NOT_RUN),
             f"naive {mean_text(alike)} s more" if alike else "",
         ),
-        "R10": (not_comparable("M = 3 is simulated only"), ""),
+        "R10": (rules.not_comparable("M = 3 is simulated only"), ""),
     }
 
 
@@ -105,10 +95,10 @@ def _completion(results: Results) -> dict[str, Judged]:
     reason = "the trace is scaled to this cluster: Table 7.6 above has ours"
     return {
         "R11": (
-            not_comparable(reason, results.values(GANGD.key, percentile(2))),
+            rules.not_comparable(reason, results.values(GANGD.key, percentile(2))),
             f"makespan under gangd [s]: {each_text(results, GANGD.key, percentile(2))}",
         ),
-        "R12": (not_comparable(_mq_reason(results)), ""),
+        "R12": (rules.not_comparable(_mq_reason(results)), ""),
     }
 
 
@@ -121,7 +111,7 @@ def _single_jobs(results: Results) -> dict[str, Judged]:
     beyond = results.values(GANGD.key, lambda one: one.degraded().height / max(1, one.jobs.height))
     rare = [_rare_intervals(one) for one in results.real.get(GANGD.key, {}).values() if one.interval_shares()]
     alone = [share for key in _mq(results) for share in results.values(key, _slowed_alone)]
-    of_mq = not_comparable(_mq_reason(results))
+    of_mq = rules.not_comparable(_mq_reason(results))
     return {
         "R13": _of_mq(results, largest_slowdown("interactive")),
         "R14": (
@@ -139,9 +129,9 @@ def _single_jobs(results: Results) -> dict[str, Judged]:
             each_text(results, GANGD.key, _largest_degradation),
         ),
         "R16": (
-            fact(holds=sum(slowest) > len(slowest) / 2, note="jobs of a second: their start decides")
+            rules.fact(holds=sum(slowest) > len(slowest) / 2, note="jobs of a second: their start decides")
             if slowest
-            else not_comparable(_NOT_RUN),
+            else rules.not_comparable(_NOT_RUN),
             f"{JOB_OF_FIGURE_7_8} in {sum(slowest)} of {counted(len(slowest), 'replay')}",
         ),
         "R17": (
@@ -149,7 +139,7 @@ def _single_jobs(results: Results) -> dict[str, Judged]:
             f"spread of the middle half under gangd: {each_text(results, GANGD.key, ReplayOutcome.spread)}",
         ),
         "R18": (
-            not_comparable("jobs of seconds: their start alone is more than 8% of them"),
+            rules.not_comparable("jobs of seconds: their start alone is more than 8% of them"),
             f"{share_text(alone)} of the batch jobs of MQ ran for over 8% longer than alone" if alone else "",
         ),
         "R19": (_magnitude(results, beyond, published.DEGRADED_JOBS / published.JOBS), share_text(beyond)),
@@ -185,7 +175,7 @@ def _whole(results: Results) -> dict[str, Judged]:
             else f"no job of {_LONG_ENOUGH_S:g} s",
         ),
         "R28": (
-            fact(holds=failed == 0) if jobs else not_comparable(_NOT_RUN),
+            rules.fact(holds=failed == 0) if jobs else rules.not_comparable(_NOT_RUN),
             f"{counted(jobs, 'job')} completed, {failed} did not",
         ),
     }
@@ -193,10 +183,10 @@ def _whole(results: Results) -> dict[str, Judged]:
 
 def _places(results: Results) -> Judged:
     if results.places is None:
-        return not_comparable(_NOT_RUN), ""
+        return rules.not_comparable(_NOT_RUN), ""
     same = same_places(results.places, published.SIMULATED_PLACES)
     others = [job for job, place in published.SIMULATED_PLACES.items() if results.places.get(job) != place]
-    judged = magnitude([float(same)], float(published.SAME_PLACES))
+    judged = rules.magnitude([float(same)], float(published.SAME_PLACES))
     note = f"elsewhere: {', '.join(map(str, others)) or 'none'} (thesis: 2849, 2854)"
     return (
         Judgement(verdict=judged.verdict, estimate=judged.estimate, note=note),
@@ -256,15 +246,15 @@ def _mq_reason(results: Results) -> str:
 def _of_mq(results: Results, value: Value, *, share: bool = False) -> Judged:
     """Return a value under each MQ, which is not judged."""
     ours = "; ".join(each_text(results, key, value, share=share) for key in _mq(results))
-    return not_comparable(_mq_reason(results)), ours
+    return rules.not_comparable(_mq_reason(results)), ours
 
 
 def _mq_rising(results: Results) -> Judgement:
     keys = _mq(results)
     if len(keys) < 2:
-        return not_comparable(_mq_reason(results))
+        return rules.not_comparable(_mq_reason(results))
     first, last = keys[0], keys[-1]
-    return over_settings(
+    return rules.over_settings(
         {
             "interactive": results.differences(first, last, longest_wait("interactive")),
             "batch": results.differences(last, first, longest_wait("batch")),
@@ -274,20 +264,20 @@ def _mq_rising(results: Results) -> Judgement:
 
 def _magnitude(results: Results, values: list[float], paper: float) -> Judgement:
     if not values:
-        return not_comparable(_NOT_RUN)
-    return magnitude(
+        return rules.not_comparable(_NOT_RUN)
+    return rules.magnitude(
         values, paper, other_data=f"the trace is scaled to N{results.plan.nodes}C{results.plan.cores}"
     )
 
 
 def _settings(settings: Mapping[str, list[float]], note: str) -> Judgement:
     if not all(settings.values()):
-        return not_comparable(_NOT_RUN)
-    judged = noted(over_settings(settings), note)
-    single = f"{ONE_SEED}; " if min(map(len, settings.values())) == 1 else ""
+        return rules.not_comparable(_NOT_RUN)
+    judged = rules.noted(rules.over_settings(settings), note)
+    single = f"{rules.ONE_SEED}; " if min(map(len, settings.values())) == 1 else ""
     return Judgement(verdict=judged.verdict, estimate=judged.estimate, note=single + judged.note)
 
 
 def direction_of(values: list[float], note: str, without: str = _NOT_RUN) -> Judgement:
     """Judge a direction, with a note; without values it is not comparable."""
-    return noted(direction(values), note) if values else not_comparable(without)
+    return rules.noted(rules.direction(values), note) if values else rules.not_comparable(without)

@@ -17,21 +17,9 @@ import plotly.graph_objects as go
 from msgspec.structs import replace
 from plotly.subplots import make_subplots
 
+from analysis import claims as rules
 from analysis.charts import arrange, run_style
-from analysis.claims import (
-    ClaimRow,
-    ClaimVerdict,
-    Judgement,
-    direction,
-    estimate,
-    fact,
-    figures,
-    magnitude,
-    not_comparable,
-    noted,
-    over_settings,
-    worst_of,
-)
+from analysis.claims import ClaimRow, ClaimVerdict, Judgement, estimate, fact, figures
 from foundation.units import counted
 from simulator.experiment_page import Drawing, ExperimentTable
 from simulator.experiments.claim_study import Judged, StudyFindings, StudyRequest, WorldFigure, judged_rows
@@ -121,7 +109,7 @@ def _v3(survey: EvictionSurvey) -> Judged:
     """Judge greedy against the programme as it is printed; our table and backtracking are in the note."""
 
     def beyond(seconds: Callable[[MeasuredEviction], float]) -> Judgement:
-        return over_settings(
+        return rules.over_settings(
             by_setting(survey, lambda one: math.log10(seconds(one) / one.greedy_s / TIMES_FASTER))
         )
 
@@ -135,13 +123,13 @@ def _v3(survey: EvictionSurvey) -> Judged:
         f"than our table, which is bounded by K and counts nodes in units, {tables} times: "
         f"{table.verdict}; than backtracking {least} times and more: {search.verdict}, {search.note}"
     )
-    return noted(judged, note), f"than the programme as printed {whole} times"
+    return rules.noted(judged, note), f"than the programme as printed {whole} times"
 
 
 def _v4(survey: EvictionSurvey) -> Judged:
     measured = survey.settings[SETTINGS[0]]
-    judged = direction([math.log10(one.table_s / one.backtracking_s) for one in measured])
-    printed = direction([math.log10(one.printed_s / one.backtracking_s) for one in measured])
+    judged = rules.direction([math.log10(one.table_s / one.backtracking_s) for one in measured])
+    printed = rules.direction([math.log10(one.printed_s / one.backtracking_s) for one in measured])
     searched, table, whole = (
         estimate([_MS * getattr(one, name) for one in measured])
         for name in ("backtracking_s", "table_s", "printed_s")
@@ -152,7 +140,7 @@ def _v4(survey: EvictionSurvey) -> Judged:
 
 def _v5(survey: EvictionSurvey) -> Judged:
     larger = [setting for setting in SETTINGS if setting.scenario > 0 and setting.need > SETTINGS[0].need]
-    judged = over_settings(
+    judged = rules.over_settings(
         by_setting(survey, lambda one: math.log10(one.backtracking_s / one.table_s), larger)
     )
     measured = every(survey, larger)
@@ -160,13 +148,13 @@ def _v5(survey: EvictionSurvey) -> Judged:
     cut = sum(not one.ended for one in measured)
     ours = f"up to 10^{math.log10(most):.1f} times" + (" and more" if cut else "")
     note = f"{cut} of {len(measured)} searches were given up, their values are lower bounds"
-    return noted(judged, note), ours
+    return rules.noted(judged, note), ours
 
 
 def _v6(survey: EvictionSurvey) -> Judged:
     by_seed = zip(*survey.settings.values(), strict=True)
     worst = [max(_MS * one.whole_s for one in of) for of in by_seed]
-    judged = direction([MILLISECONDS - value for value in worst])
+    judged = rules.direction([MILLISECONDS - value for value in worst])
     ours = f"{estimate(worst).text('ms')}, choices in Python included; the worst {figures(max(worst))} ms"
     return replace(judged, note="on this host; the paper's is not named"), ours
 
@@ -176,12 +164,12 @@ def _v7(survey: EvictionSurvey) -> Judged:
     most = [max(max(one.relative) for one in every(survey, _of(need))) for need in NEEDS]
     largest = ", ".join(map(figures, most))
     ours = f"{spread(losses)} node-hours in the mean over deadlines; the largest {largest}"
-    return over_settings(losses), ours
+    return rules.over_settings(losses), ours
 
 
 def _v8(survey: EvictionSurvey) -> Judged:
     slopes = {str(setting): list(survey.slopes[FILE_SYSTEMS_GB_S[0]][setting]) for setting in SETTINGS}
-    judged = over_settings(slopes)
+    judged = rules.over_settings(slopes)
     measured = every(survey)
     first = [_first_fit(one) for one in measured]
     rising = sum(one.relative[at - 1] > one.relative[0] for one, at in zip(measured, first, strict=True))
@@ -209,7 +197,7 @@ def _v9(survey: EvictionSurvey) -> Judged:
     greedy = by_setting(survey, lambda one: one.greedy[0] - one.greedy[-1])
     falls = {f"{name}, optimum": of for name, of in optimum.items()}
     falls |= {f"{name}, greedy": of for name, of in greedy.items()}
-    judged = over_settings(falls)
+    judged = rules.over_settings(falls)
     measured = every(survey)
     rising = sum(_rises(one.optimum) for one in measured)
     more = sum(_rises(one.greedy) for one in measured)
@@ -231,14 +219,15 @@ def _v10(survey: EvictionSurvey) -> Judged:
         for need in NEEDS
     )
     judged = replace(
-        direction([share - 0.5 for share in shares]), note="read as: in more than half of all cases at 15 min"
+        rules.direction([share - 0.5 for share in shares]),
+        note="read as: in more than half of all cases at 15 min",
     )
     return judged, f"0 in {np.mean(shares):.0%} at 15 min: {by_need}"
 
 
 def _v11(survey: EvictionSurvey) -> Judged:
     """Judge that the time is a power of each size, and the power is one."""
-    judged = {name: magnitude(values, 1.0) for name, values in survey.growth.items()}
+    judged = {name: rules.magnitude(values, 1.0) for name, values in survey.growth.items()}
     letters = {"jobs": "N", "nodes": "M", "deadline": "T"}
     ours = ", ".join(f"{letters[name]}^{one.estimate.text()}" for name, one in judged.items() if one.estimate)
     holds = all(one.verdict is ClaimVerdict.HOLDS for one in judged.values())
@@ -248,13 +237,13 @@ def _v11(survey: EvictionSurvey) -> Judged:
 def _of_trace(facts: TraceFacts | None, judge: Callable[[TraceFacts, str], Judged]) -> Judge:
     """Return the judge of a claim on the trace itself."""
     if facts is None:
-        return lambda _: (not_comparable(NO_TRACE), "-")
+        return lambda _: (rules.not_comparable(NO_TRACE), "-")
     other = f"another trace: {facts.name}, {counted(facts.jobs, 'job')} in {facts.days:.0f} days"
     return lambda _: judge(facts, other)
 
 
 def _v12(facts: TraceFacts, other: str) -> Judged:
-    judged = not_comparable(other)
+    judged = rules.not_comparable(other)
     if facts.busiest == NODES:
         judged = fact(holds=True, note=f"{other}; judged is which is the most frequent")
     busiest = f"{counted(facts.busiest, 'node')}, {facts.busiest_days:.1f} days"
@@ -262,11 +251,11 @@ def _v12(facts: TraceFacts, other: str) -> Judged:
 
 
 def _v13(facts: TraceFacts, other: str) -> Judged:
-    return not_comparable(other), f"up to {facts.most_jobs}, 99% of the time up to {facts.common_jobs}"
+    return rules.not_comparable(other), f"up to {facts.most_jobs}, 99% of the time up to {facts.common_jobs}"
 
 
 def _v14(facts: TraceFacts, other: str) -> Judged:
-    return not_comparable(other), f"{facts.short:.0%}"
+    return rules.not_comparable(other), f"{facts.short:.0%}"
 
 
 def _v15(survey: EvictionSurvey) -> Judged:
@@ -276,7 +265,7 @@ def _v15(survey: EvictionSurvey) -> Judged:
 
 def _v16(survey: EvictionSurvey) -> Judged:
     rests_on = [judge(survey)[0].verdict for judge in (_v6, _v7)]
-    judged = Judgement(verdict=worst_of(rests_on), note="the lesser of both")
+    judged = Judgement(verdict=rules.worst_of(rests_on), note="the lesser of both")
     return judged, f"V6 {rests_on[0]}, V7 {rests_on[1]}"
 
 
@@ -433,7 +422,7 @@ def _bandwidths(survey: EvictionSurvey) -> ExperimentTable:
 def _slopes(survey: EvictionSurvey) -> ExperimentTable:
     rows = []
     for width, of in survey.slopes.items():
-        verdicts = [direction(slopes).verdict for slopes in of.values()]
+        verdicts = [rules.direction(slopes).verdict for slopes in of.values()]
         means = [estimate(slopes).mean for slopes in of.values()]
         rows.append(
             (

@@ -12,23 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from analysis.claims import (
-    ClaimRow,
-    ClaimVerdict,
-    Judgement,
-    best_of,
-    differences,
-    direction,
-    estimate,
-    fact,
-    figures,
-    magnitude,
-    no_difference,
-    not_comparable,
-    noted,
-    over_settings,
-    weakest,
-)
+from analysis import claims as rules
+from analysis.claims import ClaimRow, ClaimVerdict, Judgement
 from analysis.quantiles import quantiles
 from foundation.units import counted_of
 from simulator.experiments.claim_study import Judged, judged_rows
@@ -92,7 +77,7 @@ def by_setting(survey: HybridSurvey, metric: str) -> Values:
 
 
 def _scaled(value: float, unit: str) -> str:
-    return figures(100 * value if unit == "%" else value)
+    return rules.figures(100 * value if unit == "%" else value)
 
 
 def _after(unit: str) -> str:
@@ -101,19 +86,19 @@ def _after(unit: str) -> str:
 
 def spread(values: Mapping[str, Sequence[float]], unit: str) -> str:
     """Return the least and the largest mean."""
-    found = [estimate(of).mean for of in values.values()]
+    found = [rules.estimate(of).mean for of in values.values()]
     return f"{_scaled(min(found), unit)} to {_scaled(max(found), unit)}{_after(unit)}"
 
 
 def pairs(values: Mapping[str, Sequence[float]], unit: str) -> str:
     """Return each mean under its name."""
-    means = (f"{name} {_scaled(estimate(of).mean, unit)}" for name, of in values.items())
+    means = (f"{name} {_scaled(rules.estimate(of).mean, unit)}" for name, of in values.items())
     return ", ".join(means) + _after(unit)
 
 
 def together(parts: Mapping[str, Judgement]) -> Judgement:
     """Return a judgement of several: it holds if all do, else it is the worst, whose estimate it has."""
-    name, worst = weakest(parts)
+    name, worst = rules.weakest(parts)
     held = sum(one.verdict is ClaimVerdict.HOLDS for one in parts.values())
     why = ", ".join(filter(None, (f"{name}: {worst.verdict.value}", worst.note)))
     return replace(worst, note=f"{held} of {len(parts)} hold; {why}")
@@ -124,7 +109,7 @@ def table_ii(metric: str, paper: float, unit: str = "") -> Judge:
 
     def judge(survey: HybridSurvey) -> Judged:
         found = of_each(survey.base, metric)
-        return magnitude(found, paper, other_data=OTHER_TRACE), estimate(found).text(unit)
+        return rules.magnitude(found, paper, other_data=OTHER_TRACE), rules.estimate(found).text(unit)
 
     return judge
 
@@ -135,8 +120,8 @@ def rises(metric: str, unit: str, cause: str = "") -> Judge:
     def judge(survey: HybridSurvey) -> Judged:
         base = of_each(survey.base, metric)
         settings = by_setting(survey, metric)
-        judged = over_settings({name: differences(of, base) for name, of in settings.items()})
-        return noted(judged, cause), spread(settings, unit)
+        judged = rules.over_settings({name: rules.differences(of, base) for name, of in settings.items()})
+        return rules.noted(judged, cause), spread(settings, unit)
 
     return judge
 
@@ -146,12 +131,12 @@ def shrinking(metric: str, unit: str, signs: Mapping[str, float]) -> Judge:
 
     def judge(survey: HybridSurvey) -> Judged:
         settings = {
-            before: differences(
+            before: rules.differences(
                 values_of(survey, f"{before}&SPAA", metric), values_of(survey, f"{before}&PAA", metric), sign
             )
             for before, sign in signs.items()
         }
-        return over_settings(settings), pairs(by_mechanism(survey, metric), unit)
+        return rules.over_settings(settings), pairs(by_mechanism(survey, metric), unit)
 
     return judge
 
@@ -161,13 +146,13 @@ def collecting(metric: str, unit: str, sign: float) -> Judge:
 
     def judge(survey: HybridSurvey) -> Judged:
         settings = {
-            f"{at}, {mix}": differences(
+            f"{at}, {mix}": rules.differences(
                 values_of(survey, f"CUP&{at}", metric, mix), values_of(survey, f"CUA&{at}", metric, mix), sign
             )
             for at in ARRIVALS
             for mix in MIXES
         }
-        return over_settings(settings, most=True), pairs(by_mechanism(survey, metric, PREPARED), unit)
+        return rules.over_settings(settings, most=True), pairs(by_mechanism(survey, metric, PREPARED), unit)
 
     return judge
 
@@ -177,7 +162,7 @@ def extreme(metric: str, unit: str, *, lowest: bool, named: str) -> Judge:
 
     def judge(survey: HybridSurvey) -> Judged:
         found = by_mechanism(survey, metric)
-        return best_of(found, named, lowest=lowest), pairs(found, unit)
+        return rules.best_of(found, named, lowest=lowest), pairs(found, unit)
 
     return judge
 
@@ -187,7 +172,7 @@ def best_mix(
 ) -> dict[str, Judgement]:
     """Judge that a mix is the best of all, for a strategy with either arrival."""
     return {
-        f"{before}&{at}": best_of(by_mix(survey, f"{before}&{at}", metric), mix, lowest=lowest)
+        f"{before}&{at}": rules.best_of(by_mix(survey, f"{before}&{at}", metric), mix, lowest=lowest)
         for at in ARRIVALS
     }
 
@@ -230,7 +215,7 @@ def _by_interval(
     percents = sorted({percent for _, percent in runs})
     values = {key: of_each(of, metric) for key, of in runs.items()}
     settings = {
-        f"{name} at {percent}%": differences(values[name, 100], values[name, percent], sign)
+        f"{name} at {percent}%": rules.differences(values[name, 100], values[name, percent], sign)
         for name in MECHANISMS
         for percent in percents
         if percent < 100
@@ -242,7 +227,7 @@ def _by_interval(
         ]
         for percent in percents
     }
-    return over_settings(settings), pairs(means, unit)
+    return rules.over_settings(settings), pairs(means, unit)
 
 
 def _h27(survey: HybridSurvey) -> Judged:
@@ -254,51 +239,51 @@ def _h27(survey: HybridSurvey) -> Judged:
 def _h7(survey: HybridSurvey) -> Judged:
     took, used = by_mechanism(survey, "turnaround"), by_mechanism(survey, "utilisation")
     parts = {
-        "turnaround": best_of(took, "N&PAA", lowest=False),
-        "utilisation": best_of(used, "N&PAA", lowest=True),
+        "turnaround": rules.best_of(took, "N&PAA", lowest=False),
+        "utilisation": rules.best_of(used, "N&PAA", lowest=True),
     }
     return together(parts), f"{pairs(took, 'h')}; {pairs(used, '%')}"
 
 
 def _h15(survey: HybridSurvey) -> Judged:
     four = {
-        name: differences(values_of(survey, name, "rigid"), values_of(survey, name, "malleable"))
+        name: rules.differences(values_of(survey, name, "rigid"), values_of(survey, name, "malleable"))
         for name in PREPARED
     }
-    return over_settings(four), f"rigid less malleable: {pairs(four, 'h')}"
+    return rules.over_settings(four), f"rigid less malleable: {pairs(four, 'h')}"
 
 
 def _h17(survey: HybridSurvey) -> Judged:
     both = {kind: values_of(survey, "N&SPAA", kind) for kind in ("rigid", "malleable")}
     own = zip(both["malleable"], both["rigid"], strict=True)
     relative = [(mine - other) / other for mine, other in own if other > 0]
-    return no_difference(relative or [0.0], SMALL_DIFFERENCE), pairs(both, "h")
+    return rules.no_difference(relative or [0.0], SMALL_DIFFERENCE), pairs(both, "h")
 
 
 def _h18(survey: HybridSurvey) -> Judged:
     ratios = {}
     for name in MECHANISMS:
         lists = [
-            differences(of_each(runs, "malleable_preempted"), of_each(runs, "rigid_preempted"))
+            rules.differences(of_each(runs, "malleable_preempted"), of_each(runs, "rigid_preempted"))
             for runs in (survey.runs[name, mix] for mix in MIXES)
         ]
         ratios[name] = [float(np.mean(of)) for of in zip(*lists, strict=True)]
-    return over_settings(ratios), f"malleable less rigid: {pairs(ratios, '%')}"
+    return rules.over_settings(ratios), f"malleable less rigid: {pairs(ratios, '%')}"
 
 
 def _h19(survey: HybridSurvey) -> Judged:
     rates = by_mechanism(survey, "instant")
     means = [float(np.mean(of)) for of in zip(*rates.values(), strict=True)]
     at_once = spread(by_mechanism(survey, "at_once"), "%")
-    ours = f"{figures(100 * estimate(means).mean)}% within the warning, {at_once} within 0 s"
-    return magnitude(means, 0.98, other_data=OTHER_TRACE), ours
+    ours = f"{rules.figures(100 * rules.estimate(means).mean)}% within the warning, {at_once} within 0 s"
+    return rules.magnitude(means, 0.98, other_data=OTHER_TRACE), ours
 
 
 def _h20(survey: HybridSurvey) -> Judged:
     rates = by_mechanism(survey, "instant")
     names = list(MECHANISMS)
     parts = {
-        f"{a} and {b}": no_difference(differences(rates[a], rates[b]))
+        f"{a} and {b}": rules.no_difference(rules.differences(rates[a], rates[b]))
         for place, a in enumerate(names)
         for b in names[place + 1 :]
     }
@@ -313,26 +298,26 @@ def _h21(survey: HybridSurvey) -> Judged:
         if own:
             shares.append(float(np.mean(own)))
     if not shares:
-        judged = not_comparable("every on-demand job started instantly")
+        judged = rules.not_comparable("every on-demand job started instantly")
         return judged, "-"
-    mean = figures(100 * estimate(shares).mean)
+    mean = rules.figures(100 * rules.estimate(shares).mean)
     ours = f"{mean}% of the misses; the others meet nodes under warning, or reserved for another one"
-    judged = direction([share - 0.5 for share in shares])
+    judged = rules.direction([share - 0.5 for share in shares])
     return replace(judged, note="read as: of more than half of them"), ours
 
 
 def _h22(survey: HybridSurvey) -> Judged:
     shares = survey.traces.shares
     inside = sum(LEAST_SHARE <= one <= MOST_SHARE for one in shares)
-    judged = fact(holds=inside == len(shares), note=f"{counted_of(inside, len(shares), 'seed')} inside")
-    return judged, f"{figures(100 * min(shares))}% to {figures(100 * max(shares))}%"
+    judged = rules.fact(holds=inside == len(shares), note=f"{counted_of(inside, len(shares), 'seed')} inside")
+    return judged, f"{rules.figures(100 * min(shares))}% to {rules.figures(100 * max(shares))}%"
 
 
 def _h23(survey: HybridSurvey) -> Judged:
     worst = max(1e3 * float(quantiles(of, (0.99,))[0]) for of in survey.decisions_s.values())
     most = max(float(of.max()) for of in survey.decisions_s.values()) * 1e3
-    note = f"every event of the first seed with its pass; the longest of all {figures(most)} ms"
-    return fact(holds=worst < DECISION_MS, note=note), f"99% within {figures(worst)} ms"
+    note = f"every event of the first seed with its pass; the longest of all {rules.figures(most)} ms"
+    return rules.fact(holds=worst < DECISION_MS, note=note), f"99% within {rules.figures(worst)} ms"
 
 
 def _h24(survey: HybridSurvey) -> Judged:
@@ -347,11 +332,11 @@ def _h24(survey: HybridSurvey) -> Judged:
 def _h29(survey: HybridSurvey) -> Judged:
     drawn = survey.traces
     ours = (
-        f"{figures(100 * estimate(drawn.empty).mean)}% of the weeks have none, the busiest has "
-        f"{figures(estimate(drawn.busiest).mean)} times the mean; variance over mean "
-        f"{figures(estimate(drawn.dispersion).mean)}, 1 if they came independently"
+        f"{rules.figures(100 * rules.estimate(drawn.empty).mean)}% of the weeks have none, the busiest has "
+        f"{rules.figures(rules.estimate(drawn.busiest).mean)} times the mean; variance over mean "
+        f"{rules.figures(rules.estimate(drawn.dispersion).mean)}, 1 if they came independently"
     )
-    return direction([one - 1 for one in drawn.dispersion]), ours
+    return rules.direction([one - 1 for one in drawn.dispersion]), ours
 
 
 def _h30(survey: HybridSurvey) -> Judged:

@@ -12,19 +12,8 @@ from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
-from analysis.claims import (
-    ClaimRow,
-    Judgement,
-    best_of,
-    direction,
-    estimate,
-    fact,
-    no_difference,
-    not_comparable,
-    noted,
-    over_settings,
-    worst_of,
-)
+from analysis import claims as rules
+from analysis.claims import ClaimRow, Judgement
 from simulator.experiments.claim_study import Judged, rows_of
 from simulator.experiments.malleable_survey import SHARES, STRATEGIES, Outcomes
 
@@ -80,7 +69,7 @@ def best(found: Outcomes, metric: str, share: int = ALL) -> str:
 def change_text(found: Outcomes, metric: str, policy: str) -> str:
     """Return a metric with rigid jobs and with all malleable, and the change, with its interval, in words."""
     rigid, mine = (fmean(found.values(metric, policy, share)) for share in (RIGID_SHARE, ALL))
-    change = estimate(gains(found, metric, policy)).text("%")
+    change = rules.estimate(gains(found, metric, policy)).text("%")
     return f"{NAMES[policy]}: {value_text(metric, rigid)} to {value_text(metric, mine)}, {change}"
 
 
@@ -96,7 +85,7 @@ def value_text(metric: str, value: float) -> str:
 def every_step(found: Outcomes, metric: str, policy: str) -> Judgement:
     """Judge that a metric gets better with every step of the share."""
     steps = pairwise((RIGID_SHARE, *SHARES))
-    return over_settings(
+    return rules.over_settings(
         {f"{before} to {after}%": better_by(found, metric, policy, after, before) for before, after in steps}
     )
 
@@ -140,7 +129,7 @@ def table_text(found: Outcomes, metric: str, shares: Sequence[int]) -> str:
 
 def together(*judged: Judgement) -> Judgement:
     """Judge a claim of several parts, all of which must hold; the estimate is that of a weak part, if any."""
-    verdict = worst_of(one.verdict for one in judged)
+    verdict = rules.worst_of(one.verdict for one in judged)
     decisive = [one for one in judged if one.verdict is verdict]
     notes = "; ".join(one.note for one in decisive if one.note)
     return Judgement(verdict=verdict, estimate=decisive[0].estimate, note=notes)
@@ -153,14 +142,14 @@ def claim_rows(found: Mapping[str, Outcomes]) -> list[ClaimRow]:
     """Return the rows of M1 to M32, from the outcomes of the systems' windows."""
     judged: dict[str, Judged] = {}
     for system, judges in JUDGES.items():
-        missing = not_comparable(f"no window of {system}: {MADE}")
+        missing = rules.not_comparable(f"no window of {system}: {MADE}")
         one = found.get(system)
         judged |= {
             name: (missing, "") if one is None else _on(judge(one), [one]) for name, judge in judges.items()
         }
     for name, judge_all in JUDGES_OF_ALL.items():
         why = _missing(name, found)
-        judged[name] = (not_comparable(why), "") if why else _on(judge_all(found), found.values())
+        judged[name] = (rules.not_comparable(why), "") if why else _on(judge_all(found), found.values())
     return rows_of(judged)
 
 
@@ -177,7 +166,7 @@ def _on(judged: Judged, windows: Iterable[Outcomes]) -> Judged:
     """Return the judgement with what it was judged on."""
     judgement, ours = judged
     names = ", ".join(f"{one.window.name} {'made' if one.window.is_made else 'for THETA'}" for one in windows)
-    return noted(judgement, f"direction only, on {names}"), ours
+    return rules.noted(judgement, f"direction only, on {names}"), ours
 
 
 UNEXPLAINED = "the paper's counts, up to tens of times ours, are not explained"
@@ -188,7 +177,7 @@ def unexplained(judge: Judge) -> Judge:
 
     def judged(found: Outcomes) -> Judged:
         would, ours = judge(found)
-        return not_comparable(f"{UNEXPLAINED}; read as printed it {would.verdict.value}"), ours
+        return rules.not_comparable(f"{UNEXPLAINED}; read as printed it {would.verdict.value}"), ours
 
     return judged
 
@@ -198,7 +187,7 @@ def best_gain(metric: str, *, steps: bool = False) -> Judge:
 
     def judge(found: Outcomes) -> Judged:
         policy = best(found, metric)
-        parts = [direction(better_by(found, metric, policy))]
+        parts = [rules.direction(better_by(found, metric, policy))]
         if steps:
             parts.append(every_step(found, metric, policy))
         return together(*parts), change_text(found, metric, policy)
@@ -211,7 +200,7 @@ def wait_gain(few_s: float) -> Judge:
 
     def judge(found: Outcomes) -> Judged:
         policy = best(found, "wait_s")
-        judgement = direction(better_by(found, "wait_s", policy))
+        judgement = rules.direction(better_by(found, "wait_s", policy))
         short = [share for share in SHARES if fmean(found.values("wait_s", policy, share)) < few_s]
         since = f"under {few_s:g} s from {min(short)}% on" if short else f"never under {few_s:g} s"
         return judgement, f"{change_text(found, 'wait_s', policy)}; {since}"
@@ -231,11 +220,11 @@ def keep_waits(shares: tuple[int, ...], *, soon: bool = False, wider: bool = Fal
             for share in shares
             for other in OTHERS
         }
-        parts = [over_settings(settings, most=True)]
+        parts = [rules.over_settings(settings, most=True)]
         text = table_text(found, "wait_s", shares)
         if soon:
             share = fmean(found.values("soon", KEEP, FEW))
-            parts.append(fact(holds=share > 0.5))
+            parts.append(rules.fact(holds=share > 0.5))
             text += f"; {share:.0%} of the jobs under 1 s at {FEW}%"
         if wider:
             spread = {
@@ -243,7 +232,7 @@ def keep_waits(shares: tuple[int, ...], *, soon: bool = False, wider: bool = Fal
                 for policy in STRATEGIES
             }
             widest = max(STRATEGIES, key=spread.__getitem__)
-            parts.append(fact(holds=widest == KEEP, note=f"widest range: {NAMES[widest]}"))
+            parts.append(rules.fact(holds=widest == KEEP, note=f"widest range: {NAMES[widest]}"))
         return together(*parts), text
 
     return judge
@@ -254,8 +243,8 @@ def _m5(found: Outcomes) -> Judged:
     most = SHARES[-2]  # with all jobs malleable nothing is drawn
     spread = [_range(found.values("utilisation", policy, share)) for share in (FEW, most)]
     note = f"range over the seeds {spread[0]:.2%} at {FEW}%, {spread[1]:.2%} at {most}%"
-    narrows = fact(holds=spread[1] < spread[0], note=note)
-    judgement = together(direction(better_by(found, "utilisation", policy)), narrows)
+    narrows = rules.fact(holds=spread[1] < spread[0], note=note)
+    judgement = together(rules.direction(better_by(found, "utilisation", policy)), narrows)
     return judgement, change_text(found, "utilisation", policy)
 
 
@@ -264,17 +253,17 @@ def _range(values: tuple[float, ...]) -> float:
 
 
 def _m6(found: Outcomes) -> Judged:
-    most = best_of(
+    most = rules.best_of(
         {policy: found.values("expansions", policy, ALL) for policy in STRATEGIES}, KEEP, lowest=False
     )
-    steady = direction(within_steady(found, "expansions", AVG))
+    steady = rules.direction(within_steady(found, "expansions", AVG))
     return together(most, steady), table_text(found, "expansions", (FEW, ALL))
 
 
 def _m12(found: Outcomes) -> Judged:
     policy = best(found, "utilisation")
-    rises = direction(better_by(found, "utilisation", policy, 60))
-    flat = no_difference(better_by(found, "utilisation", policy, ALL, 60))
+    rises = rules.direction(better_by(found, "utilisation", policy, 60))
+    flat = rules.no_difference(better_by(found, "utilisation", policy, ALL, 60))
     means = [
         value_text("utilisation", fmean(found.values("utilisation", policy, share))) for share in (0, 60, ALL)
     ]
@@ -324,7 +313,7 @@ def over_terms(metric: str, *terms: Term, shares: Sequence[int] = ()) -> Judge:
     def judge(found: Outcomes) -> Judged:
         settings = {name: values for one in terms for name, values in one(found, metric).items()}
         ours = table_text(found, metric, shares) if shares else changes_text(found, metric)
-        return over_settings(settings), ours
+        return rules.over_settings(settings), ours
 
     return judge
 
@@ -436,16 +425,16 @@ def _m27(found: Mapping[str, Outcomes]) -> Judged:
             settings[f"{system}, {metric.removesuffix('_s')}"] = better_by(one, metric, policy, FEW)
         policy = best(one, "turnaround_s", FEW)
         texts.append(f"{system}: turnaround {fmean(gains(one, 'turnaround_s', policy, FEW)):+.0f}%")
-    return over_settings(settings), f"at {FEW}%: " + ", ".join(texts)
+    return rules.over_settings(settings), f"at {FEW}%: " + ", ".join(texts)
 
 
 def _m28(found: Mapping[str, Outcomes]) -> Judged:
-    keeps = best_of(
+    keeps = rules.best_of(
         {policy: found[THETA].values("turnaround_s", policy, ALL) for policy in STRATEGIES}, KEEP, lowest=True
     )
     first = {system: best(one, "turnaround_s") for system, one in found.items()}
     text = ", ".join(f"{system} {NAMES[policy]}" for system, policy in first.items())
-    parts = [keeps] if len(first) == 1 else [keeps, fact(holds=len(set(first.values())) > 1)]
+    parts = [keeps] if len(first) == 1 else [keeps, rules.fact(holds=len(set(first.values())) > 1)]
     return together(*parts), f"shortest turnaround: {text}"
 
 
@@ -457,7 +446,7 @@ def _m29(found: Mapping[str, Outcomes]) -> Judged:
         for policy in STRATEGIES
         for metric in METRICS
     }
-    return over_settings(settings), ""
+    return rules.over_settings(settings), ""
 
 
 def _m30(found: Mapping[str, Outcomes]) -> Judged:
@@ -472,7 +461,7 @@ def _m30(found: Mapping[str, Outcomes]) -> Judged:
         f"{system}: {NAMES[min(STRATEGIES, key=lambda policy: _operations(one, policy))]}"
         for system, one in found.items()
     )
-    return over_settings(settings), f"fewest operations at {ALL}%: {text}"
+    return rules.over_settings(settings), f"fewest operations at {ALL}%: {text}"
 
 
 def _operations(found: Outcomes, policy: str) -> float:
@@ -486,7 +475,7 @@ def _m31(found: Mapping[str, Outcomes]) -> Judged:
         for policy in STRATEGIES
         for share in SHARES
     }
-    return over_settings(settings), ""
+    return rules.over_settings(settings), ""
 
 
 def _m32(found: Mapping[str, Outcomes]) -> Judged:
@@ -500,7 +489,7 @@ def _m32(found: Mapping[str, Outcomes]) -> Judged:
         }
         changes = [abs(fmean(gains(one, metric, policy))) for one, policy in every.values()]
         texts.append(f"{metric.removesuffix('_s')} {min(changes):.0f} to {max(changes):.0f}%")
-    return over_settings(settings), ", ".join(texts)
+    return rules.over_settings(settings), ", ".join(texts)
 
 
 JUDGES_OF_ALL: dict[str, Callable[[Mapping[str, Outcomes]], Judged]] = {

@@ -26,38 +26,10 @@ from analysis.claims import (
     weakest,
 )
 from foundation.units import counted
+from simulator.experiments import timesharing_survey as ts
 from simulator.experiments.claim_study import Judged, WorldFigure, judged_rows
 from simulator.experiments.edison import APPLICATIONS, FEWEST, sizes_to
-from simulator.experiments.timesharing_survey import (
-    ANY_BATCH,
-    ANY_SHARE,
-    BATCH,
-    FORMS,
-    HOUR_S,
-    LITTLE_BATCH,
-    LITTLE_SHARE,
-    LONG_S,
-    MEMORY_SETTINGS,
-    NOISY_ANY_BATCH,
-    NOISY_ANY_SHARE,
-    NOISY_BATCH,
-    NOISY_SHARE,
-    OVERHEADS,
-    PRINTED_BELOW,
-    SHARE,
-    SPANS_A_DAY,
-    Metric,
-    TimesharingOutcome,
-    TimesharingSetting,
-    TimesharingSurvey,
-    changes,
-    crossings_h,
-    differences,
-    mean,
-    ratios,
-    smooth,
-    turnaround_curves,
-)
+from simulator.experiments.timesharing_survey import TimesharingOutcome, TimesharingSetting, TimesharingSurvey
 from simulator.timeshare.timeshare_pool import HIGH
 from simulator.timeshare.timeshare_state import MEMORY, SPAN_US, TimeshareDemands
 
@@ -128,11 +100,11 @@ def upper_quartile(one: TimesharingOutcome) -> float:
 
 
 def _t1(survey: TimesharingSurvey) -> Judged:
-    return not_comparable(NOT_PUBLIC), f"simulated: {mean(survey, BATCH, 'utilisation'):.1%}"
+    return not_comparable(NOT_PUBLIC), f"simulated: {ts.mean(survey, ts.BATCH, 'utilisation'):.1%}"
 
 
 def _t2(survey: TimesharingSurvey) -> Judged:
-    average, largest = (shown(mean(survey, BATCH, metric)) for metric in ("mean", "largest"))
+    average, largest = (shown(ts.mean(survey, ts.BATCH, metric)) for metric in ("mean", "largest"))
     return not_comparable(NOT_PUBLIC), f"simulated: mean {average}, largest {largest}"
 
 
@@ -147,7 +119,7 @@ def _slopes(survey: TimesharingSurvey, setting: TimesharingSetting) -> tuple[lis
 
 
 def _t3(survey: TimesharingSurvey) -> Judged:
-    nodes, length, words = _slopes(survey, BATCH)
+    nodes, length, words = _slopes(survey, ts.BATCH)
     return over_settings({"nodes": nodes, "length": [-slope for slope in length]}), words
 
 
@@ -158,13 +130,13 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
     """
 
     def judged(survey: TimesharingSurvey) -> Judged:
-        found = {setting: judge(survey, setting)[0] for setting in MEMORY_SETTINGS}
-        printed = [TimesharingSetting(memory=(PRINTED_BELOW, form)) for form in FORMS]
+        found = {setting: judge(survey, setting)[0] for setting in ts.MEMORY_SETTINGS}
+        printed = [TimesharingSetting(memory=(ts.PRINTED_BELOW, form)) for form in ts.FORMS]
         worst, judged_there = weakest({setting: found[setting] for setting in printed})
-        assumed, ours = judge(survey, SHARE)
+        assumed, ours = judge(survey, ts.SHARE)
         held = [
             f"{share:.0%} ({form})"
-            for setting in MEMORY_SETTINGS
+            for setting in ts.MEMORY_SETTINGS
             if setting.memory is not None and found[setting].verdict is ClaimVerdict.HOLDS
             for share, form in (setting.memory,)
         ]
@@ -178,7 +150,7 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
 
 
 def _t4(survey: TimesharingSurvey, share: TimesharingSetting) -> Judged:
-    *batch, _ = _slopes(survey, BATCH)
+    *batch, _ = _slopes(survey, ts.BATCH)
     *sharing, words = _slopes(survey, share)
     uniform = over_settings(
         {
@@ -190,24 +162,24 @@ def _t4(survey: TimesharingSurvey, share: TimesharingSetting) -> Judged:
 
 
 def _t5(survey: TimesharingSurvey, share: TimesharingSetting) -> Judged:
-    used = [mean(survey, setting, "utilisation") for setting in (share, BATCH)]
-    judged = no_difference(differences(survey, share, BATCH, "utilisation"))
+    used = [ts.mean(survey, setting, "utilisation") for setting in (share, ts.BATCH)]
+    judged = no_difference(ts.differences(survey, share, ts.BATCH, "utilisation"))
     return judged, f"{used[0]:.3f}, batch {used[1]:.3f}"
 
 
 def _t6(survey: TimesharingSurvey) -> Judged:
-    much, none = (mean(survey, setting, "utilisation") for setting in (MUCH, SHARE))
-    judged = direction(differences(survey, SHARE, MUCH, "utilisation"))
+    much, none = (ts.mean(survey, setting, "utilisation") for setting in (MUCH, ts.SHARE))
+    judged = direction(ts.differences(survey, ts.SHARE, MUCH, "utilisation"))
     return against_paper(judged, much, 0.83), f"{much:.3f} against {none:.3f}"
 
 
 def _t7(survey: TimesharingSurvey) -> Judged:
     """Judge that both are without a significant change."""
-    use = no_difference(differences(survey, SHARE, SOME, "utilisation"))
-    slow = no_difference(changes(survey, SOME, SHARE))
+    use = no_difference(ts.differences(survey, ts.SHARE, SOME, "utilisation"))
+    slow = no_difference(ts.changes(survey, SOME, ts.SHARE))
     worst = slow if slow.verdict is not ClaimVerdict.HOLDS else use
-    used = [mean(survey, setting, "utilisation") for setting in (SHARE, SOME)]
-    slowed = [shown(mean(survey, setting, "mean")) for setting in (SHARE, SOME)]
+    used = [ts.mean(survey, setting, "utilisation") for setting in (ts.SHARE, SOME)]
+    slowed = [shown(ts.mean(survey, setting, "mean")) for setting in (ts.SHARE, SOME)]
     return (
         noted(worst, f"utilisation {use.verdict}, slowdown {slow.verdict}"),
         f"utilisation {used[0]:.3f} to {used[1]:.3f}, slowdown {slowed[0]} to {slowed[1]}",
@@ -218,12 +190,12 @@ def _t8(survey: TimesharingSurvey) -> Judged:
     climbs = [
         (after - before) / 5 - (before - first) / 8
         for first, before, after in zip(
-            *(survey.by_seed(setting, "mean") for setting in (SHARE, KNEE, MUCH)), strict=True
+            *(survey.by_seed(setting, "mean") for setting in (ts.SHARE, KNEE, MUCH)), strict=True
         )
     ]
     course = ", ".join(
-        f"{shown(mean(survey, TimesharingSetting(overhead=overhead), 'mean'))} at {overhead:.0%}"
-        for overhead in (0.0, *OVERHEADS)
+        f"{shown(ts.mean(survey, TimesharingSetting(overhead=overhead), 'mean'))} at {overhead:.0%}"
+        for overhead in (0.0, *ts.OVERHEADS)
     )
     return noted(direction(climbs), "a point from 8 to 13% costs more than one up to 8%"), course
 
@@ -246,23 +218,23 @@ def _drop(one: TimesharingOutcome, survey: TimesharingSurvey, seed: int) -> floa
     """Return by how much the load of a day falls from the spike to the last submission."""
     spell = int(survey.world.spell_us or 0) // SPAN_US
     last = int(survey.jobs[seed].submit_us.max()) // SPAN_US
-    daily = smooth(one.course, 1)
-    around = daily[spell - 2 * SPANS_A_DAY : spell + 4 * SPANS_A_DAY]
-    if not len(around) or last - SPANS_A_DAY >= len(daily):
+    daily = ts.smooth(one.course, 1)
+    around = daily[spell - 2 * ts.SPANS_A_DAY : spell + 4 * ts.SPANS_A_DAY]
+    if not len(around) or last - ts.SPANS_A_DAY >= len(daily):
         return float("nan")
-    return float(around.max() - daily[last - SPANS_A_DAY])
+    return float(around.max() - daily[last - ts.SPANS_A_DAY])
 
 
 def _t10(survey: TimesharingSurvey) -> Judged:
     days = min(7, max(1, int(survey.world.days // 60)))
-    peak = mean(survey, SHARE, lambda one: float(smooth(one.course, days).max()))
-    average = shown(mean(survey, SHARE, "load"))
+    peak = ts.mean(survey, ts.SHARE, lambda one: float(ts.smooth(one.course, days).max()))
+    average = shown(ts.mean(survey, ts.SHARE, "load"))
     ours = f"{average} in the mean, mean over {counted(days, 'day')} at most {shown(peak)}"
     return not_comparable("it follows from how arrivals cluster"), ours
 
 
 def _t11(survey: TimesharingSurvey) -> Judged:
-    hours = crossings_h(survey, SMALL)
+    hours = ts.crossings_h(survey, SMALL)
     judged = not_comparable("a magnitude, on another trace")
     return against_paper(judged, float(np.mean(hours)), 2.0), f"{with_interval(hours)} h (under 32 nodes)"
 
@@ -273,14 +245,14 @@ def _later(before: Sequence[float], after: Sequence[float], than: str) -> Judgem
 
 
 def _t12(survey: TimesharingSurvey) -> Judged:
-    hours = crossings_h(survey, LARGE)
-    judged = _later(crossings_h(survey, SMALL), hours, "small")
+    hours = ts.crossings_h(survey, LARGE)
+    judged = _later(ts.crossings_h(survey, SMALL), hours, "small")
     ours = f"{with_interval(hours)} h (100 nodes and more)"
     return against_paper(judged, float(np.mean(hours)), 4.0), ours
 
 
 def _t13(survey: TimesharingSurvey) -> Judged:
-    ahead = differences(survey, SHARE, BATCH, lambda one: float(np.log(one.very_long_mean)))
+    ahead = ts.differences(survey, ts.SHARE, ts.BATCH, lambda one: float(np.log(one.very_long_mean)))
     best = _extremes(survey)[0]
     judged = noted(direction(ahead), "judged is that there is one")
     ours = f"{shown(float(np.exp(np.mean(ahead))))} times from 8 h on; in a bin up to {shown(best)} times"
@@ -288,7 +260,7 @@ def _t13(survey: TimesharingSurvey) -> Judged:
 
 
 def _t14(survey: TimesharingSurvey) -> Judged:
-    behind = differences(survey, BATCH, SHARE, lambda one: float(np.log10(one.short_mean)))
+    behind = ts.differences(survey, ts.BATCH, ts.SHARE, lambda one: float(np.log10(one.short_mean)))
     most = [_best_bin(survey, seed) for seed in range(len(survey.grids))]
     judged = direction([math.log10(value / TIMES) if value > 0 else math.nan for value in most])
     ours = (
@@ -301,14 +273,14 @@ def _t14(survey: TimesharingSurvey) -> Judged:
 
 def _best_bin(survey: TimesharingSurvey, seed: int) -> float:
     """Return the largest advantage of time-sharing in a bin of a seed that has ten jobs; NaN without one."""
-    batch, share = (survey.outcomes[setting][seed].bins for setting in (BATCH, SHARE))
+    batch, share = (survey.outcomes[setting][seed].bins for setting in (ts.BATCH, ts.SHARE))
     enough = batch.counts >= FEWEST
     return float((batch.sums[enough] / share.sums[enough]).max()) if enough.any() else math.nan
 
 
 def _extremes(survey: TimesharingSurvey) -> tuple[float, float]:
     """Return the largest advantage of batch, and of time-sharing, in a bin of all seeds with ten jobs."""
-    ratio = ratios(survey, BATCH, SHARE)
+    ratio = ts.ratios(survey, ts.BATCH, ts.SHARE)
     known = ratio[np.isfinite(ratio)]
     if not len(known):
         return float("nan"), float("nan")
@@ -319,21 +291,21 @@ def _curves(
     survey: TimesharingSurvey, setting: TimesharingSetting
 ) -> tuple[dict[str, list[list[float]]], str]:
     """Return the turnarounds of the applications, and their ends in words."""
-    found = {name: turnaround_curves(survey, setting, serial) for name, serial in APPLICATIONS.items()}
+    found = {name: ts.turnaround_curves(survey, setting, serial) for name, serial in APPLICATIONS.items()}
 
     def hours(values: Sequence[list[float]], at: int) -> str:
-        return shown(float(np.mean([of[at] for of in values])) / HOUR_S)
+        return shown(float(np.mean([of[at] for of in values])) / ts.HOUR_S)
 
     return found, "; ".join(f"{name}: {hours(of, 0)} h to {hours(of, -1)} h" for name, of in found.items())
 
 
 def _t15(survey: TimesharingSurvey) -> Judged:
-    found, words = _curves(survey, SHARE)
+    found, words = _curves(survey, ts.SHARE)
     return over_settings({name: [np.log(of[0] / of[-1]) for of in found[name]] for name in found}), words
 
 
 def _t16(survey: TimesharingSurvey) -> Judged:
-    found, words = _curves(survey, BATCH)
+    found, words = _curves(survey, ts.BATCH)
     rises = {
         f"{name}, {word}": [np.log(of[-1] / of[at]) for of in found[name]]
         for name in found
@@ -343,7 +315,7 @@ def _t16(survey: TimesharingSurvey) -> Judged:
 
 
 def _t17(survey: TimesharingSurvey) -> Judged:
-    batch, share = (_curves(survey, setting)[0] for setting in (BATCH, SHARE))
+    batch, share = (_curves(survey, setting)[0] for setting in (ts.BATCH, ts.SHARE))
     apart = {
         name: [one[-1] / other[-1] for one, other in zip(batch[name], share[name], strict=True)]
         for name in APPLICATIONS
@@ -365,8 +337,8 @@ def rise(
     """Judge that the mean slowdown rises with noise."""
 
     def judge(survey: TimesharingSurvey) -> Judged:
-        values = [mean(survey, setting, "mean") for setting in (none, little, much)]
-        judged = direction(differences(survey, much, none, "mean"))
+        values = [ts.mean(survey, setting, "mean") for setting in (none, little, much)]
+        judged = direction(ts.differences(survey, much, none, "mean"))
         quiet, some, loud = map(shown, values)
         ours = f"{quiet} to {loud}; with the printed p, {little.noise:g}, {some}"
         return against_paper(judged, values[2], paper), ours
@@ -375,7 +347,7 @@ def rise(
 
 
 def change_of(
-    metric: Metric,
+    metric: ts.Metric,
     before: TimesharingSetting,
     after: TimesharingSetting,
     *,
@@ -386,8 +358,8 @@ def change_of(
     more, less = (after, before) if rises else (before, after)
 
     def judge(survey: TimesharingSurvey) -> Judged:
-        values = [mean(survey, setting, metric) for setting in (before, after)]
-        judged = direction(differences(survey, more, less, metric))
+        values = [ts.mean(survey, setting, metric) for setting in (before, after)]
+        judged = direction(ts.differences(survey, more, less, metric))
         ours = " to ".join(map(shown, values))
         return (judged if math.isnan(paper) else against_paper(judged, values[1], paper)), ours
 
@@ -395,7 +367,7 @@ def change_of(
 
 
 def _t22(survey: TimesharingSurvey) -> Judged:
-    parts = {name: _parts(survey, least_s) for name, least_s in (("all", 0.0), ("4 h and more", LONG_S))}
+    parts = {name: _parts(survey, least_s) for name, least_s in (("all", 0.0), ("4 h and more", ts.LONG_S))}
     judged = over_settings({name: [part - ALMOST for part in of] for name, of in parts.items()})
     ours = ", ".join(f"{np.mean(of):.0%} of the bins ({name})" for name, of in parts.items())
     return noted(judged, f"read as: in more than {ALMOST:.0%} of the bins"), ours
@@ -404,7 +376,7 @@ def _t22(survey: TimesharingSurvey) -> Judged:
 def _parts(survey: TimesharingSurvey, least_s: float) -> list[float]:
     """Return in which part of the bins with ten jobs time-sharing is better under noise, for each seed."""
     found = []
-    both = zip(survey.outcomes[NOISY_BATCH], survey.outcomes[NOISY_SHARE], survey.grids, strict=True)
+    both = zip(survey.outcomes[ts.NOISY_BATCH], survey.outcomes[ts.NOISY_SHARE], survey.grids, strict=True)
     for one, other, grid in both:
         enough = (one.bins.counts >= FEWEST) & (grid.lengths[:-1] >= least_s)[np.newaxis, :]
         found.append(float((one.bins.sums[enough] > other.bins.sums[enough]).mean()) if enough.any() else 0.0)
@@ -412,7 +384,7 @@ def _parts(survey: TimesharingSurvey, least_s: float) -> list[float]:
 
 
 def _t23(survey: TimesharingSurvey) -> Judged:
-    batch, share = (survey.by_seed(setting, _skew) for setting in (NOISY_BATCH, NOISY_SHARE))
+    batch, share = (survey.by_seed(setting, _skew) for setting in (ts.NOISY_BATCH, ts.NOISY_SHARE))
     apart = {"time-sharing": [1 - value for value in share], "batch": [value - 2 for value in batch]}
     note = "read as: time-sharing under 1, batch over 2 orders, 1,000 nodes against 1 to 9"
     ours = f"orders of magnitude: time-sharing {with_interval(share)}, batch {with_interval(batch)}"
@@ -427,15 +399,15 @@ def _skew(one: TimesharingOutcome) -> float:
 
 
 def _t25(survey: TimesharingSurvey) -> Judged:
-    before, hours = crossings_h(survey, ALL), crossings_h(survey, ALL, ANY_BATCH, ANY_SHARE)
+    before, hours = ts.crossings_h(survey, ALL), ts.crossings_h(survey, ALL, ts.ANY_BATCH, ts.ANY_SHARE)
     judged = against_paper(_later(before, hours, "SPMD"), float(np.mean(hours)), 16.0)
     return judged, f"from {with_interval(hours)} h on; SPMD: {with_interval(before)} h"
 
 
 def _t26(survey: TimesharingSurvey) -> Judged:
     change = {
-        "batch": changes(survey, NOISY_ANY_BATCH, ANY_BATCH),
-        "time-sharing": changes(survey, NOISY_ANY_SHARE, ANY_SHARE),
+        "batch": ts.changes(survey, ts.NOISY_ANY_BATCH, ts.ANY_BATCH),
+        "time-sharing": ts.changes(survey, ts.NOISY_ANY_SHARE, ts.ANY_SHARE),
     }
     _, judged = weakest({name: no_difference(of) for name, of in change.items()})
     note = "read as: no significant relative change of the mean"
@@ -444,7 +416,7 @@ def _t26(survey: TimesharingSurvey) -> Judged:
 
 
 def _t27(survey: TimesharingSurvey) -> Judged:
-    pairs = zip(survey.outcomes[BATCH], survey.outcomes[ANY_BATCH], strict=True)
+    pairs = zip(survey.outcomes[ts.BATCH], survey.outcomes[ts.ANY_BATCH], strict=True)
     alike = all(one.mean == other.mean and one.largest == other.largest for one, other in pairs)
     return fact(holds=alike), "job by job the same" if alike else "not the same"
 
@@ -452,13 +424,13 @@ def _t27(survey: TimesharingSurvey) -> Judged:
 def _t28(survey: TimesharingSurvey, sharing: TimesharingSetting) -> Judged:
     over = over_settings(
         {
-            "batch": survey.by_seed(BATCH, lambda one: one.mean - one.quarters[2]),
+            "batch": survey.by_seed(ts.BATCH, lambda one: one.mean - one.quarters[2]),
             "time-sharing": survey.by_seed(sharing, lambda one: one.quarters[2] - one.mean),
         }
     )
     (batch, top), (share, high) = (
-        [shown(mean(survey, setting, metric)) for metric in ("mean", upper_quartile)]
-        for setting in (BATCH, sharing)
+        [shown(ts.mean(survey, setting, metric)) for metric in ("mean", upper_quartile)]
+        for setting in (ts.BATCH, sharing)
     )
     ours = f"batch {batch}, quartile {top}; time-sharing {share}, {high}"
     return noted(over, "read as: above, and within, the upper quartile"), ours
@@ -496,12 +468,12 @@ def _t31(survey: TimesharingSurvey) -> Judged:
 def _t32(survey: TimesharingSurvey) -> Judged:
     ends = over_settings(
         {
-            "largest": differences(survey, BATCH, SHARE, "largest"),
-            "mean of 4 h and more": differences(survey, SHARE, BATCH, "long_mean"),
+            "largest": ts.differences(survey, ts.BATCH, ts.SHARE, "largest"),
+            "mean of 4 h and more": ts.differences(survey, ts.SHARE, ts.BATCH, "long_mean"),
         }
     )
     largest, long = (
-        [shown(mean(survey, setting, metric)) for setting in (BATCH, SHARE)]
+        [shown(ts.mean(survey, setting, metric)) for setting in (ts.BATCH, ts.SHARE)]
         for metric in ("largest", "long_mean")
     )
     ours = f"largest {largest[0]}, time-sharing {largest[1]}; from 4 h on {long[0]}, time-sharing {long[1]}"
@@ -527,12 +499,12 @@ JUDGES: dict[str, Judge] = {
     "T16": _t16,
     "T17": _t17,
     "T18": _t18,
-    "T19": rise(BATCH, LITTLE_BATCH, NOISY_BATCH, 1009.0),
-    "T20": change_of(upper_quartile, BATCH, NOISY_BATCH, rises=True),
-    "T21": rise(SHARE, LITTLE_SHARE, NOISY_SHARE, 13.0),
+    "T19": rise(ts.BATCH, ts.LITTLE_BATCH, ts.NOISY_BATCH, 1009.0),
+    "T20": change_of(upper_quartile, ts.BATCH, ts.NOISY_BATCH, rises=True),
+    "T21": rise(ts.SHARE, ts.LITTLE_SHARE, ts.NOISY_SHARE, 13.0),
     "T22": _t22,
     "T23": _t23,
-    "T24": change_of("mean", SHARE, ANY_SHARE, rises=False, paper=3.3),
+    "T24": change_of("mean", ts.SHARE, ts.ANY_SHARE, rises=False, paper=3.3),
     "T25": _t25,
     "T26": _t26,
     "T27": _t27,
@@ -561,7 +533,7 @@ def world_of(survey: TimesharingSurvey) -> list[WorldFigure]:
 
     rest = frozenset(JUDGES) - MEMORY_CLAIMS
     return [
-        WorldFigure("utilisation under batch", 89, 100 * mean(survey, BATCH, "utilisation"), "%"),
+        WorldFigure("utilisation under batch", 89, 100 * ts.mean(survey, ts.BATCH, "utilisation"), "%"),
         WorldFigure("jobs under 32 nodes", 90, of(lambda jobs: 100 * float((jobs.nodes < 32).mean())), "%"),
         WorldFigure("node-hours of jobs over 100 nodes", 50, use(lambda jobs: jobs.nodes > 100), "%"),
         WorldFigure("node-hours of jobs over 1,000 nodes", 20, use(lambda jobs: jobs.nodes > 1000), "%"),

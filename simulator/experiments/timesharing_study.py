@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import ClaimVerdict, estimate
 from simulator.experiment_page import Drawing, ExperimentTable
+from simulator.experiments import timesharing_survey as ts
 from simulator.experiments.claim_study import StudyFindings, StudyRequest
 from simulator.experiments.edison import (
     APPLICATIONS,
@@ -23,32 +24,7 @@ from simulator.experiments.edison import (
     sizes_to,
 )
 from simulator.experiments.timesharing_claims import claim_rows, direction, world_of
-from simulator.experiments.timesharing_survey import (
-    ANY_BATCH,
-    ANY_SHARE,
-    BATCH,
-    MEMORY_SETTINGS,
-    NOISE,
-    NOISY_ANY_BATCH,
-    NOISY_ANY_SHARE,
-    NOISY_BATCH,
-    NOISY_SHARE,
-    OVERHEADS,
-    PRINTED_BELOW,
-    SETTINGS,
-    SHARE,
-    SPANS_A_DAY,
-    TimesharingSetting,
-    TimesharingSurvey,
-    differences,
-    mean,
-    ratios,
-    smooth,
-    steps_of,
-    sum_of,
-    survey,
-    turnaround_curves,
-)
+from simulator.experiments.timesharing_survey import TimesharingSetting, TimesharingSurvey, survey
 
 DAYS, QUICK_DAYS = 36, 12
 
@@ -67,13 +43,13 @@ def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     days = QUICK_DAYS if request.quick else DAYS
     world = of_trace(request.traces[0]) if request.traces else generated(days)
-    found = survey(world, request.seeds, request.steps(steps_of(request.seeds)))
+    found = survey(world, request.seeds, request.steps(ts.steps_of(request.seeds)))
     facts = [
         *learnt(found),
         f"Evidence: {world.summary}",
         (
             "Time-sharing admits by memory and has max-min fair rates; batch is first come first served with "
-            f"backfilling. Noise: each node is slow with p = {NOISE:g} in each step of 10 s."
+            f"backfilling. Noise: each node is slow with p = {ts.NOISE:g} in each step of 10 s."
         ),
     ]
 
@@ -89,15 +65,15 @@ def examine(request: StudyRequest) -> StudyFindings:
 
 def learnt(survey: TimesharingSurvey) -> list[str]:
     """Return mean slowdowns, and with which memory of the jobs that of time-sharing is the lower."""
-    batch, shared = (estimate(survey.by_seed(setting, "mean")).text() for setting in (BATCH, SHARE))
+    batch, shared = (estimate(survey.by_seed(setting, "mean")).text() for setting in (ts.BATCH, ts.SHARE))
     found: dict[bool, list[str]] = {True: [], False: []}
-    for setting in (SHARE, *MEMORY_SETTINGS):
-        lower = direction(differences(survey, BATCH, setting, "mean")).verdict is ClaimVerdict.HOLDS
+    for setting in (ts.SHARE, *ts.MEMORY_SETTINGS):
+        lower = direction(ts.differences(survey, ts.BATCH, setting, "mean")).verdict is ClaimVerdict.HOLDS
         below, form = setting.memory or (0.99, "hardly any needs more")
         found[lower].append(f"{below:.0%} ({form})")
     slowdown = (
         f"The mean bounded slowdown is {batch} under batch and {shared} under time-sharing where 99% of the "
-        f"node-hours need at most 60% of a node's memory; the paper prints {PRINTED_BELOW:.0%}."
+        f"node-hours need at most 60% of a node's memory; the paper prints {ts.PRINTED_BELOW:.0%}."
     )
     memory = (
         "Time-sharing has the lower mean slowdown where so many need at most 60%: "
@@ -120,7 +96,7 @@ def _settings(survey: TimesharingSurvey) -> ExperimentTable:
             *(_brief(survey.by_seed(setting, name)) for name in ("largest", "utilisation", "load")),
             _brief([100 * one for one in survey.by_seed(setting, "at_once")]),
         )
-        for setting in SETTINGS
+        for setting in ts.SETTINGS
     ]
     return ExperimentTable(
         name="Figs. 5 and 10",
@@ -133,7 +109,7 @@ def _settings(survey: TimesharingSurvey) -> ExperimentTable:
 
 def _sizes(survey: TimesharingSurvey) -> ExperimentTable:
     rows = []
-    for setting in (BATCH, SHARE, NOISY_BATCH, NOISY_SHARE):
+    for setting in (ts.BATCH, ts.SHARE, ts.NOISY_BATCH, ts.NOISY_SHARE):
         means = np.array([one.sizes.means[:, 0] for one in survey.outcomes[setting]])
         known = [column[~np.isnan(column)] for column in means.T]
         rows.append((str(setting), *(_brief(of.tolist()) for of in known)))
@@ -155,12 +131,13 @@ def drawings(survey: TimesharingSurvey) -> list[Drawing]:
         ("Figure 2: mean slowdown under batch and under time-sharing", _slowdowns(survey)),
         (
             "Figures 7 and 9: batch's mean slowdown over time-sharing's",
-            _ratios(survey, {"no noise": (BATCH, SHARE), "noise": (NOISY_BATCH, NOISY_SHARE)}),
+            _ratios(survey, {"no noise": (ts.BATCH, ts.SHARE), "noise": (ts.NOISY_BATCH, ts.NOISY_SHARE)}),
         ),
         (
             "The same for jobs that are not SPMD",
             _ratios(
-                survey, {"no noise": (ANY_BATCH, ANY_SHARE), "noise": (NOISY_ANY_BATCH, NOISY_ANY_SHARE)}
+                survey,
+                {"no noise": (ts.ANY_BATCH, ts.ANY_SHARE), "noise": (ts.NOISY_ANY_BATCH, ts.NOISY_ANY_SHARE)},
             ),
         ),
         ("Figure 5: what overhead costs", _overheads(survey)),
@@ -171,8 +148,8 @@ def drawings(survey: TimesharingSurvey) -> list[Drawing]:
 
 def _slowdowns(survey: TimesharingSurvey) -> go.Figure:
     figure = make_subplots(cols=2, subplot_titles=("batch", "time-sharing"), horizontal_spacing=0.09)
-    for column, setting in enumerate((BATCH, SHARE), start=1):
-        sums, counts = sum_of(survey, setting)
+    for column, setting in enumerate((ts.BATCH, ts.SHARE), start=1):
+        sums, counts = ts.sum_of(survey, setting)
         means = np.full(counts.shape, np.nan)
         means[counts > 0] = sums[counts > 0] / counts[counts > 0]
         _add_map(figure, survey, means, counts, column)
@@ -185,8 +162,8 @@ def _ratios(
 ) -> go.Figure:
     figure = make_subplots(cols=2, subplot_titles=tuple(pairs), horizontal_spacing=0.09)
     for column, (batch, share) in enumerate(pairs.values(), start=1):
-        values = ratios(survey, batch, share, fewest=1)
-        _add_map(figure, survey, values, sum_of(survey, batch)[1], column)
+        values = ts.ratios(survey, batch, share, fewest=1)
+        _add_map(figure, survey, values, ts.sum_of(survey, batch)[1], column)
     figure.update_layout(coloraxis=_axis(_APART, -3, 3, "batch /<br>time-sharing"))
     return _arranged(figure)
 
@@ -255,16 +232,16 @@ def _arranged(figure: go.Figure) -> go.Figure:
 
 def _overheads(survey: TimesharingSurvey) -> go.Figure:
     figure = make_subplots(cols=2, subplot_titles=("utilisation", "mean slowdown"), horizontal_spacing=0.12)
-    settings = [SHARE, *(TimesharingSetting(overhead=overhead) for overhead in OVERHEADS)]
+    settings = [ts.SHARE, *(TimesharingSetting(overhead=overhead) for overhead in ts.OVERHEADS)]
     x = [100 * setting.overhead for setting in settings]
     lines = (
-        [mean(survey, setting, "utilisation") for setting in settings],
-        [mean(survey, setting, "mean") for setting in settings],
+        [ts.mean(survey, setting, "utilisation") for setting in settings],
+        [ts.mean(survey, setting, "mean") for setting in settings],
     )
     for column, y in enumerate(lines, start=1):
         line = go.Scatter(x=x, y=y, mode="lines+markers", line=run_style(0), showlegend=False)
         figure.add_trace(line, row=1, col=column)
-    batch = mean(survey, BATCH, "utilisation")
+    batch = ts.mean(survey, ts.BATCH, "utilisation")
     figure.add_hline(
         y=batch, line={"color": MUTED, "width": 1, "dash": "dot"}, annotation_text="batch", row=1, col=1
     )
@@ -277,13 +254,13 @@ def _overheads(survey: TimesharingSurvey) -> go.Figure:
 def _loads(survey: TimesharingSurvey) -> go.Figure:
     figure = go.Figure()
     days = min(7, max(1, int(survey.world.days // 60)))
-    last = int(survey.world.days * SPANS_A_DAY)
+    last = int(survey.world.days * ts.SPANS_A_DAY)
     for number, setting in enumerate(
-        [SHARE, *(TimesharingSetting(overhead=overhead) for overhead in OVERHEADS)]
+        [ts.SHARE, *(TimesharingSetting(overhead=overhead) for overhead in ts.OVERHEADS)]
     ):
-        course = smooth(survey.outcomes[setting][0].course[:last], days)
+        course = ts.smooth(survey.outcomes[setting][0].course[:last], days)
         figure.add_scatter(
-            x=(np.arange(len(course)) / SPANS_A_DAY + days).tolist(),
+            x=(np.arange(len(course)) / ts.SPANS_A_DAY + days).tolist(),
             y=np.round(course, 3).tolist(),
             name=f"{setting.overhead:.0%}",
             mode="lines",
@@ -301,8 +278,8 @@ def _turnarounds(survey: TimesharingSurvey) -> go.Figure:
     )
     nodes = sizes_to(survey.world.nodes)
     for column, serial in enumerate(APPLICATIONS.values(), start=1):
-        for number, setting in enumerate((BATCH, SHARE)):
-            curves: Sequence[Sequence[float]] = turnaround_curves(survey, setting, serial)
+        for number, setting in enumerate((ts.BATCH, ts.SHARE)):
+            curves: Sequence[Sequence[float]] = ts.turnaround_curves(survey, setting, serial)
             line = go.Scatter(
                 x=nodes,
                 y=(np.mean(curves, axis=0) / 3600).tolist(),

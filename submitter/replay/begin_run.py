@@ -32,28 +32,9 @@ from foundation.slurm.run_command import sbatch_options
 from foundation.slurm.site_configuration import scheduling_config
 from foundation.slurm.slurm_types import SlurmRefusedError
 from foundation.units import checked_speedup
+from submitter import plan as planning
 from submitter.follow import JOBS_FOLDER, choose_copy, job_name, own_jobs, planned_row, read_stamps
-from submitter.plan import (
-    COUNTS,
-    RRBA,
-    Apart,
-    Clock,
-    ConflictPairs,
-    PlannedJob,
-    ReplayOptions,
-    ReplayPlan,
-    TargetCluster,
-    applications_of,
-    apply,
-    batch_script,
-    job_environment,
-    keep_apart,
-    look_at_target,
-    make_plan,
-    read_apart,
-    read_apps,
-    write_apart,
-)
+from submitter.plan import Clock, PlannedJob, ReplayOptions, ReplayPlan, TargetCluster
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.models import embed_patterns
 from workloads.trace.transforms import compress, cut_window
@@ -63,7 +44,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
 
 def _comment(job: PlannedJob, run_id: str) -> str:
     """Return who submits the job and what it runs, the latter in gangd's word for it."""
-    named = dict(pairwise(job.args)).get("--app") if job.app == RRBA else job.app
+    named = dict(pairwise(job.args)).get("--app") if job.app == planning.RRBA else job.app
     runs = job.application or named or ""
     return f"osub replay {run_id}" + (f" gangd-app={runs}" if _PLAIN.fullmatch(runs) else "")
 
@@ -89,7 +70,7 @@ def submit_request(
     else:
         whole = memory * job.cores_per_node if several and memory is not None else None
     return SubmitRequest(
-        script=batch_script(job, run, pin=options.pin, calibration=options.calibration),
+        script=planning.batch_script(job, run, pin=options.pin, calibration=options.calibration),
         name=job_name(options.run_id, job.trace_job),
         nodes=job.nodes,
         tasks_per_node=job.cores_per_node,
@@ -106,7 +87,7 @@ def submit_request(
         no_requeue=options.no_requeue,
         oversubscribe=pool.shares_on_request and not job.is_alone,
         options=(*left_out, *(options.sbatch_option or ())),
-        environment=job_environment(options.environment),
+        environment=planning.job_environment(options.environment),
     )
 
 
@@ -180,7 +161,7 @@ class DrawnUp:
     trace: SwfTrace
     plan: ReplayPlan
     target: TargetCluster
-    apart: Mapping[str, Apart]
+    apart: Mapping[str, planning.Apart]
     names: Mapping[int, str]
 
 
@@ -189,26 +170,26 @@ def draw_up(
     client: SlurmClient,
     options: ReplayOptions,
     apps: Path | None,
-    danger: ConflictPairs | None = None,
+    danger: planning.ConflictPairs | None = None,
     *,
     lenient: bool = False,
 ) -> DrawnUp:
     """Read the trace, look at the cluster, and make the plan; raises as :func:`begin_run`."""
     trace = prepare_trace(read_swf(trace_path, strict=not lenient), options)
-    choices = read_apps(apps) if apps else None
-    target = look_at_target(client, options.wanted)
-    plan = make_plan(
+    choices = planning.read_apps(apps) if apps else None
+    target = planning.look_at_target(client, options.wanted)
+    plan = planning.make_plan(
         trace,
         target,
         options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
         choices,
     )
-    names = {} if danger is None else applications_of(plan, danger)
+    names = {} if danger is None else planning.applications_of(plan, danger)
     apart = {}
     if danger is not None:
         memory_counts = "memory" in client.config().get("SelectTypeParameters", "").lower()
-        apart = keep_apart(plan, target, danger, memory_counts=memory_counts)
-        plan = apply(plan, target, apart, names)
+        apart = planning.keep_apart(plan, target, danger, memory_counts=memory_counts)
+        plan = planning.apply(plan, target, apart, names)
     _check_words(plan, target, client, options)
     return DrawnUp(trace, plan, target, apart, names)
 
@@ -220,7 +201,7 @@ def begin_run(
     options: ReplayOptions,
     apps: Path | None,
     clock: Clock,
-    danger: ConflictPairs | None = None,
+    danger: planning.ConflictPairs | None = None,
     *,
     lenient: bool = False,
 ) -> tuple[RunWriter, ReplayPlan, TargetCluster]:
@@ -241,13 +222,13 @@ def begin_run(
         prepared = Path(scratch, "trace.swf")
         write_swf(prepared, trace)
         writer = RunWriter.create(out, info, prepared)
-    counts = {name: getattr(plan, name) for name in COUNTS}
+    counts = {name: getattr(plan, name) for name in planning.COUNTS}
     writer.event("begun", jobs=len(plan.jobs), **counts, nodes_left_out=list(target.left_out))
     for partition, own in apart.items():
         writer.event("pairing", partition=partition, text=own.sentence())
     try:
         if apart:
-            write_apart(out, apart, drawn.names)
+            planning.write_apart(out, apart, drawn.names)
         (out / JOBS_FOLDER).mkdir()
         if apps:
             shutil.copyfile(apps, out / APPS_NAME)
@@ -296,14 +277,14 @@ def plan_again(
     """Make the plan of a RUN that was begun earlier from the files in it."""
     trace = read_swf(writer.path / TRACE_NAME)
     apps = writer.path / APPS_NAME
-    target = look_at_target(client, options.wanted)
+    target = planning.look_at_target(client, options.wanted)
     if target.system != writer.info.system:
         raise UsageError(f"the run was begun on {writer.info.system}; this cluster is {target.system}")
     factors = writer.info.multiplicity, writer.info.multiplicity_interactive
-    choices = read_apps(apps) if apps.exists() else None
-    plan = make_plan(trace, target, options.plan_options(*factors), choices)
-    decided = read_apart(writer.path)
-    return plan if decided is None else apply(plan, target, *decided), target
+    choices = planning.read_apps(apps) if apps.exists() else None
+    plan = planning.make_plan(trace, target, options.plan_options(*factors), choices)
+    decided = planning.read_apart(writer.path)
+    return plan if decided is None else planning.apply(plan, target, *decided), target
 
 
 def _run_info(

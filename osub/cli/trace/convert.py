@@ -11,21 +11,7 @@ from typer import Argument, Option
 
 from foundation.errors import UsageError
 from foundation.units import counted, counted_of
-from osub.cli.trace.files import (
-    AsJson,
-    Force,
-    Lenient,
-    OutFile,
-    Seed,
-    check_free,
-    deliver,
-    load,
-    parse_numbers,
-    print_json,
-    say_joined,
-    skipped_in_words,
-    working,
-)
+from osub.cli.trace import files
 from osub.live.system_named import size_named
 from workloads.importers.assemble_trace import INTERACTIVE, INTERACTIVE_QUEUE, ImportOptions, beyond_system
 from workloads.importers.detect_log import STDIN, LogKind, read_any
@@ -46,7 +32,7 @@ from workloads.trace.transforms import (
 
 def merge(
     traces: Annotated[list[Path], Argument(help="SWF files, plain or gzip.", metavar="TRACE TRACE...")],
-    out: OutFile,
+    out: files.OutFile,
     align: Annotated[
         Align, Option(help="What falls together: the traces' seconds 0, or equal dates.")
     ] = Align.START,
@@ -56,21 +42,21 @@ def merge(
             "--same-users/--other-users", help="Whether equal user numbers are the same user in all traces."
         ),
     ] = True,
-    force: Force = False,
-    lenient: Lenient = False,
-    as_json: AsJson = False,
+    force: files.Force = False,
+    lenient: files.Lenient = False,
+    as_json: files.AsJson = False,
 ) -> None:
     """Merge the jobs of several traces in the order of submission, under the first one's header.
 
     A job whose number is taken gets the next free one.
     """
-    check_free(out, force)
+    files.check_free(out, force)
     if len(traces) < 2:
         raise UsageError("osub trace merge takes at least two traces; `osub trace convert` takes one")
-    merged = merge_traces([load(path, lenient) for path in traces], align, same_users)
-    deliver(merged, out)
+    merged = merge_traces([files.load(path, lenient) for path in traces], align, same_users)
+    files.deliver(merged, out)
     if as_json:
-        print_json({"trace": str(out), "jobs": len(merged.jobs), "notes": [merged.header.notes[-1]]})
+        files.print_json({"trace": str(out), "jobs": len(merged.jobs), "notes": [merged.header.notes[-1]]})
         return
     typer.echo(f"{out}: {counted(len(merged.jobs), 'job')} of {counted(len(traces), 'trace')}")
 
@@ -84,7 +70,7 @@ def convert(
             metavar="LOG",
         ),
     ],
-    out: OutFile,
+    out: files.OutFile,
     system: Annotated[
         str | None, Option(help="The cluster of a Slurm log, such as N40C48; without it, a guess.")
     ] = None,
@@ -133,27 +119,27 @@ def convert(
     tag_most_procs: Annotated[int | None, Option(min=0, help="Tag only jobs up to this size.")] = None,
     speedup: Annotated[float | None, Option(help="Divide every time by this.")] = None,
     sort: Annotated[bool, Option("--sort", help="Order the jobs by submission.")] = False,
-    seed: Seed = 1,
-    force: Force = False,
-    lenient: Lenient = False,
-    as_json: AsJson = False,
+    seed: files.Seed = 1,
+    force: files.Force = False,
+    lenient: files.Lenient = False,
+    as_json: files.AsJson = False,
 ) -> None:
     """Write LOG, of whatever known kind, as a sound SWF trace.
 
     What is asked for is done in the order of these options. Every transform leaves a Note in the header that
     says what was done, with its seed.
     """
-    check_free(out, force)
+    files.check_free(out, force)
     asked = TraceConversion(
         start_s=start,
         length_s=length,
         selection=Selection(
-            users=parse_numbers(users, "--users"),
-            not_users=parse_numbers(not_users, "--not-users"),
-            queues=parse_numbers(queues, "--queues"),
-            not_queues=parse_numbers(not_queues, "--not-queues"),
-            partitions=parse_numbers(partitions, "--partitions"),
-            statuses=parse_numbers(statuses, "--statuses"),
+            users=files.parse_numbers(users, "--users"),
+            not_users=files.parse_numbers(not_users, "--not-users"),
+            queues=files.parse_numbers(queues, "--queues"),
+            not_queues=files.parse_numbers(not_queues, "--not-queues"),
+            partitions=files.parse_numbers(partitions, "--partitions"),
+            statuses=files.parse_numbers(statuses, "--statuses"),
             least_procs=least_procs,
             most_procs=most_procs,
             shortest_s=shortest,
@@ -168,8 +154,8 @@ def convert(
             share=tag_share,
             by=tag_by,
             among=Selection(
-                users=parse_numbers(tag_users, "--tag-users"),
-                queues=parse_numbers(tag_queues, "--tag-queues"),
+                users=files.parse_numbers(tag_users, "--tag-users"),
+                queues=files.parse_numbers(tag_queues, "--tag-queues"),
                 most_procs=tag_most_procs,
             ),
         ),
@@ -178,24 +164,24 @@ def convert(
         seed=seed,
     )
     options = import_options(trace, system, interactive, time_zone)
-    with working(f"reading {trace}"):
+    with files.working(f"reading {trace}"):
         original, kind = read_any(trace, options, strict=not lenient)
     if original.report.skipped:
-        typer.echo(f"osub: left out of {trace}: {skipped_in_words(original)}", err=True)
+        typer.echo(f"osub: left out of {trace}: {files.skipped_in_words(original)}", err=True)
     if kind is LogKind.SWF and (system, interactive, time_zone) != (None, None, None):
         raise UsageError(
             f"{trace} is SWF: --system, --interactive and --time-zone are for logs of Slurm's; `osub trace "
             "scale --system` fits a trace to another system"
         )
     warn_of_options(original, options, trace)
-    say_joined(trace, original)
-    with working("transforming"):
+    files.say_joined(trace, original)
+    with files.working("transforming"):
         changed = converted(original, asked)
-    deliver(changed, out)
+    files.deliver(changed, out)
     # what the import did is news, too; the notes of an SWF trace are not
     notes = list(changed.header.notes[len(original.header.notes) if kind is LogKind.SWF else 0 :])
     if as_json:
-        print_json(
+        files.print_json(
             {
                 "trace": str(out),
                 "kind": kind.value,

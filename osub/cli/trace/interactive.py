@@ -16,20 +16,8 @@ from foundation.errors import InputError, UsageError
 from foundation.interruption import on_signals
 from foundation.units import counted, counted_of, verb
 from osub.cli.terminal import Console
-from osub.cli.trace.files import (
-    AsJson,
-    Force,
-    Lenient,
-    OutFile,
-    Seed,
-    TraceFile,
-    behaviour_table,
-    check_free,
-    deliver,
-    load,
-    print_json,
-    working,
-)
+from osub.cli.trace import files
+from osub.cli.trace.files import load
 from osub.live.system_named import system_named
 from workloads.behaviour.behaviour_sampler import (
     CgroupUsage,
@@ -67,7 +55,7 @@ MOST_JOBS = 10_000_000
 
 
 def generate(
-    out: OutFile,
+    out: files.OutFile,
     jobs: Annotated[int, Option(min=1, max=MOST_JOBS, help="How many.")] = 1000,
     system: Annotated[
         str, Option(help="The machine, such as N12C12; 'host' for the cluster that fits this host.")
@@ -81,26 +69,26 @@ def generate(
     interactive_procs: Annotated[
         int | None, Option(min=1, help="Widest interactive job; by default one node.")
     ] = None,
-    seed: Seed = 1,
-    force: Force = False,
-    as_json: AsJson = False,
+    seed: files.Seed = 1,
+    force: files.Force = False,
+    as_json: files.AsJson = False,
 ) -> None:
     """Draw a trace from the model of Lublin and Feitelson, with its daily cycle.
 
     Interactive jobs (queue 0) have busy and idle periods; batch jobs are in queue 1.
     """
-    check_free(out, force)
+    files.check_free(out, force)
     size = system_named(system)
-    with working(f"drawing {counted(jobs, 'job')}"):
+    with files.working(f"drawing {counted(jobs, 'job')}"):
         trace = generate_trace(
             jobs, size.nodes, size.cores, seed, load or None, interactive_share, interactive_procs
         )
-    deliver(trace, out)
+    files.deliver(trace, out)
     kinds = summarize_kinds(trace)
     span_s = trace.jobs[-1].submit_s - trace.jobs[0].submit_s
     offered = offered_load(trace, size.nodes * size.cores)
     if as_json:
-        print_json(
+        files.print_json(
             {
                 "trace": str(out),
                 "system": str(size),
@@ -135,9 +123,9 @@ def patterns(
     threshold: Annotated[
         float, Option(min=0, help="Cores above which a sample of a recording is busy.")
     ] = THRESHOLD_CORES,
-    seed: Seed = 1,
-    force: Force = False,
-    as_json: AsJson = False,
+    seed: files.Seed = 1,
+    force: files.Force = False,
+    as_json: files.AsJson = False,
 ) -> None:
     """Print the statistics of recorded patterns next to the published ones; synthesize more of them.
 
@@ -147,7 +135,7 @@ def patterns(
     if (synthesize_count is None) != (out is None):
         raise UsageError("--synthesize and --out go together: how many new patterns, and where to")
     if out is not None:
-        check_free(out, force)
+        files.check_free(out, force)
     library = read_library(folder, threshold)
     sources = [recording.pattern for recording in library.recordings]
     found = behaviour_statistics(sources)
@@ -156,7 +144,7 @@ def patterns(
     sizes: tuple[int, ...] = ()
     made = None
     if synthesize_count is not None and out is not None:
-        with working(f"synthesizing {counted(synthesize_count, 'pattern')}"):
+        with files.working(f"synthesizing {counted(synthesize_count, 'pattern')}"):
             synthesis = synthesize(sources, synthesize_count, seed, clusters, aligned)
         sizes = synthesis.cluster_sizes
         made = behaviour_statistics(synthesis.patterns)
@@ -164,9 +152,9 @@ def patterns(
             f"osub patterns: {synthesize_count} synthesized from {counted(len(sources), 'recording')} in "
             f"{counted(len(sizes), 'cluster')}, seed {seed}"
         )
-        deliver(pattern_trace(synthesis.patterns, note), out)
+        files.deliver(pattern_trace(synthesis.patterns, note), out)
     if as_json:
-        print_json(
+        files.print_json(
             {
                 "recordings": len(sources),
                 "skipped": list(library.skipped),
@@ -182,10 +170,10 @@ def patterns(
     for reason in library.skipped:
         console.say(f"Skipped: {reason}", soft_wrap=True)
     if made is None:
-        console.print(behaviour_table(found))
+        console.print(files.behaviour_table(found))
         return
     console.print(f"Clusters of {', '.join(map(str, sizes))} recordings", highlight=False)
-    console.print(behaviour_table(made, ("recorded", found)))
+    console.print(files.behaviour_table(made, ("recorded", found)))
     console.say(f"Patterns: {out}", soft_wrap=True)
 
 
@@ -199,15 +187,15 @@ def record_job(
         float | None, Option("--for", help="Seconds to record; by default until the job ends.")
     ] = None,
     name: Annotated[str | None, Option(help="Of the job in the file.")] = None,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: files.Force = False,
+    as_json: files.AsJson = False,
 ) -> None:
     """Sample the CPU utilisation of a running job until it ends, Ctrl-C, or --for is over.
 
     Every sample is in the file as soon as it was taken. A folder of such files is what
     `osub trace interactive --patterns` takes.
     """
-    check_free(out, force)
+    files.check_free(out, force)
     usage, found = _usage(job, pid, cgroup)
     stop = threading.Event()
     with on_signals(lambda _: stop.set()), Console(stderr=True).status("recording") as spinner:
@@ -222,7 +210,7 @@ def record_job(
         raise InputError(f"the job was over before the first sample of {every:g} s: nothing was recorded")
     pattern = busy_idle(series, THRESHOLD_CORES)
     if as_json:
-        print_json(
+        files.print_json(
             {
                 "series": str(out),
                 "name": series.name,
@@ -253,8 +241,8 @@ def _usage(job: int | None, pid: int | None, cgroup: Path | None) -> tuple[Usage
 
 
 def interactive(
-    trace: TraceFile,
-    out: OutFile,
+    trace: files.TraceFile,
+    out: files.OutFile,
     patterns: Annotated[
         Path | None,
         Option(
@@ -275,16 +263,16 @@ def interactive(
     most_cores: Annotated[int, Option(min=1, help="Of a batch job that may.")] = MOST_CORES,
     most_run: Annotated[float, Option(min=0, help="Seconds, which it must be under.")] = MOST_RUN_S,
     interactive_queue: Annotated[int, Option(min=0, help="SWF queue of interactive jobs.")] = 0,
-    seed: Seed = 1,
-    force: Force = False,
-    lenient: Lenient = False,
-    as_json: AsJson = False,
+    seed: files.Seed = 1,
+    force: files.Force = False,
+    lenient: files.Lenient = False,
+    as_json: files.AsJson = False,
 ) -> None:
     """Embed busy and idle periods in the interactive jobs of TRACE, after making more of them if asked.
 
     Jobs that have periods keep them. Every embedded pattern fills its job's run time exactly.
     """
-    check_free(out, force)
+    files.check_free(out, force)
     library = None if patterns is None else read_library(patterns, threshold)
     original = load(trace, lenient)
     queue = interactive_queue
@@ -298,7 +286,7 @@ def interactive(
     )
     made = sum(job.queue == queue for job in changed.jobs) - sum(interactive_flags(original, queue))
     report: EmbedReport | None = None
-    with working("embedding periods"):
+    with files.working("embedding periods"):
         if library is None:
             result = embed_patterns(changed, queue, seed)
         else:
@@ -306,10 +294,10 @@ def interactive(
         found = behaviour_statistics(
             [pattern for job in result.jobs if job.queue == queue and (pattern := job.pattern) is not None]
         )
-    deliver(result, out)
+    files.deliver(result, out)
     sessions = sum(job.queue == queue for job in result.jobs)
     if as_json:
-        print_json(
+        files.print_json(
             {
                 "trace": str(out),
                 "jobs": len(result.jobs),
@@ -334,5 +322,5 @@ def interactive(
         )
     console.say(words, soft_wrap=True)
     if found is not None:
-        console.print(behaviour_table(found))
+        console.print(files.behaviour_table(found))
     console.say(f"Trace: {out}", soft_wrap=True)

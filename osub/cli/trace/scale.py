@@ -13,22 +13,7 @@ from typer import Option
 from foundation.errors import UsageError
 from foundation.units import counted, duration, durations
 from osub.cli.terminal import Console
-from osub.cli.trace.files import (
-    AsJson,
-    Force,
-    InteractiveQueue,
-    Lenient,
-    OutFile,
-    Seed,
-    TraceFile,
-    check_free,
-    counting,
-    deliver,
-    kinds_table,
-    load,
-    print_json,
-    queue_of,
-)
+from osub.cli.trace import files
 from osub.live.system_named import system_named
 from simulator.model.system import System
 from workloads.swf import SwfTrace
@@ -48,8 +33,8 @@ THESIS_SYSTEM = System(12, 12)
 
 
 def scale(
-    trace: TraceFile,
-    out: OutFile,
+    trace: files.TraceFile,
+    out: files.OutFile,
     system: Annotated[
         str, Option(help="Target, such as N12C12; 'host' for the cluster that fits this host.")
     ] = "N12C12",
@@ -91,19 +76,19 @@ def scale(
     ] = None,
     intensity: Annotated[float, Option(help="Factor on the load that the sizes ask for.")] = 1.0,
     tolerance: Annotated[float, Option(min=0, help="Of a half hour's target cores.")] = 0.1,
-    interactive_queue: InteractiveQueue = 0,
+    interactive_queue: files.InteractiveQueue = 0,
     interactive_share: Annotated[float, Option(min=0, max=1, help="Of the interactive jobs, to keep.")] = 1.0,
     periods: Annotated[
         bool, Option("--periods/--no-periods", help="Busy and idle periods for interactive jobs without any.")
     ] = True,
     speedup: Annotated[float, Option(help="Divide every time by this.")] = 1.0,
-    seed: Seed = 1,
+    seed: files.Seed = 1,
     html: Annotated[
         Path | None, Option(help="Draw before and after.", metavar="FILE", dir_okay=False)
     ] = None,
-    force: Force = False,
-    lenient: Lenient = False,
-    as_json: AsJson = False,
+    force: files.Force = False,
+    lenient: files.Lenient = False,
+    as_json: files.AsJson = False,
 ) -> None:
     """Scale a stretch of TRACE to a smaller system, half hour by half hour, and say how well it survived.
 
@@ -111,11 +96,11 @@ def scale(
     where that does not work out, and the shares of serial and power-of-two jobs are kept. For
     UniLu-Gaia-2014-1, source and window are the thesis's by default (its section 7.4.3).
     """
-    check_free(out, force)
-    check_free(html, force, makes_folder=True)
+    files.check_free(out, force)
+    files.check_free(html, force, makes_folder=True)
     size = system_named(system)
-    original = load(trace, lenient)
-    queue = queue_of(interactive_queue)
+    original = files.load(trace, lenient)
+    queue = files.queue_of(interactive_queue)
     source = source_of(original, window, start, hours, first_hour, warm_up, cool_down, queue)
     if interactive_day is not None:
         source = replace(source, interactive_day=parse_date(interactive_day, "--interactive-day"))
@@ -128,16 +113,16 @@ def scale(
     target = ScalingTarget(
         size.nodes, size.cores, seed, queue, interactive_share, intensity, tolerance, periods, speedup
     )
-    with counting("half hours") as step:
+    with files.counting("half hours") as step:
         experiment = make_experiment(original, source, target, step)
-    deliver(experiment.trace, out)
+    files.deliver(experiment.trace, out)
     if html is not None:
         # The chart library is slow to import, and tables need none of it.
         from workloads.trace.scaling_picture import write_picture
 
         write_picture(html, experiment, source.window, source.from_procs or 1, queue)
     if as_json:
-        print_json(_document(out, original, source, experiment, queue, html))
+        files.print_json(_document(out, original, source, experiment, queue, html))
         return
     _tell(out, original, source, experiment, queue, size)
     if html is not None:
@@ -219,7 +204,7 @@ def _tell(
     console.print(scale_table(experiment, source.from_procs or 0, size))
     after = summarize_kinds(experiment.scaled, queue)
     published = THESIS_TABLE_7_2 if (source.window, size) == (THESIS.window, THESIS_SYSTEM) else None
-    console.print(kinds_table(after, published))
+    console.print(files.kinds_table(after, published))
     console.say(f"Trace: {out}, {counted(len(experiment.trace.jobs), 'job')}")
 
 
