@@ -231,16 +231,20 @@ class Eviction:
         return None if job.start_time == order.start_time else OrderEnd.RESTARTED
 
     def _kill(self, one: OrderOutcome, _until: float) -> None:
-        if self.ways.requeue is not Requeue.NO:
-            try:
-                self.client.put_back(one.order.spec, held=self.ways.holds)
-            except SlurmRefusedError as error:
-                one.add(f"not put back to the queue: {_reason(error)}")
-            else:
-                one.end = OrderEnd.REQUEUED
-                return
+        if self.ways.requeue is not Requeue.NO and self._put_back(one):
+            one.end = OrderEnd.REQUEUED
+            return
         self.client.cancel([one.order.spec])
         one.end = OrderEnd.CANCELLED
+
+    def _put_back(self, one: OrderOutcome) -> bool:
+        """Put a job back to the queue; return whether Slurm did, and say why not."""
+        try:
+            self.client.put_back(one.order.spec, held=self.ways.holds)
+        except SlurmRefusedError as error:
+            one.add(f"not put back to the queue: {_reason(error)}")
+            return False
+        return True
 
     def _let_save(self, one: OrderOutcome, until: float) -> None:
         self.client.signal(one.order.spec, self.ways.signal_name, self.ways.receiver)
@@ -254,12 +258,9 @@ class Eviction:
             self._kill(one, until)
             return
         one.end, one.note = OrderEnd.SAVED, _how_it_ended(job)
-        if self.ways.requeue is not Requeue.NO and job is not None and job.state.is_over:
-            try:
-                self.client.put_back(one.order.spec, held=self.ways.holds)
-                one.add("put back to the queue")
-            except SlurmRefusedError as error:
-                one.add(f"not put back to the queue: {_reason(error)}")
+        is_over = job is not None and job.state.is_over
+        if self.ways.requeue is not Requeue.NO and is_over and self._put_back(one):
+            one.add("put back to the queue")
 
     def _save_from_outside(self, one: OrderOutcome, until: float) -> None:
         words = system_words(self.ways.system_command, one.order.spec)

@@ -186,16 +186,34 @@ def described(bars: Sequence[Bar], jobs: pl.DataFrame, held: pl.DataFrame) -> li
     return [Drawn(bar, rows[bar.row], of_job[rows[bar.row]["row"]]) for bar in bars]
 
 
-def add_bars(figure: go.Figure, drawn: Sequence[Drawn], place: Place, unit: TimeUnit, line_px: float) -> None:
+@dataclass(frozen=True, slots=True)
+class _Canvas:
+    """A figure, where on it a bar lies, and the unit of its time."""
+
+    figure: go.Figure
+    place: Place
+    unit: TimeUnit
+
+    def add(self, drawn: Sequence[Drawn], spans: Sequence[tuple[float, float]], **style: object) -> None:
+        """Draw a part of each bar, from so many seconds to so many."""
+        places = [self.place(one.bar) for one in drawn]
+        self.figure.add_bar(
+            orientation="h",
+            base=[round(start / self.unit.seconds, 6) for start, _ in spans],
+            x=[round((end - start) / self.unit.seconds, 6) for start, end in spans],
+            y=[middle for middle, _ in places],
+            width=[height for _, height in places],
+            **style,
+        )
+
+
+def _add_bars(canvas: _Canvas, drawn: Sequence[Drawn], line_px: float) -> None:
     """Draw the bars, a trace for each kind of job and beginning, and the buttons for their colours."""
     groups = list(_groups(drawn))
     for kind, why, some in groups:
-        _add_trace(
-            figure,
+        canvas.add(
             some,
             [(one.bar.start_s, one.bar.end_s) for one in some],
-            place,
-            unit,
             name=KIND_NAMES[kind],
             legendgroup=kind,
             showlegend=(kind, why) == next((k, w) for k, w, _ in groups if k == kind),
@@ -204,9 +222,9 @@ def add_bars(figure: go.Figure, drawn: Sequence[Drawn], place: Place, unit: Time
             hovertemplate="%{customdata}<extra></extra>",
         )
     for column, name, shape, colour in _HATCHES:
-        _add_hatch(figure, drawn, column, name, {"shape": shape, "fgcolor": colour}, place, unit)
-    _add_labels(figure, drawn, place, unit)
-    figure.update_layout(updatemenus=[_menu(groups)])
+        _add_hatch(canvas, drawn, column, name, {"shape": shape, "fgcolor": colour})
+    _add_labels(canvas, drawn)
+    canvas.figure.update_layout(updatemenus=[_menu(groups)])
 
 
 def legend_px(causes: Iterable[object]) -> int:
@@ -222,33 +240,8 @@ def _groups(drawn: Sequence[Drawn]) -> Iterator[tuple[str, str, list[Drawn]]]:
                 yield kind, why, some
 
 
-def _add_trace(
-    figure: go.Figure,
-    drawn: Sequence[Drawn],
-    spans: Sequence[tuple[float, float]],
-    place: Place,
-    unit: TimeUnit,
-    **style: object,
-) -> None:
-    places = [place(one.bar) for one in drawn]
-    figure.add_bar(
-        orientation="h",
-        base=[round(start / unit.seconds, 6) for start, _ in spans],
-        x=[round((end - start) / unit.seconds, 6) for start, end in spans],
-        y=[middle for middle, _ in places],
-        width=[height for _, height in places],
-        **style,
-    )
-
-
 def _add_hatch(
-    figure: go.Figure,
-    drawn: Sequence[Drawn],
-    column: str,
-    name: str,
-    pattern: dict[str, object],
-    place: Place,
-    unit: TimeUnit,
+    canvas: _Canvas, drawn: Sequence[Drawn], column: str, name: str, pattern: dict[str, object]
 ) -> None:
     """Hatch what did not count of the bars: the end of what was lost, the beginning of what was set up."""
     some = [one for one in drawn if _number(one.stretch[column]) > 0]
@@ -261,17 +254,14 @@ def _add_hatch(
     if some:
         pattern = {"fillmode": "overlay", "size": 6, "solidity": 0.35, **pattern}
         marker = {"color": "rgba(255,255,255,0.45)", "line": {"width": 0}, "pattern": pattern}
-        _add_trace(figure, some, spans, place, unit, name=name, marker=marker, hoverinfo="skip")
+        canvas.add(some, spans, name=name, marker=marker, hoverinfo="skip")
 
 
-def _add_labels(figure: go.Figure, drawn: Sequence[Drawn], place: Place, unit: TimeUnit) -> None:
+def _add_labels(canvas: _Canvas, drawn: Sequence[Drawn]) -> None:
     """Write the jobs' numbers over everything else: white, and dark where the bar's middle is hatched."""
-    _add_trace(
-        figure,
+    canvas.add(
         drawn,
         [(one.bar.start_s, one.bar.end_s) for one in drawn],
-        place,
-        unit,
         marker={"color": "rgba(0,0,0,0)", "line": {"width": 0}},
         text=[one.label for one in drawn],
         textposition="inside",
@@ -479,7 +469,8 @@ class _Frame:
 def _bar_chart(drawn: Sequence[Drawn], frame: _Frame) -> Chart:
     figure = go.Figure()
     unit = time_unit(frame.until_s)
-    add_bars(figure, drawn, frame.band, unit, line_px=0.8 if frame.row_px / frame.lanes > 4 else 0.2)
+    canvas = _Canvas(figure, frame.band, unit)
+    _add_bars(canvas, drawn, line_px=0.8 if frame.row_px / frame.lanes > 4 else 0.2)
     legend = legend_px(one.stretch["why"] for one in drawn)
     arrange(figure, frame.height_px + legend, barmode="overlay", bargap=0)
     figure.update_layout(uniformtext={"minsize": 8, "mode": "hide"}, margin={"t": 40 + legend})

@@ -38,21 +38,29 @@ from osub.live.gangd_state import find_gangd, pulse_of
 By = Literal["job", "user", "account"]
 HOUR_S = 3600.0
 
+State = Annotated[
+    Path | None,
+    Option(
+        "--state",
+        help="Folder of an embedded cluster, or one in containers.",
+        metavar="DIR",
+        autocompletion=clusters,
+    ),
+]
+Gangd = Annotated[
+    Path | None,
+    Option("--gangd", help="State folder of a gangd (/var/lib/gangd where there is one).", metavar="DIR"),
+]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+
 
 def accounts(
     by: Annotated[By, Option(help="What to sum by.")] = "job",
     hours: Annotated[float | None, Option(min=0.0, help="Only the last so many hours.", metavar="H")] = None,
     record: Annotated[Path | None, Option(help="A slice record, or its folder.", metavar="DIR")] = None,
-    state: Annotated[
-        Path | None,
-        Option(
-            help="Folder of an embedded cluster, or one in containers.",
-            metavar="DIR",
-            autocompletion=clusters,
-        ),
-    ] = None,
-    gangd: Annotated[Path | None, Option(help="State folder of a gangd.", metavar="DIR")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    state: State = None,
+    gangd: Gangd = None,
+    as_json: Json = False,
 ) -> None:
     """Sum the CPU-hours that jobs ran and were held for, by job, user or account.
 
@@ -129,20 +137,6 @@ Jobs = Annotated[
     list[str] | None, Option("--job", "-j", help="A job, or one task of an array.", metavar="ID")
 ]
 Everything = Annotated[bool, Option("--all", help="The whole cluster.")]
-State = Annotated[
-    Path | None,
-    Option(
-        "--state",
-        help="Folder of an embedded cluster, or one in containers.",
-        metavar="DIR",
-        autocompletion=clusters,
-    ),
-]
-Gangd = Annotated[
-    Path | None,
-    Option("--gangd", help="State folder of a gangd (/var/lib/gangd where there is one).", metavar="DIR"),
-]
-Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 
 _VERBS: dict[Verb, str] = {

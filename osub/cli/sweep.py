@@ -29,7 +29,7 @@ from osub.sweep import tune as search
 from osub.sweep.dask_points import Dask, JobsWanted, SlurmJobs
 from osub.sweep.points import measure, measure_choice, point_of
 from osub.sweep.replays import ByKind, SweepReplays
-from osub.sweep.run import FAILED, TABLE, Sweep, SweepProgress, SweepStore, run_sweep
+from osub.sweep.run import FAILED, TABLE, Sweep, SweepStore, run_sweep
 from osub.sweep.spec import KIND, Parameters, read_spec
 from osub.sweep.tell import SHOWN, answers, figure, scenarios
 from osub.sweep.tune import Goal, Tried, Tuned, kept
@@ -374,11 +374,11 @@ class _Watch:
         self._kept = 0
         self._task = bar.add_task("sweep", total=total, rest="")
 
-    def __call__(self, standing: SweepProgress) -> None:
-        failed = f", {standing.failed} failed" if standing.failed else ""
-        left = "" if standing.left_s is None else f", about {duration(standing.left_s, rough=True)} left"
-        self._kept = standing.known + standing.done
-        self._bar.update(self._task, completed=self._kept + standing.failed, rest=failed + left)
+    def __call__(self, sweep: Sweep, left_s: float | None) -> None:
+        failed = f", {len(sweep.failures)} failed" if sweep.failures else ""
+        left = "" if left_s is None else f", about {duration(left_s, rough=True)} left"
+        self._kept = sweep.known + sweep.done
+        self._bar.update(self._task, completed=self._kept + len(sweep.failures), rest=failed + left)
 
     def kept(self) -> str:
         """Say what a sweep that is interrupted now leaves."""

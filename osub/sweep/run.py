@@ -27,17 +27,6 @@ FAILED = "failed.json"
 _POINTS = "points"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepProgress:
-    """Progress of a sweep: points in all, known before, done since, failed; seconds left, if known."""
-
-    total: int
-    known: int
-    done: int
-    failed: int
-    left_s: float | None
-
-
 @dataclass(slots=True, kw_only=True)
 class Sweep:
     """What came of a sweep.
@@ -69,7 +58,7 @@ def run_sweep(
     workers: Workers,
     *,
     tries: int = 2,
-    watch: Callable[[SweepProgress], None] = lambda _: None,
+    watch: Callable[[Sweep, float | None], None] = lambda _sweep, _left_s: None,
 ) -> Sweep:
     """Run what is not known yet of a sweep's points.
 
@@ -83,7 +72,7 @@ def run_sweep(
     tries
         How often a point is tried that ends in an error which is not its own.
     watch
-        Called whenever a point has ended.
+        Called whenever a point has ended, with the seconds that are left, if that is known.
     """
     began = time.monotonic()
     outcomes = store.finished(points)
@@ -93,15 +82,7 @@ def run_sweep(
     def report() -> None:
         passed_s, ended = time.monotonic() - began, sweep.done + len(sweep.failures)
         rest = len(points) - sweep.known - ended
-        watch(
-            SweepProgress(
-                total=len(points),
-                known=sweep.known,
-                done=sweep.done,
-                failed=len(sweep.failures),
-                left_s=passed_s / ended * rest if ended else None,
-            )
-        )
+        watch(sweep, passed_s / ended * rest if ended else None)
 
     def take(ended: Ended) -> Point | None:
         """Keep what came of a point; return it if it is worth another try."""

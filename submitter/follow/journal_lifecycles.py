@@ -86,18 +86,18 @@ def read_stamps(folder: Path, trace_job: int, life: int = 0) -> Stamps:
     start = _read(folder / f"{stem}.start", _Start)
     end = _read(folder / f"{stem}.end", _End)
     # The application does not know of attempts; its last report belongs to the attempt that ended last.
-    report = _read(folder / f"{trace_job}.report", _Report)
+    report = _read(folder / f"{trace_job}.report", _Report) or _Report()
     return Stamps(
         slurm_job=start.slurm_job if start else None,
         start_ms=start.ms if start else None,
         end_ms=end.ms if end else None,
         exit_code=end.exit_code if end else None,
-        cpu_s=report.cpu_s if report else None,
-        steps=report.steps if report else None,
-        step_s=report.step_s if report else None,
-        steps_cpu_s=report.steps_cpu_s if report else None,
-        first_step_ms=report.first_step_ms if report else None,
-        last_step_ms=report.last_step_ms if report else None,
+        cpu_s=report.cpu_s,
+        steps=report.steps,
+        step_s=report.step_s,
+        steps_cpu_s=report.steps_cpu_s,
+        first_step_ms=report.first_step_ms,
+        last_step_ms=report.last_step_ms,
     )
 
 

@@ -77,15 +77,10 @@ class Apart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         if self.alone:
             parts.append(f"{', '.join(self.alone)} shares with no other")
-        text = "; ".join(parts) or "all may share with all"
         if self.together:
-            text = (
-                "; ".join(parts)
-                + ("; " if parts else "")
-                + "not kept apart here: "
-                + ", ".join(f"{one} and {other}" for one, other in self.together)
-            )
-        return text
+            pairs = ", ".join(f"{one} and {other}" for one, other in self.together)
+            parts.append(f"not kept apart here: {pairs}")
+        return "; ".join(parts) or "all may share with all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,8 +235,27 @@ def make_plan(
         memory, clipped = _memory(job, pool, shape) if options.use_memory else (None, False)
         counts["clipped_memory"] += clipped
         choice = (apps or {}).get(job.job_number)
-        asked = _Asked(shape, memory, minutes)
-        planned.append(_planned(job, pool, asked, choice, options, interactive=interactive))
+        run_s = float(job.run_s)
+        app, args, busy_s = _application(job, choice, options, run_s, interactive=interactive)
+        planned.append(
+            PlannedJob(
+                trace_job=job.job_number,
+                kind="interactive" if interactive else "batch",
+                app=app,
+                args=args,
+                partition=pool.partition,
+                nodes=shape.nodes,
+                cores_per_node=shape.cores,
+                due_s=float(job.submit_s),
+                memory_per_core_mib=memory,
+                requested_s=_requested_s(job),
+                limit_minutes=minutes,
+                dedicated_s=run_s,
+                busy_s=busy_s,
+                user=None if job.user is None else str(job.user),
+                application=None if choice is None else choice.application,
+            )
+        )
     never = counts["skipped_oversize"] + counts["skipped_limit"]
     if options.oversize is None and never > len(planned):
         raise InputError(
@@ -337,51 +356,12 @@ def _beyond_limit(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a job asks for: shape, MiB a core, minutes."""
-
-    shape: JobShape
-    memory_mib: int | None
-    minutes: int | None
-
-
 def _memory(job: SwfJob, pool: PartitionPool, shape: JobShape) -> tuple[int | None, bool]:
     """Return MiB a core to ask for, cut to what a node has, and whether it was cut."""
     if job.memory_kib is None:
         return None, False
     asked, most = max(1, kib_to_mib(job.memory_kib)), pool.memory_mib // shape.cores
     return min(asked, most), asked > most
-
-
-def _planned(
-    job: SwfJob,
-    pool: PartitionPool,
-    asked: _Asked,
-    choice: AppChoice | None,
-    options: PlanOptions,
-    *,
-    interactive: bool,
-) -> PlannedJob:
-    run_s = float(job.run_s or 0)
-    app, args, busy_s = _application(job, choice, options, run_s, interactive=interactive)
-    return PlannedJob(
-        trace_job=job.job_number,
-        kind="interactive" if interactive else "batch",
-        app=app,
-        args=args,
-        partition=pool.partition,
-        nodes=asked.shape.nodes,
-        cores_per_node=asked.shape.cores,
-        due_s=float(job.submit_s),
-        memory_per_core_mib=asked.memory_mib,
-        requested_s=_requested_s(job),
-        limit_minutes=asked.minutes,
-        dedicated_s=run_s,
-        busy_s=busy_s,
-        user=None if job.user is None else str(job.user),
-        application=None if choice is None else choice.application,
-    )
 
 
 def _application(

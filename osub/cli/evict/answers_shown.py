@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
@@ -60,13 +59,6 @@ def show_choices(answer: EvictionAnswer) -> None:
             console.print(Text.assemble((f"{choice}: ", STYLES[choice]), ", ".join(names)))
     if not answer.choices:
         console.say("Nothing needs to be evicted.")
-
-
-def to_json(answers: Sequence[EvictionAnswer], overlapped: Sequence[EvictableJob] | None = None) -> str:
-    """Return the answers as JSON."""
-    return msgspec.json.format(
-        msgspec.json.encode({"deadlines": [facts_of(answer, overlapped) for answer in answers]}), indent=2
-    ).decode()
 
 
 def facts_of(answer: EvictionAnswer, overlapped: Sequence[EvictableJob] | None = None) -> dict[str, object]:

@@ -16,8 +16,9 @@ from foundation.interruption import on_signals
 from foundation.slurm import Receiver
 from foundation.units import counted, verb
 from osub.cli.completion import clusters
-from osub.cli.evict.answers_shown import show_answers, to_json
+from osub.cli.evict.answers_shown import facts_of, show_answers
 from osub.cli.out_file import Force, check_free
+from osub.cli.terminal import echo_json
 from osub.live.forward import forward_live, is_in_containers
 from simulator.eviction import EvictionSolver, Question, solve
 from simulator.eviction.jobs_file import read_jobs
@@ -238,7 +239,7 @@ def _answer_table(
     shown = answers if all_deadlines else answers[-1:]
     overlapped = question.jobs if overlap else None
     if as_json:
-        typer.echo(to_json(shown, overlapped))
+        echo_json({"deadlines": [facts_of(answer, overlapped) for answer in shown]})
         return
     show_answers([fact], shown, overlapped)
     if html is not None:

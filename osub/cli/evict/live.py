@@ -8,15 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from foundation.errors import UsageError
 from foundation.units import counted
 from osub.cli.evict.answers_shown import facts_of, show_answers
-from osub.cli.terminal import Console, ask_first
+from osub.cli.terminal import Console, ask_first, echo_json
 from osub.live.evicting import (
     EvictionRequest,
     Found,
@@ -78,7 +76,7 @@ def evict_live(
             eviction.run()
     finally:
         if as_json:
-            typer.echo(_json(found, answers if all_deadlines else answers[-1:], wanted.ways, eviction))
+            _tell_json(found, answers if all_deadlines else answers[-1:], wanted.ways, eviction)
         elif eviction is not None:
             show_outcomes(eviction.outcomes)
     remark = check_freed(wanted, found.world, eviction) if execute else None
@@ -96,9 +94,9 @@ def _ask(found: Found) -> None:
     ask_first(f"Evict {jobs} of {users} ({fates})?", "nothing was evicted")
 
 
-def _json(
+def _tell_json(
     found: Found, shown: Sequence[EvictionAnswer], ways: EvictionMeans, eviction: Eviction | None
-) -> str:
+) -> None:
     document: dict[str, object] = {
         "deadlines": [facts_of(answer) for answer in shown],
         "facts": found.facts,
@@ -113,7 +111,7 @@ def _json(
             for one in eviction.outcomes
         ]
         document["freed_s"] = eviction.freed_s
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    echo_json(document)
 
 
 def show_commands(orders: Sequence[EvictionOrder], ways: EvictionMeans, conf: Path | None) -> None:

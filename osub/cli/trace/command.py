@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from typer import Argument, Option
-
 from osub.cli.application import application
 from osub.cli.terminal import Console, echo_json
 from osub.cli.trace.convert import convert, merge
 from osub.cli.trace.exchange import export, fetch, import_workload
-from osub.cli.trace.files import summary_tables
+from osub.cli.trace.files import AsJson, Lenient, TraceFile, summary_tables
 from osub.cli.trace.interactive import generate, interactive, patterns, record_job
 from osub.cli.trace.scale import scale
 from workloads.swf import load_columns
@@ -26,13 +21,7 @@ def trace() -> None:
 
 
 @app.command()
-def info(
-    trace: Annotated[Path, Argument(help="SWF file, plain or gzip.", metavar="TRACE")],
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
-    lenient: Annotated[
-        bool, Option("--lenient", help="Skip and count malformed lines instead of stopping at the first.")
-    ] = False,
-) -> None:
+def info(trace: TraceFile, as_json: AsJson = False, lenient: Lenient = False) -> None:
     """Show a trace's system, span, sizes, run times, queues, arrivals, load, and what to clean."""
     summary = summarize(load_columns(trace, strict=not lenient))
     if as_json:

@@ -77,17 +77,22 @@ def _facts(summary: TraceSummary) -> Table:
     return table
 
 
+def table_of(title: str, *columns: str, left: int = 0) -> Table:
+    """Return a table without rows: the first ``left`` columns are names, the others are numbers."""
+    table = Table(title=title, title_justify="left")
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place < left else "right", no_wrap=place < left)
+    return table
+
+
 def _spreads(summary: TraceSummary) -> Table:
-    table = Table(title="Spread over the jobs", title_justify="left")
     quantities = (
         ("run time", summary.run_s, duration),
         ("waiting time", summary.wait_s, duration),
         ("processors", summary.size, _count),
     )
     columns = [(name, spread, shown) for name, spread, shown in quantities if spread is not None]
-    table.add_column("percentile", justify="right")
-    for name, _, _ in columns:
-        table.add_column(name, justify="right")
+    table = table_of("Spread over the jobs", "percentile", *(name for name, _, _ in columns))
     for percentile in PERCENTILES:
         named = {0: "smallest", 50: "median", 100: "largest"}.get(percentile, f"{percentile} %")
         table.add_row(named, *(shown(spread.percentiles[percentile]) for _, spread, shown in columns))
@@ -101,11 +106,7 @@ def _count(value: float) -> str:
 
 
 def _queues(summary: TraceSummary) -> Table:
-    table = Table(title="Queues", title_justify="left")
-    table.add_column("queue", justify="right")
-    table.add_column("jobs", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("processor hours", justify="right")
+    table = table_of("Queues", "queue", "jobs", "share", "processor hours")
     table.add_column("description")
     for queue in summary.queues:
         table.add_row(
@@ -133,10 +134,8 @@ def kinds_table(
     kinds: Mapping[str, JobKindSummary], published: Mapping[str, JobKindSummary] | None = None
 ) -> Table:
     """Return interactive and batch jobs in the columns of thesis Table 7.2, with its figures if given."""
-    table = Table(title="Jobs by kind (columns of thesis Table 7.2)", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for name in ("jobs", "widest", "run, max", "mean", "busy, max", "mean"):
-        table.add_column(name, justify="right")
+    columns = ("", "jobs", "widest", "run, max", "mean", "busy, max", "mean")
+    table = table_of("Jobs by kind (columns of thesis Table 7.2)", *columns, left=1)
     rows = [(name, kind) for name, kind in kinds.items()]
     if published is not None:
         rows = [row for name in kinds for row in ((name, kinds[name]), (f"{name}, thesis", published[name]))]
@@ -155,13 +154,8 @@ def behaviour_table(
     found: BehaviourStatistics, other: tuple[str, BehaviourStatistics] | None = None
 ) -> Table:
     """Return statistics of interactive jobs next to the published ones, and to those of ``other``."""
-    table = Table(title="Interactive behaviour", title_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column("here", justify="right")
-    if other is not None:
-        table.add_column(other[0], justify="right")
-    table.add_column("published", justify="right")
-    columns = [found] if other is None else [found, other[1]]
+    names, columns = ([], [found]) if other is None else ([other[0]], [found, other[1]])
+    table = table_of("Interactive behaviour", "", "here", *names, "published", left=1)
     rows = (
         ("jobs", [f"{one.jobs:,}" for one in columns], "193"),
         ("execution time, 90th percentile", durations(*(one.length_p90_s for one in columns)), "5.2 h"),

@@ -212,10 +212,7 @@ def scale_table(experiment: Experiment, from_procs: int, size: System) -> Table:
     """Return how well the trace's character survived, as a table."""
     report = experiment.report
     title = f"Batch jobs on {counted(from_procs, 'core')} and on {size} ({size.nodes * size.cores:,} cores)"
-    table = Table(title=title, title_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
+    table = files.table_of(title, "", "before", "after", left=1)
     errors = sorted(abs(error) for error in report.slot_errors)
     table.add_row("jobs", f"{report.jobs_before:,}", f"{report.jobs_after:,}")
     table.add_row("cores asked for, reached", f"{report.target_cores:,.1f}", f"{report.cores:,}")
