@@ -10,20 +10,8 @@ from types import MappingProxyType
 
 import polars as pl
 
-from analysis.charts import (
-    INTERVAL_COLUMNS,
-    ChartedRun,
-    completion_chart,
-    excerpt_chart,
-    gantt,
-    interval_chart,
-    interval_rows,
-    lateness_chart,
-    slowdown_chart,
-    use_chart,
-    wait_chart,
-    wait_over_time_chart,
-)
+from analysis import charts
+from analysis import report_parts as parts
 from analysis.metrics import (
     ATTENDED,
     MetricOptions,
@@ -34,16 +22,6 @@ from analysis.metrics import (
     with_derived,
 )
 from analysis.pages import Page, PageBlock, PageTable, Section, write_page
-from analysis.report_parts import (
-    answered,
-    cards,
-    facts_section,
-    mark_of,
-    metrics_section,
-    of_one,
-    paragraphs,
-    terms_section,
-)
 from analysis.tables import ABSENT
 from analysis.verdict import verdict_of
 from analysis.verdict.paired_differences import grouped, layout_key
@@ -63,7 +41,7 @@ class Subject:
     run: Run
     held: pl.DataFrame
     metrics: RunMetrics
-    measured: ChartedRun
+    measured: charts.ChartedRun
 
 
 def picture(subjects: Sequence[Subject]) -> Section | None:
@@ -116,7 +94,7 @@ def _schedules(
     infos = [subject.run.info for subject in subjects]
     most = max(info.most_a_core for info in infos)
     for subject in drawn:
-        chart = gantt(
+        chart = charts.gantt(
             subject.measured.jobs,
             subject.run.info,
             last_s or None,
@@ -133,7 +111,7 @@ def _schedules(
 def _use(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     last_s = _last_s(subjects)
     used = [(subject.measured, subject.held, subject.run.info.capacity_cores) for subject in subjects]
-    in_use = use_chart(used, last_s) if last_s else None
+    in_use = charts.use_chart(used, last_s) if last_s else None
     if in_use is not None:
         yield PageBlock("", in_use.caption, chart=in_use)
 
@@ -141,9 +119,9 @@ def _use(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
 def _waiting(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     runs = [subject.measured for subject in subjects]
     if any(subject.metrics.kinds["all"].wait_s.known for subject in subjects):
-        chart = wait_chart(runs, subjects[0].metrics.options)
+        chart = charts.wait_chart(runs, subjects[0].metrics.options)
         yield PageBlock("Distribution", chart.caption, chart=chart)
-        chart = wait_over_time_chart(runs)
+        chart = charts.wait_over_time_chart(runs)
         yield PageBlock("Over time", chart.caption, chart=chart)
 
 
@@ -151,7 +129,7 @@ def _slowdown(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     runs = [subject.measured for subject in subjects]
     if not any(subject.metrics.kinds["all"].degradation.known for subject in subjects):
         return
-    chart = slowdown_chart(runs)
+    chart = charts.slowdown_chart(runs)
     yield PageBlock("Distribution", chart.caption, chart=chart)
     columns, rows = worst_jobs(runs)
     yield PageBlock(
@@ -162,14 +140,14 @@ def _slowdown(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
             columns=(*columns, *("wait", "degradation", "S_OSub") * len(runs)),
             rows=rows,
             texts=3,
-            marks=tuple(mark for run in runs for mark in (mark_of(run),) * 3),
+            marks=tuple(mark for run in runs for mark in (parts.mark_of(run),) * 3),
         ),
     )
 
 
 def _completion(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
     if any(subject.metrics.makespan_s is not None for subject in subjects):
-        chart = completion_chart([subject.measured for subject in subjects])
+        chart = charts.completion_chart([subject.measured for subject in subjects])
         yield PageBlock("", chart.caption, chart=chart)
 
 
@@ -183,30 +161,30 @@ def _slices(subjects: Sequence[Subject]) -> Iterator[PageBlock]:
         if not slices.height:
             continue
         sliced.append((label, metrics))
-        excerpt = excerpt_chart(slices, subject.run.jobs, subject.held)
+        excerpt = charts.excerpt_chart(slices, subject.run.jobs, subject.held)
         if excerpt is not None:
             yield PageBlock(f"{label}: an excerpt", excerpt.caption, chart=excerpt)
         yield PageBlock(
             f"{label}: usage intervals of the most degraded jobs",
             _fairness(metrics),
             grid=PageTable(
-                groups=(("", 3), ("usage interval", INTERVAL_COLUMNS)),
+                groups=(("", 3), ("usage interval", charts.INTERVAL_COLUMNS)),
                 columns=(
                     "job",
                     "application, cores",
                     "degradation",
-                    *(str(interval) for interval in range(1, INTERVAL_COLUMNS)),
-                    f"{INTERVAL_COLUMNS} or more",
+                    *(str(interval) for interval in range(1, charts.INTERVAL_COLUMNS)),
+                    f"{charts.INTERVAL_COLUMNS} or more",
                 ),
-                rows=interval_rows(slices, subject.measured.jobs),
+                rows=charts.interval_rows(slices, subject.measured.jobs),
                 texts=2,
             ),
         )
-        lateness = lateness_chart(slices)
+        lateness = charts.lateness_chart(slices)
         if lateness is not None:
             yield PageBlock(f"{label}: lateness", lateness.caption, chart=lateness)
     if sliced:
-        chart = interval_chart(sliced)
+        chart = charts.interval_chart(sliced)
         yield PageBlock("Usage intervals of all jobs", chart.caption, chart=chart)
 
 
@@ -225,7 +203,7 @@ def _fairness(metrics: SliceMetrics) -> str:
     )
 
 
-def worst_jobs(runs: Sequence[ChartedRun]) -> tuple[list[str], list[list[str]]]:
+def worst_jobs(runs: Sequence[charts.ChartedRun]) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of a table of the jobs with the largest S_OSub in any run.
 
     Columns: job, kind, application, cores; then, for each run, wait, degradation and S_OSub.
@@ -313,9 +291,9 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = (), title: s
     return Page(
         title=title or f"osub report: {labels}",
         subtitle=f"Trace {traces} · {counts}",
-        answer=answered(verdict) + (of_one(metrics[0]) if len(metrics) == 1 else []),
-        verdict=paragraphs(verdict),
-        cards=cards(measured, metrics),
+        answer=parts.answered(verdict) + (parts.of_one(metrics[0]) if len(metrics) == 1 else []),
+        verdict=parts.paragraphs(verdict),
+        cards=parts.cards(measured, metrics),
         alerts=[
             (one.label, note)
             for one in metrics
@@ -325,11 +303,11 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = (), title: s
         ],
         sections=[
             *filter(None, [picture(subjects), differences_section(verdict)]),
-            metrics_section(measured, metrics),
+            parts.metrics_section(measured, metrics),
             *first,
             *sections(subjects),
-            terms_section(metrics[0].options),
-            facts_section(measured, [subject.run for subject in subjects], metrics),
+            parts.terms_section(metrics[0].options),
+            parts.facts_section(measured, [subject.run for subject in subjects], metrics),
         ],
     )
 
@@ -348,5 +326,5 @@ def _subject(number: int, run: Run, options: MetricOptions) -> Subject:
         run,
         held,
         measure(run, options, held),
-        ChartedRun(run.info.label, jobs, number, run.info.kind == "simulated"),
+        charts.ChartedRun(run.info.label, jobs, number, run.info.kind == "simulated"),
     )

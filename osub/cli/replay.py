@@ -39,18 +39,7 @@ from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.live.on_demand import OnDemandDriver, absolute_settings, compared, files_of, session_of
 from predictor.chosen import other_cpu
 from simulator.pairing import read_pair_table
-from submitter.plan import (
-    ConflictPairs,
-    ReplayOptions,
-    ReplaySpec,
-    RequestedTarget,
-    TargetCluster,
-    checked_threshold,
-    exported,
-    fitting,
-    left_out,
-    look_at_target,
-)
+from submitter import plan as planning
 from submitter.replay import Collect, DrawnUp, Look, Replay, Wish, draw_up
 from submitter.replay import ReplayProgress as Standing
 from submitter.replay import dry_run as scripts
@@ -119,7 +108,7 @@ def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:
         signal.signal(signal.SIGINT, ours)
 
 
-def danger_of(path: Path, threshold: float | None, multiplicity: int) -> ConflictPairs:
+def danger_of(path: Path, threshold: float | None, multiplicity: int) -> planning.ConflictPairs:
     """Return the pairs of which one loses more than the threshold to the other.
 
     Raises
@@ -131,7 +120,7 @@ def danger_of(path: Path, threshold: float | None, multiplicity: int) -> Conflic
     """
     if multiplicity < 2:
         raise UsageError("--pairing has nothing to do where a core has one job: this partition shares none")
-    least = checked_threshold(threshold, multiplicity)
+    least = planning.checked_threshold(threshold, multiplicity)
     table = read_pair_table(path)
     names = table.applications
     pairs = {
@@ -140,7 +129,7 @@ def danger_of(path: Path, threshold: float | None, multiplicity: int) -> Conflic
         for other in range(one, len(names))
         if max(table.loss[one, other], table.loss[other, one]) > least
     }
-    return ConflictPairs(frozenset(names), frozenset(pairs))
+    return planning.ConflictPairs(frozenset(names), frozenset(pairs))
 
 
 def check_pairing(options: Sequence[str], apps: Path | None, fit: float | None) -> None:
@@ -159,9 +148,9 @@ def check_pairing(options: Sequence[str], apps: Path | None, fit: float | None) 
 _MOST_REASONS = 3
 
 
-@takes(ReplaySpec)
+@takes(planning.ReplaySpec)
 def replay(
-    spec: ReplaySpec,
+    spec: planning.ReplaySpec,
     ctx: typer.Context,
     cluster: Annotated[
         Path | None, Option(help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters)
@@ -246,7 +235,7 @@ def replay(
 
 
 def _begin(
-    spec: ReplaySpec,
+    spec: planning.ReplaySpec,
     options: tuple[str, ...],
     client: CommandSlurm,
     embedded: ClusterState | None,
@@ -266,15 +255,19 @@ def _begin(
         "sbatch_option": options,
         "settings": absolute_settings(spec.settings or ()),
     }
-    asked = ReplayOptions(
+    asked = planning.ReplayOptions(
         **msgspec.structs.asdict(spec) | said,
         gang=found.settings,
         slices=found.slices,
         pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
-        environment=exported(spec.export or (), os.environ, one_host=embedded is not None),
+        environment=planning.exported(spec.export or (), os.environ, one_host=embedded is not None),
         block_jobs=block_jobs,
     )
-    driver = None if spec.on_demand is None else _driver(trace, client, asked, look_at_target(client, wanted))
+    driver = (
+        None
+        if spec.on_demand is None
+        else _driver(trace, client, asked, planning.look_at_target(client, wanted))
+    )
     danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
     with (
         nullcontext(apps) if driver is None else driver.applications() as table,
@@ -287,13 +280,13 @@ def _begin(
             driver.refuse_without_rights()
         clear_run(out, force, resumable=True)
         session = Replay.begin(path, out, client, wished, table, danger=danger, lenient=spec.lenient)
-    for line in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
+    for line in (*session.kept_apart, *planning.left_out(session.plan), *filter(None, [busy])):
         typer.echo(f"osub: {line}", err=True)
     return session, driver
 
 
 def _driver(
-    trace: Path, client: CommandSlurm, asked: ReplayOptions, target: TargetCluster
+    trace: Path, client: CommandSlurm, asked: planning.ReplayOptions, target: planning.TargetCluster
 ) -> OnDemandDriver | None:
     """Return what carries out the mechanism for on-demand jobs, if there is one, on nodes of batch jobs."""
     if asked.on_demand is None:
@@ -307,13 +300,13 @@ def _driver(
 
 
 def _danger(
-    pairing: Path, threshold: float | None, client: CommandSlurm, wanted: RequestedTarget
-) -> ConflictPairs:
+    pairing: Path, threshold: float | None, client: CommandSlurm, wanted: planning.RequestedTarget
+) -> planning.ConflictPairs:
     """Return which pairs must not meet; says it where they were measured on another processor."""
     foreign = other_cpu(pairing)
     if foreign is not None:
         typer.echo(f"osub: {foreign}", err=True)
-    target = look_at_target(client, wanted)
+    target = planning.look_at_target(client, wanted)
     return danger_of(pairing, threshold, max(target.batch.multiplicity, target.interactive.multiplicity))
 
 
@@ -321,9 +314,9 @@ def _danger(
 def _made_fit(
     trace: Path,
     client: CommandSlurm,
-    asked: ReplayOptions,
+    asked: planning.ReplayOptions,
     apps: Path | None,
-) -> Iterator[tuple[Path, ReplayOptions]]:
+) -> Iterator[tuple[Path, planning.ReplayOptions]]:
     """Give the trace and the options as they are; with ``--fit``, those of what is made of it.
 
     The memory that a log asks for is of another machine.
@@ -335,23 +328,23 @@ def _made_fit(
         raise UsageError(
             "--fit chooses jobs and times itself: it goes neither with --apps nor with --speedup"
         )
-    with fitting(trace, asked, look_at_target(client, asked.wanted)) as (path, line):
+    with planning.fitting(trace, asked, planning.look_at_target(client, asked.wanted)) as (path, line):
         typer.echo(f"osub: {line}", err=True)
         yield path, msgspec.structs.replace(asked, start=None, length=None, memory=False)
 
 
-def _show(drawn: DrawnUp, options: ReplayOptions, out: Path) -> None:
+def _show(drawn: DrawnUp, options: planning.ReplayOptions, out: Path) -> None:
     """Print what sbatch would be given."""
-    for line in left_out(drawn.plan):
+    for line in planning.left_out(drawn.plan):
         typer.echo(f"osub: {line}", err=True)
     for script in scripts(drawn.plan, drawn.target, options, out.absolute()):
         typer.echo(script)
 
 
 def _gang(
-    where: str, embedded: ClusterState | None, client: CommandSlurm, wanted: RequestedTarget
+    where: str, embedded: ClusterState | None, client: CommandSlurm, wanted: planning.RequestedTarget
 ) -> FoundGang:
-    found = find_gang(where, embedded, client.config(), look_at_target(client, wanted).node_names)
+    found = find_gang(where, embedded, client.config(), planning.look_at_target(client, wanted).node_names)
     if found.remark is not None:
         typer.echo(f"osub: {found.remark}", err=True)
     return found
@@ -384,7 +377,9 @@ def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, repeat: i
         raise UsageError(f"--resume: there is no RUN in {out}")
 
 
-def _check_inputs(spec: ReplaySpec, options: Sequence[str], *, from_file: bool, contained: bool) -> None:
+def _check_inputs(
+    spec: planning.ReplaySpec, options: Sequence[str], *, from_file: bool, contained: bool
+) -> None:
     for name in ("start", "length", "speedup", "patience", "fit"):
         number = getattr(spec, name)
         if number is not None and not math.isfinite(number):

@@ -17,18 +17,8 @@ from deploy.compose.plan import DEBIANS
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
 from osub.live.forward import Hear
+from osub.physical import cluster_provider as provider
 from osub.physical.carry import StudyReplays, carry_out, traces_of
-from osub.physical.cluster_provider import (
-    Beds,
-    ConfiguredBeds,
-    Follow,
-    Given,
-    OwnBeds,
-    Say,
-    given_bed,
-    look_at,
-    recognise,
-)
 from osub.physical.folder import KeptStudy, StudyFolder, gather
 from osub.physical.found import findings
 from osub.physical.layouts import layouts_of
@@ -133,7 +123,9 @@ class PhysicalStudy:
         The budget or the cluster does not do; or the folder has a study that was planned otherwise.
     """
 
-    def __init__(self, asked: RequestedStudy, *, force: bool = False, say: Say = lambda _: None) -> None:
+    def __init__(
+        self, asked: RequestedStudy, *, force: bool = False, say: provider.Say = lambda _: None
+    ) -> None:
         self._asked, self._say = asked, say
         self._log = _read(asked.trace)
         self.sha256 = hashlib.sha256(asked.trace.read_bytes()).hexdigest()
@@ -156,7 +148,7 @@ class PhysicalStudy:
         part = lacking / max(1, len(known.plan.items()))
         return PreparedStudy(known.plan, lacking, part * known.plan.estimate_s, is_new=False)
 
-    def run(self, follow: Follow, done: Callable[[str], None] = lambda _: None) -> StudyFindings:
+    def run(self, follow: provider.Follow, done: Callable[[str], None] = lambda _: None) -> StudyFindings:
         """Make the replays that lack, simulate, and judge.
 
         Parameters
@@ -215,19 +207,19 @@ class PhysicalStudy:
             self._say(f"not simulated: {why}")
         return findings(results, self._first, self.day(plan.draws[0] if plan.draws else 1))
 
-    def _replay(self, known: KeptStudy, folder: StudyFolder, follow: Follow) -> None:
+    def _replay(self, known: KeptStudy, folder: StudyFolder, follow: provider.Follow) -> None:
         plan = known.plan
         layouts = known_layouts(plan)
-        beds: Beds
+        beds: provider.Beds
         if self._asked.configure is not None:
-            beds = ConfiguredBeds(self._asked.clusters[0], self._asked.configure, layouts).bed
+            beds = provider.ConfiguredBeds(self._asked.clusters[0], self._asked.configure, layouts).bed
         elif self._given is not None:
-            beds = partial(given_bed, self._given.folders)
+            beds = partial(provider.given_bed, self._given.folders)
         else:
             engine = None if known.engine is None else EngineName(known.engine)
             if engine is not None:
                 ensure_images(find_engine(engine), DEBIANS[0], accounting=False, say=self._say)
-            own = OwnBeds(plan.nodes, plan.cores, layouts, folder, engine, self._asked.hear)
+            own = provider.OwnBeds(plan.nodes, plan.cores, layouts, folder, engine, self._asked.hear)
             beds = own.bed
             if own.clear():
                 self._say("took down the cluster that an earlier call left")
@@ -277,15 +269,15 @@ class PhysicalStudy:
             )
 
 
-def _given(asked: RequestedStudy, say: Say) -> Given | None:
+def _given(asked: RequestedStudy, say: provider.Say) -> provider.Given | None:
     """Return what the user's clusters are; None where he gave none."""
     if asked.configure is None:
-        return recognise(asked.clusters, say) if asked.clusters else None
+        return provider.recognise(asked.clusters, say) if asked.clusters else None
     if len(asked.clusters) != 1:
         raise UsageError("--configure PROGRAM changes one cluster from layout to layout: give one --cluster")
-    target = look_at(asked.clusters[0]).target
+    target = provider.look_at(asked.clusters[0]).target
     nodes = len(target.node_names)
-    return Given(nodes=nodes, cores=target.cores, layouts=layouts_of(nodes), folders={})
+    return provider.Given(nodes=nodes, cores=target.cores, layouts=layouts_of(nodes), folders={})
 
 
 def _read(path: Path) -> SwfTrace:

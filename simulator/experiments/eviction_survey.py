@@ -21,17 +21,9 @@ from simulator.eviction import EvictableJob, EvictionSolver, Question, solve
 from simulator.eviction.baselines import Columns, Search, choose_greedily_for_all, search
 from simulator.eviction.eviction_problem import EvictionChoice, Storage
 from simulator.eviction.programme_table import ProgrammeTable, fill, job_items
+from simulator.experiments import eviction_scenarios as scenarios
 from simulator.experiments.claim_study import CellT, FoundT, run_grid
-from simulator.experiments.eviction_scenarios import (
-    ALL_GB_S,
-    DEADLINE_MIN,
-    JOBS,
-    NEEDS,
-    NODE_GB_S,
-    Theta,
-    instant_of,
-    question_of,
-)
+from simulator.experiments.eviction_scenarios import ALL_GB_S, JOBS, NEEDS, NODE_GB_S
 from simulator.jit.compilation import Compiled
 
 REPEAT = 5
@@ -146,7 +138,7 @@ class EvictionSurvey:
 
 
 def survey(
-    theta: Theta | None, seeds: int, effort: EvictionEffort, step: Callable[[str], None]
+    theta: scenarios.Theta | None, seeds: int, effort: EvictionEffort, step: Callable[[str], None]
 ) -> EvictionSurvey:
     """Measure everything; ``step`` is called ``steps_of(seeds)`` times."""
 
@@ -194,16 +186,16 @@ def steps_of(seeds: int) -> int:
 class Questions:
     """What is asked with a seed."""
 
-    theta: Theta | None
+    theta: scenarios.Theta | None
     seed: int
 
     def at(self, storage: Storage) -> dict[EvictionSetting, Question]:
         """Return the question of each setting where checkpoints go to that storage."""
         found = {}
         for scenario in range(len(JOBS)):
-            instant = instant_of(self.theta, scenario, np.random.default_rng([self.seed, scenario]))
+            instant = scenarios.instant_of(self.theta, scenario, np.random.default_rng([self.seed, scenario]))
             for need in NEEDS:
-                of = question_of(instant, need, storage, [self.seed, scenario, 1])
+                of = scenarios.question_of(instant, need, storage, [self.seed, scenario, 1])
                 found[EvictionSetting(scenario, need)] = of
         return found
 
@@ -233,7 +225,7 @@ def growth(seed: int, size: str, doublings: int) -> float:
             np.random.default_rng(seed),
             jobs=16 * (factor if size == "jobs" else 1),
             nodes=512 * (factor if size == "nodes" else 1),
-            deadline_min=DEADLINE_MIN * (factor if size == "deadline" else 1),
+            deadline_min=scenarios.DEADLINE_MIN * (factor if size == "deadline" else 1),
         )
         times.append(table_s(question, every_need=True))
     return float(np.polyfit(np.log(factors), np.log(times), 1)[0])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from foundation.errors import InputError
 from foundation.units import counted
 from simulator.experiment_page import ExperimentTable
+from simulator.experiments import thesis_comparisons as comparisons
 from simulator.experiments.claim_study import Step
 from simulator.experiments.thesis_cases import (
     DATA_SETS,
@@ -19,19 +20,6 @@ from simulator.experiments.thesis_cases import (
     run_all,
     with_interactive_jobs,
     with_patterns,
-)
-from simulator.experiments.thesis_comparisons import (
-    CHAPTER_5,
-    CHAPTER_6,
-    EXAMPLES,
-    KIT,
-    SHARES,
-    main_finding,
-    smaller_queue,
-    survey_tables,
-    tables_5,
-    tables_6,
-    tables_kit,
 )
 from simulator.experiments.thesis_comparisons import survey as find_best
 from simulator.model.system import System
@@ -116,23 +104,25 @@ def chapter_5(
     UsageError
         The words name no rules.
     """
-    rules = ChapterRules(policy, placement, CHAPTER_5.overhead)
-    study = _study_of(trace, rules, CHAPTER_5.system, patterns=False, examples=EXAMPLES)
+    rules = ChapterRules(policy, placement, comparisons.CHAPTER_5.overhead)
+    study = _study_of(
+        trace, rules, comparisons.CHAPTER_5.system, patterns=False, examples=comparisons.EXAMPLES
+    )
     remarks = _about_trace(study, any_trace=any_trace)
     other = None if kit is None else _kit_study(kit, rules, kit_queue)
-    cases = CHAPTER_5.cases()
-    more = [] if other is None else KIT.cases()
+    cases = comparisons.CHAPTER_5.cases()
+    more = [] if other is None else comparisons.KIT.cases()
     done = steps(len(cases) + len(more))
     outcomes = run_all(study, cases, done)
     kit_outcomes = {} if other is None else run_all(other, more, done)
-    tables = tables_5(outcomes) + ([] if other is None else tables_kit(kit_outcomes))
+    tables = comparisons.tables_5(outcomes) + ([] if other is None else comparisons.tables_kit(kit_outcomes))
 
     def figures() -> Sequence[Drawing]:
         from simulator.experiments.thesis_charts import figures_5
 
-        drawn = figures_5(list(outcomes.values()), "(a)", CHAPTER_5.waited)
+        drawn = figures_5(list(outcomes.values()), "(a)", comparisons.CHAPTER_5.waited)
         if other is not None:
-            drawn += figures_5(list(kit_outcomes.values()), "(b)", KIT.waited)
+            drawn += figures_5(list(kit_outcomes.values()), "(b)", comparisons.KIT.waited)
         return drawn
 
     return Chapter(
@@ -142,7 +132,7 @@ def chapter_5(
         remarks=remarks,
         facts=[
             *remarks,
-            *main_finding(outcomes),
+            *comparisons.main_finding(outcomes),
             f"Evidence: {_facts_of(study, rules)}",
             *([] if other is None else [_facts_of(other, rules)]),
             MARKED,
@@ -180,14 +170,14 @@ def chapter_6(
     InputError, UsageError
         As ``chapter_5``.
     """
-    rules = ChapterRules(policy, placement, CHAPTER_6.overhead)
-    plain = _study_of(trace, rules, CHAPTER_6.system, patterns=True)
+    rules = ChapterRules(policy, placement, comparisons.CHAPTER_6.overhead)
+    plain = _study_of(trace, rules, comparisons.CHAPTER_6.system, patterns=True)
     remarks = _about_trace(plain, any_trace=any_trace)
     if interleaved:
         plain = plain.with_trace(in_blocks(plain.trace))
     sets = [with_interactive_jobs(plain.trace, DATA_SETS[number - 1], seed) for number in data_sets]
-    cases = CHAPTER_6.cases()
-    done = steps(len(cases) + len(data_sets) * len(SHARES))
+    cases = comparisons.CHAPTER_6.cases()
+    done = steps(len(cases) + len(data_sets) * len(comparisons.SHARES))
     study = plain.with_trace(with_patterns(plain.trace, seed))
     outcomes = run_all(study, cases, done)
     found = [
@@ -202,12 +192,12 @@ def chapter_6(
 
     return Chapter(
         title="Chapter 6 again",
-        tables=[*tables_6(outcomes), *(survey_tables(found) if found else [])],
+        tables=[*comparisons.tables_6(outcomes), *(comparisons.survey_tables(found) if found else [])],
         outcomes=[*outcomes.values(), *found],
         remarks=remarks,
         facts=[
             *remarks,
-            *main_finding(outcomes),
+            *comparisons.main_finding(outcomes),
             f"Evidence: {_facts_of(study, rules)} Seed {seed}.",
             MARKED,
         ],
@@ -226,10 +216,14 @@ def _study_of(
 def _kit_study(trace: Path, rules: ChapterRules, queue: int | None) -> ThesisStudy:
     """Return the study of the second trace (KIT-FH2); without ``queue`` the smaller one is interactive."""
     columns = load_columns(trace)
-    queue = smaller_queue(columns) if queue is None else queue
+    queue = comparisons.smaller_queue(columns) if queue is None else queue
     columns = cleaned(columns, None, queue)
     return ThesisStudy(
-        columns, KIT.system, _setting(rules, KIT.system).rules, patterns=False, interactive_queue=queue
+        columns,
+        comparisons.KIT.system,
+        _setting(rules, comparisons.KIT.system).rules,
+        patterns=False,
+        interactive_queue=queue,
     )
 
 

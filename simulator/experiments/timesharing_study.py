@@ -11,18 +11,9 @@ from plotly.subplots import make_subplots
 from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import ClaimVerdict, estimate
 from simulator.experiment_page import Drawing, ExperimentTable
+from simulator.experiments import edison
 from simulator.experiments import timesharing_survey as ts
 from simulator.experiments.claim_study import StudyFindings, StudyRequest
-from simulator.experiments.edison import (
-    APPLICATIONS,
-    FEWEST,
-    SIZE_EDGES,
-    Counts,
-    Floats,
-    generated,
-    of_trace,
-    sizes_to,
-)
 from simulator.experiments.timesharing_claims import claim_rows, direction, world_of
 from simulator.experiments.timesharing_survey import TimesharingSetting, TimesharingSurvey, survey
 
@@ -30,7 +21,7 @@ DAYS, QUICK_DAYS = 36, 12
 
 _CLASSES = tuple(
     f"{low} to {high - 1}" if high else f"{low} and more"
-    for low, high in zip(SIZE_EDGES, (*SIZE_EDGES[1:], 0), strict=True)
+    for low, high in zip(edison.SIZE_EDGES, (*edison.SIZE_EDGES[1:], 0), strict=True)
 )
 
 _WARM = [[0, "#F7F9FA"], [0.25, "#F6D9A8"], [0.5, "#E8A317"], [0.75, "#CC5A06"], [1, "#5A1E00"]]
@@ -42,7 +33,7 @@ _SIZES = (1, 10, 100, 1000, 5000)
 def examine(request: StudyRequest) -> StudyFindings:
     """Run the study and judge every claim."""
     days = QUICK_DAYS if request.quick else DAYS
-    world = of_trace(request.traces[0]) if request.traces else generated(days)
+    world = edison.of_trace(request.traces[0]) if request.traces else edison.generated(days)
     found = survey(world, request.seeds, request.steps(ts.steps_of(request.seeds)))
     facts = [
         *learnt(found),
@@ -181,7 +172,7 @@ def _axis(scale: list[list[object]], low: int, high: int, title: str) -> dict[st
 
 
 def _add_map(
-    figure: go.Figure, survey: TimesharingSurvey, values: Floats, counts: Counts, column: int
+    figure: go.Figure, survey: TimesharingSurvey, values: edison.Floats, counts: edison.Counts, column: int
 ) -> None:
     """Add a map of logarithms; bins with fewer than ten jobs have a cross."""
     grid = survey.grids[0]
@@ -200,7 +191,7 @@ def _add_map(
         row=1,
         col=column,
     )
-    few_y, few_x = np.nonzero((counts > 0) & (counts < FEWEST))
+    few_y, few_x = np.nonzero((counts > 0) & (counts < edison.FEWEST))
     figure.add_trace(
         go.Scatter(
             x=((x[:-1] + x[1:]) / 2)[few_x],
@@ -274,10 +265,10 @@ def _loads(survey: TimesharingSurvey) -> go.Figure:
 
 def _turnarounds(survey: TimesharingSurvey) -> go.Figure:
     figure = make_subplots(
-        cols=len(APPLICATIONS), subplot_titles=tuple(APPLICATIONS), horizontal_spacing=0.09
+        cols=len(edison.APPLICATIONS), subplot_titles=tuple(edison.APPLICATIONS), horizontal_spacing=0.09
     )
-    nodes = sizes_to(survey.world.nodes)
-    for column, serial in enumerate(APPLICATIONS.values(), start=1):
+    nodes = edison.sizes_to(survey.world.nodes)
+    for column, serial in enumerate(edison.APPLICATIONS.values(), start=1):
         for number, setting in enumerate((ts.BATCH, ts.SHARE)):
             curves: Sequence[Sequence[float]] = ts.turnaround_curves(survey, setting, serial)
             line = go.Scatter(

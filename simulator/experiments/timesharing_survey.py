@@ -10,22 +10,8 @@ import numpy as np
 from analysis import claims
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
+from simulator.experiments import edison
 from simulator.experiments.claim_study import run_grid
-from simulator.experiments.edison import (
-    BINS,
-    FEWEST,
-    LARGE_FROM,
-    SIZE_EDGES,
-    SMALL_TO,
-    BinEdges,
-    Binned,
-    Counts,
-    Floats,
-    MachineWorld,
-    binned,
-    crossing_s,
-    turnarounds_s,
-)
 from simulator.timeshare.timeshare_pool import (
     NO_NOISE_AT_ALL,
     MemoryForm,
@@ -132,12 +118,12 @@ class TimesharingOutcome:
     very_long_mean: float
     short_mean: float
     slopes: tuple[float, float]
-    bins: Binned
-    classes: Binned
-    sizes: Binned
+    bins: edison.Binned
+    classes: edison.Binned
+    sizes: edison.Binned
     utilisation: float
     load: float
-    course: Floats
+    course: edison.Floats
     at_once: float
     most: int
 
@@ -153,9 +139,9 @@ class TimesharingSurvey:
     ``grids`` and ``jobs`` are the bins and the jobs of each seed.
     """
 
-    world: MachineWorld
+    world: edison.MachineWorld
     outcomes: Mapping[TimesharingSetting, Sequence[TimesharingOutcome]]
-    grids: Sequence[BinEdges]
+    grids: Sequence[edison.BinEdges]
     jobs: Sequence[TimeshareDemands]
 
     def by_seed(self, setting: TimesharingSetting, metric: Metric) -> list[float]:
@@ -166,7 +152,7 @@ class TimesharingSurvey:
         return [metric(one) for one in outcomes]
 
 
-def survey(world: MachineWorld, seeds: int, step: Callable[[str], None]) -> TimesharingSurvey:
+def survey(world: edison.MachineWorld, seeds: int, step: Callable[[str], None]) -> TimesharingSurvey:
     """Simulate everything; ``step`` is called ``steps_of(seeds)`` times."""
     drawn: list[TimeshareDemands] = []
 
@@ -209,12 +195,12 @@ def changes(survey: TimesharingSurvey, after: TimesharingSetting, before: Timesh
     return [one / other - 1 for one, other in pairs]
 
 
-def smooth(course: Floats, days: int) -> Floats:
+def smooth(course: edison.Floats, days: int) -> edison.Floats:
     """Return the moving mean over some days."""
     width = days * SPANS_A_DAY
     if len(course) < width:
         return course
-    found: Floats = np.convolve(course, np.ones(width) / width, mode="valid")
+    found: edison.Floats = np.convolve(course, np.ones(width) / width, mode="valid")
     return found
 
 
@@ -223,12 +209,18 @@ def crossings_h(
 ) -> list[float]:
     """Return the length in hours from which on batch is better, for each seed."""
     both = zip(survey.outcomes[batch], survey.outcomes[share], survey.grids, strict=True)
-    return [crossing_s(one.classes, other.classes, size, grid.lengths) / HOUR_S for one, other, grid in both]
+    return [
+        edison.crossing_s(one.classes, other.classes, size, grid.lengths) / HOUR_S
+        for one, other, grid in both
+    ]
 
 
 def ratios(
-    survey: TimesharingSurvey, batch: TimesharingSetting, share: TimesharingSetting, fewest: int = FEWEST
-) -> Floats:
+    survey: TimesharingSurvey,
+    batch: TimesharingSetting,
+    share: TimesharingSetting,
+    fewest: int = edison.FEWEST,
+) -> edison.Floats:
     """Return batch's mean over time-sharing's by bin, all seeds together; NaN where there are few jobs."""
     one, other = (sum_of(survey, setting) for setting in (batch, share))
     found = np.full(one[1].shape, np.nan)
@@ -237,7 +229,7 @@ def ratios(
     return found
 
 
-def sum_of(survey: TimesharingSurvey, setting: TimesharingSetting) -> tuple[Floats, Counts]:
+def sum_of(survey: TimesharingSurvey, setting: TimesharingSetting) -> tuple[edison.Floats, edison.Counts]:
     """Return sums of slowdowns and numbers of jobs by bin, over all seeds."""
     every = [one.bins for one in survey.outcomes[setting]]
     return np.sum([one.sums for one in every], axis=0), np.sum([one.counts for one in every], axis=0)
@@ -248,11 +240,11 @@ def turnaround_curves(
 ) -> list[list[float]]:
     """Return the turnaround of an application for each of its sizes, for each seed."""
     both = zip(survey.outcomes[setting], survey.grids, strict=True)
-    return [turnarounds_s(one.bins, grid, serial, survey.world.nodes) for one, grid in both]
+    return [edison.turnarounds_s(one.bins, grid, serial, survey.world.nodes) for one, grid in both]
 
 
 def outcome_of(
-    world: MachineWorld, jobs: TimeshareDemands, setting: TimesharingSetting, seed: int
+    world: edison.MachineWorld, jobs: TimeshareDemands, setting: TimesharingSetting, seed: int
 ) -> TimesharingOutcome:
     """Simulate the jobs in a setting."""
     if setting.memory is not None:
@@ -262,13 +254,13 @@ def outcome_of(
     return summed_up(world, jobs, run(jobs, world.nodes, manner, noise), setting.overhead)
 
 
-def grid_of(world: MachineWorld, jobs: TimeshareDemands) -> BinEdges:
+def grid_of(world: edison.MachineWorld, jobs: TimeshareDemands) -> edison.BinEdges:
     """Return the bins for these jobs."""
-    return BinEdges.of(world.nodes, float(jobs.run_us.max()) / US_PER_S)
+    return edison.BinEdges.of(world.nodes, float(jobs.run_us.max()) / US_PER_S)
 
 
 def summed_up(
-    world: MachineWorld, jobs: TimeshareDemands, course: TimeshareResult, overhead: float
+    world: edison.MachineWorld, jobs: TimeshareDemands, course: TimeshareResult, overhead: float
 ) -> TimesharingOutcome:
     """Return the figures of a run; what overhead takes is no progress."""
     grid = grid_of(world, jobs)
@@ -278,11 +270,11 @@ def summed_up(
     turnaround_s = (course.end_us - jobs.submit_us)[counted] / US_PER_S
     slowdown = turnaround_s / np.maximum(run_s, BETA_S)
     lengths = grid.length_of(run_s)
-    small = np.where(nodes < SMALL_TO, 0, np.where(nodes >= LARGE_FROM, 1, 2))
-    classes = binned(small, lengths, slowdown, (3, BINS))
-    whole = binned(np.full(len(nodes), 2), lengths, slowdown, (3, BINS))
+    small = np.where(nodes < edison.SMALL_TO, 0, np.where(nodes >= edison.LARGE_FROM, 1, 2))
+    classes = edison.binned(small, lengths, slowdown, (3, edison.BINS))
+    whole = edison.binned(np.full(len(nodes), 2), lengths, slowdown, (3, edison.BINS))
     classes.sums[2], classes.counts[2] = whole.sums[2], whole.counts[2]
-    size_class = np.searchsorted(SIZE_EDGES, nodes, side="right") - 1
+    size_class = np.searchsorted(edison.SIZE_EDGES, nodes, side="right") - 1
     spans = slice(world.warm_up_us // SPAN_US, int(jobs.submit_us.max()) // SPAN_US)
     design = np.stack([np.ones(len(nodes)), np.log10(nodes), np.log10(run_s)], axis=1)
     slopes = np.linalg.lstsq(design, np.log10(slowdown), rcond=None)[0]
@@ -295,9 +287,11 @@ def summed_up(
         very_long_mean=_mean(slowdown[run_s >= VERY_LONG_S]),
         short_mean=_mean(slowdown[run_s < SHORT_S]),
         slopes=(float(slopes[1]), float(slopes[2])),
-        bins=binned(grid.size_of(nodes), lengths, slowdown, (BINS, BINS)),
+        bins=edison.binned(grid.size_of(nodes), lengths, slowdown, (edison.BINS, edison.BINS)),
         classes=classes,
-        sizes=binned(size_class, np.zeros(len(nodes), dtype=np.int64), slowdown, (len(SIZE_EDGES), 1)),
+        sizes=edison.binned(
+            size_class, np.zeros(len(nodes), dtype=np.int64), slowdown, (len(edison.SIZE_EDGES), 1)
+        ),
         utilisation=_mean(course.progress[spans]) * (1 - overhead),
         load=_mean(course.load[spans]),
         course=course.load,
@@ -306,5 +300,5 @@ def summed_up(
     )
 
 
-def _mean(values: Floats) -> float:
+def _mean(values: edison.Floats) -> float:
     return float(values.mean()) if len(values) else float("nan")

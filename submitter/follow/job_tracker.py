@@ -28,17 +28,7 @@ from foundation.one_line import launch_fault
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import JobSnapshot, SlurmClient, SlurmJob, SlurmNode
 from foundation.slurm.slurm_client import Accounted
-from submitter.follow.job_rows import (
-    began_again,
-    ended,
-    job_of,
-    lost,
-    progressed,
-    reopened,
-    stamps_due,
-    submissions,
-    waits,
-)
+from submitter.follow import job_rows
 from submitter.follow.journal_lifecycles import JOBS_FOLDER, StampsOf, look_again, read_stamps
 from submitter.follow.stuck_jobs import Blocked, Hope, StuckJobs, hope_of, nodes_up
 from submitter.plan import Clock, Timing
@@ -266,7 +256,7 @@ class JobTracker:
             self._reopen(key, job)
             if self.entries[key].job.state is not None:
                 continue
-            if job is not None and waits(job):
+            if job is not None and job_rows.waits(job):
                 waiting[key] = job
             self._look(key, job, stamps_of, passed_s, is_hidden=is_hidden)
         self._drop(spare)
@@ -306,7 +296,7 @@ class JobTracker:
         """Return the copy of a job that counts, and those that don't; a change of mind is recorded."""
         row = self.entries[key].job
         known = jobs.get(row.job_id) if row.job_id is not None else None
-        if known is not None and waits(known) and len(copies) < 2:
+        if known is not None and job_rows.waits(known) and len(copies) < 2:
             return known, ()  # by far the most frequent case costs no look at files
         if row.job_id is None:  # refused or cancelled: what turns up comes too late
             return None, tuple(copies)
@@ -322,11 +312,11 @@ class JobTracker:
 
     def _reopen(self, key: int, job: SlurmJob | None) -> None:
         entry = self.entries[key]
-        if job is not None and began_again(entry, job):
+        if job is not None and job_rows.began_again(entry, job):
             self._writer.event("began again", trace_job=key, job_id=job.job_id, after=entry.job.state)
             self._ended_s.pop(key, None)
             self.reasons.pop(key, None)
-            self.keep(reopened(entry))
+            self.keep(job_rows.reopened(entry))
 
     def _look(
         self, key: int, job: SlurmJob | None, stamps_of: StampsOf, passed_s: float, *, is_hidden: bool
@@ -344,13 +334,13 @@ class JobTracker:
             if job.state.holds_cores:
                 self.running.add(key)
                 self._look_at_launch(key, job, passed_s)
-            now = progressed(entry, job, stamps_of, self._origin)
+            now = job_rows.progressed(entry, job, stamps_of, self._origin)
             if now != entry:
                 self.keep(now)
             if job.restarts:
                 self._tell("requeued", job.job_id, key, restarts=job.restarts)
             return
-        due = stamps_due(entry, job, stamps_of)
+        due = job_rows.stamps_due(entry, job, stamps_of)
         if due is not False:
             waited_s = self._ended_s[key] = self._ended_s.get(key, -passed_s) + passed_s
             if waited_s < (self._timing.stamps_s if due else self._timing.killed_s):
@@ -360,7 +350,7 @@ class JobTracker:
                 self.reasons[key] = (
                     f"no stamps within {waited_s:.0f} s: is {self._folder} seen by every node?"
                 )
-        last = ended(entry, job, stamps_of, self._origin)
+        last = job_rows.ended(entry, job, stamps_of, self._origin)
         if last is not None:
             self._ended_s.pop(key, None)
             self._end(key, last, stamps_of)
@@ -405,13 +395,13 @@ class JobTracker:
         self._absent[key] = times, absent_s
         if times < _LEAST_ABSENCES:
             return
-        last = ended(self.entries[key], None, stamps_of, self._origin)
+        last = job_rows.ended(self.entries[key], None, stamps_of, self._origin)
         if last is not None:
             self._end(key, last, stamps_of)
             return
         record = self._accounted(self.entries[key].job.job_id)
         if record is not None:
-            last = ended(self.entries[key], record, stamps_of, self._origin, accounted=True)
+            last = job_rows.ended(self.entries[key], record, stamps_of, self._origin, accounted=True)
             if last is not None:
                 self._writer.event(
                     "by accounting", trace_job=key, job_id=record.job_id, state=str(record.state)
@@ -420,7 +410,7 @@ class JobTracker:
                 return
         if absent_s < self._timing.gone_s:
             return
-        entry = lost(self.entries[key], stamps_of, self._origin)
+        entry = job_rows.lost(self.entries[key], stamps_of, self._origin)
         why = f"Slurm has not known it for {absent_s:.0f} s, and it left no end"
         self._writer.event("lost", trace_job=key, job_id=entry.job.job_id, why=why)
         self.reasons[key] = why
@@ -434,17 +424,17 @@ class JobTracker:
             self._accounting_s = now_s
             missing = [self.entries[key].job for key in self._absent]
             try:
-                self._accounting = self._client.accounted(submissions(missing, self._origin))
+                self._accounting = self._client.accounted(job_rows.submissions(missing, self._origin))
             except ClusterError:
                 self._accounting = {}
         record = None if job_id is None else (self._accounting or {}).get(job_id)
-        return job_of(record) if record is not None and record.state.is_over else None
+        return job_rows.job_of(record) if record is not None and record.state.is_over else None
 
     def _drop(self, spare: Collection[SlurmJob]) -> None:
         """Cancel second copies that wait; one that has started finds that it has nothing to do, and ends."""
         for job in spare:
             self._tell("second copy", job.job_id, None, state=str(job.state))
-        self._cancel((job.job_id for job in spare if waits(job)), only_pending=True)
+        self._cancel((job.job_id for job in spare if job_rows.waits(job)), only_pending=True)
 
     def _unblock(self, waiting: Mapping[int, SlurmJob], passed_s: float, answer: SlurmAnswer) -> None:
         """Cancel jobs that can never start, and tell of those that may not."""

@@ -20,6 +20,7 @@ from foundation.one_line import last_words
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import SlurmClient, SubmitRequest
 from foundation.units import counted
+from submitter import plan as planning
 from submitter.follow import (
     CLAIM,
     JOBS_FOLDER,
@@ -30,19 +31,7 @@ from submitter.follow import (
     submissions,
     submitted_row,
 )
-from submitter.plan import (
-    Clock,
-    ConflictPairs,
-    PlannedJob,
-    ReplayOptions,
-    ReplayPlan,
-    SystemClock,
-    TargetCluster,
-    Timing,
-    look_back_s,
-    read_apart,
-    restored,
-)
+from submitter.plan import Clock
 from submitter.replay.begin_run import (
     begin_run,
     plan_again,
@@ -72,7 +61,7 @@ class Companion(Worker, Protocol):
         """Take the run's id, the epoch second of its second 0, and the RUN."""
         ...
 
-    def request(self, job: PlannedJob, request: SubmitRequest) -> SubmitRequest:
+    def request(self, job: planning.PlannedJob, request: SubmitRequest) -> SubmitRequest:
         """Return what is asked of Slurm for a job."""
         ...
 
@@ -196,12 +185,12 @@ class Replay:
     def __init__(
         self,
         writer: RunWriter,
-        plan: ReplayPlan,
-        target: TargetCluster,
+        plan: planning.ReplayPlan,
+        target: planning.TargetCluster,
         client: SlurmClient,
-        options: ReplayOptions,
+        options: planning.ReplayOptions,
         *,
-        timing: Timing | None = None,
+        timing: planning.Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
     ) -> None:
@@ -212,8 +201,8 @@ class Replay:
         self._client = client
         self.options = options
         self._origin = writer.info.origin_s
-        self._timing = timing or options.timing(look_back_s(client.config()))
-        self._clock = clock or SystemClock()
+        self._timing = timing or options.timing(planning.look_back_s(client.config()))
+        self._clock = clock or planning.SystemClock()
         self._employ = employ
         self._following = JobTracker(
             writer,
@@ -224,7 +213,7 @@ class Replay:
             partitions=target.partitions(),
         )
         self._plans = {job.trace_job: job for job in plan.jobs}
-        self._followers: dict[int, list[PlannedJob]] = {}
+        self._followers: dict[int, list[planning.PlannedJob]] = {}
         for job in plan.jobs:
             if job.after is not None:
                 self._followers.setdefault(job.after, []).append(job)
@@ -240,17 +229,17 @@ class Replay:
         trace: Path,
         out: Path,
         client: SlurmClient,
-        options: ReplayOptions,
+        options: planning.ReplayOptions,
         apps: Path | None = None,
         *,
-        danger: ConflictPairs | None = None,
+        danger: planning.ConflictPairs | None = None,
         lenient: bool = False,
-        timing: Timing | None = None,
+        timing: planning.Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
     ) -> Replay:
         """Begin a replay of ``trace`` into the new RUN ``out``; see :func:`begin_run` for what it raises."""
-        clock = clock or SystemClock()
+        clock = clock or planning.SystemClock()
         writer, plan, target = begin_run(trace, out, client, options, apps, clock, danger, lenient=lenient)
         return cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
 
@@ -260,7 +249,7 @@ class Replay:
         out: Path,
         client: SlurmClient,
         *,
-        timing: Timing | None = None,
+        timing: planning.Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
     ) -> Replay:
@@ -275,7 +264,7 @@ class Replay:
         """
         writer = RunWriter.reopen(out)
         try:
-            options = restored(writer.info)
+            options = planning.restored(writer.info)
             plan, target = plan_again(writer, client, options)
             wait_for_orphans(options.run_id, os.getpid())
             replay = cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
@@ -308,7 +297,7 @@ class Replay:
     @property
     def kept_apart(self) -> list[str]:
         """How dangerous pairs are kept apart, a sentence for each partition."""
-        decided = read_apart(self.path)
+        decided = planning.read_apart(self.path)
         return [] if decided is None else [f"{name}: {own.sentence()}" for name, own in decided[0].items()]
 
     @property
@@ -437,7 +426,7 @@ class Replay:
         if sample is not None:
             self._writer.append_host(sample)
 
-    def _followers_due(self) -> list[PlannedJob]:
+    def _followers_due(self) -> list[planning.PlannedJob]:
         """Return the jobs whose preceding jobs have ended since the last time, with their due times."""
         entries = self._following.entries
         found = []
@@ -463,7 +452,7 @@ class Replay:
             clock=self._clock,
         )
 
-    def _request(self, job: PlannedJob) -> SubmitRequest:
+    def _request(self, job: planning.PlannedJob) -> SubmitRequest:
         request = submit_request(job, self.target, self.options, self.path)
         return request if self._companion is None else self._companion.request(job, request)
 

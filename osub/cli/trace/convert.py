@@ -17,17 +17,8 @@ from workloads.importers.assemble_trace import INTERACTIVE, INTERACTIVE_QUEUE, I
 from workloads.importers.detect_log import STDIN, LogKind, read_any
 from workloads.swf import SwfTrace
 from workloads.swf.swf_reader import trace_name
-from workloads.trace.transforms import (
-    Align,
-    DrawBy,
-    Selection,
-    Tag,
-    TagField,
-    Tagging,
-    TraceConversion,
-    converted,
-    merge_traces,
-)
+from workloads.trace import transforms
+from workloads.trace.transforms import Align, DrawBy, Tag, TagField
 
 
 def merge(
@@ -53,7 +44,7 @@ def merge(
     files.check_free(out, force)
     if len(traces) < 2:
         raise UsageError("osub trace merge takes at least two traces; `osub trace convert` takes one")
-    merged = merge_traces([files.load(path, lenient) for path in traces], align, same_users)
+    merged = transforms.merge_traces([files.load(path, lenient) for path in traces], align, same_users)
     files.deliver(merged, out)
     if as_json:
         files.print_json({"trace": str(out), "jobs": len(merged.jobs), "notes": [merged.header.notes[-1]]})
@@ -130,10 +121,10 @@ def convert(
     says what was done, with its seed.
     """
     files.check_free(out, force)
-    asked = TraceConversion(
+    asked = transforms.TraceConversion(
         start_s=start,
         length_s=length,
-        selection=Selection(
+        selection=transforms.Selection(
             users=files.parse_numbers(users, "--users"),
             not_users=files.parse_numbers(not_users, "--not-users"),
             queues=files.parse_numbers(queues, "--queues"),
@@ -149,11 +140,11 @@ def convert(
         gaps=gaps,
         shortest_run_s=raise_runs,
         longest_run_s=cut_runs,
-        tagging=Tagging(
+        tagging=transforms.Tagging(
             tags=tuple(map(parse_tag, tag or ())),
             share=tag_share,
             by=tag_by,
-            among=Selection(
+            among=transforms.Selection(
                 users=files.parse_numbers(tag_users, "--tag-users"),
                 queues=files.parse_numbers(tag_queues, "--tag-queues"),
                 most_procs=tag_most_procs,
@@ -176,7 +167,7 @@ def convert(
     warn_of_options(original, options, trace)
     files.say_joined(trace, original)
     with files.working("transforming"):
-        changed = converted(original, asked)
+        changed = transforms.converted(original, asked)
     files.deliver(changed, out)
     # what the import did is news, too; the notes of an SWF trace are not
     notes = list(changed.header.notes[len(original.header.notes) if kind is LogKind.SWF else 0 :])

@@ -19,6 +19,7 @@ from osub.cli.terminal import Console
 from osub.cli.trace import files
 from osub.cli.trace.files import load
 from osub.live.system_named import system_named
+from workloads.behaviour import recording_library as recordings
 from workloads.behaviour.behaviour_sampler import (
     CgroupUsage,
     TreeUsage,
@@ -28,17 +29,6 @@ from workloads.behaviour.behaviour_sampler import (
     write_as_taken,
 )
 from workloads.behaviour.pattern_synthesis import AlignedSeries, synthesize
-from workloads.behaviour.recording_library import (
-    NEAREST,
-    PUBLISHED,
-    THRESHOLD_CORES,
-    EmbedReport,
-    behaviour_statistics,
-    busy_idle,
-    embed_recordings,
-    pattern_trace,
-    read_library,
-)
 from workloads.behaviour.utilisation_series import SAMPLE_S
 from workloads.trace.models import (
     MOST_CORES,
@@ -122,7 +112,7 @@ def patterns(
     ] = AlignedSeries.PERIODS,
     threshold: Annotated[
         float, Option(min=0, help="Cores above which a sample of a recording is busy.")
-    ] = THRESHOLD_CORES,
+    ] = recordings.THRESHOLD_CORES,
     seed: files.Seed = 1,
     force: files.Force = False,
     as_json: files.AsJson = False,
@@ -136,9 +126,9 @@ def patterns(
         raise UsageError("--synthesize and --out go together: how many new patterns, and where to")
     if out is not None:
         files.check_free(out, force)
-    library = read_library(folder, threshold)
+    library = recordings.read_library(folder, threshold)
     sources = [recording.pattern for recording in library.recordings]
-    found = behaviour_statistics(sources)
+    found = recordings.behaviour_statistics(sources)
     if found is None:
         raise InputError(f"{folder} has no recording with a length")
     sizes: tuple[int, ...] = ()
@@ -147,12 +137,12 @@ def patterns(
         with files.working(f"synthesizing {counted(synthesize_count, 'pattern')}"):
             synthesis = synthesize(sources, synthesize_count, seed, clusters, aligned)
         sizes = synthesis.cluster_sizes
-        made = behaviour_statistics(synthesis.patterns)
+        made = recordings.behaviour_statistics(synthesis.patterns)
         note = (
             f"osub patterns: {synthesize_count} synthesized from {counted(len(sources), 'recording')} in "
             f"{counted(len(sizes), 'cluster')}, seed {seed}"
         )
-        files.deliver(pattern_trace(synthesis.patterns, note), out)
+        files.deliver(recordings.pattern_trace(synthesis.patterns, note), out)
     if as_json:
         files.print_json(
             {
@@ -162,7 +152,7 @@ def patterns(
                 "clusters": list(sizes),
                 "synthesized": None if made is None else asdict(made),
                 "out": None if out is None else str(out),
-                "published": PUBLISHED,
+                "published": recordings.PUBLISHED,
             }
         )
         return
@@ -208,7 +198,7 @@ def record_job(
         )
     if series is None:
         raise InputError(f"the job was over before the first sample of {every:g} s: nothing was recorded")
-    pattern = busy_idle(series, THRESHOLD_CORES)
+    pattern = recordings.busy_idle(series, recordings.THRESHOLD_CORES)
     if as_json:
         files.print_json(
             {
@@ -253,10 +243,10 @@ def interactive(
     ] = None,
     nearest: Annotated[
         int, Option(min=1, help="Recordings of nearest length among which one is drawn.")
-    ] = NEAREST,
+    ] = recordings.NEAREST,
     threshold: Annotated[
         float, Option(min=0, help="Cores above which a sample of a recording is busy.")
-    ] = THRESHOLD_CORES,
+    ] = recordings.THRESHOLD_CORES,
     jobs: Annotated[
         int | None, Option(min=0, help="Interactive jobs wanted: random small batch jobs become some.")
     ] = None,
@@ -273,7 +263,7 @@ def interactive(
     Jobs that have periods keep them. Every embedded pattern fills its job's run time exactly.
     """
     files.check_free(out, force)
-    library = None if patterns is None else read_library(patterns, threshold)
+    library = None if patterns is None else recordings.read_library(patterns, threshold)
     original = load(trace, lenient)
     queue = interactive_queue
     if jobs is None and not any(interactive_flags(original, queue)):
@@ -285,13 +275,13 @@ def interactive(
         original if jobs is None else make_interactive(original, jobs, seed, queue, most_cores, most_run)
     )
     made = sum(job.queue == queue for job in changed.jobs) - sum(interactive_flags(original, queue))
-    report: EmbedReport | None = None
+    report: recordings.EmbedReport | None = None
     with files.working("embedding periods"):
         if library is None:
             result = embed_patterns(changed, queue, seed)
         else:
-            result, report = embed_recordings(changed, library.recordings, queue, seed, nearest)
-        found = behaviour_statistics(
+            result, report = recordings.embed_recordings(changed, library.recordings, queue, seed, nearest)
+        found = recordings.behaviour_statistics(
             [pattern for job in result.jobs if job.queue == queue and (pattern := job.pattern) is not None]
         )
     files.deliver(result, out)
@@ -307,7 +297,7 @@ def interactive(
                 "recordings_skipped": [] if library is None else list(library.skipped),
                 "embedded": None if report is None else asdict(report),
                 "statistics": None if found is None else asdict(found),
-                "published": PUBLISHED,
+                "published": recordings.PUBLISHED,
             }
         )
         return
