@@ -162,6 +162,7 @@ def occupancy(held: pl.DataFrame) -> Occupancy | None:
     )
 
 
+_QUANTILES = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 USED = pl.col("role").is_in(["run", "free"])
 ATTENDED = pl.col("role") != "unattended"
 
@@ -411,11 +412,7 @@ def spread(values: pl.Series) -> MicrosecondSpread:
     return MicrosecondSpread(
         known=len(known),
         missing=values.null_count(),
-        min=quantile(known, 0.0),
-        p50=quantile(known, 0.5),
-        p90=quantile(known, 0.9),
-        p99=quantile(known, 0.99),
-        max=quantile(known, 1.0),
+        **{name: quantile(known, share) for name, share in _QUANTILES.items()},
     )
 
 

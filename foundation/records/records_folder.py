@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -168,7 +169,7 @@ class _Versioned(msgspec.Struct):
 
 
 class FolderLock:
-    """Keeps a second process from writing the same RUN; the kernel releases it when the holder dies."""
+    """Keeps a second process from writing in a folder; the kernel releases it when the holder dies."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -180,6 +181,12 @@ class FolderLock:
         except OSError as error:
             os.close(self._fd)
             raise OutputError(f"another process is writing {folder}; wait for it or end it") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Let others write; twice is allowed."""

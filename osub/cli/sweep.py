@@ -19,6 +19,7 @@ from typer import Argument, Option
 from foundation.errors import OsubError, UsageError
 from foundation.files import refuse_unwritable_folder
 from foundation.one_line import one_line
+from foundation.records.records_folder import FolderLock
 from foundation.units import counted, duration
 from osub.cli.application import CommandGroup, application
 from osub.cli.completion import clusters
@@ -271,7 +272,7 @@ def run_command(
         team = ByKind(team, SweepReplays(out.resolve()))
     bar = progress_bar(" points{task.fields[rest]}")
     watch = _Watch(bar, len(points))
-    with store.held(), bar, interruption_says(watch.kept):
+    with FolderLock(store.folder), bar, interruption_says(watch.kept):
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:
         from osub.sweep.page import write_page
@@ -332,10 +333,11 @@ def tune_command(
     base: Parameters = {"trace": str(trace.resolve()), "system": system, "overhead": assumed, "seed": seed}
     most = min(trials, 1 + math.prod(map(len, choices.values())))
     tried = 0
+    store = SweepStore(out)
     with (
         Console(stderr=True).status("trying M=1") as spinner,
         interruption_says(lambda: f"{counted(tried, 'setting')} tried and kept; {_GOES_ON}"),
-        (store := SweepStore(out)).held(),
+        FolderLock(store.folder),
     ):
 
         def watch(number: int, _: Tried) -> None:

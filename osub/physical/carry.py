@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -77,6 +78,7 @@ def carry_out(plan: StudyPlan, folder: StudyFolder, beds: Beds, replay: Rerun, s
                 say(f"{layout}: {error}; once more on a new cluster")
 
 
+@dataclass(frozen=True, slots=True)
 class StudyReplays:
     """Makes replays of the study's workloads.
 
@@ -90,19 +92,11 @@ class StudyReplays:
         Carries a replay out and shows it.
     """
 
-    def __init__(
-        self,
-        plan: StudyPlan,
-        folder: StudyFolder,
-        layouts: Mapping[str, SharingLayout],
-        traces: Mapping[tuple[str, int], SwfTrace],
-        follow: Follow,
-    ) -> None:
-        self._plan = plan
-        self._folder = folder
-        self._layouts = layouts
-        self._traces = traces
-        self._follow = follow
+    plan: StudyPlan
+    folder: StudyFolder
+    layouts: Mapping[str, SharingLayout]
+    traces: Mapping[tuple[str, int], SwfTrace]
+    follow: Follow
 
     def __call__(self, item: PlannedReplay, bed: Bed) -> None:
         """Make one replay.
@@ -117,7 +111,7 @@ class StudyReplays:
         trace, table, label = self._of(item)
         swf, apps = self._files(item, trace, table)
         last_s = max(job.submit_s + (job.run_s or 0) for job in trace.jobs)
-        out = self._folder.run(item)
+        out = self.folder.run(item)
         asked = AskedReplay(
             swf=swf,
             apps=apps,
@@ -127,7 +121,7 @@ class StudyReplays:
             trial=item.trial,
             most_s=max(_LEAST_MOST_S, _MOST * last_s),
         )
-        if not bed.replay(asked, self._follow):
+        if not bed.replay(asked, self.follow):
             raise InterruptedStudyError("finished runs are kept, the same command goes on")
         if item.layout == DEDICATED.key:
             self._keep_work(item, trace, load_run(out).jobs)
@@ -136,36 +130,36 @@ class StudyReplays:
         """Keep how many steps the jobs of a dedicated replay made; raises ClusterError where one lacks."""
         unfinished = jobs.filter(pl.col("state") != "COMPLETED").height
         if unfinished:
-            self._folder.remove_run(self._folder.run(item))
+            self.folder.remove_run(self.folder.run(item))
             raise ClusterError(
                 f"{counted_of(unfinished, jobs.height, 'job')} of {item.name} did not complete, so "
                 "their work is unknown: this host is too busy, or jobs fail; the same command tries again"
             )
-        if draw_of(item) not in self._folder.work():
+        if draw_of(item) not in self.folder.work():
             made = jobs.filter(pl.col("steps") > 0).select("trace_job", "steps").rows()
             ranks = {job.job_number: job.procs or 1 for job in trace.jobs}
-            self._folder.keep_work(draw_of(item), {job: (ranks[job], steps) for job, steps in made})
+            self.folder.keep_work(draw_of(item), {job: (ranks[job], steps) for job, steps in made})
 
     def _of(self, item: PlannedReplay) -> tuple[SwfTrace, str, str]:
         """Return trace, table of applications and label of a replay."""
         if item.workload == PLACES:
             trace = places_trace()
             return trace, sleepers(trace), "Table 7.8 on N12C12"
-        layout = self._layouts[item.layout]
-        known = self._folder.work().get(draw_of(item), {})
+        layout = self.layouts[item.layout]
+        known = self.folder.work().get(draw_of(item), {})
         work = {int(number): steps for number, steps in known.items()}
         if item.workload == PAIR:
-            trace = pair_trace(self._plan, item.layout)
+            trace = pair_trace(self.plan, item.layout)
             return trace, pair_table(trace, work), layout.label
-        original = self._traces[item.workload, item.seed]
-        compression = self._plan.compression(item.workload)
-        trace = fitted_trace(original, self._plan, layout, compression)
+        original = self.traces[item.workload, item.seed]
+        compression = self.plan.compression(item.workload)
+        trace = fitted_trace(original, self.plan, layout, compression)
         # Drawn for the sizes of a single queue: a job has the same application in every layout.
-        widest = fitted_trace(original, self._plan, DEDICATED, compression)
+        widest = fitted_trace(original, self.plan, DEDICATED, compression)
         return trace, apps_table(trace, applications(widest, item.seed), work), layout.label
 
     def _files(self, item: PlannedReplay, trace: SwfTrace, table: str) -> tuple[Path, Path]:
-        place = self._folder.path / INPUTS
+        place = self.folder.path / INPUTS
         place.mkdir(exist_ok=True)
         swf, apps = place / f"{item.name}.swf.gz", place / f"{item.name}.csv"
         write_swf(swf, trace)

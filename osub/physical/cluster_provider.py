@@ -116,6 +116,7 @@ Beds = Callable[[str], AbstractContextManager[Bed]]
 """Gives the cluster of a layout while the context lasts."""
 
 
+@dataclass(frozen=True, slots=True)
 class OwnBeds:
     """Clusters of the study's own, one at a time, in a folder that a killed study's successor finds.
 
@@ -123,45 +124,38 @@ class OwnBeds:
     that end a replay there.
     """
 
-    def __init__(
-        self,
-        nodes: int,
-        cores: int,
-        layouts: Mapping[str, SharingLayout],
-        folder: StudyFolder,
-        engine: EngineName | None = None,
-        hear: Hear = lambda _: nullcontext(),
-    ) -> None:
-        self._nodes, self._cores = nodes, cores
-        self._layouts = layouts
-        self._folder = folder
-        self._engine, self._hear = engine, hear
+    nodes: int
+    cores: int
+    layouts: Mapping[str, SharingLayout]
+    folder: StudyFolder
+    engine: EngineName | None = None
+    hear: Hear = lambda _: nullcontext()
 
     def clear(self) -> bool:
         """Take down what a killed study left; returns whether there was a cluster."""
-        left = self._folder.cluster_folder()
+        left = self.folder.cluster_folder()
         if left is None:
             return False
-        ended = (LocalCluster if self._engine is None else ComposeCluster)(left).down()
+        ended = (LocalCluster if self.engine is None else ComposeCluster)(left).down()
         with suppress(OSError):
             left.parent.rmdir()
-        self._folder.note_cluster(None)
+        self.folder.note_cluster(None)
         return ended.existed
 
     @contextmanager
     def bed(self, layout: str) -> Iterator[Bed]:
         """Start the cluster of a layout, and end it however the context ends."""
-        shape = SHAPE if layout == PLACES else self._layouts[layout].shape(self._nodes, self._cores)
+        shape = SHAPE if layout == PLACES else self.layouts[layout].shape(self.nodes, self.cores)
         folder = Path(tempfile.mkdtemp(prefix="osub-thesis-7-")) / "cluster"
-        self._folder.note_cluster(folder)
+        self.folder.note_cluster(folder)
         try:
-            with own_bed(folder, shape, self._engine, self._hear) as bed:
+            with own_bed(folder, shape, self.engine, self.hear) as bed:
                 yield bed
         finally:
             with signals_deferred():
                 with suppress(OSError):
                     folder.parent.rmdir()
-                self._folder.note_cluster(None)
+                self.folder.note_cluster(None)
 
 
 @contextmanager
@@ -188,6 +182,7 @@ def given_bed(clusters: Mapping[str, Path], layout: str) -> AbstractContextManag
     return nullcontext(look_at(clusters[layout]).bed)
 
 
+@dataclass(frozen=True, slots=True)
 class ConfiguredBeds:
     """One Slurm of the user's that a program of his changes to each layout.
 
@@ -202,9 +197,9 @@ class ConfiguredBeds:
         By key.
     """
 
-    def __init__(self, folder: Path, program: Path, layouts: Mapping[str, SharingLayout]) -> None:
-        self._folder, self._program = folder, program
-        self._layouts = layouts
+    folder: Path
+    program: Path
+    layouts: Mapping[str, SharingLayout]
 
     @contextmanager
     def bed(self, layout: str) -> Iterator[SlurmBed]:
@@ -217,20 +212,20 @@ class ConfiguredBeds:
         """
         try:
             done = subprocess.run(
-                [str(self._program.absolute()), layout], check=False, capture_output=True, text=True
+                [str(self.program.absolute()), layout], check=False, capture_output=True, text=True
             )
         except OSError as error:
-            raise ClusterError(f"cannot run {self._program}: {error.strerror}") from error
+            raise ClusterError(f"cannot run {self.program}: {error.strerror}") from error
         if done.returncode:
             words = (done.stderr or done.stdout).strip().splitlines()
             why = words[-1] if words else f"exit code {done.returncode}"
-            raise ClusterError(f"{self._program} {layout} failed: {why}")
-        looked = look_at(self._folder)
+            raise ClusterError(f"{self.program} {layout} failed: {why}")
+        looked = look_at(self.folder)
         if looked.layout is None or looked.layout.key != layout:
             has = "none of the study's" if looked.layout is None else looked.layout.label
             raise ClusterError(
-                f"after {self._program} {layout} the Slurm of {self._folder} has another layout: {has}, not "
-                f"{self._layouts[layout].label}"
+                f"after {self.program} {layout} the Slurm of {self.folder} has another layout: {has}, not "
+                f"{self.layouts[layout].label}"
             )
         yield looked.bed
 

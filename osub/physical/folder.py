@@ -6,11 +6,8 @@ not finished belongs to a cluster that is gone, so it is made again. Nothing els
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -66,28 +63,6 @@ class StudyFolder:
         except OSError as error:
             raise OutputError(f"cannot make {path}: {error.strerror}") from error
         refuse_for_root(self.path)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other calls from working on the study.
-
-        Raises
-        ------
-        OutputError
-            One does.
-        """
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
-            raise OutputError(
-                f"another study works on {self.path}: wait for it, or choose another --out"
-            ) from error
-        try:
-            yield
-        finally:
-            os.close(descriptor)
 
     def study(self) -> KeptStudy | None:
         """Return what was begun here, None where nothing was.

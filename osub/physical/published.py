@@ -37,8 +37,3 @@ SIMULATED_FINISH_S, REAL_FINISH_S = (
 )
 """Table 7.8: seconds from the first arrival."""
 SAME_PLACES = 13
-
-
-def pair_loss(single: float, both: tuple[float, ...]) -> float:
-    """Return what of one job's speed alone is lost by two that share its cores (Table 7.4)."""
-    return 1.0 - sum(both) / single

@@ -15,6 +15,7 @@ from deploy.compose.engine import EngineName, find_engine
 from deploy.compose.image import ensure_images
 from deploy.compose.plan import DEBIANS
 from foundation.errors import InputError, UsageError
+from foundation.records.records_folder import FolderLock
 from foundation.units import counted
 from osub.live.forward import Hear
 from osub.physical import cluster_provider as provider
@@ -164,7 +165,7 @@ class PhysicalStudy:
             A cluster does not start, or the user ended the study.
         """
         folder = StudyFolder(self._asked.out)
-        with folder.locked():
+        with FolderLock(folder.path):
             embedded = folder.cluster_folder()
             known = folder.study()
             if known is not None and self._force:
@@ -195,7 +196,7 @@ class PhysicalStudy:
         known = None if folder is None else folder.study()
         if folder is None or known is None:
             raise UsageError(f"{self._asked.out} holds no study: leave --judge out to begin one")
-        with folder.locked():
+        with FolderLock(folder.path):
             self._check_same(known)
             return self._judged(known.plan, folder, done)
 

@@ -293,7 +293,7 @@ def _thesis_loss(label: str) -> str:
     both = published.PAIR_SHARED.get(label)
     if both is None:
         return ABSENT
-    losses = [published.pair_loss(one, two) for one, two in zip(published.PAIR_SINGLE, both, strict=True)]
+    losses = [1.0 - sum(two) / one for one, two in zip(published.PAIR_SINGLE, both, strict=True)]
     return mean_text(losses, percent=True)
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import GangKind, HoldSetting, LocalCluster, QueueKind, Scheduler, Shape
@@ -84,16 +85,16 @@ class SweepReplays:
             return {"error": str(error), "wall_s": time.monotonic() - began}
 
 
+@dataclass(frozen=True, slots=True)
 class ByKind:
     """Has simulations run by one team and then replays by another: what is measured wants a calm host."""
 
-    def __init__(self, simulations: Workers, replays: Workers) -> None:
-        self._simulations = simulations
-        self._replays = replays
+    simulations: Workers
+    replays: Workers
 
     def run(self, points: Sequence[Point]) -> Iterator[Ended]:
         """Yield each point as it ends."""
-        for team, is_replay in ((self._simulations, False), (self._replays, True)):
+        for team, is_replay in ((self.simulations, False), (self.replays, True)):
             own = [point for point in points if (point.parameters.get("kind") == "replay") is is_replay]
             if own:
                 yield from team.run(own)

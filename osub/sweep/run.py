@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import polars as pl
 from foundation.errors import InputError, OutputError
 from foundation.files import draft_at, write_whole
 from foundation.one_line import one_line
-from foundation.records.records_folder import FolderLock
 from osub.sweep.points import Outcome, Point
 from osub.sweep.workers import Ended, Failure, Workers
 
@@ -144,15 +142,6 @@ class SweepStore:
             (folder / MARK).touch()
         except OSError as error:
             raise OutputError(f"cannot write in {folder}: {error.strerror}") from error
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes from running points into the folder meanwhile; raises OutputError."""
-        lock = FolderLock(self.folder)
-        try:
-            yield
-        finally:
-            lock.release()
 
     def finished(self, points: Iterable[Point]) -> dict[str, Outcome]:
         """Return what is known of points already, by key; a file that is damaged is as good as none.

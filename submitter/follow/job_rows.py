@@ -89,11 +89,6 @@ def submitted_row(planned: PlannedJob, submission: Submission, origin: float) ->
     )
 
 
-def row_state(state: SlurmJobState) -> RowState | None:
-    """Return the state of a row for a state of Slurm's; None for a job that is not over."""
-    return _STATES.get(state)
-
-
 def waits(job: SlurmJob) -> bool:
     """Whether a job is in the queue, for the first time or again."""
     return job.state in _WAITS
@@ -345,7 +340,7 @@ def disagreements(
         if record is None:
             found.append(Disagreement(row.trace_job, row.job_id, "job", row.state, None))
             continue
-        accounted_state = row_state(record.state)
+        accounted_state = _STATES.get(record.state)
         if accounted_state != row.state:
             found.append(Disagreement(row.trace_job, row.job_id, "state", row.state, str(record.state)))
         for field, ours, at in (

@@ -15,6 +15,7 @@ from analysis.metrics import HostUse, host_use
 from foundation.errors import ClusterError, InputError, OutputError
 from foundation.records import HOST, Run
 from foundation.records.columns import JOBS
+from foundation.records.records_folder import FolderLock
 from osub.physical.carry import InterruptedStudyError, carry_out
 from osub.physical.cluster_provider import Bed
 from osub.physical.folder import KeptStudy, StudyFolder
@@ -170,10 +171,10 @@ def test_a_damaged_plan_is_refused(folder: StudyFolder, text: str) -> None:
 
 
 def test_two_calls_do_not_work_on_one_study(folder: StudyFolder) -> None:
-    with folder.locked(), pytest.raises(OutputError, match="another study works on"), folder.locked():
-        pass
-    with folder.locked():
-        pass
+    lock = FolderLock(folder.path)
+    with lock, pytest.raises(OutputError, match="another process is writing"):
+        FolderLock(folder.path)
+    FolderLock(folder.path).release()
 
 
 def test_a_cluster_that_a_killed_call_left_is_known(folder: StudyFolder, tmp_path: Path) -> None:

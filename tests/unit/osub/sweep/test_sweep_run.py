@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from foundation.records.records_folder import FolderLock
 from osub.cli.main import run as command
 from osub.sweep.dask_points import Dask
 from osub.sweep.page import _charts
@@ -248,8 +249,8 @@ def test_where_nothing_is_mild_enough_json_names_no_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [Tried({"multiplicity": 1}, {"wait_mean_s": 5.0, "degradation_mean": 1.4})]
-    monkeypatch.setattr("osub.cli.sweep.tune", lambda *_, **__: found)
-    monkeypatch.setattr("osub.cli.sweep.under", lambda *_: found)
+    monkeypatch.setattr("osub.sweep.tune.tune", lambda *_, **__: found)
+    monkeypatch.setattr("osub.sweep.tune.under", lambda *_: found)
     words = ["sweep", "tune", "t.swf", "--system", "N2C2", "--out", str(tmp_path / "out")]
     assert command([*words, "--most-degradation", "1.2", "--json"]) == 1
     output = capsys.readouterr()
@@ -263,7 +264,7 @@ def test_ctrl_c_says_what_is_kept_and_one_sweep_at_a_time_has_a_folder(
     out, spec = tmp_path / "out", tmp_path / "sweep.toml"
     spec.write_text(f'[base]\ntrace = "{trace.name}"\nsystem = "N2C2"\n[grid]\nmultiplicity = [1, 2, 3]\n')
     words = ["sweep", str(spec), "--out", str(out)]
-    with SweepStore(out).held():
+    with FolderLock(SweepStore(out).folder):
         assert command(words) == 1
         assert "another process is writing" in capsys.readouterr().err
         assert command([*words, "--dry-run", "--json"]) == 0
