@@ -220,7 +220,7 @@ def replay(
         session.accompany(driver)
     is_finished = watch_replay(
         session,
-        collect=collector_of(session.gang_folder, client.config()),
+        collect=collector_of(session.options.slices, client.config()),
         most_s=most_s,
         look=None if embedded is None else watch_embedded(embedded, os.getpid()),
     )

@@ -43,7 +43,7 @@ def cell(results: Results, key: str, workload: str, value: Value, *, scaled: boo
     if not real:
         return ABSENT
     shown = share_text(real) if is_share else mean_text(real)
-    return shown + (f" ({_short(mean(made), percent=is_share)})" if made else "")
+    return shown + (f" ({mean_text([mean(made)], percent=is_share)})" if made else "")
 
 
 def mean_text(values: Sequence[float], *, percent: bool = False) -> str:
@@ -72,10 +72,6 @@ def share_text(values: Sequence[float]) -> str:
     if found.low is not None and found.high is not None:
         found = msgspec.structs.replace(found, low=max(0.0, found.low), high=min(100.0, found.high))
     return found.text("%")
-
-
-def _short(value: float, *, percent: bool) -> str:
-    return estimate([100 * value if percent else value]).text("%" if percent else "")
 
 
 def seconds(value: float | None) -> str:
@@ -138,12 +134,7 @@ def table_7_5(results: Results) -> ExperimentTable:
     return ExperimentTable(
         name="Table 7.5",
         title="interactive jobs that wait",
-        columns=(
-            "layout",
-            "thesis",
-            f"simulated N12C12, {counted(results.full.seeds, 'seed')}",
-            *_columns(results),
-        ),
+        columns=_columns(results),
         rows=rows,
         notes=(
             "Waiting: more than 5 s in the thesis and at N12C12; more than 2 s in a compressed replay.",
@@ -187,12 +178,7 @@ def table_7_6(results: Results) -> ExperimentTable:
     return ExperimentTable(
         name="Table 7.6",
         title="time until so many jobs were done, s",
-        columns=(
-            "layout",
-            "thesis",
-            f"simulated N12C12, {counted(results.full.seeds, 'seed')}",
-            *_columns(results),
-        ),
+        columns=_columns(results),
         rows=rows,
         notes=("Replays: seconds times the compression; what a job takes to start is multiplied, too.",),
     )
@@ -229,11 +215,10 @@ def _labels(results: Results, printed: Mapping[str, object]) -> list[str]:
     return list(dict.fromkeys([*printed, *map(results.label, results.replayed())]))
 
 
-def _columns(results: Results) -> list[str]:
-    return [
-        f"{NAMES[workload]} on N{results.plan.nodes}C{results.plan.cores}, real (simulated)"
-        for workload in results.workloads()
-    ]
+def _columns(results: Results) -> tuple[str, ...]:
+    here = f"on N{results.plan.nodes}C{results.plan.cores}, real (simulated)"
+    ours = (f"{NAMES[workload]} {here}" for workload in results.workloads())
+    return ("layout", "thesis", f"simulated N12C12, {counted(results.full.seeds, 'seed')}", *ours)
 
 
 def _cluster(results: Results, label: str, value: Value, *, scaled: bool = False) -> list[str]:

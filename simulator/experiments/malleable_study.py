@@ -63,6 +63,7 @@ VARIANTS: dict[str, Options] = {
 }
 """Readings of the model that the paper leaves open."""
 VARIANT_SEEDS = 3
+_UNPROTECTED = MalleableCase(policy=STRATEGIES[0], options=VARIANTS["the head of the queue is not protected"])
 
 PANELS = (
     ("turnaround_s", "turnaround [s]"),
@@ -206,12 +207,8 @@ def variant_cases(seeds: int) -> list[MalleableCase]:
             for policy in STRATEGIES
             for seed in range(1, min(seeds, VARIANT_SEEDS) + 1)
         ),
-        _unprotected(),
+        _UNPROTECTED,
     ]
-
-
-def _unprotected() -> MalleableCase:
-    return MalleableCase(policy=STRATEGIES[0], options=VARIANTS["the head of the queue is not protected"])
 
 
 def variant_table(system: str, found: Outcomes) -> ExperimentTable:
@@ -220,8 +217,8 @@ def variant_table(system: str, found: Outcomes) -> ExperimentTable:
     rows = []
     for label, options in VARIANTS.items():
         easy = ABSENT
-        if options == _unprotected().options:
-            easy = f"{100 * (found.by_case[_unprotected()].turnaround_s / rigid - 1):+.0f}%"
+        if options == _UNPROTECTED.options:
+            easy = f"{100 * (found.by_case[_UNPROTECTED].turnaround_s / rigid - 1):+.0f}%"
         cells = []
         for policy in STRATEGIES:
             cases = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -170,32 +171,19 @@ def unseen_matrix(found: MeasuredPairs, table: PairTable) -> Floats:
 
 
 def _trace(request: StudyRequest, scratch: Path) -> tuple[Path, str, str]:
-    if not request.traces:
-        jobs = QUICK_JOBS if request.quick else JOBS
-        drawn = generate_trace(jobs, NODES, CORES, seed=1, load=LOAD)
-        path = scratch / "drawn.swf"
-        write_swf(path, drawn)
-        return (
-            path,
-            f"N{NODES}C{CORES}",
-            (
-                f"{counted(jobs, 'job')} drawn from the Lublin-Feitelson model at a load of {LOAD:g} on "
-                f"{NODES} nodes of {CORES} cores, M=2; which application a user runs is drawn by the seed."
-            ),
-        )
-    trace = read_swf(request.traces[0])
-    nodes, cores = _shape(trace)
-    path = scratch / "part.swf"
-    write_swf(path, trace.with_jobs(trace.jobs[:MOST_JOBS], f"the first {MOST_JOBS} jobs"))
-    count = min(len(trace.jobs), MOST_JOBS)
-    return (
-        path,
-        f"N{nodes}C{cores}",
-        (
-            f"The first {counted(count, 'job')} of {trace.name} on {counted(nodes, 'node')} of "
-            f"{counted(cores, 'core')}, M=2; which application a user runs is drawn by the seed."
-        ),
-    )
+    if request.traces:
+        whole = read_swf(request.traces[0])
+        nodes, cores = _shape(whole)
+        trace = whole.with_jobs(whole.jobs[:MOST_JOBS], f"the first {MOST_JOBS} jobs")
+        origin = f"The first {counted(len(trace.jobs), 'job')} of {whole.name}"
+    else:
+        nodes, cores = NODES, CORES
+        trace = generate_trace(QUICK_JOBS if request.quick else JOBS, nodes, cores, seed=1, load=LOAD)
+        origin = f"{counted(len(trace.jobs), 'job')} of the Lublin-Feitelson model at a load of {LOAD:g}"
+    path = scratch / "trace.swf"
+    write_swf(path, trace)
+    origin += f" on {counted(nodes, 'node')} of {counted(cores, 'core')}"
+    return path, f"N{nodes}C{cores}", f"{origin}, M=2; which application a user runs is drawn by the seed."
 
 
 def _shape(trace: SwfTrace) -> tuple[int, int]:
@@ -271,10 +259,8 @@ def effect_table(name: str, title: str, made: Made) -> ExperimentTable:
 
 def _against(made: Made, rule: str) -> str:
     def change(field: str) -> str:
-        pairs = [
-            (getattr(one, field), getattr(other, field))
-            for one, other in zip(made[rule], made[RANDOM], strict=True)
-        ]
+        value = attrgetter(field)
+        pairs = zip(map(value, made[rule]), map(value, made[RANDOM]), strict=True)
         return _percent([one / other - 1 for one, other in pairs if other])
 
     changes = ", ".join(f"{label.removesuffix(' (h)')} {change(field)}" for label, field, _ in _MEASURES)

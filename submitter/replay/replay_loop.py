@@ -103,7 +103,7 @@ class WorkerThread(threading.Thread):
         Whether it, and what it starts, runs before the jobs where they share CPUs.
     """
 
-    def __init__(self, name: str, worker: Worker, *, promptly: bool = False) -> None:
+    def __init__(self, name: str, worker: Worker, promptly: bool = False) -> None:
         super().__init__(name=name, daemon=True)
         self._worker = worker
         self._promptly = promptly
@@ -161,10 +161,6 @@ _MOST_DISAGREEMENTS = 100  # that are reported one by one
 Employ = Callable[[str, Worker, bool], RunningWorker]
 
 
-def _employ(name: str, worker: Worker, promptly: bool) -> RunningWorker:
-    return WorkerThread(name, worker, promptly=promptly)
-
-
 class Replay:
     """One replay, begun or resumed; :meth:`run` carries it out.
 
@@ -192,7 +188,7 @@ class Replay:
         *,
         timing: planning.Timing | None = None,
         clock: Clock | None = None,
-        employ: Employ = _employ,
+        employ: Employ = WorkerThread,
     ) -> None:
         self.plan = plan
         self.path = writer.path.resolve()
@@ -236,7 +232,7 @@ class Replay:
         lenient: bool = False,
         timing: planning.Timing | None = None,
         clock: Clock | None = None,
-        employ: Employ = _employ,
+        employ: Employ = WorkerThread,
     ) -> Replay:
         """Begin a replay of ``trace`` into the new RUN ``out``; see :func:`begin_run` for what it raises."""
         clock = clock or planning.SystemClock()
@@ -251,7 +247,7 @@ class Replay:
         *,
         timing: planning.Timing | None = None,
         clock: Clock | None = None,
-        employ: Employ = _employ,
+        employ: Employ = WorkerThread,
     ) -> Replay:
         """Go on with the RUN ``out`` of a replay that was killed or detached.
 
@@ -299,11 +295,6 @@ class Replay:
         """How dangerous pairs are kept apart, a sentence for each partition."""
         decided = planning.read_apart(self.path)
         return [] if decided is None else [f"{name}: {own.sentence()}" for name, own in decided[0].items()]
-
-    @property
-    def gang_folder(self) -> Path | None:
-        """Where the RUN's gang scheduler writes its slices, None where it has none."""
-        return self.options.slices
 
     def run(
         self, watch: Watch = lambda _: Wish.GO_ON, collect: Collect | None = None, look: Look | None = None
