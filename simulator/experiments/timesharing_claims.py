@@ -13,18 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis import claims as rules
-from analysis.claims import (
-    ClaimRow,
-    ClaimVerdict,
-    Judgement,
-    estimate,
-    fact,
-    figures,
-    no_difference,
-    not_comparable,
-    noted,
-    weakest,
-)
+from analysis.claims import ClaimRow, Judgement, estimate, figures, not_comparable, noted
 from foundation.units import counted
 from simulator.experiments import timesharing_survey as ts
 from simulator.experiments.claim_study import Judged, WorldFigure, judged_rows
@@ -132,15 +121,15 @@ def over_memory(judge: Callable[[TimesharingSurvey, TimesharingSetting], Judged]
     def judged(survey: TimesharingSurvey) -> Judged:
         found = {setting: judge(survey, setting)[0] for setting in ts.MEMORY_SETTINGS}
         printed = [TimesharingSetting(memory=(ts.PRINTED_BELOW, form)) for form in ts.FORMS]
-        worst, judged_there = weakest({setting: found[setting] for setting in printed})
+        worst, judged_there = rules.weakest({setting: found[setting] for setting in printed})
         assumed, ours = judge(survey, ts.SHARE)
         held = [
             f"{share:.0%} ({form})"
             for setting in ts.MEMORY_SETTINGS
-            if setting.memory is not None and found[setting].verdict is ClaimVerdict.HOLDS
+            if setting.memory is not None and found[setting].verdict is rules.ClaimVerdict.HOLDS
             for share, form in (setting.memory,)
         ]
-        if assumed.verdict is ClaimVerdict.HOLDS:
+        if assumed.verdict is rules.ClaimVerdict.HOLDS:
             held.insert(0, "99% (hardly any)")
         where = ", ".join(held) or "none of what was tried"
         words = f"{judge(survey, worst)[1]}; with 99%: {ours}"
@@ -163,7 +152,7 @@ def _t4(survey: TimesharingSurvey, share: TimesharingSetting) -> Judged:
 
 def _t5(survey: TimesharingSurvey, share: TimesharingSetting) -> Judged:
     used = [ts.mean(survey, setting, "utilisation") for setting in (share, ts.BATCH)]
-    judged = no_difference(ts.differences(survey, share, ts.BATCH, "utilisation"))
+    judged = rules.no_difference(ts.differences(survey, share, ts.BATCH, "utilisation"))
     return judged, f"{used[0]:.3f}, batch {used[1]:.3f}"
 
 
@@ -175,9 +164,9 @@ def _t6(survey: TimesharingSurvey) -> Judged:
 
 def _t7(survey: TimesharingSurvey) -> Judged:
     """Judge that both are without a significant change."""
-    use = no_difference(ts.differences(survey, ts.SHARE, SOME, "utilisation"))
-    slow = no_difference(ts.changes(survey, SOME, ts.SHARE))
-    worst = slow if slow.verdict is not ClaimVerdict.HOLDS else use
+    use = rules.no_difference(ts.differences(survey, ts.SHARE, SOME, "utilisation"))
+    slow = rules.no_difference(ts.changes(survey, SOME, ts.SHARE))
+    worst = slow if slow.verdict is not rules.ClaimVerdict.HOLDS else use
     used = [ts.mean(survey, setting, "utilisation") for setting in (ts.SHARE, SOME)]
     slowed = [shown(ts.mean(survey, setting, "mean")) for setting in (ts.SHARE, SOME)]
     return (
@@ -409,7 +398,7 @@ def _t26(survey: TimesharingSurvey) -> Judged:
         "batch": ts.changes(survey, ts.NOISY_ANY_BATCH, ts.ANY_BATCH),
         "time-sharing": ts.changes(survey, ts.NOISY_ANY_SHARE, ts.ANY_SHARE),
     }
-    _, judged = weakest({name: no_difference(of) for name, of in change.items()})
+    _, judged = rules.weakest({name: rules.no_difference(of) for name, of in change.items()})
     note = "read as: no significant relative change of the mean"
     ours = ", ".join(f"{name} {np.mean(of):+.1%}" for name, of in change.items())
     return noted(judged, note), ours
@@ -418,7 +407,7 @@ def _t26(survey: TimesharingSurvey) -> Judged:
 def _t27(survey: TimesharingSurvey) -> Judged:
     pairs = zip(survey.outcomes[ts.BATCH], survey.outcomes[ts.ANY_BATCH], strict=True)
     alike = all(one.mean == other.mean and one.largest == other.largest for one, other in pairs)
-    return fact(holds=alike), "job by job the same" if alike else "not the same"
+    return rules.fact(holds=alike), "job by job the same" if alike else "not the same"
 
 
 def _t28(survey: TimesharingSurvey, sharing: TimesharingSetting) -> Judged:
