@@ -7,7 +7,7 @@ run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -241,22 +241,23 @@ def _share_of_true(flags: pl.Series) -> float | None:
 
 
 _MOST_STOPS = 3
-ERROR_COLUMNS = (
-    "jobs in both",
-    "compared",
-    "start error, median [s]",
-    "p95 [s]",
-    "run-time error, median",
-    "p95",
-    "bias",
-    "at the host's pace, median",
-    "p95",
-    "bias",
-    "same place",
-    "same nodes",
-    "jobs that found the same jobs",
-    "same place, of these",
+_ERROR_CELLS: tuple[tuple[str, Callable[[RunErrors], str]], ...] = (
+    ("jobs in both", lambda one: f"{one.jobs:,}"),
+    ("compared", lambda one: f"{one.compared:,}"),
+    ("start error, median [s]", lambda one: _seconds(one.start_s.median)),
+    ("p95 [s]", lambda one: _seconds(one.start_s.p95)),
+    ("run-time error, median", lambda one: _share(one.run_time.median)),
+    ("p95", lambda one: _share(one.run_time.p95)),
+    ("bias", lambda one: _share(one.run_time.bias, signed=True)),
+    ("at the host's pace, median", lambda one: _share(one.run_time_at_pace.median)),
+    ("p95", lambda one: _share(one.run_time_at_pace.p95)),
+    ("bias", lambda one: _share(one.run_time_at_pace.bias, signed=True)),
+    ("same place", lambda one: _share(one.same_place)),
+    ("same nodes", lambda one: _share(one.same_nodes)),
+    ("jobs that found the same jobs", lambda one: f"{one.alike:,}"),
+    ("same place, of these", lambda one: _share(one.same_place_alike)),
 )
+ERROR_COLUMNS = tuple(name for name, _ in _ERROR_CELLS)
 JOB_COLUMNS = (
     "job",
     "kind",
@@ -273,25 +274,7 @@ JOB_COLUMNS = (
 
 def error_rows(errors: Sequence[RunErrors]) -> list[list[str]]:
     """Return a row of texts for each run, in the order of ``ERROR_COLUMNS``."""
-    return [
-        [
-            f"{one.jobs:,}",
-            f"{one.compared:,}",
-            _seconds(one.start_s.median),
-            _seconds(one.start_s.p95),
-            _share(one.run_time.median),
-            _share(one.run_time.p95),
-            _share(one.run_time.bias, signed=True),
-            _share(one.run_time_at_pace.median),
-            _share(one.run_time_at_pace.p95),
-            _share(one.run_time_at_pace.bias, signed=True),
-            _share(one.same_place),
-            _share(one.same_nodes),
-            f"{one.alike:,}",
-            _share(one.same_place_alike),
-        ]
-        for one in errors
-    ]
+    return [[cell(one) for _, cell in _ERROR_CELLS] for one in errors]
 
 
 def error_tables(errors: Sequence[RunErrors], width: int, title: str | None = None) -> Iterator[Table]:

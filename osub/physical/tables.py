@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 import msgspec
@@ -26,7 +26,7 @@ from osub.physical.pair import PairTrial
 from osub.physical.plan import DAY, FIRST
 from simulator.experiment_page import ABSENT, ExperimentTable, percent
 from workloads.swf import SwfTrace
-from workloads.trace.scaling import FIRST_JOBS, INTERACTIVE_QUEUE
+from workloads.trace.scaling import FIRST_JOBS, INTERACTIVE_QUEUE, KnownJob
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, JobKindSummary, summarize_kinds
 
 NAMES = {FIRST: "first hours", DAY: "whole day"}
@@ -318,41 +318,24 @@ def table_7_7(results: Results) -> ExperimentTable:
 
 def table_7_8(results: Results) -> ExperimentTable:
     """Return the first fifteen jobs: finish and place."""
-    full = results.full
-    rows = []
-    for job in FIRST_JOBS:
-        number = job.number
-        here = ABSENT if results.places is None else results.places.get(number, ABSENT)
-        rows.append(
-            (
-                str(number),
-                str(job.arrival_s),
-                str(job.run_s),
-                f"{published.SIMULATED_FINISH_S[number]:,}",
-                f"{full.finish_s[number]:,.0f}",
-                f"{published.REAL_FINISH_S[number]:,}",
-                published.SIMULATED_PLACES[number],
-                full.places[number],
-                published.REAL_PLACES[number],
-                here,
-            )
-        )
+    full, places = results.full, results.places or {}
+    columns: tuple[tuple[str, Callable[[KnownJob], str]], ...] = (
+        ("job", lambda job: str(job.number)),
+        ("arrival", lambda job: str(job.arrival_s)),
+        ("run", lambda job: str(job.run_s)),
+        ("finish: thesis, simulated", lambda job: f"{published.SIMULATED_FINISH_S[job.number]:,}"),
+        ("ours, simulated", lambda job: f"{full.finish_s[job.number]:,.0f}"),
+        ("thesis, real", lambda job: f"{published.REAL_FINISH_S[job.number]:,}"),
+        ("place: thesis, simulated", lambda job: published.SIMULATED_PLACES[job.number]),
+        ("ours, simulated", lambda job: full.places[job.number]),
+        ("thesis, real", lambda job: published.REAL_PLACES[job.number]),
+        ("ours, Slurm", lambda job: places.get(job.number, ABSENT)),
+    )
     return ExperimentTable(
         name="Table 7.8",
         title="the first fifteen jobs on N12C12",
-        columns=(
-            "job",
-            "arrival",
-            "run",
-            "finish: thesis, simulated",
-            "ours, simulated",
-            "thesis, real",
-            "place: thesis, simulated",
-            "ours, simulated",
-            "thesis, real",
-            "ours, Slurm",
-        ),
-        rows=rows,
+        columns=tuple(name for name, _ in columns),
+        rows=[tuple(cell(job) for _, cell in columns) for job in FIRST_JOBS],
         notes=("Ours, Slurm: twelve declared nodes of twelve cores, jobs that sleep, times divided by 75.",),
     )
 

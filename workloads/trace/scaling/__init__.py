@@ -22,6 +22,7 @@ from workloads.trace.scaling.thesis_days import (
     INTERACTIVE_QUEUE,
     JOB_OF_FIGURE_7_8,
     NODES,
+    KnownJob,
     check_gaia,
     first_hours,
     whole_day,
