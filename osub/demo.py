@@ -33,8 +33,8 @@ from foundation.errors import OsubError, OutputError
 from foundation.records import Run, load_run
 from foundation.trust import refuse_for_root
 from foundation.units import counted
-from osub.live.forward import Hear
-from osub.physical.cluster_provider import AskedReplay, Follow, own_bed
+from osub.live.forward import AskedReplay, Hear
+from osub.physical.cluster_provider import Follow, own_bed
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.models import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix, generate_trace
 from workloads.trace.scaling import make_miniature

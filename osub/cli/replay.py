@@ -210,7 +210,7 @@ def replay(
     meet(client)
     if resume:
         session = Replay.resume(out, client)
-        driver = _driver(out, client, session.options, session.target)
+        driver = _driver(out, client, session.options)
     else:
         begun = _begin(spec, options, client, embedded, force=force, dry_run=dry_run, block_jobs=block_jobs)
         if begun is None:
@@ -263,11 +263,7 @@ def _begin(
         environment=planning.exported(spec.export or (), os.environ, one_host=embedded is not None),
         block_jobs=block_jobs,
     )
-    driver = (
-        None
-        if spec.on_demand is None
-        else _driver(trace, client, asked, planning.look_at_target(client, wanted))
-    )
+    driver = _driver(trace, client, asked)
     danger = None if pairing is None else _danger(pairing, spec.pairing_threshold, client, wanted)
     with (
         nullcontext(apps) if driver is None else driver.applications() as table,
@@ -285,13 +281,11 @@ def _begin(
     return session, driver
 
 
-def _driver(
-    trace: Path, client: CommandSlurm, asked: planning.ReplayOptions, target: planning.TargetCluster
-) -> OnDemandDriver | None:
+def _driver(trace: Path, client: CommandSlurm, asked: planning.ReplayOptions) -> OnDemandDriver | None:
     """Return what carries out the mechanism for on-demand jobs, if there is one, on nodes of batch jobs."""
     if asked.on_demand is None:
         return None
-    pool = target.batch
+    pool = planning.look_at_target(client, asked.wanted).batch
     if asked.on_demand == "share" and pool.multiplicity < 2:
         raise UsageError("--on-demand share needs a partition of two jobs a core, best under gangd")
     system = f"N{pool.nodes}C{pool.cores}"

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -178,22 +179,26 @@ def forward_replay(
     return code
 
 
-def replay_there(
-    cluster: Path,
-    hear: Hear,
-    swf: Path,
-    out: Path,
-    *,
-    label: str,
-    most_s: float,
-    apps: Path | None = None,
-    trial: int = 1,
-    block_jobs: int | None = None,
-) -> None:
-    """Replay a trace that a command made for a cluster of its own, and copy the RUN to ``out``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedReplay:
+    """A replay of a command's own: its trace and table of applications, its RUN, its name, its time at most.
 
-    The memory that its jobs ask for is of another machine. ``ReplayOptions`` says what the options mean;
-    after ``most_s`` seconds the jobs that are left are cancelled.
+    ``trial`` is its number, and ``block_jobs`` how many jobs the trace repeats, if it does. The memory that
+    its jobs ask for is of another machine.
+    """
+
+    swf: Path
+    apps: Path | None
+    out: Path
+    title: str
+    label: str
+    trial: int = 1
+    most_s: float
+    block_jobs: int | None = None
+
+
+def replay_there(cluster: Path, hear: Hear, asked: AskedReplay) -> None:
+    """Replay on a cluster that a command made for itself, and copy the RUN.
 
     Raises
     ------
@@ -204,16 +209,24 @@ def replay_there(
     OutputError
         As ``forward_replay``.
     """
-    words = ["replay", str(swf), "--cluster", str(cluster), "--out", str(out), "--label", label]
-    words += ["--no-memory", "--most-s", str(most_s), "--trial", str(trial)]
-    words += [] if apps is None else ["--apps", str(apps)]
-    words += [] if block_jobs is None else ["--block-jobs", str(block_jobs)]
+    words = ["replay", str(asked.swf), "--cluster", str(cluster), "--out", str(asked.out)]
+    words += [
+        "--label",
+        asked.label,
+        "--no-memory",
+        "--most-s",
+        str(asked.most_s),
+        "--trial",
+        str(asked.trial),
+    ]
+    words += [] if asked.apps is None else ["--apps", str(asked.apps)]
+    words += [] if asked.block_jobs is None else ["--block-jobs", str(asked.block_jobs)]
     with redirect_stdout(sys.stderr):  # the caller's own output may be JSON
-        code = forward_replay(cluster, hear, (swf, apps), out, words)
+        code = forward_replay(cluster, hear, (asked.swf, asked.apps), asked.out, words)
     if code > _SIGNALLED:
         raise KeyboardInterrupt("its cluster is gone, finished runs are kept")
     if code:
-        raise ClusterError(f"{label}: `osub replay` in the controller ended with exit code {code}")
+        raise ClusterError(f"{asked.label}: `osub replay` in the controller ended with exit code {code}")
 
 
 def _run(

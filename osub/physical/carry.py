@@ -17,7 +17,8 @@ from foundation.errors import ClusterError, OsubError
 from foundation.files import write_whole
 from foundation.records import load_run
 from foundation.units import counted_of
-from osub.physical.cluster_provider import AskedReplay, Bed, Beds, Follow, Say
+from osub.live.forward import AskedReplay
+from osub.physical.cluster_provider import Bed, Beds, Follow, Say
 from osub.physical.folder import INPUTS, StudyFolder
 from osub.physical.layouts import DEDICATED, SharingLayout, places_trace
 from osub.physical.pair import GRID_CLASS, Work, pair_table, pair_trace

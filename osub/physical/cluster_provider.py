@@ -21,7 +21,7 @@ from foundation.interruption import signals_deferred
 from foundation.mpi_start import mpi_environment
 from foundation.slurm import CommandSlurm
 from osub.live.cluster import find_cluster
-from osub.live.forward import Hear, replay_there
+from osub.live.forward import AskedReplay, Hear, replay_there
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.physical.folder import StudyFolder
 from osub.physical.layouts import DEDICATED, SHAPE, SharingLayout, layout_found
@@ -32,23 +32,6 @@ from submitter.replay import Collect, Look, Replay
 Say = Callable[[str], None]
 Follow = Callable[[Replay, str, Collect | None, float, Look | None], bool]
 """Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedReplay:
-    """One replay: its trace and table of applications, its RUN, its name and number, its time at most.
-
-    ``block_jobs`` is how many jobs the trace repeats, if it does.
-    """
-
-    swf: Path
-    apps: Path | None
-    out: Path
-    title: str
-    label: str
-    trial: int = 1
-    most_s: float
-    block_jobs: int | None = None
 
 
 class Bed(Protocol):
@@ -96,17 +79,7 @@ class ContainedBed:
     def replay(self, asked: AskedReplay, follow: Follow) -> bool:  # noqa: ARG002 - it is followed in the container
         """Carry a replay out; False if the user ended it."""
         try:
-            replay_there(
-                self.folder,
-                self.hear,
-                asked.swf,
-                asked.out,
-                label=asked.label,
-                most_s=asked.most_s,
-                apps=asked.apps,
-                trial=asked.trial,
-                block_jobs=asked.block_jobs,
-            )
+            replay_there(self.folder, self.hear, asked)
         except KeyboardInterrupt:
             return False
         return True

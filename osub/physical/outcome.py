@@ -175,14 +175,8 @@ def _largest(values: pl.Series) -> float:
 SYSTEM = f"N{NODES}C{CORES}"
 OVERHEAD = "1.2"
 CASES: dict[str, tuple[int, int | None]] = {
-    "MQ 1+11": (1, 1),
-    "MQ 2+10": (1, 2),
-    "MQ 3+9": (1, 3),
-    "MQ 4+8": (1, 4),
-    "SQ M=1": (1, None),
-    "SQ M=2": (2, None),
-    "SQ M=3": (3, None),
-    "SQ M=4": (4, None),
+    **{f"MQ {nodes}+{NODES - nodes}": (1, nodes) for nodes in range(1, 5)},
+    **{f"SQ M={most}": (most, None) for most in range(1, 5)},
 }
 """Multiplicity, and interactive nodes of MQ."""
 SHARED = "SQ M=2"

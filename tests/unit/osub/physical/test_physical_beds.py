@@ -10,9 +10,9 @@ import pytest
 from deploy.compose.engine import EngineName
 from deploy.shape import Shape
 from foundation.errors import ClusterError, UsageError
+from osub.live.forward import AskedReplay
 from osub.physical import cluster_provider
 from osub.physical.cluster_provider import (
-    AskedReplay,
     ConfiguredBeds,
     Given,
     ObservedCluster,
