@@ -71,7 +71,6 @@ def claims_grid(rows: Sequence[ClaimRow]) -> PageTable:
         for row in rows
     ]
     return PageTable(
-        groups=(),
         columns=(COLUMNS[0], COLUMNS[-1], *COLUMNS[1:-1]),
         rows=cells,
         texts=len(COLUMNS),

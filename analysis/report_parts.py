@@ -137,7 +137,6 @@ def _columns_of_runs(
     runs: Sequence[ChartedRun], first: str, rows: Sequence[Sequence[str | TableCell]], texts: int
 ) -> PageTable:
     return PageTable(
-        groups=(),
         columns=(first, *(run.label for run in runs)),
         rows=rows,
         texts=texts,
@@ -242,10 +241,6 @@ def _trace(run: Run) -> str:
     return run.info.trace_name + (f" (sha256 {digest[:12]}…)" if digest else "")
 
 
-def _speedup(run: Run) -> str:
-    return f"{run.info.speedup:g}" if run.info.speedup != 1 else ""
-
-
 def _host(run: Run) -> str:
     host = run.info.host
     if host is None:
@@ -296,7 +291,7 @@ _FACTS: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("jobs a core, at most (M)", _multiplicity),
     ("gang scheduling", _gang),
     ("trace", _trace),
-    ("speed-up", _speedup),
+    ("speed-up", lambda run: f"{run.info.speedup:g}" if run.info.speedup != 1 else ""),
     ("seeds", lambda run: _pairs(run.info.seeds)),
     ("trial", lambda run: str(run.info.trial) if run.info.trial != 1 else ""),
     ("latencies", _latencies),

@@ -157,7 +157,7 @@ def _table(table: ExperimentTable) -> PageBlock:
         [TableCell(text, tone="mark") if _MARKED in text and at else text for at, text in enumerate(row)]
         for row in table.rows
     ]
-    grid = PageTable(groups=(), columns=table.columns, rows=rows, texts=1, heads=True)
+    grid = PageTable(columns=table.columns, rows=rows, texts=1, heads=True)
     return PageBlock(f"{table.name}: {table.title}", "", grid=grid, notes=table.notes)
 
 

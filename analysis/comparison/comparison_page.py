@@ -48,7 +48,6 @@ def comparison_section(
             f"Errors {against}",
             "Absolute differences over the jobs that completed in both; the bias has its sign.",
             grid=PageTable(
-                groups=(),
                 columns=("run", *ERROR_COLUMNS),
                 rows=[[one.label, *cells] for one, cells in zip(errors, error_rows(errors), strict=True)],
                 texts=1,
@@ -62,9 +61,7 @@ def comparison_section(
             PageBlock(
                 f"{other.info.label} against {reference.info.label}, job by job",
                 f"The first {counted(shown, 'job')}. 0(0-1) are the cores 0 and 1 of the first node.",
-                grid=PageTable(
-                    groups=(), columns=JOB_COLUMNS, rows=job_rows(reference, other, MOST_JOBS), texts=3
-                ),
+                grid=PageTable(columns=JOB_COLUMNS, rows=job_rows(reference, other, MOST_JOBS), texts=3),
             )
         )
     return Section("comparison", "Job by job", blocks)

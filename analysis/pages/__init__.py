@@ -65,14 +65,14 @@ class PageTable:
 
     Parameters
     ----------
-    groups
-        (text, number of columns) from the left; empty for none.
     columns
         Names of the columns.
     rows
         Their cells.
     texts
         How many columns from the left are texts and not numbers.
+    groups
+        (text, number of columns) from the left; empty for none.
     marks
         Signs of the columns from the right; empty for none.
     heads
@@ -81,10 +81,10 @@ class PageTable:
         Whether its rows can be sorted and filtered; not those of a list of facts.
     """
 
-    groups: tuple[tuple[str, int], ...]
     columns: tuple[str, ...]
     rows: Sequence[Sequence[str | TableCell]]
     texts: int
+    groups: tuple[tuple[str, int], ...] = ()
     marks: tuple[RunMark, ...] = ()
     heads: bool = False
     tools: bool = True

@@ -31,7 +31,7 @@ def differences_section(verdict: Verdict) -> Section | None:
             f"{finding.other} against {finding.reference}",
             _evidence_of(finding),
             grid=PageTable(
-                groups=(), columns=_COLUMNS, rows=_difference_rows(finding), texts=1, heads=True, tools=False
+                columns=_COLUMNS, rows=_difference_rows(finding), texts=1, heads=True, tools=False
             ),
         )
         for finding in verdict.findings
@@ -84,7 +84,7 @@ def gains_section(compared: Sequence[tuple[Run, Run]]) -> Section:
             f"{other.info.label} against {reference.info.label}",
             f"At most {MOST_JOBS // 2} jobs that were done sooner after their submission than under the "
             f"reference, the greatest gain first, and at most {MOST_JOBS // 2} that were done later.",
-            grid=PageTable(groups=(), columns=COLUMNS, rows=gain_rows(reference, other, MOST_JOBS), texts=2),
+            grid=PageTable(columns=COLUMNS, rows=gain_rows(reference, other, MOST_JOBS), texts=2),
         )
         for reference, other in compared
     ]

@@ -57,7 +57,7 @@ class AdviceText:
         chart = _chart(self.found)
         sections = [Section("picture", "Picture", [PageBlock("", chart.caption, chart=chart)])]
         for place, (title, head, rows) in enumerate(self.tables):
-            grid = PageTable(groups=(), columns=tuple(head), rows=rows, texts=2, heads=True)
+            grid = PageTable(columns=tuple(head), rows=rows, texts=2, heads=True)
             sections.append(Section(f"table{place}", title, [PageBlock("", "", grid=grid)]))
         files = [PageBlock(name, "", notes=lines.splitlines()) for name, lines in self.files]
         page = Page(

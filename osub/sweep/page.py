@@ -53,9 +53,7 @@ def write_page(
     best = []
     for one in found[:_MOST_SCENARIOS]:
         head, rows = one.rows(_MOST_ROWS)
-        best.append(
-            PageBlock(one.name, _FEW, grid=PageTable(groups=(), columns=tuple(head), rows=rows, texts=0))
-        )
+        best.append(PageBlock(one.name, _FEW, grid=PageTable(columns=tuple(head), rows=rows, texts=0)))
     every = [
         Section("picture", "Picture", blocks[:1]),
         Section("best", "Choices that none is better than in both", best),

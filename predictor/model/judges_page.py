@@ -198,14 +198,14 @@ def _judged(number: int, name: str, report: KindReport) -> Section:
         PageBlock(
             "Who judges how well",
             "",
-            grid=PageTable(groups=(), columns=judges, rows=rows_of(report), texts=3, heads=True),
+            grid=PageTable(columns=judges, rows=rows_of(report), texts=3, heads=True),
             notes=[curves] if curves else (),
         ),
         PageBlock(
             "Judged wrong",
             f"{counted_of(len(report.mispredictions), len(report.records), 'pair')} of victims never seen; "
             f"the {len(wrong)} that are furthest off (the thesis's Table 4.11).",
-            grid=PageTable(groups=(), columns=columns, rows=wrong, texts=2) if wrong else None,
+            grid=PageTable(columns=columns, rows=wrong, texts=2) if wrong else None,
         ),
     ]
     return Section(f"judged-{number}", f"Judgements: {name}", blocks)

@@ -55,7 +55,7 @@ def _grid(run: Run) -> PageTable:
         ]
         for row in run.rows
     ]
-    return PageTable(groups=(), columns=_HEAD, rows=rows, texts=1)
+    return PageTable(columns=_HEAD, rows=rows, texts=1)
 
 
 def _chart(area: str, runs: Sequence[Run]) -> PageBlock:

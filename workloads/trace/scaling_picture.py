@@ -39,7 +39,7 @@ def write_picture(
         ("Submissions of interactive jobs", _sessions(experiment, window, interactive_queue)),
     ]
     blocks = [PageBlock(heading, chart.caption, chart=chart) for heading, chart in charts]
-    grid = PageTable(groups=(), columns=("", "before", "after"), rows=_rows(experiment), texts=1, heads=True)
+    grid = PageTable(columns=("", "before", "after"), rows=_rows(experiment), texts=1, heads=True)
     page = Page(
         title=f"Trace {experiment.original.name}, scaled from {from_procs} to {counted(to_procs, 'core')}",
         subtitle="",

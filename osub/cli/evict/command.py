@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from signal import Signals
 from typing import Annotated
@@ -25,8 +25,14 @@ from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solvers import LIMIT_S
 from submitter.eviction import EvictionMeans, Requeue, read_template
 
+_OF_LIVE = (
+    *("cluster", "live", "partition", "keep", "times", "app_min", "system_min", "every_min"),
+    *("system_command", "execute", "yes"),
+)
+
 
 def evict(
+    ctx: typer.Context,
     jobs: Annotated[
         Path | None,
         Argument(
@@ -110,21 +116,7 @@ def evict(
     """
     check_free(html, force, makes_folder=True)
     if jobs is not None:
-        given = _given(
-            {
-                "--cluster": cluster,
-                "--live": live,
-                "--partition": partition,
-                "--keep": keep,
-                "--times": times,
-                "--app-min": app_min,
-                "--system-min": system_min,
-                "--every-min": every_min,
-                "--system-command": system_command,
-                "--execute": execute,
-                "--yes": yes,
-            }
-        )
+        given = _given(ctx, _OF_LIVE)
         if given:
             raise UsageError(f"{given} is for a live Slurm; {jobs} is a table of jobs: name one of them")
         question = ask_of_table(jobs, free_nodes, deadline, granularity)
@@ -144,7 +136,7 @@ def evict(
         raise UsageError(
             "name a table of jobs (JOBS.csv), a cluster (--cluster DIR), or this host's Slurm (--live)"
         )
-    given = _given({"--overlap": overlap, "--skip": skip})
+    given = _given(ctx, ("overlap", "skip"))
     if given:
         raise UsageError(f"{given} is for a table of jobs")
     if cluster is not None and is_in_containers(cluster):
@@ -246,9 +238,9 @@ def _answer_table(
         typer.echo(f"Page: {html}")
 
 
-def _given(options: Mapping[str, object]) -> str:
-    """Return the first option that was given, or nothing."""
-    return next((name for name, value in options.items() if value), "")
+def _given(ctx: typer.Context, names: Sequence[str]) -> str:
+    """Return the first of some options that was given, or nothing."""
+    return next((f"--{name.replace('_', '-')}" for name in names if ctx.params[name]), "")
 
 
 def _minutes(name: str, value: float | None) -> float | None:

@@ -84,7 +84,7 @@ def small_page(target: Path, *, texts: str = "b") -> Path:
         [TableCell("two", tone="bad"), "2", "30.5"],
     ]
     rows += [[f"row {number}", str(number), str(number)] for number in range(20, 26)]
-    grid = PageTable(groups=(), columns=("name", "size", "wait"), rows=rows, texts=1, heads=True)
+    grid = PageTable(columns=("name", "size", "wait"), rows=rows, texts=1, heads=True)
     block = PageBlock("Sizes", "A caption.", grid=grid)
     sections = [Section("picture", "Picture", [PageBlock("", "Bars.", chart=Chart(figure, "Bars."))])]
     write_page(
