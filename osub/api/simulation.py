@@ -216,9 +216,7 @@ def run_each(
     OsubError
         As a simulation raises; those before it are kept.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out} exists already: choose another folder for the runs")
-    refuse_unwritable(out)
+    _empty(out)
     runs = []
     for at, number in enumerate(several, start=1):
         with step(number, at):

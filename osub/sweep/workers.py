@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -173,11 +174,9 @@ class _Worker(threading.Thread):
         if process is None:
             return
         for pipe in (process.stdin, process.stdout):
-            try:
+            with suppress(OSError):  # what was not written yet has no reader any more
                 if pipe is not None:
                     pipe.close()
-            except OSError:  # what was not written yet has no reader any more
-                pass
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:
