@@ -275,12 +275,8 @@ class LoneJobs:
             nodes=kind.nodes,
             cores_per_node=kind.ranks // kind.nodes,
             due_s=0.0,
-            memory_per_core_mib=None,
-            requested_s=None,
-            limit_minutes=None,
             dedicated_s=0.0,
             busy_s=0.0,
-            user=None,
         )
         output = self._folder / "jobs" / f"{self._count}.out"
         request = SubmitRequest(

@@ -306,42 +306,35 @@ def drawings(survey: HybridSurvey) -> list[Drawing]:
     ]
 
 
-def _bars(
-    figure: go.Figure, names: Sequence[str], lists: Mapping[str, Sequence[float]], label: str, number: int
-) -> None:
-    found = [estimate(lists[name]) for name in names]
-    half = [0.0 if one.high is None else one.high - one.mean for one in found]
-    bar = go.Bar(
-        x=list(names),
-        y=[one.mean for one in found],
-        error_y={"type": "data", "array": half},
-        name=label,
-        marker={"color": run_style(number)["color"]},
-    )
-    figure.add_trace(bar)
+def _bars(lists: Mapping[str, Mapping[str, Sequence[float]]]) -> go.Figure:
+    """Return mean turnarounds with their intervals: bars of a colour by name."""
+    figure = go.Figure()
+    for number, (label, of) in enumerate(lists.items()):
+        found = [estimate(values) for values in of.values()]
+        half = [0.0 if one.high is None else one.high - one.mean for one in found]
+        figure.add_bar(
+            x=list(of),
+            y=[one.mean for one in found],
+            error_y={"type": "data", "array": half},
+            name=label,
+            marker={"color": run_style(number)["color"]},
+        )
+    arrange(figure, 420)
+    figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
+    return figure
 
 
 def _turnaround(survey: HybridSurvey) -> go.Figure:
     weights = [key for key in survey.shared if key[1] == OVERHEAD]
     runs = {"FCFS/EASY": survey.base, **{name: survey.runs[name, EVEN] for name in MECHANISMS}}
     runs |= {f"sharing {weight}:1": survey.shared[weight, overhead] for weight, overhead in weights}
-    figure = go.Figure()
-    for number, (label, metric) in enumerate(_KINDS):
-        lists = {name: of_each(of, metric) for name, of in runs.items()}
-        _bars(figure, list(runs), lists, label, number)
-    arrange(figure, 420)
-    figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
-    return figure
+    return _bars({label: {name: of_each(of, kind) for name, of in runs.items()} for label, kind in _KINDS})
 
 
 def _mixes_figure(survey: HybridSurvey) -> go.Figure:
-    figure = go.Figure()
-    for number, mix in enumerate(MIXES):
-        lists = {name: of_each(survey.runs[name, mix], "turnaround") for name in MECHANISMS}
-        _bars(figure, list(MECHANISMS), lists, mix, number)
-    arrange(figure, 420)
-    figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
-    return figure
+    return _bars(
+        {mix: {name: of_each(survey.runs[name, mix], "turnaround") for name in MECHANISMS} for mix in MIXES}
+    )
 
 
 def _intervals(survey: HybridSurvey) -> go.Figure:
@@ -362,13 +355,12 @@ def _decisions(survey: HybridSurvey) -> go.Figure:
     figure = make_subplots()
     shares = np.linspace(0, 100, 201)
     for number, (name, of) in enumerate(survey.decisions_s.items()):
-        line = go.Scatter(
+        figure.add_scatter(
             x=(1e6 * quantiles(of, shares / 100)).tolist(),
             y=shares.tolist(),
             name=name,
             line=run_style(number),
         )
-        figure.add_trace(line)
     arrange(figure, 380)
     figure.update_xaxes(title="time [\N{MICRO SIGN}s]", type="log")
     figure.update_yaxes(title="share of the events [%]")

@@ -178,29 +178,25 @@ def _add_map(
     grid = survey.grids[0]
     logs = np.log10(values, where=values > 0, out=np.full(values.shape, np.nan))
     x, y = np.log10(grid.lengths), np.log10(grid.sizes)
-    figure.add_trace(
-        go.Heatmap(
-            z=np.round(logs, 3),
-            x=x,
-            y=y,
-            coloraxis="coloraxis",
-            customdata=np.dstack([np.round(values, 3), counts]),
-            hovertemplate="%{customdata[0]:.3~g}, %{customdata[1]:,} jobs<extra></extra>",
-            hoverongaps=False,
-        ),
+    figure.add_heatmap(
+        z=np.round(logs, 3),
+        x=x,
+        y=y,
+        coloraxis="coloraxis",
+        customdata=np.dstack([np.round(values, 3), counts]),
+        hovertemplate="%{customdata[0]:.3~g}, %{customdata[1]:,} jobs<extra></extra>",
+        hoverongaps=False,
         row=1,
         col=column,
     )
     few_y, few_x = np.nonzero((counts > 0) & (counts < edison.FEWEST))
-    figure.add_trace(
-        go.Scatter(
-            x=((x[:-1] + x[1:]) / 2)[few_x],
-            y=((y[:-1] + y[1:]) / 2)[few_y],
-            mode="markers",
-            marker={"symbol": "x-thin", "size": 5, "line": {"color": MUTED, "width": 1}},
-            showlegend=False,
-            hoverinfo="skip",
-        ),
+    figure.add_scatter(
+        x=((x[:-1] + x[1:]) / 2)[few_x],
+        y=((y[:-1] + y[1:]) / 2)[few_y],
+        mode="markers",
+        marker={"symbol": "x-thin", "size": 5, "line": {"color": MUTED, "width": 1}},
+        showlegend=False,
+        hoverinfo="skip",
         row=1,
         col=column,
     )

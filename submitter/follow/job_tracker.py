@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 
 import msgspec
 
@@ -91,24 +90,6 @@ def choose_copy(copies: Iterable[SlurmJob], known: int | None, claimed: int | No
     if chosen is None:
         return None
     return CopyChoice(chosen, tuple(job for job in copies if job.job_id != chosen))
-
-
-def claim_path(folder: Path, trace_job: int) -> Path:
-    """Return the link by which a copy claims the job; its target is the copy's id."""
-    return folder / f"{trace_job}{CLAIM}"
-
-
-def forbid(folder: Path, trace_job: int) -> int | None:
-    """Let no copy of a job start any more; returns the id of one that has started already."""
-    path = claim_path(folder, trace_job)
-    try:
-        path.symlink_to(_NO_COPY)
-    except FileExistsError:
-        with suppress(OSError, ValueError):
-            return int(path.readlink().name)
-    except OSError:
-        pass  # a file system without links: whatever turns up is cancelled when it is seen
-    return None
 
 
 # A cluster with very many jobs is asked less often: at most a fifth of the time.
@@ -266,8 +247,19 @@ class JobTracker:
             self._cancel(job.job_id for job in left if not job.state.is_over)
 
     def forbid(self, key: int) -> int | None:
-        """Let no copy of a job start any more; returns the id of one that has started already."""
-        return forbid(self._folder, key)
+        """Let no copy of a job start any more; returns the id of one that has started already.
+
+        A copy claims the job by a link whose target is the copy's id.
+        """
+        path = self._folder / f"{key}{CLAIM}"
+        try:
+            path.symlink_to(_NO_COPY)
+        except FileExistsError:
+            with suppress(OSError, ValueError):
+                return int(path.readlink().name)
+        except OSError:
+            pass  # a file system without links: whatever turns up is cancelled when it is seen
+        return None
 
     def _uids(self, jobs: Mapping[int, SlurmJob]) -> set[int]:
         known = [jobs.get(entry.job.job_id or 0) for entry in self.entries.values()]

@@ -154,12 +154,12 @@ class PlannedJob:
     nodes: int
     cores_per_node: int
     due_s: float
-    memory_per_core_mib: int | None
-    requested_s: float | None
-    limit_minutes: int | None
+    memory_per_core_mib: int | None = None
+    requested_s: float | None = None
+    limit_minutes: int | None = None
     dedicated_s: float
     busy_s: float
-    user: str | None
+    user: str | None = None
     application: str | None = None
     away_from: tuple[str, ...] = ()
     is_alone: bool = False
