@@ -12,13 +12,15 @@ that hold jobs. A node that holds none and has one job less, or a slower one, ne
 
 *Otherwise* every node's equal share counts: a job's rate is their mean.
 
-Two binary heaps: running jobs by when they are done, and the levels at which rates are settled.
+Two binary heaps: running jobs by when they are done at the earliest (a job that becomes slower is moved only
+once it is at the top), and the levels at which rates are settled.
 """
 
 from __future__ import annotations
 
 from simulator.jit.compilation import kernel
 from simulator.timeshare.timeshare_state import (
+    NEVER,
     OPEN,
     SlotRecord,
     TimeshareNodeRecord,
@@ -85,10 +87,27 @@ def enter(floor: TimeshareState, slot: int) -> None:
 
 
 @kernel
-def moved(floor: TimeshareState, slot: int) -> None:
-    """Restore the order after ``due_us`` of a job changed."""
-    _rise(floor, floor.slots[slot].place)
-    _sink(floor, floor.slots[slot].place)
+def _end_us(floor: TimeshareState, slot: int) -> int:
+    """Return when a job is done if its rate stays."""
+    run: SlotRecord = floor.slots[slot]
+    rate, tick_us = floor.rate[slot], floor.rules[0].tick_us
+    end_us = run.since_us + (run.left + rate - 1) // rate
+    if tick_us > 0:
+        end_us = (end_us + tick_us - 1) // tick_us * tick_us
+    return end_us
+
+
+@kernel
+def next_end_us(floor: TimeshareState) -> int:
+    """Bring the job that is done next to the top of the agenda; return when it is, NEVER if none runs."""
+    while floor.clock[0].running > 0:
+        slot = floor.agenda[0]
+        end_us = _end_us(floor, slot)
+        if floor.due_us[slot] == end_us:
+            return end_us
+        floor.due_us[slot] = end_us
+        _sink(floor, 0)
+    return NEVER
 
 
 @kernel
@@ -102,7 +121,8 @@ def strike(floor: TimeshareState, slot: int) -> None:
     last = floor.agenda[size]
     floor.agenda[place] = last
     floor.slots[last].place = place
-    moved(floor, last)
+    _rise(floor, place)
+    _sink(floor, floor.slots[last].place)
 
 
 @kernel
@@ -125,11 +145,11 @@ def push_level(floor: TimeshareState, level: int, whose: int) -> None:
 def _replace_lowest(floor: TimeshareState, key: int) -> None:
     """Put another key in the place of that of the lowest level."""
     keys, size = floor.levels, floor.clock[0].levels
+    keys[size] = key
     place = 0
     child = 1
     while child < size:
-        if child + 1 < size and keys[child + 1] < keys[child]:
-            child += 1
+        child += keys[child + 1] < keys[child]
         if keys[child] >= key:
             break
         keys[place] = keys[child]
@@ -185,18 +205,17 @@ def _set_rate(floor: TimeshareState, slot: int, rate: int) -> None:
     """Let a job go on at another rate from now."""
     clock = floor.clock[0]
     run: SlotRecord = floor.slots[slot]
-    now, tick_us = clock.now, floor.rules[0].tick_us
+    now = clock.now
     before = floor.rate[slot]
     left = max(run.left - before * (now - run.since_us), 0)
     clock.progress += run.nodes * (rate - before)
     run.left = left
     run.since_us = now
     floor.rate[slot] = rate
-    due_us = now + (left + rate - 1) // rate
-    if tick_us > 0:
-        due_us = (due_us + tick_us - 1) // tick_us * tick_us
-    floor.due_us[slot] = due_us
-    moved(floor, slot)
+    due_us = _end_us(floor, slot)
+    if due_us < floor.due_us[slot]:
+        floor.due_us[slot] = due_us
+        _rise(floor, run.place)
 
 
 @kernel
@@ -243,31 +262,28 @@ def _make_dirty(floor: TimeshareState, place: int) -> None:
     floor.dirty[place] = stamp
     floor.level[place] = OPEN
     fixed = 0
-    for index in range(node.count):
+    for index in range(node.count):  # without branches that depend on rates: they are hard to predict
         if index == near:
             at = rules.nodes * near + place * (rules.depth - near) - near
         slot = floor.members[at + index]
         rate = floor.rate[slot]
-        if rate < theta:
-            fixed += rate
-            continue
-        seen = floor.seen[slot]
-        if seen > looked:
-            fixed += rate
-            continue
+        is_open = (rate >= theta) & (floor.seen[slot] <= looked)
+        floor.touches[touches].slot = slot
+        touches += is_open
+        fixed += rate * (1 - is_open)
+    for number in range(first, touches):
+        touch: TouchRecord = floor.touches[number]
+        slot = touch.slot
         run: SlotRecord = floor.slots[slot]
-        if seen < looked:
+        if floor.seen[slot] < looked:
             floor.seen[slot] = looked
             clock.open += 1
             run.touch = -1
-            if rate > 0:
-                push_level(floor, rate, rules.nodes + slot)
-        touch: TouchRecord = floor.touches[touches]
+            if floor.rate[slot] > 0:
+                push_level(floor, floor.rate[slot], rules.nodes + slot)
         touch.node = place
-        touch.slot = slot
         touch.before = run.touch
-        run.touch = touches
-        touches += 1
+        run.touch = number
     clock.touches = touches
     node.touch = first
     node.looks = node.loose = touches - first

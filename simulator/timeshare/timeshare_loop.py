@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from simulator.jit.compilation import kernel
 from simulator.state.node_sets import WORD_BITS, bit_index
-from simulator.timeshare.fair_rates import enter, seat, settle_rates, stir, strike
+from simulator.timeshare.fair_rates import enter, next_end_us, seat, settle_rates, stir, strike
 from simulator.timeshare.timeshare_state import (
     MEMORY,
     NEVER,
@@ -326,7 +326,7 @@ def run_floor(floor: TimeshareState, instants: int) -> int:
         _account(floor, at_us)
         clock.now = at_us
         ended = False
-        while clock.running > 0 and floor.due_us[floor.agenda[0]] <= at_us:
+        while next_end_us(floor) <= at_us:
             slot = floor.agenda[0]
             if floor.rules[0].is_batch:
                 forget(floor, floor.slots[slot].job)
@@ -348,8 +348,7 @@ def _next_us(floor: TimeshareState) -> int:
     at_us = NEVER
     if clock.arrived < floor.rules[0].jobs:
         at_us = floor.jobs[floor.order[clock.arrived]].submit_us
-    if clock.running > 0:
-        at_us = min(at_us, floor.due_us[floor.agenda[0]])
+    at_us = min(at_us, next_end_us(floor))
     if at_us == NEVER:
         return at_us
     if clock.noisy > 0:

@@ -225,7 +225,8 @@ class NoiseRecord:
 class TimeshareState(NamedTuple):
     """The state of a run.
 
-    ``order`` has the jobs by arrival, ``queue`` those that wait, ``agenda`` the slots by when they are done.
+    ``order`` has the jobs by arrival, ``queue`` those that wait, ``agenda`` the slots by ``due_us``,
+    before which a job is not done.
     What is looked at most is kept close together: ``rate`` and ``due_us`` of each slot and when it was
     ``seen`` (twice the stamp of the settlement that looked at it, and one more once its rate is settled); of
     each node the ``level`` of the jobs that it holds, and the stamp ``dirty``.
@@ -324,9 +325,9 @@ def new_floor(jobs: TimeshareDemands, nodes: int, manner: SharingConfig, *, comp
         bucket=make.row(bucket),
         open_nodes=make.row(open_nodes),
         above=make.zeros(MEMORY + 2),
-        levels=make.zeros(nodes + slots),
+        levels=make.zeros(nodes + slots + 1),
         stirred=make.zeros(nodes),
-        touches=make.table(TouchRecord, nodes * depth, lazily=True),
+        touches=make.table(TouchRecord, nodes * depth + 1, lazily=True),
         ends=make.table(BatchEndRecord, min(slots, nodes) + 1),
         spans=make.table(SpanRecord, spans),
         noise=make.table(NoiseRecord, 0),
