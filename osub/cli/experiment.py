@@ -290,7 +290,7 @@ JsonOption = Annotated[bool, Option("--json", help="Print the outcomes as JSON."
 PolicyOption = Annotated[
     str,
     Option(
-        help="fcfs, easy, easy-elsewhere (chooses nodes as the thesis's program), easy-ncs (refuses as it)."
+        help="fcfs, easy, easy-elsewhere (chooses other nodes), easy-ncs (backfills as the thesis's program)."
     ),
 ]
 PlacementOption = Annotated[str, Option(help="thesis or lln.")]
