@@ -85,11 +85,27 @@ def reference_schedule(
     return schedule_of(jobs)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy"])
-@examples(120)
-@given(world=worlds())
-def test_kernels_give_the_reference_schedule(world: World, policy: str) -> None:
-    assert engine_schedule(world, policy, stepping=False) == reference_schedule(world, policy)
+@pytest.mark.parametrize(
+    ("made", "policy", "placement"),
+    [
+        (worlds(), "fcfs", "thesis"),
+        (worlds(), "easy", "thesis"),
+        (worlds(most_jobs=20, interactive=False, most_multiplicity=8), "easy", "thesis"),
+        (worlds(most_jobs=20), "fcfs", "lln"),
+        (worlds(most_jobs=20), "easy", "lln"),
+        (worlds(most_jobs=20), "easy-elsewhere", "thesis"),
+        (worlds(most_jobs=20), "easy-elsewhere", "lln"),
+        (worlds(most_jobs=20, most_nodes=4), "easy-ncs", "thesis"),
+    ],
+)
+@examples(80)
+@given(data=st.data())
+def test_kernels_give_the_reference_schedule(
+    data: st.DataObject, made: st.SearchStrategy[World], policy: str, placement: str
+) -> None:
+    world = data.draw(made)
+    schedule = engine_schedule(world, policy, placement, stepping=False)
+    assert schedule == reference_schedule(world, policy, placement)
 
 
 @pytest.mark.parametrize("placement", ["thesis", "lln"])
@@ -125,47 +141,18 @@ def test_a_refused_job_is_tried_again_once_a_start_has_moved_its_nodes() -> None
     assert {number: start for number, start, *_ in schedule}[4] == 4
 
 
-@examples(100)
-@given(world=worlds(most_jobs=20, interactive=False, most_multiplicity=8))
-def test_busy_clusters_give_the_reference_schedule(world: World) -> None:
-    assert engine_schedule(world, "easy", stepping=False) == reference_schedule(world, "easy")
-
-
-@examples(100)
-@given(world=worlds(most_jobs=20), policy=st.sampled_from(["fcfs", "easy"]))
-def test_rows_as_slurm_keeps_them_give_the_reference_schedule(world: World, policy: str) -> None:
-    assert engine_schedule(world, policy, "lln", stepping=False) == reference_schedule(world, policy, "lln")
-
-
-@examples(100)
-@given(world=worlds(most_jobs=20), placement=st.sampled_from(["thesis", "lln"]))
-def test_a_second_choice_of_nodes_gives_the_reference_schedule(world: World, placement: str) -> None:
-    schedule = engine_schedule(world, "easy-elsewhere", placement, stepping=False)
-    assert schedule == reference_schedule(world, "easy-elsewhere", placement)
-
-
-@examples(40)
+@pytest.mark.parametrize("together", [False, True])
+@examples(60)
 @given(
-    world=worlds(most_jobs=8),
+    world=worlds(most_jobs=10),
     policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere", "easy-ncs"]),
     placement=st.sampled_from(["thesis", "lln"]),
 )
-def test_plug_ins_in_plain_python_give_the_same_schedule(world: World, policy: str, placement: str) -> None:
-    stepped = engine_schedule(world, policy, placement, stepping=True)
-    assert stepped == engine_schedule(world, policy, placement, stepping=False)
-
-
-@examples(100)
-@given(world=worlds(most_jobs=20, most_nodes=4))
-def test_what_ncs_refuses_gives_the_reference_schedule(world: World) -> None:
-    schedule = engine_schedule(world, "easy-ncs", stepping=False)
-    assert schedule == reference_schedule(world, "easy-ncs")
-
-
-@examples(40)
-@given(world=worlds(most_jobs=14, most_nodes=4))
-def test_what_ncs_refuses_is_the_same_in_plain_python(world: World) -> None:
-    assert engine_schedule(world, "easy-ncs", stepping=True) == reference_schedule(world, "easy-ncs")
+def test_plug_ins_in_plain_python_give_the_same_schedule(
+    world: World, policy: str, placement: str, *, together: bool
+) -> None:
+    stepped = engine_schedule(world, policy, placement, stepping=True, together=together)
+    assert stepped == engine_schedule(world, policy, placement, stepping=False, together=together)
 
 
 @pytest.mark.parametrize("multiplicity", [1, 2])
@@ -191,14 +178,3 @@ def test_events_of_one_instant_give_the_reference_schedule(world: World, policy:
     placement = "thesis" if policy == "easy-ncs" else placement
     schedule = engine_schedule(world, policy, placement, stepping=False, together=True)
     assert schedule == reference_schedule(world, policy, placement, together=True)
-
-
-@examples(30)
-@given(
-    world=worlds(most_jobs=10),
-    policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere", "easy-ncs"]),
-    placement=st.sampled_from(["thesis", "lln"]),
-)
-def test_plug_ins_take_an_instant_as_kernels_do(world: World, policy: str, placement: str) -> None:
-    stepped = engine_schedule(world, policy, placement, stepping=True, together=True)
-    assert stepped == engine_schedule(world, policy, placement, stepping=False, together=True)

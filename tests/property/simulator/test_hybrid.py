@@ -21,7 +21,8 @@ from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing import Proportional
 from simulator.state.lifecycle_state import BY_RESIZE
 from tests.fixtures.tier import examples
-from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, sharing, world_of
+from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, baseline, sharing, world_of
+from tests.property.simulator.reference_hybrid import Reference
 
 RESIZED_AS_THEY_START = (103, 938)
 
@@ -159,3 +160,16 @@ def test_jobs_without_lifecycles_are_rigid(seed: int) -> None:
     bare = replace(world.jobs, lifecycles=None)
     both = [run_jobs(jobs, world.nodes, world.mechanism) for jobs in (plain_jobs, bare)]
     assert (both[0].column("end_us") == both[1].column("end_us")).all()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@examples(60)
+@given(seed=SEEDS)
+def test_kernels_do_what_the_mechanisms_say(alone: bool, seed: int) -> None:
+    world = baseline(world_of(seed)) if alone else world_of(seed)
+    plainly = Reference(world)
+    plainly.run()
+    found = run_jobs(world.jobs, world.nodes, world.mechanism)
+    reported = [(job.start, job.end, job.preemptions, job.lost) for job in plainly.jobs]
+    columns = (found.column(name).tolist() for name in ("start_us", "end_us", "preemptions", "lost_us"))
+    assert reported == list(zip(*columns, strict=True))

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import polars as pl
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from analysis.comparison.comparison_tables import error_curve, pair, places, run_errors, short_place
-from foundation.errors import UsageError
 from foundation.records import Run, RunInfo, load_run, write_run
-from osub.cli.compare import compare
-
-app = typer.Typer()
-app.command()(compare)
+from tests.fixtures.cli import Cli
 
 Row = tuple[int, float, float, list[tuple[str, str]]]
 
@@ -141,28 +134,22 @@ def test_a_curve_of_errors_ends_with_all_jobs() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_a_page_and_all_jobs(runs: tuple[Run, Run], tmp_path: Path) -> None:
-    words = [str(run.path) for run in runs] + [
-        "--html",
-        str(tmp_path / "c.html"),
-        "--csv",
-        str(tmp_path / "c.csv"),
-    ]
-    outcome = CliRunner().invoke(app, words)
-    assert outcome.exit_code == 0, outcome.output
+def test_the_command_writes_a_page_and_all_jobs(runs: tuple[Run, Run], tmp_path: Path, cli: Cli) -> None:
+    paths = [run.path for run in runs]
+    cli("compare", *paths, "--html", tmp_path / "c.html", "--csv", tmp_path / "c.csv")
     assert "Job by job" in (tmp_path / "c.html").read_text()
     assert pl.read_csv(tmp_path / "c.csv").height == 4
 
 
-def test_the_command_prints_json(runs: tuple[Run, Run]) -> None:
-    outcome = CliRunner().invoke(app, [*(str(run.path) for run in runs), "--json"])
-    errors = json.loads(outcome.stdout)["errors"]
+def test_the_command_prints_json(runs: tuple[Run, Run], cli: Cli) -> None:
+    errors = cli.json("compare", *(run.path for run in runs), "--json")["errors"]
     assert [(one["label"], one["reference"], one["jobs"]) for one in errors] == [("B", "A", 2)]
 
 
 @pytest.mark.slow
-def test_one_run_or_runs_of_other_traces_are_reported(runs: tuple[Run, Run], tmp_path: Path) -> None:
-    assert isinstance(CliRunner().invoke(app, [str(runs[0].path)]).exception, UsageError)
+def test_one_run_or_runs_of_other_traces_are_reported(
+    runs: tuple[Run, Run], tmp_path: Path, cli: Cli
+) -> None:
+    cli.said("compare", runs[0].path, code=2)
     other = make_run(tmp_path / "c", "C", [(99, 0, 1, [("n1", "0")])])
-    outcome = CliRunner().invoke(app, [str(runs[0].path), str(other.path)])
-    assert isinstance(outcome.exception, UsageError)
+    cli.said("compare", runs[0].path, other.path, code=2)

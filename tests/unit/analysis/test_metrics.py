@@ -1,18 +1,35 @@
 from __future__ import annotations
 
+import ast
+import statistics
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import polars as pl
 import pytest
+from rich.console import Console
+from rich.table import Table
 
+from analysis.comparison.comparison_tables import job_rows, job_table
 from analysis.metrics.derived_columns import MetricOptions, with_derived
-from analysis.metrics.run_metrics import RunMetrics, measure
-from foundation.records import JOBS, Placement, Run, SliceRecord, write_run
+from analysis.metrics.run_metrics import (
+    RunMetrics,
+    completion_by_cpu_time,
+    completion_by_jobs,
+    measure,
+    origin_s,
+)
+from analysis.quantiles import quantile, quantiles
+from analysis.tables import metric_rows, metrics_tables
+from foundation.records import JOBS, Placement, Run, SliceRecord, load_run, write_run
 from foundation.records.columns import SLICES, Row
 from foundation.records.row_types import JobRecord
-from foundation.records.run_directory import load_run
 from foundation.records.table_files import frame_of
+from foundation.units import number
+from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 from tests.unit.analysis.test_verdict import made_run
 
@@ -159,3 +176,207 @@ def test_start_up_is_named_where_it_is_much_of_the_run(tmp_path: Path) -> None:
 def test_long_jobs_and_simulations_need_no_word(tmp_path: Path) -> None:
     assert not measure(made_run(tmp_path, "long", wait_s=1, degradation=1.05)).notes
     assert not measure(made_run(tmp_path, "sim", wait_s=1, degradation=1.9, kind="simulated")).notes
+
+
+def both(folder: Path) -> list[RunMetrics]:
+    alone = example_run(folder / "alone", "alone", jobs=12)
+    gang = example_run(folder / "gang", "gang", jobs=12)
+    return [measure(load_run(alone)), measure(load_run(gang))]
+
+
+def test_each_run_is_a_column_and_the_best_is_marked(tmp_path: Path) -> None:
+    runs = both(tmp_path)
+    rows = {(row.group, row.name): row for row in metric_rows(runs)}
+    wait = rows["All jobs", "wait, mean [s]"]
+    assert wait.cells == tuple(number(run.kinds["all"].wait_s.mean or 0) for run in runs)
+    assert wait.best == (False, True)
+    assert rows["Time slices", "Jain's fairness index"].cells[0] == "-"
+    assert not any(rows["All jobs", "jobs"].best)
+    assert ("All jobs", "wait not known") not in rows
+
+
+def test_long_times_are_reported_in_hours(tmp_path: Path) -> None:
+    runs = [msgspec.structs.replace(both(tmp_path)[0], makespan_s=7_700_400.0)]
+    assert (metric_rows(runs)[0].name, metric_rows(runs)[0].cells) == ("makespan [h]", ("2,139",))
+
+
+def test_a_metric_has_one_unit_for_all_kinds_of_jobs(tmp_path: Path) -> None:
+    run = both(tmp_path)[0]
+    every = run.kinds["all"]
+    waits = msgspec.structs.replace(every.wait_s, max=40_000.0)
+    kinds = {**run.kinds, "all": msgspec.structs.replace(every, wait_s=waits)}
+    assert {"all", "interactive"} <= set(kinds)
+    names = [row.name for row in metric_rows([msgspec.structs.replace(run, kinds=kinds)])]
+    assert names.count("wait, max [h]") == len(kinds)
+
+
+def printed(runs: list[RunMetrics], width: int, simulated: list[RunMetrics]) -> str:
+    console = Console(width=width, record=True, file=StringIO())
+    for table in metrics_tables(runs, width, short=True, simulated=simulated):
+        console.print(table)
+    return console.export_text()
+
+
+def test_the_table_fits_a_terminal_and_takes_labels_as_plain_text(tmp_path: Path) -> None:
+    runs = [msgspec.structs.replace(run, label=f"[red]{run.label}") for run in both(tmp_path)]
+    text = printed(runs, 100, [])
+    assert "[red]M=1" in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "bounded slowdown" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("simulates", [False, True])
+def test_no_number_breaks_however_many_runs_there_are(
+    tmp_path: Path, width: int, count: int, simulates: bool
+) -> None:
+    runs = [
+        msgspec.structs.replace(run, label=f"r{at}") for at, run in enumerate(both(tmp_path) * (count // 2))
+    ]
+    text = printed(runs, width, runs if simulates else [])
+    assert max(map(len, text.splitlines())) <= width
+    words = set(text.replace("│", " ").split())
+    for row in metric_rows(runs):
+        if not row.detail:
+            assert set(row.cells) <= words, row.name
+    assert {run.label for run in runs} <= set(text.replace("┃", " ").split())
+
+
+@pytest.mark.slow
+def test_a_simulation_is_next_to_its_run_or_below_it(tmp_path: Path) -> None:
+    runs = both(tmp_path)
+    cell = metric_rows(runs)[0].cells[0]
+    assert f"{cell} | {cell}" in printed(runs, 120, runs)
+    narrow = printed(runs, 60, runs)
+    assert "real above simulated" in narrow
+    assert " | " not in narrow
+
+
+@pytest.mark.slow
+def test_jobs_of_two_runs_are_side_by_side_or_below_each_other(tmp_path: Path) -> None:
+    alone = load_run(example_run(tmp_path / "alone", "alone", jobs=12))
+    gang = load_run(example_run(tmp_path / "gang", "gang", jobs=12))
+    first = job_rows(alone, gang, 1)[0]
+    wide, narrow = (printed_lines(job_table(alone, gang, width, 5), width) for width in (200, 80))
+    assert [line.replace("│", " ").split() for line in wide[4:-1]] == [
+        " ".join(row).split() for row in job_rows(alone, gang, 5)
+    ]
+    above, below = (line.replace("│", " ").split() for line in narrow[5:7])
+    assert [*above, *below] == " ".join([*first[:4], first[5], first[7], first[9], *first[4:10:2]]).split()
+    assert any("shape" in line for line in printed_lines(job_table(alone, gang, 80, 0), 80))
+
+
+def printed_lines(table: Table, width: int) -> list[str]:
+    console = Console(width=width, record=True, file=StringIO())
+    console.print(table)
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= width
+    return lines
+
+
+def test_numbers_have_about_four_digits() -> None:
+    assert [number(value) for value in (0, 0.12345, 1.2345, 123.45, 12345.6)] == [
+        "0.00", "0.123", "1.23", "123.5", "12,346",
+    ]  # fmt: skip
+
+
+def frame(ends: list[float | None], work: list[float | None] | None = None) -> pl.DataFrame:
+    starts = [None if end is None else 0.0 for end in ends]
+    columns = {
+        "due_s": [5.0] * len(ends),
+        "start_s": starts,
+        "end_s": ends,
+        "work_core_s": work or [1.0] * len(ends),
+    }
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64))
+
+
+def test_ninety_percent_of_ten_jobs_are_done_with_the_ninth() -> None:
+    done = completion_by_jobs(frame([float(end) for end in range(10, 110, 10)]), 0.0)
+    assert [done.at(percent) for percent in (10, 90, 90.1, 95, 100)] == [10, 90, 100, 100, 100]
+
+
+def test_time_counts_from_the_first_due_time() -> None:
+    jobs = frame([15.0])
+    assert completion_by_jobs(jobs, origin_s(jobs)).at(100) == 10
+
+
+def test_jobs_that_end_together_are_one_step() -> None:
+    done = completion_by_jobs(frame([3.0, 3.0, 7.0, 9.0]), 0.0)
+    assert (done.time_s.tolist(), done.share.tolist()) == ([3, 7, 9], [0.5, 0.75, 1])
+
+
+def test_cpu_time_weighs_the_jobs_and_unknown_work_is_missing() -> None:
+    done = completion_by_cpu_time(frame([1.0, 2.0, 3.0, None], [1.0, 8.0, None, 5.0]), 0.0)
+    assert (done.missing, done.at(90), done.share.tolist()) == (2, 2, pytest.approx([1 / 9, 1]))
+
+
+def test_without_any_job_there_is_no_completion() -> None:
+    assert completion_by_jobs(frame([None]), 0.0).at(90) is None
+    assert completion_by_jobs(frame([]), 0.0).at(90) is None
+
+
+def test_jobs_without_work_are_done_at_once() -> None:
+    assert completion_by_cpu_time(frame([4.0], [0.0]), 0.0).at(100) == 4
+
+
+def test_a_thinned_curve_keeps_its_ends() -> None:
+    done = completion_by_jobs(frame([float(end) for end in range(1, 1001)]), 0.0)
+    thin = done.thinned(50)
+    assert len(thin.time_s) <= 50
+    assert (thin.time_s[0], thin.time_s[-1], thin.share[-1]) == (1, 1000, 1)
+
+
+ROOT = Path(__file__).parents[3]
+ROOMS = ["osub", "foundation", "analysis", "workloads", "submitter", "gangd", "simulator", "predictor"]
+
+
+@pytest.mark.parametrize(
+    ("share", "by_hand"),
+    # ranks (5 - 1) p of 10, 20, 40, 70, 110: 0, 1, 2, 3.8, 3.96, 4
+    [(0, 10), (0.25, 20), (0.5, 40), (0.95, 70 + 0.8 * 40), (0.99, 70 + 0.96 * 40), (1, 110)],
+)
+def test_a_quantile_is_on_the_line_between_its_ranks(share: float, by_hand: float) -> None:
+    assert quantile([70.0, 10.0, 110.0, 40.0, 20.0], share) == pytest.approx(by_hand, rel=1e-15)
+
+
+def test_the_middle_of_an_even_number_is_half_way() -> None:
+    assert quantile([1, 2, 10, 40], 0.5) == 6
+
+
+def test_what_is_not_known_is_not_counted_and_nothing_known_has_no_quantile() -> None:
+    known = [3.0, 1.0, 2.0]
+    for values in ([*known, None], pl.Series([*known, None]), np.array([*known, np.nan])):
+        assert quantile(values, 0.25) == 1.5
+    assert quantile(pl.Series([3, 1, None, 2]), 0.25) == 1.5
+    for nothing in ([], [None], pl.Series([], dtype=pl.Float64)):
+        assert quantile(nothing, 0.5) is None
+    with pytest.raises(ValueError, match="no value"):
+        quantiles([None], (0.5,))
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 20, 1001])
+def test_numpy_polars_and_statistics_say_the_same(count: int) -> None:
+    drawn = np.random.default_rng(count).lognormal(size=count)
+    shares = (0, 0.001, 0.05, 0.25, 0.5, 0.54, 0.9, 0.95, 0.99, 1)
+    ours = quantiles(drawn, shares)
+    assert ours == pytest.approx(np.percentile(drawn, [100 * share for share in shares]), rel=1e-12)
+    assert ours == pytest.approx([pl.Series(drawn).quantile(share, "linear") for share in shares], rel=1e-12)
+    assert ours[4] == pytest.approx(statistics.median(drawn), rel=1e-12)
+    assert ours[4] == pytest.approx(pl.Series(drawn).median(), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_no_other_definition_is_used() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for package in ROOMS
+        for path in (ROOT / package).rglob("*.py")
+        if path.relative_to(ROOT).as_posix() != "analysis/quantiles.py"
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"quantile", "percentile", "nanquantile", "nanpercentile", "quantiles"}
+    ]
+    assert found == [], "analysis.quantiles has the definition that all figures follow"

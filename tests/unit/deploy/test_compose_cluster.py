@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 from deploy.compose import image, plan
 from deploy.compose.cluster import ComposeCluster, Options, StuckError, live_folders, wait_until_whole
@@ -25,7 +24,7 @@ from deploy.local.layout import names_of
 from deploy.shape import GangKind, Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError, TrustError
 from foundation.slurm.run_command import CommandOutput
-from osub.cli.cluster import app
+from tests.fixtures.cli import Cli
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
 FACTS = EngineFacts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
@@ -390,15 +389,15 @@ def test_down_twice_is_no_error_and_the_second_finds_nothing(engine: FakeEngine,
 
 
 @pytest.mark.slow
-def test_down_removes_what_is_left_of_a_cluster_whose_folder_is_gone(engine: FakeEngine, home: Path) -> None:
+def test_down_removes_what_is_left_of_a_cluster_whose_folder_is_gone(
+    engine: FakeEngine, home: Path, cli: Cli
+) -> None:
     populate(engine, home)
     engine.add("victim", "node", "/victim", names_of(Path("/victim")).cluster)
     shutil.rmtree(home)
-    result = CliRunner().invoke(app, ["down", "--state", str(home)])
-    assert result.exit_code == 0
-    assert "is gone" in result.output
+    assert "is gone" in "".join(cli("cluster", "down", "--state", home))
     assert set(engine.read()["containers"]) == {"victim"}
-    assert "no cluster" in CliRunner().invoke(app, ["down", "--state", str(home)]).output
+    assert "no cluster" in "".join(cli("cluster", "down", "--state", home))
 
 
 @pytest.mark.slow
@@ -460,16 +459,15 @@ def test_an_embedded_cluster_does_not_replace_one_in_containers(home: Path) -> N
 
 
 @pytest.mark.slow
-def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, home: Path) -> None:
+def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, home: Path, cli: Cli) -> None:
     cluster = populate(engine, home)
     engine.add(f"{cluster}-database-1", "database", str(home), cluster, Status="exited", ExitCode=1)
     engine.change(logs="starting\nmariadbd: No space left on device\n")
-    result = CliRunner().invoke(app, ["status", "--state", str(home)])
-    assert result.exit_code == 1
-    assert "No space left on device" in result.output
-    assert f"docker logs {cluster}-database-1" in result.output
-    assert "the same `osub cluster up` starts what has ended" in result.output
-    as_json = json.loads(CliRunner().invoke(app, ["status", "--state", str(home), "--json"]).stdout)
+    said = "".join(cli("cluster", "status", "--state", home, code=1))
+    assert "No space left on device" in said
+    assert f"docker logs {cluster}-database-1" in said
+    assert "the same `osub cluster up` starts what has ended" in said
+    as_json = json.loads(cli("cluster", "status", "--state", home, "--json", code=1).out)
     assert as_json["daemons"][f"{cluster}-database-1"] is False
     assert as_json["daemons"][f"{cluster}-controller-1"] is True
     assert as_json["nodes"] is None
@@ -477,22 +475,24 @@ def test_status_reports_who_failed_and_what_it_said_last(engine: FakeEngine, hom
 
 
 @pytest.mark.slow
-def test_a_log_cannot_steer_the_terminal(engine: FakeEngine, home: Path) -> None:
+def test_a_log_cannot_steer_the_terminal(engine: FakeEngine, home: Path, cli: Cli) -> None:
     cluster = populate(engine, home)
     engine.add(f"{cluster}-node-2", "node", str(home), cluster, Status="exited", ExitCode=1)
     engine.change(logs="\x1b]0;owned\x07[bold]x[/bold]\n")
-    result = CliRunner().invoke(app, ["status", "--state", str(home)])
-    assert "\x1b]" not in result.output
-    assert "[bold]x[/bold]" in result.output
+    said = "".join(cli("cluster", "status", "--state", home, code=1))
+    assert "\x1b]" not in said
+    assert "[bold]x[/bold]" in said
 
 
 @pytest.mark.slow
-def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeEngine, home: Path) -> None:
+def test_list_shows_clusters_of_engines_and_survives_forged_labels(
+    engine: FakeEngine, home: Path, cli: Cli
+) -> None:
     populate(engine, home)
     engine.add("forged", "node", "/etc", "osub-x")
     engine.add("odd", "node", "relative\x1b", "osub-x")
     assert live_folders() == [Path("/etc"), home]
-    result = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)
+    result = cli.json("cluster", "list", "--json")
     mine = [one for one in result if one["engine"] == "docker"]
     assert [(one["state"], one["daemons"], one["daemons_wanted"]) for one in mine] == [(str(home), 4, 6)]
 
@@ -511,15 +511,9 @@ def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeE
     ],
 )
 def test_wrong_usage_is_exit_code_two(
-    engine: FakeEngine, tmp_path: Path, words: list[str], said: str
+    engine: FakeEngine, tmp_path: Path, words: list[str], said: str, cli: Cli
 ) -> None:
-    result = CliRunner().invoke(app, ["up", "--state", str(tmp_path / "s"), *words])
-    if isinstance(result.exception, OsubError):
-        assert result.exception.exit_code == 2
-        assert said in str(result.exception)
-    else:
-        assert result.exit_code == 2
-        assert said in result.output
+    assert said in cli.said("cluster", "up", "--state", tmp_path / "s", *words, code=2)
     assert not (tmp_path / "s").exists()
 
 

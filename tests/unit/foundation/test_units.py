@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.csv_table import read_csv
+from foundation.errors import InputError
 from foundation.id_list import read_ids, spans_of, write_ids
 from foundation.units import duration, durations
 
@@ -50,21 +53,55 @@ def test_lists_are_read_in_any_order_and_padded_or_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", ",", "1,", "-1", "1-", "3-1", "a", "1 ,2", " 1", "1\n", "1--2", "1-2-3", "0-10/2", "@all", "[1-2]",
-     "²", "٣", "1234567890"],
+    ("message", "texts"),
+    [
+        (r"^(it is made of|.* ends before)", ["", ",", "1,", "-1", "1-", "3-1", "a", "1 ,2", " 1", "1\n"]),
+        (r"^(it is made of|.* ends before)", ["1--2", "1-2-3", "0-10/2", "@all", "[1-2]"]),
+        (r"^(it is made of|.* ends before)", ["²", "٣", "1234567890"]),
+        ("65536 ids", ["0-999999999", "65536", ",".join(["0-65000"] * 9)]),  # before it is made
+        ("made of other things", ["1," * (1 << 20) + "1"]),  # a text as long as a file, at once
+    ],
 )  # fmt: skip
-def test_everything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^(it is made of|.* ends before)"):
-        read_ids(text, MOST)
+def test_everything_else_is_refused(message: str, texts: list[str]) -> None:
+    for text in texts:
+        with pytest.raises(ValueError, match=message):
+            read_ids(text, MOST)
 
 
-@pytest.mark.parametrize("text", ["0-999999999", "65536", ",".join(["0-65000"] * 9)])
-def test_what_a_few_characters_expand_to_is_bounded_before_it_is_made(text: str) -> None:
-    with pytest.raises(ValueError, match="65536 ids"):
-        read_ids(text, MOST)
+def test_cells_come_by_column_without_blanks(tmp_path: Path) -> None:
+    (path := tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfb,a,more\n1, x ,y\n\n.5e1,,\n")
+    first, second = read_csv(path, ("a", "b"), None)
+    assert (first.text("a"), first.whole("b", 9), first.text("none"), first.where) == (
+        "x",
+        1,
+        "",
+        f"{path}:2",
+    )
+    assert (second.number("b", 9), second.number("a", 9), second.where) == (5.0, None, f"{path}:4")
+    for text in ("1_0", "٣", "inf", "1e400", "0x1", "-1", "10"):
+        path.write_text(f"a,b\nx,{text}\n", encoding="utf-8")
+        (row,) = read_csv(path, ("a", "b"))
+        for read in (row.number, row.whole):
+            with pytest.raises(InputError, match=r":2: b: "):
+                read("b", 9)
 
 
-def test_a_text_as_long_as_a_file_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="made of other things"):
-        read_ids("1," * (1 << 20) + "1", MOST)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\n1\n", ":1: no column b"),
+        (b"a,b,c\n", ":1: unknown column 'c'"),
+        (b"a,b,a\n", ":1: column a is here twice"),
+        (b"a,b\n1\n", ":2: 1 cell for 2 columns"),
+        (b'a,b\n1,"2\n', ":2: no CSV"),
+        (b"a,b\n1,\xff\n", "no text in UTF-8"),
+        (b"a,b\n1,2\n3,4\n5,6\n", ":4: more than 2 rows"),
+        (b"a,b\n" + b"1" * 100, "larger than"),
+    ],
+)
+def test_a_table_of_another_form_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (path := tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(read_csv(path, ("a", "b"), most_rows=2, most_bytes=50))
+    with pytest.raises(InputError, match="cannot read"):
+        list(read_csv(tmp_path, ("a", "b")))

@@ -49,19 +49,44 @@ def test_commands_that_take_a_log_can_take_it_leniently(command: str, cli: Cli) 
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("code", "words", "message"),
     [
-        ("trace generate --out g.swf --jobs 99999999999", "--jobs"),
-        ("trace generate --out g.swf --jobs 10 --load 1e30", "load"),
-        ("trace scale t.swf --out g.swf --system N2C1 --from-procs 8 --intensity 1e30", "intensity"),
-        ("simulate t.swf --system N2C1 --out r --speedup 1e300", "--speedup"),
-        ("simulate t.swf --system N9999999C9999999 --out r", "N9999999C9999999"),
-        ("simulate t.swf --system N2C1 --out r --multiplicity 99999999999999999999", "--multiplicity"),
-        ("trace convert t.swf --out g.swf --arrivals 1e300", "arrival"),
+        (2, "trace generate --out g.swf --jobs 99999999999", "--jobs"),
+        (2, "trace generate --out g.swf --jobs 10 --load 1e30", "load"),
+        (2, "trace scale t.swf --out g.swf --system N2C1 --from-procs 8 --intensity 1e30", "intensity"),
+        (2, "simulate t.swf --system N2C1 --out r --speedup 1e300", "--speedup"),
+        (2, "simulate t.swf --system N9999999C9999999 --out r", "N9999999C9999999"),
+        (2, "simulate t.swf --system N2C1 --out r --multiplicity 99999999999999999999", "--multiplicity"),
+        (2, "trace convert t.swf --out g.swf --arrivals 1e300", "arrival"),
+        (2, "trace convert t.swf --out g.swf --shortest nan", "--shortest"),
+        (2, "trace convert t.swf --out g.swf --shortest nan", "'nan' is not a valid number"),
+        (2, "report a --beta nan", "--beta"),
+        (2, "report a --beta nan", "'nan' is not a valid number"),
+        (2, "compare a a --least-run nan", "--least-run"),
+        (2, "compare a a --least-run nan", "'nan' is not a valid number"),
+        (2, "demo --seconds soon", "'soon' is not a number (see"),
+        (2, "simulate t.swf --system N2C1 --out r --memory-gib lots", "'lots' is not a number (see"),
+        (2, "simulate t.swf --system N2C1 --out r --seed 1.5", "'1.5' is not a whole number (see"),
+        (2, "trace info --jsn t.swf", "No such option: --jsn. Did you mean"),
+        (2, "experiment eviction t.swf t.swf", "takes at most 1 trace; 2 are given"),
+        (2, "experiment thesis-5 t.swf --kit-queue 3", "give --kit, too"),
+        (2, "experiment thesis-6 t.swf --survey 9", "there are data sets 1 to 6, not 9"),
+        (2, "experiment thesis-6 t.swf --survey 0-2", "there are data sets 1 to 6, not 0-2"),
+        (1, "report t.swf", "t.swf"),
+        (1, "report nowhere", "no such folder"),
+        (1, "runs list t.swf", "name a folder"),
+        (1, "replay t.swf --out r --cluster t.swf", "t.swf is a file"),
+        (1, "replay t.swf --out r --cluster .", "osub cluster up"),
+        (1, "trace info sacct.csv", "osub trace convert"),
+        (1, "simulate sacct.csv --system N2C1 --out r", "osub trace convert"),
+        (1, "top --state nowhere", "osub cluster up --state nowhere --gang osub"),
     ],
 )
-def test_numbers_beyond_reason_are_refused_in_a_line(here: Path, cli: Cli, words: str, message: str) -> None:
-    assert message in cli.said(*words.split(), code=2)
+def test_what_cannot_be_is_refused_in_a_line_that_says_what_to_do(
+    here: Path, cli: Cli, code: int, words: str, message: str
+) -> None:
+    (here / "sacct.csv").write_text(SACCT)
+    assert message in cli.said(*words.split(), code=code)
     assert not (here / "g.swf").exists()
 
 
@@ -77,24 +102,6 @@ def test_help_has_a_short_name_and_cuts_no_option(command: list[str], cli: Cli) 
     assert output.startswith("Usage: osub")
     assert "\N{HORIZONTAL ELLIPSIS}" not in output
     assert not [line for line in output.splitlines()[1:] if line.endswith("...")]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("report t.swf", "t.swf"),
-        ("report nowhere", "no such folder"),
-        ("runs list t.swf", "name a folder"),
-        ("replay t.swf --out r --cluster t.swf", "t.swf is a file"),
-        ("replay t.swf --out r --cluster .", "osub cluster up"),
-        ("trace info sacct.csv", "osub trace convert"),
-        ("simulate sacct.csv --system N2C1 --out r", "osub trace convert"),
-        ("top --state nowhere", "osub cluster up --state nowhere --gang osub"),
-    ],
-)
-def test_a_complaint_says_what_to_do(here: Path, cli: Cli, words: str, message: str) -> None:
-    (here / "sacct.csv").write_text(SACCT)
-    assert message in cli.said(*words.split(), code=1)
 
 
 def test_unknown_users_are_none_and_no_user_of_minus_one(here: Path, cli: Cli) -> None:
@@ -174,45 +181,12 @@ def test_a_slip_of_the_keyboard_gets_the_nearest_word(here: Path, cli: Cli, word
     assert "Did you mean" not in cli.said("xyzzy", code=2)
 
 
-@pytest.mark.parametrize(
-    ("words", "plain"),
-    [
-        ("demo --seconds soon", "'soon' is not a number (see"),
-        ("simulate t.swf --system N2C1 --out r --memory-gib lots", "'lots' is not a number (see"),
-        ("simulate t.swf --system N2C1 --out r --seed 1.5", "'1.5' is not a whole number (see"),
-        ("trace info --jsn t.swf", "No such option: --jsn. Did you mean"),
-    ],
-)
-def test_what_click_says_is_put_in_plain_words(here: Path, cli: Cli, words: str, plain: str) -> None:
-    assert plain in cli.said(*words.split(), code=2)
-
-
 @pytest.mark.slow
 def test_a_comparison_s_page_has_a_name_of_its_own(here: Path) -> None:
     for label in ("one", "two"):
         assert run(["simulate", "t.swf", "--system", "N2C1", "--out", label, "--label", label]) == 0
     assert run(["compare", "one", "two", "--html", "c.html"]) == 0
     assert "<title>osub compare: two against one</title>" in (here / "c.html").read_text(encoding="utf-8")
-
-
-LINE = "{0} {0} -1 100 1 -1 -1 1 200 -1 1 1 1 -1 1 -1 -1 -1\n"
-
-
-@pytest.fixture
-def second_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.swf").write_text("".join(map(LINE.format, range(1, 9))))
-    return tmp_path
-
-
-def second_said(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
-    """Run a command; return its error, which is one line and all that it prints."""
-    assert run(list(words)) == code
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.startswith("osub: ")
-    assert output.err.count("\n") == 1
-    return output.err
 
 
 @pytest.mark.parametrize(
@@ -255,25 +229,21 @@ def second_said(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> s
         "predict measure --apps lu --out t.swf/x",
     ],
 )
-def test_what_cannot_be_written_is_found_before_anything_is_read(
-    second_here: Path, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
-    before = sorted(second_here.rglob("*"))
-    output = second_said(capsys, *words.split(), code=1)
+def test_what_cannot_be_written_is_found_before_anything_is_read(here: Path, cli: Cli, words: str) -> None:
+    before = sorted(here.rglob("*"))
+    output = cli.said(*words.split(), code=1)
     assert "t.swf" in output
     assert "nowhere" not in output
-    assert sorted(second_here.rglob("*")) == before
+    assert sorted(here.rglob("*")) == before
 
 
-def test_a_dry_sweep_makes_nothing(second_here: Path, cli: Cli) -> None:
-    (second_here / "s.toml").write_text(
-        '[base]\ntrace = "t.swf"\nsystem = "N2C1"\n[grid]\nmultiplicity = [1, 2]\n'
-    )
+def test_a_dry_sweep_makes_nothing(here: Path, cli: Cli) -> None:
+    (here / "s.toml").write_text('[base]\ntrace = "t.swf"\nsystem = "N2C1"\n[grid]\nmultiplicity = [1, 2]\n')
     assert "2 points, 0 of them done" in cli("sweep", "s.toml", "--out", "points", "--dry-run").out
-    assert not (second_here / "points").exists()
+    assert not (here / "points").exists()
 
 
-def test_no_is_no_interruption(second_here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_is_no_interruption(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("simulate", "t.swf", "--system", "N2C1", "--out", "r")
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
     assert "osub: nothing was removed" in cli("runs", "remove", "r", code=1).err
@@ -283,24 +253,20 @@ def test_no_is_no_interruption(second_here: Path, cli: Cli, monkeypatch: pytest.
 
     monkeypatch.setattr("click.termui.visible_prompt_func", no_answer)
     assert "no answer: nothing was removed; --yes" in cli("runs", "remove", "r", code=1).err
-    assert (second_here / "r" / "run.json").exists()
+    assert (here / "r" / "run.json").exists()
 
 
 NO_TEXT = "b\udcff"  # what Python makes of the byte 255 in the name of a file
 
 
-def test_names_that_are_no_text_are_refused_or_shown(
-    second_here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (second_here / f"{NO_TEXT}.swf").write_bytes((second_here / "t.swf").read_bytes())
-    assert run(["trace", "info", f"{NO_TEXT}.swf", "--json"]) == 0
-    assert '"name": "b?"' in capsys.readouterr().out
+def test_names_that_are_no_text_are_refused_or_shown(here: Path, cli: Cli) -> None:
+    (here / f"{NO_TEXT}.swf").write_bytes((here / "t.swf").read_bytes())
+    assert '"name": "b?"' in cli("trace", "info", f"{NO_TEXT}.swf", "--json").out
     words = ["simulate", f"{NO_TEXT}.swf", "--system", "N2C1", "--out"]
-    assert "is no text" in second_said(capsys, *words, NO_TEXT, code=1)
+    assert "is no text" in cli.said(*words, NO_TEXT, code=1)
     assert run([*words, "r"]) == 0
-    capsys.readouterr()
-    (second_here / "r").rename(NO_TEXT)
-    assert "is no text" in second_said(capsys, "report", NO_TEXT, code=1)
+    (here / "r").rename(NO_TEXT)
+    assert "is no text" in cli.said("report", NO_TEXT, code=1)
 
 
 @pytest.mark.slow
@@ -309,10 +275,10 @@ def test_names_that_are_no_text_are_refused_or_shown(
     [(">/dev/full", 1, "No space left"), (">&-", 0, ""), ("2>&-", 0, ""), ("<&-", 0, "")],
 )
 def test_output_that_no_one_can_take_is_one_line_or_none(
-    second_here: Path, redirection: str, code: int, message: str
+    here: Path, redirection: str, code: int, message: str
 ) -> None:
     words = f"{sys.executable} -m osub.command trace info t.swf --json {redirection}"
-    done = subprocess.run(words, shell=True, cwd=second_here, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, shell=True, cwd=here, capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert done.stderr.count("\n") == (1 if message else 0)
     assert message in done.stderr
@@ -320,9 +286,9 @@ def test_output_that_no_one_can_take_is_one_line_or_none(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_locale_without_our_letters_gets_a_question_mark(second_here: Path, encoding: str) -> None:
+def test_a_locale_without_our_letters_gets_a_question_mark(here: Path, encoding: str) -> None:
     environment = os.environ | {"PYTHONIOENCODING": encoding}
-    (second_here / "trace-\N{GREEK SMALL LETTER ALPHA}.swf").write_bytes((second_here / "t.swf").read_bytes())
+    (here / "trace-\N{GREEK SMALL LETTER ALPHA}.swf").write_bytes((here / "t.swf").read_bytes())
     for words in (
         ["trace", "info", "trace-\N{GREEK SMALL LETTER ALPHA}.swf"],
         ["trace", "generate", "--help"],
@@ -330,7 +296,7 @@ def test_a_locale_without_our_letters_gets_a_question_mark(second_here: Path, en
         done = subprocess.run(
             [sys.executable, "-m", "osub.command", *words],
             env=environment,
-            cwd=second_here,
+            cwd=here,
             capture_output=True,
             check=False,
         )
@@ -380,9 +346,7 @@ def test_runs_of_different_traces_are_no_comparison(reports_here: Path, cli: Cli
 
 
 @pytest.mark.slow
-def test_a_trace_whose_arrivals_were_changed_is_compared(
-    reports_here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trace_whose_arrivals_were_changed_is_compared(reports_here: Path) -> None:
     assert run(["trace", "convert", "t.swf", "--gaps", "2", "--out", "dense.swf"]) == 0
     simulated("a")
     simulated("b", "dense.swf")
@@ -396,20 +360,6 @@ def test_all_runs_are_removed_or_none(reports_here: Path, cli: Cli) -> None:
     assert "b is not finished" in cli.said("runs", "remove", "a", "b", "--yes", code=1)
     assert (reports_here / "a" / "run.json").exists()
     assert cli("runs", "remove", "a", "a", "./a", "--yes").out == "a is removed\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "option"),
-    [
-        ("report a --beta nan", "--beta"),
-        ("compare a a --least-run nan", "--least-run"),
-        ("trace convert t.swf --out o.swf --shortest nan", "--shortest"),
-    ],
-)
-def test_what_is_no_number_is_refused(reports_here: Path, cli: Cli, words: str, option: str) -> None:
-    output = cli.said(*words.split(), code=2)
-    assert option in output
-    assert "'nan' is not a valid number" in output
 
 
 def test_arrivals_that_no_memory_holds_are_refused(
@@ -457,9 +407,7 @@ def test_one_file_takes_one_result_and_a_device_is_no_file(reports_here: Path, c
     assert run(["report", "a", "--csv", "/dev/null"]) == 0
 
 
-def test_a_label_is_no_formula_of_a_spreadsheet(
-    reports_here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_label_is_no_formula_of_a_spreadsheet(reports_here: Path) -> None:
     simulated("a", "t.swf", "--label", "=1+1")
     assert run(["report", "a", "--csv", "a.csv"]) == 0
     assert (reports_here / "a.csv").read_text().startswith("figure,'=1+1\n")
@@ -471,19 +419,6 @@ def test_times_of_one_table_have_one_unit(reports_here: Path, cli: Cli) -> None:
     rows = [line for line in cli("report", "a").out.splitlines() if " done [" in line or "makespan" in line]
     assert len(rows) >= 3
     assert all(" [h] " in line for line in rows)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("experiment eviction t.swf t.swf", "takes at most 1 trace; 2 are given"),
-        ("experiment thesis-5 t.swf --kit-queue 3", "give --kit, too"),
-        ("experiment thesis-6 t.swf --survey 9", "there are data sets 1 to 6, not 9"),
-        ("experiment thesis-6 t.swf --survey 0-2", "there are data sets 1 to 6, not 0-2"),
-    ],
-)
-def test_what_a_study_cannot_take_is_reported(reports_here: Path, cli: Cli, words: str, message: str) -> None:
-    assert message in cli.said(*words.split(), code=2)
 
 
 @pytest.mark.parametrize("name", ["quantum_ms", "checkpoint_interval", "speedup"])

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TextIO
 
+import click
 import pytest
 from rich.table import Table
 from rich.text import Text
 
 from foundation.one_line import one_line
 from gangd.main import OneLineEach
-from osub.cli.terminal import Console
+from osub.cli.main import READER_HAS_GONE, root, run
+from osub.cli.terminal import Console, waiting
 from tests.fixtures.cli import Cli
 
 EVIL = "a\x1b[31mb\x1b]0;title\x07\x9b2J\u202ec[/x][link=http://x]d"
@@ -107,3 +118,108 @@ def test_on_a_terminal_stages_are_a_spinner(capsys: pytest.CaptureFixture[str]) 
         say("building [an image]")
     assert "building [an image]" in out.getvalue()
     assert capsys.readouterr().err == ""
+
+
+LINE = "{0} {0} -1 100 1 -1 -1 1 200 -1 1 1 1 -1 1 -1 -1 -1\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.swf").write_text("".join(map(LINE.format, range(1, 9))))
+    (tmp_path / "s.toml").write_text('[base]\ntrace = "t.swf"\nsystem = "N2C1"\n[grid]\nseed = [1, 2]\n')
+    return tmp_path
+
+
+@contextmanager
+def unread() -> Iterator[TextIO]:
+    """Have standard output be a pipe whose reader has closed it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", encoding="utf-8") as stream, redirect_stdout(stream):  # noqa: PTH123
+        yield stream
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "--version",
+        "gang --help",
+        "trace info t.swf",
+        "trace info t.swf --json",
+        "runs list .",
+        "runs list . --json",
+        "completion bash",
+        "cluster list",
+        "sweep s.toml --out points --dry-run",
+        "simulate --policies",
+    ],
+)
+def test_a_reader_that_has_gone_is_no_error(
+    here: Path, capfd: pytest.CaptureFixture[str], words: str
+) -> None:
+    with unread() as stream:
+        assert run(words.split()) == READER_HAS_GONE
+        print("what comes late goes nowhere", file=stream, flush=True)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_a_process_ends_as_quietly(here: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-m", "osub.command", "trace", "info", "t.swf"]
+    done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, cwd=here, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_another_pipe_that_breaks_is_reported(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the reader of our output may leave unheard."""
+
+    def breaks(_: click.Context) -> None:
+        ours, theirs = socket.socketpair()
+        with ours:
+            theirs.close()
+            ours.send(b"x")
+
+    monkeypatch.setattr(root, "invoke", breaks)
+    assert run(["doctor"]) == 1
+    assert "Broken pipe" in capfd.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_what_goes_on_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Terminal()
+    monkeypatch.setattr("sys.stderr", out)
+    deadline_s = time.monotonic() + 60
+    with waiting("simulating \x1b[2Jtrace", after_s=0.0, every_s=0.01):
+        while out.getvalue().count("osub: ") < 3:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+    assert "osub: simulating " in out.getvalue()
+    assert "\x1b[2J" not in out.getvalue()
+    assert out.getvalue().endswith("\r\x1b[K")
+
+
+def test_an_error_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Terminal()
+    monkeypatch.setattr("sys.stderr", out)
+    with pytest.raises(KeyboardInterrupt), waiting("x", after_s=100.0):
+        raise KeyboardInterrupt
+    assert out.getvalue() == ""
+
+
+def test_a_pipe_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stderr", out)
+    with waiting("x", after_s=0.0):
+        time.sleep(0.05)
+    assert out.getvalue() == ""

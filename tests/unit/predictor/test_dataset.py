@@ -18,14 +18,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import predictor
 from foundation.errors import InputError, OutputError
-from osub.cli.predict.command import app
 from predictor import dataset
 from predictor.dcslab import read_dcslab
 from predictor.model.judged import few_of
+from tests.fixtures.cli import Cli
 from tests.fixtures.tier import examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -317,19 +316,16 @@ def test_few_pairs_give_groups_and_an_order_and_no_model(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_command_writes_pairs_once_and_evaluate_says_what_they_are_good_for(tmp_path: Path) -> None:
-    path, out = str(archive(tmp_path, files_of())), str(tmp_path / "pairs")
-    run = CliRunner().invoke
-    first = run(app, ["import", path, "--out", out])
-    assert first.exit_code == 0, first.output
-    assert "16 pairs of 9 applications" in first.output
-    assert run(app, ["import", path, "--out", out]).exit_code == 1
-    assert run(app, ["import", path, "--out", out, "--force"]).exit_code == 0
-    printed = run(app, ["evaluate", "--data", out, "--json"])
-    assert printed.exit_code == 0, printed.output
-    said = json.loads(printed.output)
+def test_the_command_writes_pairs_once_and_evaluate_says_what_they_are_good_for(
+    tmp_path: Path, cli: Cli
+) -> None:
+    path, out = archive(tmp_path, files_of()), tmp_path / "pairs"
+    assert "16 pairs of 9 applications" in cli("predict", "import", path, "--out", out).err
+    cli.said("predict", "import", path, "--out", out, code=1)
+    cli("predict", "import", path, "--out", out, "--force")
+    said = cli.json("predict", "evaluate", "--data", out, "--json")
     assert (said["kinds"], said["few"]["cores"]["records"]) == ({}, 16)
-    assert "too few for a model of danger" in run(app, ["evaluate", "--data", out]).output
+    assert "too few for a model of danger" in cli("predict", "evaluate", "--data", out).out
 
 
 @pytest.mark.parametrize(

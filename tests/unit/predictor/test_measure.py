@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -22,11 +21,9 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from foundation.errors import HostError, InputError, OsubError, UsageError
+from foundation.errors import HostError, InputError, UsageError
 from foundation.units import seconds_of
-from osub.cli.predict.command import app
 from predictor.dataset import SOLO, TRIALS, PairKind, Pairs, pair_frame, read_pairs, write_pairs
 from predictor.measure import pairs_store
 from predictor.measure.frozen_program import FrozenProgram, ProgramError, weigh_session
@@ -258,27 +255,32 @@ def test_no_time_to_spend(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message", "code"),
+    ("code", "words", "message"),
     [
-        (["--apps", "tea"], "no application is called 'tea'", 2),
-        (["--kinds", "sleep"], "--kinds is 'sleep'; there are timeslice", 2),
-        (["--kinds", ""], "--kinds is ''", 2),
-        (["--cpus", "a"], "--cpus is 'a'", 2),
-        (["--cpus", "9999"], "CPU 9999", 2),
-        (["--budget", "never"], "no time to spend", 2),
-        (["--apps", "integer", "--kinds", "naive"], "two ranks", 2),
-        (["--apps", "integer", "--kinds", "gang"], "two ranks", 2),
-        (["--apps", "coupled", "--kinds", "gang", "--slice", "0"], "--slice", 2),
-        (["--apps", "coupled", "--kinds", "cores", "--cpus", "0"], "2 ranks", 1),
-        (["--apps", "integer", "--lanes", "9999"], "--lanes is 9999", 2),
+        (2, "measure --apps tea", "no application is called 'tea'"),
+        (2, "measure --kinds sleep", "--kinds is 'sleep'; there are timeslice"),
+        (2, "measure --kinds=", "--kinds is ''"),
+        (2, "measure --cpus a", "--cpus is 'a'"),
+        (2, "measure --cpus 9999", "CPU 9999"),
+        (2, "measure --budget never", "no time to spend"),
+        (2, "measure --apps integer --kinds naive", "two ranks"),
+        (2, "measure --apps integer --kinds gang", "two ranks"),
+        (2, "measure --apps coupled --kinds gang --slice 0", "--slice"),
+        (1, "measure --apps coupled --kinds cores --cpus 0", "2 ranks"),
+        (2, "measure --apps integer --lanes 9999", "--lanes is 9999"),
+        (2, "run tea --steps 3", "no application is called 'tea'"),
+        (2, "run integer", "say how much work"),
+        (2, "run integer --steps 3 --seconds 1", "say how much work"),
+        (2, "run integer --steps 0", "--steps"),
+        (2, "run integer --seconds nan", "--seconds"),
+        (1, "run matmul.6144K --seconds 1", "was not measured alone"),
     ],
 )
-def test_what_cannot_be_measured_is_one_line(
-    tmp_path: Path, cli: Cli, words: list[str], message: str, code: int
+def test_what_cannot_be_measured_or_run_is_one_line(
+    tmp_path: Path, cli: Cli, code: int, words: str, message: str
 ) -> None:
-    error = cli("predict", "measure", "--out", tmp_path / "p", *words, code=code).err
-    assert message in error
-    assert error.count("\n") == 1
+    out = ("--out", tmp_path / "p") if words.startswith("measure") else ()
+    assert message in cli.said("predict", *words.split(), *out, code=code)
 
 
 def test_threads_are_refused_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,39 +516,20 @@ def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
 
 @needs_compiler
 @pytest.mark.slow
-def test_an_application_runs_with_as_much_work_as_is_asked_for() -> None:
+def test_an_application_runs_with_as_much_work_as_is_asked_for(cli: Cli) -> None:
     words = [sys.executable, "-m", "osub.cli.main", "predict", "run", "integer"]
     for more in (["--steps", "3"], ["--seconds", "0.01"]):
         done = subprocess.run([*words, *more], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "message", "code"),
-    [
-        (["tea", "--steps", "3"], "no application is called 'tea'", 2),
-        (["integer"], "say how much work", 2),
-        (["integer", "--steps", "3", "--seconds", "1"], "say how much work", 2),
-        (["integer", "--steps", "0"], "--steps", 2),
-        (["integer", "--seconds", "nan"], "--seconds", 2),
-        (["matmul.6144K", "--seconds", "1"], "was not measured alone", 1),
-    ],
-)
-def test_what_cannot_be_run_is_one_line(cli: Cli, words: list[str], message: str, code: int) -> None:
-    error = cli("predict", "run", *words, code=code).err
-    assert message in error
-    assert error.count("\n") == 1
-
-
 @pytest.mark.slow
-def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing() -> None:
+def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing(cli: Cli) -> None:
     before = set(psutil.Process().children(recursive=True))
     loop = f"{sys.executable} -S -E -c 'sum(range(300_000))'"
     words = ["pair", "mine", "integer", "--measure", "--program", f"mine={loop}", "--budget", "1s", "--json"]
     for _ in range(5):  # on a loaded host the program alone may be the slower one of a second
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
-        document = json.loads(done.stdout)
+        document = cli.json("predict", *words)
         assert [(one["victim"], one["opponent"]) for one in document["victims"]] == [
             ("mine", "integer"),
             ("integer", "mine"),
@@ -561,29 +544,25 @@ def test_a_program_of_ones_own_is_measured_by_whole_runs_and_leaves_nothing() ->
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "code", "why"),
     [
-        (["mine", "integer"], "no application is called 'mine'"),
-        (["solvers", "integer"], "one of several"),
-        (["mine", "integer", "--program", "mine"], "NAME=COMMAND"),
-        (["mine", "integer", "--program", "mine="], "NAME=COMMAND"),
-        (["mine", "integer", "--program", "mine='a"], "cannot be read"),
-        (["mine", "integer", "--program", "mine=/no/such/program"], "no program that can be started"),
-        (["integer", "sort", "--program", "sort=true"], "choose another"),
-        (["mine", "integer", "--program", "mine=false"], "ended with code 1"),
-        (["lu.W.2", "integer"], "different numbers of ranks"),
-        (["integer", "sort", "--budget", "soon"], "soon"),
-        (["integer", "sort", "--model", "m.json"], "leave them out"),
+        (["mine", "integer"], 2, "no application is called 'mine'"),
+        (["solvers", "integer"], 2, "one of several"),
+        (["mine", "integer", "--program", "mine"], 2, "NAME=COMMAND"),
+        (["mine", "integer", "--program", "mine="], 2, "NAME=COMMAND"),
+        (["mine", "integer", "--program", "mine='a"], 2, "cannot be read"),
+        (["mine", "integer", "--program", "mine=/no/such/program"], 2, "no program that can be started"),
+        (["integer", "sort", "--program", "sort=true"], 2, "choose another"),
+        (["mine", "integer", "--program", "mine=false"], 1, "ended with code 1"),
+        (["lu.W.2", "integer"], 2, "different numbers of ranks"),
+        (["integer", "sort", "--budget", "soon"], 2, "soon"),
+        (["integer", "sort", "--model", "m.json"], 2, "leave them out"),
     ],
 )
-def test_pairs_that_cannot_be_measured_here_are_one_line(words: list[str], why: str) -> None:
-    done = CliRunner().invoke(app, ["pair", *words, "--measure"])
-    assert isinstance(done.exception, OsubError), done.output
-    assert why in str(done.exception)
-    assert "\n" not in str(done.exception)
-
-
-RUNNER = CliRunner()
+def test_pairs_that_cannot_be_measured_here_are_one_line(
+    words: list[str], code: int, why: str, cli: Cli
+) -> None:
+    assert why in cli.said("predict", "pair", *words, "--measure", code=code)
 
 
 def moved(pairs: Pairs, by: np.ndarray) -> Pairs:
@@ -642,26 +621,22 @@ def test_no_pair_in_common_is_one_line() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_compares_folders(tmp_path: Path) -> None:
+def test_the_command_compares_folders(tmp_path: Path, cli: Cli) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     pairs = made_pairs(6)
     write_pairs(one, pairs)
     write_pairs(other, moved(pairs, np.full(36, 0.02)))
-    done = RUNNER.invoke(app, ["compare", str(one), str(other), "--json"])
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.output)
+    document = cli.json("predict", "compare", one, other, "--json")
     assert document["warning"] is None
     kind = document["kinds"]["timeslice"]
     assert (kind["within"]["0.05"]["value"], kind["bias"]["value"]) == (1.0, pytest.approx(0.02))
-    shown = RUNNER.invoke(app, ["compare", str(one), str(other), "--within", "0.01"])
-    assert "within 0.01: 0% (0 to 0)" in shown.output
+    shown = cli("predict", "compare", one, other, "--within", "0.01")
+    assert "within 0.01: 0% (0 to 0)" in shown.out
     # Against osub's own there is nothing in common but the kind.
-    assert "no pair of kind timeslice in common" in str(RUNNER.invoke(app, ["compare", str(one)]).exception)
+    assert "no pair of kind timeslice in common" in cli.said("predict", "compare", one, code=1)
 
 
 @pytest.mark.parametrize("words", [["--within", "wide"], ["--within", "-1"], ["--kind", "odd"]])
-def test_what_cannot_be_compared_is_one_line(words: list[str], tmp_path: Path) -> None:
+def test_what_cannot_be_compared_is_one_line(words: list[str], tmp_path: Path, cli: Cli) -> None:
     write_pairs(tmp_path / "one", made_pairs(6))
-    done = RUNNER.invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "one"), *words])
-    assert done.exit_code != 0
-    assert "\n" not in str(done.exception)
+    cli.said("predict", "compare", tmp_path / "one", tmp_path / "one", *words, code=2)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from foundation.errors import InputError, UsageError
-from osub.cli.predict.command import app
 from predictor import memory
+from tests.fixtures.cli import Cli
 from workloads.importers.detect_log import read_accounting
 
 MIB = 1024.0
@@ -171,7 +170,7 @@ def test_a_log_without_peaks_is_refused(tmp_path: Path) -> None:
         memory.read_memory_log(path)
 
 
-def test_the_command_judges_and_writes_a_table(tmp_path: Path) -> None:
+def test_the_command_judges_and_writes_a_table(tmp_path: Path, cli: Cli) -> None:
     path, model = tmp_path / "trace.swf", tmp_path / "model.json"
     path.write_text(
         "".join(
@@ -180,16 +179,13 @@ def test_the_command_judges_and_writes_a_table(tmp_path: Path) -> None:
         ),
         encoding="utf-8",
     )
-    done = CliRunner().invoke(app, ["memory", str(path), "--out", str(model), "--json"])
-    assert done.exit_code == 0, done.output
-    answer = json.loads(done.stdout)
+    answer = cli.json("predict", "memory", path, "--out", model, "--json")
     assert answer["methods"]["requested"]["times_used"] > 3.9
     assert answer["methods"]["predicted"]["coverage"] == 1
     table = json.loads(model.read_text(encoding="utf-8"))
     assert {(row["user"], row["mib"]) for row in table["rows"]} == {("0", 1), ("1", 1)}
     assert table == json.loads(json.dumps(memory.table_of(memory.scores(memory.read_memory_log(path))[1])))
-    plain = CliRunner().invoke(app, ["memory", str(path)])
-    assert plain.exit_code == 0
-    assert "199 jobs with a measured peak" in " ".join(plain.output.split())
-    assert CliRunner().invoke(app, ["memory", str(path), "--out", str(model)]).exit_code != 0
-    assert CliRunner().invoke(app, ["memory", str(tmp_path / "none")]).exit_code != 0
+    plain = cli("predict", "memory", path).out
+    assert "199 jobs with a measured peak" in " ".join(plain.split())
+    cli.said("predict", "memory", path, "--out", model, code=1)
+    cli.said("predict", "memory", tmp_path / "none", code=1)

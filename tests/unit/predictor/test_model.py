@@ -14,11 +14,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from analysis.claims import estimate
 from foundation.errors import InputError
-from osub.cli.predict.command import app
 from predictor import dataset
 from predictor.model import Model, read_model, write_model
 from predictor.model.judges_page import json_of, rows_of
@@ -44,12 +42,11 @@ from predictor.model.pair_records import (
 from predictor.model.stepwise import fit_stepwise
 from predictor.model.stored_model import UnseenVictims
 from simulator.pairing import read_pair_table
+from tests.fixtures.cli import Cli
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples
 
 pytestmark = pytest.mark.slow
-
-RUNNER = CliRunner()
 
 
 def with_stressors(pairs: dataset.Pairs) -> dataset.Pairs:
@@ -346,15 +343,12 @@ def test_applications_without_counters_are_left_out_and_named(pairs: dataset.Pai
         features_of(pairs.counters.head(0), ["app1", "app2"])
 
 
-def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
+def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path, cli: Cli) -> None:
     out, page = tmp_path / "model.json", tmp_path / "page.html"
-    done = RUNNER.invoke(app, ["fit", "--data", str(folder), "--out", str(out)])
-    assert done.exit_code == 0, done.output
-    again = RUNNER.invoke(app, ["fit", "--data", str(folder), "--out", str(out)])
-    assert "exists already" in str(again.exception)
-    judged = RUNNER.invoke(app, ["evaluate", "--data", str(folder), "--json", "--html", str(page)])
-    assert judged.exit_code == 0, judged.output
-    document = json.loads(judged.stdout)["kinds"]["timeslice"]
+    cli("predict", "fit", "--data", folder, "--out", out)
+    assert "exists already" in cli.said("predict", "fit", "--data", folder, "--out", out, code=1)
+    judged = cli.json("predict", "evaluate", "--data", folder, "--json", "--html", page)
+    document = judged["kinds"]["timeslice"]
     assert set(document) >= {
         "records", "applications", "majority", "twins", "random", "pair", "application",
         "false_negatives", "rank_correlation",
@@ -363,15 +357,14 @@ def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
     text = page.read_text()
     assert "app0" in text
     assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text) == []
-    asked = RUNNER.invoke(app, ["pair", "app0", "app1", "--model", str(out), "--json"])
-    answer = json.loads(asked.stdout)
+    asked = cli("predict", "pair", "app0", "app1", "--model", out, "--json")
+    answer = json.loads(asked.out)
     assert answer["well_matched"] == (not any(one["dangerous"] for one in answer["victims"]))
-    assert CPU in asked.stderr  # the model is of another processor than this host's
-    table = RUNNER.invoke(app, ["matrix", "--model", str(out), "--apps", "app0,app1", "--json"])
-    assert len(json.loads(table.stdout)["pairs"]) == 4
-    unknown = RUNNER.invoke(app, ["pair", "app0", "x\n\x1b[31m", "--model", str(out)])
-    assert isinstance(unknown.exception, InputError)
-    assert "\n" not in str(unknown.exception)
+    assert CPU in asked.err  # the model is of another processor than this host's
+    table = cli.json("predict", "matrix", "--model", out, "--apps", "app0,app1", "--json")
+    assert len(table["pairs"]) == 4
+    unknown = cli("predict", "pair", "app0", "x\n\x1b[31m", "--model", out, code=1)
+    assert len(unknown.err.splitlines()) == 2  # of the processor, and of the name
 
 
 def counted(path: Path, misses: float, branches: float = 0.1) -> str:
@@ -382,31 +375,23 @@ def counted(path: Path, misses: float, branches: float = 0.1) -> str:
     return f"mine={path}"
 
 
-def test_an_application_of_which_only_counters_are_known_is_judged(model: Model, tmp_path: Path) -> None:
-    write_model(tmp_path / "model.json", model)
+def test_an_application_of_which_only_counters_are_known_is_judged(
+    model: Model, tmp_path: Path, cli: Cli
+) -> None:
+    write_model(path := tmp_path / "model.json", model)
 
     def loss(misses: float) -> float:
         word = counted(tmp_path / "mine.json", misses)
-        done = RUNNER.invoke(
-            app,
-            ["pair", "mine", "app0", "--model", str(tmp_path / "model.json"), "--counters", word, "--json"],
-        )
-        assert done.exit_code == 0, done.output
-        document = json.loads(done.stdout)
+        document = cli.json("predict", "pair", "mine", "app0", "--model", path, "--counters", word, "--json")
         assert set(document["clusters"]) == {"mine", "app0"}
         return float(document["victims"][0]["loss"])
 
     # As the formula has it: who misses ten times as often in the cache loses more.
     assert loss(0.1) > loss(0.01) + 0.1 > loss(0.001) + 0.2
     word = counted(tmp_path / "mine.json", 0.1)
-    table = RUNNER.invoke(
-        app,
-        [
-            "matrix", "--model", str(tmp_path / "model.json"), "--counters", word, "--apps",
-            "mine,app1", "--json",
-        ],
-    )  # fmt: skip
-    assert {pair["victim"] for pair in json.loads(table.stdout)["pairs"]} == {"mine", "app1"}
+    words = ("--model", path, "--counters", word, "--apps", "mine,app1", "--json")
+    table = cli.json("predict", "matrix", *words)
+    assert {pair["victim"] for pair in table["pairs"]} == {"mine", "app1"}
 
 
 @pytest.mark.parametrize(
@@ -424,42 +409,39 @@ def test_an_application_of_which_only_counters_are_known_is_judged(model: Model,
     ],
 )
 def test_counters_that_cannot_be_or_differ_from_the_models_are_one_line(
-    text: str, message: str, model: Model, tmp_path: Path
+    text: str, message: str, model: Model, tmp_path: Path, cli: Cli
 ) -> None:
     write_model(tmp_path / "model.json", model)
     (tmp_path / "mine.json").write_text(text)
-    for word, why in (
-        (f"mine={tmp_path / 'mine.json'}", message),
-        (f"mine={tmp_path / 'none.json'}", "No such file"),
-        ("mine", "write NAME=FILE"),
+    for word, code, why in (
+        (f"mine={tmp_path / 'mine.json'}", 1, message),
+        (f"mine={tmp_path / 'none.json'}", 1, "No such file"),
+        ("mine", 2, "write NAME=FILE"),
     ):
-        done = RUNNER.invoke(
-            app, ["pair", "mine", "app0", "--model", str(tmp_path / "model.json"), "--counters", word]
-        )
-        assert why in str(done.exception)
-        assert "\n" not in str(done.exception)
+        words = ("--model", tmp_path / "model.json", "--counters", word)
+        assert why in cli.said("predict", "pair", "mine", "app0", *words, code=code)
 
 
 @pytest.mark.parametrize(
     ("margin_low", "trusted"), [(None, False), (-0.1, False), (0.0, False), (0.01, True)]
 )
 def test_a_program_never_measured_is_unknown_unless_models_surely_beat_the_majority(
-    margin_low: float | None, trusted: bool, model: Model, tmp_path: Path
+    margin_low: float | None, trusted: bool, model: Model, tmp_path: Path, cli: Cli
 ) -> None:
     seen = None
     if margin_low is not None:
         seen = UnseenVictims(accuracy=0.8, majority=0.7, margin_low=margin_low, margin_high=0.3)
     write_model(tmp_path / "model.json", msgspec.structs.replace(model, unseen=seen))
-    words = ["pair", "mine", "app0", "--model", str(tmp_path / "model.json")]
+    words = ["predict", "pair", "mine", "app0", "--model", str(tmp_path / "model.json")]
     words += ["--counters", counted(tmp_path / "mine.json", 0.1)]
-    asked = RUNNER.invoke(app, words)
-    answer = json.loads(RUNNER.invoke(app, [*words, "--json"]).stdout)
+    asked = cli(*words).out
+    answer = cli.json(*words, "--json")
     assert answer["unknown"] == ([] if trusted else ["mine"])
     assert (answer["well_matched"] is None) is not trusted
-    assert ("unknown" in asked.stdout) is not trusted
-    assert ("predict pair mine app0 --measure --program mine=" in asked.stdout) is not trusted
-    measured = RUNNER.invoke(app, ["pair", "app0", "app1", "--model", str(tmp_path / "model.json")])
-    assert "unknown" not in measured.stdout
+    assert ("unknown" in asked) is not trusted
+    assert ("predict pair mine app0 --measure --program mine=" in asked) is not trusted
+    measured = cli("predict", "pair", "app0", "app1", "--model", tmp_path / "model.json")
+    assert "unknown" not in measured.out
 
 
 def test_a_model_says_how_its_like_did_on_victims_never_seen(model: Model, report: KindReport) -> None:
@@ -511,30 +493,25 @@ def test_who_sleeps_is_known_by_the_share_of_a_core_that_it_uses() -> None:
     assert with_cpu({"os:cpu_user": 0.3}) == {"os:cpu_user": 0.3}
 
 
-def test_the_pairs_and_the_model_that_come_along_answer() -> None:
-    done = RUNNER.invoke(app, ["pair", "sort", "faults"])
-    assert done.exit_code == 0, done.output
-    assert "sort with faults" in done.output
+def test_the_pairs_and_the_model_that_come_along_answer(cli: Cli) -> None:
+    assert "sort with faults" in cli("predict", "pair", "sort", "faults").out
 
 
-def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:
+def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path, cli: Cli) -> None:
     folder, table = tmp_path / "pairs", tmp_path / "m.csv"
     dataset.write_pairs(folder, with_stressors(made_pairs(8)))
-    done = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--csv", str(table), "--json"])
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
+    document = cli.json("predict", "matrix", "--data", folder, "--csv", table, "--json")
     assert (document["kind"], len(document["pairs"])) == ("timeslice", 64)
     assert table.read_text().splitlines()[0] == "victim,opponent,e_v,probability,dangerous"
     assert read_pair_table(table).applications == tuple(sorted(f"app{number}" for number in range(8)))
     losses = [(one["e_v"], one["dangerous"]) for one in document["pairs"]]
     assert all(dangerous == (loss > 0.55) for loss, dangerous in losses)
     assert any(0.5 < loss < 0.55 for loss, _ in losses)
-    some = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--apps", "app1,app2"])
-    assert "2 app2" in some.stdout
-    for words, expected in (
-        (["--data", str(folder), "--csv", str(table)], "--force"),
-        (["--data", str(folder), "--apps", "tea"], "no pair of tea"),
-        (["--data", str(folder), "--model", "x"], "--model and --data"),
-        (["--kind", "cores"], "--kind goes with --data"),
+    assert "2 app2" in cli("predict", "matrix", "--data", folder, "--apps", "app1,app2").out
+    for words, code, expected in (
+        (["--data", str(folder), "--csv", str(table)], 1, "--force"),
+        (["--data", str(folder), "--apps", "tea"], 1, "no pair of tea"),
+        (["--data", str(folder), "--model", "x"], 2, "--model and --data"),
+        (["--kind", "cores"], 2, "--kind goes with --data"),
     ):
-        assert expected in str(RUNNER.invoke(app, ["matrix", *words]).exception)
+        assert expected in cli.said("predict", "matrix", *words, code=code)

@@ -53,44 +53,46 @@ def test_a_job_comes_a_think_time_after_the_end_of_the_job_it_names(tmp_path: Pa
     assert (run.outcome["wait_mean_s"], run.info.options["dependent_jobs"]) == (0, 2)
 
 
-def test_without_dependencies_every_job_comes_at_its_own_time(tmp_path: Path) -> None:
-    run = osub.simulate(trace_of(tmp_path, *CHAIN), "N1C2", dependencies=False)
-    assert column(run, "submit_s") == [0, 1, 2, 3]
-    assert "dependent_jobs" not in run.info.options
-
-
-def test_a_think_time_counts_from_the_end_although_the_trace_has_a_later_submission(tmp_path: Path) -> None:
-    jobs = ((0, 10, 1, -1, -1), (100, 10, 1, 1, 5), (100, 10, 1, 1, -1), (101, 10, 2, 3, -1))
-    run = osub.simulate(trace_of(tmp_path, *jobs), "N1C1", oversize="clip")
-    # an unknown think time leaves the job its own submission, but not before that end
-    assert column(run, "submit_s") == [0, 15, 100, 110]
-
-
-def test_what_names_no_earlier_job_depends_on_none(tmp_path: Path) -> None:
-    jobs = ((0, 10, 1, 3, 5), (1, 10, 1, 2, 5), (2, 10, 1, 1, -1), (3, 10, 1, 9, 5), (4, 10, 1, 0, 5))
-    run = osub.simulate(trace_of(tmp_path, *jobs), "N5C1")
-    assert column(run, "submit_s") == [0, 1, 10, 3, 4]
-    assert run.outcome["left_out"] == {NOT_BEFORE: 2, NOT_IN_TRACE: 1}
-
-
-def test_a_preceding_job_that_never_runs_holds_none_back(tmp_path: Path) -> None:
-    jobs = ((0, 10, 1, -1, -1), (1, 0, 1, 1, 5), (2, 10, 1, 2, 5), (3, 10, 9, 1, 5), (4, 10, 1, 4, 5))
-    run = osub.simulate(trace_of(tmp_path, *jobs), "N2C1", oversize="skip")
-    assert column(run, "submit_s") == [0, 2, 4]
-    assert run.outcome["left_out"]["after a preceding job that is not simulated"] == 2
-
-
-def test_queues_of_their_own_know_nothing_of_each_other(tmp_path: Path) -> None:
-    jobs = ((0, 10, 1, -1, -1), (1, 10, 1, 1, 5), (2, 10, 1, 2, 5))
-    trace = trace_of(tmp_path, *jobs, queues={1: 0})
-    run = osub.simulate(trace, "N3C1", queues="mq", interactive_nodes=1)
-    assert column(run, "submit_s") == [0, 1, 16]
-    assert run.outcome["left_out"] == {"after a preceding job in the other queue": 1}
-
-
-def test_times_are_divided_by_the_speedup(tmp_path: Path) -> None:
-    run = osub.simulate(trace_of(tmp_path, *CHAIN), "N1C2", speedup=2)
-    assert column(run, "submit_s") == [0, 7.5, 12.5, 1.5]
+@pytest.mark.parametrize(
+    ("jobs", "system", "words", "submit_s", "left_out"),
+    [
+        # An unknown think time leaves the job its own submission, but not before that end.
+        (
+            ((0, 10, 1, -1, -1), (100, 10, 1, 1, 5), (100, 10, 1, 1, -1), (101, 10, 2, 3, -1)),
+            "N1C1", {"oversize": "clip"}, [0, 15, 100, 110], {"too large, clipped": 1},
+        ),
+        (
+            ((0, 10, 1, 3, 5), (1, 10, 1, 2, 5), (2, 10, 1, 1, -1), (3, 10, 1, 9, 5), (4, 10, 1, 0, 5)),
+            "N5C1", {}, [0, 1, 10, 3, 4], {NOT_BEFORE: 2, NOT_IN_TRACE: 1},
+        ),
+        # A preceding job that never runs holds none back.
+        (
+            ((0, 10, 1, -1, -1), (1, 0, 1, 1, 5), (2, 10, 1, 2, 5), (3, 10, 9, 1, 5), (4, 10, 1, 4, 5)),
+            "N2C1", {"oversize": "skip"}, [0, 2, 4],
+            {
+                "too large, skipped": 1, "without a run time": 1,
+                "after a preceding job that is not simulated": 2,
+            },
+        ),
+        # Queues of their own know nothing of each other.
+        (
+            ((0, 10, 1, -1, -1), (1, 10, 1, 1, 5), (2, 10, 1, 2, 5)), "N3C1",
+            {"queues": "mq", "interactive_nodes": 1}, [0, 1, 16],
+            {"after a preceding job in the other queue": 1},
+        ),
+        (CHAIN, "N1C2", {"dependencies": False}, [0, 1, 2, 3], {}),
+        (CHAIN, "N1C2", {"speedup": 2}, [0, 7.5, 12.5, 1.5], {}),
+    ],
+)  # fmt: skip
+def test_think_times_count_from_the_end_of_an_earlier_job(
+    tmp_path: Path, jobs: tuple[Any, ...], system: str, words: dict[str, Any], submit_s: list[float],
+    left_out: dict[str, int],
+) -> None:  # fmt: skip
+    trace = trace_of(tmp_path, *jobs, queues={1: 0} if "queues" in words else None)
+    run = osub.simulate(trace, system, **words)
+    assert column(run, "submit_s") == submit_s
+    assert run.outcome["left_out"] == left_out
+    assert "dependent_jobs" not in run.info.options or words.get("dependencies", True)
 
 
 def test_of_a_real_cluster_the_submission_follows_the_real_end(tmp_path: Path) -> None:

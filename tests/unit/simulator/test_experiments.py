@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 import pytest
-from click.testing import Result as Outcome
-from typer.testing import CliRunner
 
 from analysis.claims import Claim, ClaimRow, not_comparable
-from foundation.errors import InputError, UsageError
-from osub.cli.experiment import app
+from foundation.errors import InputError
 from simulator.engine.run_rules import RunRules
 from simulator.experiment_page import ExperimentTable, against, percent, write_page
 from simulator.experiments.thesis_cases import CaseOutcome as Figures
@@ -45,6 +41,7 @@ from simulator.simulation.one_simulation import simulate
 from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
 from simulator.simulation_spec import SimulationSpec
+from tests.fixtures.cli import Cli
 from workloads.swf import SwfColumns, load_columns
 
 
@@ -231,17 +228,14 @@ def spoken(page: str) -> str:
 
 
 class TestCommand:
-    @staticmethod
-    def call(*words: str) -> Outcome:
-        return CliRunner().invoke(app, list(words), catch_exceptions=True)
-
     @pytest.mark.slow
-    def test_chapter_5_prints_its_tables_and_writes_a_page(self, short_trace: Path, tmp_path: Path) -> None:
+    def test_chapter_5_prints_its_tables_and_writes_a_page(
+        self, short_trace: Path, tmp_path: Path, cli: Cli
+    ) -> None:
         page = tmp_path / "page.html"
-        outcome = self.call("thesis-5", str(short_trace), "--any-trace", "--html", str(page))
-        assert outcome.exit_code == 0, outcome.output
+        out = cli("experiment", "thesis-5", short_trace, "--any-trace", "--html", page).out
         for name in ("Table 5.3(a)", "Table 5.4", "Table 5.5", "Figures 5.4(a)"):
-            assert name in outcome.output
+            assert name in out
         text = page.read_text()
         assert all(f"Figure 5.{number}(a)" in text for number in (4, 5, 6, 7))
         answer = spoken(text)
@@ -250,42 +244,38 @@ class TestCommand:
         assert "cannot be compared here" in text
 
     @pytest.mark.parametrize("chapter", ["thesis-5", "thesis-6"])
-    def test_another_trace_than_the_thesiss_is_refused(self, busy_trace: Path, chapter: str) -> None:
-        outcome = self.call(chapter, str(busy_trace))
-        assert isinstance(outcome.exception, InputError)
-        assert "is not the thesis's trace: 400 jobs that run, not 51,871" in str(outcome.exception)
+    def test_another_trace_than_the_thesiss_is_refused(
+        self, busy_trace: Path, chapter: str, cli: Cli
+    ) -> None:
+        said = cli.said("experiment", chapter, busy_trace, code=1)
+        assert "is not the thesis's trace: 400 jobs that run, not 51,871" in said
 
     @pytest.mark.slow
-    def test_the_kit_trace_adds_its_tables(self, tmp_path: Path) -> None:
-        trace = str(busy(tmp_path, 40))
-        outcome = self.call("thesis-5", trace, "--any-trace", "--kit", trace, "--json")
-        assert outcome.exit_code == 0, outcome.output
-        found = json.loads(outcome.stdout)
+    def test_the_kit_trace_adds_its_tables(self, tmp_path: Path, cli: Cli) -> None:
+        trace = busy(tmp_path, 40)
+        found = cli.json("experiment", "thesis-5", trace, "--any-trace", "--kit", trace, "--json")
         assert [table["name"] for table in found["tables"]][-3:-1] == ["Table 5.3(b)", "Table 5.6"]
         assert len(found["outcomes"]) == len(CHAPTER_5.cases()) + len(KIT.cases())
         assert found["outcomes"][-1]["interactive_jobs"] == 5
 
     @pytest.mark.slow
-    def test_chapter_6_without_a_survey(self, short_trace: Path, tmp_path: Path) -> None:
+    def test_chapter_6_without_a_survey(self, short_trace: Path, tmp_path: Path, cli: Cli) -> None:
         page = tmp_path / "page.html"
-        outcome = self.call(
-            "thesis-6", str(short_trace), "--any-trace", "--survey", "none", "--html", str(page)
-        )
-        assert outcome.exit_code == 0, outcome.output
-        assert "Table 6.2" in outcome.output
+        flags = ("--any-trace", "--survey", "none", "--html", page)
+        assert "Table 6.2" in cli("experiment", "thesis-6", short_trace, *flags).out
         text = page.read_text()
         assert "Figure 6.6(c)" in text
         for words in ("with one job a core (SQ, M=1) ", "the largest S_OSub is ", "64 jobs, "):
             assert words in spoken(text)
 
     @pytest.mark.parametrize("words", ["7", "0", "one", "1-9", ""])
-    def test_data_sets_that_there_are_not_are_reported(self, busy_trace: Path, words: str) -> None:
-        outcome = self.call("thesis-6", str(busy_trace), "--survey", words)
-        assert isinstance(outcome.exception, UsageError)
+    def test_data_sets_that_there_are_not_are_reported(self, busy_trace: Path, words: str, cli: Cli) -> None:
+        cli.said("experiment", "thesis-6", busy_trace, "--survey", words, code=2)
 
-    def test_a_trace_with_too_few_jobs_for_a_data_set_is_reported_at_once(self, busy_trace: Path) -> None:
-        outcome = self.call("thesis-6", str(busy_trace), "--any-trace", "--survey", "6")
-        assert isinstance(outcome.exception, InputError)
+    def test_a_trace_with_too_few_jobs_for_a_data_set_is_reported_at_once(
+        self, busy_trace: Path, cli: Cli
+    ) -> None:
+        cli.said("experiment", "thesis-6", busy_trace, "--any-trace", "--survey", "6", code=1)
 
 
 def test_evidence_is_next_to_the_verdict_and_with_the_facts(tmp_path: Path) -> None:

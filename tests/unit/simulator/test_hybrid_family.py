@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from foundation.records.records_folder import read_info
 from osub.cli.main import run
+from simulator.experiments.hybrid_study import made_workload
 from simulator.hybrid import drawn_jobs
+from simulator.hybrid.drawn_jobs import (
+    MIXES,
+    Draw,
+    HybridJobKind,
+    bursts_of,
+    daly_interval_s,
+    draw_kinds,
+    draw_lives,
+    job_interval_s,
+    projects_of,
+)
+from simulator.simulation.trace_workload import Workload
 from tests.fixtures.cli import Cli
 from tests.fixtures.swf_jobs import write_jobs
 
@@ -25,11 +41,6 @@ HEADER = [
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSUB_JIT", "0")
-
-
-def another(folder: Path) -> Path:
-    (other := folder / "another").mkdir()
-    return other
 
 
 def write_kinds(folder: Path, message: dict[int, dict[str, object]]) -> Path:
@@ -77,26 +88,77 @@ def noticed(notice_s: int, predicted_s: int) -> dict[str, object]:
     return {"kind": "ondemand", "notice_s": notice_s, "predicted_s": predicted_s}
 
 
-def test_a_rigid_victim_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    jobs = [(1, 0, 100, 8), (2, 50, 20, 4)]
-    found, rows = simulate(tmp_path, jobs, {1: saving(30), 2: NOW}, "n-paa")
-    assert found == {1: [(0, 50, 8), (70, 140, 8)], 2: [(50, 70, 4)]}
-    assert (rows["wasted_s"].to_list(), rows["preemptions"].to_list()) == ([20, 0], [1, 0])
-    assert rows["kind"].to_list() == ["batch", "ondemand"]
+PAIR = [(1, 0, 80, 8), (2, 40, 20, 4)]
+FREED = [(1, 0, 30, 8), (2, 60, 20, 4), (3, 5, 50, 8)]
+FREED_KINDS = {1: RIGID, 2: noticed(10, 60), 3: RIGID}
+SQUATS = [(1, 50, 10, 8), (2, 0, 1, 1), (3, 1, 30, 8), (4, 2, 100, 2)]
+SQUAT_KINDS = {1: noticed(1, 50), 2: RIGID, 3: RIGID, 4: RIGID}
+VICTIMS = [(1, 0, 100, 3), (2, 0, 100, 4), (3, 50, 10, 5)]
+VICTIM_KINDS = {1: RIGID, 2: RIGID, 3: NOW}
+Kinds = dict[int, dict[str, object]]
+SCHEDULES: dict[str, tuple[list[Job], Kinds, str, dict[int, Held], dict[str, list[Any]]]] = {
+    "a rigid victim goes on from its checkpoint": (
+        [(1, 0, 100, 8), (2, 50, 20, 4)], {1: saving(30), 2: NOW}, "n-paa",
+        {1: [(0, 50, 8), (70, 140, 8)], 2: [(50, 70, 4)]},
+        {"wasted_s": [20, 0], "preemptions": [1, 0], "kind": ["batch", "ondemand"]},
+    ),
+    "a malleable victim holds its nodes for the warning": (
+        PAIR, {1: SOFT, 2: NOW}, "n-paa warning=10", {1: [(0, 50, 8), (50, 130, 4)], 2: [(50, 70, 4)]},
+        {"elasticity": ["malleable", "rigid"], "min_nodes": [2, None]},
+    ),
+    "a malleable job shrinks and gets its nodes back": (
+        PAIR, {1: SOFT, 2: NOW}, "n-spaa", {1: [(0, 40, 8), (40, 60, 4), (60, 90, 8)], 2: [(40, 60, 4)]}, {},
+    ),
+    # No mixture: jobs are preempted for the whole need.
+    "too little to shrink by is left alone": (
+        [(1, 0, 100, 4), (2, 0, 100, 4), (3, 50, 10, 6)], {1: SOFT, 2: RIGID, 3: NOW}, "n-spaa warning=0",
+        {3: [(50, 60, 6)]}, {"preemptions": [1, 1, 0]},
+    ),
+    "nodes that become free are collected from the notice on": (
+        FREED, FREED_KINDS, "cua-paa", {1: [(0, 30, 8)], 2: [(60, 80, 4)], 3: [(80, 130, 8)]}, {},
+    ),
+    "notices may be ignored": (FREED, FREED_KINDS, "n-paa", {3: [(30, 60, 8), (80, 130, 8)]}, {}),
+    "a rigid job is preempted right after its last checkpoint": (
+        [(1, 0, 100, 8), (2, 60, 20, 8)], {1: saving(25), 2: noticed(10, 60)}, "cup-paa",
+        {1: [(0, 50, 8), (80, 130, 8)], 2: [(60, 80, 8)]}, {"wasted_s": [None, None]},
+    ),
+    # No job is preempted for what comes free by its request before the predicted arrival.
+    "jobs that end in time are counted on": (
+        [(1, 0, 40, 4), (2, 0, 100, 4), (3, 60, 20, 4), (4, 5, 90, 4)],
+        {1: RIGID, 2: RIGID, 3: noticed(10, 60), 4: RIGID}, "cup-paa",
+        {3: [(60, 80, 4)], 4: [(80, 170, 4)]}, {"preemptions": [0, 0, 0, 0]},
+    ),
+    "who is backfilled on reserved nodes goes when they are needed": (
+        SQUATS, SQUAT_KINDS, "cua-paa", {4: [(2, 50, 2), (90, 190, 2)], 1: [(50, 60, 8)]},
+        {"wasted_s": [0, 0, 0, 48]},
+    ),
+    "none is backfilled on reserved nodes": (
+        SQUATS, SQUAT_KINDS, "cua-spaa squatting=no", {4: [(90, 190, 2)]}, {},
+    ),
+    "a reservation ends when its job does not come": (
+        [(1, 100, 20, 8), (2, 5, 200, 8), (3, 0, 1, 1)], {1: noticed(1, 20), 2: RIGID, 3: RIGID},
+        "cua-paa release=10", {2: [(30, 100, 8), (120, 320, 8)]}, {},
+    ),
+    "victims are chosen one by one": (VICTIMS, VICTIM_KINDS, "n-paa", {}, {"preemptions": [1, 1, 0]}),
+    "victims chosen together cost less": (
+        VICTIMS, VICTIM_KINDS, "n-spaa preemption=optimal", {}, {"preemptions": [0, 1, 0]},
+    ),
+    "what cannot be freed is waited for in front": (
+        [(1, 0, 50, 6), (2, 10, 20, 4), (3, 5, 10, 8)], {1: NOW, 2: NOW, 3: RIGID}, "n-paa",
+        {1: [(0, 50, 6)], 2: [(50, 70, 4)], 3: [(70, 80, 8)]}, {},
+    ),
+}  # fmt: skip
 
 
-def test_a_malleable_victim_holds_its_nodes_for_the_warning(tmp_path: Path) -> None:
-    jobs = [(1, 0, 80, 8), (2, 40, 20, 4)]
-    found, rows = simulate(tmp_path, jobs, {1: SOFT, 2: NOW}, "n-paa", "warning=10")
-    assert found == {1: [(0, 50, 8), (50, 130, 4)], 2: [(50, 70, 4)]}
-    assert rows["elasticity"].to_list() == ["malleable", "rigid"]
-    assert rows["min_nodes"].to_list() == [2, None]
-
-
-def test_a_malleable_job_shrinks_and_gets_its_nodes_back(tmp_path: Path) -> None:
-    jobs = [(1, 0, 80, 8), (2, 40, 20, 4)]
-    found, _ = simulate(tmp_path, jobs, {1: SOFT, 2: NOW}, "n-spaa")
-    assert found == {1: [(0, 40, 8), (40, 60, 4), (60, 90, 8)], 2: [(40, 60, 4)]}
+@pytest.mark.parametrize(("jobs", "kinds", "words", "held", "columns"), SCHEDULES.values(), ids=SCHEDULES)
+def test_schedules_checked_by_hand(
+    tmp_path: Path, jobs: list[Job], kinds: Kinds, words: str, held: dict[int, Held],
+    columns: dict[str, list[Any]],
+) -> None:  # fmt: skip
+    found, rows = simulate(tmp_path, jobs, kinds, *words.split())
+    assert {job: found[job] for job in held} == held
+    none = pl.Series([0] * len(jobs))
+    assert {name: rows.get_column(name, default=none).to_list() for name in columns} == columns
 
 
 def test_jobs_shrink_by_the_same_number_as_far_as_they_can(tmp_path: Path) -> None:
@@ -108,76 +170,12 @@ def test_jobs_shrink_by_the_same_number_as_far_as_they_can(tmp_path: Path) -> No
     assert [nodes for _, _, nodes in found[2]] == [5, 1, 5]
 
 
-def test_too_little_to_shrink_by_is_left_alone(tmp_path: Path) -> None:
-    """No mixture: jobs are preempted for the whole need."""
-    jobs = [(1, 0, 100, 4), (2, 0, 100, 4), (3, 50, 10, 6)]
-    found, rows = simulate(tmp_path, jobs, {1: SOFT, 2: RIGID, 3: NOW}, "n-spaa", "warning=0")
-    assert rows["preemptions"].to_list() == [1, 1, 0]
-    assert found[3] == [(50, 60, 6)]
-
-
-def test_nodes_that_become_free_are_collected_from_the_notice_on(tmp_path: Path) -> None:
-    jobs = [(1, 0, 30, 8), (2, 60, 20, 4), (3, 5, 50, 8)]
-    reported = {1: RIGID, 2: noticed(10, 60), 3: RIGID}
-    found, _ = simulate(tmp_path, jobs, reported, "cua-paa")
-    assert found == {1: [(0, 30, 8)], 2: [(60, 80, 4)], 3: [(80, 130, 8)]}
-    ignored, _ = simulate(tmp_path, jobs, reported, "n-paa")
-    assert ignored[3] == [(30, 60, 8), (80, 130, 8)]
-
-
-def test_a_rigid_job_is_preempted_right_after_its_last_checkpoint(tmp_path: Path) -> None:
-    jobs = [(1, 0, 100, 8), (2, 60, 20, 8)]
-    found, rows = simulate(tmp_path, jobs, {1: saving(25), 2: noticed(10, 60)}, "cup-paa")
-    assert found == {1: [(0, 50, 8), (80, 130, 8)], 2: [(60, 80, 8)]}
-    assert rows.get_column("wasted_s", default=pl.Series([0.0])).sum() == 0
-
-
-def test_jobs_that_end_in_time_are_counted_on(tmp_path: Path) -> None:
-    """No job is preempted for what comes free by its request before the predicted arrival."""
-    jobs = [(1, 0, 40, 4), (2, 0, 100, 4), (3, 60, 20, 4), (4, 5, 90, 4)]
-    found, rows = simulate(tmp_path, jobs, {1: RIGID, 2: RIGID, 3: noticed(10, 60), 4: RIGID}, "cup-paa")
-    assert rows["preemptions"].sum() == 0
-    assert (found[3], found[4]) == ([(60, 80, 4)], [(80, 170, 4)])
-
-
-def test_who_is_backfilled_on_reserved_nodes_goes_when_they_are_needed(tmp_path: Path) -> None:
-    jobs = [(1, 50, 10, 8), (2, 0, 1, 1), (3, 1, 30, 8), (4, 2, 100, 2)]
-    reported = {1: noticed(1, 50), 2: RIGID, 3: RIGID, 4: RIGID}
-    found, rows = simulate(tmp_path, jobs, reported, "cua-paa")
-    assert (found[4], found[1]) == ([(2, 50, 2), (90, 190, 2)], [(50, 60, 8)])
-    assert rows["wasted_s"].to_list() == [0, 0, 0, 48]
-    kept, _ = simulate(another(tmp_path), jobs, reported, "cua-spaa", "squatting=no")
-    assert kept[4] == [(90, 190, 2)]
-
-
-def test_a_reservation_ends_when_its_job_does_not_come(tmp_path: Path) -> None:
-    jobs = [(1, 100, 20, 8), (2, 5, 200, 8), (3, 0, 1, 1)]
-    reported = {1: noticed(1, 20), 2: RIGID, 3: RIGID}
-    found, _ = simulate(tmp_path, jobs, reported, "cua-paa", "release=10")
-    assert found[2] == [(30, 100, 8), (120, 320, 8)]
-
-
-def test_victims_chosen_together_cost_less(tmp_path: Path) -> None:
-    jobs = [(1, 0, 100, 3), (2, 0, 100, 4), (3, 50, 10, 5)]
-    reported = {1: RIGID, 2: RIGID, 3: NOW}
-    _, one_by_one = simulate(tmp_path, jobs, reported, "n-paa")
-    assert one_by_one["preemptions"].to_list() == [1, 1, 0]
-    _, together = simulate(another(tmp_path), jobs, reported, "n-spaa", "preemption=optimal")
-    assert together["preemptions"].to_list() == [0, 1, 0]
-
-
 def test_a_job_that_shares_starts_at_once_and_preempts_no_job(tmp_path: Path) -> None:
     jobs = [(1, 0, 100, 8), (2, 50, 20, 8)]
     found, rows = simulate(tmp_path, jobs, {1: RIGID, 2: NOW}, "share", "weight=4")
     assert found == {1: [(0, 120, 8)], 2: [(50, 75, 8)]}
     assert rows["preemptions"].sum() == 0
     assert read_info(tmp_path / "share").multiplicity == 2
-
-
-def test_what_cannot_be_freed_is_waited_for_in_front(tmp_path: Path) -> None:
-    jobs = [(1, 0, 50, 6), (2, 10, 20, 4), (3, 5, 10, 8)]
-    found, _ = simulate(tmp_path, jobs, {1: NOW, 2: NOW, 3: RIGID}, "n-paa")
-    assert found == {1: [(0, 50, 6)], 2: [(50, 70, 4)], 3: [(70, 80, 8)]}
 
 
 GOOD = "trace_job,kind,min_nodes,max_nodes,setup_s,notice_s,predicted_s\n"
@@ -269,3 +267,119 @@ def test_the_columns_that_are_needed_are_named(tmp_path: Path, cli: Cli) -> None
     write_jobs(tmp_path / "trace.swf", [(1, 0, 100, 8)])
     (kinds := tmp_path / "kinds.csv").write_text("trace_job,min_nodes\n1,2\n")
     assert ":1: no column kind" in cli(*words_of(tmp_path, kinds, "n-paa"), code=1).err
+
+
+NODES = 64
+
+
+def workload(jobs: int = 3000) -> Workload:
+    """Return jobs that come in bursts."""
+    return made_workload(jobs, NODES)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_min", "mtbf_min", "interval_min"), [(5, 1440, 117), (5, 360, 57), (5, 15, 9.1)]
+)
+def test_daly_s_interval(checkpoint_min: float, mtbf_min: float, interval_min: float) -> None:
+    """The values of Daly's Figures 3 to 5."""
+    found = daly_interval_s(checkpoint_min * 60, mtbf_min * 60) / 60
+    assert found == pytest.approx(interval_min, rel=0.01)
+
+
+def test_a_machine_that_fails_all_the_time_saves_as_often() -> None:
+    assert daly_interval_s(600, 200) == 200
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cost_s", "interval_s"), [(128, 600, 38_062), (512, 600, 18_833), (4096, 1200, 8_832)]
+)
+def test_intervals_of_jobs_on_nodes_that_fail_every_five_years(
+    nodes: int, cost_s: float, interval_s: float
+) -> None:
+    assert job_interval_s(nodes, cost_s, 5.0) == pytest.approx(interval_s, rel=1e-3)
+
+
+def test_every_job_of_a_project_has_its_kind() -> None:
+    jobs = workload()
+    kinds, project = draw_kinds(jobs, NODES, Draw(), 3), projects_of(jobs, 211, 3)
+    small = 2 * jobs.nodes <= NODES
+    for one in np.unique(project):
+        assert len(set(kinds[small & (project == one)].tolist())) <= 1
+
+
+def test_jobs_of_a_burst_have_one_size_request_and_project() -> None:
+    jobs = workload()
+    burst, project = bursts_of(jobs), projects_of(jobs, 211, 3)
+    for one in range(int(burst.max()) + 1):
+        own = np.flatnonzero(burst == one)
+        assert len({(jobs.nodes[job], jobs.requested_us[job], project[job]) for job in own}) == 1
+        assert (np.diff(jobs.submit_us[own]) <= 3600 * 10**6).all()
+
+
+def test_no_on_demand_job_asks_for_more_than_half_of_the_nodes() -> None:
+    jobs = workload()
+    for seed in range(5):
+        kinds = draw_kinds(jobs, NODES, replace(Draw(), on_demand=1.0, malleable=0.0), seed)
+        assert ((kinds == HybridJobKind.ON_DEMAND) == (2 * jobs.nodes <= NODES)).all()
+        assert set(kinds[2 * jobs.nodes > NODES].tolist()) == {HybridJobKind.RIGID, HybridJobKind.MALLEABLE}
+
+
+def test_users_are_projects_where_that_is_wanted() -> None:
+    made = workload()
+    jobs = replace(made, user=np.arange(made.count) // 7 % 30)
+    kinds = draw_kinds(jobs, NODES, replace(Draw(), projects=0), 1)
+    small = 2 * jobs.nodes <= NODES
+    for user in np.unique(jobs.user):
+        assert len(set(kinds[small & (jobs.user == user)].tolist())) == 1
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_notices_come_as_the_mix_says(mix: str) -> None:
+    jobs = workload()
+    lifecycles = draw_lives(jobs, NODES, replace(Draw(), mix=mix, on_demand=1.0, malleable=0.0), 5).lifecycles
+    assert lifecycles is not None
+    classes = [0, 0, 0, 0]
+    for job, lifecycle in enumerate(lifecycles):
+        if not lifecycle.on_demand:
+            assert lifecycle.notice_us is None
+            continue
+        if lifecycle.notice_us is None or lifecycle.predicted_us is None:
+            classes[0] += 1
+            continue
+        arrival_us = int(jobs.submit_us[job])
+        lead_s = (lifecycle.predicted_us - lifecycle.notice_us) / 1e6
+        assert lifecycle.notice_us <= arrival_us
+        assert lead_s <= 1800
+        assert lead_s >= 900 or lifecycle.notice_us == 0
+        late_us = arrival_us - lifecycle.predicted_us
+        classes[1 if late_us == 0 else 2 if late_us < 0 else 3] += 1
+        assert late_us <= 1800 * 10**6
+    shares = np.array(classes) / sum(classes)
+    assert shares == pytest.approx(np.array(MIXES[mix]), abs=0.05)
+
+
+def test_set_up_and_sizes_are_the_paper_s() -> None:
+    jobs = workload()
+    lifecycles = draw_lives(jobs, NODES, Draw(), 2).lifecycles
+    assert lifecycles is not None
+    for job, lifecycle in enumerate(lifecycles):
+        share = lifecycle.setup_us / jobs.run_us[job]
+        if lifecycle.sizes is not None:
+            assert 0 <= share <= 0.05
+            assert lifecycle.sizes.least == -(-int(jobs.nodes[job]) // 5)
+            assert lifecycle.sizes.most == jobs.nodes[job]
+        elif not lifecycle.on_demand:
+            assert 0.0499 <= share <= 0.1
+            assert lifecycle.checkpoint_us == 600 * 10**6
+
+
+def test_other_notices_leave_the_kinds_as_they_are() -> None:
+    jobs = workload(300)
+    kinds = [
+        [(lifecycle.on_demand, lifecycle.sizes, lifecycle.setup_us) for lifecycle in drawn.lifecycles or ()]
+        for drawn in (draw_lives(jobs, NODES, replace(Draw(), mix=mix), 4) for mix in ("W1", "W4"))
+    ]
+    assert kinds[0] == kinds[1]
+    first, again, other = (list(draw_lives(jobs, NODES, Draw(), seed).lifecycles or ()) for seed in (4, 4, 5))
+    assert first == again
+    assert first != other

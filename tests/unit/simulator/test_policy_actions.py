@@ -22,22 +22,21 @@ def trace(tmp_path: Path) -> Path:
     return write_jobs(tmp_path / "five.swf", JOBS)
 
 
-def simulate(trace: Path, out: Path, *words: str, system: str = "N4C2") -> int:
-    return run(["simulate", str(trace), "--system", system, "--out", str(out), *words])
+def words_of(trace: Path, out: Path, *words: str, system: str = "N4C2") -> list[str]:
+    return ["simulate", str(trace), "--system", system, "--out", str(out), *words]
 
 
-def refused(trace: Path, out: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def refused(cli: Cli, trace: Path, out: Path, *words: str, code: int = 1) -> str:
     """Simulate what must fail; return its only line."""
-    assert simulate(trace, out, *words) == 1
-    (message,) = capsys.readouterr().err.splitlines()
+    message = cli.said(*words_of(trace, out, *words), code=code)
     assert not out.exists()
     return message
 
 
 @pytest.mark.slow
-def test_the_documented_policy_goes_through_the_whole_chain(trace: Path, tmp_path: Path) -> None:
-    assert simulate(trace, tmp_path / "way", "--policy", f"{MAKE_WAY}:MakeWay", "--set", "patience_s=60") == 0
-    assert simulate(trace, tmp_path / "fcfs", "--policy", "fcfs") == 0
+def test_the_documented_policy_goes_through_the_whole_chain(trace: Path, tmp_path: Path, cli: Cli) -> None:
+    cli(*words_of(trace, tmp_path / "way", "--policy", f"{MAKE_WAY}:MakeWay", "--set", "patience_s=60"))
+    cli(*words_of(trace, tmp_path / "fcfs", "--policy", "fcfs"))
     jobs = {row["trace_job"]: row for row in pl.read_parquet(tmp_path / "way" / "jobs.parquet").to_dicts()}
     assert jobs[3]["start_s"] == 200  # waited for 60 s from 20 s on, then for the warning of job 1
     assert jobs[1]["preemptions"] == 2  # for job 3, and for job 5
@@ -52,11 +51,11 @@ def test_the_documented_policy_goes_through_the_whole_chain(trace: Path, tmp_pat
 
 @pytest.mark.parametrize("check", [[], ["--check"]], ids=["plain", "checked"])
 def test_jobs_go_on_from_their_checkpoint_when_a_node_has_failed(
-    trace: Path, tmp_path: Path, check: list[str]
+    trace: Path, tmp_path: Path, cli: Cli, check: list[str]
 ) -> None:
     (tmp_path / "down.csv").write_text("node,down_s,up_s\nn1,5000,5100\n")
     words = ["--failures", str(tmp_path / "down.csv"), "--checkpoint-interval", "1000", *check]
-    assert simulate(trace, tmp_path / "run", *words, "--checkpoint-cost", "10") == 0
+    cli(*words_of(trace, tmp_path / "run", *words, "--checkpoint-cost", "10"))
     jobs = pl.read_parquet(tmp_path / "run" / "jobs.parquet").sort("trace_job")
     # job 1 saves after 1000, 2010, 3020, 4030 s (10 s each); what it did from 4040 s on is lost
     assert jobs.get_column("wasted_s").to_list() == [960, 0, 0, 0, 0]
@@ -70,22 +69,22 @@ def test_jobs_go_on_from_their_checkpoint_when_a_node_has_failed(
     ("how", "state", "wasted_s"), [("scratch", "COMPLETED", 5000.0), ("give-up", "NODE_FAIL", 960.0)]
 )
 def test_jobs_start_from_nothing_or_are_given_up_when_a_node_has_failed(
-    trace: Path, tmp_path: Path, how: str, state: str, wasted_s: float
+    trace: Path, tmp_path: Path, cli: Cli, how: str, state: str, wasted_s: float
 ) -> None:
     (tmp_path / "down.csv").write_text("node,down_s,up_s\nn1,5000,5100\n")
     words = [
         "--failures", str(tmp_path / "down.csv"), "--checkpoint-interval", "1000",
         "--after-failure", how,
     ]  # fmt: skip
-    assert simulate(trace, tmp_path / "run", *words, "--checkpoint-cost", "10") == 0
+    cli(*words_of(trace, tmp_path / "run", *words, "--checkpoint-cost", "10"))
     job = pl.read_parquet(tmp_path / "run" / "jobs.parquet").filter(pl.col("trace_job") == 1).to_dicts()[0]
     assert (job["state"], job["wasted_s"]) == (state, 4960.0 if how == "scratch" else wasted_s)
 
 
 @pytest.mark.slow
-def test_failures_drawn_with_the_same_seed_give_the_same_bytes(trace: Path, tmp_path: Path) -> None:
+def test_failures_drawn_with_the_same_seed_give_the_same_bytes(trace: Path, tmp_path: Path, cli: Cli) -> None:
     for name, seed in (("one", "3"), ("again", "3"), ("other", "4")):
-        assert simulate(trace, tmp_path / name, "--mtbf", "3", "--repair", "0.1", "--seed", seed) == 0
+        cli(*words_of(trace, tmp_path / name, "--mtbf", "3", "--repair", "0.1", "--seed", seed))
     one, again, other = (
         (tmp_path / name / "allocations.parquet").read_bytes() for name in ("one", "again", "other")
     )
@@ -93,11 +92,9 @@ def test_failures_drawn_with_the_same_seed_give_the_same_bytes(trace: Path, tmp_
     assert one != other
 
 
-def test_a_node_that_never_comes_back_is_reported(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_that_never_comes_back_is_reported(trace: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "down.csv").write_text("node,down_s,up_s\nn1,5,\n")
-    message = refused(trace, tmp_path / "run", capsys, "--failures", str(tmp_path / "down.csv"))
+    message = refused(cli, trace, tmp_path / "run", "--failures", str(tmp_path / "down.csv"))
     assert "1 job never ends: too few nodes come back for one that asks for 4 nodes" in message
 
 
@@ -106,7 +103,10 @@ WRONG = {
         "context.start(job) and context.start(job)",
         "job 1 runs: the policy cannot start it",
     ),
-    "resizes a rigid job": ("context.start(job) and context.resize(job, 1)", "job 1 is rigid"),
+    "resizes a rigid job": (
+        "context.start(job) and context.resize(job, 1)",
+        "job 1 is rigid and cannot be resized",
+    ),
     "a size it has not": ("context.start(job, 1)", "job 1 runs on 2 nodes, not on 1"),
     "no such node": ("context.start(job, on={7: [0, 1], 8: [0, 1]})", "there is no node 7"),
     "cores twice": ("context.start(job, on={0: [0, 0], 1: [0, 1]})", "asks for 2 with a free slot"),
@@ -153,7 +153,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
-    name: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
     code, reported = WRONG[name]
     (policy := tmp_path / "wrong.py").write_text(
@@ -163,7 +163,7 @@ def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
         "        for job in list(context.waiting):\n"
         f"            {code}\n"
     )
-    message = refused(trace, tmp_path / "run", capsys, "--policy", f"{policy}:Wrong")
+    message = refused(cli, trace, tmp_path / "run", "--policy", f"{policy}:Wrong")
     assert message.startswith(f"osub: policy {policy}:Wrong, at ")
     assert reported in message
 
@@ -183,11 +183,9 @@ def test_what_a_policy_cannot_do_is_one_line_that_names_policy_and_job(
     ],
 )
 def test_settings_that_cannot_be_are_refused(
-    words: str, expected_message: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, expected_message: str, trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    assert simulate(trace, tmp_path / "run", *words.split()) == 2
-    (message,) = capsys.readouterr().err.splitlines()
-    assert expected_message in message
+    assert expected_message in refused(cli, trace, tmp_path / "run", *words.split(), code=2)
 
 
 def test_the_policies_are_listed_with_one_line_each(cli: Cli) -> None:
@@ -196,7 +194,7 @@ def test_the_policies_are_listed_with_one_line_each(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_two_pools_run_on_one_time_line_and_see_each_other(trace: Path, tmp_path: Path) -> None:
+def test_two_pools_run_on_one_time_line_and_see_each_other(trace: Path, tmp_path: Path, cli: Cli) -> None:
     (policy := tmp_path / "nosy.py").write_text(
         "class Nosy:\n"
         "    def schedule(self, context):\n"
@@ -211,7 +209,7 @@ def test_two_pools_run_on_one_time_line_and_see_each_other(trace: Path, tmp_path
         "\n".join([*lines[:3], *(line.replace(" 1 -1 -1 -1", " 0 -1 -1 -1") for line in lines[3:])])
     )
     options = ["--queues", "mq", "--interactive-nodes", "2", "--oversize", "clip"]
-    assert simulate(mixed, tmp_path / "nosy", "--policy", f"{policy}:Nosy", *options) == 0
-    assert simulate(mixed, tmp_path / "fcfs", "--policy", "fcfs", *options) == 0
+    cli(*words_of(mixed, tmp_path / "nosy", "--policy", f"{policy}:Nosy", *options))
+    cli(*words_of(mixed, tmp_path / "fcfs", "--policy", "fcfs", *options))
     same = [(tmp_path / name / "jobs.parquet").read_bytes() for name in ("nosy", "fcfs")]
     assert pl.read_parquet(same[0]).get_column("end_s").equals(pl.read_parquet(same[1]).get_column("end_s"))

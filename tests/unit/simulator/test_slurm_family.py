@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,6 @@ from foundation.errors import InputError, UsageError
 from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, Run, load_run
 from foundation.records.table_files import frame_of
 from osub.cli.main import run
-from osub.cli.main import run as osub
 from simulator.fit.fit_parameters import Parameter
 from simulator.fit.measured_run import Latencies
 from simulator.fit.recorded_order import read_starts
@@ -50,22 +48,58 @@ def starts(
 
 
 BACKFILLABLE = [(1, 0, 100, 1, 100, 1), (2, 1, 50, 2, 50, 1), (3, 2, 40, 1, 40, 1), (4, 3, 300, 1, 300, 1)]
+QUIET = [(1, 0, 300, 1, 300, 1), (2, 150, 50, 2, 50, 1), (3, 260, 30, 1, 30, 1), (4, 261, 20, 1, 20, 1)]
+LOOKS = [(1, 0, 5, 1, 5, 1), (2, 0.9, 50, 1, 50, 1), (3, 1.1, 5, 2, 5, 1), (4, 80, 5, 1, 5, 1)]
+TWO = [(1, 0, 5, 1, 5, 1), (2, 1, 50, 1, 50, 1)]
+SPACED = [(1, 0, 5, 1, 5, 1), (2, 3, 5, 1, 5, 1), (3, 15, 5, 1, 5, 1)]
+PAIR = [(1, 0, 10, 2, 10, 1), (2, 1, 10, 2, 10, 1)]
+WIDER = [(1, 0, 100, 2, 100, 1), (2, 1, 50, 2, 50, 1), (3, 2, 200, 3, 200, 1), (4, 3, 160, 1, 160, 1)]
+ONE_NODE = [(1, 0, 100, 2, 100, 1), (2, 1, 50, 1, 50, 1), (3, 2, 50, 1, 50, 1)]
+OVER_A_MINUTE = [(1, 0, 100, 1, 100, 1), (2, 1, 50, 2, 50, 1), (3, 2, 40, 1, 61, 1)]
+TWO_USERS = [(1, 0, 100, 2, 100, 1), (2, 1, 10, 2, 10, 1), (3, 2, 10, 2, 10, 2)]
+SIZES = [(1, 0, 100, 2, 100, 1), (2, 1, 10, 1, 10, 1), (3, 2, 10, 2, 10, 1)]
+SCHEDULES: list[tuple[str, Sequence[Line], str, dict[int, float]]] = [
+    ("backfilled at intervals", BACKFILLABLE, "interval=30", {1: 0, 2: 100, 3: 30, 4: 150}),
+    ("backfilled at an earlier run", BACKFILLABLE, "interval=7", {1: 0, 2: 100, 3: 7, 4: 150}),
+    ("backfilled at a later run", BACKFILLABLE, "interval=59", {1: 0, 2: 100, 3: 59, 4: 150}),
+    ("backfill scheduler begins at its phase", BACKFILLABLE, "interval=30 phase=11", {3: 11}),
+    ("none beyond the depth is backfilled", BACKFILLABLE, "depth=1", {3: 150}),
+    ("none overtakes without backfilling", BACKFILLABLE, "backfill=no", {3: 150}),
+    ("nodes kept from the last whole resolution on", BACKFILLABLE, "resolution=60", {3: 150}),
+    # When job 3 has ended the start of job 2 is 10 s away, and job 4 takes its node for 300 s.
+    ("no nodes kept beyond the window", BACKFILLABLE, "window=5", {4: 90}),
+    ("backfilled at once after a quiet time", QUIET, "interval=60", {1: 0, 2: 300, 3: 260, 4: 350}),
+    ("arrivals wait for a look", LOOKS, "tick=1 backfill=no", {1: 0.5, 2: 1.5, 3: 52.5, 4: 80.5}),
+    ("time between looks", LOOKS, "tick=1 delay=10 backfill=no", {1: 0.5, 2: 10.5, 3: 61.5, 4: 81.5}),
+    ("a pass every so often", TWO, "delay=100 every=20 backfill=no", {1: 0, 2: 20}),
+    ("passes keep their distance", SPACED, "spacing=10 backfill=no", {1: 0, 2: 10, 3: 20}),
+    ("ends wait for a look", PAIR, "tick=8 backfill=no ends=wait", {1: 4, 2: 20}),
+    ("ends do not wait for a look", PAIR, "tick=8 backfill=no ends=at-once", {1: 4, 2: 14}),
+    ("nodes complete before another job starts", PAIR, "completing=4 backfill=no", {1: 0, 2: 14}),
+    # Job 2 is kept two nodes from 100 to 150, job 3 all three from then on: job 4 would be in its way.
+    ("all that wait are kept nodes", WIDER, "N3C1 interval=1", {1: 0, 2: 100, 3: 150, 4: 350}),
+    ("one that waits is kept nodes", WIDER, "N3C1 interval=1 reserve=1", {4: 3}),
+    # Job 2 takes one of two cores from second 100 on, and job 3 may not have the other for longer.
+    ("kept nodes are kept whole", ONE_NODE, "N1C2 interval=1", {1: 0, 2: 100, 3: 100}),
+    ("limits as they are", OVER_A_MINUTE, "interval=10", {3: 10}),
+    ("limits are whole minutes", OVER_A_MINUTE, "interval=10 limits=1", {3: 150}),
+    ("no fair share", TWO_USERS, "", {1: 0, 2: 100, 3: 110}),
+    ("less used first by fair share", TWO_USERS, "fair=1000", {1: 0, 2: 110, 3: 100}),
+    ("large first by size", SIZES, "size=10", {1: 0, 2: 110, 3: 100}),
+    ("small first by size", SIZES, "size=10 favour=small", {1: 0, 2: 100, 3: 110}),
+    ("old first by age", SIZES, "size=1 age=1000000", {1: 0, 2: 100, 3: 110}),
+    ("age is not looked at yet", SIZES, "size=1 age=1000000 calc=1000", {1: 0, 2: 110, 3: 100}),
+]
 
 
-@pytest.mark.parametrize(("interval", "third_s"), [("30", 30), ("7", 7), ("59", 59)])
-def test_a_job_is_backfilled_when_the_backfill_scheduler_runs(
-    tmp_path: Path, interval: str, third_s: float
+@pytest.mark.parametrize(("_", "lines", "words", "expected"), SCHEDULES, ids=[case[0] for case in SCHEDULES])
+def test_jobs_start_as_slurm_starts_them(
+    tmp_path: Path, _: str, lines: Sequence[Line], words: str, expected: dict[int, float]
 ) -> None:
-    assert starts(tmp_path, BACKFILLABLE, f"interval={interval}") == {1: 0, 2: 100, 3: third_s, 4: 150}
-
-
-def test_no_job_beyond_the_depth_is_backfilled(tmp_path: Path) -> None:
-    assert starts(tmp_path, BACKFILLABLE, "depth=1")[3] == 150
-
-
-def test_a_job_that_comes_after_a_quiet_time_is_backfilled_at_once(tmp_path: Path) -> None:
-    lines = [(1, 0, 300, 1, 300, 1), (2, 150, 50, 2, 50, 1), (3, 260, 30, 1, 30, 1), (4, 261, 20, 1, 20, 1)]
-    assert starts(tmp_path, lines, "interval=60") == {1: 0, 2: 300, 3: 260, 4: 350}
+    settings = [word for word in words.split() if "=" in word]
+    (system,) = set(words.split()) - set(settings) or {"N2C1"}
+    found = starts(tmp_path, lines, *settings, system=system)
+    assert {job: found[job] for job in expected} == expected
 
 
 @pytest.mark.parametrize(("others", "fourth_s"), [(1, 160), (2, 200)])
@@ -76,69 +110,6 @@ def test_in_a_crowd_looks_are_changes_and_the_backfill_scheduler_keeps_its_rhyth
     wide = [(number, 1, 50, 2, 50, 1) for number in range(2, 2 + others)]
     lines = [(1, 0, 300, 1, 300, 1), *wide, (9, 160, 30, 1, 30, 1)]
     assert starts(tmp_path, lines, "every=20", "interval=50")[9] == fourth_s
-
-
-def test_the_backfill_scheduler_begins_at_its_phase(tmp_path: Path) -> None:
-    assert starts(tmp_path, BACKFILLABLE, "interval=30", "phase=11")[3] == 11
-
-
-def test_without_backfilling_no_one_overtakes(tmp_path: Path) -> None:
-    assert starts(tmp_path, BACKFILLABLE, "backfill=no")[3] == 150
-
-
-def test_arrivals_wait_for_a_look_and_for_the_time_between_two_that_found_any(tmp_path: Path) -> None:
-    lines = [(1, 0, 5, 1, 5, 1), (2, 0.9, 50, 1, 50, 1), (3, 1.1, 5, 2, 5, 1), (4, 80, 5, 1, 5, 1)]
-    assert starts(tmp_path, lines, "tick=1", "backfill=no") == {1: 0.5, 2: 1.5, 3: 52.5, 4: 80.5}
-    (tmp_path / "delay").mkdir()
-    found = starts(tmp_path / "delay", lines, "tick=1", "delay=10", "backfill=no")
-    assert found == {1: 0.5, 2: 10.5, 3: 61.5, 4: 81.5}
-
-
-def test_the_main_scheduler_runs_every_so_often_while_jobs_wait(tmp_path: Path) -> None:
-    lines = [(1, 0, 5, 1, 5, 1), (2, 1, 50, 1, 50, 1)]
-    assert starts(tmp_path, lines, "delay=100", "every=20", "backfill=no") == {1: 0, 2: 20}
-
-
-def test_ends_wait_for_a_look_or_do_not(tmp_path: Path) -> None:
-    lines = [(1, 0, 10, 2, 10, 1), (2, 1, 10, 2, 10, 1)]
-    for ends, second_s in (("wait", 20), ("at-once", 14)):
-        (tmp_path / ends).mkdir()
-        assert starts(tmp_path / ends, lines, "tick=8", "backfill=no", f"ends={ends}") == {1: 4, 2: second_s}
-
-
-def test_the_main_scheduler_keeps_its_distance_from_itself(tmp_path: Path) -> None:
-    lines = [(1, 0, 5, 1, 5, 1), (2, 3, 5, 1, 5, 1), (3, 15, 5, 1, 5, 1)]
-    assert starts(tmp_path, lines, "spacing=10", "backfill=no") == {1: 0, 2: 10, 3: 20}
-
-
-def test_nodes_are_kept_from_the_last_whole_resolution_on(tmp_path: Path) -> None:
-    assert starts(tmp_path, BACKFILLABLE, "resolution=60")[3] == 150
-
-
-def test_no_nodes_are_kept_beyond_the_window(tmp_path: Path) -> None:
-    """When job 3 has ended the start of job 2 is 10 s away, and job 4 takes its node for 300 s."""
-    assert starts(tmp_path, BACKFILLABLE, "window=5")[4] == 90
-
-
-def test_only_so_many_jobs_are_kept_nodes(tmp_path: Path) -> None:
-    """Job 2 is kept two nodes from 100 to 150, job 3 all three from then on: job 4 would be in its way."""
-    lines = [(1, 0, 100, 2, 100, 1), (2, 1, 50, 2, 50, 1), (3, 2, 200, 3, 200, 1), (4, 3, 160, 1, 160, 1)]
-    assert starts(tmp_path, lines, "interval=1", system="N3C1") == {1: 0, 2: 100, 3: 150, 4: 350}
-    (tmp_path / "one").mkdir()
-    assert starts(tmp_path / "one", lines, "interval=1", "reserve=1", system="N3C1")[4] == 3
-
-
-def test_kept_nodes_are_kept_whole(tmp_path: Path) -> None:
-    """Job 2 takes one of two cores from second 100 on, and job 3 may not have the other for longer."""
-    lines = [(1, 0, 100, 2, 100, 1), (2, 1, 50, 1, 50, 1), (3, 2, 50, 1, 50, 1)]
-    assert starts(tmp_path, lines, "interval=1", system="N1C2") == {1: 0, 2: 100, 3: 100}
-
-
-def test_limits_are_whole_minutes(tmp_path: Path) -> None:
-    lines = [(1, 0, 100, 1, 100, 1), (2, 1, 50, 2, 50, 1), (3, 2, 40, 1, 61, 1)]
-    assert starts(tmp_path, lines, "interval=10")[3] == 10
-    (tmp_path / "minutes").mkdir()
-    assert starts(tmp_path / "minutes", lines, "interval=10", "limits=1")[3] == 150
 
 
 @pytest.mark.slow
@@ -153,30 +124,6 @@ def test_limits_of_jobs_that_share_cores_are_times_on_the_wall(tmp_path: Path) -
     assert (found[4], found[5]) == (144, 144)
     (tmp_path / "work").mkdir()
     assert starts(tmp_path / "work", lines, "interval=5", multiplicity=2)[5] < 80
-
-
-def test_nodes_of_a_job_that_has_ended_complete_before_another_starts(tmp_path: Path) -> None:
-    lines = [(1, 0, 10, 2, 10, 1), (2, 1, 10, 2, 10, 1)]
-    assert starts(tmp_path, lines, "completing=4", "backfill=no") == {1: 0, 2: 14}
-
-
-def test_who_has_used_less_goes_first_by_fair_share(tmp_path: Path) -> None:
-    lines = [(1, 0, 100, 2, 100, 1), (2, 1, 10, 2, 10, 1), (3, 2, 10, 2, 10, 2)]
-    assert starts(tmp_path, lines) == {1: 0, 2: 100, 3: 110}
-    (tmp_path / "fair").mkdir()
-    assert starts(tmp_path / "fair", lines, "fair=1000") == {1: 0, 2: 110, 3: 100}
-
-
-def test_large_jobs_go_first_by_size_and_old_ones_by_age(tmp_path: Path) -> None:
-    lines = [(1, 0, 100, 2, 100, 1), (2, 1, 10, 1, 10, 1), (3, 2, 10, 2, 10, 1)]
-    for name, settings, expected in (
-        ("size", ["size=10"], {1: 0, 2: 110, 3: 100}),
-        ("small", ["size=10", "favour=small"], {1: 0, 2: 100, 3: 110}),
-        ("age", ["size=1", "age=1000000"], {1: 0, 2: 100, 3: 110}),
-        ("age-not-looked-at", ["size=1", "age=1000000", "calc=1000"], {1: 0, 2: 110, 3: 100}),
-    ):
-        (tmp_path / name).mkdir()
-        assert starts(tmp_path / name, lines, *settings) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,8 +142,6 @@ def test_values_that_cannot_be_are_refused(setting: str, message: str, tmp_path:
 
 
 STREAM = [(1, 0, 1000, 1, 1000, 1), (2, 0, 200, 1, 200, 1), (3, 10, 100, 2, 100, 2)]
-
-
 STREAM += [(4 + at, 20 + 100 * at, 300, 1, 300, 3) for at in range(20)]
 
 
@@ -387,68 +332,47 @@ def test_runs_that_report_nothing_are_refused(tmp_path: Path) -> None:
     assert refusal(replace(run, jobs=none)) == "1: no job of that run has started: there is nothing to fit"
 
 
-def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    code = osub(["simulate", *map(str, words)])
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
 @pytest.mark.slow
-def test_a_simulation_takes_what_is_fitted_and_what_is_given_wins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_simulation_takes_what_is_fitted_and_what_is_given_wins(tmp_path: Path, cli: Cli) -> None:
     settings = {"tick": 1, "delay": 1, "interval": 12, "phase": 5}
     real = slurm_run(
         tmp_path / "real", settings, latencies=Latencies(scheduling_s=0.1), config=SLURM_CONFIG, jobs=120
     )
-    words = (real.path, "--system", SYSTEM, "--policy", "slurm", "--fit", real.path)
-    code, out, _ = call(capsys, *words, "--set", "depth=7", "--json", "--out", tmp_path / "sim")
-    assert code == 0
-    fit = json.loads(out)["fit"]
+    words = ("simulate", real.path, "--system", SYSTEM, "--policy", "slurm", "--fit", real.path)
+    fit = cli.json(*words, "--set", "depth=7", "--json", "--out", tmp_path / "sim")["fit"]
     reported = {one["name"]: one for one in fit["policy"]}
-    assert (fit["run"], reported["interval"]["value"], reported["interval"]["source"]) == (
-        "real",
-        12,
-        "configuration",
-    )
+    assert fit["run"] == "real"
+    assert (reported["interval"]["value"], reported["interval"]["source"]) == (12, "configuration")
     assert reported["depth"]["value"] == 500
     simulated = load_run(tmp_path / "sim")
     assert simulated.info.options["fitted_on"] == "real"
     assert str(simulated.info.options["policy_options"]).endswith("depth=7")
-    code, out, _ = call(capsys, *words, "--out", tmp_path / "again")
-    assert code == 0
+    out = cli(*words, "--out", tmp_path / "again").out
     assert "Slurm as in real, by" in out
     assert "configuration: bf_interval=12" in out
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("words", "message"),
     [
-        (["--policy", "easy"], 2, "--fit goes with --policy slurm, not with easy"),
-        (["--policy", "slurm", "--system", "N2C2"], 2, "--fit: r is a run on N1C2, not on N2C2"),
+        ("N1C2 --policy easy", "--fit goes with --policy slurm, not with easy"),
+        ("N2C2 --policy slurm", "--fit: r is a run on N1C2, not on N2C2"),
     ],
 )
 def test_a_fit_that_does_not_go_with_the_rest_is_refused(
-    words: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, tmp_path: Path, cli: Cli
 ) -> None:
-    run = real_run(tmp_path / "r", ROWS, label="r")
-    trace = write_trace(tmp_path / "t.swf", 1, 3)
-    given = {"--system": "N1C2"} | dict(zip(words[::2], words[1::2], strict=True))
-    flat = [word for pair in given.items() for word in pair]
-    found, _, said = call(capsys, trace, *flat, "--fit", run.path, "--out", tmp_path / "sim")
-    assert (found, said.strip()) == (code, f"osub: {message}")
+    run, trace = real_run(tmp_path / "r", ROWS, label="r"), write_trace(tmp_path / "t.swf", 1, 3)
+    always = ("--fit", run.path, "--out", tmp_path / "sim")
+    assert cli.said("simulate", trace, "--system", *words.split(), *always, code=2) == f"osub: {message}\n"
     assert not (tmp_path / "sim").exists()
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, cli: Cli) -> None:
     trace = write_trace(tmp_path / "t.swf", 1, 3)
-    words = (trace, "--system", "N1C2", "--policy", "slurm", "--out", tmp_path / "sim", "--fit")
-    code, _, said = call(capsys, *words, tmp_path / "none")
-    assert code == 1
-    assert said.count("\n") == 1
+    words = ("simulate", trace, "--system", "N1C2", "--policy", "slurm", "--out", tmp_path / "sim", "--fit")
+    cli.said(*words, tmp_path / "none", code=1)
     shutil.copytree(real_run(tmp_path / "r", ROWS).path, tmp_path / "cut")
     (tmp_path / "cut" / "jobs.parquet").unlink()
     (tmp_path / "cut" / "jobs.journal").write_bytes(b"")
-    code, _, said = call(capsys, *words, tmp_path / "cut")
-    assert code == 1
-    assert said.count("\n") == 1
+    cli.said(*words, tmp_path / "cut", code=1)

@@ -89,9 +89,18 @@ def test_jobs_that_do_not_run_are_counted() -> None:
     assert (len(plan.jobs), plan.skipped_empty) == (1, 2)
 
 
-def test_an_oversize_job_is_an_error_that_names_it_and_the_ways_out() -> None:
-    with pytest.raises(InputError, match=r"job 7 asks for 33 cores .* --oversize skip or clip"):
-        make_plan(trace(job(7, allocated_procs=33)), TARGET, PlanOptions(oversize=ReplayOversize.FAIL))
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ([job(7, allocated_procs=33)], r"job 7 asks for 33 cores .* --oversize skip or clip"),
+        ([], "no job to replay"),
+        ([job(run_s=0)], "no job to replay"),
+        ([job(1), job(1)], "job 1 twice"),
+    ],
+)
+def test_a_trace_that_cannot_be_replayed_is_an_error(jobs: list[SwfJob], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_plan(trace(*jobs), TARGET, PlanOptions(oversize=ReplayOversize.FAIL))
 
 
 def test_oversize_jobs_can_be_skipped_or_clipped() -> None:
@@ -117,17 +126,6 @@ def test_memory_is_asked_for_a_core_and_cut_to_what_a_node_has() -> None:
     plan = make_plan(jobs, TARGET, PlanOptions())
     assert [planned.memory_per_core_mib for planned in plan.jobs] == [2, 1000, None]
     assert plan.clipped_memory == 1
-
-
-@pytest.mark.parametrize("jobs", [(), (job(run_s=0),)])
-def test_a_trace_without_a_job_to_run_is_an_error(jobs: tuple[SwfJob, ...]) -> None:
-    with pytest.raises(InputError, match="no job to replay"):
-        make_plan(trace(*jobs), TARGET, PlanOptions())
-
-
-def test_a_job_number_that_comes_twice_is_an_error() -> None:
-    with pytest.raises(InputError, match="job 1 twice"):
-        make_plan(trace(job(1), job(1)), TARGET, PlanOptions())
 
 
 def test_a_table_of_applications_wins() -> None:

@@ -355,22 +355,19 @@ class CountingClock:
         self.now_s += self._per_call_s
 
 
-def test_busy_ends_with_the_first_kernel_that_reaches_the_time() -> None:
-    clock = CountingClock(per_call_s=0.25)
-    assert consume(0.9, clock.kernel, lambda: True, clock) == pytest.approx(1.0)
-    assert clock.calls == 4
-
-
-def test_no_busy_time_computes_nothing() -> None:
-    clock = CountingClock(per_call_s=1.0)
-    assert consume(0.0, clock.kernel, lambda: True, clock) == 0.0
-    assert clock.calls == 0
-
-
-def test_worker_without_coordinator_stops_at_once() -> None:
-    clock = CountingClock(per_call_s=0.1)
-    consume(1000.0, clock.kernel, lambda: clock.calls < 3, clock)
-    assert clock.calls == 3
+@pytest.mark.parametrize(
+    ("busy_s", "per_call_s", "most", "calls"),
+    [
+        (0.9, 0.25, 99, 4),  # it ends with the first kernel that reaches the time
+        (0.0, 1.0, 99, 0),
+        (1000.0, 0.1, 3, 3),  # a worker without coordinator stops at once
+    ],
+)
+def test_busy_for_a_time(busy_s: float, per_call_s: float, most: int, calls: int) -> None:
+    clock = CountingClock(per_call_s)
+    busy = consume(busy_s, clock.kernel, lambda: clock.calls < most, clock)
+    assert busy == pytest.approx(calls * per_call_s)
+    assert clock.calls == calls
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))

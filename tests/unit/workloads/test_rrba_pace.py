@@ -17,42 +17,27 @@ def dedicated(steps: int) -> step_plan.StepTimes:
     return step_plan.StepTimes(wall_s, np.full(steps, 1e-6), 0.9 * wall_s)
 
 
-def test_dedicated_steps_are_timed_without_the_warm_up() -> None:
-    pace = step_plan.estimate_pace(dedicated(100))
-    assert pace.source == "clean steps"
-    assert pace.step_s == pytest.approx(STEP_S)
-
-
-@pytest.mark.parametrize("every", [2, 3, 7])
-def test_steps_in_which_a_rank_was_off_its_core_do_not_count(every: int) -> None:
+@pytest.mark.parametrize(
+    ("wall_s", "gap_s", "compute_s", "where", "source", "steps"),
+    [
+        (0, 0, 0, slice(0), "clean steps", 1),
+        *((0.004, 0.004, 0, slice(0, None, every), "clean steps", 1) for every in (2, 3, 7)),
+        # delays that reach a rank a step later, and delays of most steps that show no gap
+        (0.02, 0, 0, slice(50, None, 10), None, 1),
+        (0.003, 0, 0.003, slice(step_plan.WARM_UP_STEPS, 160), None, 1),
+        (0.01, 0.01, 0, slice(None), "CPU time", 0.9),  # no step is undisturbed
+    ],
+)
+def test_disturbed_steps_do_not_count(
+    wall_s: float, gap_s: float, compute_s: float, where: slice, source: str | None, steps: float
+) -> None:
     times = dedicated(200)
-    times.wall_s[::every] += 0.004
-    times.gap_s[::every] += 0.004
+    times.wall_s[where] += wall_s
+    times.gap_s[where] += gap_s
+    times.compute_s[where] += compute_s
     pace = step_plan.estimate_pace(times)
-    assert pace.source == "clean steps"
-    assert pace.step_s == pytest.approx(STEP_S)
-
-
-def test_delay_that_reaches_a_rank_a_step_later_does_not_count() -> None:
-    times = dedicated(200)
-    times.wall_s[50::10] += 0.02
-    assert step_plan.estimate_pace(times).step_s == pytest.approx(STEP_S)
-
-
-def test_delays_that_show_no_gap_do_not_count_though_most_steps_have_them() -> None:
-    times = dedicated(200)
-    times.wall_s[step_plan.WARM_UP_STEPS : 160] += 0.003
-    times.compute_s[step_plan.WARM_UP_STEPS : 160] += 0.003
-    assert step_plan.estimate_pace(times).step_s == pytest.approx(STEP_S)
-
-
-def test_without_an_undisturbed_step_the_cpu_time_counts() -> None:
-    times = dedicated(200)
-    times.wall_s[:] += 0.01
-    times.gap_s[:] += 0.01
-    pace = step_plan.estimate_pace(times)
-    assert pace.source == "CPU time"
-    assert pace.step_s == pytest.approx(0.9 * STEP_S)
+    assert source in (None, pace.source)
+    assert pace.step_s == pytest.approx(steps * STEP_S)
 
 
 @pytest.mark.parametrize("steps", [1, 2, step_plan.WARM_UP_STEPS, step_plan.WARM_UP_STEPS + 1])
@@ -65,15 +50,10 @@ def test_times_are_joined_in_order() -> None:
     assert joined.wall_s.shape == joined.gap_s.shape == joined.compute_s.shape == (5,)
 
 
-def test_target_less_overhead_is_filled_with_steps() -> None:
-    plan = step_plan.plan_steps(target_s=2.0, overhead_s=0.5, step_s=0.001)
-    assert (plan.steps, plan.clipped) == (1500, False)
-
-
-@pytest.mark.parametrize("target_s", [0.01, 0.3, 0.5, 0.5004])
-def test_target_within_the_start_up_is_clipped_to_one_step(target_s: float) -> None:
+@pytest.mark.parametrize(("target_s", "steps"), [(2.0, 1500), (0.01, 1), (0.3, 1), (0.5, 1), (0.5004, 1)])
+def test_target_less_overhead_is_filled_with_steps_one_at_least(target_s: float, steps: int) -> None:
     plan = step_plan.plan_steps(target_s, overhead_s=0.5, step_s=0.001)
-    assert (plan.steps, plan.clipped) == (1, True)
+    assert (plan.steps, plan.clipped) == (steps, steps == 1)
 
 
 @given(st.floats(0.01, 1e5), st.floats(0.0, 2.0), st.floats(1e-5, 1.0))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from foundation.errors import InputError, UsageError
+from foundation.errors import InputError, OutputError, UsageError
 from tests.fixtures.golden import small
 from workloads.job_shape import job_shape
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
+from workloads.trace.local_clock import to_ms
 from workloads.trace.models.generated_trace import generate_trace
 from workloads.trace.models.interactive_jobs import (
     embed_patterns,
@@ -20,8 +23,19 @@ from workloads.trace.models.interactive_jobs import (
     utilisation,
 )
 from workloads.trace.scaling import thesis_days
-from workloads.trace.scaling.replayable_trace import ClusterSize, keep_shares
+from workloads.trace.scaling.miniature import LONGEST_SHARE, fcfs_makespan_s, make_miniature
+from workloads.trace.scaling.replayable_trace import (
+    ClusterSize,
+    ScalingSource,
+    ScalingTarget,
+    is_gaia,
+    keep_shares,
+    make_experiment,
+    window_of_day,
+)
+from workloads.trace.scaling_picture import write_picture
 from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
+from workloads.trace.transforms.busy_window import BusyWindow
 
 
 def load_of(trace_load: float, **arguments: float) -> float:
@@ -277,3 +291,213 @@ def test_short_jobs_are_raised_and_counted_and_ask_for_whole_minutes() -> None:
 def test_a_compression_that_is_none_is_refused(compression: float) -> None:
     with pytest.raises(UsageError, match="compression"):
         keep_shares(trace_of(job(1, 10, 1)), THESIS, ClusterSize(2, 1, 2), compression, 1.0)
+
+
+@pytest.fixture(scope="module")
+def month() -> SwfTrace:
+    return generate_trace(800, 12, 12, interactive_share=0.2)
+
+
+@pytest.mark.parametrize(("nodes", "cores"), [(1, 1), (2, 1), (4, 2), (12, 12)])
+@pytest.mark.slow
+def test_miniature_fits_cluster_and_time(month: SwfTrace, nodes: int, cores: int) -> None:
+    small = make_miniature(month, nodes, cores, 70)
+    jobs = small.trace.jobs
+    assert small.makespan_s <= 70
+    assert fcfs_makespan_s(jobs, nodes * cores, 0.5) == small.makespan_s
+    assert max(job.procs or 0 for job in jobs) <= nodes * cores
+    assert all(1 <= (job.run_s or 0) <= LONGEST_SHARE * 70 for job in jobs)
+    assert any(job.queue == 0 for job in jobs)
+    assert any(job.queue == 1 for job in jobs)
+    assert small.trace.header.max_procs == nodes * cores
+
+
+@pytest.mark.slow
+def test_run_times_keep_their_order_and_patterns_fill_them(month: SwfTrace) -> None:
+    small = make_miniature(month, 4, 2, 70)
+    original = {job.job_number: job for job in month.jobs}
+    pairs = sorted((original[job.job_number].run_s or 0, job.run_s or 0) for job in small.trace.jobs)
+    assert [after for _, after in pairs] == sorted(after for _, after in pairs)
+    for job in small.trace.jobs:
+        if job.pattern is not None:
+            assert sum(map(to_ms, job.pattern.periods_s)) == to_ms(job.run_s or 0)
+
+
+def test_numbers_of_jobs_can_be_given(month: SwfTrace) -> None:
+    small = make_miniature(month, 4, 2, 70, batch_jobs=12, interactive_jobs=5)
+    assert sum(job.queue == 0 for job in small.trace.jobs) == 5
+    assert sum(job.queue == 1 for job in small.trace.jobs) == pytest.approx(12, abs=1)
+    assert small.made_interactive == 0
+
+
+@pytest.mark.slow
+def test_jobs_are_made_interactive_where_none_is(month: SwfTrace) -> None:
+    batch_only = generate_trace(500, 12, 12)
+    small = make_miniature(batch_only, 4, 2, 70, batch_jobs=12, interactive_jobs=5)
+    interactive = [job for job in small.trace.jobs if job.queue == 0]
+    assert len(interactive) == small.made_interactive == 5
+    assert all(job.pattern is not None for job in interactive)
+
+
+@pytest.mark.slow
+def test_jobs_without_run_time_are_left_out(month: SwfTrace) -> None:
+    holes = tuple(replace(job, run_s=None, extension=()) if job.job_number % 2 else job for job in month.jobs)
+    small = make_miniature(replace(month, jobs=holes), 4, 2, 70)
+    assert all(job.job_number % 2 == 0 for job in small.trace.jobs)
+
+
+def test_trace_of_a_single_job_has_a_miniature() -> None:
+    one = SwfTrace(SwfHeader(), (SwfJob(1, 500, run_s=100_000, allocated_procs=64),))
+    small = make_miniature(one, 2, 1, 60)
+    assert [(job.submit_s, job.procs) for job in small.trace.jobs][:1] == [(0, 2)]
+
+
+@pytest.mark.slow
+def test_too_many_jobs_for_the_time_are_a_usage_error(month: SwfTrace) -> None:
+    with pytest.raises(UsageError, match="take fewer jobs or more time"):
+        make_miniature(month, 2, 1, 20, batch_jobs=60, interactive_jobs=20)
+
+
+def test_duration_too_short_is_a_usage_error(month: SwfTrace) -> None:
+    with pytest.raises(UsageError, match="at least 4 s"):
+        make_miniature(month, 2, 1, 3)
+
+
+def test_window_without_a_job_to_run_is_a_usage_error() -> None:
+    bare = SwfTrace(SwfHeader(), (SwfJob(1, 0), SwfJob(2, 10)))
+    with pytest.raises(UsageError, match="both a size and a run time"):
+        make_miniature(bare, 2, 1, 60)
+    with pytest.raises(UsageError, match="no job of"):
+        make_miniature(bare, 2, 1, 60, window=BusyWindow(100, 100, 200, 200, "empty"))
+
+
+def test_first_come_first_served_makespan_of_a_small_case() -> None:
+    jobs = [
+        SwfJob(1, 0, run_s=10, allocated_procs=1),
+        SwfJob(2, 1, run_s=5, allocated_procs=2),
+        SwfJob(3, 2, run_s=1, allocated_procs=1),
+    ]
+    # 1 runs from 0 to 10, 2 waits for both processors until 15, 3 does not pass it
+    assert fcfs_makespan_s(jobs, 2) == 16
+    assert fcfs_makespan_s(jobs, 2, start_cost_s=1) == 19
+    assert fcfs_makespan_s([], 2) == 0
+
+
+MONDAY_S = 1400457600  # 2014-05-19 00:00 in Greenwich
+DAY_S = 86_400
+WINDOW = BusyWindow(0, 3 * 3600, 20 * 3600, DAY_S, "the first day")
+SOURCE = ScalingSource(WINDOW, from_procs=1024)
+TARGET = ScalingTarget(8, 8)
+
+
+def two_days() -> SwfTrace:
+    """Two days of batch jobs on 1,024 cores; on the second, a wide and ten narrow interactive jobs."""
+    jobs = [
+        SwfJob(
+            number, number * 300, run_s=600 + 40 * (number % 50), allocated_procs=2 ** (number % 6), queue=1
+        )
+        for number in range(1, 2 * DAY_S // 300)
+    ]
+    sessions = [
+        SwfJob(1000 + i, DAY_S + i * 3600, run_s=1000, allocated_procs=16 if i == 3 else 2, queue=0)
+        for i in range(11)
+    ]
+    header = SwfHeader().with_field("UnixStartTime", MONDAY_S).with_field("MaxProcs", 1024)
+    ordered = tuple(sorted([*jobs, *sessions], key=lambda job: job.submit_s))
+    return SwfTrace(header, ordered, "lab")
+
+
+@pytest.mark.slow
+def test_interactive_jobs_of_another_day_come_at_their_hours_and_fit_a_node() -> None:
+    source = replace(SOURCE, interactive_day=date(2014, 5, 20), drop_wider_than=12)
+    experiment = make_experiment(two_days(), source, TARGET)
+    sessions = [job for job in experiment.trace.jobs if job.queue == 0]
+    assert [job.submit_s for job in sessions] == [i * 3600 for i in range(11) if i != 3]
+    assert experiment.dropped == 1
+    assert all(job.pattern is not None and job.pattern.total_s == job.run_s for job in sessions)
+    narrowed = make_experiment(two_days(), replace(source, drop_wider_than=None), TARGET)
+    assert sum(job.queue == 0 for job in narrowed.trace.jobs) == 11
+    assert max(job.procs or 0 for job in narrowed.trace.jobs if job.queue == 0) <= 8
+
+
+def test_long_batch_jobs_are_cut_and_interactive_ones_left_alone() -> None:
+    source = replace(SOURCE, interactive_day=date(2014, 5, 20), longest_run_s=900)
+    experiment = make_experiment(two_days(), source, TARGET)
+    assert experiment.clipping is not None
+    assert experiment.clipping.cut > 0
+    assert max(job.run_s or 0 for job in experiment.trace.jobs if job.queue == 1) == 900
+    assert {job.run_s for job in experiment.trace.jobs if job.queue == 0} == {1000}
+
+
+@pytest.mark.slow
+def test_time_compression_comes_last() -> None:
+    slow = make_experiment(two_days(), SOURCE, TARGET)
+    fast = make_experiment(two_days(), SOURCE, replace(TARGET, speedup=60))
+    assert [job.submit_s * 60 for job in fast.trace.jobs] == pytest.approx(
+        [job.submit_s for job in slow.trace.jobs], abs=0.04
+    )
+    assert fast.report == slow.report
+
+
+def test_provenance_of_every_step_is_in_the_header() -> None:
+    source = replace(SOURCE, interactive_day=date(2014, 5, 20), longest_run_s=900)
+    notes = make_experiment(two_days(), source, replace(TARGET, speedup=2)).trace.header.notes
+    steps = [note.split(":")[0] for note in notes]
+    assert steps == [
+        "osub window", "osub window", "osub merge", "osub scale", "osub clip", "osub interactive",
+        "osub compress",
+    ]  # fmt: skip
+
+
+def test_progress_counts_the_half_hours() -> None:
+    seen: list[tuple[int, int]] = []
+    make_experiment(two_days(), SOURCE, TARGET, lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 48) for done in range(1, 49)]
+
+
+def test_slot_errors_are_those_of_the_reported_cores() -> None:
+    report = make_experiment(two_days(), SOURCE, TARGET).report
+    assert len(report.slot_errors) == len(report.slots) == 48
+    assert sum(report.slot_cores) == report.cores
+    assert [before / 1024 * 64 for before in report.slot_before] == pytest.approx(report.slot_targets)
+
+
+def test_days_without_interactive_jobs_or_dates_are_usage_errors() -> None:
+    with pytest.raises(UsageError, match="no interactive job in these hours of 2014-05-19"):
+        make_experiment(two_days(), replace(SOURCE, interactive_day=date(2014, 5, 19)), TARGET)
+    undated = replace(two_days(), header=SwfHeader().with_field("MaxProcs", 1024))
+    with pytest.raises(UsageError, match="no dates"):
+        make_experiment(undated, replace(SOURCE, interactive_day=date(2014, 5, 20)), TARGET)
+    with pytest.raises(UsageError, match="no dates"):
+        window_of_day(undated, date(2014, 5, 20), 11, 3600)
+
+
+def test_window_of_a_day_starts_at_its_hour() -> None:
+    window = window_of_day(two_days(), date(2014, 5, 20), 11.5, 3600)
+    assert (window.start_s, window.end_s) == (DAY_S + 11.5 * 3600, DAY_S + 12.5 * 3600)
+    assert not is_gaia(two_days())
+
+
+def test_kinds_are_distinguished_and_batch_jobs_are_busy_all_along() -> None:
+    source = replace(SOURCE, interactive_day=date(2014, 5, 20), drop_wider_than=12)
+    kinds = summarize_kinds(make_experiment(two_days(), source, TARGET).scaled)
+    assert (kinds["interactive"].jobs, kinds["interactive"].max_procs) == (10, 2)
+    assert kinds["interactive"].max_busy_s is not None
+    assert kinds["interactive"].max_busy_s <= 1000
+    assert kinds["batch"].mean_busy_s == kinds["batch"].mean_run_s
+    empty = summarize_kinds(SwfTrace(SwfHeader(), ()))["batch"]
+    assert (empty.jobs, empty.max_procs, empty.mean_run_s) == (0, None, None)
+
+
+@pytest.mark.slow
+def test_picture_is_complete_in_itself(tmp_path: Path) -> None:
+    source = replace(SOURCE, interactive_day=date(2014, 5, 20))
+    experiment = make_experiment(two_days(), source, TARGET)
+    page = tmp_path / "scaled.html"
+    write_picture(page, experiment, WINDOW, 1024, 0)
+    text = page.read_text()
+    assert text.count("<figure") == 4
+    assert "Kolmogorov-Smirnov" in text
+    assert "src=" not in text.split("</script>")[-1]
+    with pytest.raises(OutputError, match="cannot write"):
+        write_picture(tmp_path / "no" / "x.html", experiment, WINDOW, 1024, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, timedelta, timezone
 from pathlib import Path
@@ -94,15 +95,11 @@ def test_window_of_a_given_day_is_around_its_own_active_hours() -> None:
         busy_window.find_window(trace(two_weeks(), header()), day=date(2014, 5, 24))
 
 
-def test_all_submissions_count_where_none_is_interactive() -> None:
-    jobs = [(submit_s, 1) for submit_s, _ in two_weeks()]
-    assert "64 submissions" in busy_window.find_window(trace(jobs)).why
-
-
-def test_trace_with_all_jobs_in_the_interactive_queue_names_none() -> None:
-    jobs = [(submit_s, 0) for submit_s, _ in two_weeks()]
-    assert " submissions" in busy_window.find_window(trace(jobs)).why
-    assert "interactive" not in busy_window.find_window(trace(jobs)).why
+@pytest.mark.parametrize(("queue", "said"), [(1, "64 submissions"), (0, " submissions")])
+def test_all_submissions_count_where_none_or_each_is_interactive(queue: int, said: str) -> None:
+    why = busy_window.find_window(trace([(submit_s, queue) for submit_s, _ in two_weeks()])).why
+    assert said in why
+    assert "interactive" not in why
 
 
 def test_days_without_dates_count_from_the_start_and_saturdays_are_not_known() -> None:
@@ -139,30 +136,6 @@ def test_links_to_jobs_outside_of_the_window_are_dropped() -> None:
 def test_unsorted_submissions_are_sorted_in_the_window() -> None:
     cut = busy_window.cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 50, 100)
     assert [(job.job_number, job.submit_s) for job in cut.jobs] == [(2, 10), (1, 40)]
-
-
-def test_empty_window_is_a_usage_error_that_says_where_jobs_are() -> None:
-    with pytest.raises(UsageError, match="choose within 60 and 90"):
-        busy_window.cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 500, 100)
-
-
-@pytest.mark.parametrize(
-    ("start_s", "length_s"), [(float("nan"), 5), (0, float("inf")), (0, float("nan")), (0, 0), (0, -1)]
-)
-def test_windows_that_are_no_stretch_of_time_are_usage_errors(start_s: float, length_s: float) -> None:
-    with pytest.raises(UsageError, match="not possible"):
-        busy_window.cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90),)), start_s, length_s)
-
-
-def test_trace_without_jobs_has_no_window() -> None:
-    with pytest.raises(UsageError, match="has no job"):
-        busy_window.find_window(SwfTrace(SwfHeader(), ()))
-
-
-def test_phases_out_of_range_are_a_usage_error() -> None:
-    for arguments in ({"active_share": 0.0}, {"warm_up_s": -1.0}, {"cool_down_s": -1.0}):
-        with pytest.raises(UsageError):
-            busy_window.find_window(trace(two_weeks()), **arguments)  # type: ignore[arg-type]
 
 
 def test_thesis_window_has_the_phases_of_its_day() -> None:
@@ -208,11 +181,6 @@ def test_unknown_fields_fit_no_wanted_number_and_no_unwanted_one() -> None:
     assert [job.job_number for job in select_jobs(bare, Selection(not_users=frozenset({1}))).jobs] == [1]
 
 
-def test_filter_that_leaves_nothing_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="no job of lab is left with users 99"):
-        select_jobs(filtered_trace(), Selection(users=frozenset({99})))
-
-
 def test_filter_that_asks_for_nothing_changes_nothing() -> None:
     assert select_jobs(filtered_trace(), Selection()) is not None
     assert select_jobs(filtered_trace(), Selection()).jobs == filtered_trace().jobs
@@ -227,12 +195,6 @@ def test_arrival_scaling_keeps_the_time_and_changes_the_number(factor: float, co
     assert submits == sorted(submits)
     assert submits[-1] < 6000 + 1800
     assert scaled == busy_window.scale_arrivals(filtered_trace(), factor, seed=3)
-
-
-@pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf"), 0.001])
-def test_impossible_arrival_factors_are_usage_errors(factor: float) -> None:
-    with pytest.raises(UsageError, match="factor"):
-        busy_window.scale_arrivals(filtered_trace(), factor)
 
 
 def test_larger_tag_shares_contain_smaller_ones() -> None:
@@ -261,13 +223,6 @@ def test_every_field_can_carry_the_tag(field: TagField) -> None:
     assert all(getattr(job, field.value) == 8 for job in tag_jobs(filtered_trace(), field, 8).jobs)
 
 
-def test_tags_that_can_go_nowhere_are_usage_errors() -> None:
-    with pytest.raises(UsageError, match="may be tagged"):
-        tag_jobs(filtered_trace(), TagField.QUEUE, 9, among=Selection(users=frozenset({99})))
-    with pytest.raises(UsageError, match="share"):
-        tag_jobs(filtered_trace(), TagField.QUEUE, 9, share=2)
-
-
 def test_merged_jobs_are_in_order_under_unique_numbers_with_their_links() -> None:
     merged = merge_traces([filtered_trace(10), filtered_trace(10, "other")])
     assert len({job.job_number for job in merged.jobs}) == 20
@@ -294,13 +249,6 @@ def test_users_of_merged_traces_can_be_kept_apart() -> None:
     )
 
 
-def test_traces_without_dates_cannot_be_merged_by_them() -> None:
-    with pytest.raises(UsageError, match="UnixStartTime"):
-        merge_traces([filtered_trace(), filtered_trace()], Align.DATES)
-    with pytest.raises(UsageError, match="at least one"):
-        merge_traces([])
-
-
 def test_small_short_batch_jobs_become_interactive_until_there_are_enough() -> None:
     some = make_interactive(filtered_trace(), 20, seed=2, queue=0, most_cores=12, most_run_s=5000)
     chosen = [job for job in some.jobs if job.queue == 0]
@@ -309,11 +257,6 @@ def test_small_short_batch_jobs_become_interactive_until_there_are_enough() -> N
     more = make_interactive(filtered_trace(), 25, seed=2, queue=0, most_cores=12, most_run_s=5000)
     assert {job.job_number for job in chosen} < {job.job_number for job in more.jobs if job.queue == 0}
     assert make_interactive(some, 10) is some
-
-
-def test_more_interactive_jobs_than_candidates_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="100 interactive jobs cannot be reached"):
-        make_interactive(filtered_trace(), 100)
 
 
 def test_trace_with_one_queue_gets_a_batch_queue_for_the_rest() -> None:
@@ -352,12 +295,6 @@ def test_arrivals_and_jobs_can_have_factors_of_their_own() -> None:
     assert result.header.notes == ("osub compress: speed-up 100 between jobs, 10 within",)
 
 
-@pytest.mark.parametrize("speedup", [0, -1, float("inf"), float("nan")])
-def test_impossible_speedup_is_a_usage_error(speedup: float) -> None:
-    with pytest.raises(UsageError, match="--speedup"):
-        busy_window.compress(compressed_trace(JOB), speedup)
-
-
 def test_clipping_reports_how_many() -> None:
     jobs = (
         JOB,
@@ -378,9 +315,38 @@ def test_clipped_job_keeps_its_busy_and_idle_shares() -> None:
     assert clipped.jobs[0].cpu_s == 60
 
 
-def test_bounds_out_of_order_are_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="shortest <= longest"):
-        busy_window.clip_run_times(compressed_trace(JOB), 10, 5)
+NAN, INF = float("nan"), float("inf")
+LATE = SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60)))
+
+
+@pytest.mark.parametrize(
+    ("message", "function", "arguments", "words"),
+    [
+        ("choose within 60 and 90", busy_window.cut_window, (LATE, 500, 100), {}),
+        *(("not possible", busy_window.cut_window, (LATE, start_s, length_s), {})
+          for start_s, length_s in ((NAN, 5), (0, INF), (0, NAN), (0, 0), (0, -1))),
+        ("has no job", busy_window.find_window, (SwfTrace(SwfHeader(), ()),), {}),
+        *((".", busy_window.find_window, (trace(two_weeks()),), {name: value})
+          for name, value in (("active_share", 0.0), ("warm_up_s", -1.0), ("cool_down_s", -1.0))),
+        *(("factor", busy_window.scale_arrivals, (filtered_trace(), factor), {})
+          for factor in (0, -1, NAN, INF, 0.001)),
+        *(("--speedup", busy_window.compress, (LATE, speedup), {}) for speedup in (0, -1, INF, NAN)),
+        ("shortest <= longest", busy_window.clip_run_times, (LATE, 10, 5), {}),
+        ("no job of lab is left with users 99", select_jobs,
+         (filtered_trace(), Selection(users=frozenset({99}))), {}),
+        ("may be tagged", tag_jobs, (filtered_trace(), TagField.QUEUE, 9),
+         {"among": Selection(users=frozenset({99}))}),
+        ("share", tag_jobs, (filtered_trace(), TagField.QUEUE, 9), {"share": 2}),
+        ("UnixStartTime", merge_traces, ([filtered_trace(), filtered_trace()], Align.DATES), {}),
+        ("at least one", merge_traces, ([],), {}),
+        ("100 interactive jobs cannot be reached", make_interactive, (filtered_trace(), 100), {}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_a_usage_error(
+    message: str, function: Callable[..., object], arguments: tuple[Any, ...], words: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        function(*arguments, **words)
 
 
 def test_stretching_rounds_the_instants_not_the_periods() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +13,9 @@ import numpy as np
 import pytest
 
 from osub.cli.main import run
+from simulator.hybrid.hybrid_pool import run_jobs
+from tests.fixtures.simulated_worlds import digests
+from tests.property.simulator.hybrid_cases import HybridWorld, baseline, sharing, world_of
 
 COUNT = 250
 COMMAND = "import typer; from osub.cli.simulate import simulate; typer.run(simulate)"
@@ -72,3 +77,42 @@ def test_compiled_and_plain_processes_write_the_same_bytes(
     first = (here / "jobs.parquet").read_bytes()
     assert jobs_bytes(trace, tmp_path / "compiled", options, compiled=True) == first
     assert jobs_bytes(trace, tmp_path / "plain", options, compiled=False) == first
+
+
+def test_compiled_and_plain_kernels_agree_on_two_hundred_nodes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fixtures.simulated_worlds"],
+        env=dict(os.environ) | {"OSUB_JIT": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    plain = json.loads(done.stdout)
+    assert plain.pop("compiled") is False
+    assert plain == digests()
+
+
+WORLDS = 60
+_COLUMNS = ("start_us", "end_us", "ready_us", "held_node_us", "lost_us", "setup_us", "preemptions", "shrinks")
+
+
+def digest(worlds: list[HybridWorld]) -> str:
+    digest_now = hashlib.sha256()
+    for world in worlds:
+        found = run_jobs(world.jobs, world.nodes, world.mechanism, records=True)
+        for name in _COLUMNS:
+            digest_now.update(found.column(name).tobytes())
+        for name in ("job", "from_us", "to_us", "why", "setup_us", "lost_us", "node", "mask"):
+            digest_now.update(getattr(found.stretches, name).tobytes())
+    return digest_now.hexdigest()
+
+
+@pytest.mark.long  # it compiles a loop of its own
+def test_compiled_kernels_do_what_plain_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds = [
+        change(world_of(seed)) for seed in range(WORLDS) for change in (lambda it: it, sharing, baseline)
+    ]
+    monkeypatch.setenv("OSUB_JIT", "0")
+    plain = digest(worlds)
+    monkeypatch.setenv("OSUB_JIT", "1")
+    assert digest(worlds) == plain

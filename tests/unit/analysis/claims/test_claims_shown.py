@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from analysis.claims import Claim, ClaimRow, direction, fact, not_comparable
-from foundation.errors import OutputError, UsageError
-from osub.cli.experiment import app
 from simulator.experiment_page import ExperimentTable
 from simulator.experiments.claim_study import STUDIES, ClaimStudy, StudyFindings, StudyRequest, WorldFigure
+from tests.fixtures.cli import Cli
 
 
 def examine(request: StudyRequest) -> StudyFindings:
@@ -61,46 +57,41 @@ def test_a_claim_fails_only_in_a_world_like_the_papers(
 
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     study = ClaimStudy(help="Tries the seam.", traces_help="any file.", module=__name__)
     monkeypatch.setitem(STUDIES, "made-up", study)
 
 
-def call(*words: str) -> Result:
-    return CliRunner().invoke(app, ["made-up", *words], catch_exceptions=True, env={"COLUMNS": "140"})
-
-
-def test_a_study_is_one_entry() -> None:
-    shown = CliRunner().invoke(app, ["--help"]).output
+def test_a_study_is_one_entry(cli: Cli) -> None:
+    shown = cli("experiment", "--help").out
     assert "made-up" in shown
     assert "thesis-5" in shown
-    assert "any file." in call("--help").output
+    assert "any file." in cli("experiment", "made-up", "--help").out
 
 
-def test_the_terminal_shows_texts_letter_by_letter() -> None:
-    outcome = call()
-    assert outcome.exit_code == 0, outcome.output
+def test_the_terminal_shows_texts_letter_by_letter(cli: Cli) -> None:
+    out = cli("experiment", "made-up").out
     for text in ("Table <b>1</b>", "[red]all", "1.05 [1.02, 1.07] h", "holds", "another & older", "2 claims"):
-        assert text in outcome.output
-    assert "provisional" not in outcome.output
+        assert text in out
+    assert "provisional" not in out
 
 
-def test_few_seeds_are_provisional() -> None:
-    assert "3 seeds, fewer than 10" in call("--quick").output
-    assert "provisional" in call("--seeds", "9").output
+def test_few_seeds_are_provisional(cli: Cli) -> None:
+    assert "3 seeds, fewer than 10" in cli("experiment", "made-up", "--quick").out
+    assert "provisional" in cli("experiment", "made-up", "--seeds", "9").out
 
 
-def test_the_page_escapes_texts_and_has_every_claim(tmp_path: Path) -> None:
+def test_the_page_escapes_texts_and_has_every_claim(tmp_path: Path, cli: Cli) -> None:
     page = tmp_path / "page.html"
-    outcome = call("some.swf", "--html", str(page))
-    assert outcome.exit_code == 0, outcome.output
+    cli("experiment", "made-up", "some.swf", "--html", page)
     text = page.read_text()
     assert "Table &lt;b&gt;1&lt;/b&gt;" in text
     assert '<td class="muted">not comparable<small>another &amp; older machine' in text
     assert "some.swf" in text
 
 
-def test_json_has_verdict_value_and_interval() -> None:
-    found = json.loads(call("--json", "--seeds", "4", "--quick").stdout)
+def test_json_has_verdict_value_and_interval(cli: Cli) -> None:
+    found = cli.json("experiment", "made-up", "--json", "--seeds", "4", "--quick")
     first, second = found["claims"]
     assert (found["study"], found["seeds"], found["facts"]) == ("made-up", 4, ["quick"])
     assert (first["id"], first["paper"], first["verdict"]) == ("X1", "falls", "holds")
@@ -109,12 +100,12 @@ def test_json_has_verdict_value_and_interval() -> None:
     assert (second["verdict"], second["note"]) == ("not comparable", "another & older machine")
 
 
-def test_more_traces_than_it_takes_are_refused() -> None:
-    assert isinstance(call("a.swf", "b.swf").exception, UsageError)
+def test_more_traces_than_it_takes_are_refused(cli: Cli) -> None:
+    cli.said("experiment", "made-up", "a.swf", "b.swf", code=2)
 
 
-def test_a_page_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    assert isinstance(call("--html", str(tmp_path / "no" / "page.html")).exception, OutputError)
+def test_a_page_that_cannot_be_written_is_reported(tmp_path: Path, cli: Cli) -> None:
+    cli.said("experiment", "made-up", "--html", tmp_path / "no" / "page.html", code=1)
 
 
 def test_listing_experiments_imports_nothing_that_computes() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -163,16 +164,19 @@ def test_a_trace_that_cannot_be_read_leaves_nothing(tmp_path: Path, bad: str) ->
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_another_trace_than_the_described_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not the one that the run is about"):
-        records.RunWriter.create(tmp_path / "RUN", make_info(trace_sha256="0" * 64), make_trace(tmp_path))
-
-
-def test_a_wrong_description_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"RUN/run\.json: .*system"):
-        records.RunWriter.create(tmp_path / "RUN", make_info(system="12 nodes"), make_trace(tmp_path))
-    with pytest.raises(InputError, match="interactive_nodes is null"):
-        records.RunWriter.create(tmp_path / "RUN", make_info(queues="mq"), make_trace(tmp_path))
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"trace_sha256": "0" * 64}, "not the one that the run is about"),
+        ({"system": "12 nodes"}, r"RUN/run\.json: .*system"),
+        ({"queues": "mq"}, "interactive_nodes is null"),
+    ],
+)
+def test_a_wrong_description_is_refused_by_the_name_of_its_file(
+    tmp_path: Path, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        records.RunWriter.create(tmp_path / "RUN", make_info(**fields), make_trace(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.swf"]
 
 
@@ -395,30 +399,22 @@ def test_a_missing_folder_and_a_folder_without_a_run_say_so(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("file", "text", "message"),
     [
-        ("", "not a valid run description"),
-        ("[]", "not a valid run description"),
-        ('{"schema_version": 1}', "missing required field"),
-        ('{"schema_version": 99}', "schema version 99 and this osub reads version 1"),
+        ("run.json", "", "not a valid run description"),
+        ("run.json", "[]", "not a valid run description"),
+        ("run.json", '{"schema_version": 1}', "missing required field"),
+        ("run.json", '{"schema_version": 99}', "schema version 99 and this osub reads version 1"),
+        ("run.json", None, "tiral"),  # an unknown field
+        ("jobs.parquet", "PAR1 and then nothing", r"jobs\.parquet.*damaged or not Parquet"),
     ],
 )
-def test_a_wrong_description_says_where(run: Path, text: str, message: str) -> None:
-    (run / "run.json").write_text(text, encoding="utf-8")
+def test_a_damaged_file_of_a_run_says_what_is_wrong(
+    run: Path, file: str, text: str | None, message: str
+) -> None:
+    path = run / file
+    path.write_text(path.read_text().replace('"trial"', '"tiral"') if text is None else text)
     with pytest.raises(InputError, match=message):
-        records.load_run(run)
-
-
-def test_an_unknown_field_in_the_description_is_an_error(run: Path) -> None:
-    path = run / "run.json"
-    path.write_text(path.read_text(encoding="utf-8").replace('"trial"', '"tiral"'), encoding="utf-8")
-    with pytest.raises(InputError, match="tiral"):
-        records.load_run(run)
-
-
-def test_a_damaged_table_says_which(run: Path) -> None:
-    (run / "jobs.parquet").write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(InputError, match=r"jobs\.parquet.*damaged or not Parquet"):
         records.load_run(run)
 
 

@@ -96,34 +96,21 @@ def test_a_pending_job_has_neither_cores_nor_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "ids"),
+    ("values", "array", "het"),
     [
-        ({}, (None, None)),
-        ({"array_id": 5}, (5, 0)),  # task 0 is None there
-        ({"array_id": 5, "array_task_id": 3}, (5, 3)),
-        ({"array_id": 5, "array_tasks_waiting": "4-9", "state": "PENDING"}, (5, None)),
+        ({}, (None, None), (None, None)),
+        ({"array_id": 5}, (5, 0), (None, None)),  # task 0 is None there
+        ({"array_id": 5, "array_task_id": 3}, (5, 3), (None, None)),
+        ({"array_id": 5, "array_tasks_waiting": "4-9", "state": "PENDING"}, (5, None), (None, None)),
+        ({"heterogeneous_id": 5}, (None, None), (5, 0)),
+        ({"heterogeneous_id": 5, "heterogeneous_offset": 1}, (None, None), (5, 1)),
     ],
 )
-def test_the_first_task_of_an_array_is_distinguished_from_none(
-    values: dict[str, object], ids: object
+def test_the_first_of_an_array_or_a_heterogeneous_job_is_distinguished_from_none(
+    values: dict[str, object], array: object, het: object
 ) -> None:
     job = read_one(**values)
-    assert (job.array_job_id, job.array_task_id) == ids
-
-
-@pytest.mark.parametrize(
-    ("values", "ids"),
-    [
-        ({}, (None, None)),
-        ({"heterogeneous_id": 5}, (5, 0)),
-        ({"heterogeneous_id": 5, "heterogeneous_offset": 1}, (5, 1)),
-    ],
-)
-def test_the_leader_of_a_heterogeneous_job_is_distinguished_from_none(
-    values: dict[str, object], ids: object
-) -> None:
-    job = read_one(**values)
-    assert (job.het_job_id, job.het_job_offset) == ids
+    assert ((job.array_job_id, job.array_task_id), (job.het_job_id, job.het_job_offset)) == (array, het)
 
 
 @pytest.mark.parametrize(

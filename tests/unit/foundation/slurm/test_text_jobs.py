@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from foundation.errors import ClusterError
 from foundation.slurm import JobSnapshot, SlurmJob, SlurmJobState, slurm_types
-from foundation.slurm.hosts import NodeBook
+from foundation.slurm.hosts import MOST_HOSTS, NodeBook, expand_hosts, expand_ids, fold_hosts
 from foundation.slurm.job_sources import ChosenSource, JsonSource, TextSource
 from foundation.slurm.json_jobs import JsonReader
-from foundation.slurm.site_configuration import read_nodes
+from foundation.slurm.site_configuration import read_config, read_nodes, read_partitions, scheduling_config
 from foundation.slurm.text_jobs import FACTS, read_facts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
@@ -295,3 +299,213 @@ def test_a_node_that_joined_the_cluster_is_asked_for_once_it_is_needed() -> None
     assert len(loads) == 1, "not asked for again at once"
     now_s = 6.0
     assert source.read(nodes).unreadable == ()
+
+
+NODES_TEXT = (FIXTURES / "nodes.txt").read_text()
+PARTITIONS = (FIXTURES / "partitions.txt").read_text()
+
+
+def test_nodes_have_states_as_flags_and_a_reason() -> None:
+    nodes = {node.name: node for node in read_nodes(NODES_TEXT)}
+    assert nodes["aduqw-n1"].is_up
+    assert [node.reason for node in nodes.values() if not node.is_up] == ["bad disk, see log"]
+    assert "DRAIN" in nodes["aduqw-n2"].states
+
+
+def test_cores_are_those_of_all_sockets_and_no_threads() -> None:
+    one, two = read_nodes(NODES_TEXT)
+    assert (one.cores, one.sockets, one.cores_per_socket, one.threads_per_core) == (4, 1, 4, 2)
+    assert (two.cores, two.sockets, two.cores_per_socket, two.threads_per_core) == (6, 2, 3, 2)
+
+
+def test_a_node_that_counts_each_core_as_one_cpu_has_all_its_cores() -> None:
+    [node, _] = read_nodes(NODES_TEXT.replace("CPUTot=8", "CPUTot=4"))
+    assert node.cores == 4
+
+
+def test_a_node_that_does_not_respond_is_not_up() -> None:
+    node = read_nodes(NODES_TEXT.replace("State=MIXED ", "State=MIXED* "))[0]
+    assert "NOT_RESPONDING" in node.states
+    assert not node.is_up
+
+
+def test_what_an_operator_writes_of_a_node_is_not_taken_for_what_slurm_says() -> None:
+    said = NODES_TEXT.replace("bad disk, see log", "x State=IDLE Sockets=9 CPUAlloc=0 CoresPerSocket=9")
+    assert [(node.cores, node.is_up) for node in read_nodes(said)] == [(4, True), (6, False)]
+    lines = NODES_TEXT.rstrip() + " Comment=x\nNodeName=evil CPUTot=3\nNodeName=aduqw-n1 Sockets=7\n"
+    assert [node.name for node in read_nodes(lines)] == ["aduqw-n1", "aduqw-n2"]
+
+
+def test_partitions_have_their_nodes_and_multiplicity() -> None:
+    [main] = read_partitions(PARTITIONS)
+    assert (main.name, main.nodes) == ("main", ("aduqw-n1", "aduqw-n2"))
+    assert (main.multiplicity, main.forced, main.is_default, main.is_up) == (2, True, True, True)
+    [optional] = read_partitions(PARTITIONS.replace("FORCE:2", "YES:4"))
+    assert (optional.multiplicity, optional.forced) == (4, False)
+    [alone] = read_partitions(PARTITIONS.replace("FORCE:2", "NO"))
+    assert alone.multiplicity == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "limit_s"),
+    [("UNLIMITED", None), ("00:05:00", 300), ("2-01:00:00", 176_400), ("1:2", None), ("", None)],
+)
+def test_the_longest_time_of_a_partition_is_known(printed: str, limit_s: int | None) -> None:
+    [main] = read_partitions(PARTITIONS.replace("MaxTime=UNLIMITED", f"MaxTime={printed}"))
+    assert main.most_time_s == limit_s
+
+
+def test_the_most_nodes_of_a_job_in_a_partition_are_known() -> None:
+    assert read_partitions(PARTITIONS)[0].most_nodes is None
+    [main] = read_partitions(PARTITIONS.replace("MaxNodes=UNLIMITED", "MaxNodes=4"))
+    assert main.most_nodes == 4
+
+
+def test_a_partition_whose_nodes_are_no_host_list_is_an_error() -> None:
+    with pytest.raises(ClusterError, match="host list"):
+        read_partitions(PARTITIONS.replace("Nodes=aduqw-n[1-2]", "Nodes=@all"))
+
+
+def test_configuration_is_a_mapping() -> None:
+    config = read_config((FIXTURES / "config.txt").read_text())
+    assert (config["SLURM_VERSION"], config["MessageTimeout"]) == ("22.05.8", "10 sec")
+
+
+def test_what_says_when_jobs_start_is_kept_as_one_line_of_bounded_length() -> None:
+    kept = scheduling_config(read_config((FIXTURES / "config.txt").read_text()))
+    assert kept["SchedulerType"] == "sched/backfill"
+    assert {"SchedulerParameters", "PriorityType", "Epilog", "CompleteWait"} <= kept.keys()
+    assert not {"SlurmUser", "StateSaveLocation", "AuthInfo", "AccountingStoragePass"} & kept.keys()
+    hostile = {"SchedulerParameters": "x\n\x1b[31m" + "y" * 10_000, "Other": "z"}
+    [value] = scheduling_config(hostile).values()
+    assert value.isprintable()
+    assert len(value) <= 2048
+
+
+NAMES = st.lists(
+    st.from_regex(r"\A[a-z]{1,3}-?(0[0-9]|[1-9][0-9]{0,2})\Z"), min_size=1, max_size=30, unique=True
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("", ()),
+        ("(null)", ()),
+        ("n1", ("n1",)),
+        ("n[1-3,7],x9", ("n1", "n2", "n3", "n7", "x9")),
+        ("n[08-10]", ("n08", "n09", "n10")),
+        ("n[8-10]", ("n8", "n9", "n10")),
+        ("r[1-2]n[01-02].a-b", ("r1n01.a-b", "r1n02.a-b", "r2n01.a-b", "r2n02.a-b")),
+        ("n[1-2],n2,n1", ("n1", "n2")),
+    ],
+)
+def test_what_slurm_prints_is_expanded_in_its_order(text: str, hosts: tuple[str, ...]) -> None:
+    assert expand_hosts(text) == hosts
+
+
+@given(NAMES)
+def test_folded_names_expand_to_themselves(names: list[str]) -> None:
+    assert sorted(expand_hosts(fold_hosts(names))) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "n[1-",
+        "n[3-1]",
+        "n[]",
+        "n1,",
+        ",n1",
+        "n1,,n2",
+        "n1\n",
+        "n 1",
+        "@all",
+        "n1,@x",
+        "@x';touch /tmp/x;'",
+        "n1!n2",
+        "n1&n2",
+        "n1^n2",
+        "n[1-3/2]",
+        "n%s",
+        "n*",
+        "n[1-x]",
+        "n[000x133]",
+        "n[1][",
+        "-n",
+        ".n",
+        "n[1-4000000000]",
+        "ñ1",
+        "n[\u0661-\u0662]",
+        "a" * 256,
+        "n[1-2]" * 17 + "n1",
+    ],
+)
+def test_what_is_no_host_list_says_so_in_a_line(bad: str) -> None:
+    with pytest.raises(ClusterError, match="cannot be read as a") as caught:
+        expand_hosts(bad)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("bad", ["@g", "n[1-2]", "a,b", "n1\n", "", "@x';touch /tmp/x;'"])
+def test_only_host_names_are_folded(bad: str) -> None:
+    with pytest.raises(ClusterError, match="cannot be read as a host name"):
+        fold_hosts(["n1", bad])
+
+
+def test_no_host_list_runs_a_program(tmp_path: Path) -> None:
+    proof = tmp_path / "proof"
+    for text in (f"@x';touch {proof};'", f"@x';touch${{IFS}}{proof};'", f"n1,@x';touch\t{proof};'"):
+        with pytest.raises(ClusterError):
+            expand_hosts(text)
+        with pytest.raises(ClusterError):
+            fold_hosts([text])
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[0-99999999]",
+        "n[0-999][0-999]",
+        "n[0-65534],m[0-9]",
+        pytest.param("n," * 70_000 + "n", marks=pytest.mark.slow),
+    ],
+)
+def test_the_size_of_a_host_list_is_bounded_before_it_is_made(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ClusterError, match="cannot be read as a host list"):
+            expand_hosts(text)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(expand_hosts(f"n[1-{MOST_HOSTS}]")) == MOST_HOSTS
+
+
+def test_id_lists_expand() -> None:
+    assert expand_ids("0-3,7") == (0, 1, 2, 3, 7)
+    assert expand_ids("65535") == (65_535,)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "1-x", "3-1", "-1", "1,", "+1", " 1", "1_0", "1\n", "\u0661", "0-3000000", "65536", "0-9999999999"],
+)
+def test_what_is_no_id_list_says_so(bad: str) -> None:
+    with pytest.raises(ClusterError, match="cannot be read as a"):
+        expand_ids(bad)
+
+
+def test_the_size_of_an_id_list_is_bounded_before_it_is_made() -> None:
+    tracemalloc.start()
+    try:
+        for bomb in ("0-3000000", ",".join(["0-65535"] * 1000)):
+            with pytest.raises(ClusterError, match="an id list"):
+                expand_ids(bomb)
+        with pytest.raises(ClusterError, match="beyond the 4 ids"):
+            expand_ids("0-4", below=4)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

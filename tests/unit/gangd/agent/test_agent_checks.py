@@ -146,35 +146,25 @@ def test_step_frozen_by_another_user_is_reported(bench: Bench) -> None:
     assert bench.freezer.writes == []
 
 
-def test_step_thawed_under_us_is_given_back_and_reported(bench: Bench) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_step_thawed_under_us_is_given_back_and_reported_unless_it_ends(bench: Bench, *, ends: bool) -> None:
     bench.gate.apply((KEY,), ())
     bench.checks.on_states([KEY], 1)
     bench.freezer.frozen.discard(KEY)
     bench.checks.on_states([KEY], 2)
     assert bench.gate.held == {}
     assert bench.report().found == ()  # it may be about to end
-    bench.freezer.members[KEY] = (4_000_000,)
+    if ends:
+        bench.freezer.steps.discard(KEY)
+    else:
+        bench.freezer.members[KEY] = (4_000_000,)
     bench.table.refresh(3)
-    bench.checks.on_states([KEY], 2 + DOUBT_NS)
-    (found,) = bench.report().found
-    assert (found.left, found.found) == ("frozen", "thawed")
-
-
-def test_step_that_was_thawed_to_be_killed_raises_no_alarm(bench: Bench) -> None:
-    bench.gate.apply((KEY,), ())
-    bench.checks.on_states([KEY], 1)
-    bench.freezer.frozen.discard(KEY)
-    bench.checks.on_states([KEY], 2)
-    bench.freezer.steps.discard(KEY)
-    bench.table.refresh(3)
-    bench.checks.on_states([], 2 + DOUBT_NS)
-    assert bench.report().found == ()
+    bench.checks.on_states([] if ends else [KEY], 2 + DOUBT_NS)
+    found = [(one.left, one.found) for one in bench.report().found]
+    assert found == ([] if ends else [("frozen", "thawed")])
 
 
 def test_signal_that_waits_for_a_held_process_latches_the_job(bench: Bench) -> None:
-    import subprocess
-    import time
-
     child = subprocess.Popen(["sleep", "100"])
     try:
         child.send_signal(signal.SIGSTOP)
@@ -300,12 +290,19 @@ def test_a_few_descriptors_are_left_for_looks(fake_v1: FakeV1, monkeypatch: pyte
     freezer.close()
 
 
-def test_unseen_job_is_reported_and_neither_sampled_nor_ended() -> None:
+@pytest.fixture
+def turning() -> SimulatedAgent:
+    """An agent whose two jobs take turns."""
     agent = SimulatedAgent(StepKey(1, "0"), StepKey(2, "0"))
     for key in tuple(agent.freezer.steps):
         agent.freezer.members[key] = (5_000_000 + key.job,)
     agent.join()
     agent.rotate((1,), (2,), run_ns=2 * SECOND)
+    return agent
+
+
+def test_unseen_job_is_reported_and_neither_sampled_nor_ended(turning: SimulatedAgent) -> None:
+    agent = turning
     agent.freezer.unseen = frozenset({1})
     agent.sent.clear()
     agent.freezer.steps.discard(StepKey(1, "0"))
@@ -315,12 +312,10 @@ def test_unseen_job_is_reported_and_neither_sampled_nor_ended() -> None:
     assert not {one.job for each in agent.reports for part in each.slices for one in part.samples} & {1}
 
 
-def test_failed_look_is_reported_and_slices_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = SimulatedAgent(StepKey(1, "0"), StepKey(2, "0"))
-    for key in tuple(agent.freezer.steps):
-        agent.freezer.members[key] = (5_000_000 + key.job,)
-    agent.join()
-    agent.rotate((1,), (2,), run_ns=2 * SECOND)
+def test_failed_look_is_reported_and_slices_go_on(
+    turning: SimulatedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = turning
     monkeypatch.setattr(agent.both, "look", fail)
     agent.run(2 * SECOND)
     agent.sent.clear()  # with what was seen before
@@ -444,16 +439,19 @@ def bit(number: signal.Signals) -> int:
     return 1 << (number - 1)
 
 
-def test_what_is_as_it_was_left_is_nothing_new() -> None:
-    memory = ExternalChangeTracker()
+@pytest.fixture
+def memory() -> ExternalChangeTracker:
+    return ExternalChangeTracker()
+
+
+def test_what_is_as_it_was_left_is_nothing_new(memory: ExternalChangeTracker) -> None:
     assert memory.on_state(OUTSIDE_KEY, THAWED, 0, ours=False, settled=False) is None
     assert memory.on_state(OUTSIDE_KEY, FREEZING, 0, ours=True, settled=False) is None
     assert memory.on_state(OUTSIDE_KEY, FROZEN, 0, ours=True, settled=True) is None
     assert memory.external() == {}
 
 
-def test_frozen_by_another_user_is_theirs_until_they_thaw_it() -> None:
-    memory = ExternalChangeTracker()
+def test_frozen_by_another_user_is_theirs_until_they_thaw_it(memory: ExternalChangeTracker) -> None:
     sighting = memory.on_state(OUTSIDE_KEY, FROZEN, 10, ours=False, settled=False)
     assert sighting == Sighting(OUTSIDE_KEY, Act.FROZE, held=False)
     assert memory.on_state(OUTSIDE_KEY, FROZEN, 10**15, ours=False, settled=False) is None
@@ -462,8 +460,9 @@ def test_frozen_by_another_user_is_theirs_until_they_thaw_it() -> None:
     assert memory.external() == {}
 
 
-def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect() -> None:
-    memory = ExternalChangeTracker()
+def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect(
+    memory: ExternalChangeTracker,
+) -> None:
     assert memory.on_state(OUTSIDE_KEY, THAWED, 10, ours=True, settled=False) is None
     sighting = memory.on_state(OUTSIDE_KEY, THAWED, 10, ours=True, settled=True)
     assert sighting == Sighting(OUTSIDE_KEY, Act.THAWED, held=True)
@@ -473,14 +472,12 @@ def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect() -> N
     assert memory.external() == {}
 
 
-def test_second_freeze_on_top_of_ours_makes_it_theirs() -> None:
-    memory = ExternalChangeTracker()
+def test_second_freeze_on_top_of_ours_makes_it_theirs(memory: ExternalChangeTracker) -> None:
     sighting = memory.on_state(OUTSIDE_KEY, FROZEN, 10, ours=True, settled=True, written=True)
     assert sighting == Sighting(OUTSIDE_KEY, Act.FROZE, held=True)
 
 
-def test_suspension_is_foreseen_by_its_first_signal() -> None:
-    memory = ExternalChangeTracker()
+def test_suspension_is_foreseen_by_its_first_signal(memory: ExternalChangeTracker) -> None:
     sighting = memory.on_signals(OUTSIDE_KEY, bit(signal.SIGTSTP), stopped=False, now_ns=10, ours=True)
     assert sighting == Sighting(OUTSIDE_KEY, Act.STOPPING, held=True)
     memory.on_state(OUTSIDE_KEY, FROZEN, 20, ours=False, settled=False)  # Slurm's freeze, two seconds later
@@ -489,15 +486,13 @@ def test_suspension_is_foreseen_by_its_first_signal() -> None:
     assert memory.external() == {}
 
 
-def test_stop_that_leads_to_nothing_is_forgotten() -> None:
-    memory = ExternalChangeTracker()
+def test_stop_that_leads_to_nothing_is_forgotten(memory: ExternalChangeTracker) -> None:
     memory.on_signals(OUTSIDE_KEY, 0, stopped=True, now_ns=10, ours=False)
     memory.on_state(OUTSIDE_KEY, THAWED, 10 + STOP_NS, ours=False, settled=False)
     assert memory.external() == {}
 
 
-def test_what_befell_a_step_ends_with_it() -> None:
-    memory = ExternalChangeTracker()
+def test_what_befell_a_step_ends_with_it(memory: ExternalChangeTracker) -> None:
     memory.on_state(OUTSIDE_KEY, THAWED, 10, ours=True, settled=True)
     memory.on_state(OTHER, FROZEN, 10, ours=False, settled=False)
     memory.forget(frozenset({OUTSIDE_KEY}))
@@ -505,8 +500,9 @@ def test_what_befell_a_step_ends_with_it() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_deadly_signals_latch_the_job_for_a_while_or_until_the_step_is_gone(number: signal.Signals) -> None:
-    memory = ExternalChangeTracker()
+def test_deadly_signals_latch_the_job_for_a_while_or_until_the_step_is_gone(
+    memory: ExternalChangeTracker, number: signal.Signals
+) -> None:
     memory.on_signals(OUTSIDE_KEY, bit(number), stopped=False, now_ns=10, ours=True)
     memory.on_signals(OUTSIDE_KEY, 0, stopped=False, now_ns=11, ours=False)
     assert memory.dying_at(10 + DYING_NS - 1) == {1}
@@ -519,8 +515,7 @@ def test_deadly_signals_latch_the_job_for_a_while_or_until_the_step_is_gone(numb
     assert memory.dying_at(20) == frozenset()
 
 
-def test_other_signals_mean_nothing() -> None:
-    memory = ExternalChangeTracker()
+def test_other_signals_mean_nothing(memory: ExternalChangeTracker) -> None:
     pending = bit(signal.SIGCHLD) | bit(signal.SIGCONT) | bit(signal.SIGUSR1)
     assert memory.on_signals(OUTSIDE_KEY, pending, stopped=False, now_ns=1, ours=True) is None
     assert memory.dying_at(1) == frozenset()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,13 +22,20 @@ from tests.fixtures.gang_host import FakeV1
 class Left:
     """State files of agents, with a held step each; the agent is this process, or a dead one."""
 
-    def __init__(self, tree: FakeV1, folder: Path) -> None:
+    def __init__(self, tree: FakeV1, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.tree = tree
         self.folder = folder
+        self.capsys = capsys
+
+    def thaw(self, *words: str) -> dict[str, object]:
+        with pytest.raises(SystemExit) as end:
+            main(["thaw", "--state", str(self.folder), "--json", *words])
+        assert end.value.code == 0
+        answer = json.loads(self.capsys.readouterr().out)
+        assert isinstance(answer, dict)
+        return answer
 
     def agent(self, node: str, job: int, *, alive: bool = True, lease_left_ns: int = 10**12) -> Path:
-        import time
-
         step = self.tree.step(job, "0", node=node)
         (step / "freezer.state").write_text("FROZEN")
         state = StateFile.create(state_path(self.folder, node), node, str(self.tree.root))
@@ -49,104 +57,87 @@ class Left:
 
 # Nodes of other tests on this host, whose steps may be frozen at the same time, have other names.
 @pytest.fixture
-def left(fake_v1: FakeV1, tmp_path: Path) -> Iterator[Left]:
+def left(fake_v1: FakeV1, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Left]:
     make_private(live_folder(tmp_path / "state"))
-    yield Left(fake_v1, tmp_path / "state")
+    yield Left(fake_v1, tmp_path / "state", capsys)
     shutil.rmtree(live_folder(tmp_path / "state"))
-
-
-def thaw(left: Left, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
-    with pytest.raises(SystemExit) as end:
-        main(["thaw", "--state", str(left.folder), "--json", *words])
-    assert end.value.code == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert isinstance(answer, dict)
-    return answer
 
 
 def frozen(step: Path) -> bool:
     return (step / "freezer.state").read_text() == "FROZEN"
 
 
-def test_expired_spares_agents_that_live_and_have_a_lease(
-    left: Left, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_expired_spares_agents_that_live_and_have_a_lease(left: Left) -> None:
     healthy = left.agent("thawed-a", 1)
     late = left.agent("thawed-b", 2, lease_left_ns=-1)
     dead = left.agent("thawed-c", 3, alive=False)
-    assert thaw(left, capsys, "--expired")["jobs"] == [2, 3]
+    assert left.thaw("--expired")["jobs"] == [2, 3]
     assert [frozen(step) for step in (healthy, late, dead)] == [True, False, False]
-    assert thaw(left, capsys, "--expired")["jobs"] == [2]  # the dead one's file is clean now
+    assert left.thaw("--expired")["jobs"] == [2]  # the dead one's file is clean now
 
 
-def test_all_thaws_healthy_agents_jobs_too_and_makes_them_pause(
-    left: Left, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_thaws_healthy_agents_jobs_too_and_makes_them_pause(left: Left) -> None:
     step = left.agent("thawed-a", 1)
-    assert thaw(left, capsys, "--all", "--pause", "5")["jobs"] == [1]
+    assert left.thaw("--all", "--pause", "5")["jobs"] == [1]
     assert not frozen(step)
     assert left.word("thawed-a", Word.PAUSED_UNTIL_NS) > 0
     assert left.word("thawed-a", Word.GUARDIAN_TRIPS) == 1
 
 
-def test_leaves_alone_what_no_agent_froze(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+def test_leaves_alone_what_no_agent_froze(left: Left) -> None:
     left.agent("thawed-a", 1)
     suspended = left.tree.step(9, "0")
     (suspended / "freezer.state").write_text("FROZEN")
-    assert thaw(left, capsys, "--all")["jobs"] == [1]
+    assert left.thaw("--all")["jobs"] == [1]
     assert frozen(suspended)
 
 
-def test_scan_thaws_every_frozen_job_cgroup(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scan_thaws_every_frozen_job_cgroup(left: Left) -> None:
     suspended = left.tree.step(9, "0")
     (suspended / "freezer.state").write_text("FROZEN")
     root = str(left.tree.root)
-    assert thaw(left, capsys, "--all", "--root", root)["scanned"] == []
-    assert thaw(left, capsys, "--all", "--scan", "--dry-run", "--root", root)["scanned"] == [str(suspended)]
+    assert left.thaw("--all", "--root", root)["scanned"] == []
+    assert left.thaw("--all", "--scan", "--dry-run", "--root", root)["scanned"] == [str(suspended)]
     assert frozen(suspended)
-    assert thaw(left, capsys, "--all", "--scan", "--root", root)["scanned"] == [str(suspended)]
+    assert left.thaw("--all", "--scan", "--root", root)["scanned"] == [str(suspended)]
     assert not frozen(suspended)
 
 
-def test_one_node_only(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_node_only(left: Left) -> None:
     one, other = left.agent("thawed-a", 1), left.agent("thawed-b", 2)
-    assert thaw(left, capsys, "--all", "--node", "thawed-b")["jobs"] == [2]
+    assert left.thaw("--all", "--node", "thawed-b")["jobs"] == [2]
     assert [frozen(step) for step in (one, other)] == [True, False]
 
 
-def test_exchanged_state_files_never_freeze_and_thaw_what_is_left(
-    left: Left, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exchanged_state_files_never_freeze_and_thaw_what_is_left(left: Left) -> None:
     healthy, dead = left.agent("thawed-a", 1), left.agent("thawed-b", 2, alive=False)
     one, other = state_path(left.folder, "thawed-a"), state_path(left.folder, "thawed-b")
     between = one.with_name("between")
     for source, target in ((one, between), (other, one), (between, other)):
         source.rename(target)
-    thaw(left, capsys, "--expired", "--node", "thawed-b")
+    left.thaw("--expired", "--node", "thawed-b")
     assert (frozen(healthy), frozen(dead)) == (True, True), "a record says whose it is, and its agent runs"
-    thaw(left, capsys, "--expired", "--node", "thawed-a")
+    left.thaw("--expired", "--node", "thawed-a")
     assert (frozen(healthy), frozen(dead)) == (True, False)
 
 
-def test_file_of_an_earlier_boot_means_nothing(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_of_an_earlier_boot_means_nothing(left: Left) -> None:
     step = left.agent("thawed-a", 1)
     path = state_path(left.folder, "thawed-a")
     raw = bytearray(path.read_bytes())
     raw[258:262] = b"dead"
     path.write_bytes(raw)
-    assert thaw(left, capsys, "--all", "--root", "/nowhere")["jobs"] == []
+    assert left.thaw("--all", "--root", "/nowhere")["jobs"] == []
     assert frozen(step)
 
 
-def test_damaged_file_is_reported_and_the_others_are_done(
-    left: Left, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_file_is_reported_and_the_others_are_done(left: Left) -> None:
     step = left.agent("thawed-b", 2)
     state_path(left.folder, "thawed-a").write_bytes(b"rubbish")
     with pytest.raises(SystemExit) as end:
         main(["thaw", "--state", str(left.folder), "--all"])
     assert end.value.code == 1
-    assert "remove it" in capsys.readouterr().err
+    assert "remove it" in left.capsys.readouterr().err
     assert not frozen(step)
 
 
@@ -201,29 +192,25 @@ def test_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
         make_private(tmp_path / "link")
 
 
-def mount(tmp_path: Path, *names: str) -> Path:
-    for name in names:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
-    return tmp_path
-
-
-def test_chooses_the_unified_hierarchy_where_it_is_the_only_one(tmp_path: Path) -> None:
-    choice = choose("auto", None, "proctrack/cgroup", mount(tmp_path, "cgroup.controllers", "cgroup.procs"))
-    assert (choice.kind, choice.root) == ("cgroup2", tmp_path)
-
-
-def test_chooses_v1_on_a_hybrid_host_as_slurm_does(tmp_path: Path) -> None:
-    hybrid = mount(tmp_path, "freezer/cgroup.procs", "unified/cgroup.controllers", "unified/cgroup.procs")
-    choice = choose("auto", None, None, hybrid)
-    assert (choice.kind, choice.root) == ("cgroup1", tmp_path / "freezer")
-
-
-def test_chooses_signals_where_slurm_tracks_otherwise_or_nothing_can_be_written(tmp_path: Path) -> None:
-    v1 = mount(tmp_path, "freezer/cgroup.procs")
-    assert choose("auto", None, "proctrack/linuxproc", v1).kind == "signals"
-    assert choose("auto", None, None, tmp_path / "nothing").kind == "signals"
+@pytest.mark.parametrize(
+    ("files", "tracking", "kind", "root"),
+    [
+        ("cgroup.controllers cgroup.procs", "proctrack/cgroup", "cgroup2", "."),
+        # a hybrid host, as Slurm does
+        ("freezer/cgroup.procs unified/cgroup.controllers unified/cgroup.procs", None, "cgroup1", "freezer"),
+        ("freezer/cgroup.procs", "proctrack/linuxproc", "signals", None),
+        ("", None, "signals", None),
+    ],
+)
+def test_chooses_as_slurm_tracks_by_what_can_be_written(
+    tmp_path: Path, files: str, tracking: str | None, kind: str, root: str | None
+) -> None:
+    for name in files.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    choice = choose("auto", None, tracking, tmp_path)
+    assert choice.kind == kind
+    assert root is None or choice.root == tmp_path / root
 
 
 def test_obeys_what_was_asked_for_or_says_why_not(tmp_path: Path) -> None:

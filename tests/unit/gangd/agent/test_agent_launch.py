@@ -193,11 +193,16 @@ def folder(tmp_path: Path) -> Path:
     return deep
 
 
-@pytest.fixture
-def bell(folder: Path) -> Iterator[Bell]:
+def hang(folder: Path) -> Bell:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     one = Bell.hang(fd, bell_name("n1"))
     os.close(fd)
+    return one
+
+
+@pytest.fixture
+def bell(folder: Path) -> Iterator[Bell]:
+    one = hang(folder)
     yield one
     one.close()
 
@@ -221,17 +226,8 @@ def test_jobs_that_begin_and_end_are_reported(bell: Bell, folder: Path) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        *(
-            b"",
-            b"begin",
-            b"begin 0",
-            b"begin -1",
-            b"begin 1 2",
-            b"thaw 1",
-            b"begin 1\n\n",
-            b"begin 12345678901",
-        ),
-        *(b"begin \xd9\xa1", b"begin 1" + b"\0" * 100, b" begin 1", b"BEGIN 1"),
+        *(b"", b"begin", b"begin 0", b"begin -1", b"begin 1 2", b"thaw 1", b"begin 1\n\n"),
+        *(b"begin 12345678901", b"begin \xd9\xa1", b"begin 1" + b"\0" * 100, b" begin 1", b"BEGIN 1"),
     ],
 )
 def test_what_is_no_ring_is_refused_and_harms_nothing(bell: Bell, folder: Path, message: bytes) -> None:
@@ -276,11 +272,9 @@ def test_a_flood_is_taken_in_turns(bell: Bell, folder: Path) -> None:
 
 
 def test_the_bell_of_an_agent_that_was_killed_is_replaced_and_its_own_is_taken_down(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    killed = Bell.hang(fd, bell_name("n1"))
+    killed = hang(folder)
     killed._socket.close()
-    second = Bell.hang(fd, bell_name("n1"))
-    os.close(fd)
+    second = hang(folder)
     send(folder, b"end 4")
     assert second.take().ended == {4}
     second.close()
@@ -310,9 +304,7 @@ def near() -> Iterator[Path]:
 
 @pytest.fixture
 def hung(near: Path) -> Iterator[Bell]:
-    fd = os.open(near, os.O_RDONLY | os.O_DIRECTORY)
-    one = Bell.hang(fd, bell_name("n1"))
-    os.close(fd)
+    one = hang(near)
     yield one
     one.close()
 
@@ -325,6 +317,11 @@ def patient(tmp_path: Path) -> Path:
     script.write_text(text.replace("KILL 0.1", "KILL 30"))
     script.chmod(0o755)
     return script
+
+
+def with_tools(script: Path, tools: Path) -> str:
+    """Return the script with the programs of one folder only."""
+    return script.read_text().replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n", f"PATH={tools}\n")
 
 
 @pytest.mark.parametrize(
@@ -354,9 +351,7 @@ def test_with_no_agent_the_prolog_returns_and_nothing_happens(near: Path) -> Non
 
 
 def test_the_bell_of_a_dead_agent_does_not_hold_the_prolog_up(near: Path) -> None:
-    fd = os.open(near, os.O_RDONLY | os.O_DIRECTORY)
-    one = Bell.hang(fd, bell_name("n1"))
-    os.close(fd)
+    one = hang(near)
     one._socket.close()  # as the kernel does for a process that is killed
     os.close(one._folder_fd)
     assert (near / bell_name("n1")).is_socket()
@@ -377,9 +372,8 @@ def test_a_host_without_perl_rings_by_python(hung: Bell, near: Path, tmp_path: P
             pytest.skip(f"no {name} in /usr/bin")
         (tools / name).symlink_to(found)
     script = patient(tmp_path)
-    script.write_text(script.read_text().replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n", f"PATH={tools}\n"))
-    given = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1", "GANGD_STATE": str(near)}
-    subprocess.run(["/bin/sh", script, "end"], env=given, timeout=60, check=True)
+    script.write_text(with_tools(script, tools))
+    ring(near, "end", script=script)
     assert hung.take() == Rings(ended=frozenset({77}))
 
 
@@ -388,13 +382,9 @@ def test_what_hangs_is_killed_and_the_prolog_succeeds(hung: Bell, near: Path, tm
     (tools / "timeout").symlink_to("/usr/bin/timeout")
     (tools / "perl").write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     (tools / "perl").chmod(0o755)
-    script = tmp_path / "gang-bell"
-    script.write_text(SCRIPT.read_text().replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n", f"PATH={tools}\n"))
-    given = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1", "GANGD_STATE": str(near)}
-    began = time.monotonic()
-    done = subprocess.run(["/bin/sh", script, "end"], env=given, timeout=60, check=False)
-    assert done.returncode == 0
-    assert time.monotonic() - began < LONG_S
+    (script := tmp_path / "gang-bell").write_text(with_tools(SCRIPT, tools))
+    script.chmod(0o755)
+    assert ring(near, "end", script=script) < LONG_S
 
 
 USER = 1500
@@ -415,7 +405,20 @@ def process(proc: Path, pid: int, cgroup: str, *, uid: int = 0, comm: str = "app
         os.chown(folder, uid, uid)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+
+
+def scanned(
+    proc: Path, *users: int, stepds: bool = False, agenda: Agenda | None = None, finds_strays: bool = True
+) -> ScanFindings:
+    found = ProcessScan("a", agenda or Agenda(), proc, finds_strays=finds_strays).walk(
+        frozenset(users), 0, stepds=stepds
+    )
+    assert found is not None
+    return found
+
+
+@as_root
 @pytest.mark.parametrize(
     "job",
     [
@@ -428,9 +431,7 @@ def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path, job:
     process(tmp_path, 10, job, uid=USER)
     process(tmp_path, 11, "0::/user.slice\n", uid=USER)
     process(tmp_path, 12, "0::/user.slice\n", uid=USER + 1)
-    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
-    assert found is not None
-    assert found.strays == {USER: [11]}
+    assert scanned(tmp_path, USER, 0).strays == {USER: [11]}
 
 
 def test_strays_are_reported_with_a_job_of_their_user_and_by_number_where_he_has_none() -> None:
@@ -450,7 +451,7 @@ def test_a_users_oldest_job_is_the_one_with_the_lowest_number(
     assert table.oldest_jobs() == {os.getuid(): 7}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+@as_root
 def test_process_whose_first_thread_has_ended_is_where_its_other_threads_are(tmp_path: Path) -> None:
     """The kernel shows a thread that has ended in no cgroup."""
     for pid, job in ((10, "1:freezer:/slurm_a/uid_1500/job_5/step_0\n"), (20, "1:freezer:/user\n")):
@@ -460,9 +461,7 @@ def test_process_whose_first_thread_has_ended_is_where_its_other_threads_are(tmp
         for tid, cgroup in ((pid, "1:freezer:/\n"), (pid + 1, job)):
             (tmp_path / f"{pid}/task/{tid}").mkdir(parents=True)
             (tmp_path / f"{pid}/task/{tid}/cgroup").write_text(cgroup)
-    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
-    assert found is not None
-    assert found.strays == {USER: [20]}
+    assert scanned(tmp_path, USER).strays == {USER: [20]}
 
 
 def test_walk_takes_little_time_at_once_and_rests_in_between(tmp_path: Path) -> None:
@@ -501,9 +500,7 @@ def test_finds_the_slurmstepds_of_its_own_node(tmp_path: Path) -> None:
     ):
         process(tmp_path, pid, cgroup, comm="slurmstepd", line=f"slurmstepd: [{step}]")
     process(tmp_path, 14, "0::/\n", line="slurmstepd: [16.0]")  # who only says so
-    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
-    assert found is not None
-    assert found.stepds == {KEY: 10, StepKey(13, "batch"): 11, StepKey(15, "0"): 13}
+    assert scanned(tmp_path, stepds=True).stepds == {KEY: 10, StepKey(13, "batch"): 11, StepKey(15, "0"): 13}
 
 
 def test_slurmstepd_whose_tasks_have_yet_to_begin_or_have_ended_is_not_counted(tmp_path: Path) -> None:
@@ -514,15 +511,12 @@ def test_slurmstepd_whose_tasks_have_yet_to_begin_or_have_ended_is_not_counted(t
         listed = tmp_path / str(pid) / "task" / str(pid) / "children"
         listed.parent.mkdir(parents=True, exist_ok=True)
         listed.write_text(children)
-    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
-    assert found is not None
-    assert found.stepds == {StepKey(14, "0"): 13}
+    assert scanned(tmp_path, stepds=True).stepds == {StepKey(14, "0"): 13}
 
 
 def test_nothing_is_looked_at_if_no_one_asks(tmp_path: Path) -> None:
     agenda = Agenda()
-    census = ProcessScan("a", agenda, tmp_path / "absent")
-    assert census.walk(frozenset({0}), 0, stepds=False) is not None
+    scanned(tmp_path / "absent", 0, agenda=agenda)
     assert agenda.at(AgendaItem.CENSUS) == ROUND_NS
 
 
@@ -549,7 +543,7 @@ def test_job_whose_step_was_found_once_or_that_is_no_ones_concern_is_not_reporte
         assert judged(unseen, {}, {12}, set()) == set()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+@as_root
 @pytest.mark.parametrize(
     "cgroup",
     [
@@ -560,9 +554,7 @@ def test_job_whose_step_was_found_once_or_that_is_no_ones_concern_is_not_reporte
 )
 def test_a_cgroup_that_a_user_made_hides_no_stray(tmp_path: Path, cgroup: str) -> None:
     process(tmp_path, 10, cgroup, uid=USER)
-    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
-    assert found is not None
-    assert found.strays == {USER: [10]}
+    assert scanned(tmp_path, USER).strays == {USER: [10]}
 
 
 def test_a_slurmstepd_whose_title_reports_no_step_is_reported(tmp_path: Path) -> None:
@@ -575,8 +567,7 @@ def test_a_slurmstepd_whose_title_reports_no_step_is_reported(tmp_path: Path) ->
         (14, "slurmstepd: [12.0]"),
     ):
         process(tmp_path, pid, cgroup, comm="slurmstepd", line=line)
-    found = ProcessScan("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
-    assert found is not None
+    found = scanned(tmp_path, stepds=True)
     assert (found.unread, found.stepds) == ({10: "slurmstepd: [sEKNK5D2BV4300.0]"}, {KEY: 14})
 
 
@@ -587,9 +578,7 @@ def test_what_cannot_be_recognised_is_reported_when_it_lasts() -> None:
     assert (unseen.lasting({}), unseen.lasting({"x": "x is odd"})) == ({}, {})
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+@as_root
 def test_where_users_log_in_what_they_run_is_no_stray(tmp_path: Path) -> None:
     process(tmp_path, 10, "0::/user.slice\n", uid=USER)
-    found = ProcessScan("a", Agenda(), tmp_path, finds_strays=False).walk(frozenset({USER}), 0, stepds=False)
-    assert found is not None
-    assert not found.strays
+    assert not scanned(tmp_path, USER, finds_strays=False).strays

@@ -210,9 +210,8 @@ def test_watch_without_space_for_a_folder_says_so(tmp_path: Path) -> None:
     watch = FolderWatch()
     watch.set_folders([str(tmp_path), str(tmp_path / "gone")])
     assert watch.complete
-    (
-        tmp_path / "file"
-    ).touch()  # it exists, but can't be watched for entries, as when inotify has no free watch
+    # A file exists, but can't be watched for entries, as when inotify has no free watch.
+    (tmp_path / "file").touch()
     watch.set_folders([str(tmp_path), str(tmp_path / "file")])
     assert not watch.complete
     watch.set_folders([str(tmp_path)])
@@ -456,15 +455,14 @@ def test_a_probe_that_is_not_answered_is_repeated_after_a_second(calm: Simulated
     assert all(later - earlier <= SECOND + 5 * MS for earlier, later in pairwise(probed))
 
 
-SILENT_ONE, SILENT_TWO = StepKey(1, "0"), StepKey(2, "0")
 SENDER = Sender("a", bytes(16), None, 0, 0)
 
 
-@pytest.fixture(params=[(250, ()), (250, (SILENT_ONE,)), (1000, ())], ids=["busy", "one idle", "long slices"])
+@pytest.fixture(params=[(250, ()), (250, (ONE,)), (1000, ())], ids=["busy", "one idle", "long slices"])
 def steady(request: pytest.FixtureRequest) -> tuple[SimulatedAgent, tuple[StepKey, ...]]:
     """Two jobs that have done the same for long, under a lease of 12 s."""
     quantum_ms, idle = request.param
-    agent = computing_agent(SILENT_ONE, SILENT_TWO, lease_ns=12 * SECOND, quantum_ns=quantum_ms * MS)
+    agent = computing_agent(ONE, TWO, lease_ns=12 * SECOND, quantum_ns=quantum_ms * MS)
     agent.rotate((1,), (2,))
     compute(agent, 30 * SECOND, *idle)
     return agent, idle
@@ -498,7 +496,7 @@ def test_job_that_falls_idle_is_reported_at_the_next_look_and_at_those_after_it(
     steady: tuple[SimulatedAgent, tuple[StepKey, ...]],
 ) -> None:
     agent, idle = steady
-    other = () if idle else (SILENT_ONE,)
+    other = () if idle else (ONE,)
     looks_ns = max(agent.quantum_ns, 900 * MS) + agent.quantum_ns
     began_ns = agent.now_ns
     reported = compute(agent, 16 * SECOND, *other)
@@ -510,7 +508,7 @@ def test_job_that_falls_idle_is_reported_at_the_next_look_and_at_those_after_it(
 
 def test_job_that_ends_is_reported_at_once(steady: tuple[SimulatedAgent, tuple[StepKey, ...]]) -> None:
     agent, idle = steady
-    agent.freezer.steps.discard(SILENT_ONE)
+    agent.freezer.steps.discard(ONE)
     agent.sent.clear()
     agent.node.look(agent.now_ns)
     compute(agent, 50 * MS, *idle)
@@ -526,7 +524,7 @@ def test_fault_is_reported_within_a_second(steady: tuple[SimulatedAgent, tuple[S
 
 
 def test_node_without_shared_jobs_is_silent_too() -> None:
-    agent = computing_agent(SILENT_ONE, SILENT_TWO, lease_ns=12 * SECOND)
+    agent = computing_agent(ONE, TWO, lease_ns=12 * SECOND)
     agent.rotate()
     agent.run(5 * SECOND, step_ns=5 * MS)
     agent.sent.clear()
@@ -536,7 +534,7 @@ def test_node_without_shared_jobs_is_silent_too() -> None:
 
 
 def test_agent_that_hears_nothing_for_a_lease_says_hello() -> None:
-    agent = computing_agent(SILENT_ONE, SILENT_TWO, lease_ns=6 * SECOND)
+    agent = computing_agent(ONE, TWO, lease_ns=6 * SECOND)
     agent.rotate((1,), (2,))
     compute(agent, 3 * SECOND)
     agent.talking, agent.answering = False, False

@@ -288,8 +288,6 @@ def test_guardian_that_cannot_start_is_an_error(tmp_path: Path, monkeypatch: pyt
 def test_recorded_process_is_continued_and_a_reused_pid_is_not(
     tmp_path: Path, children: list[subprocess.Popen[bytes]]
 ) -> None:
-    from gangd.guardian.guardian_watch import thaw_held
-
     ours, other, users = (subprocess.Popen(SPIN) for _ in range(3))
     children += [ours, other, users]
     state = StateFile.create(tmp_path / "agent-a.state", "a", "/nowhere")

@@ -18,8 +18,7 @@ from gangd.controller.state_directory import STATE_NAME
 from gangd.curve_keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire.messages import Ping, Pong, Report
-from tests.fixtures.fake_slurm import FakeSlurm
-from tests.fixtures.gang_loop import Stage, no_jobs, submit_two, two_jobs
+from tests.fixtures.gang_loop import ScriptedAgent, Stage, no_jobs, played, submit_two, two_jobs
 
 pytestmark = pytest.mark.slow
 
@@ -31,102 +30,81 @@ def broken() -> JobSnapshot:
 def test_two_jobs_take_turns_on_all_nodes_and_are_thawed_at_the_end(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs())
     one, two = stage.agent("n1"), stage.agent("n2")
-    seen: dict[str, object] = {}
 
     def scene() -> None:
         stage.welcome(one, two)
         one.say(Ping(node="n1", agent_ns=5))
-        stage.until(
-            lambda: (
-                bool(one.timeline.jobs(one.timeline.horizon))
-                and any(isinstance(reply, Pong) for reply in one.replies)
-            )
-        )
+        stage.until(lambda: bool(one.timeline.jobs(one.timeline.horizon)))
+        stage.until(lambda: any(isinstance(reply, Pong) for reply in one.replies))
         first = one.timeline.horizon
         stage.until(lambda: one.timeline.horizon > first + 20)
-        seen["held"] = [one.timeline.held(number) for number in range(first + 2, first + 8)]
-        seen["agree"] = [two.timeline.held(number) for number in range(first + 2, first + 8)]
-        stage.until(lambda: (status := stage.status()) is not None and status.shared_jobs == 2)
-        status = stage.status()
-        assert status is not None
-        seen["agents"] = [(node.node, node.agent, node.skew_us) for node in status.nodes]
-        seen["jobs"] = [(job.job, job.state, job.cores) for job in status.jobs]
+        held = [one.timeline.held(number) for number in range(first + 2, first + 8)]
+        assert sorted(map(sorted, held)) == [[1], [1], [1], [2], [2], [2]]
+        assert held == [two.timeline.held(number) for number in range(first + 2, first + 8)]
+        stage.until_status(lambda status: status.shared_jobs == 2)
+        status = stage.known()
+        assert [(node.node, node.agent, node.skew_us) for node in status.nodes] == [
+            ("n1", "joined", 11),
+            ("n2", "joined", 11),
+        ]
+        cores = {"n1": [0], "n2": [0]}
+        assert [(job.job, job.state, job.cores) for job in status.jobs] == [
+            (1, "busy", cores),
+            (2, "busy", cores),
+        ]
 
     with stage.play(scene):
         # It thawed everything when it left.
         stage.until(lambda: one.timeline.epoch is None and two.timeline.epoch is None)
-    assert sorted(map(sorted, seen["held"])) == [[1], [1], [1], [2], [2], [2]]  # type: ignore[call-overload]
-    assert seen["held"] == seen["agree"]
-    assert seen["agents"] == [("n1", "joined", 11), ("n2", "joined", 11)]
-    assert seen["jobs"] == [(1, "busy", {"n1": [0], "n2": [0]}), (2, "busy", {"n1": [0], "n2": [0]})]
     rows = list(read_slices(tmp_path / "record", 0.0))
     assert {(row.job, row.node, row.role) for row in rows} >= {
         (job, node, role) for job in (1, 2) for node in ("n1", "n2") for role in ("run", "held")
     }
 
 
-def test_idle_jobs_are_seen_through_the_wire_and_let_go(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs())
-    agents = [stage.agent("n1"), stage.agent("n2")]
+@played()
+def test_idle_jobs_are_seen_through_the_wire_and_let_go(stage: Stage, *agents: ScriptedAgent) -> None:
+    stage.welcome(*agents)
+    stage.until(lambda: any(agent.timeline.held(agent.timeline.horizon) for agent in agents))
+    for agent in agents:
+        agent.busy = False
 
-    def scene() -> None:
-        stage.welcome(*agents)
-        stage.until(lambda: any(agent.timeline.held(agent.timeline.horizon) for agent in agents))
-        for agent in agents:
-            agent.busy = False
+    def let_go() -> bool:
+        number = agents[0].timeline.horizon
+        named = agents[0].timeline.jobs(number)
+        return named == {1, 2} and not any(agents[0].timeline.held(number + more) for more in range(4))
 
-        def let_go() -> bool:
-            number = agents[0].timeline.horizon
-            named = agents[0].timeline.jobs(number)
-            return named == {1, 2} and not any(agents[0].timeline.held(number + more) for more in range(4))
-
-        stage.until(let_go)
-
-    stage.act(scene)
+    stage.until(let_go)
 
 
-def test_slurm_may_be_away_and_jobs_go_on_taking_turns(tmp_path: Path) -> None:
-    slurm = two_jobs()
-    stage = Stage(tmp_path, slurm)
-    agents = [stage.agent("n1"), stage.agent("n2")]
-    seen: list[str] = []
-
-    def scene() -> None:
-        stage.welcome(*agents)
-        stage.until(lambda: bool(agents[0].timeline.held(agents[0].timeline.horizon)))
-        slurm.reachable = False
-        stage.until(lambda: "slurm" in stage.alarms())
-        seen.append(stage.alarms()["slurm"])
-        horizon = agents[0].timeline.horizon
-        stage.until(lambda: agents[0].timeline.horizon > horizon + 10)
-        assert agents[0].timeline.held(horizon + 8) | agents[0].timeline.held(horizon + 9) == {1, 2}
-        slurm.reachable = True
-        stage.until(lambda: "slurm" not in stage.alarms())
-
-    stage.act(scene)
-    assert any("Slurm does not answer" in text for text in seen)
+@played()
+def test_slurm_may_be_away_and_jobs_go_on_taking_turns(stage: Stage, *agents: ScriptedAgent) -> None:
+    stage.welcome(*agents)
+    timeline = agents[0].timeline
+    stage.until(lambda: bool(timeline.held(timeline.horizon)))
+    stage.slurm.reachable = False
+    stage.until(lambda: "Slurm does not answer" in stage.alarms().get("slurm", ""))
+    horizon = timeline.horizon
+    stage.until(lambda: timeline.horizon > horizon + 10)
+    assert timeline.held(horizon + 8) | timeline.held(horizon + 9) == {1, 2}
+    stage.slurm.reachable = True
+    stage.until(lambda: "slurm" not in stage.alarms())
 
 
-def test_a_job_that_cannot_be_read_is_held_no_more_and_an_alarm_says_so(tmp_path: Path) -> None:
-    slurm = two_jobs()
-    stage = Stage(tmp_path, slurm)
-    agents = [stage.agent("n1"), stage.agent("n2")]
-    seen: list[str] = []
-
-    def scene() -> None:
-        stage.welcome(*agents)
-        timeline = agents[0].timeline
-        stage.until(lambda: bool(timeline.held(timeline.horizon)))
-        slurm.unreadable[1] = "its state is none that is known"
-        stage.until(lambda: "unreadable" in stage.alarms())
-        seen.append(stage.alarms()["unreadable"])
-        stage.until(lambda: not any(timeline.held(timeline.horizon + more) for more in range(-4, 1)))
-        del slurm.unreadable[1]
-        stage.until(lambda: "unreadable" not in stage.alarms())
-        stage.until(lambda: bool(timeline.held(timeline.horizon)))
-
-    stage.act(scene)
-    assert seen == ["not managed, for it cannot be read: job 1: its state is none that is known"]
+@played()
+def test_a_job_that_cannot_be_read_is_held_no_more_and_an_alarm_says_so(
+    stage: Stage, *agents: ScriptedAgent
+) -> None:
+    stage.welcome(*agents)
+    timeline = agents[0].timeline
+    stage.until(lambda: bool(timeline.held(timeline.horizon)))
+    stage.slurm.unreadable[1] = why = "its state is none that is known"
+    stage.until(lambda: "unreadable" in stage.alarms())
+    assert stage.alarms()["unreadable"] == f"not managed, for it cannot be read: job 1: {why}"
+    stage.until(lambda: not any(timeline.held(timeline.horizon + more) for more in range(-4, 1)))
+    del stage.slurm.unreadable[1]
+    stage.until(lambda: "unreadable" not in stage.alarms())
+    stage.until(lambda: bool(timeline.held(timeline.horizon)))
 
 
 def test_an_alarm_is_up_as_long_as_a_damaged_state_file_is_there(tmp_path: Path) -> None:
@@ -142,87 +120,68 @@ def test_an_alarm_is_up_as_long_as_a_damaged_state_file_is_there(tmp_path: Path)
     stage.act(scene)
 
 
-def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs())
-    agents = [stage.agent("n1"), stage.agent("n2")]
+@played()
+def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(
+    stage: Stage, *agents: ScriptedAgent
+) -> None:
+    stage.welcome(*agents)
+    timeline = agents[0].timeline
 
-    def scene() -> None:
-        stage.welcome(*agents)
-        timeline = agents[0].timeline
+    def length_ms() -> float | None:
+        begin, end = timeline.start_ns(timeline.horizon), timeline.start_ns(timeline.horizon + 1)
+        return None if begin is None or end is None else (end - begin) / 1e6
 
-        def length_ms() -> float | None:
-            begin, end = timeline.start_ns(timeline.horizon), timeline.start_ns(timeline.horizon + 1)
-            return None if begin is None or end is None else (end - begin) / 1e6
-
-        stage.until(lambda: length_ms() == 50.0 and bool(timeline.held(timeline.horizon)))
-        refused = [agent.refused for agent in agents]  # before their first plan was there
-        os.kill(os.getpid(), signal.SIGHUP)
-        stage.until(lambda: stage.reloads == 1)
-        assert length_ms() == 50.0
-        os.kill(os.getpid(), signal.SIGHUP)
-        stage.until(lambda: length_ms() == 100.0 and bool(timeline.held(timeline.horizon)))
-        assert [agent.refused for agent in agents] == refused
-
-    stage.act(scene)
+    stage.until(lambda: length_ms() == 50.0 and bool(timeline.held(timeline.horizon)))
+    refused = [agent.refused for agent in agents]  # before their first plan was there
+    os.kill(os.getpid(), signal.SIGHUP)
+    stage.until(lambda: stage.reloads == 1)
+    assert length_ms() == 50.0
+    os.kill(os.getpid(), signal.SIGHUP)
+    stage.until(lambda: length_ms() == 100.0 and bool(timeline.held(timeline.horizon)))
+    assert [agent.refused for agent in agents] == refused
 
 
-def test_lease_follows_the_number_of_nodes_that_slurm_has(tmp_path: Path) -> None:
-    slurm = FakeSlurm(nodes=4_000, cores=1, multiplicity=2, run_time=lambda _: 1000.0, start_time=time.time())
-    stage = Stage(tmp_path, slurm)
-    agent = stage.agent("n1")
-
-    def scene() -> None:
-        stage.welcome(agent)
-        stage.until(lambda: agent.timeline.lease_ns == 5_000_000_000)
-        stage.until(lambda: (status := stage.status()) is not None and status.lease_ms == 5_000)
-
-    stage.act(scene)
+@played(lambda: no_jobs(nodes=4_000), ["n1"])
+def test_lease_follows_the_number_of_nodes_that_slurm_has(stage: Stage, agent: ScriptedAgent) -> None:
+    stage.welcome(agent)
+    stage.until(lambda: agent.timeline.lease_ns == 5_000_000_000)
+    stage.until_status(lambda status: status.lease_ms == 5_000)
 
 
-def test_what_the_controller_knows_is_written_when_it_is_asked_to(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs())
-    saved = tmp_path / "state" / STATE_NAME
-
-    def scene() -> None:
-        stage.until(saved.exists)
-        for _ in range(3):  # much sooner after one another than by itself
-            before = saved.stat().st_mtime_ns
-            os.kill(os.getpid(), signal.SIGUSR1)
-            stage.until(lambda before=before: saved.stat().st_mtime_ns > before)  # type: ignore[misc]
-
-    stage.act(scene)
+@played(nodes=())
+def test_what_the_controller_knows_is_written_when_it_is_asked_to(stage: Stage) -> None:
+    saved = stage.config.state / STATE_NAME
+    stage.until(saved.exists)
+    for _ in range(3):  # much sooner after one another than by itself
+        before = saved.stat().st_mtime_ns
+        os.kill(os.getpid(), signal.SIGUSR1)
+        stage.until(lambda before=before: saved.stat().st_mtime_ns > before)  # type: ignore[misc]
 
 
-def test_a_reload_is_checked_against_slurm_as_the_start_is(tmp_path: Path) -> None:
-    slurm = two_jobs()
-    stage = Stage(tmp_path, slurm)
+@played(nodes=())
+def test_a_reload_is_checked_against_slurm_as_the_start_is(stage: Stage) -> None:
     stage.reloads = 1
     stage.changes = {"quantum_ms": 100.0, "freeze_cap_ms": 6_000.0}
-
-    def scene() -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
-        stage.until(lambda: "configuration" in stage.alarms())
-        assert "half of Slurm's MessageTimeout" in stage.alarms()["configuration"]
-        stage.changes = {"quantum_ms": 100.0, "freeze_cap_ms": 4_000.0}
-        slurm.reachable = False
-        os.kill(os.getpid(), signal.SIGHUP)
-        stage.until(lambda: "Slurm does not answer" in stage.alarms()["configuration"])
-        assert (status := stage.status()) is not None
-        assert status.quantum_ms == 50.0
-        slurm.reachable = True
-        os.kill(os.getpid(), signal.SIGHUP)
-        stage.until(lambda: (status := stage.status()) is not None and status.quantum_ms == 100.0)
-        stage.until(lambda: "configuration" not in stage.alarms())
-
-    stage.act(scene)
+    os.kill(os.getpid(), signal.SIGHUP)
+    stage.until(lambda: "configuration" in stage.alarms())
+    assert "half of Slurm's MessageTimeout" in stage.alarms()["configuration"]
+    stage.changes = {"quantum_ms": 100.0, "freeze_cap_ms": 4_000.0}
+    stage.slurm.reachable = False
+    os.kill(os.getpid(), signal.SIGHUP)
+    stage.until(lambda: "Slurm does not answer" in stage.alarms()["configuration"])
+    assert stage.known().quantum_ms == 50.0
+    stage.slurm.reachable = True
+    os.kill(os.getpid(), signal.SIGHUP)
+    stage.until_status(lambda status: status.quantum_ms == 100.0)
+    stage.until(lambda: "configuration" not in stage.alarms())
 
 
-def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_path: Path) -> None:
-    slurm = no_jobs()
-    stage = Stage(tmp_path, slurm, quantum_ms=3_000.0, grace_ms=60_000.0)
-    agents = [stage.agent("n1"), stage.agent("n2")]
+@played(no_jobs, quantum_ms=3_000.0, grace_ms=60_000.0)
+def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(
+    stage: Stage, *agents: ScriptedAgent
+) -> None:
     seen_in: list[int] = []
-    began_s = [time.time()]  # slice 0, a moment ago
+    began_s = stage.made_s  # slice 0, a moment ago
 
     def since_s() -> float:
         """How long the slice that runs has run, as far as the status has it; -1 before the jobs are there."""
@@ -230,36 +189,28 @@ def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_
         if status is None or status.shared_jobs < 2:
             return -1.0
         seen_in.append(status.slice)
-        return status.time_ms / 1000 - began_s[0] - status.slice * 3.0
+        return status.time_ms / 1000 - began_s - status.slice * 3.0
 
-    def scene() -> None:
-        stage.welcome(*agents)
-        submit_two(slurm)
-        # The look of this slice is over, the next one is more than a second away.
-        stage.until(lambda: 0.3 < since_s() < 1.7)
-        assert not agents[0].timeline.jobs(agents[0].timeline.horizon)
-        for agent in agents:
-            agent.launched = (1, 2)
-        stage.until(lambda: bool(agents[0].timeline.jobs(agents[0].timeline.horizon)))
-        assert agents[0].timeline.horizon == seen_in[-1] + 2
-
-    stage.act(scene)
+    stage.welcome(*agents)
+    submit_two(stage.slurm)
+    # The look of this slice is over, the next one is more than a second away.
+    stage.until(lambda: 0.3 < since_s() < 1.7)
+    assert not agents[0].timeline.jobs(agents[0].timeline.horizon)
+    for agent in agents:
+        agent.launched = (1, 2)
+    stage.until(lambda: bool(agents[0].timeline.jobs(agents[0].timeline.horizon)))
+    assert agents[0].timeline.horizon == seen_in[-1] + 2
 
 
-def test_a_thread_that_dies_is_an_alarm(tmp_path: Path) -> None:
-    slurm = two_jobs()
-    stage = Stage(tmp_path, slurm)
-
-    def scene() -> None:
-        stage.until(lambda: (status := stage.status()) is not None and status.running_jobs == 2)
-        slurm.jobs = broken  # type: ignore[method-assign]
-        stage.until(lambda: "thread" in stage.alarms())
-        assert "thread slurm died and was started again: KeyError: 'JobState'" in stage.alarms()["thread"]
-        del slurm.jobs
-        slurm.cancel([1])
-        stage.until(lambda: (status := stage.status()) is not None and status.running_jobs == 1)
-
-    stage.act(scene)
+@played(nodes=())
+def test_a_thread_that_dies_is_an_alarm(stage: Stage) -> None:
+    stage.until_status(lambda status: status.running_jobs == 2)
+    stage.slurm.jobs = broken  # type: ignore[method-assign]
+    stage.until(lambda: "thread" in stage.alarms())
+    assert "thread slurm died and was started again: KeyError: 'JobState'" in stage.alarms()["thread"]
+    del stage.slurm.jobs
+    stage.slurm.cancel([1])
+    stage.until_status(lambda status: status.running_jobs == 1)
 
 
 def test_a_dry_run_sends_the_agents_nothing(tmp_path: Path) -> None:
@@ -268,7 +219,7 @@ def test_a_dry_run_sends_the_agents_nothing(tmp_path: Path) -> None:
 
     def scene() -> None:
         stage.welcome(*agents)
-        stage.until(lambda: (status := stage.status()) is not None and status.shared_jobs == 2)
+        stage.until_status(lambda status: status.shared_jobs == 2)
 
     with stage.play(scene):
         for agent in agents:
@@ -276,39 +227,29 @@ def test_a_dry_run_sends_the_agents_nothing(tmp_path: Path) -> None:
     assert all(agent.timeline.controller is None for agent in agents)
 
 
-def test_a_new_controller_is_heard_of_without_being_asked(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs())
-    one = stage.agent("n1")
-
-    def scene() -> None:
-        stage.until(lambda: one.timeline.controller == stage.loop.controller)
-        assert one.timeline.lease_over(time.monotonic_ns())
-
-    stage.act(scene)
+@played(nodes=["n1"])
+def test_a_new_controller_is_heard_of_without_being_asked(stage: Stage, one: ScriptedAgent) -> None:
+    stage.until(lambda: one.timeline.controller == stage.loop.controller)
+    assert one.timeline.lease_over(time.monotonic_ns())
 
 
-def test_a_stranger_and_a_liar_are_counted_and_do_no_harm(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs())
-    one, nowhere = stage.agent("n1"), stage.agent("n77")
+@played(nodes=["n1", "n77"])
+def test_a_stranger_and_a_liar_are_counted_and_do_no_harm(
+    stage: Stage, one: ScriptedAgent, nowhere: ScriptedAgent
+) -> None:
+    stage.until_status(lambda status: "unknown_agent" in status.dropped)
+    one.say(Report(node="n1", incarnation=b"x" * 16, follows=None, seq=1, offset_ns=0, rtt_us=0))
+    one.sockets.reports.send(b"\xc1 rubbish")
 
-    def scene() -> None:
-        stage.until(lambda: (status := stage.status()) is not None and "unknown_agent" in status.dropped)
-        one.say(Report(node="n1", incarnation=b"x" * 16, follows=None, seq=1, offset_ns=0, rtt_us=0))
-        one.sockets.reports.send(b"\xc1 rubbish")
+    def refused() -> bool:
+        nowhere.hello()
+        return any("no node n77" in getattr(reply, "reason", "") for reply in nowhere.replies)
 
-        def refused() -> bool:
-            nowhere.hello()
-            return any("no node n77" in getattr(reply, "reason", "") for reply in nowhere.replies)
-
-        stage.until(refused)
-        stage.welcome(one)
-        stage.until(lambda: (status := stage.status()) is not None and "malformed" in status.dropped)
-
-    stage.act(scene)
-    status = stage.status()
-    assert status is not None
-    assert status.dropped["unknown_agent"] >= 1
-    assert status.dropped["malformed"] == 1
+    stage.until(refused)
+    stage.welcome(one)
+    stage.until_status(lambda status: "malformed" in status.dropped)
+    assert stage.known().dropped["unknown_agent"] >= 1
+    assert stage.known().dropped["malformed"] == 1
 
 
 def test_keys_are_made_for_a_node_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -332,15 +273,10 @@ def test_a_key_that_all_nodes_share_is_made_when_asked_for_only_and_loudly(
     assert "warning: every node will have the same key" in capsys.readouterr().err
 
 
-def test_a_key_that_all_nodes_share_is_an_alarm(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs(), keys=(SHARED_AGENT,))
-    one = stage.agent("n1")
-
-    def scene() -> None:
-        stage.welcome(one)
-        stage.until(lambda: "shared key" in stage.alarms())
-
-    stage.act(scene)
+@played(nodes=["n1"], keys=(SHARED_AGENT,))
+def test_a_key_that_all_nodes_share_is_an_alarm(stage: Stage, one: ScriptedAgent) -> None:
+    stage.welcome(one)
+    stage.until(lambda: "shared key" in stage.alarms())
 
 
 @pytest.mark.parametrize(
@@ -382,10 +318,8 @@ def test_a_pause_lets_all_run_at_once_and_holds_after_a_restart(tmp_path: Path) 
         first.until(lambda: {1, 2} <= set(agents[0].timeline.exempt.opt_out))
         asking.join()
         assert answers[0].done
-        first.until(lambda: bool((status := first.status()) and status.orders))
-        status = first.status()
-        assert status is not None
-        reported = {(job.job, job.state, job.ordered) for job in status.jobs}
+        first.until_status(lambda status: status.orders)
+        reported = {(job.job, job.state, job.ordered) for job in first.known().jobs}
         assert reported == {(number, "free", "everything is paused") for number in (1, 2)}
 
     first.act(scene)
@@ -395,10 +329,8 @@ def test_a_pause_lets_all_run_at_once_and_holds_after_a_restart(tmp_path: Path) 
 
     def scene_again() -> None:
         second.welcome(*agents_again)
-        second.until(lambda: bool((status := second.status()) and status.shared_jobs == 2))
-        status = second.status()
-        assert status is not None
-        assert [order.what for order in status.orders] == ["pause"]
+        second.until_status(lambda status: status.shared_jobs == 2)
+        assert [order.what for order in second.known().orders] == ["pause"]
         assert not agents_again[0].timeline.held(agents_again[0].timeline.horizon + 1)
         assert ask(second.config.state, OrderRequest(verb="resume", targets=everything)).done
         waiting(second, held=True)

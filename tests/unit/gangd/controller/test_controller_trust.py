@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,13 @@ from gangd.wire.wire_frames import encode
 from tests.chaos.forger import client
 from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.gang_company import Company
-from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
+from tests.fixtures.gang_loop import ScriptedAgent, Stage, no_jobs, played
 from tests.fixtures.tier import choose
 
 
 def two_jobs_on_each_node() -> FakeSlurm:
     """Jobs 1 and 3 share n1, jobs 2 and 4 share n2."""
-    slurm = FakeSlurm(nodes=2, cores=1, multiplicity=2, run_time=lambda _: 1000.0, start_time=time.time())
+    slurm = no_jobs()
     for name in ("one", "two", "three", "four"):
         slurm.submit(SubmitRequest(script="#!/bin/sh\n", name=name, nodes=1, time_limit_minutes=10))
     return slurm
@@ -78,129 +78,97 @@ def socket_of(stage: Stage, key: str, identity: bytes) -> Iterator[zmq.Socket[by
 
 
 @pytest.mark.slow
-def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs_on_each_node())
-    one, two = stage.agent("n1"), stage.agent("n2")
+@played(two_jobs_on_each_node)
+def test_a_nodes_key_reports_nothing_of_jobs_that_are_elsewhere(
+    stage: Stage, one: ScriptedAgent, two: ScriptedAgent
+) -> None:
+    stage.welcome(one, two)
+    take_turns(stage, one, {1, 3})
+    take_turns(stage, two, {2, 4})
+    idle = wire.JobSample(1, 0, 0, 50_000, 1)
 
-    def scene() -> None:
-        stage.welcome(one, two)
-        take_turns(stage, one, {1, 3})
-        take_turns(stage, two, {2, 4})
-        idle = wire.JobSample(1, 0, 0, 50_000, 1)
+    def lie_on() -> bool:
+        """Lie once more; returns whether two dozen lies are known to have been dropped."""
+        last = wire.SliceReport(two.timeline.horizon - 3, 1, time.monotonic_ns(), 0, 0, (3,), (idle,))
+        lie(
+            two, dying=(1,), ended=(1, 3), found=(wire.FoundState(3, "frozen", "thawed"),), slices=(last,),
+            leaks=(wire.Leak(1, 1_000),), faults=(wire.AgentFault("stuck", 1, "no", 3),),
+        )  # fmt: skip
+        status = stage.status()
+        return status is not None and status.dropped.get("foreign_job", 0) >= 24
 
-        def lie_on() -> bool:
-            """Lie once more; returns whether two dozen lies are known to have been dropped."""
-            lie(
-                two,
-                dying=(1,),
-                ended=(1, 3),
-                found=(wire.FoundState(3, "frozen", "thawed"),),
-                slices=(
-                    wire.SliceReport(two.timeline.horizon - 3, 1, time.monotonic_ns(), 0, 0, (3,), (idle,)),
-                ),
-                leaks=(wire.Leak(1, 1_000),),
-                faults=(wire.AgentFault("stuck", 1, "no", 3),),
-            )
-            status = stage.status()
-            return status is not None and status.dropped.get("foreign_job", 0) >= 24
-
-        stage.until(lie_on)  # a busy controller does not take every message of a node in
-        exempt = one.timeline.exempt
-        assert (exempt.never_freeze, exempt.opt_out, exempt.suspended) == ((), (), ())
-        take_turns(stage, one, {1, 3})
-        stage.until(lambda: "foreign job" in stage.alarms())
-        assert "n2 tells of job" in stage.alarms()["foreign job"]
-
-    stage.act(scene)
-    status = stage.status()
-    assert status is not None
-    assert status.dropped["foreign_job"] >= 24
-    nodes = {node.node: node for node in status.nodes}
+    stage.until(lie_on)  # a busy controller does not take every message of a node in
+    exempt = one.timeline.exempt
+    assert (exempt.never_freeze, exempt.opt_out, exempt.suspended) == ((), (), ())
+    take_turns(stage, one, {1, 3})
+    stage.until(lambda: "foreign job" in stage.alarms())
+    assert "n2 tells of job" in stage.alarms()["foreign job"]
+    nodes = {node.node: node for node in stage.known().nodes}
     assert (nodes["n2"].leaked_us, nodes["n2"].faults) == (0, {})
 
 
 @pytest.mark.slow
-def test_what_a_node_says_of_its_own_jobs_counts(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs_on_each_node())
-    one, two = stage.agent("n1"), stage.agent("n2")
-
-    def scene() -> None:
-        stage.welcome(one, two)
-        take_turns(stage, one, {1, 3})
-        lie(one, dying=(3,), leaks=(wire.Leak(1, 1_000),), faults=(wire.AgentFault("stuck", 1, "no", 1),))
-        stage.until(lambda: 3 in one.timeline.exempt.opt_out)
-        stage.until(lambda: (status := stage.status()) is not None and status.nodes[0].leaked_us == 1_000)
-
-    stage.act(scene)
-    status = stage.status()
-    assert status is not None
-    assert status.nodes[0].faults == {"stuck": 1}
-    assert "foreign_job" not in status.dropped
+@played(two_jobs_on_each_node)
+def test_what_a_node_says_of_its_own_jobs_counts(
+    stage: Stage, one: ScriptedAgent, two: ScriptedAgent
+) -> None:
+    stage.welcome(one, two)
+    take_turns(stage, one, {1, 3})
+    lie(one, dying=(3,), leaks=(wire.Leak(1, 1_000),), faults=(wire.AgentFault("stuck", 1, "no", 1),))
+    stage.until(lambda: 3 in one.timeline.exempt.opt_out)
+    stage.until_status(lambda status: status.nodes[0].leaked_us == 1_000)
+    assert stage.known().nodes[0].faults == {"stuck": 1}
+    assert "foreign_job" not in stage.known().dropped
 
 
-def test_the_answers_to_a_node_cannot_be_taken_over(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs_on_each_node())
-    one = stage.agent("n1")
-
+@played(two_jobs_on_each_node, ["n1"])
+def test_the_answers_to_a_node_cannot_be_taken_over(stage: Stage, one: ScriptedAgent) -> None:
     def answers() -> set[int]:
         return {reply.agent_ns for reply in one.replies if isinstance(reply, wire.Pong)}
 
-    def scene() -> None:
-        stage.welcome(one)
-        with socket_of(stage, "n2", b"n1") as liar:
-            for stamp in range(1, 41):  # each asked once: what is lost on the way stays so
-                liar.send(encode(wire.Ping(node="n1", agent_ns=1_000 + stamp)))
-                one.say(wire.Ping(node="n1", agent_ns=stamp))
-                stage.until(lambda stamp=stamp: stamp in answers())  # type: ignore[misc]
-            stage.until(lambda: (status := stage.status()) is not None and "wrong_node" in status.dropped)
-            assert not liar.poll(0), "what is meant for n1 went to n2"
-
-    stage.act(scene)
+    stage.welcome(one)
+    with socket_of(stage, "n2", b"n1") as liar:
+        for stamp in range(1, 41):  # each asked once: what is lost on the way stays so
+            liar.send(encode(wire.Ping(node="n1", agent_ns=1_000 + stamp)))
+            one.say(wire.Ping(node="n1", agent_ns=stamp))
+            stage.until(lambda stamp=stamp: stamp in answers())  # type: ignore[misc]
+        stage.until_status(lambda status: "wrong_node" in status.dropped)
+        assert not liar.poll(0), "what is meant for n1 went to n2"
     assert answers() == set(range(1, 41))
 
 
 @pytest.mark.slow
-def test_two_that_speak_with_the_key_of_one_node_are_reported(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs_on_each_node())
-    one = stage.agent("n1")
+@played(two_jobs_on_each_node, ["n1"])
+def test_two_that_speak_with_the_key_of_one_node_are_reported(stage: Stage, one: ScriptedAgent) -> None:
+    stage.welcome(one)
+    with socket_of(stage, "n1", b"thief") as thief:
 
-    def scene() -> None:
-        stage.welcome(one)
-        with socket_of(stage, "n1", b"thief") as thief:
+        def both_speak() -> bool:
+            one.say(wire.Ping(node="n1", agent_ns=1))
+            thief.send(encode(wire.Ping(node="n1", agent_ns=2)))
+            return "key" in stage.alarms()
 
-            def both_speak() -> bool:
-                one.say(wire.Ping(node="n1", agent_ns=1))
-                thief.send(encode(wire.Ping(node="n1", agent_ns=2)))
-                return "key" in stage.alarms()
-
-            stage.until(both_speak)
-            assert "two connections speak with the key of n1" in stage.alarms()["key"]
-            take_turns(stage, one, {1, 3})
-            while thief.poll(0):
-                assert b"\x02" in thief.recv(), "each has its own answers"
-
-    stage.act(scene)
-
-
-def test_an_agent_that_connects_anew_is_no_second_one(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs_on_each_node())
-    one = stage.agent("n1")
-
-    def scene() -> None:
-        stage.welcome(one)
-        for _ in range(3):
-            one.sockets.connect_reports()
-            one.replies.clear()
-
-            def has_come() -> bool:
-                one.say(wire.Ping(node="n1", agent_ns=1))
-                return bool(one.replies)
-
-            stage.until(has_come)
+        stage.until(both_speak)
+        assert "two connections speak with the key of n1" in stage.alarms()["key"]
         take_turns(stage, one, {1, 3})
-        assert "key" not in stage.alarms()
+        while thief.poll(0):
+            assert b"\x02" in thief.recv(), "each has its own answers"
 
-    stage.act(scene)
+
+@played(two_jobs_on_each_node, ["n1"])
+def test_an_agent_that_connects_anew_is_no_second_one(stage: Stage, one: ScriptedAgent) -> None:
+    stage.welcome(one)
+    for _ in range(3):
+        one.sockets.connect_reports()
+        one.replies.clear()
+
+        def has_come() -> bool:
+            one.say(wire.Ping(node="n1", agent_ns=1))
+            return bool(one.replies)
+
+        stage.until(has_come)
+    take_turns(stage, one, {1, 3})
+    assert "key" not in stage.alarms()
 
 
 NODES = 12  # two jobs on n1 and n2, two on n3 and n4, ...
@@ -368,16 +336,10 @@ def test_frames_with_the_keys_of_nodes_and_without_any_do_no_harm(tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
-def test_a_million_frames_with_the_keys_of_nodes_do_no_harm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fuzz", [fuzz_with_keys, fuzz_without_key])
+def test_a_million_frames_do_no_harm(tmp_path: Path, fuzz: Callable[[Scene, int], None]) -> None:
     with live_controller(tmp_path) as scene:
-        fuzz_with_keys(scene, MILLION)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7_200)
-def test_a_million_frames_without_any_key_do_no_harm(tmp_path: Path) -> None:
-    with live_controller(tmp_path) as scene:
-        fuzz_without_key(scene, MILLION)
+        fuzz(scene, MILLION)
 
 
 SECOND_NS = 1_000_000_000
@@ -410,35 +372,22 @@ def test_controllers_whose_clocks_are_decades_apart_follow_each_other(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_wall_clock_that_is_set_by_an_hour_ends_no_lease_and_no_turn(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs())
-    one, two = stage.agent("n1"), stage.agent("n2")
-    stepped_s = 0
+@played()
+def test_a_wall_clock_that_is_set_by_an_hour_ends_no_lease_and_no_turn(
+    stage: Stage, one: ScriptedAgent, two: ScriptedAgent
+) -> None:
+    stage.welcome(one, two)
+    stage.until(lambda: bool(one.timeline.jobs(one.timeline.horizon)))
+    for step_s in (3_600, -3_600, 0):
+        stage.loop._wall = lambda step_s=step_s: time.time_ns() + step_s * SECOND_NS  # type: ignore[misc]
+        first = one.timeline.horizon
 
-    def wall() -> int:
-        return time.time_ns() + stepped_s * SECOND_NS
+        def passed(first: int = first) -> bool:
+            assert not one.timeline.lease_over(time.monotonic_ns())
+            return one.timeline.horizon > first + 12
 
-    stage.loop._wall = wall
-    leaseless = 0
-
-    def scene() -> None:
-        nonlocal stepped_s, leaseless
-        stage.welcome(one, two)
-        stage.until(lambda: bool(one.timeline.jobs(one.timeline.horizon)))
-        for step_s in (3_600, -3_600, 0):
-            stepped_s = step_s
-            first = one.timeline.horizon
-
-            def passed(first: int = first) -> bool:
-                nonlocal leaseless
-                leaseless += one.timeline.lease_over(time.monotonic_ns())
-                return one.timeline.horizon > first + 12
-
-            stage.until(passed)
-            last = one.timeline.horizon
-            held = [one.timeline.held(number) for number in range(last - 8, last)]
-            assert set().union(*held) == {1, 2}
-            assert not any(jobs == {1, 2} for jobs in held)
-
-    stage.act(scene)
-    assert not leaseless
+        stage.until(passed)
+        last = one.timeline.horizon
+        held = [one.timeline.held(number) for number in range(last - 8, last)]
+        assert set().union(*held) == {1, 2}
+        assert not any(jobs == {1, 2} for jobs in held)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from foundation.errors import InputError, OutputError
 from foundation.slurm import JobSnapshot, NodeCores, SlurmJob, SlurmJobState
 from gangd.controller.slicefiles import HOUR_NS, NAME, Retention, part_name
 from gangd.controller.slicelog import SliceLog, hours_by_job, read_peaks, read_rows, read_slices, summed
 from gangd.core.scheduler_events import JobMemory, NodeMemory, NodeReport, SliceRow
-from osub.cli.main import root
+from tests.fixtures.cli import Cli
 from tests.fixtures.tier import choose
 
 SMALL = Retention(bytes=2_000, age_ns=HOUR_NS, parts=3)
@@ -286,23 +284,17 @@ def test_sums_are_by_user_and_account(tmp_path: Path) -> None:
     assert accounts == {"physics": 2.0, None: 2.0}
 
 
-def test_the_command_reports_them(tmp_path: Path) -> None:
+def test_the_command_reports_them(tmp_path: Path, cli: Cli) -> None:
     one = cpu_hours_log(tmp_path)
     one.know(JobSnapshot((job(1, account="x\x1b[2J"), job(2, "bob"))))
     one.append([cpu_hours_row(0, 1, "held"), cpu_hours_row(0, 2, "run")])
     one.close()
     for by in ("job", "user", "account"):
-        words = ["gang", "accounts", "--record", str(tmp_path), "--by", by]
-        shown = CliRunner().invoke(root, words)
-        assert shown.exit_code == 0, shown.output
-        assert "\x1b[2J" not in shown.output
-    result = json.loads(
-        CliRunner().invoke(root, ["gang", "accounts", "--record", str(tmp_path), "--json"]).stdout
-    )
+        assert "\x1b[2J" not in "".join(cli("gang", "accounts", "--record", tmp_path, "--by", by))
+    result = cli.json("gang", "accounts", "--record", tmp_path, "--json")
     assert [(each["name"], each["held_cpu_h"] * 3600) for each in result["sums"]] == [(1, 2.0), (2, 0.0)]
-    none = CliRunner().invoke(root, [*words, "--json", "--hours", "1"])
-    assert none.exit_code == 0, none.output
-    assert json.loads(none.stdout)["sums"] == []
+    words = ("--record", tmp_path, "--by", "account", "--json", "--hours", "1")
+    assert cli.json("gang", "accounts", *words)["sums"] == []
 
 
 def test_peaks_of_ended_jobs_are_recorded_for_predictions(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gangd.core.demand import Demand, Level
+from gangd.core.gang import LostTime
 from gangd.core.gang_settings import CoreSettings
-from gangd.core.scheduler_events import CpuSample, NodeReport
+from gangd.core.scheduler_events import CpuSample, HoldMode, NodeReport, Publish
 from gangd.core.states import GangState
-from tests.fixtures.core_bench import Bench
+from tests.fixtures.core_bench import Bench, only
 
 SETTINGS = CoreSettings()
 
@@ -104,3 +105,127 @@ def test_a_late_report_from_when_it_was_alone_does_not_rule_a_gang_that_shares()
     bench.tick()
     bench.tell(NodeReport(bench.now_ns, "n0", alone=(CpuSample(1, 0, 0, 1_000_000, 1),)))
     assert bench.state(1) is GangState.BUSY
+
+
+def test_jobs_of_one_core_that_yield_take_no_turns_among_themselves() -> None:
+    bench = Bench(nodes=1)
+    for number in (1, 2, 3):
+        bench.job(number, {"n0": (0,)}, hold=HoldMode.YIELD)
+    bench.ticks(2)
+    assert [bench.state(number) for number in (1, 2, 3)] == [GangState.BUSY] * 3
+    assert bench.owners(4, 6) == [{1, 2, 3}] * 6
+
+
+def test_jobs_of_one_core_that_are_frozen_take_turns() -> None:
+    bench = Bench(nodes=1)
+    bench.job(1, {"n0": (0,)}, hold=HoldMode.FREEZE)
+    bench.job(2, {"n0": (0,)}, hold=HoldMode.YIELD)
+    bench.tick()
+    assert bench.owners(2, 4) == [{1}, {2}, {1}, {2}]
+
+
+def test_a_job_of_several_cores_makes_its_neighbours_take_turns_and_no_others() -> None:
+    bench = Bench(nodes=2, cores=2)
+    for number, node, core in ((1, "n0", 0), (2, "n0", 0), (3, "n0", 1), (4, "n0", 1), (5, "n1", 1)):
+        bench.job(number, {node: (core,)}, hold=HoldMode.YIELD)
+    bench.tick()
+    bench.job(6, {"n0": (0,), "n1": (0,)}, hold=HoldMode.YIELD)
+    bench.ticks(3)
+    for owners in bench.owners(8, 12):
+        assert {3, 4, 5} <= owners
+        assert len(owners & {1, 2, 6}) == 1
+    del bench.jobs[6]
+    bench.ticks(3)
+    assert bench.owners(12, 2) == [{1, 2, 3, 4, 5}] * 2
+
+
+def test_different_weights_are_kept_by_slices() -> None:
+    bench = Bench(nodes=1)
+    bench.job(1, {"n0": (0,)}, hold=HoldMode.YIELD, weight=3.0)
+    bench.job(2, {"n0": (0,)}, hold=HoldMode.YIELD)
+    bench.ticks(20)
+    slices = bench.owners(22, 40)
+    assert sum(1 in owners for owners in slices) == 30
+    assert sum(2 in owners for owners in slices) == 10
+
+
+def test_a_job_that_yields_is_ruled_from_its_first_slice_on() -> None:
+    bench = Bench(nodes=2, grace_ns=60_000_000_000)
+    bench.job(1, hold=HoldMode.YIELD)
+    bench.job(2, hold=HoldMode.YIELD)
+    [publish] = only(bench.tick(), Publish)
+    [track] = publish.tracks
+    assert [member.hold for member in track.members] == [HoldMode.YIELD] * 2
+    assert bench.owners(2, 2) == [{1}, {2}]
+
+
+def test_components_yield_only_if_all_do() -> None:
+    bench = Bench(nodes=2)
+    bench.job(1, {"n0": (0,)}, gang=1, hold=HoldMode.YIELD)
+    bench.job(2, {"n1": (0,)}, gang=1, hold=HoldMode.FREEZE)
+    bench.tick()
+    assert bench.scheduler.gangs[1].hold is HoldMode.FREEZE
+
+
+def test_a_changed_hold_is_published_anew() -> None:
+    bench = Bench(nodes=2)
+    bench.job(1, hold=HoldMode.YIELD)
+    bench.job(2, hold=HoldMode.YIELD)
+    bench.ticks(4)
+    bench.job(2, hold=HoldMode.FREEZE)
+    [publish] = only(bench.tick(), Publish)
+    [track] = publish.tracks
+    assert [member.hold for member in track.members] == [HoldMode.YIELD, HoldMode.FREEZE]
+
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+def test_no_more_is_lost_than_was_planned_to_be() -> None:
+    lost = LostTime()
+    for number in range(10):
+        lost.tell(number, 250 * MS, 250 * MS, again=True)
+    lost.plan(500 * MS)
+    assert (lost.take(0), lost.take(0)) == (500 * MS, 0)
+    lost.plan(5_000 * MS)
+    assert lost.take(0) == 2_000 * MS, "what was reported is not forgotten"
+
+
+def test_no_more_is_lost_than_was_reported() -> None:
+    lost = LostTime()
+    lost.plan(SECOND)
+    assert lost.take(0) == 0
+    lost.tell(1, 100 * MS, 250 * MS, again=False)
+    assert lost.take(0) == 100 * MS
+
+
+def test_of_several_nodes_the_one_that_lost_most_of_a_slice_counts() -> None:
+    lost = LostTime()
+    lost.plan(SECOND)
+    for lost_ms in (100, 240, 0, 170, 900):
+        lost.tell(7, lost_ms * MS, 250 * MS, again=True)
+    assert lost.reported_ns == 250 * MS
+
+
+def test_a_slice_too_old_to_be_remembered_counts_for_nothing() -> None:
+    lost = LostTime()
+    for number in range(1_000):
+        lost.tell(number, MS, MS, again=True)
+    lost.tell(0, MS, MS, again=True)
+    assert lost.reported_ns == 1_000 * MS
+    assert len(lost._slices) < 300
+
+
+def test_the_share_is_that_of_late() -> None:
+    lost = LostTime(0)
+    assert lost.share(0) == 0.0
+    for second in range(1, 61):
+        lost.tell(second, SECOND // 2, SECOND, again=False)
+        lost.plan(SECOND)
+        lost.take(second * SECOND)
+    assert 0.45 <= lost.share(60 * SECOND) <= 0.55
+    for second in range(61, 90):
+        lost.plan(SECOND)
+        lost.take(second * SECOND)
+    assert lost.share(90 * SECOND) == 0.0

@@ -51,9 +51,15 @@ def beat(seq: int, epoch: int, horizon: int = 0, sent_ns: int = 0) -> wire.Beat:
     return wire.Beat(**head(seq, epoch, sent_ns=sent_ns), horizon=horizon)
 
 
-def test_a_repeating_track_goes_round() -> None:
+@pytest.fixture
+def timeline() -> SliceSchedule:
+    """Return a timeline that has taken the plan in."""
     timeline = SliceSchedule("n1")
     timeline.accept(plan(), 0)
+    return timeline
+
+
+def test_a_repeating_track_goes_round(timeline: SliceSchedule) -> None:
     assert [sorted(timeline.held(n)) for n in range(9, 14)] == [[], [8], [7], [8], [7]]
     assert timeline.run(12) == {7}
     assert timeline.slice_at(10 * QUANTUM) == 10
@@ -68,33 +74,25 @@ def test_a_track_that_does_not_repeat_ends_with_everything_running() -> None:
     assert [sorted(timeline.held(n)) for n in range(10, 13)] == [[8], [7], []]
 
 
-def test_a_revision_is_in_force_from_its_first_slice_only() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_a_revision_is_in_force_from_its_first_slice_only(timeline: SliceSchedule) -> None:
     timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3)), drop=(7,)), 0)
     assert [sorted(timeline.held(n)) for n in range(11, 16)] == [[7], [8], [4], [3], [4]]
     assert (timeline.epoch_of(12), timeline.epoch_of(13)) == (1, 2)
 
 
-def test_a_difference_leaves_the_other_tracks_in_phase() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_a_difference_leaves_the_other_tracks_in_phase(timeline: SliceSchedule) -> None:
     timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3))), 0)
     assert timeline.held(13) == {7, 4}
     assert timeline.held(14) == {8, 3}
 
 
-def test_final_slices_cannot_be_changed() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_final_slices_cannot_be_changed(timeline: SliceSchedule) -> None:
     with pytest.raises(wire.MalformedError, match="those below 12 are final"):
         timeline.accept(change(2, 2, 1, 11), 0)
     assert timeline.held(11) == {7}
 
 
-def test_a_beat_makes_more_slices_final() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_a_beat_makes_more_slices_final(timeline: SliceSchedule) -> None:
     timeline.accept(beat(2, 1, horizon=20), 0)
     with pytest.raises(wire.MalformedError, match="those below 20 are final"):
         timeline.accept(change(3, 2, 1, 19), 0)
@@ -110,9 +108,7 @@ def test_replayed_and_reordered_messages_are_refused() -> None:
         timeline.accept(beat(6, 0), 0)
 
 
-def test_a_lost_plan_voids_the_schedule_until_it_is_sent_again() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_a_lost_plan_voids_the_schedule_until_it_is_sent_again(timeline: SliceSchedule) -> None:
     with pytest.raises(wire.MissedPlanError, match="epoch 2 never came, the newest is of 1"):
         timeline.accept(beat(3, 2), 0)
     assert timeline.held(10) == frozenset()
@@ -145,9 +141,7 @@ def test_the_lease_honours_the_clock_offset_but_never_outlasts_the_arrival() -> 
     assert timeline.lease_until_ns == 100 * MS + LEASE
 
 
-def test_exemptions_hold_at_once_and_the_latch_outlives_the_list() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_exemptions_hold_at_once_and_the_latch_outlives_the_list(timeline: SliceSchedule) -> None:
     timeline.accept(change(2, 2, 1, 13, exempt=wire.ExemptJobs(never_freeze=(8,), opt_out=(7,))), 0)
     assert timeline.held(10) == timeline.held(11) == frozenset()
     timeline.accept(change(3, 3, 2, 15, exempt=wire.ExemptJobs()), 0)
@@ -170,25 +164,19 @@ def test_what_is_listed_stays_exempt_though_it_has_no_process_yet() -> None:
     assert timeline.held(10) == {8}
 
 
-def test_a_thaw_of_all_voids_plan_and_lease() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_a_thaw_of_all_voids_plan_and_lease(timeline: SliceSchedule) -> None:
     timeline.accept(wire.ThawNow(**head(2, 0) | {"node": None}, jobs=None, reason="the controller leaves"), 0)
     assert timeline.lease_over(1)
     assert timeline.held(10) == frozenset()
 
 
-def test_an_announcement_changes_nothing_and_grants_no_lease() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_an_announcement_changes_nothing_and_grants_no_lease(timeline: SliceSchedule) -> None:
     timeline.accept(wire.ThawNow(**head(2, 0) | {"node": None, "sent_ns": LEASE}, jobs=(), reason=""), LEASE)
     assert timeline.held(10) == {8}
     assert timeline.lease_over(LEASE)
 
 
-def test_a_thaw_of_some_latches_them() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_a_thaw_of_some_latches_them(timeline: SliceSchedule) -> None:
     timeline.accept(wire.ThawNow(**head(2, 1), jobs=(8,), reason="cancelled"), 0)
     assert timeline.held(10) == frozenset()
     assert timeline.held(11) == {7}
@@ -205,9 +193,7 @@ def test_a_later_controller_takes_over_and_the_earlier_one_is_refused() -> None:
         timeline.accept(plan(seq=901, epoch=51), 0)
 
 
-def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost(timeline: SliceSchedule) -> None:
     lost = wire.Beat(**head(3, 2, controller=LATER), horizon=0)
     with pytest.raises(wire.MissedPlanError):
         timeline.accept(lost, 0)
@@ -237,9 +223,7 @@ def test_a_controller_that_was_shut_out_by_a_wrong_number_is_let_in_by_its_welco
     assert not timeline.lease_over(2 * LEASE - 1)
 
 
-def test_passed_plans_are_dropped() -> None:
-    timeline = SliceSchedule("n1")
-    timeline.accept(plan(), 0)
+def test_passed_plans_are_dropped(timeline: SliceSchedule) -> None:
     timeline.accept(change(2, 2, 1, 13), 0)
     timeline.prune(12)
     assert timeline.first_slice() == 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,10 +12,8 @@ from gangd.agent.conversation import OLDER_EVERY, Conversation
 from gangd.wire import messages as wire
 from gangd.wire.messages import NEWEST, OLDEST, VERSION, ExemptJobs, common
 from gangd.wire.wire_frames import decode_down, decode_reply, decode_up, encode, encode_down
-from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
-from tests.fixtures.wire3 import frames as wire3
-from tests.fixtures.wire3 import versions as wire3_versions
-from tests.fixtures.wire3.faults import VersionError as OldVersionError
+from tests.fixtures import wire3
+from tests.fixtures.gang_loop import ScriptedAgent, Stage, played
 
 CONTROLLER = wire.ControllerIdentity(b"c" * 16, 7)
 LEASE_NS = 2_000_000_000
@@ -74,7 +71,7 @@ def pack(fields: object) -> bytes:
 
 
 def test_the_version_before_is_the_one_that_is_kept_as_it_was() -> None:
-    assert (OLDEST, wire3_versions.VERSION, VERSION, NEWEST) == (3, 3, 4, 5)
+    assert (OLDEST, wire3.VERSION, VERSION, NEWEST) == (3, 3, 4, 5)
     assert [common(theirs) for theirs in (3, 4, 5)] == [3, 4, 4]
 
 
@@ -91,22 +88,18 @@ def test_an_agent_of_the_version_before_understands_what_it_receives(message: wi
     known = without_cores(message)
     assert {**raw(text), "version": VERSION} == raw(known)
     assert decode_down(wire3.encode_down(text), "n1") == msgspec.structs.replace(known, version=OLDEST)
-    with pytest.raises(OldVersionError):
+    with pytest.raises(wire3.VersionError):
         wire3.decode_down(encode_down(message), "n1")
 
 
-@pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
-def test_agents_of_both_versions_are_understood_by_controllers_of_both(message: wire.UpMessage) -> None:
-    said = wire3.decode_up(encode(message, OLDEST), "n1")
+@pytest.mark.parametrize("message", [*UP, *REPLIES], ids=lambda one: type(one).__name__)
+def test_each_side_of_either_version_understands_the_other(message: wire.Message) -> None:
+    old, new = wire3.decode_reply, decode_reply
+    if message in UP:
+        old, new = wire3.decode_up, decode_up  # type: ignore[assignment]
+    said = old(encode(message, OLDEST), "n1")
     assert {**raw(said), "version": VERSION} == raw(message)
-    assert decode_up(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
-
-
-@pytest.mark.parametrize("message", REPLIES, ids=lambda one: type(one).__name__)
-def test_answers_are_understood_by_agents_of_both_versions(message: wire.ReplyMessage) -> None:
-    said = wire3.decode_reply(encode(message, OLDEST), "n1")
-    assert {**raw(said), "version": VERSION} == raw(message)
-    assert decode_reply(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    assert new(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
 
 
 @pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
@@ -163,27 +156,20 @@ class OldAgent(ScriptedAgent):
         return frames
 
 
-def test_agents_of_two_versions_take_turns_under_one_controller(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, two_jobs())
-    one = stage.agent("n1")
+@played(nodes=["n1"])
+def test_agents_of_two_versions_take_turns_under_one_controller(stage: Stage, one: ScriptedAgent) -> None:
     two = OldAgent("n2", stage.keys, stage.sockets.publish_endpoint, stage.sockets.report_endpoint)
     stage.agents.append(two)
-
-    def scene() -> None:
-        stage.welcome(one, two)
-        stage.until(lambda: bool(one.timeline.held(one.timeline.horizon)))
-        first = one.timeline.horizon
-        stage.until(lambda: min(one.timeline.horizon, two.timeline.horizon) > first + 20)
-        turns = [[agent.timeline.held(first + ahead) for ahead in range(2, 8)] for agent in (one, two)]
-        assert turns[0] == turns[1]
-        assert set().union(*turns[0]) == {1, 2}
-        stage.until(lambda: (status := stage.status()) is not None and status.shared_jobs == 2)
-        status = stage.status()
-        assert status is not None
-        assert {node.node: node.protocol for node in status.nodes} == {"n1": VERSION, "n2": OLDEST}
-        assert not status.dropped.get("version")
-
-    stage.act(scene)
+    stage.welcome(one, two)
+    stage.until(lambda: bool(one.timeline.held(one.timeline.horizon)))
+    first = one.timeline.horizon
+    stage.until(lambda: min(one.timeline.horizon, two.timeline.horizon) > first + 20)
+    turns = [[agent.timeline.held(first + ahead) for ahead in range(2, 8)] for agent in (one, two)]
+    assert turns[0] == turns[1]
+    assert set().union(*turns[0]) == {1, 2}
+    stage.until_status(lambda status: status.shared_jobs == 2)
+    assert {node.node: node.protocol for node in stage.known().nodes} == {"n1": VERSION, "n2": OLDEST}
+    assert not stage.known().dropped.get("version")
 
 
 def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> None:
@@ -196,7 +182,7 @@ def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> N
             message = talk.outbox.popleft()
             try:
                 said = wire3.decode_up(encode(message, talk.speaks), "n1")
-            except OldVersionError:
+            except wire3.VersionError:
                 continue
             if type(said).__name__ == "Hello":
                 welcomed_ns = welcomed_ns or now_ns

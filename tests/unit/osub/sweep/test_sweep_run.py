@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 
 from foundation.records.records_folder import FolderLock
-from osub.cli.main import run as command
 from osub.sweep.dask_points import Dask
 from osub.sweep.page import _charts
 from osub.sweep.points import Outcome, Point, point_of
@@ -24,6 +23,7 @@ from osub.sweep.spec import Parameters
 from osub.sweep.tune import Goal, Tried, gain_over_seeds, kept, tune, under
 from osub.sweep.workers import Processes
 from tests.fixtures import sweep_work
+from tests.fixtures.cli import Cli
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +112,7 @@ def _double(parameters: dict[str, object]) -> dict[str, object]:
     return {**parameters, "double": True}
 
 
-def test_a_killed_sweep_loses_no_finished_point(trace: Path, tmp_path: Path) -> None:
+def test_a_killed_sweep_loses_no_finished_point(trace: Path, tmp_path: Path, cli: Cli) -> None:
     out, spec = tmp_path / "out", tmp_path / "sweep.toml"
     seeds = list(range(400))
     spec.write_text(
@@ -129,26 +129,22 @@ def test_a_killed_sweep_loses_no_finished_point(trace: Path, tmp_path: Path) -> 
     assert 3 <= len(done) < 400
     kept = {path.name: path.stat().st_mtime_ns for path in done}
     spec.write_text(spec.read_text().replace(str(seeds), str(seeds[: len(done) + 5])))
-    assert command(["sweep", str(spec), "--out", str(out), "--workers", "1"]) == 0
+    cli("sweep", spec, "--out", out, "--workers", "1")
     after = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("*.json")}
     assert all(after[name] == stamp for name, stamp in kept.items())
     assert pl.read_parquet(out / "points.parquet").height == len(done) + 5
 
 
-def test_the_command_simulates_and_draws(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trace.exists()
+@pytest.mark.usefixtures("trace")
+def test_the_command_simulates_and_draws(tmp_path: Path, cli: Cli) -> None:
     (spec := tmp_path / "sweep.toml").write_text(
         '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n'
         "[grid]\nmultiplicity = [1, 2, 9]\noverhead = [1.0, 1.2]\n"
     )
     page = tmp_path / "page.html"
     words = ["sweep", str(spec), "--out", str(tmp_path / "out"), "--workers", "1"]
-    assert command([*words, "--dry-run"]) == 0
-    assert "6 points, 0 of them done; 6 to run" in capsys.readouterr().out
-    assert command([*words, "--html", str(page), "--json"]) == 1
-    document = json.loads(capsys.readouterr().out)
+    assert "6 points, 0 of them done; 6 to run" in cli(*words, "--dry-run").out
+    document = json.loads(cli(*words, "--html", page, "--json", code=1).out)
     assert (document["points"], document["done"], document["failed"]) == (6, 4, 2)
     assert document["wall_s"] > 0
     table = pl.read_parquet(tmp_path / "out" / "points.parquet")
@@ -160,8 +156,7 @@ def test_the_command_simulates_and_draws(
     assert "mean wait (s) over multiplicity" in text
     assert "6 points" not in text
     assert "Least waiting in every scenario" in text
-    assert command(words) == 1
-    assert "4 known, 0 run" in capsys.readouterr().out
+    assert "4 known, 0 run" in cli(*words, code=1).out
 
 
 def test_a_page_distinguishes_settings_before_their_repeats(trace: Path, tmp_path: Path) -> None:
@@ -211,22 +206,20 @@ def test_the_best_setting_is_looked_for_again_under_another_overhead(trace: Path
 
 
 def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trace: Path, tmp_path: Path, cli: Cli
 ) -> None:
     words = ["sweep", "tune", str(trace), "--system", "N2C2", "--out", str(tmp_path / "out")]
-    assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    mild = [*words, "--multiplicity", "1,2", "--most-degradation"]
+    document = cli.json(*mild, "9", "--json")
     assert document["best"] == {"multiplicity": 2}
     assert [one["overhead"] for one in document["scenarios"]] == [1.0, 1.4]
     assert (document["gain_over_seeds"]["count"], len(document["tried"])) == (5, 2)
-    assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
-    answer = " ".join(capsys.readouterr().out.split())
+    answer = " ".join(cli(*mild, "1").out.split())
     assert "Best of 2 settings, assuming C_o = 1.2: M=1. Jobs wait on average " in answer
     assert (
         "what is better slows running jobs more than 1 times (--most-degradation): M=2, the mildest" in answer
     )
-    assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9"]) == 0
-    answer = " ".join(capsys.readouterr().out.split())
+    answer = " ".join(cli(*mild, "9").out.split())
     assert re.search(
         r"Best of 2 .*, assuming C_o = 1\.2: M=2\. Jobs wait on average [\d.]+ s instead of [\d.]+ s at M=1",
         answer,
@@ -241,45 +234,38 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
         (["--overhead", "1.2,x"], "numbers from 1 on"),
         (["--seeds", "0"], "seeds"),
     ):
-        assert command([*words, *wrong]) == 2
-        assert why in capsys.readouterr().err
+        assert why in cli.said(*words, *wrong, code=2)
 
 
 def test_where_nothing_is_mild_enough_json_names_no_best(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     found = [Tried({"multiplicity": 1}, {"wait_mean_s": 5.0, "degradation_mean": 1.4})]
     monkeypatch.setattr("osub.sweep.tune.tune", lambda *_, **__: found)
     monkeypatch.setattr("osub.sweep.tune.under", lambda *_: found)
     words = ["sweep", "tune", "t.swf", "--system", "N2C2", "--out", str(tmp_path / "out")]
-    assert command([*words, "--most-degradation", "1.2", "--json"]) == 1
-    output = capsys.readouterr()
+    output = cli(*words, "--most-degradation", "1.2", "--json", code=1)
     assert json.loads(output.out)["best"] is None
     assert "the mildest has 1.4" in output.err
 
 
 def test_ctrl_c_says_what_is_kept_and_one_sweep_at_a_time_has_a_folder(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     out, spec = tmp_path / "out", tmp_path / "sweep.toml"
     spec.write_text(f'[base]\ntrace = "{trace.name}"\nsystem = "N2C2"\n[grid]\nmultiplicity = [1, 2, 3]\n')
     words = ["sweep", str(spec), "--out", str(out)]
     with FolderLock(SweepStore(out).folder):
-        assert command(words) == 1
-        assert "another process is writing" in capsys.readouterr().err
-        assert command([*words, "--dry-run", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out) == {"points": 3, "known": 0, "to_run": 3}
+        assert "another process is writing" in cli.said(*words, code=1)
+        assert cli.json(*words, "--dry-run", "--json") == {"points": 3, "known": 0, "to_run": 3}
 
     def one_point(self: Processes, points: list[Point]) -> Iterator[tuple[Point, Outcome]]:
         yield points[0], sweep_work.figures(points[0].parameters)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Processes, "run", one_point)
-    assert command(words) == 130
-    output = capsys.readouterr().err
-    assert (
-        "osub: interrupted: 1 of 3 points are done and kept; the same command goes on where it was" in output
-    )
+    said = cli(*words, code=130).err
+    assert "osub: interrupted: 1 of 3 points are done and kept; the same command goes on where it was" in said
     assert pl.read_parquet(out / "points.parquet").height == 1
 
 
@@ -316,7 +302,6 @@ def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             process.wait(30)
 
 
-@pytest.mark.slow
 def test_dask_runs_points_and_their_deaths_are_theirs(trace: Path, tmp_path: Path, dask: Path) -> None:
     store = SweepStore(tmp_path / "out")
     points = points_of(trace)
@@ -326,8 +311,9 @@ def test_dask_runs_points_and_their_deaths_are_theirs(trace: Path, tmp_path: Pat
     assert (again.known, again.done, again.failures) == (4, 1, {})
 
 
-@pytest.mark.slow
-def test_a_killed_sweep_on_dask_loses_no_finished_point(trace: Path, tmp_path: Path, dask: Path) -> None:
+def test_a_killed_sweep_on_dask_loses_no_finished_point(
+    trace: Path, tmp_path: Path, dask: Path, cli: Cli
+) -> None:
     out, spec = tmp_path / "out", tmp_path / "sweep.toml"
     spec.write_text(
         f'[base]\ntrace = "{trace.name}"\nsystem = "N2C2"\nnode_noise = 0.1\nmultiplicity = 2\n'
@@ -343,7 +329,7 @@ def test_a_killed_sweep_on_dask_loses_no_finished_point(trace: Path, tmp_path: P
     kept = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("[0-9a-f]*.json")}
     assert 3 <= len(kept) < 400
     spec.write_text(spec.read_text().replace(str(list(range(400))), str(list(range(len(kept) + 3)))))
-    assert command(words) == 0
+    cli(*words)
     after = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("[0-9a-f]*.json")}
     assert all(after[name] == stamp for name, stamp in kept.items())
     assert pl.read_parquet(out / "points.parquet").height == len(kept) + 3
