@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from foundation.errors import InputError
-from foundation.trust import names_in, open_entry
+from foundation.trust import closing_fd, names_in, open_entry
 
 NAME = "slices.jsonl"
 _PART = re.compile(r"slices\.([0-9]{10})\.jsonl")
@@ -40,7 +40,9 @@ def part_name(number: int) -> str:
 
 def parts_in(folder_fd: int) -> dict[int, str]:
     """Return the closed files of a folder by their numbers, oldest first."""
-    found = [_PART.fullmatch(name) for name in names_in(folder_fd)]
+    # A descriptor with O_PATH, as a folder's is that may be searched only, cannot be listed.
+    with closing_fd(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder_fd)) as here:
+        found = [_PART.fullmatch(name) for name in names_in(here)]
     return dict(sorted((int(match[1]), match[0]) for match in found if match is not None))
 
 

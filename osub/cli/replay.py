@@ -183,25 +183,14 @@ def replay(
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     The exit status is then 130; after SIGTERM, which detaches, it is 143.
     """
-    trace, out, apps, pairing, calibration = spec.paths
+    trace, out = spec.paths[:2]
     _check_out(
         out, dry_run=dry_run, resume=resume, force=force, repeat=repeat, contained=is_in_containers(cluster)
     )
     options = check_options(spec.sbatch_option or ())
     _check_inputs(spec, options, from_file=bool(ctx.default_map), contained=is_in_containers(cluster))
     if cluster is not None and is_in_containers(cluster):
-        if not (dry_run or resume) and (busy := busy_warning()) is not None:
-            typer.echo(f"osub: {busy}", err=True)
-        code = forward_replay(
-            cluster,
-            on_signals,
-            (trace, apps, pairing, calibration, *files_of(spec.settings or ())),
-            out,
-            finds_gangd=spec.gangd == AUTO,
-            dry_run=dry_run,
-            resume=resume,
-            force=force,
-        )
+        code = _replay_contained(spec, cluster, dry_run=dry_run, resume=resume, force=force)
         if code or not _is_set_aside(out, repeat):
             raise typer.Exit(code)
         ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
@@ -232,6 +221,24 @@ def replay(
         typer.echo("\n".join(compared(load_run(out).jobs, driver.simulated())))
     if is_noted():
         raise typer.Exit(status())
+
+
+def _replay_contained(
+    spec: planning.ReplaySpec, cluster: Path, *, dry_run: bool, resume: bool, force: bool
+) -> int:
+    trace, out, *tables = spec.paths
+    if not (dry_run or resume) and (busy := busy_warning()) is not None:
+        typer.echo(f"osub: {busy}", err=True)
+    return forward_replay(
+        cluster,
+        on_signals,
+        (trace, *tables, *files_of(spec.settings or ())),
+        out,
+        finds_gangd=spec.gangd == AUTO,
+        dry_run=dry_run,
+        resume=resume,
+        force=force,
+    )
 
 
 def _begin(

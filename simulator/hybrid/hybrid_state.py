@@ -157,6 +157,7 @@ class HybridJobRecord:
     useful_node_us: int = 0
     lost_node_us: int = 0
     setup_node_us: int = 0
+    again_node_us: int = 0
     save_node_us: int = 0
     warned_node_us: int = 0
     picked: int = 0
@@ -323,6 +324,8 @@ def settle(world: HybridTables, job: HybridJobRecord) -> None:
     job.setup_us += setup_us
     job.stretch_setup_us += setup_us
     job.setup_node_us += job.nodes * setup_us
+    if job.attempts > 1:
+        job.again_node_us += job.nodes * setup_us
     job.fresh_node_us += job.nodes * (took_us - setup_us)
 
 

@@ -84,7 +84,7 @@ def test_the_controller_has_no_privilege_and_the_agent_few() -> None:
 def test_commands_of_the_units_are_ones_that_the_daemons_take() -> None:
     default = (FOLDER / "gang-agent.default").read_text()
     options = shlex.split(re.search(r'(?m)^OPTIONS="(.*)"$', default)[1])  # type: ignore[index]
-    assert parser().parse_args(with_command(["run", *options])).controller == ["controller"]
+    assert parser().parse_args(with_command(["run", *options])).controllers == ["controller"]
     parser().parse_args(["thaw", "--expired"])
 
 
