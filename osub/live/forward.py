@@ -18,7 +18,7 @@ import msgspec
 from deploy.compose.cluster import holds_one
 from deploy.compose.forwarded_command import ControllerContainer
 from deploy.compose.inside.controller import HOST, HOST_USER
-from deploy.local.watch import LOOK_S, watch_containers
+from deploy.local.watch import SAMPLE_S, watch_containers
 from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.files import refuse_unwritable, write_whole
 from foundation.records import HostRecord, read_host, write_host
@@ -274,7 +274,7 @@ def _sampled(controller: ControllerContainer, samples: list[HostRecord]) -> Iter
             samples.append(sample)
 
     def go_on() -> None:
-        while not over.wait(LOOK_S):
+        while not over.wait(SAMPLE_S / 2):
             look()
 
     thread = threading.Thread(target=go_on, daemon=True)

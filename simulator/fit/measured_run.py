@@ -395,9 +395,10 @@ def _computing(job: Ran, latencies: Latencies) -> Ran:
 def slowdowns_by_kind(done: Sequence[SharedWork], overhead: float) -> Slowdowns | None:
     """Return how much jobs of one core and of several slow each other, two to a core.
 
-    Ranks that wait for each other lose far more to a job that does the same than to one of a single core. So
-    work is fitted to seconds with a C_o for each pair of kinds (least squares; ``_PRIOR_S`` seconds at
-    the common C_o replace what was not seen).
+    Ranks that wait for each other lose far more to a job that does the same than to one of a single core.
+    Those that give up the core while they wait, as over a network, leave a job of one core more than its
+    half. So work is fitted to seconds with a C_o for each pair of kinds (least squares, at most the whole
+    core; ``_PRIOR_S`` seconds at the common C_o replace what was not seen).
 
     Returns
     -------
@@ -416,7 +417,8 @@ def slowdowns_by_kind(done: Sequence[SharedWork], overhead: float) -> Slowdowns 
         for place in (0, 1) * 50:  # one after the other: that finds the bounded minimum
             other = 1 - place
             best = (wanted[place] - products[place, other] * speeds[other]) / products[place, place]
-            speeds[place] = min(1.0, max(1 / _MOST_OVERHEAD, float(best)))
+            most = 2.0 if place and not several else 1.0
+            speeds[place] = min(most, max(1 / _MOST_OVERHEAD, float(best)))
         rows.append((round(2 / speeds[0], 3), round(2 / speeds[1], 3)))
     return (rows[0], rows[1])
 

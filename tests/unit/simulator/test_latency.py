@@ -108,6 +108,13 @@ def test_jobs_of_one_core_and_of_several_slow_each_other_differently() -> None:
     assert (by_one, by_several) == pytest.approx((2, 2), abs=0.05)
     assert coupled_by_one == pytest.approx(2, abs=0.05)
     assert coupled_by_coupled == pytest.approx(4, abs=0.1)
+    giving_up_the_core = [
+        *[SharedWork(several=False, seconds=(0.0, 7.5), work_s=12.0)] * 20,
+        *[SharedWork(several=True, seconds=(7.5, 0.0), work_s=2.5)] * 20,
+    ]
+    waits = slowdowns_by_kind(giving_up_the_core, 1.0)
+    assert waits is not None
+    assert (waits[0][1], waits[1][0]) == pytest.approx((1.25, 6), abs=0.3)
     unseen = slowdowns_by_kind(done[:21], 1.3)
     assert unseen is not None
     assert unseen[1][1] == pytest.approx(2.6, abs=1e-3)  # nothing seen: C_o for all
