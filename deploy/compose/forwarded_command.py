@@ -44,14 +44,14 @@ _COPY_S = 600.0
 class ControllerContainer:
     """The controller's container of a cluster whose state folder is ``folder``.
 
-    ``cluster`` has the numbers of all its containers, ``cpus`` the CPUs that its nodes are pinned to.
+    ``containers`` are the numbers of all its containers, ``cpus`` the CPUs that its nodes are pinned to.
     """
 
     folder: Path
     engine: Engine
     container: str
     has_gangd: bool
-    cluster: frozenset[str]
+    containers: frozenset[str]
     cpus: frozenset[int]
 
     @classmethod

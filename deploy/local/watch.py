@@ -161,7 +161,8 @@ class HostWatch:
     cpus
         Those of the nodes; none: all that this process may use.
     belongs
-        Whether a process is the cluster's or the run's, by its number; what it starts is anyway.
+        Whether a process is the cluster's, by its number; what it starts is anyway. This process, which
+        replays, and what it starts is the run's, too.
     read_cpus, read_processes, monotonic
         The kernel and the clock.
     """
@@ -177,7 +178,8 @@ class HostWatch:
     ) -> None:
         self._cpus = cpus or frozenset(os.sched_getaffinity(0))
         self._read_cpus, self._read_processes, self._monotonic = read_cpus, read_processes, monotonic
-        self._own = OwnTime(belongs)
+        own = os.getpid()
+        self._own = OwnTime(lambda pid: pid == own or belongs(pid))
         self._looked = self._began = monotonic()
         self._before = read_cpus(self._cpus)
         self._own.look(read_processes())
@@ -214,29 +216,27 @@ class HostWatch:
         )
 
 
-def watch_embedded(state: ClusterState, own_pid: int) -> HostWatch:
-    """Return the watch of an embedded cluster; the time of the process that replays is the run's, too."""
+def watch_embedded(state: ClusterState) -> HostWatch:
+    """Return the watch of an embedded cluster."""
     home = Path(state.layout.state).resolve()
     kin = kin_of(names_of(home), home, Path(state.layout.short))
 
     def belongs(pid: int) -> bool:
-        if pid == own_pid:
-            return True
         facts = read_facts(pid)
         return facts is not None and bool(find_members([facts], kin))
 
     return HostWatch(frozenset(cpu for node in state.layout.nodes for cpu in node.cpus), belongs)
 
 
-def watch_containers(ids: frozenset[str], cpus: frozenset[int], own_pid: int) -> HostWatch | None:
+def watch_containers(ids: frozenset[str], cpus: frozenset[int]) -> HostWatch | None:
     """Return the watch of a cluster in containers, known by their cgroups; None for another host's.
 
     Parameters
     ----------
     ids
         The containers, by their whole numbers.
-    cpus, own_pid
-        As ``HostWatch`` and ``watch_embedded`` have them.
+    cpus
+        As ``HostWatch`` has them.
     """
 
     def is_in_one(pid: int) -> bool:
@@ -248,4 +248,4 @@ def watch_containers(ids: frozenset[str], cpus: frozenset[int], own_pid: int) ->
 
     if not any(is_in_one(pid) for pid in read_process_times()):
         return None
-    return HostWatch(cpus, lambda pid: pid == own_pid or is_in_one(pid))
+    return HostWatch(cpus, is_in_one)

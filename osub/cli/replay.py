@@ -191,10 +191,9 @@ def replay(
     _check_inputs(spec, options, from_file=bool(ctx.default_map), contained=is_in_containers(cluster))
     if cluster is not None and is_in_containers(cluster):
         code = _replay_contained(spec, cluster, dry_run=dry_run, resume=resume, force=force)
-        if code or not _is_set_aside(out, repeat):
-            raise typer.Exit(code)
-        ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
-        return
+        if code == 0 and _begins_again(ctx, out, repeat):
+            return
+        raise typer.Exit(code)
     client, embedded = find_cluster(cluster)
     meet(client)
     if resume:
@@ -211,10 +210,9 @@ def replay(
         session,
         collect=collector_of(session.options.slices, client.config()),
         most_s=most_s,
-        look=None if embedded is None else watch_embedded(embedded, os.getpid()),
+        look=None if embedded is None else watch_embedded(embedded),
     )
-    if is_finished and _is_set_aside(out, repeat):
-        ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
+    if is_finished and _begins_again(ctx, out, repeat):
         return
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
     if driver is not None and is_finished and not as_json:
@@ -351,8 +349,8 @@ def _gang(
     return found
 
 
-def _is_set_aside(out: Path, repeat: int) -> bool:
-    """Rename a RUN that is unfit to judge by, where the replay is to be repeated."""
+def _begins_again(ctx: typer.Context, out: Path, repeat: int) -> bool:
+    """Rename a RUN that is unfit to judge by and replay again, where that is asked for; whether it was."""
     why = host_use(load_run(out)).unfit if repeat else None
     if why is None:
         return False
@@ -360,6 +358,7 @@ def _is_set_aside(out: Path, repeat: int) -> bool:
     names = (f"{out.name}.unfit-{number}" for number in range(1, len(earlier) + 2))
     aside = out.rename(out.with_name(next(name for name in names if name not in earlier)))
     typer.echo(f"osub: {why}: this RUN is {aside} now, and the replay begins again", err=True)
+    ctx.invoke(ctx.command, **(ctx.params | {"repeat": repeat - 1}))
     return True
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,7 +164,7 @@ def forward_replay(
         raise UsageError(f"--resume: there is no RUN in {out}, and none of that name in the cluster")
     gangd = ["--gangd", GANGD] if finds_gangd and controller.has_gangd else []
     try:
-        with _sampled(controller, samples):
+        with nullcontext() if dry_run else _sampled(controller, samples):
             code = _run(
                 controller,
                 hear,
@@ -210,15 +209,8 @@ def replay_there(cluster: Path, hear: Hear, asked: AskedReplay) -> None:
         As ``forward_replay``.
     """
     words = ["replay", str(asked.swf), "--cluster", str(cluster), "--out", str(asked.out)]
-    words += [
-        "--label",
-        asked.label,
-        "--no-memory",
-        "--most-s",
-        str(asked.most_s),
-        "--trial",
-        str(asked.trial),
-    ]
+    words += ["--label", asked.label, "--no-memory", "--most-s", str(asked.most_s)]
+    words += ["--trial", str(asked.trial)]
     words += [] if asked.apps is None else ["--apps", str(asked.apps)]
     words += [] if asked.block_jobs is None else ["--block-jobs", str(asked.block_jobs)]
     with redirect_stdout(sys.stderr):  # the caller's own output may be JSON
@@ -262,7 +254,7 @@ def _samples_of(run: Path) -> list[HostRecord]:
 @contextmanager
 def _sampled(controller: ControllerContainer, samples: list[HostRecord]) -> Iterator[None]:
     """Sample meanwhile who uses the host, at instants of its clock, where the containers run on it."""
-    watch = watch_containers(controller.cluster, controller.cpus, os.getpid())
+    watch = watch_containers(controller.containers, controller.cpus)
     if watch is None:
         yield
         return

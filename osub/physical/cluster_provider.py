@@ -65,7 +65,7 @@ class SlurmBed:
         )
         session = Replay.begin(asked.swf, asked.out, self.client, options, asked.apps)
         collect = collector_of(self.gang.slices, self.client.config())
-        look = None if self.embedded is None else watch_embedded(self.embedded, os.getpid())
+        look = None if self.embedded is None else watch_embedded(self.embedded)
         return follow(session, asked.title, collect, asked.most_s, look)
 
 

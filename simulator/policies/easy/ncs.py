@@ -1,7 +1,7 @@
 """Backfilling as NCS has it, the thesis's simulator (docs/mechanisms.md).
 
 (1) By a plan, in which every job goes on at its present multiplicity up to its requested end, the head has a
-start and nodes. One of these is refused to a candidate that would raise its multiplicity beside the head,
+start and nodes. One of these is refused to a candidate that would raise its multiplicity with the head,
 unless the candidate ends by then, there and on every other node that takes it. (2) A candidate is refused
 that raises the multiplicity of a victim that ends by the head's start; (3) after such a refusal, in the same
 pass, every candidate with at least its processors and its requested time. (4) While several jobs end at one

@@ -160,7 +160,7 @@ class _Pass:
             if refused.covers(job) or context.place(job) is None:
                 continue
             on = None
-            delays = self._delays_head(job, on)
+            delays = self._delays_head(job)
             if delays and self._elsewhere:
                 off = context.nodes_at_start(self._head) if off is None else off
                 on = context.place(job, off=off)
@@ -172,7 +172,7 @@ class _Pass:
             refused.forget()
             self._start_us = None
 
-    def _delays_head(self, job: SimulatedJob, on: Cores | None) -> bool:
+    def _delays_head(self, job: SimulatedJob, on: Cores | None = None) -> bool:
         """Return whether the head starts later for ``job`` there; None: where the placement puts it."""
         context, head = self._context, self._head
         if self._start_us is None:
